@@ -1,0 +1,128 @@
+//! `bloom`: a bit a cell; unbounded, or emptied at every landmark (M05 3.2, K11 2).
+//!
+//! Promises: an event recorded since the landmark is never unseen. Must not know: what makes a landmark; it is a unit
+//! of the window, and a filter without a window has one unit that does not end.
+
+use crate::generation::Generation;
+use crate::kernel::CellRule;
+use crate::kind::{CellKind, Pass, Recorded};
+use crate::probe::Offsets;
+use crate::{Layout, Stamp, WindowRule};
+
+/// Bits, emptied when the unit changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Bits {
+    window: WindowRule,
+}
+
+impl Bits {
+    /// Bits that last for one unit: what is recorded in unit `t` expires at `t + 1`.
+    pub fn new() -> Self {
+        Self { window: WindowRule { span_units: 1, lateness_units: 0 } }
+    }
+}
+
+impl Default for Bits {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// First-test-then-set over the bits of one event.
+pub(crate) struct BitRule<'a> {
+    pass: Pass<'a>,
+    recorded: Recorded,
+}
+
+impl BitRule<'_> {
+    #[inline(always)]
+    fn set(&mut self, cells: &mut [u8], offsets: impl Offsets) {
+        let mut set_cells = 0;
+        offsets.for_each(|position| {
+            let byte = &mut cells[position >> 3];
+            set_cells += u64::from(!(*byte >> (position & 7)) & 1);
+            *byte |= 1 << (position & 7);
+        });
+        self.recorded.cells += set_cells;
+        self.recorded.events += 1;
+    }
+}
+
+#[inline(always)]
+fn all_set(cells: &[u8], offsets: impl Offsets) -> bool {
+    let mut all = 1;
+    offsets.for_each(|position| all &= cells[position >> 3] >> (position & 7));
+    all & 1 == 1
+}
+
+impl CellRule for BitRule<'_> {
+    type Element = u8;
+    const CELL_BITS: u32 = 1;
+
+    #[inline(always)]
+    fn touch(&mut self, index: usize, cells: &mut [u8], offsets: impl Offsets) -> bool {
+        if self.pass.is_known(index) || all_set(cells, offsets) {
+            return true;
+        }
+        if self.pass.record {
+            self.set(cells, offsets);
+        }
+        false
+    }
+}
+
+impl CellKind for Bits {
+    type Rule<'a> = BitRule<'a>;
+    const SLACK_UNITS: u64 = 0;
+
+    fn window(&self) -> &WindowRule {
+        &self.window
+    }
+
+    fn rule<'a>(&'a self, pass: Pass<'a>, _now: u64) -> BitRule<'a> {
+        BitRule { pass, recorded: Recorded::default() }
+    }
+
+    fn record(rule: &mut BitRule<'_>, cells: &mut [u8], offsets: impl Offsets) {
+        rule.set(cells, offsets);
+    }
+
+    fn recorded(rule: &BitRule<'_>) -> Recorded {
+        rule.recorded
+    }
+
+    fn advance(&self, generation: &mut Generation, _now: u64, _next: u64) {
+        generation.clear();
+    }
+
+    fn sweep(&self, _generation: &mut Generation, _now: u64, _budget_bytes: usize) {}
+
+    /// `(set bits / m)^k`; blocked: its mean over the blocks.
+    fn rate(&self, generation: &Generation, _now: u64) -> f64 {
+        let geometry = &generation.geometry;
+        let exponent = geometry.hashes() as i32;
+        let fill = |bytes: &[u8], cells: u64| {
+            let ones: u64 = bytes.iter().map(|byte| u64::from(byte.count_ones())).sum();
+            ones as f64 / cells as f64
+        };
+        match geometry.layout() {
+            Layout::Classic | Layout::Partitioned => fill(generation.memory.bytes(), geometry.cells()).powi(exponent),
+            Layout::Blocked { .. } => {
+                let blocks = generation.memory.bytes().chunks_exact(geometry.block_cells() as usize / 8);
+                let rates: f64 = blocks.map(|block| fill(block, geometry.block_cells()).powi(exponent)).sum();
+                rates / geometry.blocks() as f64
+            }
+        }
+    }
+
+    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64) {
+        let expiry = self.window.expiry(now);
+        (u16::from(expiry > stamp.judged && all_set(generation.memory.bytes(), positions)), expiry)
+    }
+
+    fn merge(&self, cells: &mut [u8], others: &[u8], _now: u64) {
+        for (cell, other) in cells.iter_mut().zip(others) {
+            *cell |= other;
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! BF_0, the filter before the counters that answers "never seen" (C05 4), and forgets.
+//!
+//! Promises: what was recorded is known for `forget_epochs` at least and twice that at most, or for ever. Must not
+//! know: counters.
+
+use std::io;
+
+use crate::ahead::Positions;
+use crate::packed::PackedCells;
+use crate::{Digest, Geometry, GeometryError, Layout};
+
+/// Two arrays of bits that take turns: recent, and the one before.
+pub(super) struct SeenLately {
+    geometry: Geometry,
+    arrays: [PackedCells; 2],
+    forget_epochs: Option<u64>,
+}
+
+impl SeenLately {
+    /// Half the bits and half the positions of the counters, rounded up: as full as the counters are, at an eighth of
+    /// their memory an array.
+    pub(super) fn shape_for(cells: u64, hashes: u32) -> Result<Geometry, GeometryError> {
+        Geometry::new(cells.div_ceil(2), hashes.div_ceil(2), 1, Layout::Classic)
+    }
+
+    pub(super) fn new(geometry: Geometry, forget_epochs: Option<u64>) -> io::Result<Self> {
+        let bits = geometry.cells();
+        // Where nothing is forgotten the second array is never written to, and takes no memory.
+        let arrays = [PackedCells::zeroed(bits, 1)?, PackedCells::zeroed(if forget_epochs.is_some() { bits } else { 1 }, 1)?];
+        Ok(Self { geometry, arrays, forget_epochs })
+    }
+
+    /// Positions of its own, independent of those of the counters: the digest's halves change places.
+    #[inline(always)]
+    pub(super) fn find(&self, digest: Digest) -> Positions {
+        Positions::of(Digest { lo: digest.hi, hi: digest.lo }, &self.geometry)
+    }
+
+    pub(super) fn prefetch(&self, positions: &Positions, epoch: u64) {
+        let (recent, _) = self.arrays_at(epoch);
+        positions.iter().for_each(|position| recent.prefetch(position));
+    }
+
+    fn turn(&self, epoch: u64) -> u64 {
+        self.forget_epochs.map_or(0, |epochs| epoch / epochs)
+    }
+
+    fn arrays_at(&self, epoch: u64) -> (&PackedCells, &PackedCells) {
+        let [even, odd] = &self.arrays;
+        if self.turn(epoch).is_multiple_of(2) { (even, odd) } else { (odd, even) }
+    }
+
+    pub(super) fn record(&mut self, positions: &Positions, epoch: u64) {
+        let turn = self.turn(epoch);
+        let recent = &mut self.arrays[(turn % 2) as usize];
+        positions.iter().for_each(|position| recent.set(position, 1));
+    }
+
+    /// Whether the event may have been recorded lately, asked in `epoch`, which is `filter_epoch` or later.
+    pub(super) fn holds(&self, positions: &Positions, filter_epoch: u64, epoch: u64) -> bool {
+        let (recent, before) = self.arrays_at(filter_epoch);
+        let all = |array: &PackedCells| positions.iter().all(|position| array.get(position) == 1);
+        match self.turn(epoch) - self.turn(filter_epoch) {
+            0 => all(recent) || self.forget_epochs.is_some() && all(before),
+            1 => all(recent),
+            _ => false,
+        }
+    }
+
+    /// Empties what `until_epoch` no longer knows.
+    pub(super) fn advance(&mut self, from_epoch: u64, until_epoch: u64) {
+        let (from, until) = (self.turn(from_epoch), self.turn(until_epoch));
+        if until > from {
+            self.arrays[(until % 2) as usize].clear();
+        }
+        if until > from + 1 {
+            self.arrays[(from % 2) as usize].clear();
+            self.arrays[1 - (from % 2) as usize].clear();
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.arrays.iter().map(|array| array.bytes().len() as u64).sum()
+    }
+
+    /// The chance that BF_0 knows an event that it never saw: `1 - (1 - p_0^k)(1 - p_1^k)` over the two fills.
+    pub(super) fn expected_rate(&self) -> f64 {
+        let bits = self.geometry.cells() as f64;
+        let unknown = self.arrays.iter().map(|array| {
+            1.0 - (array.occupied() as f64 / bits).powf(f64::from(self.geometry.hashes()))
+        });
+        1.0 - unknown.product::<f64>()
+    }
+
+    pub(super) fn write(&self, sink: &mut dyn io::Write) -> io::Result<()> {
+        self.arrays.iter().try_for_each(|array| array.write(sink))
+    }
+
+    pub(super) fn read(&mut self, source: &mut dyn io::Read) -> io::Result<()> {
+        self.arrays.iter_mut().try_for_each(|array| array.read(source))
+    }
+}

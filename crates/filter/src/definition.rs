@@ -1,0 +1,115 @@
+//! A filter's definition: everything that two filters must share to give the same answers.
+//!
+//! Promises: a definition that exists can be built, and says all that a saved filter depends on. Must not know: what
+//! users asked for (see [`crate::spec`]), where slices live.
+
+use serde::{Deserialize, Serialize};
+
+use crate::growth::Growth;
+use crate::stable::StableShape;
+use crate::{Geometry, Refresh, Unit, Window, WindowRule};
+
+/// The kinds of filter (DESIGN.md's table is in `docs/kinds.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Bits; unbounded or landmark windows.
+    Bloom,
+    /// Timers; sliding windows.
+    Timing,
+    /// Words of generation bits; jumping windows.
+    Generations,
+    /// Counters; jumping windows, or sliding by count.
+    Counting,
+    /// Cells that fade at random; no window.
+    Stable,
+    /// Counters that decay; frequencies instead of verdicts.
+    Decaying,
+}
+
+/// What a slice's cells are, and their sizes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum CellDefinition {
+    /// [`Kind::Bloom`].
+    Bloom {
+        /// Shape of the first generation.
+        geometry: Geometry,
+        /// How it grows, or where it refuses; for ever filling up without it.
+        growth: Option<Growth>,
+    },
+    /// [`Kind::Timing`].
+    Timing {
+        /// Shape of the first generation; cells of 8 or 16 bits.
+        geometry: Geometry,
+        /// From which sighting the window counts.
+        refresh: Refresh,
+        /// k' of the equal-timers heuristic; 0 is the plain filter.
+        equal_timers: u32,
+        /// How it grows, or where it refuses.
+        growth: Option<Growth>,
+    },
+    /// [`Kind::Generations`].
+    Generations {
+        /// Shape; words of 8 or 16 bits.
+        geometry: Geometry,
+        /// Where it refuses (it never grows).
+        growth: Option<Growth>,
+    },
+    /// [`Kind::Counting`] with a jumping window.
+    JumpingCounting {
+        /// Counters.
+        cells: u64,
+        /// Positions an event.
+        hashes: u32,
+    },
+    /// [`Kind::Counting`] sliding by count.
+    SlidingCounting {
+        /// Counters.
+        cells: u64,
+        /// Positions an event.
+        hashes: u32,
+        /// Events that the window covers.
+        window_events: u64,
+    },
+    /// [`Kind::Stable`].
+    Stable {
+        /// Cells, positions, the greatest value, decrements.
+        shape: StableShape,
+        /// Seed of the decrements.
+        seed: u64,
+    },
+}
+
+impl CellDefinition {
+    /// The kind.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Bloom { .. } => Kind::Bloom,
+            Self::Timing { .. } => Kind::Timing,
+            Self::Generations { .. } => Kind::Generations,
+            Self::JumpingCounting { .. } | Self::SlidingCounting { .. } => Kind::Counting,
+            Self::Stable { .. } => Kind::Stable,
+        }
+    }
+}
+
+/// One filter slice with its window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilterDefinition {
+    /// The window as it was asked for.
+    pub window: Window,
+    /// What its time is counted in.
+    pub unit: Unit,
+    /// The window in units.
+    pub rule: WindowRule,
+    /// How far ahead of the clock a time may be, in milliseconds.
+    pub future_max_ms: u64,
+    /// What is stored.
+    pub cells: CellDefinition,
+    /// The rate of false positives it is sized for.
+    pub rate: f64,
+    /// Events a window it is sized for; none where nothing said so.
+    pub capacity_events: Option<u64>,
+}

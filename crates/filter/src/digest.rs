@@ -1,0 +1,130 @@
+//! From an event's bytes to its [`Digest`], and from a digest to hash words.
+//!
+//! Promises: the same bytes under the same [`FilterSecret`] give the same digest on every machine and in every
+//! release; `docs/hashing.md` describes the whole path with test vectors. Must not know: geometry, windows.
+
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::{xxh3_128_with_secret, xxh3_128_with_seed};
+
+const SECRET_BYTES: usize = 192;
+
+/// Words that [`Digest::word`] can derive.
+pub const DIGEST_WORDS: usize = 32;
+
+/// The key of a filter's hash: who does not hold it cannot choose events that collide.
+///
+/// Two filters with different secrets disagree on every position, so the secret is part of a filter's identity.
+/// It never prints itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct FilterSecret(Box<[u8; SECRET_BYTES]>);
+
+impl FilterSecret {
+    /// Derives the secret from a 64-bit seed: the seed's eight little-endian bytes as material.
+    pub fn from_seed(seed: u64) -> Self {
+        Self::from_material(&seed.to_le_bytes())
+    }
+
+    /// Derives the secret from material of any length: block `i` of 16 bytes is `XXH3-128(material, seed = i)`,
+    /// little-endian, for `i` in `0..12`.
+    pub fn from_material(material: &[u8]) -> Self {
+        let mut secret = Box::new([0; SECRET_BYTES]);
+        for (seed, block) in (0u64..).zip(secret.as_chunks_mut::<16>().0) {
+            *block = xxh3_128_with_seed(material, seed).to_le_bytes();
+        }
+        Self(secret)
+    }
+
+    /// Hashes an event of one part.
+    ///
+    /// ```
+    /// use firstseen_filter::FilterSecret;
+    /// let secret = FilterSecret::from_seed(7);
+    /// assert_eq!(secret.digest(b"click-1"), secret.digest(b"click-1"));
+    /// assert_ne!(secret.digest(b"click-1"), secret.digest(b"click-2"));
+    /// assert_ne!(secret.digest(b"click-1"), FilterSecret::from_seed(8).digest(b"click-1"));
+    /// ```
+    #[inline]
+    pub fn digest(&self, event: &[u8]) -> Digest {
+        let hash = xxh3_128_with_secret(event, &self.0[..]);
+        Digest { lo: hash as u64, hi: (hash >> 64) as u64 }
+    }
+
+    /// Hashes a composite key: every part is preceded by its length as four little-endian bytes, so that
+    /// `["ab", "c"]` and `["a", "bc"]` differ. `scratch` is overwritten; reuse it to avoid an allocation per event.
+    ///
+    /// ```
+    /// use firstseen_filter::FilterSecret;
+    /// let (secret, mut scratch) = (FilterSecret::from_seed(7), Vec::new());
+    /// let split_late = secret.digest_parts([&b"ab"[..], b"c"], &mut scratch);
+    /// let split_early = secret.digest_parts([&b"a"[..], b"bc"], &mut scratch);
+    /// assert_ne!(split_late, split_early);
+    /// ```
+    #[inline]
+    pub fn digest_parts<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>, scratch: &mut Vec<u8>) -> Digest {
+        scratch.clear();
+        for part in parts {
+            // A part over 4 GiB would wrap its prefix; it still hashes to one digest, the prefix only loses strength.
+            scratch.extend_from_slice(&(part.len() as u32).to_le_bytes());
+            scratch.extend_from_slice(part);
+        }
+        self.digest(scratch)
+    }
+}
+
+impl std::fmt::Debug for FilterSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FilterSecret(..)")
+    }
+}
+
+/// 128 bits that stand for an event inside one filter: XXH3-128 under the filter's secret.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Digest {
+    /// The low 64 bits of XXH3-128.
+    pub lo: u64,
+    /// The high 64 bits of XXH3-128.
+    pub hi: u64,
+}
+
+impl Digest {
+    /// The `index`-th of [`DIGEST_WORDS`] independent 64-bit words of this digest:
+    /// `fold((lo xor A[index]) * (hi xor B[index]))`, the full 128-bit product folded by xor of its halves.
+    ///
+    /// One multiplication a word, and no arithmetic progression between them: double hashing (`h1 + i h2`)
+    /// repeats positions in runs when `h2` is small, which shows in the rate of filters with many positions.
+    ///
+    /// # Panics
+    /// If `index` is not below [`DIGEST_WORDS`].
+    #[inline(always)]
+    pub const fn word(self, index: usize) -> u64 {
+        let (a, b) = WORD_KEYS[index];
+        let product = (self.lo ^ a) as u128 * (self.hi ^ b) as u128;
+        product as u64 ^ (product >> 64) as u64
+    }
+}
+
+/// `word * range / 2^64`: a uniform word to a uniform number below `range`, without division.
+#[inline(always)]
+pub const fn reduce(word: u64, range: u64) -> u64 {
+    ((word as u128 * range as u128) >> 64) as u64
+}
+
+/// Consecutive outputs of SplitMix64 started from 0, two a word.
+const WORD_KEYS: [(u64, u64); DIGEST_WORDS] = {
+    let mut keys = [(0, 0); DIGEST_WORDS];
+    let mut state = 0;
+    let mut index = 0;
+    while index < DIGEST_WORDS {
+        keys[index] = (split_mix(&mut state), split_mix(&mut state));
+        index += 1;
+    }
+    keys
+};
+
+const fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}

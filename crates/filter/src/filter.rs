@@ -1,0 +1,271 @@
+//! One filter slice of whatever kind its definition says.
+//!
+//! Promises: built from a definition, saved and read back, it answers as its kind documents. Must not know: other
+//! slices, files.
+
+use std::io::{self, Read, Write};
+
+use thiserror::Error;
+
+use crate::arch::Instructions;
+use crate::bloom::Bits;
+use crate::counting::{CountingError, JumpingCounting, SlidingCounting};
+use crate::definition::{CellDefinition, FilterDefinition};
+use crate::generations::{Generations8, Generations16};
+use crate::slice::{CellSlice, MergeError};
+use crate::stable::{StableError, StableFilter};
+use crate::timing::{Timers8, Timers16};
+use crate::{Digest, Geometry, Sighting, Stamp, Verdict};
+
+/// Why a slice cannot be built.
+#[derive(Debug, Error)]
+pub enum BuildError {
+    /// The system refuses the memory.
+    #[error("no memory for {bytes} bytes of cells ({source}): ask for a smaller capacity or a higher rate")]
+    Memory {
+        /// Bytes that the cells take.
+        bytes: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A definition that was changed by hand.
+    #[error("the definition's window does not fit its cells")]
+    Window,
+    /// A counting filter of this shape is impossible.
+    #[error(transparent)]
+    Counting(#[from] CountingError),
+    /// A stable filter of this shape is impossible.
+    #[error(transparent)]
+    Stable(#[from] StableError),
+}
+
+/// A filter slice.
+pub struct FilterSlice(Cells);
+
+enum Cells {
+    Bloom(CellSlice<Bits>),
+    Timing8(CellSlice<Timers8>),
+    Timing16(CellSlice<Timers16>),
+    Generations8(CellSlice<Generations8>),
+    Generations16(CellSlice<Generations16>),
+    JumpingCounting(Flags<JumpingCounting>),
+    SlidingCounting(Flags<SlidingCounting>),
+    Stable(Flags<StableFilter>),
+}
+
+/// A kind that answers by flags, with the flags of the batch.
+struct Flags<K> {
+    kind: K,
+    duplicate: Vec<bool>,
+}
+
+impl<K> Flags<K> {
+    fn new(kind: K) -> Self {
+        Self { kind, duplicate: Vec::new() }
+    }
+
+    fn verdicts(&mut self, verdicts: &mut [Verdict], walk: impl FnOnce(&mut K, &mut [bool])) {
+        self.duplicate.resize(verdicts.len(), false);
+        walk(&mut self.kind, &mut self.duplicate);
+        for (verdict, duplicate) in verdicts.iter_mut().zip(&self.duplicate) {
+            *verdict = if *duplicate { Verdict::Duplicate } else { Verdict::FirstSeen };
+        }
+    }
+}
+
+/// Runs the same expression on whichever kind the slice is: `$slice` on those that are made of generations of cells,
+/// `$flags` on the others.
+macro_rules! on_kind {
+    ($cells:expr, $slice:ident => $on_slice:expr, $flags:ident => $on_flags:expr) => {
+        match $cells {
+            Cells::Bloom($slice) => $on_slice,
+            Cells::Timing8($slice) => $on_slice,
+            Cells::Timing16($slice) => $on_slice,
+            Cells::Generations8($slice) => $on_slice,
+            Cells::Generations16($slice) => $on_slice,
+            Cells::JumpingCounting($flags) => $on_flags,
+            Cells::SlidingCounting($flags) => $on_flags,
+            Cells::Stable($flags) => $on_flags,
+        }
+    };
+}
+
+impl FilterSlice {
+    /// An empty slice as `definition` says.
+    ///
+    /// ```
+    /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, Verdict};
+    /// let spec = FilterSpec {
+    ///     capacity_events: Some(1000),
+    ///     ..FilterSpec::new(Kind::Timing, "1h".parse().unwrap())
+    /// };
+    /// let mut slice = FilterSlice::build(&spec.resolve().unwrap()).unwrap();
+    /// let digests = [FilterSecret::from_seed(1).digest(b"click-1"); 2];
+    /// let mut verdicts = [Verdict::Undecided; 2];
+    /// slice.observe_batch(&digests, &[Stamp::on_time(7); 2], &mut verdicts);
+    /// assert_eq!(verdicts, [Verdict::FirstSeen, Verdict::Duplicate]);
+    /// ```
+    ///
+    /// # Errors
+    /// [`BuildError`]: no memory, or a definition that no [`crate::FilterSpec`] gives.
+    pub fn build(definition: &FilterDefinition) -> Result<Self, BuildError> {
+        let window = definition.rule;
+        let memory = |bytes| move |source| BuildError::Memory { bytes, source };
+        Ok(Self(match &definition.cells {
+            CellDefinition::Bloom { geometry, growth } => {
+                Cells::Bloom(CellSlice::new(Bits::new(), *geometry, *growth).map_err(memory(geometry.bytes()))?)
+            }
+            CellDefinition::Timing { geometry, refresh, equal_timers, growth } => match geometry.cell_bits() {
+                8 => {
+                    let timers = Timers8::new(window, *refresh, *equal_timers).ok_or(BuildError::Window)?;
+                    Cells::Timing8(CellSlice::new(timers, *geometry, *growth).map_err(memory(geometry.bytes()))?)
+                }
+                _ => {
+                    let timers = Timers16::new(window, *refresh, *equal_timers).ok_or(BuildError::Window)?;
+                    Cells::Timing16(CellSlice::new(timers, *geometry, *growth).map_err(memory(geometry.bytes()))?)
+                }
+            },
+            CellDefinition::Generations { geometry, growth } => match geometry.cell_bits() {
+                8 => {
+                    let words = Generations8::new(window).ok_or(BuildError::Window)?;
+                    Cells::Generations8(CellSlice::new(words, *geometry, *growth).map_err(memory(geometry.bytes()))?)
+                }
+                _ => {
+                    let words = Generations16::new(window).ok_or(BuildError::Window)?;
+                    Cells::Generations16(CellSlice::new(words, *geometry, *growth).map_err(memory(geometry.bytes()))?)
+                }
+            },
+            CellDefinition::JumpingCounting { cells, hashes } => {
+                Cells::JumpingCounting(Flags::new(JumpingCounting::new(*cells, *hashes, window)?))
+            }
+            CellDefinition::SlidingCounting { cells, hashes, window_events } => {
+                Cells::SlidingCounting(Flags::new(SlidingCounting::new(*cells, *hashes, *window_events)?))
+            }
+            CellDefinition::Stable { shape, seed } => Cells::Stable(Flags::new(StableFilter::new(*shape, *seed)?)),
+        }))
+    }
+
+    /// The same slice, run with other instructions where its kind has a choice: answers are the same, speed is not.
+    #[must_use]
+    pub fn with_instructions(self, instructions: Instructions) -> Self {
+        Self(match self.0 {
+            Cells::Bloom(slice) => Cells::Bloom(slice.with_instructions(instructions)),
+            Cells::Timing8(slice) => Cells::Timing8(slice.with_instructions(instructions)),
+            Cells::Timing16(slice) => Cells::Timing16(slice.with_instructions(instructions)),
+            Cells::Generations8(slice) => Cells::Generations8(slice.with_instructions(instructions)),
+            Cells::Generations16(slice) => Cells::Generations16(slice.with_instructions(instructions)),
+            other => other,
+        })
+    }
+
+    /// Tests every event and records those that are not there; one verdict an event, in order. Stamps come from one
+    /// [`crate::WindowClock`].
+    ///
+    /// # Panics
+    /// If the three lengths differ.
+    pub fn observe_batch(&mut self, digests: &[Digest], stamps: &[Stamp], verdicts: &mut [Verdict]) {
+        on_kind!(
+            &mut self.0,
+            slice => slice.observe_batch(digests, stamps, verdicts),
+            flags => flags.verdicts(verdicts, |kind, duplicate| kind.observe_batch(digests, stamps, duplicate))
+        );
+    }
+
+    /// Tests every event and records nothing.
+    ///
+    /// # Panics
+    /// If the three lengths differ.
+    pub fn lookup_batch(&mut self, digests: &[Digest], stamps: &[Stamp], verdicts: &mut [Verdict]) {
+        on_kind!(
+            &mut self.0,
+            slice => slice.lookup_batch(digests, stamps, verdicts),
+            flags => flags.verdicts(verdicts, |kind, duplicate| kind.lookup_batch(digests, stamps, duplicate))
+        );
+    }
+
+    /// Which generations hold every one of `positions`; nothing is recorded. `None` where the kind cannot be asked by
+    /// position (counting, stable).
+    ///
+    /// # Panics
+    /// If a position is not below the slice's cells.
+    pub fn test_at(&self, positions: &[u64], stamp: Stamp) -> Option<Sighting> {
+        on_kind!(&self.0, slice => Some(slice.test_at(positions, stamp)), _flags => None)
+    }
+
+    /// Records an event at `positions`, whatever is there; `false` where the kind cannot (counting, stable).
+    ///
+    /// # Panics
+    /// If a position is not below the slice's cells.
+    pub fn set_at(&mut self, positions: &[u64], stamp: Stamp) -> bool {
+        on_kind!(
+            &mut self.0,
+            slice => {
+                slice.set_at(positions, stamp);
+                true
+            },
+            _flags => false
+        )
+    }
+
+    /// Moves the window to `unit` if that is later than anything seen. Batches do so by themselves; a slice that is
+    /// asked by position needs it to shrink and to clear.
+    pub fn advance(&mut self, unit: u64) {
+        on_kind!(&mut self.0, slice => slice.advance(unit), _flags => ());
+    }
+
+    /// Bytes that the filter takes.
+    pub fn bytes(&self) -> u64 {
+        on_kind!(&self.0, slice => slice.bytes(), flags => flags.kind.bytes())
+    }
+
+    /// The shape of the (first) generation of cells.
+    pub fn geometry(&self) -> &Geometry {
+        on_kind!(&self.0, slice => slice.geometry(), flags => flags.kind.geometry())
+    }
+
+    /// Generations of cells at present.
+    pub fn generations(&self) -> usize {
+        on_kind!(&self.0, slice => slice.generations(), _flags => 1)
+    }
+
+    /// Events recorded that have not expired, where the kind counts them.
+    pub fn live_events(&self) -> Option<u64> {
+        on_kind!(&self.0, slice => Some(slice.live_events()), _flags => None)
+    }
+
+    /// The chance that an event never seen is called a duplicate, from the cells as they are.
+    pub fn expected_rate(&self) -> f64 {
+        on_kind!(&self.0, slice => slice.rate(), flags => flags.kind.expected_rate())
+    }
+
+    /// Adds what `other` has recorded, as [`CellSlice::merge`] says.
+    ///
+    /// # Errors
+    /// [`MergeError`]; counting and stable filters are never mergeable.
+    pub fn merge(&mut self, other: &mut Self) -> Result<(), MergeError> {
+        match (&mut self.0, &mut other.0) {
+            (Cells::Bloom(mine), Cells::Bloom(other)) => mine.merge(other),
+            (Cells::Timing8(mine), Cells::Timing8(other)) => mine.merge(other),
+            (Cells::Timing16(mine), Cells::Timing16(other)) => mine.merge(other),
+            (Cells::Generations8(mine), Cells::Generations8(other)) => mine.merge(other),
+            (Cells::Generations16(mine), Cells::Generations16(other)) => mine.merge(other),
+            _ => Err(MergeError::Definition),
+        }
+    }
+
+    /// Writes everything that answers depend on beside the definition.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
+        on_kind!(&self.0, slice => slice.write_body(sink), flags => flags.kind.write_body(sink))
+    }
+
+    /// Goes on where a slice of the same definition was written. After an error the slice must not be used.
+    ///
+    /// # Errors
+    /// `InvalidData` where the bytes cannot be the state of such a slice; what the source says.
+    pub fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
+        on_kind!(&mut self.0, slice => slice.read_body(source), flags => flags.kind.read_body(source))
+    }
+}

@@ -1,0 +1,236 @@
+//! `generations`: jumping windows, one bit a generation side by side in a word (M05 3.3, laid out for memory).
+//!
+//! A window of W is cut into Q jumps. An event of jump `g` sets bit `g mod B` in the words at its k positions; a
+//! lookup reads one word a position, ands them, and finds the event if a bit of a live generation is left. With the
+//! current generation and Q full ones alive (`span = Q + 1`), an event is remembered for W to W + W/Q.
+//!
+//! Promises: an event of jump `t` is found by every event judged at `j < t + span`. Must not know: how long a jump is.
+//!
+//! At least one bit of the word is dead at any time: it is masked out of every lookup, and a sweep clears it in steps
+//! before its generation becomes the current one.
+
+use std::marker::PhantomData;
+
+use crate::generation::Generation;
+use crate::kernel::{CellRule, Element};
+use crate::kind::{CellKind, Pass, Recorded};
+use crate::probe::Offsets;
+use crate::{Layout, Stamp, WindowRule};
+
+/// A word of 8 or 16 generation bits.
+pub(crate) trait Word: Element {
+    const BITS: u32;
+
+    fn bits(self) -> u32;
+
+    fn from_bits(bits: u32) -> Self;
+}
+
+impl Word for u8 {
+    const BITS: u32 = 8;
+
+    #[inline(always)]
+    fn bits(self) -> u32 {
+        u32::from(self)
+    }
+
+    #[inline(always)]
+    fn from_bits(bits: u32) -> Self {
+        bits as u8
+    }
+}
+
+impl Word for [u8; 2] {
+    const BITS: u32 = 16;
+
+    #[inline(always)]
+    fn bits(self) -> u32 {
+        u32::from(u16::from_le_bytes(self))
+    }
+
+    #[inline(always)]
+    fn from_bits(bits: u32) -> Self {
+        (bits as u16).to_le_bytes()
+    }
+}
+
+/// Words of 8 generations: up to Q = 6 full jumps.
+pub type Generations8 = Generations<u8>;
+/// Words of 16 generations: up to Q = 14 full jumps.
+pub type Generations16 = Generations<[u8; 2]>;
+
+/// Words of generation bits.
+#[derive(Clone, Copy, Debug)]
+pub struct Generations<W> {
+    window: WindowRule,
+    width: PhantomData<W>,
+}
+
+#[allow(private_bounds)]
+impl<W: Word> Generations<W> {
+    /// Words for `window`; `None` unless `span + lateness` is from 1 to one less than the bits of a word.
+    pub fn new(window: WindowRule) -> Option<Self> {
+        let reach = window.span_units.checked_add(window.lateness_units)?;
+        (window.span_units > 0 && reach < u64::from(W::BITS)).then_some(Self { window, width: PhantomData })
+    }
+
+    fn bit(generation: u64) -> u32 {
+        1 << (generation % u64::from(W::BITS))
+    }
+
+    /// The bits of the generations `first..=last`.
+    fn mask(first: u64, last: u64) -> u32 {
+        (first..=last).fold(0, |mask, generation| mask | Self::bit(generation))
+    }
+
+    /// The generations that an event judged at `judged` can find: recorded in `judged - span + 1` or later.
+    fn alive_for(&self, judged: u64, now: u64) -> u32 {
+        Self::mask((judged + 1).saturating_sub(self.window.span_units), now)
+    }
+
+    /// The generations that some event from unit `now` on can find.
+    fn kept_at(&self, now: u64, newest: u64) -> u32 {
+        Self::mask((now + 1).saturating_sub(self.window.span_units + self.window.lateness_units), newest)
+    }
+
+    fn keep(words: &mut [u8], kept: u32) {
+        let kept = W::from_bits(kept).bits();
+        for word in W::of(words) {
+            *word = W::from_bits(word.bits() & kept);
+        }
+    }
+}
+
+/// First-test-then-set over the words of one event.
+pub(crate) struct WordRule<'a, W> {
+    pass: Pass<'a>,
+    words: &'a Generations<W>,
+    now: u64,
+    stamp: Stamp,
+    alive: u32,
+    bit: u32,
+    recorded: Recorded,
+}
+
+impl<W: Word> WordRule<'_, W> {
+    #[inline(always)]
+    fn look_from(&mut self, stamp: Stamp) {
+        if stamp != self.stamp {
+            self.stamp = stamp;
+            self.alive = self.words.alive_for(stamp.judged, self.now);
+            self.bit = Generations::<W>::bit(stamp.unit);
+        }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, words: &mut [W], offsets: impl Offsets) {
+        let bit = self.bit;
+        offsets.for_each(|position| words[position] = W::from_bits(words[position].bits() | bit));
+        self.recorded.events += 1;
+    }
+}
+
+impl<W: Word> CellRule for WordRule<'_, W> {
+    type Element = W;
+    const CELL_BITS: u32 = W::BITS;
+
+    #[inline(always)]
+    fn touch(&mut self, index: usize, words: &mut [W], offsets: impl Offsets) -> bool {
+        self.look_from(self.pass.stamps[index]);
+        let mut held = self.alive;
+        offsets.for_each(|position| held &= words[position].bits());
+        let found = held != 0;
+        if !found && self.pass.record {
+            self.set(words, offsets);
+        }
+        found
+    }
+}
+
+impl<W: Word> CellKind for Generations<W> {
+    type Rule<'a>
+        = WordRule<'a, W>
+    where
+        W: 'a;
+    const SLACK_UNITS: u64 = 0;
+
+    fn window(&self) -> &WindowRule {
+        &self.window
+    }
+
+    fn rule<'a>(&'a self, pass: Pass<'a>, now: u64) -> WordRule<'a, W> {
+        let stamp = Stamp::on_time(now);
+        let (alive, bit) = (self.alive_for(now, now), Self::bit(now));
+        WordRule { pass, words: self, now, stamp, alive, bit, recorded: Recorded::default() }
+    }
+
+    fn record(rule: &mut WordRule<'_, W>, cells: &mut [u8], offsets: impl Offsets) {
+        rule.look_from(rule.pass.stamps[0]);
+        rule.set(W::of(cells), offsets);
+    }
+
+    fn recorded(rule: &WordRule<'_, W>) -> Recorded {
+        rule.recorded
+    }
+
+    /// The dead bits must be gone everywhere before one of them becomes the current generation.
+    fn advance(&self, generation: &mut Generation, now: u64, next: u64) {
+        let start = if next == now + 1 { generation.swept_bytes } else { 0 };
+        let kept = if next == now + 1 { self.kept_at(now, now) } else { self.kept_at(next, now) };
+        Self::keep(&mut generation.memory.bytes_mut()[start..], kept);
+        generation.swept_bytes = 0;
+    }
+
+    fn sweep(&self, generation: &mut Generation, now: u64, budget_bytes: usize) {
+        let start = generation.swept_bytes;
+        let bytes = generation.memory.bytes_mut();
+        let end = start.saturating_add(budget_bytes.next_multiple_of(2)).min(bytes.len());
+        Self::keep(&mut bytes[start..end], self.kept_at(now, now));
+        generation.swept_bytes = end;
+    }
+
+    /// `1 - product over live generations of (1 - fill^k)`; blocked: its mean over the blocks.
+    fn rate(&self, generation: &Generation, now: u64) -> f64 {
+        let geometry = &generation.geometry;
+        let alive = self.alive_for(now, now);
+        let exponent = geometry.hashes() as i32;
+        let width = W::BITS as usize / 8;
+        let rate = |bytes: &[u8]| {
+            let mut set = [0u32; 16];
+            for word in bytes.chunks_exact(width) {
+                let word = word.iter().rev().fold(0, |bits, byte| bits << 8 | u32::from(*byte)) & alive;
+                for (generation, count) in set.iter_mut().enumerate() {
+                    *count += word >> generation & 1;
+                }
+            }
+            let words = (bytes.len() / width) as f64;
+            1.0 - set.iter().map(|count| 1.0 - (f64::from(*count) / words).powi(exponent)).product::<f64>()
+        };
+        match geometry.layout() {
+            Layout::Classic | Layout::Partitioned => rate(generation.memory.bytes()),
+            Layout::Blocked { lines } => {
+                let blocks = generation.memory.bytes().chunks_exact(usize::from(lines) * crate::arch::LINE_BYTES);
+                blocks.map(rate).sum::<f64>() / geometry.blocks() as f64
+            }
+        }
+    }
+
+    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64) {
+        let width = W::BITS as usize / 8;
+        let bytes = generation.memory.bytes();
+        let held = positions.iter().fold(self.alive_for(stamp.judged, now), |held, position| {
+            let start = *position as usize * width;
+            held & bytes[start..start + width].iter().rev().fold(0, |bits, byte| bits << 8 | u32::from(*byte))
+        });
+        (held as u16, u64::MAX)
+    }
+
+    fn merge(&self, cells: &mut [u8], others: &[u8], now: u64) {
+        let kept = W::from_bits(self.kept_at(now, now));
+        let width = W::BITS as usize / 8;
+        for (word, other) in W::of(cells).iter_mut().zip(others.chunks_exact(width)) {
+            let other = other.iter().rev().fold(0, |bits, byte| bits << 8 | u32::from(*byte));
+            *word = W::from_bits((word.bits() | other) & kept.bits());
+        }
+    }
+}

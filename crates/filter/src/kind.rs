@@ -1,0 +1,74 @@
+//! What the kinds that live in a [`crate::slice::CellSlice`] have in common.
+//!
+//! Promises: a kind is a rule for cells plus upkeep as time passes; it owns no memory. Must not know: batches, growth.
+
+use crate::generation::Generation;
+use crate::kernel::CellRule;
+use crate::probe::Offsets;
+use crate::{Stamp, WindowRule};
+
+/// One walk over a batch.
+#[derive(Clone, Copy)]
+pub(crate) struct Pass<'a> {
+    /// A stamp for every event of the batch.
+    pub(crate) stamps: &'a [Stamp],
+    /// Events found in an older generation; empty where there is none.
+    pub(crate) known: &'a [bool],
+    /// Record events that are not found, or only look.
+    pub(crate) record: bool,
+}
+
+impl Pass<'_> {
+    #[inline(always)]
+    pub(crate) fn is_known(&self, index: usize) -> bool {
+        !self.known.is_empty() && self.known[index]
+    }
+}
+
+/// What a walk has recorded.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Recorded {
+    /// Events that were not found and are recorded now.
+    pub(crate) events: u64,
+    /// Cells that went from empty to used.
+    pub(crate) cells: u64,
+}
+
+/// A kind of cell with its window rule.
+pub(crate) trait CellKind {
+    /// The rule for one walk.
+    type Rule<'a>: CellRule
+    where
+        Self: 'a;
+
+    /// Units that a batch may span beyond the lateness before upkeep must catch up.
+    const SLACK_UNITS: u64;
+
+    /// The window in units.
+    fn window(&self) -> &WindowRule;
+
+    /// The rule for one walk when the greatest unit is `now`.
+    fn rule<'a>(&'a self, pass: Pass<'a>, now: u64) -> Self::Rule<'a>;
+
+    /// Records one event at positions of its own, found or not.
+    fn record<'a>(rule: &mut Self::Rule<'a>, cells: &mut [u8], offsets: impl Offsets);
+
+    /// What the walk has recorded.
+    fn recorded(rule: &Self::Rule<'_>) -> Recorded;
+
+    /// Moves the cells from unit `now` to the later unit `next`: whatever must be gone by then is gone.
+    fn advance(&self, generation: &mut Generation, now: u64, next: u64);
+
+    /// A bounded step of upkeep: at most `budget_bytes` of cells.
+    fn sweep(&self, generation: &mut Generation, now: u64, budget_bytes: usize);
+
+    /// The chance that an unseen event finds all its cells alive, from the cells as they are.
+    fn rate(&self, generation: &Generation, now: u64) -> f64;
+
+    /// Which generations of a word (bit 0 alone where a cell is no word) hold all of `positions`, as an event stamped
+    /// `stamp` sees them, and the least expiry found there.
+    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64);
+
+    /// Adds to `cells` whatever of `others`, a memory of the same geometry, is alive; both stand at unit `now`.
+    fn merge(&self, cells: &mut [u8], others: &[u8], now: u64);
+}

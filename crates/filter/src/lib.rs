@@ -1,0 +1,52 @@
+//! Windowed Bloom filters for duplicate elimination: has this event been seen in the last W?
+//!
+//! Promises: every filter here is a value. The same digests and stamps in the same order give the same answers, on
+//! every machine. Must not know: async, network, files, the clock (stamps are passed in), a source of randomness
+//! (seeds are passed in).
+#![warn(missing_docs)]
+
+mod ahead;
+mod body;
+mod counting;
+mod decaying;
+mod packed;
+mod stable;
+mod digest;
+mod geometry;
+mod memory;
+mod arch;
+mod bloom;
+mod generation;
+mod generations;
+mod growth;
+mod kernel;
+mod kind;
+mod slice;
+mod timing;
+mod verdict;
+mod definition;
+mod filter;
+mod spec;
+mod slice_body;
+pub mod snapshot;
+mod probe;
+pub mod rates;
+mod window;
+
+pub use arch::Instructions;
+pub use digest::{DIGEST_WORDS, Digest, FilterSecret, reduce};
+pub use geometry::{CELLS_MAX, Geometry, GeometryError, HASHES_MAX, Layout};
+pub use probe::{BlockProbe, positions_of};
+pub use bloom::Bits;
+pub use counting::{CountingError, JumpingCounting, SUB_WINDOWS_MAX, SlidingCounting, WINDOW_EVENTS_MAX};
+pub use decaying::{CounterStorage, DecayRule, DecayingError, DecayingFilter, DecayingShape, FRACTION_BITS_MAX};
+pub use stable::{StableError, StableFilter, StableShape};
+pub use generations::{Generations8, Generations16};
+pub use growth::{GENERATIONS_MAX, Growth, Limit};
+pub use slice::{CellSlice, MergeError};
+pub use timing::{Refresh, Timers8, Timers16};
+pub use verdict::{Sighting, Verdict};
+pub use definition::{CellDefinition, FilterDefinition, Kind};
+pub use filter::{BuildError, FilterSlice};
+pub use spec::{FIRST_CAPACITY_EVENTS, FilterSpec, GrowthSpec, SpecError};
+pub use window::{Calendar, CalendarError, Period, Placed, Stamp, Unit, Window, WindowClock, WindowError, WindowRule};

@@ -1,0 +1,137 @@
+//! From a digest to positions.
+//!
+//! Promises: positions depend on the digest and the geometry alone; `docs/hashing.md` gives the same steps with test
+//! vectors. Must not know: what the cells at the positions hold.
+//!
+//! - classic: position `i` is `reduce(word(i), m)`;
+//! - partitioned: position `i` is `i (m/k) + reduce(word(i), m/k)`;
+//! - blocked: the block is `reduce(word(0), blocks)`; offsets are read from the low end of `word(1)`, as many of
+//!   `log2(cells of a block)` bits as fit whole, then from `word(2)`.
+
+use crate::{Digest, Geometry, Layout, reduce};
+
+/// The positions of one event in a blocked layout, before they are unpacked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockProbe {
+    /// The block that holds every position.
+    pub block: u64,
+    /// Offsets within the block, packed from the low end, as many in each word as fit whole.
+    pub words: [u64; 2],
+}
+
+impl BlockProbe {
+    /// Derives the probe of `digest` in a slice of `blocks` blocks.
+    #[inline(always)]
+    pub fn new(digest: Digest, blocks: u64) -> Self {
+        Self { block: reduce(digest.word(0), blocks), words: [digest.word(1), digest.word(2)] }
+    }
+}
+
+/// The positions of one event, without repeating the work of finding them: cheap to copy, walked twice.
+pub(crate) trait Offsets: Copy {
+    /// Calls `visit` with every position, in the order of the hash functions.
+    fn for_each(self, visit: impl FnMut(usize));
+}
+
+/// Offsets within a block of `2^BITS` cells.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockOffsets<const BITS: u32> {
+    pub(crate) words: [u64; 2],
+    pub(crate) hashes: u32,
+}
+
+impl<const BITS: u32> Offsets for BlockOffsets<BITS> {
+    #[inline(always)]
+    fn for_each(self, mut visit: impl FnMut(usize)) {
+        let per_word = 64 / BITS;
+        let mut left = self.hashes;
+        for mut word in self.words {
+            for _ in 0..left.min(per_word) {
+                visit((word & ((1 << BITS) - 1)) as usize);
+                word >>= BITS;
+            }
+            left = left.saturating_sub(per_word);
+            if left == 0 {
+                break;
+            }
+        }
+    }
+}
+
+/// Positions anywhere in `cells` cells, or each in its own of k parts of `cells` cells.
+#[derive(Clone, Copy)]
+pub(crate) struct SpreadOffsets {
+    pub(crate) digest: Digest,
+    pub(crate) cells: u64,
+    pub(crate) part_stride: u64,
+    pub(crate) hashes: u32,
+}
+
+impl SpreadOffsets {
+    /// The positions of `digest` in a classic or partitioned slice.
+    #[inline(always)]
+    pub(crate) fn new(digest: Digest, geometry: &Geometry) -> Self {
+        let hashes = geometry.hashes();
+        match geometry.layout() {
+            Layout::Partitioned => {
+                let part = geometry.cells() / u64::from(hashes);
+                Self { digest, cells: part, part_stride: part, hashes }
+            }
+            _ => Self { digest, cells: geometry.cells(), part_stride: 0, hashes },
+        }
+    }
+}
+
+impl Offsets for SpreadOffsets {
+    #[inline(always)]
+    fn for_each(self, mut visit: impl FnMut(usize)) {
+        for index in 0..self.hashes as usize {
+            let offset = reduce(self.digest.word(index), self.cells);
+            visit((offset + index as u64 * self.part_stride) as usize);
+        }
+    }
+}
+
+/// Positions that somebody else derived, as they arrive over a wire or fall into a vertical slice.
+impl Offsets for &[u64] {
+    #[inline(always)]
+    fn for_each(self, mut visit: impl FnMut(usize)) {
+        for position in self {
+            visit(*position as usize);
+        }
+    }
+}
+
+/// Writes the k positions of `digest` in a slice of `geometry` to `positions`, in the order of the hash functions.
+///
+/// ```
+/// use firstseen_filter::{FilterSecret, Geometry, Layout, positions_of};
+/// let geometry = Geometry::new(1 << 20, 5, 1, Layout::Classic).unwrap();
+/// let mut positions = Vec::new();
+/// positions_of(FilterSecret::from_seed(1).digest(b"event"), &geometry, &mut positions);
+/// assert_eq!(positions.len(), 5);
+/// assert!(positions.iter().all(|position| *position < 1 << 20));
+/// ```
+pub fn positions_of(digest: Digest, geometry: &Geometry, positions: &mut Vec<u64>) {
+    positions.clear();
+    match geometry.layout() {
+        Layout::Classic | Layout::Partitioned => {
+            SpreadOffsets::new(digest, geometry).for_each(|position| positions.push(position as u64));
+        }
+        Layout::Blocked { .. } => {
+            let probe = BlockProbe::new(digest, geometry.blocks());
+            let base = probe.block * geometry.block_cells();
+            let mut visit = |offset: usize| positions.push(base + offset as u64);
+            let (words, hashes) = (probe.words, geometry.hashes());
+            match geometry.block_cells() {
+                32 => BlockOffsets::<5> { words, hashes }.for_each(&mut visit),
+                64 => BlockOffsets::<6> { words, hashes }.for_each(&mut visit),
+                128 => BlockOffsets::<7> { words, hashes }.for_each(&mut visit),
+                256 => BlockOffsets::<8> { words, hashes }.for_each(&mut visit),
+                512 => BlockOffsets::<9> { words, hashes }.for_each(&mut visit),
+                1024 => BlockOffsets::<10> { words, hashes }.for_each(&mut visit),
+                _ => BlockOffsets::<11> { words, hashes }.for_each(&mut visit),
+            }
+        }
+    }
+}

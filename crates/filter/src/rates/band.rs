@@ -1,0 +1,44 @@
+//! Is a measured count what its chance allows?
+//!
+//! Promises: exact binomial quantiles, whatever the chance. Must not know: what was counted.
+
+use std::ops::RangeInclusive;
+
+use super::mean::walk;
+
+/// The counts between which a fair experiment of `trials` trials with chance `p` ends, but for
+/// `(1 - confidence) / 2` of the experiments on either side. Exact: the binomial terms are added up, which takes time
+/// proportional to the standard deviation.
+///
+/// ```
+/// use firstseen_filter::rates::band;
+/// assert_eq!(band::binomial(0.5, 1000, 0.95), 469..=531);
+/// assert!(!band::binomial(0.01, 1_000_000, 0.999).contains(&10_400));
+/// assert_eq!(band::binomial(0.01, 100, 0.999), 0..=6);
+/// assert_eq!(band::binomial(0.0, 10, 0.999), 0..=0);
+/// ```
+pub fn binomial(p: f64, trials: u64, confidence: f64) -> RangeInclusive<u64> {
+    let (count, p) = (trials as f64, p.clamp(0.0, 1.0));
+    if p == 0.0 || p == 1.0 {
+        let certain = if p == 0.0 { 0 } else { trials };
+        return certain..=certain;
+    }
+    let mode = ((count + 1.0) * p).floor().min(count);
+    let mut below = 0.0;
+    let total = walk(count, p, |hits, weight| {
+        if hits < mode {
+            below += weight
+        }
+    });
+    let tail = (1.0 - confidence) / 2.0 * total;
+    let (mut above, mut least, mut most) = (total - below, mode, mode);
+    // The walk goes up from the mode, then down from it: each side sheds terms until only its tail is left.
+    walk(count, p, |hits, weight| {
+        if hits >= mode && above > tail {
+            (above, most) = (above - weight, hits);
+        } else if hits < mode && below > tail {
+            (below, least) = (below - weight, hits);
+        }
+    });
+    least as u64..=most as u64
+}

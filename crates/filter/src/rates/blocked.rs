@@ -1,0 +1,244 @@
+//! Blocked layouts: all positions of an event in one block of B cells, drawn uniformly and with repetition.
+//!
+//! Promises: exact for events that fall on blocks and cells uniformly. Must not know: cell widths; a block of bits
+//! and a block of timers differ only in B.
+//!
+//! Derivation. A query has k offsets, of which d are different cells with chance
+//! `D(d) = S2(k, d) B! / ((B - d)! B^k)` (S2: Stirling numbers of the second kind). Throw the offsets of j events at
+//! the block, t = kj throws in all: of r query cells not yet covered a throw covers one with chance r/B, so
+//! `h(t+1, r) = (1 - r/B) h(t, r) + (r/B) h(t, r-1)`, `h(t, 0) = 1`, `h(0, r) = 0`, is the chance that all are
+//! covered after t throws; it equals `E[(X)_d / (B)_d]` for the number X of set cells. An event that finds all its
+//! cells set changes nothing by setting them, so first-test-then-set and test-and-set fill a block alike. The load of
+//! the query's block is binomial(n, 1/blocks), so
+//! `rate = sum over j, d of Bin(j) D(d) h(kj, d) = E[(X/B)^k]`.
+//!
+//! Putze, Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007, average the plain formula over
+//! Poisson loads instead, which takes X as its mean: too low in blocks as small as these.
+
+use super::{
+    Size, SizingError, least_count,
+    mean::{GAUSS, for_each_load},
+};
+use crate::geometry::{CELLS_MAX, Geometry, HASHES_MAX};
+
+/// One chance for each number of different cells, `0..=k`.
+pub(super) type ByDistinct = [f64; HASHES_MAX as usize + 1];
+
+/// What [`BlockRates`] keeps grows with the cells of a block, so there is a limit, above every layout's.
+const BLOCK_CELLS_MAX: u64 = 4096;
+
+/// Beyond `SATURATED * B` throws no cell of a block is empty: the chance is below `B e^-48`.
+const SATURATED: u64 = 48;
+
+/// The rates of one block size and one number of positions, at any load. It keeps what it has computed: make one and
+/// ask it often.
+#[derive(Clone, Debug)]
+pub struct BlockRates {
+    block_cells: u64,
+    hashes: u32,
+    /// Chance that a query's positions are d different cells.
+    distinct: ByDistinct,
+    /// `h(kj, d)`, row by row: j events, d in `0..=k`.
+    covered: Vec<f64>,
+}
+
+impl BlockRates {
+    /// The rates of blocks of `block_cells` cells with `hashes` positions an event.
+    ///
+    /// # Panics
+    /// If `block_cells` is outside `1..=4096` or `hashes` outside `1..=16`.
+    pub fn new(block_cells: u64, hashes: u32) -> Self {
+        assert!((1..=BLOCK_CELLS_MAX).contains(&block_cells), "blocks of {block_cells} cells");
+        assert!((1..=HASHES_MAX).contains(&hashes), "{hashes} positions an event");
+        let mut distinct = ByDistinct::default();
+        distinct[0] = 1.0;
+        for _ in 0..hashes {
+            for d in (0..=hashes as usize).rev() {
+                let stays = distinct[d] * d as f64 / block_cells as f64;
+                let grows = if d == 0 { 0.0 } else { distinct[d - 1] * (1.0 - (d - 1) as f64 / block_cells as f64) };
+                distinct[d] = stays + grows;
+            }
+        }
+        let mut covered = vec![0.0; hashes as usize + 1];
+        covered[0] = 1.0;
+        Self { block_cells, hashes, distinct, covered }
+    }
+
+    /// Cells of a block (B).
+    pub fn block_cells(&self) -> u64 {
+        self.block_cells
+    }
+
+    /// Positions of an event (k).
+    pub fn hashes(&self) -> u32 {
+        self.hashes
+    }
+
+    /// The rate after n events in m cells.
+    ///
+    /// ```
+    /// use firstseen_filter::rates::{blocked::BlockRates, plain};
+    /// let blocked = BlockRates::new(512, 7).rate(9.6e6, 1e6);
+    /// // A cache line at 9.6 bits an event: 1.16 % instead of 1.00 %.
+    /// assert!((blocked - 0.011_64).abs() < 1e-5, "{blocked}");
+    /// // One block of one cell is full after one event.
+    /// assert_eq!(BlockRates::new(1, 3).rate(1.0, 1.0), 1.0);
+    /// // Two events of one position in one block of two cells: half the time they cover both, else one.
+    /// assert_eq!(BlockRates::new(2, 1).rate(2.0, 2.0), 0.75);
+    /// ```
+    pub fn rate(&mut self, cells: f64, events: f64) -> f64 {
+        let covered = self.covered_by(cells, events);
+        self.over_distinct(|d| covered[d])
+    }
+
+    /// The mean rate over a stream of n distinct events that fill m cells from empty.
+    ///
+    /// ```
+    /// use firstseen_filter::rates::blocked::BlockRates;
+    /// let mut rates = BlockRates::new(512, 7);
+    /// let (mean, full) = (rates.stream_mean(9.6e6, 1e6), rates.rate(9.6e6, 1e6));
+    /// assert!(mean > full / 7.0 && mean < full / 5.0, "{mean} {full}");
+    /// ```
+    pub fn stream_mean(&mut self, cells: f64, events: f64) -> f64 {
+        let covered = self.covered_on_average(cells, events);
+        self.over_distinct(|d| covered[d])
+    }
+
+    /// The rate when the share of set cells was measured: that of the load which the fill betrays.
+    ///
+    /// ```
+    /// use firstseen_filter::rates::blocked::{BlockRates, fill};
+    /// let mut rates = BlockRates::new(512, 7);
+    /// let measured = rates.rate_from_fill(9.6e6, fill(512, 9.6e6, 7, 1e6));
+    /// assert!((measured / rates.rate(9.6e6, 1e6) - 1.0).abs() < 1e-5);
+    /// ```
+    pub fn rate_from_fill(&mut self, cells: f64, fill: f64) -> f64 {
+        let events = events_from_fill(self.block_cells, cells, self.hashes, fill);
+        if events.is_finite() { self.rate(cells, events) } else { 1.0 }
+    }
+
+    /// `sum over d of D(d) f(d)`.
+    pub(super) fn over_distinct(&self, f: impl Fn(usize) -> f64) -> f64 {
+        (1..=self.hashes as usize).map(|d| self.distinct[d] * f(d)).sum()
+    }
+
+    /// The chance, for each d, that d given cells of a block are set after n events in m cells.
+    pub(super) fn covered_by(&mut self, cells: f64, events: f64) -> ByDistinct {
+        let columns = self.hashes as usize + 1;
+        let full_load = (SATURATED * self.block_cells / u64::from(self.hashes)) as f64;
+        let mut sums = ByDistinct::default();
+        let total = for_each_load(events, (self.block_cells as f64 / cells).min(1.0), |load, weight| {
+            let row = columns * load.min(full_load) as usize;
+            while self.covered.len() <= row {
+                self.throw_one_event();
+            }
+            for (sum, covered) in sums.iter_mut().zip(&self.covered[row..row + columns]) {
+                *sum += weight * covered;
+            }
+        });
+        sums.map(|sum| sum / total)
+    }
+
+    /// The mean of [`Self::covered_by`] over a load that grows evenly from nothing to n.
+    pub(super) fn covered_on_average(&mut self, cells: f64, events: f64) -> ByDistinct {
+        let mut mean = ByDistinct::default();
+        for (node, weight) in GAUSS {
+            let covered = self.covered_by(cells, node * events);
+            for (sum, covered) in mean.iter_mut().zip(covered) {
+                *sum += weight * covered;
+            }
+        }
+        mean
+    }
+
+    /// Appends the row of one more event: k throws more.
+    fn throw_one_event(&mut self) {
+        let columns = self.hashes as usize + 1;
+        let start = self.covered.len();
+        self.covered.extend_from_within(start - columns..);
+        let row = &mut self.covered[start..];
+        for _ in 0..self.hashes {
+            for r in (1..columns).rev() {
+                row[r] += r as f64 / self.block_cells as f64 * (row[r - 1] - row[r]);
+            }
+        }
+    }
+}
+
+/// The expected share of set cells: `1 - (1 - (B/m)(1 - (1 - 1/B)^k))^n`.
+///
+/// ```
+/// use firstseen_filter::rates::{blocked, plain};
+/// // One block is the plain filter; many blocks waste a few throws on repetitions inside a block.
+/// assert!((blocked::fill(1000, 1000.0, 5, 100.0) - plain::fill(1000.0, 5, 100.0)).abs() < 1e-12);
+/// assert!(blocked::fill(64, 1e6, 8, 1e5) < plain::fill(1e6, 8, 1e5));
+/// ```
+pub fn fill(block_cells: u64, cells: f64, hashes: u32, events: f64) -> f64 {
+    if events <= 0.0 {
+        return 0.0;
+    }
+    -(events * missed_ln(block_cells, cells, hashes)).exp_m1()
+}
+
+/// The number of distinct events behind a measured fill, by solving [`fill`] for n. Infinite for a full filter.
+pub fn events_from_fill(block_cells: u64, cells: f64, hashes: u32, fill: f64) -> f64 {
+    (-fill).ln_1p() / missed_ln(block_cells, cells, hashes)
+}
+
+/// The logarithm of the chance that one event leaves a given cell as it is.
+fn missed_ln(block_cells: u64, cells: f64, hashes: u32) -> f64 {
+    let block_cells = block_cells as f64;
+    let hit_in_block = -(f64::from(hashes) * (-1.0 / block_cells).ln_1p()).exp_m1();
+    (-(block_cells / cells).min(1.0) * hit_in_block).ln_1p()
+}
+
+/// The least cells, in whole blocks, for n events at rate P with the given number of positions.
+///
+/// # Errors
+/// [`SizingError`]: no events, a rate outside (0, 1), or more cells than 2^40.
+///
+/// # Panics
+/// As [`BlockRates::new`].
+pub fn size_with(block_cells: u64, events: f64, rate: f64, hashes: u32) -> Result<Size, SizingError> {
+    SizingError::check(events, rate)?;
+    let mut rates = BlockRates::new(block_cells, hashes);
+    let cells_of = |blocks: u64| (blocks * block_cells) as f64;
+    let blocks = least_count(rate, CELLS_MAX / block_cells, |blocks| rates.rate(cells_of(blocks), events))
+        .ok_or(SizingError::Cells { events, rate })?;
+    let rate = rates.rate(cells_of(blocks), events);
+    Ok(Size { events, cells: blocks * block_cells, hashes, rate })
+}
+
+/// The least cells, in whole blocks of `block_cells` (a power of two), for n events at rate P, and the number of
+/// positions (at most [`Geometry::blocked_hashes_max`]) that needs them.
+///
+/// # Errors
+/// [`SizingError`]: no events, a rate outside (0, 1), or more cells than 2^40.
+///
+/// ```
+/// use firstseen_filter::rates::{blocked, plain};
+/// let size = blocked::size(512, 1e6, 0.01).unwrap();
+/// assert!(size.rate <= 0.01 && size.cells % 512 == 0);
+/// let more = size.cells as f64 / plain::size(1e6, 0.01).unwrap().cells as f64;
+/// assert!(more > 1.03 && more < 1.04, "{more}");
+/// ```
+pub fn size(block_cells: u64, events: f64, rate: f64) -> Result<Size, SizingError> {
+    best_of(block_cells, |hashes| size_with(block_cells, events, rate, hashes))
+}
+
+/// The smallest of the sizes that `size_with` gives for every possible number of positions.
+pub(super) fn best_of(
+    block_cells: u64,
+    mut size_with: impl FnMut(u32) -> Result<Size, SizingError>,
+) -> Result<Size, SizingError> {
+    let mut best = size_with(1);
+    for hashes in 2..=Geometry::blocked_hashes_max(block_cells) {
+        let size = size_with(hashes);
+        best = match (best, size) {
+            (Ok(best), Ok(size)) if best.cells <= size.cells => Ok(best),
+            (Ok(best), Err(_)) => Ok(best),
+            (_, size) => size,
+        };
+    }
+    best
+}

@@ -1,0 +1,263 @@
+//! A filter slice: one owner, one writer, one or more generations of cells.
+//!
+//! Promises: a batch answers like its events one by one; upkeep (sweeps, growth) never changes an answer. Must not
+//! know: other slices, how long a unit is.
+
+use std::io;
+
+use crate::arch::Instructions;
+use crate::generation::Generation;
+use crate::growth::Growth;
+use crate::kernel;
+use crate::kind::{CellKind, Pass};
+use crate::{Digest, Geometry, Sighting, Stamp, Verdict};
+
+/// Bytes of cells that upkeep may visit for each event of a batch.
+const SWEEP_BYTES_PER_EVENT: usize = 128;
+
+/// Cells of one kind with their window, growing where it is allowed.
+pub struct CellSlice<K> {
+    pub(crate) kind: K,
+    pub(crate) base: Geometry,
+    pub(crate) growth: Option<Growth>,
+    /// The greatest unit any event has brought.
+    pub(crate) now: u64,
+    /// Oldest first; the last one takes new events.
+    pub(crate) stack: Vec<Generation>,
+    /// The number of the oldest generation since the slice was made.
+    pub(crate) oldest: u64,
+    instructions: Instructions,
+    /// Events of the batch found so far in older generations; kept to avoid an allocation a batch.
+    known: Vec<bool>,
+    found: Vec<bool>,
+}
+
+#[allow(private_bounds)]
+impl<K: CellKind> CellSlice<K> {
+    /// An empty slice. Fails where the system refuses the memory.
+    pub fn new(kind: K, geometry: Geometry, growth: Option<Growth>) -> io::Result<Self> {
+        Ok(Self {
+            kind,
+            base: geometry,
+            growth,
+            now: 0,
+            stack: vec![Generation::new(geometry)?],
+            oldest: 0,
+            instructions: Instructions::Widest,
+            known: Vec::new(),
+            found: Vec::new(),
+        })
+    }
+
+    /// The same slice, run with other instructions: answers are the same, speed is not.
+    #[must_use]
+    pub fn with_instructions(mut self, instructions: Instructions) -> Self {
+        self.instructions = instructions;
+        self
+    }
+
+    /// Tests every event and records those that are not there; one verdict an event, in order.
+    ///
+    /// # Panics
+    /// If the three lengths differ.
+    pub fn observe_batch(&mut self, digests: &[Digest], stamps: &[Stamp], verdicts: &mut [Verdict]) {
+        self.walk(digests, stamps, verdicts, true);
+    }
+
+    /// Tests every event and records nothing.
+    ///
+    /// # Panics
+    /// If the three lengths differ.
+    pub fn lookup_batch(&mut self, digests: &[Digest], stamps: &[Stamp], verdicts: &mut [Verdict]) {
+        self.walk(digests, stamps, verdicts, false);
+    }
+
+    fn walk(&mut self, digests: &[Digest], stamps: &[Stamp], verdicts: &mut [Verdict], record: bool) {
+        assert!(digests.len() == stamps.len() && stamps.len() == verdicts.len(), "one stamp and one verdict an event");
+        let mut start = 0;
+        while start < digests.len() {
+            let (end, newest) = self.segment(&stamps[start..]);
+            self.advance(newest);
+            let room = if record { self.make_room() } else { u64::MAX };
+            let full = room == 0;
+            let end = start + if full { end } else { end.min(usize::try_from(room).unwrap_or(usize::MAX)) };
+            let segment = Segment { digests: &digests[start..end], stamps: &stamps[start..end], record: record && !full };
+            self.touch(segment, &mut verdicts[start..end]);
+            if full {
+                refuse_unseen(&mut verdicts[start..end]);
+            }
+            self.upkeep(end - start);
+            start = end;
+        }
+    }
+
+    /// The events at the start of `stamps` that can be walked without upkeep between them, and their greatest unit.
+    fn segment(&self, stamps: &[Stamp]) -> (usize, u64) {
+        let reach = self.kind.window().lateness_units + K::SLACK_UNITS;
+        let (mut newest, mut earliest) = (self.now, u64::MAX);
+        for (index, stamp) in stamps.iter().enumerate() {
+            let (next_newest, next_earliest) = (newest.max(stamp.unit), earliest.min(stamp.judged));
+            if index > 0 && next_newest.saturating_sub(next_earliest) > reach {
+                return (index, newest);
+            }
+            (newest, earliest) = (next_newest, next_earliest);
+        }
+        (stamps.len(), newest)
+    }
+
+    fn touch(&mut self, segment: Segment<'_>, verdicts: &mut [Verdict]) {
+        let Segment { digests, stamps, record } = segment;
+        let mut known = std::mem::take(&mut self.known);
+        known.clear();
+        self.found.resize(digests.len(), false);
+        let newest = self.stack.len() - 1;
+        for (index, generation) in self.stack.iter_mut().enumerate() {
+            let recorded = {
+                let pass = Pass { stamps, known: &known, record: record && index == newest };
+                let mut rule = self.kind.rule(pass, self.now);
+                let memory = generation.memory.bytes_mut();
+                kernel::run(self.instructions, memory, &generation.geometry, digests, &mut rule, &mut self.found);
+                K::recorded(&rule)
+            };
+            generation.live.record(self.now, recorded.events);
+            generation.used_cells += recorded.cells;
+            if index < newest {
+                known.clone_from(&self.found);
+            }
+        }
+        for (verdict, found) in verdicts.iter_mut().zip(&self.found) {
+            *verdict = if *found { Verdict::Duplicate } else { Verdict::FirstSeen };
+        }
+        self.known = known;
+    }
+
+    /// Moves the window to unit `next`, if that is later: what must be gone by then is gone.
+    pub fn advance(&mut self, next: u64) {
+        if next <= self.now {
+            return;
+        }
+        for generation in &mut self.stack {
+            // Where nothing was ever recorded nothing can expire, and memory that was never touched stays untaken.
+            if generation.live.newest_unit().is_some() {
+                self.kind.advance(generation, self.now, next);
+            }
+            generation.live.advance(self.kind.window(), next);
+        }
+        self.now = next;
+        self.drop_emptied();
+    }
+
+    fn upkeep(&mut self, events: usize) {
+        for generation in &mut self.stack {
+            self.kind.sweep(generation, self.now, events.saturating_mul(SWEEP_BYTES_PER_EVENT));
+        }
+    }
+
+    /// Which generations hold every one of `positions`, and their least expiry; nothing is recorded.
+    ///
+    /// # Panics
+    /// If a position is not below the slice's cells.
+    pub fn test_at(&self, positions: &[u64], stamp: Stamp) -> Sighting {
+        let mut sighting = Sighting { generations: 0, expiry: u64::MAX };
+        for (number, generation) in (self.oldest..).zip(&self.stack) {
+            let (held, expiry) = self.kind.sight(generation, positions, stamp, self.now);
+            if held != 0 {
+                sighting.generations |= held.rotate_left((number % u64::from(u16::BITS)) as u32);
+                sighting.expiry = sighting.expiry.min(expiry);
+            }
+        }
+        sighting
+    }
+
+    /// Records an event at `positions` in the newest generation, whatever is there.
+    ///
+    /// # Panics
+    /// If a position is not below the slice's cells.
+    pub fn set_at(&mut self, positions: &[u64], stamp: Stamp) {
+        self.advance(stamp.unit);
+        let Some(generation) = self.stack.last_mut() else { return };
+        let stamps = [stamp];
+        let mut rule = self.kind.rule(Pass { stamps: &stamps, known: &[], record: true }, self.now);
+        K::record(&mut rule, generation.memory.bytes_mut(), positions);
+        let recorded = K::recorded(&rule);
+        generation.live.record(self.now, recorded.events);
+        generation.used_cells += recorded.cells;
+    }
+
+    /// The geometry of the first generation.
+    pub fn geometry(&self) -> &Geometry {
+        &self.base
+    }
+
+    /// The greatest unit any event has brought.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Generations of cells at present.
+    pub fn generations(&self) -> usize {
+        self.stack.len()
+    }
+
+    /// Bytes of cells.
+    pub fn bytes(&self) -> u64 {
+        self.stack.iter().map(|generation| generation.geometry.bytes()).sum()
+    }
+
+    /// Events recorded that have not expired.
+    pub fn live_events(&self) -> u64 {
+        self.stack.iter().map(|generation| generation.live.total()).sum()
+    }
+
+    /// The chance that an event never seen is called a duplicate, from the cells as they are: a generation's rate is
+    /// its fill to the k-th power (blocked: the mean over blocks), and `1 - product (1 - rate)` over generations.
+    pub fn rate(&self) -> f64 {
+        1.0 - self.stack.iter().map(|generation| 1.0 - self.kind.rate(generation, self.now)).product::<f64>()
+    }
+
+    /// Adds what `other`, a slice of the same definition, has recorded. Both are first brought to the later of their
+    /// units; the result is the same in any order and after any repetition.
+    ///
+    /// # Errors
+    /// [`MergeError`] where the definitions differ or either has grown; `self` is unchanged then.
+    pub fn merge(&mut self, other: &mut Self) -> Result<(), MergeError> {
+        if self.base != other.base || self.kind.window() != other.kind.window() {
+            return Err(MergeError::Definition);
+        }
+        let now = self.now.max(other.now);
+        self.advance(now);
+        other.advance(now);
+        let ([mine], [others]) = (&mut self.stack[..], &other.stack[..]) else { return Err(MergeError::Grown) };
+        self.kind.merge(mine.memory.bytes_mut(), others.memory.bytes(), now);
+        // Which events both hold is unknown: the larger count is certain, and merging twice must not count twice.
+        if others.live.total() > mine.live.total() {
+            mine.live = others.live.clone();
+        }
+        mine.used_cells = mine.used_cells.max(others.used_cells);
+        Ok(())
+    }
+}
+
+/// Why two slices cannot be merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MergeError {
+    /// They are not copies of one slice.
+    #[error("the slices have different definitions: only copies of the same slice can be merged")]
+    Definition,
+    /// One holds more than one generation of cells.
+    #[error("a slice that has grown cannot be merged: wait until its older generations have emptied")]
+    Grown,
+}
+
+/// Events that are walked together.
+struct Segment<'a> {
+    digests: &'a [Digest],
+    stamps: &'a [Stamp],
+    record: bool,
+}
+
+fn refuse_unseen(verdicts: &mut [Verdict]) {
+    for verdict in verdicts.iter_mut().filter(|verdict| **verdict == Verdict::FirstSeen) {
+        *verdict = Verdict::Undecided;
+    }
+}

@@ -1,0 +1,125 @@
+//! The state of a [`CellSlice`] as bytes: everything that its answers depend on, nothing that its definition says.
+//!
+//! Promises: read back, a slice goes on exactly as the one that was written would have. Must not know: framing and
+//! checksums (see [`crate::snapshot`]).
+
+use std::io::{self, Read, Write};
+
+use crate::Geometry;
+use crate::body::{invalid, read_u64, write_u64};
+use crate::generation::{Generation, LiveEvents};
+use crate::growth::GENERATIONS_MAX;
+use crate::kind::CellKind;
+use crate::slice::CellSlice;
+
+#[allow(private_bounds)]
+impl<K: CellKind> CellSlice<K> {
+    /// Writes the state.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
+        write_u64(sink, self.now)?;
+        write_u64(sink, self.oldest)?;
+        write_u64(sink, self.stack.len() as u64)?;
+        for generation in &self.stack {
+            write_u64(sink, generation.geometry.cells())?;
+            write_u64(sink, u64::from(generation.geometry.hashes()))?;
+            write_u64(sink, generation.used_cells)?;
+            write_u64(sink, generation.swept_bytes as u64)?;
+            generation.live.write(sink)?;
+            sink.write_all(generation.memory.bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the state by one written from a slice of the same definition. After an error the slice is empty.
+    ///
+    /// # Errors
+    /// `InvalidData` where the bytes cannot be the state of such a slice; what the source says.
+    pub fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
+        let read = self.read_state(source);
+        if read.is_err() {
+            (self.now, self.oldest) = (0, 0);
+            self.stack.truncate(1);
+            self.stack.iter_mut().for_each(Generation::clear);
+        }
+        read
+    }
+
+    fn read_state(&mut self, source: &mut dyn Read) -> io::Result<()> {
+        let now = read_u64(source)?;
+        let oldest = read_u64(source)?;
+        let generations = read_u64(source)?;
+        let most = self.growth.map_or(1, |growth| u64::from(growth.generations_max.min(GENERATIONS_MAX)));
+        if !(1..=most).contains(&generations) || oldest > u64::MAX - most {
+            return Err(invalid("more generations than the filter may have"));
+        }
+        // The memory that is there already takes the first generation: reading must not need twice the filter.
+        let mut first = self.stack.drain(..).next();
+        for number in oldest..oldest + generations {
+            let generation = self.read_generation(source, number, &mut first)?;
+            self.stack.push(generation);
+        }
+        (self.now, self.oldest) = (now, oldest);
+        Ok(())
+    }
+
+    fn read_generation(
+        &self,
+        source: &mut dyn Read,
+        number: u64,
+        first: &mut Option<Generation>,
+    ) -> io::Result<Generation> {
+        let (cells, hashes) = (read_u64(source)?, read_u64(source)?);
+        let expected = self.growth.map_or(self.base, |growth| growth.geometry(&self.base, number));
+        // Sizes follow from the definition, but through floating-point functions that may round differently elsewhere.
+        let slack = expected.cells() / 1024 + expected.block_cells();
+        if cells.abs_diff(expected.cells()) > slack || hashes != u64::from(expected.hashes()) {
+            return Err(invalid("a generation of another size than the filter's"));
+        }
+        let geometry = Geometry::new(cells, expected.hashes(), expected.cell_bits(), expected.layout())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let mut generation = match first.take() {
+            Some(generation) if generation.geometry == geometry => generation,
+            _ => Generation::new(geometry)?,
+        };
+        generation.used_cells = read_u64(source)?;
+        generation.swept_bytes = usize::try_from(read_u64(source)?).unwrap_or(usize::MAX);
+        if generation.swept_bytes > generation.memory.bytes().len() || generation.swept_bytes % 2 != 0 {
+            return Err(invalid("a sweep beyond the end of the cells"));
+        }
+        let units_max = self.kind.window().span_units.saturating_add(self.kind.window().lateness_units);
+        generation.live = LiveEvents::read(source, units_max.saturating_add(2))?;
+        source.read_exact(generation.memory.bytes_mut())?;
+        Ok(generation)
+    }
+}
+
+impl LiveEvents {
+    fn write(&self, sink: &mut dyn Write) -> io::Result<()> {
+        write_u64(sink, self.newest_unit().map_or(0, |unit| unit.saturating_add(1)))?;
+        write_u64(sink, self.by_unit().len() as u64)?;
+        self.by_unit().try_for_each(|(unit, events)| write_u64(sink, unit).and_then(|()| write_u64(sink, events)))
+    }
+
+    fn read(source: &mut dyn Read, units_max: u64) -> io::Result<Self> {
+        let newest_unit = read_u64(source)?.checked_sub(1);
+        let units = read_u64(source)?;
+        if units > units_max {
+            return Err(invalid("more units of live events than the window has"));
+        }
+        let mut live = Self::default();
+        let mut previous = None;
+        for _ in 0..units {
+            let (unit, events) = (read_u64(source)?, read_u64(source)?);
+            if previous.is_some_and(|previous| unit <= previous) || events == 0 || newest_unit < Some(unit) {
+                return Err(invalid("units of live events out of order"));
+            }
+            live.total().checked_add(events).ok_or_else(|| invalid("more live events than can be"))?;
+            live.record(unit, events);
+            previous = Some(unit);
+        }
+        Ok(live.with_newest_unit(newest_unit))
+    }
+}

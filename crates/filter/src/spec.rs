@@ -1,0 +1,224 @@
+//! From what a user asks for to a [`FilterDefinition`]: sizes, units, growth.
+//!
+//! Promises: what cannot be built is refused by name, with what to do instead. Must not know: flags, files.
+
+use thiserror::Error;
+
+use crate::definition::{FilterDefinition, Kind};
+use crate::growth::Limit;
+use crate::rates::SizingError;
+use crate::stable::StableError;
+use crate::{GeometryError, Layout, Refresh, Window};
+
+mod resolve;
+mod size;
+mod units;
+
+/// How a filter may grow beyond its capacity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GrowthSpec {
+    /// What tells that a generation is full.
+    pub limit: Limit,
+    /// Most generations at once, 1 to 16.
+    pub generations_max: u32,
+    /// Size of a generation relative to the one before.
+    pub ratio: f64,
+}
+
+/// What a user asks for. Start from [`FilterSpec::new`] and change what is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilterSpec {
+    /// The kind.
+    pub kind: Kind,
+    /// How long a sighting counts.
+    pub window: Window,
+    /// Highest acceptable rate of false positives, above 0 and below 1.
+    pub rate: f64,
+    /// Events that one window brings; unknown: the filter starts small and grows.
+    pub capacity_events: Option<u64>,
+    /// Bytes of cells to use instead of a capacity.
+    pub memory_bytes: Option<u64>,
+    /// Cells (m) instead of a capacity; the filter then never refuses, its rate rises.
+    pub cells: Option<u64>,
+    /// Positions an event (k) instead of the best.
+    pub hashes: Option<u32>,
+    /// Where positions may lie; by default blocked where the kind allows it.
+    pub layout: Option<Layout>,
+    /// Bits a cell: 8 or 16 for timers and generations.
+    pub cell_bits: Option<u32>,
+    /// Jumps of a jumping window (Q).
+    pub jumps: Option<u32>,
+    /// From which sighting a sliding window counts.
+    pub refresh: Refresh,
+    /// How late an event may come and still be judged exactly, in milliseconds.
+    pub lateness_ms: Option<u64>,
+    /// How far ahead of the clock a time may be, in milliseconds.
+    pub future_max_ms: u64,
+    /// k' of the equal-timers heuristic; 0 is the plain filter.
+    pub equal_timers: u32,
+    /// Growth; by default only where the capacity is unknown.
+    pub growth: Option<GrowthSpec>,
+    /// `Max` of a stable filter.
+    pub stable_max: Option<u8>,
+    /// Cells decremented an event (P) in a stable filter, instead of what the rate gives.
+    pub stable_decrements: Option<f64>,
+    /// Seed of the choices that a stable filter makes.
+    pub seed: u64,
+}
+
+/// The events a filter of unknown capacity is first sized for.
+pub const FIRST_CAPACITY_EVENTS: u64 = 1 << 20;
+
+impl FilterSpec {
+    /// A filter of `kind` over `window` with a rate of 1 %, everything else by default.
+    pub fn new(kind: Kind, window: Window) -> Self {
+        Self {
+            kind,
+            window,
+            rate: 0.01,
+            capacity_events: None,
+            memory_bytes: None,
+            cells: None,
+            hashes: None,
+            layout: None,
+            cell_bits: None,
+            jumps: None,
+            refresh: Refresh::Fixed,
+            lateness_ms: None,
+            future_max_ms: 7 * 86_400_000,
+            equal_timers: 0,
+            growth: None,
+            stable_max: None,
+            stable_decrements: None,
+            seed: 0,
+        }
+    }
+
+    /// One of `slices` equal slices of this filter: its share of the events, the memory, and of a window counted in
+    /// events.
+    #[must_use]
+    pub fn share(&self, slices: u32) -> Self {
+        let slices = u64::from(slices);
+        let part = |whole: u64| whole.div_ceil(slices);
+        let window = match self.window {
+            Window::Events(events) => Window::Events(part(events)),
+            Window::LandmarkEvents(events) => Window::LandmarkEvents(part(events)),
+            ref other => other.clone(),
+        };
+        Self {
+            window,
+            capacity_events: self.capacity_events.map(part),
+            memory_bytes: self.memory_bytes.map(part),
+            cells: self.cells.map(part),
+            ..self.clone()
+        }
+    }
+
+    /// The definition that fulfils this.
+    ///
+    /// ```
+    /// use firstseen_filter::{FilterSpec, Kind};
+    /// let spec = FilterSpec {
+    ///     capacity_events: Some(1_000_000),
+    ///     ..FilterSpec::new(Kind::Timing, "24h".parse().unwrap())
+    /// };
+    /// let definition = spec.resolve().unwrap();
+    /// assert_eq!(definition.capacity_events, Some(1_000_000));
+    /// assert!(FilterSpec { rate: 1.0, ..spec.clone() }.resolve().is_err());
+    /// assert!(FilterSpec { kind: Kind::Stable, ..spec }.resolve().unwrap_err().to_string().contains("window"));
+    /// ```
+    ///
+    /// # Errors
+    /// [`SpecError`]: what does not fit together, and what to change.
+    pub fn resolve(&self) -> Result<FilterDefinition, SpecError> {
+        resolve::resolve(self)
+    }
+}
+
+/// Why a filter cannot be built as asked.
+#[derive(Debug, Error)]
+pub enum SpecError {
+    /// A rate that is none.
+    #[error("a false-positive rate of {0}: choose one above 0 and below 1, such as 0.01")]
+    Rate(f64),
+    /// A capacity of nothing.
+    #[error("a capacity of 0 events: choose at least 1, or leave it out")]
+    Capacity,
+    /// Two answers to one question.
+    #[error("capacity, memory and cells each set the size: give one of them")]
+    Sizes,
+    /// The kind has no such window.
+    #[error("kind {kind} has no window `{window}`: {instead}")]
+    Window {
+        /// The kind asked for.
+        kind: Kind,
+        /// The window asked for.
+        window: Window,
+        /// What to ask for instead.
+        instead: &'static str,
+    },
+    /// An option that the kind does not have.
+    #[error("kind {kind} has no {option}: {instead}")]
+    Option {
+        /// The kind asked for.
+        kind: Kind,
+        /// The option asked for.
+        option: &'static str,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// A kind that cannot start small and grow.
+    #[error("kind {0} cannot grow: say how many events a window brings (capacity), or how much memory to use")]
+    CapacityNeeded(Kind),
+    /// The window and the lateness do not fit the cells.
+    #[error("window {window} with {what}: {instead}")]
+    Reach {
+        /// The window asked for.
+        window: Window,
+        /// What does not fit.
+        what: String,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// k' above k.
+    #[error("{equal_timers} equal timers of {hashes} positions: k' must be at most k")]
+    EqualTimers {
+        /// k' asked for.
+        equal_timers: u32,
+        /// k of the geometry.
+        hashes: u32,
+    },
+    /// Growth that cannot be.
+    #[error("growth to {generations_max} generations by {ratio}: choose 1 to 16 generations and a ratio from 1 to 16")]
+    Growth {
+        /// Generations asked for.
+        generations_max: u32,
+        /// Ratio asked for.
+        ratio: f64,
+    },
+    /// The memory is too small for even a few events.
+    #[error("{0} bytes are too little memory for this filter: give at least 4096")]
+    Memory(u64),
+    /// No geometry has the rate.
+    #[error(transparent)]
+    Sizing(#[from] SizingError),
+    /// No such geometry.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// No such stable filter.
+    #[error(transparent)]
+    Stable(#[from] StableError),
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Bloom => "bloom",
+            Self::Timing => "timing",
+            Self::Generations => "generations",
+            Self::Counting => "counting",
+            Self::Stable => "stable",
+            Self::Decaying => "decaying",
+        })
+    }
+}

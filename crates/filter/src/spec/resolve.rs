@@ -1,0 +1,224 @@
+//! The resolver: units first, then sizes, then growth.
+
+use super::size::{Load, capacity_within, geometry, layout_of, live_events};
+use super::units::{Units, units};
+use super::{FIRST_CAPACITY_EVENTS, FilterSpec, GrowthSpec, SpecError};
+use crate::definition::{CellDefinition, FilterDefinition, Kind};
+use crate::growth::{GENERATIONS_MAX, Growth, Limit};
+use crate::rates::{growth as growth_rates, plain};
+use crate::stable::StableShape;
+use crate::{Geometry, Refresh, Unit, Window};
+
+pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> {
+    check(spec)?;
+    let cell_bits = cell_bits(spec)?;
+    let units = units(spec, cell_bits)?;
+    let capacity = capacity(spec, &units, cell_bits)?;
+    let cells = match spec.kind {
+        Kind::Counting => counting(spec, &units, capacity)?,
+        Kind::Stable => stable(spec)?,
+        _ => growing(spec, &units, cell_bits, capacity)?,
+    };
+    Ok(FilterDefinition {
+        window: spec.window.clone(),
+        unit: units.unit,
+        rule: units.rule,
+        future_max_ms: spec.future_max_ms,
+        cells,
+        rate: spec.rate,
+        capacity_events: capacity,
+    })
+}
+
+fn check(spec: &FilterSpec) -> Result<(), SpecError> {
+    if !(spec.rate > 0.0 && spec.rate < 1.0) {
+        return Err(SpecError::Rate(spec.rate));
+    }
+    if spec.capacity_events == Some(0) {
+        return Err(SpecError::Capacity);
+    }
+    let sizes = [spec.capacity_events.is_some(), spec.memory_bytes.is_some(), spec.cells.is_some()];
+    if sizes.into_iter().filter(|given| *given).count() > 1 {
+        return Err(SpecError::Sizes);
+    }
+    let no = |option, instead| Err(SpecError::Option { kind: spec.kind, option, instead });
+    match spec.kind {
+        Kind::Timing => {}
+        _ if spec.refresh == Refresh::Refresh => return no("refresh rule", "use kind timing"),
+        _ if spec.equal_timers > 0 => return no("equal timers", "use kind timing"),
+        _ => {}
+    }
+    match spec.kind {
+        Kind::Bloom | Kind::Timing => {}
+        _ if spec.growth.is_some() => return no("growth", "use kind bloom or timing, or give a larger capacity"),
+        _ => {}
+    }
+    match spec.kind {
+        Kind::Generations | Kind::Counting | Kind::Timing => {}
+        _ if spec.jumps.is_some() => return no("sub-windows", "use kind generations or counting"),
+        _ => {}
+    }
+    match spec.kind {
+        Kind::Stable => {}
+        _ if spec.stable_max.is_some() => return no("Max", "use kind stable"),
+        _ if spec.stable_decrements.is_some() => return no("decrements (P)", "use kind stable"),
+        _ => {}
+    }
+    match spec.kind {
+        Kind::Counting | Kind::Stable if !matches!(spec.layout, None | Some(crate::Layout::Classic)) => {
+            no("such layout", "it is classic; leave the layout out")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn cell_bits(spec: &FilterSpec) -> Result<u32, SpecError> {
+    match (spec.kind, spec.cell_bits) {
+        (Kind::Timing | Kind::Generations, bits @ (None | Some(8 | 16))) => Ok(bits.unwrap_or(8)),
+        (Kind::Timing | Kind::Generations, Some(_)) => {
+            Err(SpecError::Option { kind: spec.kind, option: "cells of that width", instead: "choose 8 or 16 bits" })
+        }
+        (_, None) => Ok(1),
+        (_, Some(_)) => Err(SpecError::Option {
+            kind: spec.kind,
+            option: "choice of cell width",
+            instead: "leave it out, or use kind timing or generations",
+        }),
+    }
+}
+
+/// Events a window: as given, as the window says, or as the memory allows; `None` where nothing says.
+fn capacity(spec: &FilterSpec, units: &Units, cell_bits: u32) -> Result<Option<u64>, SpecError> {
+    let counted = match spec.window {
+        Window::Events(events) | Window::LandmarkEvents(events) => Some(events),
+        _ => None,
+    };
+    match (spec.capacity_events, spec.memory_bytes, spec.cells) {
+        (Some(events), ..) => Ok(Some(events)),
+        (None, Some(_), None) if spec.kind == Kind::Stable => Ok(None),
+        (None, Some(memory_bytes), None) if spec.kind == Kind::Counting => {
+            let bytes_of = |events| Ok(counting_cells(spec, units, events).div_ceil(2).saturating_mul(units.window_units.min(250) + 1));
+            capacity_within(memory_bytes, bytes_of).map(Some)
+        }
+        (None, Some(memory_bytes), None) => {
+            let bytes_of = |events| {
+                let load = load(spec, units, events, spec.rate);
+                geometry(layout_of(spec), cell_bits, load, spec.hashes).map(|geometry| geometry.bytes())
+            };
+            capacity_within(memory_bytes, bytes_of).map(Some)
+        }
+        (None, _, Some(_)) => Ok(None),
+        (None, None, None) if counted.is_some() => Ok(counted),
+        (None, None, None) => match spec.kind {
+            Kind::Bloom | Kind::Timing => Ok(None),
+            _ => Err(SpecError::CapacityNeeded(spec.kind)),
+        },
+    }
+}
+
+fn load(spec: &FilterSpec, units: &Units, capacity: u64, rate: f64) -> Load {
+    let jumps = if spec.kind == Kind::Generations { units.window_units as u32 } else { 0 };
+    Load { events: live_events(spec, units, capacity), jumps, rate }
+}
+
+/// The kinds that live in a [`crate::CellSlice`].
+fn growing(spec: &FilterSpec, units: &Units, cell_bits: u32, capacity: Option<u64>) -> Result<CellDefinition, SpecError> {
+    let (geometry, growth) = match spec.cells {
+        Some(cells) => (Geometry::new(cells, spec.hashes.unwrap_or(4), cell_bits, layout_of(spec))?, None),
+        None => grown(spec, units, cell_bits, capacity)?,
+    };
+    if spec.equal_timers > geometry.hashes() {
+        return Err(SpecError::EqualTimers { equal_timers: spec.equal_timers, hashes: geometry.hashes() });
+    }
+    Ok(match spec.kind {
+        Kind::Timing => {
+            CellDefinition::Timing { geometry, refresh: spec.refresh, equal_timers: spec.equal_timers, growth }
+        }
+        Kind::Generations => CellDefinition::Generations { geometry, growth },
+        _ => CellDefinition::Bloom { geometry, growth },
+    })
+}
+
+/// Of a filter of unknown capacity: doubling from [`FIRST_CAPACITY_EVENTS`].
+const UNKNOWN_CAPACITY: GrowthSpec =
+    GrowthSpec { limit: Limit::Cardinality, generations_max: GENERATIONS_MAX, ratio: 2.0 };
+/// Of a filter whose capacity is known: none; beyond it inserts are refused.
+const KNOWN_CAPACITY: GrowthSpec = GrowthSpec { limit: Limit::Cardinality, generations_max: 1, ratio: 1.0 };
+
+fn grown(
+    spec: &FilterSpec,
+    units: &Units,
+    cell_bits: u32,
+    capacity: Option<u64>,
+) -> Result<(Geometry, Option<Growth>), SpecError> {
+    let rule = spec.growth.unwrap_or(if capacity.is_some() { KNOWN_CAPACITY } else { UNKNOWN_CAPACITY });
+    let GrowthSpec { limit, generations_max, ratio } = rule;
+    if !(1..=GENERATIONS_MAX).contains(&generations_max) || !(1.0..=16.0).contains(&ratio) {
+        return Err(SpecError::Growth { generations_max, ratio });
+    }
+    if spec.refresh == Refresh::Refresh && generations_max > 1 && limit == Limit::Cardinality {
+        let instead = "with it events live on without being counted; let density tell when the filter is full";
+        return Err(SpecError::Option { kind: spec.kind, option: "growth by cardinality under refresh", instead });
+    }
+    let generation_rate = match generations_max {
+        1 => spec.rate,
+        _ if ratio > 1.0 => growth_rates::tightened(spec.rate, 1.0 / ratio, 0),
+        generations => growth_rates::generation_rate(spec.rate, f64::from(generations)),
+    };
+    let capacity = capacity.unwrap_or(FIRST_CAPACITY_EVENTS);
+    let load = load(spec, units, capacity, generation_rate);
+    let geometry = geometry(layout_of(spec), cell_bits, load, spec.hashes)?;
+    let span_windows = units.rule.span_units as f64 / units.window_units as f64;
+    let capacity_events = match spec.kind {
+        // A window's worth of full jumps, and the current one.
+        Kind::Generations => (capacity as f64 * span_windows).ceil() as u64,
+        _ => load.events.ceil() as u64,
+    };
+    Ok((geometry, Some(Growth { limit, generations_max, ratio, capacity_events, generation_rate })))
+}
+
+fn counting_cells(spec: &FilterSpec, units: &Units, capacity: u64) -> u64 {
+    let span_windows = units.rule.span_units as f64 / units.window_units.max(1) as f64;
+    let events = if matches!(units.unit, Unit::Events(1)) { capacity as f64 } else { capacity as f64 * span_windows };
+    let hashes = spec.hashes.unwrap_or_else(|| counting_hashes(spec));
+    plain::cells(events, spec.rate, hashes).ceil() as u64
+}
+
+/// The best k has `2^-k = P`.
+fn counting_hashes(spec: &FilterSpec) -> u32 {
+    (-spec.rate.log2()).round().clamp(1.0, f64::from(crate::HASHES_MAX)) as u32
+}
+
+fn counting(spec: &FilterSpec, units: &Units, capacity: Option<u64>) -> Result<CellDefinition, SpecError> {
+    let hashes = spec.hashes.unwrap_or_else(|| counting_hashes(spec));
+    let cells = match (spec.cells, capacity) {
+        (Some(cells), _) => cells,
+        (None, Some(capacity)) => counting_cells(spec, units, capacity),
+        (None, None) => return Err(SpecError::CapacityNeeded(spec.kind)),
+    };
+    Geometry::new(cells, hashes, 1, crate::Layout::Classic)?;
+    Ok(match (&spec.window, spec.jumps) {
+        (Window::Events(window_events), None) => {
+            CellDefinition::SlidingCounting { cells, hashes, window_events: *window_events }
+        }
+        _ => CellDefinition::JumpingCounting { cells, hashes },
+    })
+}
+
+fn stable(spec: &FilterSpec) -> Result<CellDefinition, SpecError> {
+    let max = spec.stable_max.unwrap_or(1);
+    let hashes = spec.hashes.unwrap_or(4);
+    let cell_bits = (u8::BITS - max.leading_zeros()).next_power_of_two();
+    let cells = match (spec.cells, spec.memory_bytes, spec.capacity_events) {
+        (Some(cells), ..) => cells,
+        (None, Some(memory_bytes), _) => memory_bytes.saturating_mul(8) / u64::from(cell_bits.max(1)),
+        // About ten cells for each of the events that should be remembered best.
+        (None, None, Some(capacity)) => capacity.saturating_mul(10),
+        (None, None, None) => return Err(SpecError::CapacityNeeded(spec.kind)),
+    };
+    let shape = match spec.stable_decrements {
+        Some(decrements) => StableShape { cells, hashes, max, decrements },
+        None => StableShape::for_rate(cells, hashes, max, spec.rate)?,
+    };
+    Ok(CellDefinition::Stable { shape, seed: spec.seed })
+}

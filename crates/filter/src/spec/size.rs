@@ -1,0 +1,77 @@
+//! How many cells each kind needs.
+
+use super::units::Units;
+use super::{FilterSpec, SpecError};
+use crate::definition::Kind;
+use crate::rates::generations::JumpingLoad;
+use crate::rates::{Size, blocked, generations, plain};
+use crate::{Geometry, Layout};
+
+/// The layout, where nobody says otherwise: one line of bits, two of wider cells (one would fill too unevenly).
+pub(super) fn layout_of(spec: &FilterSpec) -> Layout {
+    spec.layout.unwrap_or(match spec.kind {
+        Kind::Bloom => Layout::Blocked { lines: 1 },
+        Kind::Timing | Kind::Generations => Layout::Blocked { lines: 2 },
+        Kind::Counting | Kind::Stable | Kind::Decaying => Layout::Classic,
+    })
+}
+
+/// What a slice must hold at a rate.
+#[derive(Clone, Copy)]
+pub(super) struct Load {
+    /// Events alive at once in one generation of cells.
+    pub(super) events: f64,
+    /// Jumps of a window whose generations share words; 0 where they do not.
+    pub(super) jumps: u32,
+    /// The rate of one generation of cells.
+    pub(super) rate: f64,
+}
+
+/// The least geometry for `load`, with k given or the best.
+pub(super) fn geometry(layout: Layout, cell_bits: u32, load: Load, hashes: Option<u32>) -> Result<Geometry, SpecError> {
+    let Load { events, jumps, rate } = load;
+    let jumping = JumpingLoad { events, jumps };
+    let size = match (layout, jumps > 0, hashes) {
+        (Layout::Blocked { lines }, jumping_window, hashes) => {
+            let block_cells = Geometry::block_cells_of(lines, cell_bits)?;
+            match (jumping_window, hashes) {
+                (false, None) => blocked::size(block_cells, events, rate),
+                (false, Some(hashes)) => blocked::size_with(block_cells, events, rate, hashes),
+                (true, None) => generations::size_blocked(block_cells, jumping, rate),
+                (true, Some(hashes)) => generations::size_blocked_with(block_cells, jumping, rate, hashes),
+            }
+        }
+        (_, false, None) => plain::size(events, rate),
+        (_, false, Some(hashes)) => plain::size_with(events, rate, hashes),
+        (_, true, None) => generations::size_classic(jumping, rate),
+        (_, true, Some(hashes)) => generations::size_classic_with(jumping, rate, hashes),
+    };
+    let Size { cells, hashes, .. } = size?;
+    Ok(Geometry::new(cells, hashes, cell_bits, layout)?)
+}
+
+/// Events that are alive at once where one window brings `capacity`: what is kept a unit or two too long counts too.
+pub(super) fn live_events(spec: &FilterSpec, units: &Units, capacity: u64) -> f64 {
+    let window_units = units.window_units as f64;
+    match spec.kind {
+        // The tick that an event shares with others, and the one that rounding adds.
+        Kind::Timing => capacity as f64 * (window_units + 1.5) / window_units,
+        _ => capacity as f64,
+    }
+}
+
+/// The greatest capacity whose cells take at most `memory_bytes`, found by halving: sizes grow with capacity.
+pub(super) fn capacity_within(
+    memory_bytes: u64,
+    bytes_of: impl Fn(u64) -> Result<u64, SpecError>,
+) -> Result<u64, SpecError> {
+    let (mut fits, mut too_many) = (0, memory_bytes.saturating_mul(8).max(1));
+    while too_many - fits > 1 + fits / 1024 {
+        let middle = fits + (too_many - fits) / 2;
+        match bytes_of(middle) {
+            Ok(bytes) if bytes <= memory_bytes => fits = middle,
+            _ => too_many = middle,
+        }
+    }
+    if fits < 16 { Err(SpecError::Memory(memory_bytes)) } else { Ok(fits) }
+}

@@ -1,0 +1,150 @@
+//! How each kind cuts a window into units.
+
+use super::{FilterSpec, SpecError};
+use crate::definition::Kind;
+use crate::timing::{Timers8, Timers16};
+use crate::{Unit, Window, WindowRule};
+
+/// Ticks that a window is cut into: what is kept too long is at most two of them (1.6 % at 8 bits).
+const TICKS_8: u64 = 128;
+const TICKS_16: u64 = 16_384;
+/// Fewer ticks than this would keep events for more than 3 % too long.
+const TICKS_MIN: u64 = 64;
+
+/// Of a sliding window, the part by which events may come late where nobody says otherwise: it costs no memory.
+const LATENESS_DEFAULT_PART: u64 = 8;
+
+/// Sub-windows of a counting filter where nobody says otherwise: M05 uses four.
+const COUNTING_JUMPS: u64 = 4;
+const COUNTING_JUMPS_MAX: u64 = 250;
+
+/// Units of a window, and how many it has.
+pub(super) struct Units {
+    pub(super) unit: Unit,
+    pub(super) rule: WindowRule,
+    /// Units that one window covers.
+    pub(super) window_units: u64,
+}
+
+pub(super) fn units(spec: &FilterSpec, cell_bits: u32) -> Result<Units, SpecError> {
+    let word_jumps_max = u64::from(cell_bits.saturating_sub(2));
+    match (spec.kind, &spec.window) {
+        (Kind::Bloom, window) => landmark(spec, window),
+        (Kind::Stable, Window::Unbounded) => Ok(single(Unit::Endless)),
+        (Kind::Stable, _) => Err(refused(spec, "it forgets at random, without a window; ask for `unbounded`")),
+        (Kind::Timing, Window::Duration(window_ms)) => ticks(spec, *window_ms, cell_bits, true),
+        (Kind::Timing, Window::Events(events)) => ticks(spec, *events, cell_bits, false),
+        (Kind::Generations, Window::Duration(window_ms)) => {
+            jumps(spec, *window_ms, (word_jumps_max, word_jumps_max), true)
+        }
+        (Kind::Generations, Window::Events(events)) => jumps(spec, *events, (word_jumps_max, word_jumps_max), false),
+        (Kind::Counting, Window::Duration(window_ms)) => {
+            jumps(spec, *window_ms, (COUNTING_JUMPS, COUNTING_JUMPS_MAX), true)
+        }
+        (Kind::Counting, Window::Events(events)) if spec.jumps.is_some() => {
+            jumps(spec, *events, (COUNTING_JUMPS, COUNTING_JUMPS_MAX), false)
+        }
+        (Kind::Counting, Window::Events(events)) => {
+            let rule = WindowRule { span_units: *events, lateness_units: 0 };
+            Ok(Units { unit: Unit::Events(1), rule, window_units: *events })
+        }
+        (Kind::Timing | Kind::Generations | Kind::Counting, _) => {
+            Err(refused(spec, "ask for a duration (24h) or a number of events, or use kind bloom"))
+        }
+        (Kind::Decaying, _) => Err(refused(spec, "it estimates frequencies; use `firstseen estimate`")),
+    }
+}
+
+fn refused(spec: &FilterSpec, instead: &'static str) -> SpecError {
+    SpecError::Window { kind: spec.kind, window: spec.window.clone(), instead }
+}
+
+fn single(unit: Unit) -> Units {
+    Units { unit, rule: WindowRule { span_units: 1, lateness_units: 0 }, window_units: 1 }
+}
+
+fn landmark(spec: &FilterSpec, window: &Window) -> Result<Units, SpecError> {
+    if spec.lateness_ms.is_some_and(|lateness_ms| lateness_ms > 0) {
+        let instead = "after a landmark everything before it is late; use kind timing for a sliding window";
+        return Err(SpecError::Option { kind: spec.kind, option: "lateness", instead });
+    }
+    Ok(single(match window {
+        Window::Unbounded => Unit::Endless,
+        Window::LandmarkDuration(unit_ms) => Unit::Milliseconds(*unit_ms),
+        Window::LandmarkEvents(events) => Unit::Events(*events),
+        Window::LandmarkCalendar(calendar) => Unit::Calendar(calendar.clone()),
+        Window::Duration(_) | Window::Events(_) => {
+            return Err(refused(spec, "use kind timing (sliding) or generations (jumping), or a landmark"));
+        }
+    }))
+}
+
+fn unit_of(length: u64, is_time: bool) -> Unit {
+    if is_time { Unit::Milliseconds(length) } else { Unit::Events(length) }
+}
+
+/// The lateness in the window's measure: milliseconds, or nothing where events are counted.
+fn lateness_of(spec: &FilterSpec, is_time: bool, default: u64) -> Result<u64, SpecError> {
+    match (spec.lateness_ms, is_time) {
+        (lateness_ms, true) => Ok(lateness_ms.unwrap_or(default)),
+        (None | Some(0), false) => Ok(0),
+        (Some(_), false) => Err(SpecError::Option {
+            kind: spec.kind,
+            option: "lateness in a window counted in events",
+            instead: "events are counted as they come, so none is late; leave it out",
+        }),
+    }
+}
+
+/// `expiry = tick + ceil(W / tick length) + 1`: no part of the promised window is lost to rounding.
+fn ticks(spec: &FilterSpec, window: u64, cell_bits: u32, is_time: bool) -> Result<Units, SpecError> {
+    if spec.jumps.is_some() {
+        let instead = "its window slides; use kind generations or counting for a jumping one";
+        return Err(SpecError::Option { kind: spec.kind, option: "sub-windows", instead });
+    }
+    let lateness = lateness_of(spec, is_time, window / LATENESS_DEFAULT_PART)?;
+    let (wanted, reach_max) =
+        if cell_bits == 16 { (TICKS_16, Timers16::REACH_UNITS_MAX) } else { (TICKS_8, Timers8::REACH_UNITS_MAX) };
+    for ticks in (TICKS_MIN..=wanted).rev() {
+        let length = window.div_ceil(ticks);
+        let window_units = window.div_ceil(length);
+        let rule = WindowRule { span_units: window_units + 1, lateness_units: lateness.div_ceil(length) };
+        if rule.span_units.saturating_add(rule.lateness_units) <= reach_max {
+            return Ok(Units { unit: unit_of(length, is_time), rule, window_units });
+        }
+    }
+    Err(SpecError::Reach {
+        window: spec.window.clone(),
+        what: format!("a lateness of {lateness} ms"),
+        instead: "choose a lateness of at most twice the window, or 16-bit cells",
+    })
+}
+
+/// `span = Q + 1`: the current jump and Q full ones.
+fn jumps(spec: &FilterSpec, window: u64, (default, most): (u64, u64), is_time: bool) -> Result<Units, SpecError> {
+    let lateness = lateness_of(spec, is_time, 0)?;
+    let wanted = spec.jumps.map_or(default, u64::from);
+    if wanted == 0 {
+        let instead = "choose at least 1";
+        return Err(SpecError::Option { kind: spec.kind, option: "window of 0 sub-windows", instead });
+    }
+    if spec.kind == Kind::Counting && lateness > 0 {
+        let instead = "a sub-window is subtracted as soon as it leaves; use kind timing or generations";
+        return Err(SpecError::Option { kind: spec.kind, option: "lateness", instead });
+    }
+    let least = if spec.jumps.is_some() { wanted } else { 1 };
+    for jumps in (least..=wanted).rev() {
+        let length = window.div_ceil(jumps);
+        let (window_units, lateness_units) = (window.div_ceil(length), lateness.div_ceil(length));
+        if window_units.saturating_add(lateness_units) <= most {
+            let rule = WindowRule { span_units: window_units + 1, lateness_units };
+            return Ok(Units { unit: unit_of(length, is_time), rule, window_units });
+        }
+    }
+    Err(SpecError::Reach {
+        window: spec.window.clone(),
+        what: format!("{wanted} sub-windows and a lateness of {lateness}"),
+        instead: "words of 8 bits hold 6 sub-windows and lateness together, words of 16 bits hold 14; \
+                  choose fewer sub-windows, less lateness, 16-bit cells, or kind timing",
+    })
+}

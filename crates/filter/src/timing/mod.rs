@@ -1,0 +1,232 @@
+//! `timing`: a timer a cell, sliding windows (K11 section 4).
+//!
+//! Promises: an event judged at `j` is found if it was recorded with an expiry above `j`, in whatever order times
+//! arrive within the lateness. Must not know: how long a tick is.
+//!
+//! Set in tick `t`, a timer expires at `t + span`; it is alive for an event judged at `j` iff its expiry is above `j`.
+//! Sets only raise a timer (with delays a plain store would make false negatives).
+
+mod sweep;
+mod wheel;
+
+use std::marker::PhantomData;
+
+use serde::{Deserialize, Serialize};
+
+use crate::generation::Generation;
+use crate::kernel::CellRule;
+use crate::kind::{CellKind, Pass, Recorded};
+use crate::probe::Offsets;
+use crate::{HASHES_MAX, Layout, Stamp, WindowRule};
+use wheel::{Span, Timer, View, code_of};
+
+/// From which sighting a window is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refresh {
+    /// From the sighting that was delivered: duplicates change nothing.
+    #[default]
+    Fixed,
+    /// From the last sighting: every duplicate starts the window again.
+    Refresh,
+}
+
+/// Timers of 8 bits.
+pub type Timers8 = Timers<u8>;
+/// Timers of 16 bits.
+pub type Timers16 = Timers<[u8; 2]>;
+
+/// Timers on a wheel.
+#[derive(Clone, Copy, Debug)]
+pub struct Timers<T> {
+    window: WindowRule,
+    refresh: Refresh,
+    equal_timers: u32,
+    sweep_period_units: u64,
+    width: PhantomData<T>,
+}
+
+/// The least number of units over which a sweep of all timers may be spread.
+const SWEEP_PERIOD_UNITS_MIN: u64 = 8;
+
+#[allow(private_bounds)]
+impl<T: Timer> Timers<T> {
+    /// The largest `span_units + lateness_units` that fits this wheel.
+    pub const REACH_UNITS_MAX: u64 = T::CODES - 2 - SWEEP_PERIOD_UNITS_MIN - <Self as CellKind>::SLACK_UNITS;
+
+    /// Timers for `window`; `None` where it does not fit the wheel ([`Self::REACH_UNITS_MAX`]).
+    ///
+    /// `equal_timers` is k' of K11's equal-timers heuristic: a duplicate needs all k timers alive and at least k' of
+    /// them equal. 0 and 1 are the plain filter. It trades false positives for false negatives.
+    pub fn new(window: WindowRule, refresh: Refresh, equal_timers: u32) -> Option<Self> {
+        let reach = window.span_units.checked_add(window.lateness_units)?;
+        let sweep_period_units = (T::CODES - 2 - Self::SLACK_UNITS).checked_sub(reach)?;
+        (sweep_period_units >= SWEEP_PERIOD_UNITS_MIN && window.span_units > 0).then_some(Self {
+            window,
+            refresh,
+            equal_timers,
+            sweep_period_units,
+            width: PhantomData,
+        })
+    }
+
+    fn view(&self, judged: u64, now: u64) -> T::View {
+        T::View::new(Span::of::<T>(judged, self.window.expiry(now)))
+    }
+}
+
+/// First-test-then-set over the timers of one event.
+pub(crate) struct TimerRule<'a, T: Timer> {
+    pass: Pass<'a>,
+    timers: &'a Timers<T>,
+    now: u64,
+    stamp: Stamp,
+    view: T::View,
+    code: u32,
+    rank: u32,
+    recorded: Recorded,
+}
+
+impl<T: Timer> TimerRule<'_, T> {
+    #[inline(always)]
+    fn look_from(&mut self, stamp: Stamp) {
+        if stamp != self.stamp {
+            self.stamp = stamp;
+            self.view = self.timers.view(stamp.judged, self.now);
+            self.code = code_of::<T>(self.timers.window.expiry(stamp.unit));
+            self.rank = self.view.rank(self.code);
+        }
+    }
+
+    #[inline(always)]
+    fn all_alive(&self, cells: &[T], offsets: impl Offsets) -> bool {
+        let mut least = u32::MAX;
+        offsets.for_each(|position| least = least.min(self.view.rank(cells[position].code())));
+        least > 0 && (self.timers.equal_timers <= 1 || largest_group(cells, offsets) >= self.timers.equal_timers)
+    }
+
+    #[inline(always)]
+    fn raise(&mut self, cells: &mut [T], offsets: impl Offsets) {
+        let mut used = 0;
+        offsets.for_each(|position| {
+            let cell = &mut cells[position];
+            let old = cell.code();
+            used += u64::from(old == 0);
+            *cell = T::from_code(if self.view.rank(old) > self.rank { old } else { self.code });
+        });
+        self.recorded.cells += used;
+    }
+}
+
+/// How many of an event's timers show the same code, at best.
+fn largest_group<T: Timer>(cells: &[T], offsets: impl Offsets) -> u32 {
+    let (mut codes, mut len) = ([0; HASHES_MAX as usize], 0);
+    offsets.for_each(|position| {
+        codes[len] = cells[position].code();
+        len += 1;
+    });
+    let codes = &codes[..len];
+    codes.iter().map(|code| codes.iter().filter(|other| *other == code).count() as u32).max().unwrap_or(0)
+}
+
+impl<T: Timer> CellRule for TimerRule<'_, T> {
+    type Element = T;
+    const CELL_BITS: u32 = T::BITS;
+
+    #[inline(always)]
+    fn touch(&mut self, index: usize, cells: &mut [T], offsets: impl Offsets) -> bool {
+        self.look_from(self.pass.stamps[index]);
+        let found = self.pass.is_known(index) || self.all_alive(cells, offsets);
+        if self.pass.record && (!found || self.timers.refresh == Refresh::Refresh) {
+            self.raise(cells, offsets);
+            self.recorded.events += u64::from(!found);
+        }
+        found
+    }
+}
+
+impl<T: Timer> CellKind for Timers<T> {
+    type Rule<'a>
+        = TimerRule<'a, T>
+    where
+        T: 'a;
+    const SLACK_UNITS: u64 = 4;
+
+    fn window(&self) -> &WindowRule {
+        &self.window
+    }
+
+    fn rule<'a>(&'a self, pass: Pass<'a>, now: u64) -> TimerRule<'a, T> {
+        let stamp = Stamp::on_time(now);
+        let (view, code) = (self.view(now, now), code_of::<T>(self.window.expiry(now)));
+        TimerRule { pass, timers: self, now, stamp, view, code, rank: view.rank(code), recorded: Recorded::default() }
+    }
+
+    fn record(rule: &mut TimerRule<'_, T>, cells: &mut [u8], offsets: impl Offsets) {
+        rule.look_from(rule.pass.stamps[0]);
+        rule.raise(T::of(cells), offsets);
+        rule.recorded.events += 1;
+    }
+
+    fn recorded(rule: &TimerRule<'_, T>) -> Recorded {
+        rule.recorded
+    }
+
+    fn advance(&self, generation: &mut Generation, now: u64, next: u64) {
+        self.sweep_to(generation, now, next);
+    }
+
+    fn sweep(&self, generation: &mut Generation, now: u64, budget_bytes: usize) {
+        self.sweep_some(generation, now, budget_bytes);
+    }
+
+    /// `(alive timers / m)^k`; blocked: its mean over the blocks.
+    fn rate(&self, generation: &Generation, now: u64) -> f64 {
+        let geometry = &generation.geometry;
+        let view = self.view(now, now);
+        let fill = |bytes: &[u8]| {
+            let cells = bytes.chunks_exact(T::BITS as usize / 8);
+            let len = cells.len();
+            let alive = cells.filter(|cell| view.rank(read_code(cell)) > 0).count();
+            alive as f64 / len as f64
+        };
+        let exponent = geometry.hashes() as i32;
+        match geometry.layout() {
+            Layout::Classic | Layout::Partitioned => fill(generation.memory.bytes()).powi(exponent),
+            Layout::Blocked { lines } => {
+                let blocks = generation.memory.bytes().chunks_exact(usize::from(lines) * crate::arch::LINE_BYTES);
+                blocks.map(|block| fill(block).powi(exponent)).sum::<f64>() / geometry.blocks() as f64
+            }
+        }
+    }
+
+    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64) {
+        let view = self.view(stamp.judged, now);
+        let width = T::BITS as usize / 8;
+        let bytes = generation.memory.bytes();
+        let ranks = positions.iter().map(|position| {
+            let start = *position as usize * width;
+            view.rank(read_code(&bytes[start..start + width]))
+        });
+        match ranks.min() {
+            Some(0) => (0, u64::MAX),
+            Some(rank) => (1, stamp.judged + u64::from(rank)),
+            None => (1, u64::MAX),
+        }
+    }
+
+    fn merge(&self, cells: &mut [u8], others: &[u8], now: u64) {
+        let judged = now.saturating_sub(self.window.lateness_units);
+        let view = self.view(judged, now);
+        let width = T::BITS as usize / 8;
+        for (cell, other) in T::of(cells).iter_mut().zip(others.chunks_exact(width)) {
+            let (mine, other) = (cell.code(), read_code(other));
+            let later = if view.rank(mine) >= view.rank(other) { mine } else { other };
+            *cell = T::from_code(if view.rank(later) > 0 { later } else { 0 });
+        }
+    }
+}
+
+fn read_code(cell: &[u8]) -> u32 {
+    cell.iter().rev().fold(0, |code, byte| code << 8 | u32::from(*byte))
+}

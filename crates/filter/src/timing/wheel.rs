@@ -1,0 +1,204 @@
+//! Absolute expiries on a wheel of codes.
+//!
+//! A timer stores `1 + expiry mod (CODES)`; 0 is empty. Nothing is decremented as time passes (K11 decrements every
+//! timer at every tick): a code is read relative to the present, and a sweep clears expired codes before the wheel
+//! comes round to them.
+//!
+//! Promises: reading back what was stored, as long as every stored expiry lies in a range shorter than the wheel.
+//! Must not know: events, cells' positions.
+
+use crate::kernel::Element;
+
+/// A timer of 8 or 16 bits.
+pub(crate) trait Timer: Element {
+    /// Codes other than "empty".
+    const CODES: u64;
+    const BITS: u32;
+    type View: View;
+
+    fn code(self) -> u32;
+
+    fn from_code(code: u32) -> Self;
+
+    /// Empties every timer that is not alive in `span` and tells how many that were.
+    fn retain(timers: &mut [Self], span: Span) -> u64;
+}
+
+impl Timer for u8 {
+    const CODES: u64 = u8::MAX as u64;
+    const BITS: u32 = 8;
+    type View = Table;
+
+    #[inline(always)]
+    fn code(self) -> u32 {
+        u32::from(self)
+    }
+
+    #[inline(always)]
+    fn from_code(code: u32) -> Self {
+        code as u8
+    }
+
+    /// In chunks, and in arithmetic of the timers' own width, so that the compiler can use whole vectors.
+    #[inline(always)]
+    fn retain(timers: &mut [Self], span: Span) -> u64 {
+        let (base, alive) = (span.base as u8, span.alive as u8);
+        let retain = |timers: &mut [u8]| {
+            let mut emptied = 0u8;
+            for timer in timers.iter_mut() {
+                let place = timer.wrapping_sub(1);
+                let rank = place.wrapping_sub(base).wrapping_sub(u8::from(place < base));
+                let kept = if rank < alive { *timer } else { 0 };
+                emptied += u8::from(kept != *timer);
+                *timer = kept;
+            }
+            u64::from(emptied)
+        };
+        let (chunks, rest) = timers.as_chunks_mut::<64>();
+        chunks.iter_mut().map(|chunk| retain(chunk)).sum::<u64>() + retain(rest)
+    }
+}
+
+impl Timer for [u8; 2] {
+    const CODES: u64 = u16::MAX as u64;
+    const BITS: u32 = 16;
+    type View = Span;
+
+    #[inline(always)]
+    fn code(self) -> u32 {
+        u32::from(u16::from_le_bytes(self))
+    }
+
+    #[inline(always)]
+    fn from_code(code: u32) -> Self {
+        (code as u16).to_le_bytes()
+    }
+
+    #[inline(always)]
+    fn retain(timers: &mut [Self], span: Span) -> u64 {
+        let mut emptied = 0;
+        for timer in timers {
+            let code = timer.code();
+            let kept = if span.rank(code) > 0 { code } else { 0 };
+            emptied += u64::from(kept != code);
+            *timer = Self::from_code(kept);
+        }
+        emptied
+    }
+}
+
+/// The wheel as seen from one unit.
+pub(crate) trait View: Copy {
+    /// What is alive for an event judged at `span.judged`.
+    fn new(span: Span) -> Self;
+
+    /// Units from the judged one to the expiry behind `code`; 0 where the timer is empty or expired.
+    fn rank(&self, code: u32) -> u32;
+}
+
+/// The expiries `judged + 1 ..= greatest` on a wheel, and how to tell a code among them by arithmetic.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    codes: u32,
+    base: u32,
+    alive: u32,
+}
+
+impl Span {
+    #[inline]
+    pub(crate) fn of<T: Timer>(judged: u64, greatest: u64) -> Self {
+        let base = ((judged + 1) % T::CODES) as u32;
+        Self { codes: T::CODES as u32, base, alive: greatest.saturating_sub(judged).min(T::CODES) as u32 }
+    }
+}
+
+impl View for Span {
+    #[inline(always)]
+    fn new(span: Span) -> Self {
+        span
+    }
+
+    /// An empty timer (code 0) wraps to a place beyond every wheel.
+    #[inline(always)]
+    fn rank(&self, code: u32) -> u32 {
+        let place = code.wrapping_sub(1);
+        let rank = place.wrapping_sub(self.base);
+        let rank = if place < self.base { rank.wrapping_add(self.codes) } else { rank };
+        if rank < self.alive { rank + 1 } else { 0 }
+    }
+}
+
+/// The ranks of all codes of an 8-bit wheel: one load a timer instead of arithmetic.
+#[derive(Clone, Copy)]
+pub(crate) struct Table([u8; 256]);
+
+impl View for Table {
+    #[inline]
+    fn new(span: Span) -> Self {
+        let mut ranks = [0; 256];
+        let first = span.base as usize + 1;
+        let before_wrap = (256 - first).min(span.alive as usize);
+        for (place, rank) in ranks[first..first + before_wrap].iter_mut().enumerate() {
+            *rank = place as u8 + 1;
+        }
+        for (place, rank) in ranks[1..].iter_mut().enumerate().take(span.alive as usize - before_wrap) {
+            *rank = (place + before_wrap) as u8 + 1;
+        }
+        Self(ranks)
+    }
+
+    #[inline(always)]
+    fn rank(&self, code: u32) -> u32 {
+        u32::from(self.0[(code & 0xFF) as usize])
+    }
+}
+
+/// The code of an absolute expiry.
+#[inline(always)]
+pub(crate) fn code_of<T: Timer>(expiry: u64) -> u32 {
+    (expiry % T::CODES) as u32 + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reads_back<T: Timer>(span_units: u64, behind_units: u64) {
+        for judged in (0..1200).chain(u64::from(u16::MAX) - 300..u64::from(u16::MAX) + 300) {
+            let view = T::View::new(Span::of::<T>(judged, judged + span_units));
+            for expiry in judged + 1..=judged + span_units {
+                assert_eq!(u64::from(view.rank(code_of::<T>(expiry))), expiry - judged);
+            }
+            for expired in judged.saturating_sub(behind_units)..=judged {
+                assert_eq!(view.rank(code_of::<T>(expired)), 0, "{expired} seen from {judged}");
+            }
+            assert_eq!(view.rank(0), 0, "empty");
+        }
+    }
+
+    #[test]
+    fn every_expiry_in_range_reads_back_around_the_whole_wheel() {
+        reads_back::<u8>(200, 54);
+        reads_back::<u8>(254, 0);
+        reads_back::<[u8; 2]>(900, 300);
+    }
+
+    fn retains<T: Timer>() {
+        for judged in [0u64, 7, 100, 250, 254, 255, 256, 300, 65_400, 65_534, 65_535, 65_600] {
+            let span = Span::of::<T>(judged, judged + 150);
+            let view = T::View::new(span);
+            let mut timers: Vec<T> = (0..=T::CODES as u32).map(T::from_code).collect();
+            let emptied = T::retain(&mut timers, span);
+            for (code, timer) in (0..).zip(&timers) {
+                assert_eq!(timer.code(), if view.rank(code) > 0 { code } else { 0 });
+            }
+            assert_eq!(emptied, T::CODES - 150);
+        }
+    }
+
+    #[test]
+    fn a_sweep_keeps_what_a_view_finds_alive() {
+        retains::<u8>();
+        retains::<[u8; 2]>();
+    }
+}

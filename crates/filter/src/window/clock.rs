@@ -1,0 +1,110 @@
+//! The event clock: from the time that an event carries to its stamp.
+//!
+//! The clock shows the greatest time accepted so far and never steps back. Times too far ahead of it are refused, so
+//! that one broken record cannot end everybody's window.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Stamp, Unit, WindowRule};
+
+/// Where an event falls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// In the window.
+    At(Stamp),
+    /// So long ago that its own window, and the lateness, are over: nothing is set, the filter's `late` rule answers.
+    Late,
+    /// Further ahead of the clock than allowed, or without the time that the window needs: refused.
+    Refused,
+}
+
+/// Places events in a window, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WindowClock {
+    unit: Unit,
+    rule: WindowRule,
+    future_max_ms: u64,
+    /// The greatest time accepted; none before the first event.
+    now_ms: Option<u64>,
+    now_unit: u64,
+    events: u64,
+    /// The unit placed last and the times that fall into it.
+    #[serde(skip)]
+    recent: Option<(u64, u64, u64)>,
+}
+
+impl WindowClock {
+    /// A clock that has seen nothing. The first event sets it, whatever its time.
+    pub fn new(unit: Unit, rule: WindowRule, future_max_ms: u64) -> Self {
+        Self { unit, rule, future_max_ms, now_ms: None, now_unit: 0, events: 0, recent: None }
+    }
+
+    /// The place of the next event. `time_ms` is ignored where the window does not need it.
+    ///
+    /// ```
+    /// use firstseen_filter::{Placed, Stamp, Unit, WindowClock, WindowRule};
+    /// let rule = WindowRule { span_units: 10, lateness_units: 0 };
+    /// let mut clock = WindowClock::new(Unit::Milliseconds(1000), rule, 60_000);
+    /// assert_eq!(clock.place(Some(100_500)), Placed::At(Stamp::on_time(100)));
+    /// assert_eq!(clock.place(Some(98_000)), Placed::At(Stamp { unit: 98, judged: 100 }));
+    /// assert_eq!(clock.place(Some(90_000)), Placed::Late);
+    /// assert_eq!(clock.place(Some(161_000)), Placed::Refused);
+    /// ```
+    #[inline]
+    pub fn place(&mut self, time_ms: Option<u64>) -> Placed {
+        match self.unit {
+            Unit::Endless => Placed::At(Stamp::on_time(0)),
+            Unit::Events(events_per_unit) => {
+                let unit = self.events / events_per_unit;
+                self.events += 1;
+                self.now_unit = unit;
+                Placed::At(Stamp::on_time(unit))
+            }
+            Unit::Milliseconds(_) | Unit::Calendar(_) => time_ms.map_or(Placed::Refused, |ms| self.place_at(ms)),
+        }
+    }
+
+    #[inline]
+    fn place_at(&mut self, time_ms: u64) -> Placed {
+        let unit = self.unit_of(time_ms);
+        match self.now_ms {
+            Some(now_ms) if time_ms <= now_ms => {}
+            Some(now_ms) if time_ms - now_ms > self.future_max_ms => return Placed::Refused,
+            _ => {
+                self.now_ms = Some(time_ms);
+                self.now_unit = unit;
+            }
+        }
+        self.rule.stamp(unit, self.now_unit).map_or(Placed::Late, Placed::At)
+    }
+
+    #[inline]
+    fn unit_of(&mut self, time_ms: u64) -> u64 {
+        if let Some((unit, start_ms, end_ms)) = self.recent
+            && (start_ms..end_ms).contains(&time_ms)
+        {
+            return unit;
+        }
+        let found = match &self.unit {
+            Unit::Milliseconds(unit_ms) => {
+                let unit = time_ms / unit_ms;
+                (unit, unit * unit_ms, (unit + 1).saturating_mul(*unit_ms))
+            }
+            Unit::Calendar(calendar) => calendar.unit_of(time_ms),
+            Unit::Endless | Unit::Events(_) => (0, 0, u64::MAX),
+        };
+        self.recent = Some(found);
+        found.0
+    }
+
+    /// The greatest unit placed so far.
+    pub fn now_unit(&self) -> u64 {
+        self.now_unit
+    }
+
+    /// The greatest time accepted so far, in milliseconds since 1970.
+    pub fn now_ms(&self) -> Option<u64> {
+        self.now_ms
+    }
+}

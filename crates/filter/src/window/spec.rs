@@ -1,0 +1,147 @@
+//! Windows as users say them, and the units they are cut into.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::{Calendar, CalendarError};
+
+/// What a user asks for: how long a sighting counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Window {
+    /// For ever.
+    Unbounded,
+    /// For so many milliseconds.
+    Duration(u64),
+    /// For so many events.
+    Events(u64),
+    /// Until the next multiple of so many milliseconds since 1970.
+    LandmarkDuration(u64),
+    /// Until so many events have passed since the last landmark.
+    LandmarkEvents(u64),
+    /// Until the next hour, day or week of a calendar.
+    LandmarkCalendar(Calendar),
+}
+
+/// Why a window cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum WindowError {
+    /// A window of nothing.
+    #[error("window `{0}` is empty: it must cover at least 1 ms or 1 event")]
+    Empty(String),
+    /// Not one of the forms.
+    #[error(
+        "window `{0}` is not understood: write a duration (90s, 15m, 24h, 7d), a number of events (10000000events), \
+         `unbounded`, or `landmark:` and a duration, a number of events, or hour, day or week with a time zone \
+         (landmark:day@Europe/Athens)"
+    )]
+    Form(String),
+    /// An unknown calendar or zone.
+    #[error(transparent)]
+    Calendar(#[from] CalendarError),
+}
+
+impl FromStr for Window {
+    type Err = WindowError;
+
+    /// ```
+    /// use firstseen_filter::Window;
+    /// assert_eq!("24h".parse(), Ok(Window::Duration(86_400_000)));
+    /// assert_eq!("1000events".parse(), Ok(Window::Events(1000)));
+    /// assert!("0s".parse::<Window>().is_err() && "-1h".parse::<Window>().is_err());
+    /// ```
+    fn from_str(text: &str) -> Result<Self, WindowError> {
+        if text == "unbounded" {
+            return Ok(Self::Unbounded);
+        }
+        let (landmark, length) = match text.strip_prefix("landmark:") {
+            Some(length) => (true, length),
+            None => (false, text),
+        };
+        if landmark && let Some(calendar) = Calendar::parse(length)? {
+            return Ok(Self::LandmarkCalendar(calendar));
+        }
+        let digits = length.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(length.len());
+        let (number, unit) = length.split_at(digits);
+        let number: u64 = number.parse().map_err(|_| WindowError::Form(text.to_owned()))?;
+        let unit_ms = match unit {
+            "events" | "event" => {
+                return match (number, landmark) {
+                    (0, _) => Err(WindowError::Empty(text.to_owned())),
+                    (events, false) => Ok(Self::Events(events)),
+                    (events, true) => Ok(Self::LandmarkEvents(events)),
+                };
+            }
+            "ms" => 1,
+            "s" => 1000,
+            "m" | "min" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            "w" => 604_800_000,
+            _ => return Err(WindowError::Form(text.to_owned())),
+        };
+        match (number.checked_mul(unit_ms), landmark) {
+            (Some(0), _) => Err(WindowError::Empty(text.to_owned())),
+            (Some(window_ms), false) => Ok(Self::Duration(window_ms)),
+            (Some(window_ms), true) => Ok(Self::LandmarkDuration(window_ms)),
+            (None, _) => Err(WindowError::Form(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unbounded => f.write_str("unbounded"),
+            Self::Duration(ms) => write_duration(f, *ms),
+            Self::Events(events) => write!(f, "{events}events"),
+            Self::LandmarkDuration(ms) => f.write_str("landmark:").and_then(|()| write_duration(f, *ms)),
+            Self::LandmarkEvents(events) => write!(f, "landmark:{events}events"),
+            Self::LandmarkCalendar(calendar) => write!(f, "landmark:{calendar}"),
+        }
+    }
+}
+
+fn write_duration(f: &mut fmt::Formatter<'_>, ms: u64) -> fmt::Result {
+    let units = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+    let (name, unit_ms) = units.into_iter().find(|(_, unit_ms)| ms.is_multiple_of(*unit_ms)).unwrap_or(("ms", 1));
+    write!(f, "{}{name}", ms / unit_ms)
+}
+
+impl TryFrom<String> for Window {
+    type Error = WindowError;
+
+    fn try_from(text: String) -> Result<Self, WindowError> {
+        text.parse()
+    }
+}
+
+impl From<Window> for String {
+    fn from(window: Window) -> Self {
+        window.to_string()
+    }
+}
+
+/// What a window's time is counted in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// One unit that never ends.
+    Endless,
+    /// Units of so many milliseconds since 1970.
+    Milliseconds(u64),
+    /// Units of so many events.
+    Events(u64),
+    /// Hours, days or weeks of a calendar.
+    Calendar(Calendar),
+}
+
+impl Unit {
+    /// Whether an event needs a time to be placed.
+    pub fn needs_time(&self) -> bool {
+        matches!(self, Self::Milliseconds(_) | Self::Calendar(_))
+    }
+}

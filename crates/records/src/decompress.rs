@@ -1,0 +1,221 @@
+//! Opens an input whether it is compressed or not, going by its first bytes. Must not know: files, names, records.
+
+use crate::zstd::ZstdReader;
+use flate2::bufread::MultiGzDecoder;
+use std::error::Error as StdError;
+use std::io::{BufRead, Error, ErrorKind, Read, Result};
+
+const INPUT_BYTES: usize = 64 << 10;
+
+/// What an input turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not compressed, or in a way that is not known here.
+    Plain,
+    /// RFC 1952, of one or more members.
+    Gzip,
+    /// RFC 8878, of one or more frames.
+    Zstd,
+}
+
+impl std::fmt::Display for Compression {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Plain => "plain",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        })
+    }
+}
+
+/// The decompressed bytes of an input.
+///
+/// ```
+/// use firstseen_records::{Compression, Decompressed};
+/// let mut input = Decompressed::new(&b"plain text\n"[..])?;
+/// assert_eq!(input.compression(), Compression::Plain);
+/// assert_eq!(std::io::read_to_string(&mut input)?, "plain text\n");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// Reading returns an error of kind [`ErrorKind::UnexpectedEof`] if compressed input breaks off and
+/// [`ErrorKind::InvalidData`] if it is damaged; both name the compression and the byte of the compressed input. Plain
+/// input is handed through read by read, so that what is there is never held back.
+pub struct Decompressed<R>(Source<R>);
+
+enum Source<R> {
+    Plain(CountedInput<R>),
+    Gzip(Box<MultiGzDecoder<CountedInput<R>>>),
+    Zstd(Box<ZstdReader<R>>),
+}
+
+impl<R: Read> Decompressed<R> {
+    /// Waits for the first bytes of `input` and looks at them: for no more than it takes to rule out a compression.
+    ///
+    /// # Errors
+    /// What reading `input` returns.
+    pub fn new(input: R) -> Result<Self> {
+        let mut input = CountedInput::new(input);
+        let compression = loop {
+            let head = input.buffered();
+            match compression_of(head) {
+                Some(compression) => break compression,
+                None if input.read_more()? == 0 => break Compression::Plain,
+                None => {}
+            }
+        };
+        Ok(Self(match compression {
+            Compression::Plain => Source::Plain(input),
+            Compression::Gzip => Source::Gzip(Box::new(MultiGzDecoder::new(input))),
+            Compression::Zstd => Source::Zstd(Box::new(ZstdReader::new(input))),
+        }))
+    }
+
+    /// What the first bytes said.
+    pub fn compression(&self) -> Compression {
+        match &self.0 {
+            Source::Plain(_) => Compression::Plain,
+            Source::Gzip(_) => Compression::Gzip,
+            Source::Zstd(_) => Compression::Zstd,
+        }
+    }
+
+    /// Bytes of the input used so far: with the size of a file, how far reading has come.
+    pub fn input_bytes_used(&self) -> u64 {
+        self.input().used
+    }
+
+    fn input(&self) -> &CountedInput<R> {
+        match &self.0 {
+            Source::Plain(input) => input,
+            Source::Gzip(decoder) => decoder.get_ref(),
+            Source::Zstd(decoder) => decoder.input(),
+        }
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        if self.input().has_failed || error.kind() == ErrorKind::Interrupted {
+            return error;
+        }
+        let compression = self.compression();
+        let at = self.input().used;
+        if is_truncation(&error) {
+            let text =
+                format!("{compression} input breaks off after byte {at} of the compressed data: it is not whole");
+            return Error::new(ErrorKind::UnexpectedEof, text);
+        }
+        let text = format!("{compression} input is damaged near byte {at} of the compressed data: {error}");
+        Error::new(ErrorKind::InvalidData, text)
+    }
+}
+
+impl<R: Read> Read for Decompressed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        let read = match &mut self.0 {
+            Source::Plain(input) => input.read(buffer),
+            Source::Gzip(decoder) => decoder.read(buffer),
+            Source::Zstd(decoder) => decoder.read(buffer),
+        };
+        read.map_err(|error| self.explain(error))
+    }
+}
+
+impl<R> std::fmt::Debug for Decompressed<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Decompressed(..)")
+    }
+}
+
+/// `None`: more bytes are needed to tell.
+fn compression_of(head: &[u8]) -> Option<Compression> {
+    const GZIP: [u8; 2] = [0x1F, 0x8B];
+    if head.starts_with(&GZIP) {
+        return Some(Compression::Gzip);
+    }
+    if crate::zstd::is_frame(head) {
+        return Some(Compression::Zstd);
+    }
+    let may_become = GZIP.starts_with(head) || crate::zstd::may_become_frame(head);
+    (!may_become).then_some(Compression::Plain)
+}
+
+fn is_truncation(error: &Error) -> bool {
+    if error.kind() == ErrorKind::UnexpectedEof {
+        return true;
+    }
+    let mut cause: Option<&(dyn StdError + 'static)> = error.get_ref().map(|inner| inner as _);
+    while let Some(inner) = cause {
+        if inner.downcast_ref::<Error>().is_some_and(|error| error.kind() == ErrorKind::UnexpectedEof) {
+            return true;
+        }
+        cause = inner.source();
+    }
+    false
+}
+
+/// A buffered input that knows how much of it was used.
+pub(crate) struct CountedInput<R> {
+    input: R,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    used: u64,
+    has_failed: bool,
+}
+
+impl<R: Read> CountedInput<R> {
+    fn new(input: R) -> Self {
+        Self { input, buffer: vec![0; INPUT_BYTES], start: 0, end: 0, used: 0, has_failed: false }
+    }
+
+    fn buffered(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Reads behind what is buffered; the buffer is far larger than what is looked for there.
+    fn read_more(&mut self) -> Result<usize> {
+        loop {
+            match self.input.read(&mut self.buffer[self.end..]) {
+                Ok(bytes) => {
+                    let bytes = bytes.min(self.buffer.len() - self.end);
+                    self.end += bytes;
+                    return Ok(bytes);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.has_failed = true;
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+impl<R: Read> Read for CountedInput<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if self.start == self.end && buffer.len() >= self.buffer.len() {
+            let bytes = self.input.read(buffer).inspect_err(|_| self.has_failed = true)?;
+            self.used += bytes as u64;
+            return Ok(bytes);
+        }
+        let bytes = self.fill_buf()?.read(buffer)?;
+        self.consume(bytes);
+        Ok(bytes)
+    }
+}
+
+impl<R: Read> BufRead for CountedInput<R> {
+    fn fill_buf(&mut self) -> Result<&[u8]> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            self.read_more()?;
+        }
+        Ok(self.buffered())
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.end - self.start);
+        self.start += bytes;
+        self.used += bytes as u64;
+    }
+}

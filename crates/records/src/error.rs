@@ -1,0 +1,128 @@
+//! What can be wrong with the configuration ([`ConfigError`], ends the run) and with one record ([`RejectReason`],
+//! the run goes on). Must not know: where the record is; its place stands beside the reason.
+
+use crate::TimeError;
+use std::sync::Arc;
+
+/// Why a parser cannot be built, or cannot go on with this file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No such format.
+    #[error("there is no format `{format}`: choose lines, csv, tsv, jsonl, clf or cdxj")]
+    UnknownFormat {
+        /// What was asked for.
+        format: String,
+    },
+    /// A field that the records of this input do not have.
+    #[error("there is no field `{field}`{}; the fields are {available}", did_you_mean(.suggestion))]
+    UnknownField {
+        /// What was asked for.
+        field: String,
+        /// The names that exist, separated by commas.
+        available: String,
+        /// The nearest name, if one is near.
+        suggestion: Option<String>,
+    },
+    /// A field was named although there is no header.
+    #[error("there is no field `{field}`: without a header, fields are numbers from 1 to {index_max}")]
+    NotAnIndex {
+        /// What was asked for.
+        field: String,
+        /// The greatest number.
+        index_max: usize,
+    },
+    /// A field name that cannot be read: empty, or an empty step in a dotted path.
+    #[error("`{field}` is no field name: it has an empty part (a dot that belongs to a name is written `\\.`)")]
+    EmptyName {
+        /// What was asked for.
+        field: String,
+    },
+    /// No such time zone.
+    #[error("there is no time zone `{zone}`{}: use an IANA name such as Europe/Berlin", did_you_mean(.suggestion))]
+    UnknownTimeZone {
+        /// What was asked for.
+        zone: String,
+        /// The nearest name, if one is near.
+        suggestion: Option<String>,
+    },
+    /// A further file's header names other fields than the first one's.
+    #[error(
+        "the header differs from the first file's: `{other}` instead of `{first}`; \
+         give files of one shape, or use numbers and say that there is no header"
+    )]
+    HeaderDiffers {
+        /// The first file's names.
+        first: String,
+        /// This file's names.
+        other: String,
+    },
+    /// The header is no record.
+    #[error("the header on line 1 cannot be read: {reason}")]
+    BadHeader {
+        /// What is wrong with it.
+        reason: RejectReason,
+    },
+}
+
+fn did_you_mean(suggestion: &Option<String>) -> String {
+    suggestion.as_ref().map(|name| format!(", did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// Why a record is no event.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RejectReason {
+    /// Nothing on the line.
+    #[error("the line is blank")]
+    Blank,
+    /// The key or the time is not there, or is null.
+    #[error("it has no field `{field}`")]
+    MissingField {
+        /// The field as the user named it.
+        field: Arc<str>,
+    },
+    /// The time field is no time.
+    #[error("the time field `{field}` {error}")]
+    BadTime {
+        /// The field as the user named it.
+        field: Arc<str>,
+        /// What is wrong with it.
+        error: TimeError,
+    },
+    /// JSON and index lines are UTF-8.
+    #[error("it is not UTF-8 at byte {column}")]
+    InvalidUtf8 {
+        /// 1-based byte in the record.
+        column: usize,
+    },
+    /// No JSON.
+    #[error("it is not valid JSON at byte {column}")]
+    InvalidJson {
+        /// 1-based byte in the JSON text.
+        column: usize,
+    },
+    /// JSON, but not an object.
+    #[error("it is JSON but no object")]
+    NotAnObject,
+    /// Not `host ident user [time] "request" status bytes`.
+    #[error("it is no line of the common log format")]
+    NotALogLine,
+    /// Not `urlkey timestamp {json}`.
+    #[error("it is no index line: `urlkey timestamp {{json}}`")]
+    NotAnIndexLine,
+    /// Longer than the limit. The rejection's bytes are only the beginning of the record; the rest was skipped.
+    #[error("it is longer than {record_bytes_max} bytes (it has {record_bytes}); only its beginning was kept")]
+    TooLong {
+        /// Its bytes, the skipped ones included.
+        record_bytes: u64,
+        /// The limit.
+        record_bytes_max: usize,
+    },
+    /// A quote that nothing closes. Only its line is rejected; the lines after it are read one by one.
+    #[error("a quote that opens on this line is never closed")]
+    UnclosedQuote,
+    /// The input broke off; the error of the input follows.
+    #[error("the input broke off in it")]
+    CutOff,
+}

@@ -1,0 +1,111 @@
+//! Where a field's value stands in a block and how it is written there. Must not know: which format it came from.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// How a value is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// There is no value.
+    #[default]
+    Absent,
+    /// As it is.
+    Raw,
+    /// From its opening quote on, with doubled quotes inside.
+    CsvQuoted,
+    /// The inside of a JSON string with escapes.
+    JsonText,
+}
+
+/// A value's place in a block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FieldSpan {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    pub(crate) encoding: Encoding,
+}
+
+impl FieldSpan {
+    /// Blocks are far below 4 GiB (`BlockOptions`), so that places in them fit 32 bits.
+    #[inline(always)]
+    pub(crate) fn raw(start: usize, end: usize) -> Self {
+        Self { start: start as u32, end: end as u32, encoding: Encoding::Raw }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_present(self) -> bool {
+        self.encoding != Encoding::Absent
+    }
+
+    #[inline(always)]
+    pub(crate) fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+
+    /// The value; borrowed unless it has to be rewritten.
+    pub(crate) fn decode(self, bytes: &[u8]) -> Cow<'_, [u8]> {
+        let written = &bytes[self.range()];
+        match self.encoding {
+            Encoding::Absent => Cow::Borrowed(&[]),
+            Encoding::Raw => Cow::Borrowed(written),
+            Encoding::CsvQuoted => unquote(written),
+            Encoding::JsonText => unescape(written),
+        }
+    }
+}
+
+/// `"a""b"c` is `a"bc`: quotes are doubled inside, and what follows the closing quote belongs to the field.
+fn unquote(quoted: &[u8]) -> Cow<'_, [u8]> {
+    let inside = quoted.strip_prefix(b"\"").unwrap_or(quoted);
+    match memchr::memchr(b'"', inside) {
+        None => return Cow::Borrowed(inside),
+        Some(closing) if closing + 1 == inside.len() => return Cow::Borrowed(&inside[..closing]),
+        Some(_) => {}
+    }
+    let mut value = Vec::with_capacity(inside.len());
+    let mut rest = inside;
+    while let Some(quote) = memchr::memchr(b'"', rest) {
+        value.extend_from_slice(&rest[..quote]);
+        rest = &rest[quote + 1..];
+        match rest.strip_prefix(b"\"") {
+            Some(after) => {
+                value.push(b'"');
+                rest = after;
+            }
+            None => break,
+        }
+    }
+    value.extend_from_slice(rest);
+    Cow::Owned(value)
+}
+
+/// A string whose escapes stand for no text (half of a surrogate pair) keeps them as written.
+fn unescape(escaped: &[u8]) -> Cow<'_, [u8]> {
+    let quoted = [b"\"", escaped, b"\""].concat();
+    match serde_json::from_slice::<String>(&quoted) {
+        Ok(text) => Cow::Owned(text.into_bytes()),
+        Err(_) => Cow::Borrowed(escaped),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(written: &str, encoding: Encoding) -> String {
+        let span = FieldSpan { start: 0, end: written.len() as u32, encoding };
+        String::from_utf8(span.decode(written.as_bytes()).into_owned()).unwrap()
+    }
+
+    #[test]
+    fn values_lose_their_quotes_and_escapes() {
+        for (written, value) in
+            [("\"a\"", "a"), ("\"\"", ""), ("\"a\"\"b\"", "a\"b"), ("\"a\"b\"c", "ab\"c"), ("\"\"\"\"", "\"")]
+        {
+            assert_eq!(decoded(written, Encoding::CsvQuoted), value, "{written}");
+        }
+        for (written, value) in [(r"a\nb", "a\nb"), (r"\u00e4\/", "\u{e4}/"), (r"\ud800", r"\ud800")] {
+            assert_eq!(decoded(written, Encoding::JsonText), value, "{written}");
+        }
+    }
+}

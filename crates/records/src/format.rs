@@ -1,0 +1,91 @@
+//! The formats of a record and what each takes for granted. Must not know: how any of them is parsed.
+
+use crate::ConfigError;
+
+/// How records are written in the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordFormat {
+    /// A record is a line; its only field is called `line`.
+    Lines,
+    /// Comma-separated values with quotes as in RFC 4180; quoted newlines belong to the record.
+    Csv,
+    /// Tab-separated values; a quote is a byte like any other.
+    Tsv,
+    /// A JSON object a line; fields are names or dotted paths (`user.id`; a dot in a name is written `\.`).
+    Jsonl,
+    /// The common log format, and the combined one, of web servers.
+    Clf,
+    /// Common Crawl index lines: `urlkey timestamp {json}`; other names are looked up in the JSON object.
+    Cdxj,
+}
+
+impl RecordFormat {
+    /// All formats, in the order in which help texts list them.
+    pub const ALL: [Self; 6] = [Self::Lines, Self::Csv, Self::Tsv, Self::Jsonl, Self::Clf, Self::Cdxj];
+
+    /// The name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lines => "lines",
+            Self::Csv => "csv",
+            Self::Tsv => "tsv",
+            Self::Jsonl => "jsonl",
+            Self::Clf => "clf",
+            Self::Cdxj => "cdxj",
+        }
+    }
+
+    /// The key fields where the user names none; empty: the whole record without its line end.
+    ///
+    /// A log line or an index line bears its time, so that whole lines would never repeat: there the key is who asked
+    /// for what (`clf`), or the canonical URL (`cdxj`).
+    ///
+    /// ```
+    /// use firstseen_records::RecordFormat;
+    /// assert_eq!(RecordFormat::Clf.default_key(), ["host", "request"]);
+    /// assert!(RecordFormat::Csv.default_key().is_empty());
+    /// ```
+    pub fn default_key(self) -> &'static [&'static str] {
+        match self {
+            Self::Clf => &["host", "request"],
+            Self::Cdxj => &["urlkey"],
+            Self::Lines | Self::Csv | Self::Tsv | Self::Jsonl => &[],
+        }
+    }
+
+    /// The field that always holds the time in this format, if there is one.
+    pub fn default_time(self) -> Option<&'static str> {
+        match self {
+            Self::Clf => Some("time"),
+            Self::Cdxj => Some("timestamp"),
+            Self::Lines | Self::Csv | Self::Tsv | Self::Jsonl => None,
+        }
+    }
+
+    /// Whether the first record of a file names the fields, unless the user says otherwise.
+    pub fn has_header(self) -> bool {
+        matches!(self, Self::Csv | Self::Tsv)
+    }
+
+    /// Whether a newline may stand inside a record, between quotes.
+    pub fn has_quoted_newlines(self) -> bool {
+        self == Self::Csv
+    }
+}
+
+impl std::fmt::Display for RecordFormat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for RecordFormat {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> Result<Self, ConfigError> {
+        Self::ALL
+            .into_iter()
+            .find(|format| format.name() == name)
+            .ok_or_else(|| ConfigError::UnknownFormat { format: name.into() })
+    }
+}

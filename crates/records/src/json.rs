@@ -1,0 +1,164 @@
+//! Finds the wanted members of a JSON object without building it. Must not know: what they are wanted for.
+
+use crate::field::{Encoding, FieldSpan};
+use crate::layout::Wanted;
+use crate::{ConfigError, RejectReason};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::fmt;
+
+/// The wanted members, one a slot; a slot without a path belongs to someone else.
+#[derive(Debug)]
+pub(crate) struct JsonFields {
+    wanted: Vec<WantedMember>,
+}
+
+/// A slot and the path to its value: at least one step.
+type WantedMember = (usize, Vec<String>);
+
+impl JsonFields {
+    pub(crate) fn new(wanted: &[Wanted]) -> Result<Self, ConfigError> {
+        let named = wanted.iter().enumerate().filter_map(|(slot, wanted)| match wanted {
+            Wanted::Whole => None,
+            Wanted::Named(name) => Some(path_of(name).map(|path| (slot, path))),
+        });
+        Ok(Self { wanted: named.collect::<Result<_, _>>()? })
+    }
+
+    /// The same for those slots only that `is_ours` leaves to the object.
+    pub(crate) fn with(wanted: &[Wanted], is_ours: impl Fn(usize) -> bool) -> Result<Self, ConfigError> {
+        let mut fields = Self::new(wanted)?;
+        fields.wanted.retain(|(slot, _)| is_ours(*slot));
+        Ok(fields)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
+    /// Finds the wanted members of the object `line`, which begins at `base` in the block.
+    pub(crate) fn locate(&self, line: &[u8], base: usize, slots: &mut [FieldSpan]) -> Result<(), RejectReason> {
+        let text =
+            std::str::from_utf8(line).map_err(|error| RejectReason::InvalidUtf8 { column: error.valid_up_to() + 1 })?;
+        locate_members(&ObjectPart { text, base, depth: 0 }, &self.wanted, slots).map_err(|error| {
+            match error.classify() {
+                serde_json::error::Category::Data => RejectReason::NotAnObject,
+                _ => RejectReason::InvalidJson { column: error.column() },
+            }
+        })
+    }
+}
+
+/// `a.b` is the member `b` of the object `a`; `a\.b` is the member `a.b`.
+fn path_of(name: &str) -> Result<Vec<String>, ConfigError> {
+    let mut path = vec![String::new()];
+    let mut characters = name.chars().peekable();
+    while let Some(character) = characters.next() {
+        match (character, path.last_mut()) {
+            ('.', _) => path.push(String::new()),
+            ('\\', Some(step)) if characters.next_if_eq(&'.').is_some() => step.push('.'),
+            (character, Some(step)) => step.push(character),
+            (_, None) => {}
+        }
+    }
+    if path.iter().any(String::is_empty) {
+        return Err(ConfigError::EmptyName { field: name.into() });
+    }
+    Ok(path)
+}
+
+/// An object within the record: its text, where that begins in the block, and how many steps of a path lead to it.
+struct ObjectPart<'a> {
+    text: &'a str,
+    base: usize,
+    depth: usize,
+}
+
+fn locate_members(part: &ObjectPart, wanted: &[WantedMember], slots: &mut [FieldSpan]) -> serde_json::Result<()> {
+    let mut deserializer = serde_json::Deserializer::from_str(part.text);
+    deserializer.deserialize_map(MembersVisitor { part, wanted, slots })?;
+    deserializer.end()
+}
+
+struct MembersVisitor<'w> {
+    part: &'w ObjectPart<'w>,
+    wanted: &'w [WantedMember],
+    slots: &'w mut [FieldSpan],
+}
+
+impl MembersVisitor<'_> {
+    /// Of members of the same name the last one counts.
+    fn take(&mut self, first: &WantedMember, value: &str) {
+        let depth = self.part.depth;
+        // The value is a part of the text, so that the distance of their addresses is its place.
+        let base = self.part.base + (value.as_ptr().addr() - self.part.text.as_ptr().addr());
+        for member in self.wanted.iter().filter(|member| member.1.get(depth) == first.1.get(depth)) {
+            self.slots[member.0] = FieldSpan::default();
+            if member.1.len() == depth + 1 {
+                self.slots[member.0] = span_of(value, base);
+            } else if value.starts_with('{') {
+                let part = ObjectPart { text: value, base, depth: depth + 1 };
+                // The text is known to be valid JSON and an object: what is not found stays absent.
+                let _ = locate_members(&part, std::slice::from_ref(member), self.slots);
+            }
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for MembersVisitor<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
+        while let Some(first) = members.next_key_seed(NameSeed { depth: self.part.depth, wanted: self.wanted })? {
+            match first {
+                Some(first) => self.take(first, members.next_value::<&'de RawValue>()?.get()),
+                None => {
+                    members.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads a member's name: is it wanted?
+struct NameSeed<'w> {
+    depth: usize,
+    wanted: &'w [WantedMember],
+}
+
+impl<'de, 'w> DeserializeSeed<'de> for NameSeed<'w> {
+    type Value = Option<&'w WantedMember>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'w> Visitor<'_> for NameSeed<'w> {
+    type Value = Option<&'w WantedMember>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        Ok(self.wanted.iter().find(|member| member.1.get(self.depth).is_some_and(|step| step == name)))
+    }
+}
+
+/// Strings stand for their contents, null for nothing, all else for its text.
+fn span_of(value: &str, base: usize) -> FieldSpan {
+    match value.as_bytes() {
+        [b'n', ..] => FieldSpan::default(),
+        [b'"', inside @ .., b'"'] => {
+            let encoding = if memchr::memchr(b'\\', inside).is_some() { Encoding::JsonText } else { Encoding::Raw };
+            FieldSpan { encoding, ..FieldSpan::raw(base + 1, base + 1 + inside.len()) }
+        }
+        text => FieldSpan::raw(base, base + text.len()),
+    }
+}

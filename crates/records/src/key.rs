@@ -1,0 +1,59 @@
+//! From the key fields of a record to its digest. Must not know: formats, blocks.
+
+use crate::field::{Encoding, FieldSpan};
+use crate::{KeyNormalization, normalize_url};
+use firstseen_filter::{Digest, FilterSecret};
+use std::borrow::Cow;
+
+/// Hashes keys: a key of one field is hashed as its value, a key of several by
+/// [`FilterSecret::digest_parts`].
+#[derive(Clone, Debug)]
+pub(crate) struct KeyHasher {
+    secret: FilterSecret,
+    normalization: KeyNormalization,
+    scratch: Vec<u8>,
+    values: Vec<u8>,
+    value_ends: Vec<usize>,
+}
+
+impl KeyHasher {
+    pub(crate) fn new(secret: FilterSecret, normalization: KeyNormalization) -> Self {
+        Self { secret, normalization, scratch: Vec::new(), values: Vec::new(), value_ends: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn digest(&mut self, bytes: &[u8], key: &[FieldSpan]) -> Digest {
+        let is_plain =
+            self.normalization == KeyNormalization::None && key.iter().all(|field| field.encoding == Encoding::Raw);
+        match key {
+            _ if !is_plain => self.digest_values(bytes, key),
+            [field] => self.secret.digest(&bytes[field.range()]),
+            _ => self.secret.digest_parts(key.iter().map(|field| &bytes[field.range()]), &mut self.scratch),
+        }
+    }
+
+    fn digest_values(&mut self, bytes: &[u8], key: &[FieldSpan]) -> Digest {
+        if let [field] = key {
+            return self.secret.digest(&value(*field, bytes, self.normalization));
+        }
+        self.values.clear();
+        self.value_ends.clear();
+        for field in key {
+            self.values.extend_from_slice(&value(*field, bytes, self.normalization));
+            self.value_ends.push(self.values.len());
+        }
+        let starts = std::iter::once(0).chain(self.value_ends.iter().copied());
+        let parts = starts.zip(&self.value_ends).map(|(start, &end)| &self.values[start..end]);
+        self.secret.digest_parts(parts, &mut self.scratch)
+    }
+}
+
+/// The value of a key field as it is hashed and shown.
+pub(crate) fn value(field: FieldSpan, bytes: &[u8], normalization: KeyNormalization) -> Cow<'_, [u8]> {
+    let value = field.decode(bytes);
+    match (normalization, value) {
+        (KeyNormalization::None, value) => value,
+        (KeyNormalization::Url, Cow::Borrowed(url)) => normalize_url(url),
+        (KeyNormalization::Url, Cow::Owned(url)) => Cow::Owned(normalize_url(&url).into_owned()),
+    }
+}

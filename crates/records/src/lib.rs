@@ -1,0 +1,55 @@
+//! From input bytes to records that a filter can be asked about.
+//!
+//! The path of a file: [`Decompressed`] opens it (gzip and zstd by content), [`BlockReader`] cuts it into [`Block`]s
+//! of whole records, [`RecordParser`] turns each block into a [`ParsedBlock`]: for every record its bytes, its line,
+//! the [`Digest`](firstseen_filter::Digest) of its key, its time and its source; for every record that cannot be
+//! decoded its bytes, its line and the reason. Every byte of the input is in exactly one record, header or rejection.
+//!
+//! Promises: no panic and no loss on any input, memory bounded by [`BlockOptions`], no allocation per record in the
+//! usual case. Must not know: filters, windows, the clock, threads, files. [`std::io::Read`] is its only door.
+//!
+//! ```
+//! use firstseen_filter::FilterSecret;
+//! use firstseen_records::{Block, BlockOptions, BlockReader, ParsedBlock, ParserConfig, RecordFormat, RecordParser};
+//!
+//! let input = "time,user\n1700000000,ann\n1700000001,bob\n1700000002,\"ann\"\n";
+//! let config = ParserConfig { key: vec!["user".into()], ..ParserConfig::new(RecordFormat::Csv) };
+//! let mut parser = RecordParser::new(config, FilterSecret::from_seed(1))?;
+//! let mut reader = BlockReader::new(input.as_bytes(), BlockOptions::for_format(RecordFormat::Csv));
+//! let (mut block, mut parsed) = (Block::default(), ParsedBlock::default());
+//! while reader.read_block(&mut block)? {
+//!     parser.parse(&block, &mut parsed)?;
+//!     assert_eq!(parsed.len(), 3);
+//!     assert_eq!(parsed.digests()[0], parsed.digests()[2]);
+//!     assert_eq!(&block.bytes()[parsed.spans()[1].range()], b"1700000001,bob\n");
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod block;
+mod clf;
+mod cut;
+mod decompress;
+mod error;
+mod field;
+mod format;
+mod json;
+mod key;
+mod layout;
+mod marks;
+mod names;
+mod normalize;
+mod parsed;
+mod parser;
+mod separated;
+mod time;
+mod zstd;
+
+pub use block::{Block, BlockDefect, BlockOptions, BlockReader, TRUNCATED_BYTES};
+pub use decompress::{Compression, Decompressed};
+pub use error::{ConfigError, RejectReason};
+pub use format::RecordFormat;
+pub use normalize::{KeyNormalization, normalize_url};
+pub use parsed::{Header, ParsedBlock, RecordSpan, Rejection};
+pub use parser::{ParserConfig, RecordParser};
+pub use time::{TimeError, TimeParser};

@@ -1,0 +1,69 @@
+//! From the name that a user gives a field to its place among the names that exist, or to a helpful error.
+
+use crate::ConfigError;
+
+/// More fields than this are not looked at: the bound of what a header may make us remember.
+pub(crate) const FIELDS_MAX: usize = 65_536;
+
+/// As many names as an error lists.
+const NAMES_LISTED: usize = 40;
+
+/// The place of `field` among `names`: by name first (the first of equal ones), else by 1-based index.
+pub(crate) fn place_of(field: &str, names: &[impl AsRef<str>]) -> Result<usize, ConfigError> {
+    let by_name = names.iter().position(|name| name.as_ref() == field);
+    let by_index = || field.parse::<usize>().ok()?.checked_sub(1).filter(|&place| place < names.len());
+    by_name.or_else(by_index).ok_or_else(|| ConfigError::UnknownField {
+        field: field.into(),
+        available: listed(names),
+        suggestion: nearest(field, names.iter().map(AsRef::as_ref)),
+    })
+}
+
+/// The place that a 1-based index means where fields have no names.
+pub(crate) fn place_of_index(field: &str) -> Result<usize, ConfigError> {
+    match field.parse::<usize>() {
+        Ok(index) if (1..=FIELDS_MAX).contains(&index) => Ok(index - 1),
+        _ => Err(ConfigError::NotAnIndex { field: field.into(), index_max: FIELDS_MAX }),
+    }
+}
+
+/// The name nearest to a mistyped one, if it is near enough to be meant.
+pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let wanted = wanted.to_lowercase();
+    let near = names.map(|name| (strsim::jaro_winkler(&wanted, &name.to_lowercase()), name));
+    let (likeness, name) = near.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (likeness > 0.8).then(|| name.to_owned())
+}
+
+/// The names for an error message, shortened where there are many.
+pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
+    let mut list = names.iter().take(NAMES_LISTED).map(AsRef::as_ref).collect::<Vec<_>>().join(", ");
+    if let Some(more) = names.len().checked_sub(NAMES_LISTED).filter(|&more| more > 0) {
+        list.push_str(&format!(" and {more} more"));
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_wins_over_an_index() {
+        let names = ["3", "user", "time"];
+        assert_eq!(place_of("3", &names), Ok(0));
+        assert_eq!(place_of("2", &names), Ok(1));
+        assert_eq!(place_of("time", &names), Ok(2));
+    }
+
+    #[test]
+    fn an_unknown_name_lists_what_there_is() {
+        let error = place_of("usr", &["time", "user", "ad"]).unwrap_err().to_string();
+        assert_eq!(error, "there is no field `usr`, did you mean `user`?; the fields are time, user, ad");
+        let error = place_of("0", &["time", "user"]).unwrap_err().to_string();
+        assert_eq!(error, "there is no field `0`; the fields are time, user");
+        assert!(place_of_index("user").is_err());
+        assert!(place_of_index("0").is_err());
+        assert_eq!(place_of_index("4"), Ok(3));
+    }
+}

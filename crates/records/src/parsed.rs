@@ -1,0 +1,153 @@
+//! What a parser says of a block. Must not know: how it found out.
+
+use crate::layout::{Layout, RawRecord, RecordSink, Scratch, Walk};
+use crate::{Block, KeyNormalization, RejectReason, key};
+use firstseen_filter::Digest;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where a record stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordSpan {
+    /// First byte, in the block.
+    pub start: u32,
+    /// Behind its line end, in the block; the last record of a file may have no line end.
+    pub end: u32,
+    /// 1-based line of the file on which it begins.
+    pub line: u64,
+}
+
+impl RecordSpan {
+    /// Its bytes in the block, line end included.
+    #[inline]
+    pub fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// A record that is no event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// Its place. For [`RejectReason::TooLong`] the bytes are the record's beginning.
+    pub span: RecordSpan,
+    /// What is wrong with it.
+    pub reason: RejectReason,
+}
+
+/// A header: passed to the output once, and no event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Its place.
+    pub span: RecordSpan,
+    /// Whether an earlier file had it, so that it must not be written again.
+    pub is_repeated: bool,
+}
+
+/// The records of a block, column by column: event `i` is `digests()[i]`, `times_ms()[i]`, `spans()[i]`, `source(i)`.
+/// Reuse it: its memory is kept.
+#[derive(Clone, Debug, Default)]
+pub struct ParsedBlock {
+    pub(crate) spans: Vec<RecordSpan>,
+    pub(crate) digests: Vec<Digest>,
+    pub(crate) times_ms: Vec<i64>,
+    pub(crate) sources: Vec<Option<Range<u32>>>,
+    pub(crate) source_bytes: Vec<u8>,
+    pub(crate) rejections: Vec<Rejection>,
+    pub(crate) header: Option<Header>,
+    pub(crate) layout: Option<Arc<Layout>>,
+    pub(crate) normalization: KeyNormalization,
+}
+
+impl ParsedBlock {
+    /// Events in the block: rejected records and headers are none.
+    pub fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Whether the block has no event.
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// The place of each event, in the order of the input.
+    pub fn spans(&self) -> &[RecordSpan] {
+        &self.spans
+    }
+
+    /// The digest of each event's key.
+    pub fn digests(&self) -> &[Digest] {
+        &self.digests
+    }
+
+    /// The time of each event in milliseconds since 1970; empty if no time field was asked for.
+    pub fn times_ms(&self) -> &[i64] {
+        &self.times_ms
+    }
+
+    /// The value of the source field of event `index`; `None` if it has none or none was asked for.
+    pub fn source(&self, index: usize) -> Option<&[u8]> {
+        let range = self.sources.get(index)?.as_ref()?;
+        self.source_bytes.get(range.start as usize..range.end as usize)
+    }
+
+    /// The records that are no events, in the order of the input.
+    pub fn rejections(&self) -> &[Rejection] {
+        &self.rejections
+    }
+
+    /// The header, if the block has one.
+    pub fn header(&self) -> Option<Header> {
+        self.header
+    }
+
+    /// The values of the key fields of event `index`, as they were hashed, for people to read; bytes that are no
+    /// UTF-8 are replaced. It reads the record again, so that nothing has to be kept for events that nobody asks about.
+    ///
+    /// ```
+    /// # use firstseen_filter::FilterSecret;
+    /// # use firstseen_records::*;
+    /// let config = ParserConfig { key: vec!["1".into(), "3".into()], no_header: true, ..ParserConfig::new(RecordFormat::Csv) };
+    /// let mut parser = RecordParser::new(config, FilterSecret::from_seed(1))?;
+    /// let mut reader = BlockReader::new(&b"a,b,\"c \"\"d\"\"\"\n"[..], BlockOptions::for_format(RecordFormat::Csv));
+    /// let (mut block, mut parsed) = (Block::default(), ParsedBlock::default());
+    /// assert!(reader.read_block(&mut block)?);
+    /// parser.parse(&block, &mut parsed)?;
+    /// assert_eq!(parsed.key_parts(0, &block), ["a", "c \"d\""]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn key_parts(&self, index: usize, block: &Block) -> Vec<String> {
+        let (Some(span), Some(layout)) = (self.spans.get(index), &self.layout) else { return Vec::new() };
+        let Some(record) = block.bytes().get(span.range()) else { return Vec::new() };
+        let mut sink = KeyParts { record, normalization: self.normalization, parts: Vec::new() };
+        let may_have_mark = block.is_first() && span.start == 0;
+        let walk = Walk::new(record, 0, 1, may_have_mark, block.quoted_newlines());
+        layout.walk(&walk, &mut Scratch::default(), &mut sink);
+        sink.parts
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.spans.clear();
+        self.digests.clear();
+        self.times_ms.clear();
+        self.sources.clear();
+        self.source_bytes.clear();
+        self.rejections.clear();
+        self.header = None;
+    }
+}
+
+struct KeyParts<'a> {
+    record: &'a [u8],
+    normalization: KeyNormalization,
+    parts: Vec<String>,
+}
+
+impl RecordSink for KeyParts<'_> {
+    fn record(&mut self, layout: &Layout, _: RawRecord, slots: &[crate::field::FieldSpan]) {
+        let values =
+            slots[..layout.key_count()].iter().map(|field| key::value(*field, self.record, self.normalization));
+        self.parts = values.map(|value| String::from_utf8_lossy(&value).into_owned()).collect();
+    }
+
+    fn reject(&mut self, _: RawRecord, _: RejectReason) {}
+}

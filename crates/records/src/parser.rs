@@ -1,0 +1,202 @@
+//! The parser of a run: from blocks to events with digests. Must not know: filters, windows, files.
+
+use crate::cut::count_newlines;
+use crate::field::FieldSpan;
+use crate::key::KeyHasher;
+use crate::layout::{Layout, RawRecord, RecordSink, Scratch, Slots, Walk};
+use crate::names::listed;
+use crate::separated::read_header;
+use crate::{
+    Block, BlockDefect, ConfigError, Header, KeyNormalization, ParsedBlock, RecordFormat, RecordSpan, RejectReason,
+    Rejection, TimeParser,
+};
+use firstseen_filter::FilterSecret;
+use std::sync::Arc;
+
+/// What to read from the records of a run.
+#[derive(Clone, Debug)]
+pub struct ParserConfig {
+    /// How records are written.
+    pub format: RecordFormat,
+    /// The fields of the key, by name or 1-based index (in JSON: name or dotted path); empty: the format's
+    /// [`default_key`](RecordFormat::default_key). A key of one field is hashed as its value, a key of several by
+    /// [`FilterSecret::digest_parts`]. A value has lost its quotes and escapes by then; a JSON number, `true`, an
+    /// array or an object is its text.
+    pub key: Vec<String>,
+    /// The field of the time; without one, [`ParsedBlock::times_ms`] is empty.
+    pub time: Option<String>,
+    /// The field whose values the report counts; a record may lack it.
+    pub source: Option<String>,
+    /// Whether comma-separated and tab-separated files begin with a record, not with a header.
+    pub no_header: bool,
+    /// The IANA zone of times that do not name their own.
+    pub zone: String,
+    /// What is done to the values of the key before they are hashed.
+    pub normalization: KeyNormalization,
+}
+
+impl ParserConfig {
+    /// The defaults of a format: its default key, no time, no source, UTC, a header where the format has one.
+    pub fn new(format: RecordFormat) -> Self {
+        Self {
+            format,
+            key: Vec::new(),
+            time: None,
+            source: None,
+            no_header: false,
+            zone: "UTC".into(),
+            normalization: KeyNormalization::None,
+        }
+    }
+}
+
+/// Turns the blocks of one file after another into events. `Clone` it for another thread after the first block of
+/// the first file, or the clone has to see a header of its own.
+#[derive(Clone, Debug)]
+pub struct RecordParser {
+    format: RecordFormat,
+    has_header: bool,
+    slots: Slots,
+    normalization: KeyNormalization,
+    times: TimeParser,
+    hasher: KeyHasher,
+    /// Known from the start, or from the first header on.
+    layout: Option<Arc<Layout>>,
+    header: Vec<String>,
+    scratch: Scratch,
+}
+
+impl RecordParser {
+    /// A parser whose digests are under `secret`.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if a field or the time zone does not exist, as far as that is known without a header.
+    pub fn new(config: ParserConfig, secret: FilterSecret) -> Result<Self, ConfigError> {
+        let ParserConfig { format, mut key, time, source, no_header, zone, normalization } = config;
+        if key.is_empty() {
+            key = format.default_key().iter().map(|&name| name.to_owned()).collect();
+        }
+        let slots = Slots::new(&key, time.as_deref(), source.as_deref());
+        let has_header = format.has_header() && !no_header;
+        let layout = if has_header { None } else { Some(Arc::new(Layout::new(format, slots.clone(), None)?)) };
+        Ok(Self {
+            format,
+            has_header,
+            slots,
+            normalization,
+            times: TimeParser::new(&zone)?,
+            hasher: KeyHasher::new(secret, normalization),
+            layout,
+            header: Vec::new(),
+            scratch: Scratch::default(),
+        })
+    }
+
+    /// Replaces what `parsed` says by what it is to say of `block`. Blocks come in the order of the input, a file's
+    /// [first block](Block::is_first) first.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if a header lacks a wanted field, differs from the first file's, or is no record. Records that
+    /// cannot be read are no error: they are among [`ParsedBlock::rejections`].
+    pub fn parse(&mut self, block: &Block, parsed: &mut ParsedBlock) -> Result<(), ConfigError> {
+        parsed.clear();
+        let bytes = block.bytes();
+        let mut walk = Walk::new(bytes, 0, block.first_line(), block.is_first(), block.quoted_newlines());
+        let expects_header = self.has_header && (block.is_first() || self.layout.is_none());
+        if let Some(reason) = block.defect().map(reason_of) {
+            if expects_header {
+                return Err(ConfigError::BadHeader { reason });
+            }
+            let span = RecordSpan { start: 0, end: bytes.len() as u32, line: block.first_line() };
+            parsed.rejections.push(Rejection { span, reason });
+            return Ok(());
+        }
+        if expects_header {
+            let span = self.take_header(&walk, parsed)?;
+            let lines = count_newlines(&bytes[span.range()]);
+            walk = Walk::new(bytes, span.end as usize, span.line + lines, false, walk.quoted_newlines);
+        }
+        let Some(layout) = &self.layout else { return Ok(()) };
+        parsed.layout = Some(Arc::clone(layout));
+        parsed.normalization = self.normalization;
+        let mut sink = Events { bytes, hasher: &mut self.hasher, times: &self.times, parsed };
+        layout.walk(&walk, &mut self.scratch, &mut sink);
+        Ok(())
+    }
+
+    fn take_header(&mut self, walk: &Walk, parsed: &mut ParsedBlock) -> Result<RecordSpan, ConfigError> {
+        let separator = if self.format == RecordFormat::Csv { b',' } else { b'\t' };
+        let (names, span) = read_header(walk, separator).map_err(|reason| ConfigError::BadHeader { reason })?;
+        let is_repeated = self.layout.is_some();
+        if is_repeated && names != self.header {
+            return Err(ConfigError::HeaderDiffers { first: listed(&self.header), other: listed(&names) });
+        }
+        if !is_repeated {
+            self.layout = Some(Arc::new(Layout::new(self.format, self.slots.clone(), Some(&names))?));
+            self.header = names;
+        }
+        parsed.header = Some(Header { span, is_repeated });
+        Ok(span)
+    }
+}
+
+fn reason_of(defect: BlockDefect) -> RejectReason {
+    match defect {
+        BlockDefect::TooLong { record_bytes, record_bytes_max } => {
+            RejectReason::TooLong { record_bytes, record_bytes_max }
+        }
+        BlockDefect::UnclosedQuote => RejectReason::UnclosedQuote,
+        BlockDefect::InputFailed => RejectReason::CutOff,
+    }
+}
+
+struct Events<'a> {
+    bytes: &'a [u8],
+    hasher: &'a mut KeyHasher,
+    times: &'a TimeParser,
+    parsed: &'a mut ParsedBlock,
+}
+
+impl RecordSink for Events<'_> {
+    #[inline(always)]
+    fn record(&mut self, layout: &Layout, record: RawRecord, fields: &[FieldSpan]) {
+        let slots = layout.slots();
+        let key = &fields[..slots.key_count];
+        if let Some(slot) = key.iter().position(|field| !field.is_present()) {
+            return self.reject(record, RejectReason::MissingField { field: slots.name(slot) });
+        }
+        if let Some(slot) = slots.time {
+            match self.time_ms(layout, slot, fields[slot]) {
+                Ok(time_ms) => self.parsed.times_ms.push(time_ms),
+                Err(reason) => return self.reject(record, reason),
+            }
+        }
+        if let Some(slot) = slots.source {
+            self.take_source(fields[slot]);
+        }
+        self.parsed.digests.push(self.hasher.digest(self.bytes, key));
+        self.parsed.spans.push(record.span);
+    }
+
+    #[cold]
+    fn reject(&mut self, record: RawRecord, reason: RejectReason) {
+        self.parsed.rejections.push(Rejection { span: record.span, reason });
+    }
+}
+
+impl Events<'_> {
+    fn time_ms(&self, layout: &Layout, slot: usize, field: FieldSpan) -> Result<i64, RejectReason> {
+        if !field.is_present() {
+            return Err(RejectReason::MissingField { field: layout.slots().name(slot) });
+        }
+        let parsed = self.times.parse(&field.decode(self.bytes));
+        parsed.map_err(|error| RejectReason::BadTime { field: layout.slots().name(slot), error })
+    }
+
+    fn take_source(&mut self, field: FieldSpan) {
+        let start = self.parsed.source_bytes.len() as u32;
+        self.parsed.source_bytes.extend_from_slice(&field.decode(self.bytes));
+        let end = self.parsed.source_bytes.len() as u32;
+        self.parsed.sources.push(field.is_present().then_some(start..end));
+    }
+}

@@ -1,0 +1,159 @@
+//! What must hold for any bytes. The fuzz targets look for bytes for which it does not; `cargo test -p
+//! firstseen-records` replays the corpus through the same checks.
+
+use firstseen_filter::{Digest, FilterSecret};
+use firstseen_records::{
+    Block, BlockOptions, BlockReader, Decompressed, KeyNormalization, ParsedBlock, ParserConfig, RecordFormat,
+    RecordParser, RecordSpan, RejectReason, TimeParser, normalize_url,
+};
+use std::io::Read;
+
+/// Runs the checks of a target.
+pub(crate) fn run(target: &str, data: &[u8]) {
+    match target {
+        "time" => time(data),
+        "url" => url(data),
+        "decompress" => decompress(data),
+        format => records(format.parse().expect("a target is a format or named above"), data),
+    }
+}
+
+/// Times are in range, in any zone, and do not depend on blanks around them.
+fn time(data: &[u8]) {
+    for zone in ["UTC", "America/New_York"] {
+        let parser = TimeParser::new(zone).expect("the zone exists");
+        let parsed = parser.parse(data);
+        if let Ok(time_ms) = parsed {
+            assert!((0..=253_402_300_799_999).contains(&time_ms));
+        }
+        assert_eq!(parser.parse(&[b" ", data, b"\t"].concat()), parsed);
+    }
+}
+
+/// A normal form is its own normal form.
+fn url(data: &[u8]) {
+    let normal = normalize_url(data);
+    assert_eq!(String::from_utf8_lossy(&normalize_url(&normal)), String::from_utf8_lossy(&normal));
+}
+
+/// Damaged input ends in an error, never in a panic; plain input comes back as it is.
+fn decompress(data: &[u8]) {
+    const OUTPUT_BYTES_MAX: u64 = 1 << 20;
+    let input = Decompressed::new(Trickle { rest: data, read_bytes: 3 }).expect("memory does not fail");
+    let is_plain = input.compression() == firstseen_records::Compression::Plain;
+    let mut output = Vec::new();
+    let read = input.take(OUTPUT_BYTES_MAX).read_to_end(&mut output);
+    if is_plain {
+        assert!(read.is_ok() && output == data[..data.len().min(OUTPUT_BYTES_MAX as usize)]);
+    }
+}
+
+/// Every byte is in one record, header or rejection; what is said of it does not depend on how the bytes come in.
+fn records(format: RecordFormat, data: &[u8]) {
+    let Some((&[options, sizes], input)) = data.split_first_chunk() else { return };
+    let config = config(format, options);
+    let record_bytes_max = 16 << (sizes & 7);
+    let small = BlockOptions {
+        block_bytes_target: 1 + usize::from(sizes >> 3),
+        record_bytes_max,
+        ..BlockOptions::for_format(format)
+    };
+    let large = BlockOptions { block_bytes_target: record_bytes_max, ..small };
+    let trickled = pieces(Trickle { rest: input, read_bytes: 1 + usize::from(sizes >> 5) }, &config, small);
+    let whole = pieces(input, &config, large);
+    assert_eq!(trickled, whole);
+    let (Ok(pieces), false) = (whole, input.is_empty()) else { return };
+    let mut next = (0, 1);
+    for piece in &pieces {
+        assert_eq!((piece.at, piece.line), next, "the pieces follow each other");
+        let bytes = &input[piece.at..][..piece.input_bytes];
+        assert_eq!(piece.bytes, bytes[..piece.bytes.len()]);
+        next = (piece.at + bytes.len(), piece.line + bytes.iter().filter(|&&byte| byte == b'\n').count() as u64);
+    }
+    assert_eq!(next.0, input.len(), "nothing is lost");
+}
+
+fn config(format: RecordFormat, options: u8) -> ParserConfig {
+    let (key, time, source): (&[&str], _, _) = match format {
+        RecordFormat::Lines => (&["line"], "1", "line"),
+        RecordFormat::Csv | RecordFormat::Tsv => (&["2", "1"], "3", "4"),
+        RecordFormat::Jsonl => (&["a", "b.c"], "t", "s"),
+        RecordFormat::Clf => (&["path", "agent"], "time", "ip"),
+        RecordFormat::Cdxj => (&["url"], "timestamp", "mime"),
+    };
+    let has = |bit: u8| options >> bit & 1 == 1;
+    ParserConfig {
+        key: key.iter().take(usize::from(options & 3)).map(|&name| name.to_owned()).collect(),
+        time: has(2).then(|| time.to_owned()),
+        source: has(3).then(|| source.to_owned()),
+        no_header: has(4),
+        normalization: if has(5) { KeyNormalization::Url } else { KeyNormalization::None },
+        ..ParserConfig::new(format)
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Piece {
+    at: usize,
+    line: u64,
+    /// Those that the parser gives out; of a record that is too long, its beginning.
+    bytes: Vec<u8>,
+    input_bytes: usize,
+    verdict: Verdict,
+}
+
+#[derive(Debug, PartialEq)]
+enum Verdict {
+    Header,
+    Event(Digest, Option<i64>, Option<Vec<u8>>, Vec<String>),
+    Rejected(RejectReason),
+}
+
+/// The records, headers and rejections of an input, in order.
+fn pieces(input: impl Read, config: &ParserConfig, options: BlockOptions) -> Result<Vec<Piece>, String> {
+    let mut parser = RecordParser::new(config.clone(), FilterSecret::from_seed(1)).map_err(|error| error.to_string())?;
+    let mut reader = BlockReader::new(input, options);
+    let (mut block, mut parsed) = (Block::default(), ParsedBlock::default());
+    let mut pieces = Vec::new();
+    let mut block_at = 0;
+    while reader.read_block(&mut block).expect("memory does not fail") {
+        parser.parse(&block, &mut parsed).map_err(|error| error.to_string())?;
+        let mut found: Vec<(RecordSpan, Verdict)> = Vec::new();
+        found.extend(parsed.header().map(|header| (header.span, Verdict::Header)));
+        for (index, span) in parsed.spans().iter().enumerate() {
+            let source = parsed.source(index).map(<[u8]>::to_vec);
+            let time_ms = parsed.times_ms().get(index).copied();
+            let key = parsed.key_parts(index, &block);
+            assert!(!key.is_empty());
+            found.push((*span, Verdict::Event(parsed.digests()[index], time_ms, source, key)));
+        }
+        let rejections = parsed.rejections().iter();
+        found.extend(rejections.map(|rejection| (rejection.span, Verdict::Rejected(rejection.reason.clone()))));
+        found.sort_by_key(|(span, _)| span.start);
+        for (span, verdict) in found {
+            let bytes = block.bytes()[span.range()].to_vec();
+            let input_bytes = match &verdict {
+                Verdict::Rejected(RejectReason::TooLong { record_bytes, .. }) => *record_bytes as usize,
+                _ => bytes.len(),
+            };
+            pieces.push(Piece { at: block_at, line: span.line, bytes, input_bytes, verdict });
+            block_at += input_bytes;
+        }
+    }
+    Ok(pieces)
+}
+
+/// Gives a few bytes a read.
+struct Trickle<'a> {
+    rest: &'a [u8],
+    read_bytes: usize,
+}
+
+impl Read for Trickle<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let bytes = self.read_bytes.min(buffer.len());
+        let read = (&self.rest[..bytes.min(self.rest.len())]).read(buffer)?;
+        self.rest = &self.rest[read..];
+        Ok(read)
+    }
+}
