@@ -52,6 +52,8 @@ pub(crate) fn compiled_for<T>(instructions: Instructions, work: impl FnOnce() ->
         && is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("bmi1")
         && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("lzcnt")
+        && is_x86_feature_detected!("popcnt")
     {
         // SAFETY: the features that `wide` is compiled for were detected just above.
         return unsafe { wide(work) };

@@ -5,12 +5,12 @@
 
 use crate::generation::Generation;
 use crate::kernel::CellRule;
-use crate::kind::{CellKind, Pass, Recorded};
+use crate::kind::{CellKind, Pass, Recorded, Recording};
 use crate::probe::Offsets;
 use crate::{Layout, Stamp, WindowRule};
 
 /// Bits, emptied when the unit changes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bits {
     window: WindowRule,
 }
@@ -64,7 +64,7 @@ impl CellRule for BitRule<'_> {
         if self.pass.is_known(index) || all_set(cells, offsets) {
             return true;
         }
-        if self.pass.record {
+        if self.pass.record == Recording::Everything {
             self.set(cells, offsets);
         }
         false
@@ -120,9 +120,11 @@ impl CellKind for Bits {
         (u16::from(expiry > stamp.judged && all_set(generation.memory.bytes(), positions)), expiry)
     }
 
-    fn merge(&self, cells: &mut [u8], others: &[u8], _now: u64) {
-        for (cell, other) in cells.iter_mut().zip(others) {
+    fn merge(&self, cells: &mut [u8], others: &[u8], _now: u64) -> u64 {
+        let merged = cells.iter_mut().zip(others).map(|(cell, other)| {
             *cell |= other;
-        }
+            u64::from(cell.count_ones())
+        });
+        merged.sum()
     }
 }

@@ -112,28 +112,31 @@ impl FilterSlice {
         let window = definition.rule;
         let memory = |bytes| move |source| BuildError::Memory { bytes, source };
         Ok(Self(match &definition.cells {
-            CellDefinition::Bloom { geometry, growth } => {
-                Cells::Bloom(CellSlice::new(Bits::new(), *geometry, *growth).map_err(memory(geometry.bytes()))?)
-            }
+            CellDefinition::Bloom { geometry, growth } => match geometry.cell_bits() {
+                1 => Cells::Bloom(CellSlice::new(Bits::new(), *geometry, *growth).map_err(memory(geometry.bytes()))?),
+                _ => return Err(BuildError::Window),
+            },
             CellDefinition::Timing { geometry, refresh, equal_timers, growth } => match geometry.cell_bits() {
                 8 => {
                     let timers = Timers8::new(window, *refresh, *equal_timers).ok_or(BuildError::Window)?;
                     Cells::Timing8(CellSlice::new(timers, *geometry, *growth).map_err(memory(geometry.bytes()))?)
                 }
-                _ => {
+                16 => {
                     let timers = Timers16::new(window, *refresh, *equal_timers).ok_or(BuildError::Window)?;
                     Cells::Timing16(CellSlice::new(timers, *geometry, *growth).map_err(memory(geometry.bytes()))?)
                 }
+                _ => return Err(BuildError::Window),
             },
             CellDefinition::Generations { geometry, growth } => match geometry.cell_bits() {
                 8 => {
                     let words = Generations8::new(window).ok_or(BuildError::Window)?;
                     Cells::Generations8(CellSlice::new(words, *geometry, *growth).map_err(memory(geometry.bytes()))?)
                 }
-                _ => {
+                16 => {
                     let words = Generations16::new(window).ok_or(BuildError::Window)?;
                     Cells::Generations16(CellSlice::new(words, *geometry, *growth).map_err(memory(geometry.bytes()))?)
                 }
+                _ => return Err(BuildError::Window),
             },
             CellDefinition::JumpingCounting { cells, hashes } => {
                 Cells::JumpingCounting(Flags::new(JumpingCounting::new(*cells, *hashes, window)?))
@@ -205,6 +208,65 @@ impl FilterSlice {
             },
             _flags => false
         )
+    }
+
+    /// What generation `number` holds at `positions`, as [`CellSlice::test_generation`] says; nothing is recorded.
+    /// `None` where the kind cannot be asked by position (counting, stable).
+    ///
+    /// # Panics
+    /// If a position is not below the generation's cells.
+    pub fn test_generation(&self, number: u64, positions: &[u64], stamp: Stamp) -> Option<Sighting> {
+        on_kind!(&self.0, slice => Some(slice.test_generation(number, positions, stamp)), _flags => None)
+    }
+
+    /// Appends expiries, as [`CellSlice::push_expiries`] says.
+    ///
+    /// # Panics
+    /// If a position is not below the generation's cells.
+    pub fn push_expiries(&self, number: u64, positions: &[u64], stamp: Stamp, expiries: &mut Vec<u64>) {
+        on_kind!(&self.0, slice => slice.push_expiries(number, positions, stamp, expiries), _flags => ());
+    }
+
+    /// Records an event in generation `number`, as [`CellSlice::set_generation`] says; does nothing where the kind
+    /// cannot (counting, stable).
+    ///
+    /// # Panics
+    /// If a position is not below the generation's cells.
+    pub fn set_generation(&mut self, number: u64, positions: &[u64], stamp: Stamp) {
+        on_kind!(&mut self.0, slice => slice.set_generation(number, positions, stamp), _flags => ());
+    }
+
+    /// Opens an empty generation, as [`CellSlice::open_generation`] says; does nothing where the kind has none.
+    ///
+    /// # Errors
+    /// Where the system refuses the memory.
+    pub fn open_generation(&mut self) -> io::Result<()> {
+        on_kind!(&mut self.0, slice => slice.open_generation(), _flags => Ok(()))
+    }
+
+    /// Takes the newest generation back, as [`CellSlice::close_generation`] says.
+    pub fn close_generation(&mut self) {
+        on_kind!(&mut self.0, slice => slice.close_generation(), _flags => ());
+    }
+
+    /// The shape of generation `number`, while there is one.
+    pub fn generation_geometry(&self, number: u64) -> Option<Geometry> {
+        on_kind!(&self.0, slice => slice.generation_geometry(number), _flags => None)
+    }
+
+    /// The number of the newest generation since the slice was made.
+    pub fn newest_generation(&self) -> u64 {
+        on_kind!(&self.0, slice => slice.newest_generation(), _flags => 0)
+    }
+
+    /// Units after which nobody finds what was recorded, where the kind has generations of cells.
+    pub fn kept_units(&self) -> Option<u64> {
+        on_kind!(&self.0, slice => Some(slice.kept_units()), _flags => None)
+    }
+
+    /// Cells in use in the newest generation, where the kind keeps count; otherwise 0.
+    pub fn used_cells(&self) -> u64 {
+        on_kind!(&self.0, slice => slice.used_cells(), _flags => 0)
     }
 
     /// Moves the window to `unit` if that is later than anything seen. Batches do so by themselves; a slice that is

@@ -2,10 +2,10 @@
 //!
 //! Promises: counts what lives in it without reading its cells. Must not know: what a cell means.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::memory::CellMemory;
-use crate::{Geometry, WindowRule};
+use crate::{Geometry, Stamp, WindowRule};
 
 /// Cells of one geometry, what was recorded in them, and how far the background sweep has come.
 pub(crate) struct Generation {
@@ -36,9 +36,20 @@ impl Generation {
 
 /// Events recorded and not yet expired, by the unit in which they occurred.
 ///
-/// Better than K11's cardinality, which cannot be decremented as events expire: a number a unit can.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LiveEvents {
+/// Better than K11's cardinality, which cannot be decremented as events expire: a number a unit can. A slice counts
+/// its own; where the cells of one event lie in several slices, whoever owns their group counts for all.
+///
+/// ```
+/// use firstseen_filter::{LiveEvents, WindowRule};
+/// let rule = WindowRule { span_units: 10, lateness_units: 0 };
+/// let mut live = LiveEvents::default();
+/// live.record(5, 2);
+/// live.record(7, 1);
+/// live.advance(&rule, 15);
+/// assert_eq!((live.total(), live.newest_unit()), (1, Some(7)));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveEvents {
     by_unit: VecDeque<(u64, u64)>,
     total: u64,
     newest_unit: Option<u64>,
@@ -46,7 +57,7 @@ pub(crate) struct LiveEvents {
 
 impl LiveEvents {
     /// Counts `events` recorded in units up to `unit`.
-    pub(crate) fn record(&mut self, unit: u64, events: u64) {
+    pub fn record(&mut self, unit: u64, events: u64) {
         if events == 0 {
             return;
         }
@@ -59,8 +70,39 @@ impl LiveEvents {
         }
     }
 
+    /// Keeps in mind that what was recorded before lives on from `unit`.
+    pub fn refresh(&mut self, unit: u64) {
+        self.newest_unit = self.newest_unit.max(Some(unit));
+    }
+
+    /// Counts what `stamps` brought, each event in the greatest unit up to then, `now` before the first of them; `found`
+    /// are those that were not recorded.
+    pub(crate) fn record_each(&mut self, now: u64, stamps: &[Stamp], found: &[bool]) {
+        let (mut unit, mut events) = (now, 0);
+        for (stamp, found) in stamps.iter().zip(found) {
+            if stamp.unit > unit {
+                self.record(unit, events);
+                (unit, events) = (stamp.unit, 0);
+            }
+            events += u64::from(!found);
+        }
+        self.record(unit, events);
+    }
+
+    /// The counts of a copy whose cells were merged into these. Which events both hold is unknown: the larger number of
+    /// each unit is certain, and merging twice must not count twice.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        let mut merged: BTreeMap<u64, u64> = self.by_unit().collect();
+        for (unit, events) in other.by_unit() {
+            merged.entry(unit).and_modify(|most| *most = events.max(*most)).or_insert(events);
+        }
+        self.total = merged.values().sum();
+        self.by_unit = merged.into_iter().collect();
+        self.newest_unit = self.newest_unit.max(other.newest_unit);
+    }
+
     /// Forgets what has expired when the greatest unit is `now`.
-    pub(crate) fn advance(&mut self, rule: &WindowRule, now: u64) {
+    pub fn advance(&mut self, rule: &WindowRule, now: u64) {
         while let Some(&(unit, events)) = self.by_unit.front() {
             if rule.expiry(unit) > now {
                 break;
@@ -71,12 +113,12 @@ impl LiveEvents {
     }
 
     /// Events alive.
-    pub(crate) fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The greatest unit in which something was recorded, expired or not.
-    pub(crate) fn newest_unit(&self) -> Option<u64> {
+    /// The greatest unit in which something was recorded or refreshed, expired or not.
+    pub fn newest_unit(&self) -> Option<u64> {
         self.newest_unit
     }
 

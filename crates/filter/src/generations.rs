@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 
 use crate::generation::Generation;
 use crate::kernel::{CellRule, Element};
-use crate::kind::{CellKind, Pass, Recorded};
+use crate::kind::{CellKind, Pass, Recorded, Recording};
 use crate::probe::Offsets;
 use crate::{Layout, Stamp, WindowRule};
 
@@ -60,7 +60,7 @@ pub type Generations8 = Generations<u8>;
 pub type Generations16 = Generations<[u8; 2]>;
 
 /// Words of generation bits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generations<W> {
     window: WindowRule,
     width: PhantomData<W>,
@@ -80,7 +80,8 @@ impl<W: Word> Generations<W> {
 
     /// The bits of the generations `first..=last`.
     fn mask(first: u64, last: u64) -> u32 {
-        (first..=last).fold(0, |mask, generation| mask | Self::bit(generation))
+        // A stamp from another clock may lie far behind: a word has no more bits than it has.
+        (first.max(last.saturating_sub(u64::from(W::BITS) - 1))..=last).fold(0, |mask, generation| mask | Self::bit(generation))
     }
 
     /// The generations that an event judged at `judged` can find: recorded in `judged - span + 1` or later.
@@ -140,7 +141,7 @@ impl<W: Word> CellRule for WordRule<'_, W> {
         let mut held = self.alive;
         offsets.for_each(|position| held &= words[position].bits());
         let found = held != 0;
-        if !found && self.pass.record {
+        if !found && self.pass.record == Recording::Everything {
             self.set(words, offsets);
         }
         found
@@ -196,15 +197,15 @@ impl<W: Word> CellKind for Generations<W> {
         let exponent = geometry.hashes() as i32;
         let width = W::BITS as usize / 8;
         let rate = |bytes: &[u8]| {
-            let mut set = [0u32; 16];
+            let mut set = [0u64; 16];
             for word in bytes.chunks_exact(width) {
-                let word = word.iter().rev().fold(0, |bits, byte| bits << 8 | u32::from(*byte)) & alive;
+                let word = read_word(word) & alive;
                 for (generation, count) in set.iter_mut().enumerate() {
-                    *count += word >> generation & 1;
+                    *count += u64::from(word >> generation & 1);
                 }
             }
             let words = (bytes.len() / width) as f64;
-            1.0 - set.iter().map(|count| 1.0 - (f64::from(*count) / words).powi(exponent)).product::<f64>()
+            1.0 - set.iter().map(|count| 1.0 - (*count as f64 / words).powi(exponent)).product::<f64>()
         };
         match geometry.layout() {
             Layout::Classic | Layout::Partitioned => rate(generation.memory.bytes()),
@@ -220,17 +221,21 @@ impl<W: Word> CellKind for Generations<W> {
         let bytes = generation.memory.bytes();
         let held = positions.iter().fold(self.alive_for(stamp.judged, now), |held, position| {
             let start = *position as usize * width;
-            held & bytes[start..start + width].iter().rev().fold(0, |bits, byte| bits << 8 | u32::from(*byte))
+            held & read_word(&bytes[start..start + width])
         });
         (held as u16, u64::MAX)
     }
 
-    fn merge(&self, cells: &mut [u8], others: &[u8], now: u64) {
+    fn merge(&self, cells: &mut [u8], others: &[u8], now: u64) -> u64 {
         let kept = W::from_bits(self.kept_at(now, now));
         let width = W::BITS as usize / 8;
         for (word, other) in W::of(cells).iter_mut().zip(others.chunks_exact(width)) {
-            let other = other.iter().rev().fold(0, |bits, byte| bits << 8 | u32::from(*byte));
-            *word = W::from_bits((word.bits() | other) & kept.bits());
+            *word = W::from_bits((word.bits() | read_word(other)) & kept.bits());
         }
+        0
     }
+}
+
+fn read_word(word: &[u8]) -> u32 {
+    word.iter().rev().fold(0, |bits, byte| bits << 8 | u32::from(*byte))
 }

@@ -3,10 +3,13 @@
 //! Promises: with [`Limit::Cardinality`] no generation ever holds more events than it was sized for. Must not know:
 //! what a generation's cells are.
 
+use std::io;
+
 use serde::{Deserialize, Serialize};
 
 use crate::generation::Generation;
 use crate::kind::CellKind;
+use crate::rates::growth::density_limit;
 use crate::rates::{blocked, plain};
 use crate::slice::CellSlice;
 use crate::{Geometry, Layout};
@@ -17,7 +20,7 @@ use crate::{Geometry, Layout};
 pub enum Limit {
     /// Events recorded and still in the window: `n = -(m/k) ln(1 - P^(1/k))`.
     Cardinality,
-    /// Cells in use: `z = m P^(1/k)`.
+    /// Cells in use: `z = m P^(1/k)`; blocked, where that fill would be too much, what the capacity fills on average.
     Density,
 }
 
@@ -42,13 +45,12 @@ pub struct Growth {
 pub const GENERATIONS_MAX: u32 = 16;
 
 impl Growth {
-    /// Geometry of generation `number` (0 is the first), given that of the first.
-    pub(crate) fn geometry(&self, base: &Geometry, number: u64) -> Geometry {
+    /// Geometry of generation `number` (0 is the first), given that of the first; `None` where it would be too large.
+    pub(crate) fn geometry(&self, base: &Geometry, number: u64) -> Option<Geometry> {
         if number == 0 || self.ratio <= 1.0 {
-            return *base;
+            return Some(*base);
         }
-        let capacity = self.capacity_of(number);
-        sized(base, capacity, self.rate_of(number)).unwrap_or(*base)
+        sized(base, self.capacity_of(number), self.rate_of(number))
     }
 
     /// Events that generation `number` is sized for.
@@ -59,6 +61,30 @@ impl Growth {
     /// The rate that generation `number` is sized for: tightening where sizes grow, so that the sum stays bounded.
     pub(crate) fn rate_of(&self, number: u64) -> f64 {
         if self.ratio <= 1.0 { self.generation_rate } else { self.generation_rate / self.ratio.powi(number.min(64) as i32) }
+    }
+
+    /// Events that generation `number` may still record, of which `live_events` have not expired, and of whose cells
+    /// `used_cells` are in use.
+    pub fn room(&self, number: u64, geometry: &Geometry, live_events: u64, used_cells: u64) -> u64 {
+        match self.limit {
+            Limit::Cardinality => self.capacity_of(number).saturating_sub(live_events),
+            Limit::Density => {
+                let room_cells = (self.cells_max(number, geometry) + 1).saturating_sub(used_cells);
+                room_cells.div_ceil(u64::from(geometry.hashes()))
+            }
+        }
+    }
+
+    /// Cells in use beyond which generation `number` is full.
+    fn cells_max(&self, number: u64, geometry: &Geometry) -> u64 {
+        let (cells, hashes) = (geometry.cells() as f64, geometry.hashes());
+        let most = match geometry.layout() {
+            Layout::Classic | Layout::Partitioned => density_limit(cells, hashes, self.rate_of(number)),
+            Layout::Blocked { .. } => {
+                cells * blocked::fill(geometry.block_cells(), cells, hashes, self.capacity_of(number) as f64)
+            }
+        };
+        most as u64
     }
 }
 
@@ -72,46 +98,69 @@ impl<K: CellKind> CellSlice<K> {
         if room > 0 {
             return room;
         }
-        let number = self.oldest + self.stack.len() as u64;
         let limit = growth.generations_max.min(GENERATIONS_MAX) as usize;
         if self.stack.len() >= limit {
             return 0;
         }
-        match Generation::new(growth.geometry(&self.base, number)) {
-            Ok(generation) => {
-                self.stack.push(generation);
-                self.room_in_newest(&growth)
-            }
+        match self.open_generation() {
+            Ok(()) => self.room_in_newest(&growth),
             // No memory is as good a reason to refuse as a limit is.
             Err(_) => 0,
         }
     }
 
-    fn room_in_newest(&self, growth: &Growth) -> u64 {
+    /// Opens an empty generation, which takes new events from now on. Batches do so by themselves; slices that share
+    /// events and are asked by position must all open one together.
+    ///
+    /// # Errors
+    /// Where the system refuses the memory.
+    pub fn open_generation(&mut self) -> io::Result<()> {
+        let number = self.newest_generation() + 1;
+        let geometry = self.growth.map_or(Some(self.base), |growth| growth.geometry(&self.base, number));
+        self.stack.push(Generation::new(geometry.ok_or(io::ErrorKind::OutOfMemory)?)?);
+        Ok(())
+    }
+
+    /// Takes the newest generation back, unless it is the only one: where another slice could not open its own.
+    pub fn close_generation(&mut self) {
+        if self.stack.len() > 1 {
+            self.stack.pop();
+        }
+    }
+
+    /// The number of the newest generation since the slice was made.
+    pub fn newest_generation(&self) -> u64 {
+        (self.oldest + self.stack.len() as u64).saturating_sub(1)
+    }
+
+    pub(crate) fn room_in_newest(&self, growth: &Growth) -> u64 {
         let Some(newest) = self.stack.last() else { return 0 };
         let number = self.oldest + self.stack.len() as u64 - 1;
-        match growth.limit {
-            Limit::Cardinality => growth.capacity_of(number).saturating_sub(newest.live.total()),
-            Limit::Density => {
-                let hashes = f64::from(newest.geometry.hashes());
-                let cells_max = newest.geometry.cells() as f64 * growth.rate_of(number).powf(1.0 / hashes);
-                let room_cells = (cells_max as u64 + 1).saturating_sub(newest.used_cells);
-                room_cells.div_ceil(u64::from(newest.geometry.hashes()))
-            }
-        }
+        growth.room(number, &newest.geometry, newest.live.total(), newest.used_cells)
     }
 
     /// Drops every generation but the newest in which nothing is alive any more.
     pub(crate) fn drop_emptied(&mut self) {
-        let kept_from = self.now.saturating_sub(self.kind.window().lateness_units);
-        let window = *self.kind.window();
-        let newest = self.stack.len() - 1;
-        let emptied = |generation: &Generation| {
-            generation.live.newest_unit().is_none_or(|unit| window.expiry(unit) <= kept_from)
-        };
-        let dropped = self.stack[..newest].iter().take_while(|generation| emptied(generation)).count();
+        let dropped = self.emptied_at(self.now);
         self.stack.drain(..dropped);
         self.oldest += dropped as u64;
+    }
+
+    /// Units after which nobody finds what was recorded: the window, the lateness, and what batches add to it.
+    pub fn kept_units(&self) -> u64 {
+        let window = self.kind.window();
+        window.span_units.saturating_add(window.lateness_units).saturating_add(K::SLACK_UNITS)
+    }
+
+    /// How many of the oldest generations, but for the newest, hold nothing that an event walked from unit `now` on can
+    /// find.
+    pub(crate) fn emptied_at(&self, now: u64) -> usize {
+        let kept_units = self.kept_units();
+        let emptied = |generation: &Generation| {
+            generation.live.newest_unit().is_none_or(|unit| unit.saturating_add(kept_units) <= now)
+        };
+        let older = &self.stack[..self.stack.len().saturating_sub(1)];
+        older.iter().take_while(|generation| emptied(generation)).count()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{BlockProbe, Digest, Geometry, Layout};
 const AHEAD: usize = 16;
 
 /// What memory is an array of: bytes for bits and 8-bit cells, pairs of bytes (little-endian) for 16-bit cells.
-pub(crate) trait Element: Copy {
+pub(crate) trait Element: Copy + PartialEq {
     fn of(bytes: &mut [u8]) -> &mut [Self];
 }
 

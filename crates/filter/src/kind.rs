@@ -14,8 +14,18 @@ pub(crate) struct Pass<'a> {
     pub(crate) stamps: &'a [Stamp],
     /// Events found in an older generation; empty where there is none.
     pub(crate) known: &'a [bool],
-    /// Record events that are not found, or only look.
-    pub(crate) record: bool,
+    pub(crate) record: Recording,
+}
+
+/// What a walk changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recording {
+    /// Nothing.
+    Nothing,
+    /// Of kinds whose duplicates start the window again: the cells of events found here, and in no older generation.
+    Refreshes,
+    /// The cells of events that are not found, and of all duplicates that start the window again.
+    Everything,
 }
 
 impl Pass<'_> {
@@ -32,10 +42,12 @@ pub(crate) struct Recorded {
     pub(crate) events: u64,
     /// Cells that went from empty to used.
     pub(crate) cells: u64,
+    /// Whether events that were found live longer now.
+    pub(crate) refreshed: bool,
 }
 
 /// A kind of cell with its window rule.
-pub(crate) trait CellKind {
+pub(crate) trait CellKind: PartialEq {
     /// The rule for one walk.
     type Rule<'a>: CellRule
     where
@@ -69,6 +81,11 @@ pub(crate) trait CellKind {
     /// `stamp` sees them, and the least expiry found there.
     fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64);
 
-    /// Adds to `cells` whatever of `others`, a memory of the same geometry, is alive; both stand at unit `now`.
-    fn merge(&self, cells: &mut [u8], others: &[u8], now: u64);
+    /// Appends the expiries of the cells at `positions`, 0 where a cell is not alive for `stamp`; nothing where cells
+    /// have none of their own.
+    fn push_expiries(&self, _: &Generation, _positions: &[u64], _: Stamp, _now: u64, _expiries: &mut Vec<u64>) {}
+
+    /// Adds to `cells` whatever of `others`, a memory of the same geometry, is alive; both stand at unit `now`. Tells how
+    /// many cells are used then, where the kind keeps count.
+    fn merge(&self, cells: &mut [u8], others: &[u8], now: u64) -> u64;
 }

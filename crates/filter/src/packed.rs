@@ -175,7 +175,11 @@ fn occupied_lanes<const LOG: u32>(mut word: u64) -> u64 {
 
 #[inline(always)]
 fn decrement_byte<const LOG: u32>(byte: &mut u8, lanes: u8) {
-    *byte -= occupied_lanes::<LOG>(u64::from(*byte)) as u8 & lanes;
+    let mut occupied = *byte;
+    for step in 0..LOG {
+        occupied |= occupied >> (1 << step);
+    }
+    *byte -= occupied & (u8::MAX / ((1_u16 << (1 << LOG)) - 1) as u8) & lanes;
 }
 
 fn decrement_span<const LOG: u32>(bytes: &mut [u8], from: u64, until: u64) {

@@ -7,9 +7,9 @@ use std::io;
 
 use crate::arch::Instructions;
 use crate::generation::Generation;
-use crate::growth::Growth;
+use crate::growth::{Growth, Limit};
 use crate::kernel;
-use crate::kind::{CellKind, Pass};
+use crate::kind::{CellKind, Pass, Recording};
 use crate::{Digest, Geometry, Sighting, Stamp, Verdict};
 
 /// Bytes of cells that upkeep may visit for each event of a batch.
@@ -76,12 +76,13 @@ impl<K: CellKind> CellSlice<K> {
         assert!(digests.len() == stamps.len() && stamps.len() == verdicts.len(), "one stamp and one verdict an event");
         let mut start = 0;
         while start < digests.len() {
+            let before = self.now;
             let (end, newest) = self.segment(&stamps[start..]);
             self.advance(newest);
             let room = if record { self.make_room() } else { u64::MAX };
             let full = room == 0;
             let end = start + if full { end } else { end.min(usize::try_from(room).unwrap_or(usize::MAX)) };
-            let segment = Segment { digests: &digests[start..end], stamps: &stamps[start..end], record: record && !full };
+            let segment = Segment { digests: &digests[start..end], stamps: &stamps[start..end], before, record, full };
             self.touch(segment, &mut verdicts[start..end]);
             if full {
                 refuse_unseen(&mut verdicts[start..end]);
@@ -94,10 +95,12 @@ impl<K: CellKind> CellSlice<K> {
     /// The events at the start of `stamps` that can be walked without upkeep between them, and their greatest unit.
     fn segment(&self, stamps: &[Stamp]) -> (usize, u64) {
         let reach = self.kind.window().lateness_units + K::SLACK_UNITS;
+        let in_one_unit = self.growth.is_some_and(|growth| self.fills_within(stamps.len(), &growth));
         let (mut newest, mut earliest) = (self.now, u64::MAX);
         for (index, stamp) in stamps.iter().enumerate() {
             let (next_newest, next_earliest) = (newest.max(stamp.unit), earliest.min(stamp.judged));
-            if index > 0 && next_newest.saturating_sub(next_earliest) > reach {
+            let starts_unit = in_one_unit && next_newest > newest;
+            if index > 0 && (starts_unit || next_newest.saturating_sub(next_earliest) > reach) {
                 return (index, newest);
             }
             (newest, earliest) = (next_newest, next_earliest);
@@ -105,21 +108,40 @@ impl<K: CellKind> CellSlice<K> {
         (stamps.len(), newest)
     }
 
+    /// Whether `events` more might fill the newest generation: what expires while they come then decides where the next
+    /// one opens, so they must be walked unit by unit. A density changes with every unit.
+    fn fills_within(&self, events: usize, growth: &Growth) -> bool {
+        growth.limit == Limit::Density || self.room_in_newest(growth) < events as u64
+    }
+
     fn touch(&mut self, segment: Segment<'_>, verdicts: &mut [Verdict]) {
-        let Segment { digests, stamps, record } = segment;
+        let Segment { digests, stamps, before, record, full } = segment;
         let mut known = std::mem::take(&mut self.known);
         known.clear();
         self.found.resize(digests.len(), false);
         let newest = self.stack.len() - 1;
         for (index, generation) in self.stack.iter_mut().enumerate() {
             let recorded = {
-                let pass = Pass { stamps, known: &known, record: record && index == newest };
+                let record = match record {
+                    true if full => Recording::Refreshes,
+                    true if index == newest => Recording::Everything,
+                    _ => Recording::Nothing,
+                };
+                let pass = Pass { stamps, known: &known, record };
                 let mut rule = self.kind.rule(pass, self.now);
                 let memory = generation.memory.bytes_mut();
                 kernel::run(self.instructions, memory, &generation.geometry, digests, &mut rule, &mut self.found);
                 K::recorded(&rule)
             };
-            generation.live.record(self.now, recorded.events);
+            if before == self.now {
+                generation.live.record(self.now, recorded.events);
+            } else if recorded.events > 0 {
+                generation.live.record_each(before, stamps, &self.found);
+                generation.live.advance(self.kind.window(), self.now);
+            }
+            if recorded.refreshed {
+                generation.live.refresh(self.now);
+            }
             generation.used_cells += recorded.cells;
             if index < newest {
                 known.clone_from(&self.found);
@@ -148,6 +170,10 @@ impl<K: CellKind> CellSlice<K> {
     }
 
     fn upkeep(&mut self, events: usize) {
+        // Where the number of used cells decides it must not depend on how far a sweep has come within a unit.
+        if self.growth.is_some_and(|growth| growth.limit == Limit::Density) {
+            return;
+        }
         for generation in &mut self.stack {
             self.kind.sweep(generation, self.now, events.saturating_mul(SWEEP_BYTES_PER_EVENT));
         }
@@ -169,15 +195,58 @@ impl<K: CellKind> CellSlice<K> {
         sighting
     }
 
+    /// Whether generation `number` since the slice was made holds every one of `positions`: its own mask and least
+    /// expiry, not turned by its number as in [`Self::test_at`]. One that has been dropped holds nothing.
+    ///
+    /// # Panics
+    /// If a position is not below the generation's cells.
+    pub fn test_generation(&self, number: u64, positions: &[u64], stamp: Stamp) -> Sighting {
+        let generation = self.index_of(number).map(|index| &self.stack[index]);
+        let sight = |generation| self.kind.sight(generation, positions, stamp, self.now);
+        let (generations, expiry) = generation.map_or((0, u64::MAX), sight);
+        Sighting { generations, expiry }
+    }
+
+    /// Appends the expiries of the cells at `positions` in generation `number`, 0 where a cell is not alive for
+    /// `stamp`; nothing where cells have no expiry of their own.
+    ///
+    /// # Panics
+    /// If a position is not below the generation's cells.
+    pub fn push_expiries(&self, number: u64, positions: &[u64], stamp: Stamp, expiries: &mut Vec<u64>) {
+        if let Some(index) = self.index_of(number) {
+            self.kind.push_expiries(&self.stack[index], positions, stamp, self.now, expiries);
+        }
+    }
+
+    /// The shape of generation `number`, while there is one.
+    pub fn generation_geometry(&self, number: u64) -> Option<Geometry> {
+        self.index_of(number).map(|index| self.stack[index].geometry)
+    }
+
+    fn index_of(&self, number: u64) -> Option<usize> {
+        let index = usize::try_from(number.checked_sub(self.oldest)?).ok()?;
+        (index < self.stack.len()).then_some(index)
+    }
+
     /// Records an event at `positions` in the newest generation, whatever is there.
     ///
     /// # Panics
     /// If a position is not below the slice's cells.
     pub fn set_at(&mut self, positions: &[u64], stamp: Stamp) {
+        self.set_generation(u64::MAX, positions, stamp);
+    }
+
+    /// Records an event at `positions` in generation `number`, or in the newest where there is no such, whatever is
+    /// there.
+    ///
+    /// # Panics
+    /// If a position is not below the generation's cells.
+    pub fn set_generation(&mut self, number: u64, positions: &[u64], stamp: Stamp) {
         self.advance(stamp.unit);
-        let Some(generation) = self.stack.last_mut() else { return };
+        let index = self.index_of(number).unwrap_or(self.stack.len().saturating_sub(1));
+        let Some(generation) = self.stack.get_mut(index) else { return };
         let stamps = [stamp];
-        let mut rule = self.kind.rule(Pass { stamps: &stamps, known: &[], record: true }, self.now);
+        let mut rule = self.kind.rule(Pass { stamps: &stamps, known: &[], record: Recording::Everything }, self.now);
         K::record(&mut rule, generation.memory.bytes_mut(), positions);
         let recorded = K::recorded(&rule);
         generation.live.record(self.now, recorded.events);
@@ -197,6 +266,11 @@ impl<K: CellKind> CellSlice<K> {
     /// Generations of cells at present.
     pub fn generations(&self) -> usize {
         self.stack.len()
+    }
+
+    /// Cells in use in the newest generation, where the kind keeps count.
+    pub fn used_cells(&self) -> u64 {
+        self.stack.last().map_or(0, |newest| newest.used_cells)
     }
 
     /// Bytes of cells.
@@ -219,21 +293,24 @@ impl<K: CellKind> CellSlice<K> {
     /// units; the result is the same in any order and after any repetition.
     ///
     /// # Errors
-    /// [`MergeError`] where the definitions differ or either has grown; `self` is unchanged then.
+    /// [`MergeError`] where the definitions differ or either has grown; both are unchanged then.
     pub fn merge(&mut self, other: &mut Self) -> Result<(), MergeError> {
-        if self.base != other.base || self.kind.window() != other.kind.window() {
+        if self.base != other.base || self.growth != other.growth || self.kind != other.kind {
             return Err(MergeError::Definition);
         }
         let now = self.now.max(other.now);
+        if self.emptied_at(now) + 1 < self.stack.len() || other.emptied_at(now) + 1 < other.stack.len() {
+            return Err(MergeError::Grown);
+        }
         self.advance(now);
         other.advance(now);
         let ([mine], [others]) = (&mut self.stack[..], &other.stack[..]) else { return Err(MergeError::Grown) };
-        self.kind.merge(mine.memory.bytes_mut(), others.memory.bytes(), now);
-        // Which events both hold is unknown: the larger count is certain, and merging twice must not count twice.
-        if others.live.total() > mine.live.total() {
-            mine.live = others.live.clone();
+        if mine.geometry != others.geometry {
+            return Err(MergeError::Grown);
         }
-        mine.used_cells = mine.used_cells.max(others.used_cells);
+        mine.used_cells = self.kind.merge(mine.memory.bytes_mut(), others.memory.bytes(), now);
+        mine.live.merge(&others.live);
+        self.oldest = self.oldest.max(other.oldest);
         Ok(())
     }
 }
@@ -253,7 +330,11 @@ pub enum MergeError {
 struct Segment<'a> {
     digests: &'a [Digest],
     stamps: &'a [Stamp],
+    /// The greatest unit before the first of them.
+    before: u64,
     record: bool,
+    /// There is no room for another event.
+    full: bool,
 }
 
 fn refuse_unseen(verdicts: &mut [Verdict]) {

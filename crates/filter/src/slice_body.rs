@@ -12,6 +12,9 @@ use crate::growth::GENERATIONS_MAX;
 use crate::kind::CellKind;
 use crate::slice::CellSlice;
 
+/// Above every unit and number that a filter comes to, and far from where sums of two overflow.
+const COUNT_MAX: u64 = 1 << 62;
+
 #[allow(private_bounds)]
 impl<K: CellKind> CellSlice<K> {
     /// Writes the state.
@@ -38,27 +41,38 @@ impl<K: CellKind> CellSlice<K> {
     /// # Errors
     /// `InvalidData` where the bytes cannot be the state of such a slice; what the source says.
     pub fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
-        let read = self.read_state(source);
+        // The memory that is there already takes the first generation: reading must not need twice the filter.
+        let mut first = self.stack.drain(..).next();
+        let read = self.read_state(source, &mut first);
         if read.is_err() {
             (self.now, self.oldest) = (0, 0);
-            self.stack.truncate(1);
-            self.stack.iter_mut().for_each(Generation::clear);
+            first = self.stack.drain(..).next().or(first);
+            let mut empty = match first {
+                Some(generation) if generation.geometry == self.base => generation,
+                _ => Generation::new(self.base)?,
+            };
+            empty.clear();
+            self.stack.push(empty);
         }
         read
     }
 
-    fn read_state(&mut self, source: &mut dyn Read) -> io::Result<()> {
+    fn read_state(&mut self, source: &mut dyn Read, first: &mut Option<Generation>) -> io::Result<()> {
         let now = read_u64(source)?;
         let oldest = read_u64(source)?;
         let generations = read_u64(source)?;
         let most = self.growth.map_or(1, |growth| u64::from(growth.generations_max.min(GENERATIONS_MAX)));
-        if !(1..=most).contains(&generations) || oldest > u64::MAX - most {
+        if !(1..=most).contains(&generations) || oldest > COUNT_MAX {
             return Err(invalid("more generations than the filter may have"));
         }
-        // The memory that is there already takes the first generation: reading must not need twice the filter.
-        let mut first = self.stack.drain(..).next();
+        if now > COUNT_MAX {
+            return Err(invalid("a time beyond all times"));
+        }
         for number in oldest..oldest + generations {
-            let generation = self.read_generation(source, number, &mut first)?;
+            let generation = self.read_generation(source, number, first)?;
+            if generation.live.newest_unit() > Some(now) {
+                return Err(invalid("events later than the time"));
+            }
             self.stack.push(generation);
         }
         (self.now, self.oldest) = (now, oldest);
@@ -72,9 +86,10 @@ impl<K: CellKind> CellSlice<K> {
         first: &mut Option<Generation>,
     ) -> io::Result<Generation> {
         let (cells, hashes) = (read_u64(source)?, read_u64(source)?);
-        let expected = self.growth.map_or(self.base, |growth| growth.geometry(&self.base, number));
+        let expected = self.growth.map_or(Some(self.base), |growth| growth.geometry(&self.base, number));
+        let expected = expected.ok_or_else(|| invalid("a generation larger than any can be"))?;
         // Sizes follow from the definition, but through floating-point functions that may round differently elsewhere.
-        let slack = expected.cells() / 1024 + expected.block_cells();
+        let slack = if expected == self.base { 0 } else { expected.cells() / 1024 };
         if cells.abs_diff(expected.cells()) > slack || hashes != u64::from(expected.hashes()) {
             return Err(invalid("a generation of another size than the filter's"));
         }
@@ -85,6 +100,9 @@ impl<K: CellKind> CellSlice<K> {
             _ => Generation::new(geometry)?,
         };
         generation.used_cells = read_u64(source)?;
+        if generation.used_cells > cells {
+            return Err(invalid("more cells in use than there are"));
+        }
         generation.swept_bytes = usize::try_from(read_u64(source)?).unwrap_or(usize::MAX);
         if generation.swept_bytes > generation.memory.bytes().len() || generation.swept_bytes % 2 != 0 {
             return Err(invalid("a sweep beyond the end of the cells"));
@@ -97,13 +115,21 @@ impl<K: CellKind> CellSlice<K> {
 }
 
 impl LiveEvents {
-    fn write(&self, sink: &mut dyn Write) -> io::Result<()> {
+    /// Writes the counts.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn write(&self, sink: &mut dyn Write) -> io::Result<()> {
         write_u64(sink, self.newest_unit().map_or(0, |unit| unit.saturating_add(1)))?;
         write_u64(sink, self.by_unit().len() as u64)?;
         self.by_unit().try_for_each(|(unit, events)| write_u64(sink, unit).and_then(|()| write_u64(sink, events)))
     }
 
-    fn read(source: &mut dyn Read, units_max: u64) -> io::Result<Self> {
+    /// Reads what [`Self::write`] wrote, of at most `units_max` units.
+    ///
+    /// # Errors
+    /// `InvalidData` where the bytes cannot be such counts; what the source says.
+    pub fn read(source: &mut dyn Read, units_max: u64) -> io::Result<Self> {
         let newest_unit = read_u64(source)?.checked_sub(1);
         let units = read_u64(source)?;
         if units > units_max {
@@ -116,7 +142,9 @@ impl LiveEvents {
             if previous.is_some_and(|previous| unit <= previous) || events == 0 || newest_unit < Some(unit) {
                 return Err(invalid("units of live events out of order"));
             }
-            live.total().checked_add(events).ok_or_else(|| invalid("more live events than can be"))?;
+            if live.total().checked_add(events).is_none_or(|total| total > COUNT_MAX) {
+                return Err(invalid("more live events than can be"));
+            }
             live.record(unit, events);
             previous = Some(unit);
         }

@@ -41,6 +41,9 @@ pub enum SnapshotError {
     /// The header is too long or not what this program writes.
     #[error("the snapshot's header is not understood: {0}")]
     Header(String),
+    /// The bytes are those that were written, but no state of the filter that the header describes.
+    #[error("the snapshot is not one of this filter ({0}): use the release that wrote it, or remove it to start empty")]
+    Body(String),
 }
 
 /// Writes a snapshot: `header`, then whatever `body` writes.
@@ -168,7 +171,8 @@ impl<R: Read, H: DeserializeOwned> UnverifiedSnapshot<R, H> {
         &self.header
     }
 
-    /// Lets `body` read, frame by frame as each is verified; fails if anything is left over or missing.
+    /// Lets `body` read, frame by frame as each is verified; fails if anything is left over or missing,
+    /// in the body or after it: what shares a stream with other bytes must be cut from it before.
     ///
     /// # Errors
     /// [`SnapshotError::Damaged`] where a checksum, a length or the end is wrong, or `body` calls the data invalid.
@@ -180,14 +184,19 @@ impl<R: Read, H: DeserializeOwned> UnverifiedSnapshot<R, H> {
             return Err(SnapshotError::Damaged(damage));
         }
         let built = built.map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData => SnapshotError::Header(error.to_string()),
+            io::ErrorKind::InvalidData => SnapshotError::Body(error.to_string()),
             io::ErrorKind::UnexpectedEof => SnapshotError::Damaged("body cut short"),
             _ => SnapshotError::Io(error),
         })?;
         match frames.read(&mut [0]) {
-            Ok(0) => Ok(built),
-            Ok(_) => Err(SnapshotError::Damaged("body too long")),
-            Err(error) => Err(frames.damage.map_or(SnapshotError::Io(error), SnapshotError::Damaged)),
+            Ok(0) => {}
+            Ok(_) => return Err(SnapshotError::Damaged("body too long")),
+            Err(error) => return Err(frames.damage.map_or(SnapshotError::Io(error), SnapshotError::Damaged)),
+        }
+        match frames.source.read_exact(&mut [0]) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(built),
+            Err(error) => Err(SnapshotError::Io(error)),
+            Ok(()) => Err(SnapshotError::Damaged("bytes after the end")),
         }
     }
 }

@@ -95,11 +95,27 @@ impl FilterSpec {
     }
 
     /// One of `slices` equal slices of this filter: its share of the events, the memory, and of a window counted in
-    /// events.
+    /// events. Events fall into slices at random, so a slice must hold more than its part of a given capacity:
+    /// five standard deviations more, which none of a thousand slices exceeds in a thousand windows (3e-7 each).
+    ///
+    /// ```
+    /// use firstseen_filter::{FilterSpec, Kind};
+    /// let whole = FilterSpec {
+    ///     capacity_events: Some(8_000_000),
+    ///     ..FilterSpec::new(Kind::Bloom, "unbounded".parse().unwrap())
+    /// };
+    /// assert_eq!(whole.share(8).capacity_events, Some(1_004_678));
+    /// assert_eq!(whole.share(1), whole);
+    /// ```
     #[must_use]
     pub fn share(&self, slices: u32) -> Self {
-        let slices = u64::from(slices);
+        let slices = u64::from(slices.max(1));
         let part = |whole: u64| whole.div_ceil(slices);
+        let load = |whole: u64| {
+            let mean = whole as f64 / slices as f64;
+            let deviation = (mean * (1.0 - 1.0 / slices as f64)).sqrt();
+            ((mean + 5.0 * deviation).ceil() as u64).min(whole)
+        };
         let window = match self.window {
             Window::Events(events) => Window::Events(part(events)),
             Window::LandmarkEvents(events) => Window::LandmarkEvents(part(events)),
@@ -107,8 +123,8 @@ impl FilterSpec {
         };
         Self {
             window,
-            capacity_events: self.capacity_events.map(part),
-            memory_bytes: self.memory_bytes.map(part),
+            capacity_events: self.capacity_events.map(load),
+            memory_bytes: self.memory_bytes.map(|whole| whole / slices),
             cells: self.cells.map(part),
             ..self.clone()
         }
@@ -147,6 +163,9 @@ pub enum SpecError {
     /// Two answers to one question.
     #[error("capacity, memory and cells each set the size: give one of them")]
     Sizes,
+    /// A window of nothing.
+    #[error("window `{0}` is empty: it must cover at least 1 ms or 1 event")]
+    WindowEmpty(Window),
     /// The kind has no such window.
     #[error("kind {kind} has no window `{window}`: {instead}")]
     Window {

@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::ahead::{Positions, walk};
 use crate::body::{invalid, read_u64, write_u64};
 use crate::packed::PackedCells;
-use crate::{Digest, Geometry, GeometryError, Layout, Stamp, reduce};
+use crate::{Digest, Geometry, GeometryError, Layout, Stamp, rates, reduce};
 
 /// `decrements` is a number of this many parts of a cell.
 const PARTS: u64 = 1 << 32;
@@ -58,8 +58,7 @@ pub struct StableShape {
 
 impl StableShape {
     /// The shape whose rate of false positives is stable at `rate`:
-    /// `P = 1 / ((1/(1 - FPS^(1/K))^(1/Max) - 1)(1/K - 1/m))` (Deng and Rafiei 2006, 4.1; PAPERS: the slides' P is
-    /// this one rounded).
+    /// `P = 1 / ((1/(1 - FPS^(1/K))^(1/Max) - 1)(1/K - 1/m))` (Deng and Rafiei 2006).
     ///
     /// # Errors
     /// If `rate` is not between 0 and 1, or the shape is impossible.
@@ -74,24 +73,16 @@ impl StableShape {
         if !(rate > 0.0 && rate < 1.0) {
             return Err(StableError::Rate(rate));
         }
-        let set = 1.0 - rate.powf(1.0 / f64::from(hashes));
-        let odds = set.powf(-1.0 / f64::from(max)) - 1.0;
-        let decrements = 1.0 / (odds * set_chance_inverse(cells, hashes));
+        let decrements = rates::stable::decrements(cells as f64, hashes, rate, u32::from(max));
         let shape = Self { cells, hashes, max, decrements };
         shape.geometry()?;
         Ok(shape)
     }
 
     /// The rate of false positives that a stream of distinct events reaches, and one with repeats stays under:
-    /// `FPS = (1 - (1/(1 + 1/(P(1/K - 1/m))))^Max)^K` (Deng and Rafiei 2006, 4.1).
+    /// `FPS = (1 - (1/(1 + 1/(P(1/K - 1/m))))^Max)^K` (Deng and Rafiei 2006, theorem 2).
     pub fn stable_rate(&self) -> f64 {
-        self.stable_fill().powf(f64::from(self.hashes))
-    }
-
-    /// The part of the cells that is not zero when a stream of distinct events has reached the stable point.
-    pub fn stable_fill(&self) -> f64 {
-        let odds = 1.0 / (self.decrements * set_chance_inverse(self.cells, self.hashes));
-        1.0 - (1.0 / (1.0 + odds)).powf(f64::from(self.max))
+        rates::stable::rate(self.cells as f64, self.hashes, self.decrements, u32::from(self.max))
     }
 
     /// Bits a cell: 1, 2, 4 or 8.
@@ -110,11 +101,6 @@ impl StableShape {
         }
         Ok(geometry)
     }
-}
-
-/// `1/K - 1/m`.
-fn set_chance_inverse(cells: u64, hashes: u32) -> f64 {
-    1.0 / f64::from(hashes) - 1.0 / cells as f64
 }
 
 /// At every arrival, whatever the decision: test the K cells, decrement P consecutive ones from a random place, set
@@ -228,7 +214,7 @@ impl StableFilter {
     /// The chance that a key never seen is called a duplicate now: `fill^K`. It goes towards
     /// [`StableShape::stable_rate`].
     pub fn expected_rate(&self) -> f64 {
-        self.fill().powf(f64::from(self.shape.hashes))
+        rates::plain::rate_from_fill(self.shape.hashes, self.fill())
     }
 
     /// Bytes that [`Self::write_body`] writes, for this shape.

@@ -86,7 +86,8 @@ fn the_documents_digests() {
     let mut scratch = Vec::new();
     for row in table("Composite keys") {
         let [parts, bytes, lo, hi] = row[..] else { panic!("{row:?}") };
-        let digest = secret.digest_parts(parts.split(" + ").map(|part| part.trim_matches('"').as_bytes()), &mut scratch);
+        let digest =
+            secret.digest_parts(parts.split(" + ").map(|part| part.trim_matches('"').as_bytes()), &mut scratch);
         assert_eq!(digest, digest_of(lo, hi), "{parts}");
         assert_eq!(secret.digest(&hex_bytes(bytes)), digest, "{parts}");
     }
@@ -321,6 +322,7 @@ fn positions_of_an_event_meet_as_often_as_chance_says() {
         let band = band::binomial(1.0 / geometry.cells() as f64, count * 120, CONFIDENCE);
         println!("m = 2^{bits}: {equal} equal pairs, band {band:?}; double hashing: {equal_by_double_hashing}");
         assert!(band.contains(&equal), "m = 2^{bits}: {equal} equal pairs, band {band:?}");
+        assert!(bits > 10 || !band.contains(&equal_by_double_hashing), "the yardstick misses what it is for");
     }
 }
 
@@ -339,7 +341,7 @@ fn positions_of_different_events_meet_as_often_as_chance_says() {
         let equal: usize = all.chunk_by(|a, b| a == b).map(|same| same.len() * (same.len() - 1) / 2).sum();
         let pairs = all.len() as u64 * (all.len() as u64 - 1) / 2;
         let band = band::binomial(1.0 / geometry.cells() as f64, pairs, CONFIDENCE);
-        println!("m = 2^{bits}, {} positions: {equal} equal pairs, band {band:?}", all.len());
+        println!("m = 2^{bits}, {} positions of a stream: {equal} equal pairs, band {band:?}", all.len());
         assert!(band.contains(&(equal as u64)), "m = 2^{bits}: {equal} equal pairs, band {band:?}");
     }
 }

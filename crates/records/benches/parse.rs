@@ -38,7 +38,8 @@ fn csv(text: &mut String, n: u64) {
 }
 
 fn quoted_csv(text: &mut String, n: u64) {
-    let _ = write!(text, "1700000000,\"u{:012x}\",c{:06},\"a \"\"{:04}\"\"\",15.26", n >> 16, n % 1_000_000, n % 10_000);
+    let _ =
+        write!(text, "1700000000,\"u{:012x}\",c{:06},\"a \"\"{:04}\"\"\",15.26", n >> 16, n % 1_000_000, n % 10_000);
 }
 
 fn tsv(text: &mut String, n: u64) {
@@ -78,8 +79,7 @@ fn parse(criterion: &mut Criterion) {
         ..ParserConfig::new(format)
     };
     let three = ["user", "campaign", "ad"];
-    let normalized =
-        ParserConfig { normalization: KeyNormalization::Url, ..ParserConfig::new(RecordFormat::Lines) };
+    let normalized = ParserConfig { normalization: KeyNormalization::Url, ..ParserConfig::new(RecordFormat::Lines) };
     let cases = [
         ("csv, three of five fields", generate(HEADER, csv), with(RecordFormat::Csv, &three, None)),
         ("csv, with time", generate(HEADER, csv), with(RecordFormat::Csv, &three, Some("time"))),

@@ -1,5 +1,6 @@
 //! Finds where the last whole record of a growing buffer ends. Must not know: fields, readers.
 
+use crate::marks::Marks;
 use memchr::{memchr, memchr_iter, memrchr};
 
 /// The UTF-8 byte order mark: no part of the first field.
@@ -21,17 +22,24 @@ enum QuoteState {
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
     quotes: bool,
+    may_have_mark: bool,
     state: QuoteState,
+    /// Behind the quote that put us in [`QuoteState::AfterQuote`].
+    closed_at: usize,
     scanned: usize,
+    newlines: u64,
     /// Bytes up to and including the end of the last whole record.
     pub(crate) end: usize,
     /// Whole records.
     pub(crate) records: u64,
+    /// Lines that they take up.
+    pub(crate) lines: u64,
 }
 
 impl Cut {
-    pub(crate) fn new(quotes: bool) -> Self {
-        Self { quotes, ..Self::default() }
+    /// `may_have_mark`: whether the buffer begins the file, where a byte order mark may stand.
+    pub(crate) fn new(quotes: bool, may_have_mark: bool) -> Self {
+        Self { quotes, may_have_mark, ..Self::default() }
     }
 
     /// Whether the record under way is inside quotes.
@@ -41,55 +49,60 @@ impl Cut {
 
     /// Takes note of what `bytes` (the same as before, and more) has beyond what it had.
     pub(crate) fn advance(&mut self, bytes: &[u8]) {
-        if !self.quotes {
-            return self.pass_outside(bytes, bytes.len());
+        let fresh = &bytes[self.scanned..];
+        if fresh.is_empty() {
+            return;
         }
-        while let Some(&next) = bytes.get(self.scanned) {
-            match self.state {
-                QuoteState::AfterQuote if next == b'"' => {
-                    self.state = QuoteState::Inside;
-                    self.scanned += 1;
-                }
-                QuoteState::AfterQuote => self.state = QuoteState::Outside,
-                QuoteState::Inside => self.pass_inside(bytes),
-                QuoteState::Outside => {
-                    let quote = memchr(b'"', &bytes[self.scanned..]).map(|at| at + self.scanned);
-                    self.pass_outside(bytes, quote.unwrap_or(bytes.len()));
-                    if let Some(quote) = quote {
-                        self.scanned = quote + 1;
-                        if opens_field(bytes, quote) {
-                            self.state = QuoteState::Inside;
-                        }
-                    }
-                }
+        let is_plain = !self.quotes || (self.state != QuoteState::Inside && memchr(b'"', fresh).is_none());
+        if is_plain {
+            self.state = QuoteState::Outside;
+            if let Some(newline) = memrchr(b'\n', fresh) {
+                let newlines = count_newlines(&fresh[..=newline]);
+                self.newlines += newlines;
+                self.end_records(self.scanned + newline, newlines);
+            }
+        } else {
+            for place in Marks::new(bytes, self.scanned, *b"\"\n") {
+                self.take(bytes, place);
             }
         }
+        self.scanned = bytes.len();
     }
 
-    fn pass_outside(&mut self, bytes: &[u8], until: usize) {
-        let passed = &bytes[self.scanned..until];
-        if let Some(newline) = memrchr(b'\n', passed) {
-            self.end = self.scanned + newline + 1;
-            self.records += count_newlines(&passed[..=newline]);
+    fn end_records(&mut self, newline: usize, records: u64) {
+        self.end = newline + 1;
+        self.records += records;
+        self.lines = self.newlines;
+    }
+
+    /// A quote or a newline.
+    fn take(&mut self, bytes: &[u8], place: usize) {
+        let is_quote = bytes[place] == b'"';
+        self.newlines += u64::from(!is_quote);
+        if self.state == QuoteState::AfterQuote {
+            let is_doubled = is_quote && place == self.closed_at;
+            self.state = if is_doubled { QuoteState::Inside } else { QuoteState::Outside };
+            if is_doubled {
+                return;
+            }
         }
-        self.scanned = until;
-    }
-
-    fn pass_inside(&mut self, bytes: &[u8]) {
-        match memchr(b'"', &bytes[self.scanned..]) {
-            Some(quote) => {
-                self.scanned += quote + 1;
+        match self.state {
+            QuoteState::Inside if is_quote => {
                 self.state = QuoteState::AfterQuote;
+                self.closed_at = place + 1;
             }
-            None => self.scanned = bytes.len(),
+            QuoteState::Outside if !is_quote => self.end_records(place, 1),
+            QuoteState::Outside if self.opens_field(&bytes[..place]) => self.state = QuoteState::Inside,
+            _ => {}
         }
     }
-}
 
-fn opens_field(bytes: &[u8], quote: usize) -> bool {
-    match bytes[..quote].last() {
-        None | Some(b',' | b'\n') => true,
-        Some(_) => &bytes[..quote] == BYTE_ORDER_MARK,
+    /// Whether a quote behind `before` begins a field.
+    fn opens_field(&self, before: &[u8]) -> bool {
+        match before.last() {
+            None | Some(b',' | b'\n') => true,
+            Some(_) => self.may_have_mark && before == BYTE_ORDER_MARK,
+        }
     }
 }
 
@@ -102,7 +115,7 @@ mod tests {
     use super::*;
 
     fn cut(text: &str, step: usize) -> (usize, u64, bool) {
-        let mut cut = Cut::new(true);
+        let mut cut = Cut::new(true, true);
         for end in (0..text.len()).step_by(step).chain([text.len()]) {
             cut.advance(&text.as_bytes()[..end]);
         }

@@ -119,8 +119,9 @@ pub enum RejectReason {
         /// The limit.
         record_bytes_max: usize,
     },
-    /// A quote that nothing closes. Only its line is rejected; the lines after it are read one by one.
-    #[error("a quote that opens on this line is never closed")]
+    /// A quote with which the record would not end before the limit or the end of the input. Only its line is rejected;
+    /// the lines after it are read one by one.
+    #[error("a quote opens on this line and the record does not end")]
     UnclosedQuote,
     /// The input broke off; the error of the input follows.
     #[error("the input broke off in it")]

@@ -1,5 +1,6 @@
 //! Where a field's value stands in a block and how it is written there. Must not know: which format it came from.
 
+use memchr::memchr;
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -45,46 +46,50 @@ impl FieldSpan {
     /// The value; borrowed unless it has to be rewritten.
     pub(crate) fn decode(self, bytes: &[u8]) -> Cow<'_, [u8]> {
         let written = &bytes[self.range()];
+        match (self.encoding, written) {
+            (Encoding::Absent, _) => Cow::Borrowed(&[]),
+            (Encoding::Raw, _) => Cow::Borrowed(written),
+            (Encoding::CsvQuoted, [b'"', inside @ .., b'"']) if memchr(b'"', inside).is_none() => Cow::Borrowed(inside),
+            (Encoding::CsvQuoted | Encoding::JsonText, _) => {
+                let mut value = Vec::with_capacity(written.len());
+                self.decode_into(bytes, &mut value);
+                Cow::Owned(value)
+            }
+        }
+    }
+
+    /// Appends the value to `values`.
+    pub(crate) fn decode_into(self, bytes: &[u8], values: &mut Vec<u8>) {
+        let written = &bytes[self.range()];
         match self.encoding {
-            Encoding::Absent => Cow::Borrowed(&[]),
-            Encoding::Raw => Cow::Borrowed(written),
-            Encoding::CsvQuoted => unquote(written),
-            Encoding::JsonText => unescape(written),
+            Encoding::Absent => {}
+            Encoding::Raw => values.extend_from_slice(written),
+            Encoding::CsvQuoted => unquote(written, values),
+            Encoding::JsonText => unescape(written, values),
         }
     }
 }
 
 /// `"a""b"c` is `a"bc`: quotes are doubled inside, and what follows the closing quote belongs to the field.
-fn unquote(quoted: &[u8]) -> Cow<'_, [u8]> {
-    let inside = quoted.strip_prefix(b"\"").unwrap_or(quoted);
-    match memchr::memchr(b'"', inside) {
-        None => return Cow::Borrowed(inside),
-        Some(closing) if closing + 1 == inside.len() => return Cow::Borrowed(&inside[..closing]),
-        Some(_) => {}
-    }
-    let mut value = Vec::with_capacity(inside.len());
-    let mut rest = inside;
-    while let Some(quote) = memchr::memchr(b'"', rest) {
-        value.extend_from_slice(&rest[..quote]);
-        rest = &rest[quote + 1..];
-        match rest.strip_prefix(b"\"") {
-            Some(after) => {
-                value.push(b'"');
-                rest = after;
-            }
-            None => break,
+fn unquote(quoted: &[u8], values: &mut Vec<u8>) {
+    let mut rest = quoted.strip_prefix(b"\"").unwrap_or(quoted);
+    while let Some(quote) = memchr(b'"', rest) {
+        let is_doubled = rest.get(quote + 1) == Some(&b'"');
+        values.extend_from_slice(&rest[..quote + usize::from(is_doubled)]);
+        rest = &rest[quote + 1 + usize::from(is_doubled)..];
+        if !is_doubled {
+            break;
         }
     }
-    value.extend_from_slice(rest);
-    Cow::Owned(value)
+    values.extend_from_slice(rest);
 }
 
 /// A string whose escapes stand for no text (half of a surrogate pair) keeps them as written.
-fn unescape(escaped: &[u8]) -> Cow<'_, [u8]> {
+fn unescape(escaped: &[u8], values: &mut Vec<u8>) {
     let quoted = [b"\"", escaped, b"\""].concat();
     match serde_json::from_slice::<String>(&quoted) {
-        Ok(text) => Cow::Owned(text.into_bytes()),
-        Err(_) => Cow::Borrowed(escaped),
+        Ok(text) => values.extend_from_slice(text.as_bytes()),
+        Err(_) => values.extend_from_slice(escaped),
     }
 }
 

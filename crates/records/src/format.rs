@@ -13,7 +13,9 @@ pub enum RecordFormat {
     Tsv,
     /// A JSON object a line; fields are names or dotted paths (`user.id`; a dot in a name is written `\.`).
     Jsonl,
-    /// The common log format, and the combined one, of web servers.
+    /// The common log format, and the combined one, of web servers: `host` (or `ip`), `ident`, `user`, `time`,
+    /// `request`, `status`, `bytes` (`size`), `referer` (`referrer`), `agent` (`user_agent`) are the fields 1 to 9,
+    /// `method`, `path` (`url`) and `protocol` the parts of the request.
     Clf,
     /// Common Crawl index lines: `urlkey timestamp {json}`; other names are looked up in the JSON object.
     Cdxj,

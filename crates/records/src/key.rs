@@ -33,14 +33,17 @@ impl KeyHasher {
     }
 
     fn digest_values(&mut self, bytes: &[u8], key: &[FieldSpan]) -> Digest {
-        if let [field] = key {
-            return self.secret.digest(&value(*field, bytes, self.normalization));
-        }
         self.values.clear();
         self.value_ends.clear();
         for field in key {
-            self.values.extend_from_slice(&value(*field, bytes, self.normalization));
+            match self.normalization {
+                KeyNormalization::None => field.decode_into(bytes, &mut self.values),
+                KeyNormalization::Url => self.values.extend_from_slice(&value(*field, bytes, KeyNormalization::Url)),
+            }
             self.value_ends.push(self.values.len());
+        }
+        if key.len() == 1 {
+            return self.secret.digest(&self.values);
         }
         let starts = std::iter::once(0).chain(self.value_ends.iter().copied());
         let parts = starts.zip(&self.value_ends).map(|(start, &end)| &self.values[start..end]);

@@ -41,15 +41,17 @@ mod names;
 mod normalize;
 mod parsed;
 mod parser;
+mod reader;
 mod separated;
 mod time;
 mod zstd;
 
-pub use block::{Block, BlockDefect, BlockOptions, BlockReader, TRUNCATED_BYTES};
+pub use block::{Block, BlockDefect, BlockOptions, TRUNCATED_BYTES};
 pub use decompress::{Compression, Decompressed};
 pub use error::{ConfigError, RejectReason};
 pub use format::RecordFormat;
 pub use normalize::{KeyNormalization, normalize_url};
 pub use parsed::{Header, ParsedBlock, RecordSpan, Rejection};
 pub use parser::{ParserConfig, RecordParser};
+pub use reader::BlockReader;
 pub use time::{TimeError, TimeParser};

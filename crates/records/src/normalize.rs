@@ -83,5 +83,9 @@ fn is_unreserved(byte: u8) -> bool {
 
 /// Whether one more character could complete a percent code: `%` or `%7` at the end.
 fn ends_in_code(text: &str) -> bool {
-    matches!(text.as_bytes(), [.., b'%'] | [.., b'%', _])
+    match text.as_bytes() {
+        [.., b'%'] => true,
+        [.., b'%', digit] => digit.is_ascii_hexdigit(),
+        _ => false,
+    }
 }

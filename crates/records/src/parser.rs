@@ -195,7 +195,7 @@ impl Events<'_> {
 
     fn take_source(&mut self, field: FieldSpan) {
         let start = self.parsed.source_bytes.len() as u32;
-        self.parsed.source_bytes.extend_from_slice(&field.decode(self.bytes));
+        field.decode_into(self.bytes, &mut self.parsed.source_bytes);
         let end = self.parsed.source_bytes.len() as u32;
         self.parsed.sources.push(field.is_present().then_some(start..end));
     }

@@ -106,19 +106,19 @@ impl Separated {
 
 /// The names in a header, and its place. `separator` is a comma (then there are quotes) or a tab.
 pub(crate) fn read_header(walk: &Walk, separator: u8) -> Result<(Vec<String>, RecordSpan), RejectReason> {
-    let mut fields = vec![FieldSpan::default(); FIELDS_MAX];
-    let found = match separator {
-        b',' => Records::new(walk, *b"\n,\"").next_record(&mut fields),
-        _ => Records::new(walk, [b'\n', separator]).next_record(&mut fields),
+    let read = |fields: &mut [FieldSpan]| match separator {
+        b',' => Records::new(walk, *b"\n,\"").next_record(fields),
+        _ => Records::new(walk, [b'\n', separator]).next_record(fields),
     };
-    let found = found.ok_or(RejectReason::Blank)?;
+    let found = read(&mut []).ok_or(RejectReason::Blank)?;
     if found.is_unclosed {
         return Err(RejectReason::UnclosedQuote);
     }
     if found.record.content.range().is_empty() {
         return Err(RejectReason::Blank);
     }
-    let fields = &fields[..found.fields.min(FIELDS_MAX)];
+    let mut fields = vec![FieldSpan::default(); found.fields.min(FIELDS_MAX)];
+    read(&mut fields);
     let names = fields.iter().map(|field| String::from_utf8_lossy(&field.decode(walk.bytes)).into_owned());
     Ok((names.collect(), found.record.span))
 }

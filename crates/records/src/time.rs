@@ -1,21 +1,5 @@
 //! From the text of a time field to milliseconds since 1970-01-01 00:00 UTC.
 //! Must not know: the clock, windows, where the text came from.
-//!
-//! | text | means |
-//! |---|---|
-//! | integer below 10^11 | seconds |
-//! | 10^11 and more, at most 13 digits | milliseconds |
-//! | 14 digits | `YYYYMMDDhhmmss`, UTC (index lines of web archives) |
-//! | 15 and 16 digits | microseconds |
-//! | 18 and 19 digits | nanoseconds |
-//! | digits, a dot, digits | seconds and decimals; what is below a millisecond is cut off |
-//! | `2000-10-10T13:55:36.5-07:00`, `...Z` | RFC 3339; a space or `t` may replace the `T` |
-//! | `2000-10-10 13:55:36`, `...,250` | local time of the parser's zone; the fraction may follow a dot or a comma |
-//! | `[10/Oct/2000:13:55:36 -0700]` | the common log format, with or without brackets |
-//!
-//! Blanks around the text do not count. A leap second `:60` is the first second of the next minute. A local time that
-//! a change of clocks repeats is its first occurrence; one that it skips is moved on by the length of the gap. Times
-//! before 1970 and after 9999 are refused: in logs they are errors.
 
 use crate::ConfigError;
 use jiff::civil;
@@ -41,6 +25,22 @@ pub enum TimeError {
 }
 
 /// Reads times; those without a zone of their own are in the parser's.
+///
+/// | text | means |
+/// |---|---|
+/// | integer below 10^11 | seconds |
+/// | 10^11 and more, at most 13 digits | milliseconds |
+/// | 14 digits | `YYYYMMDDhhmmss`, UTC (index lines of web archives) |
+/// | 15 and 16 digits | microseconds |
+/// | 18 and 19 digits | nanoseconds |
+/// | digits, a dot, digits | seconds and decimals; what is below a millisecond is cut off |
+/// | `2000-10-10T13:55:36.5-07:00`, `...Z` | RFC 3339; a space or `t` may replace the `T` |
+/// | `2000-10-10 13:55:36`, `...,250` | local time of the parser's zone; the fraction may follow a dot or a comma |
+/// | `[10/Oct/2000:13:55:36 -0700]` | the common log format, with or without brackets |
+///
+/// Blanks around the text do not count. A leap second `:60` is the first second of the next minute. A local time that
+/// a change of clocks repeats is its first occurrence; one that it skips is moved on by the length of the gap. Times
+/// before 1970 and after 9999 are refused: in logs they are errors.
 #[derive(Clone, Debug)]
 pub struct TimeParser {
     zone: Option<TimeZone>,

@@ -46,10 +46,7 @@ fn a_quoted_newline_counts_as_a_line_and_not_as_a_record() {
     while reader.read_block(&mut block).unwrap() {
         places.push((block.first_line(), block.first_record(), block.is_first(), block.defect()));
     }
-    assert_eq!(
-        places,
-        [(1, 1, true, None), (4, 3, false, None), (5, 4, false, Some(BlockDefect::UnclosedQuote))]
-    );
+    assert_eq!(places, [(1, 1, true, None), (4, 3, false, None), (5, 4, false, Some(BlockDefect::UnclosedQuote))]);
 }
 
 #[test]
@@ -57,11 +54,8 @@ fn a_record_that_is_too_long_is_skipped_in_bounded_memory() {
     let record_bytes_max = 1 << 20;
     let long = 5 << 20;
     let input = (&b"first\n"[..]).chain(std::io::repeat(b'x').take(long)).chain(&b"\nlast"[..]);
-    let options = BlockOptions {
-        block_bytes_target: 1 << 16,
-        record_bytes_max,
-        ..BlockOptions::for_format(RecordFormat::Lines)
-    };
+    let options =
+        BlockOptions { block_bytes_target: 1 << 16, record_bytes_max, ..BlockOptions::for_format(RecordFormat::Lines) };
     let mut parser = RecordParser::new(ParserConfig::new(RecordFormat::Lines), secret()).unwrap();
     let mut outcome = Outcome::default();
     assert!(read_into(&mut outcome, input, &mut parser, options).unwrap().is_none());
@@ -101,19 +95,33 @@ fn a_line_of_ten_megabytes_is_a_record() {
 fn an_unclosed_quote_costs_its_line_and_no_other() {
     let rows: String = (3..2_000).map(|row| format!("{row},x\n")).collect();
     let outcome = read_text(&format!("id,v\n1,x\n2,\"x\n{rows}"), config(RecordFormat::Csv, &["id"]));
-    assert_eq!(outcome.complaints(), ["3: \"2,\\\"x\\n\": a quote that opens on this line is never closed"]);
+    assert_eq!(outcome.complaints(), ["3: \"2,\\\"x\\n\": a quote opens on this line and the record does not end"]);
     let expected: Vec<String> = (1..2_000).filter(|&row| row != 2).map(|row| row.to_string()).collect();
     assert_eq!(outcome.keys(), expected);
     assert_eq!(outcome.events.last().unwrap().line, 2_000);
 }
 
 #[test]
+fn a_quote_that_flips_all_that_follow_costs_their_lines_and_no_more() {
+    let options =
+        BlockOptions { block_bytes_target: 64, record_bytes_max: 256, ..BlockOptions::for_format(RecordFormat::Csv) };
+    // From the first quote on, every line closes one field and opens the next.
+    for filler in 0..6 {
+        let first = format!("{}x,\"\n", "y".repeat(filler));
+        let text = format!("{first}{}last,line\n", "a\",\"\n".repeat(2_000));
+        let keys = ParserConfig { no_header: true, ..config(RecordFormat::Csv, &["2"]) };
+        let mut parser = RecordParser::new(keys, secret()).unwrap();
+        let mut outcome = Outcome::default();
+        read_into(&mut outcome, text.as_bytes(), &mut parser, options).unwrap();
+        assert_eq!(outcome.rejections.len(), 2_001);
+        assert_eq!(outcome.keys(), ["line"]);
+    }
+}
+
+#[test]
 fn quotes_are_trusted_again_behind_the_limit() {
-    let options = BlockOptions {
-        block_bytes_target: 64,
-        record_bytes_max: 256,
-        ..BlockOptions::for_format(RecordFormat::Csv)
-    };
+    let options =
+        BlockOptions { block_bytes_target: 64, record_bytes_max: 256, ..BlockOptions::for_format(RecordFormat::Csv) };
     let text = format!("1,\"x\n{}900,\"a\nb\"\n", "2,yyyyyy\n".repeat(100));
     let keys = ParserConfig { no_header: true, ..config(RecordFormat::Csv, &["2"]) };
     let mut parser = RecordParser::new(keys, secret()).unwrap();

@@ -77,7 +77,8 @@ fn truncated_input_says_so_and_where() {
             let (_, output, error) = read(&whole[..length]);
             let error = error.unwrap();
             assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
-            let message = format!("{kind} input breaks off after byte {length} of the compressed data: it is not whole");
+            let message =
+                format!("{kind} input breaks off after byte {length} of the compressed data: it is not whole");
             assert_eq!(error.to_string(), message);
             assert!(text().starts_with(&output));
         }

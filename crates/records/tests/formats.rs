@@ -68,7 +68,7 @@ fn a_header_without_the_key_is_refused_at_once() {
     let message = error("time,user\n1,ann\n", "usre").to_string();
     assert_eq!(message, "there is no field `usre`, did you mean `user`?; the fields are time, user");
     assert!(error("\n1,ann\n", "user").to_string().contains("the line is blank"));
-    assert!(error("\"time,user\n1,ann\n", "user").to_string().contains("never closed"));
+    assert!(error("\"time,user\n1,ann\n", "user").to_string().contains("does not end"));
 }
 
 #[test]
@@ -126,7 +126,8 @@ fn lines_that_are_no_json_objects_are_rejected() {
     let text = "{\"a\":1}\n{\"a\":null}\n{\"b\":1}\n[1]\n{\"a\":1\n{\"a\":1} x\n\n{\"a\":{}}\n";
     let outcome = read_text(text, config(RecordFormat::Jsonl, &["a"]));
     assert_eq!(outcome.keys(), ["1", "{}"]);
-    let messages: Vec<String> = outcome.rejections.iter().map(|(line, _, reason)| format!("{line}: {reason}")).collect();
+    let messages: Vec<String> =
+        outcome.rejections.iter().map(|(line, _, reason)| format!("{line}: {reason}")).collect();
     assert_eq!(
         messages,
         [

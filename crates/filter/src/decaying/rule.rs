@@ -94,7 +94,8 @@ pub(super) struct Decay {
 
 impl Decay {
     pub(super) fn new(rule: DecayRule) -> Self {
-        let lambda = rule.lambda();
+        // A rule that was read and not checked yet must not make this loop for ever.
+        let lambda = rule.lambda().clamp(*LAMBDA_RANGE.start(), *LAMBDA_RANGE.end());
         let DecayRule::Lasting { fraction_bits, .. } = rule else {
             return Self { lambda, parts_per_count: 1.0, run_epochs: 1, run_factor: lambda, literal: true };
         };
@@ -103,7 +104,8 @@ impl Decay {
             run_epochs += 1;
             run_factor *= lambda;
         }
-        Self { lambda, parts_per_count: f64::from(1 << fraction_bits), run_epochs, run_factor, literal: false }
+        let parts_per_count = f64::from(1 << fraction_bits.min(FRACTION_BITS_MAX));
+        Self { lambda, parts_per_count, run_epochs, run_factor, literal: false }
     }
 
     /// What a counter becomes at the end of a run. Never more than it was; in the lasting rule always less.
@@ -175,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_lasting_rule_always_decays_to_zero_with_runs_of_at_most_a_half() {
-        for lambda in [1e-6, 0.3, 0.5, 0.7071, 0.9, 0.99, 0.9999] {
+        for lambda in [1e-6, 0.3, 0.5, 0.706, 0.708, 0.9, 0.99, 0.9999] {
             let decay = Decay::new(DecayRule::Lasting { lambda, fraction_bits: 4 });
             assert!((1..=65_535).all(|parts| decay.step(parts) < parts), "lambda {lambda}");
             assert!(decay.run_epochs == 1 || (0.5..0.71).contains(&decay.run_factor), "lambda {lambda}");

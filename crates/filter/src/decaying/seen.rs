@@ -26,7 +26,8 @@ impl SeenLately {
     pub(super) fn new(geometry: Geometry, forget_epochs: Option<u64>) -> io::Result<Self> {
         let bits = geometry.cells();
         // Where nothing is forgotten the second array is never written to, and takes no memory.
-        let arrays = [PackedCells::zeroed(bits, 1)?, PackedCells::zeroed(if forget_epochs.is_some() { bits } else { 1 }, 1)?];
+        let arrays =
+            [PackedCells::zeroed(bits, 1)?, PackedCells::zeroed(if forget_epochs.is_some() { bits } else { 1 }, 1)?];
         Ok(Self { geometry, arrays, forget_epochs })
     }
 
@@ -86,9 +87,10 @@ impl SeenLately {
     /// The chance that BF_0 knows an event that it never saw: `1 - (1 - p_0^k)(1 - p_1^k)` over the two fills.
     pub(super) fn expected_rate(&self) -> f64 {
         let bits = self.geometry.cells() as f64;
-        let unknown = self.arrays.iter().map(|array| {
-            1.0 - (array.occupied() as f64 / bits).powf(f64::from(self.geometry.hashes()))
-        });
+        let unknown = self
+            .arrays
+            .iter()
+            .map(|array| 1.0 - (array.occupied() as f64 / bits).powf(f64::from(self.geometry.hashes())));
         1.0 - unknown.product::<f64>()
     }
 

@@ -187,9 +187,19 @@ pub fn events_from_fill(block_cells: u64, cells: f64, hashes: u32, fill: f64) ->
 
 /// The logarithm of the chance that one event leaves a given cell as it is.
 fn missed_ln(block_cells: u64, cells: f64, hashes: u32) -> f64 {
-    let block_cells = block_cells as f64;
-    let hit_in_block = -(f64::from(hashes) * (-1.0 / block_cells).ln_1p()).exp_m1();
-    (-(block_cells / cells).min(1.0) * hit_in_block).ln_1p()
+    (-(block_cells as f64 / cells).min(1.0) * hit_in_block(block_cells, hashes)).ln_1p()
+}
+
+/// The chance that one event in a block hits a given cell of it.
+fn hit_in_block(block_cells: u64, hashes: u32) -> f64 {
+    -(f64::from(hashes) * (-1.0 / block_cells as f64).ln_1p()).exp_m1()
+}
+
+/// Blocks below which even an even fill lies more often than P: since `E[(X/B)^k] >= E[X/B]^k`, the [`fill`] must be
+/// at most `P^(1/k)`.
+pub(super) fn blocks_at_least(block_cells: u64, events: f64, rate: f64, hashes: u32) -> u64 {
+    let hit_by_event = -((-rate.powf(1.0 / f64::from(hashes))).ln_1p() / events).exp_m1();
+    (hit_in_block(block_cells, hashes) / hit_by_event) as u64
 }
 
 /// The least cells, in whole blocks, for n events at rate P with the given number of positions.
@@ -203,14 +213,15 @@ pub fn size_with(block_cells: u64, events: f64, rate: f64, hashes: u32) -> Resul
     SizingError::check(events, rate)?;
     let mut rates = BlockRates::new(block_cells, hashes);
     let cells_of = |blocks: u64| (blocks * block_cells) as f64;
-    let blocks = least_count(rate, CELLS_MAX / block_cells, |blocks| rates.rate(cells_of(blocks), events))
+    let start = blocks_at_least(block_cells, events, rate, hashes);
+    let blocks = least_count(start, CELLS_MAX / block_cells, rate, |blocks| rates.rate(cells_of(blocks), events))
         .ok_or(SizingError::Cells { events, rate })?;
     let rate = rates.rate(cells_of(blocks), events);
     Ok(Size { events, cells: blocks * block_cells, hashes, rate })
 }
 
-/// The least cells, in whole blocks of `block_cells` (a power of two), for n events at rate P, and the number of
-/// positions (at most [`Geometry::blocked_hashes_max`]) that needs them.
+/// The least cells, in whole blocks of `block_cells` (a power of two above 1), for n events at rate P, and the number
+/// of positions (at most [`Geometry::blocked_hashes_max`]) that needs them.
 ///
 /// # Errors
 /// [`SizingError`]: no events, a rate outside (0, 1), or more cells than 2^40.

@@ -15,13 +15,13 @@
 //! such rates). Sizes keep the **worst** moment under the target, so that no single second lies more.
 //!
 //! An event that is taken for a duplicate sets nothing, so fewer events are set than arrive, and the rates of all that
-//! arrive are bounds: 0.442 % where a measurement finds 0.434 %. [`delivered_classic`] and [`delivered_blocked`] are the
-//! latter. What the current generation itself takes for a duplicate would set nothing new, so the share that is missing
-//! is what the Q older ones answer.
+//! arrive are bounds: 0.442 % where a measurement finds 0.434 %. [`delivered_classic`] and [`delivered_blocked`] are
+//! the latter. What the current generation itself takes for a duplicate would set nothing new, so the share that is
+//! missing is what the Q older ones answer.
 
 use super::{
     Size, SizingError,
-    blocked::{BlockRates, best_of},
+    blocked::{BlockRates, best_of, blocks_at_least},
     growth, least_count, plain, turning_point,
 };
 use crate::geometry::{CELLS_MAX, HASHES_MAX};
@@ -226,7 +226,8 @@ pub fn size_blocked_with(block_cells: u64, load: JumpingLoad, rate: f64, hashes:
     load.check(rate)?;
     let mut rates = BlockRates::new(block_cells, hashes);
     let mut worst = |blocks: u64| full_blocked(&mut rates, (blocks * block_cells) as f64, load, load.jumps + 1);
-    let blocks = least_count(rate, CELLS_MAX / block_cells, &mut worst)
+    let start = blocks_at_least(block_cells, load.events_per_jump(), rate, hashes);
+    let blocks = least_count(start, CELLS_MAX / block_cells, rate, &mut worst)
         .ok_or(SizingError::Cells { events: load.events, rate })?;
     Ok(Size { events: load.events, cells: blocks * block_cells, hashes, rate: worst(blocks) })
 }

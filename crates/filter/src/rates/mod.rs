@@ -98,9 +98,10 @@ fn turning_point(most: f64, mut excess: impl FnMut(f64) -> f64) -> f64 {
     above
 }
 
-/// The smallest count in `1..=most` whose rate is at most `target`, when `rate` falls with the count.
-fn least_count(target: f64, most: u64, mut rate: impl FnMut(u64) -> f64) -> Option<u64> {
-    let (mut below, mut enough) = (0, 1);
+/// The smallest count in `start..=most` whose rate is at most `target`, when `rate` falls with the count.
+fn least_count(start: u64, most: u64, target: f64, mut rate: impl FnMut(u64) -> f64) -> Option<u64> {
+    let mut enough = start.clamp(1, most);
+    let mut below = enough - 1;
     while rate(enough) > target {
         if enough >= most {
             return None;

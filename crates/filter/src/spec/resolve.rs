@@ -37,6 +37,10 @@ fn check(spec: &FilterSpec) -> Result<(), SpecError> {
     if spec.capacity_events == Some(0) {
         return Err(SpecError::Capacity);
     }
+    use Window::{Duration, Events, LandmarkDuration, LandmarkEvents};
+    if let Duration(0) | Events(0) | LandmarkDuration(0) | LandmarkEvents(0) = spec.window {
+        return Err(SpecError::WindowEmpty(spec.window.clone()));
+    }
     let sizes = [spec.capacity_events.is_some(), spec.memory_bytes.is_some(), spec.cells.is_some()];
     if sizes.into_iter().filter(|given| *given).count() > 1 {
         return Err(SpecError::Sizes);
@@ -52,6 +56,9 @@ fn check(spec: &FilterSpec) -> Result<(), SpecError> {
         Kind::Bloom | Kind::Timing => {}
         _ if spec.growth.is_some() => return no("growth", "use kind bloom or timing, or give a larger capacity"),
         _ => {}
+    }
+    if spec.memory_bytes.is_some() && spec.growth.is_some_and(|growth| growth.generations_max > 1) {
+        return no("growth within a given memory", "give a capacity, from which it grows, or no growth");
     }
     match spec.kind {
         Kind::Generations | Kind::Counting | Kind::Timing => {}
@@ -97,8 +104,7 @@ fn capacity(spec: &FilterSpec, units: &Units, cell_bits: u32) -> Result<Option<u
         (Some(events), ..) => Ok(Some(events)),
         (None, Some(_), None) if spec.kind == Kind::Stable => Ok(None),
         (None, Some(memory_bytes), None) if spec.kind == Kind::Counting => {
-            let bytes_of = |events| Ok(counting_cells(spec, units, events).div_ceil(2).saturating_mul(units.window_units.min(250) + 1));
-            capacity_within(memory_bytes, bytes_of).map(Some)
+            capacity_within(memory_bytes, |events| Ok(counting_bytes(spec, units, events))).map(Some)
         }
         (None, Some(memory_bytes), None) => {
             let bytes_of = |events| {
@@ -151,7 +157,11 @@ fn grown(
     cell_bits: u32,
     capacity: Option<u64>,
 ) -> Result<(Geometry, Option<Growth>), SpecError> {
-    let rule = spec.growth.unwrap_or(if capacity.is_some() { KNOWN_CAPACITY } else { UNKNOWN_CAPACITY });
+    let rule = spec.growth.unwrap_or(match (capacity, spec.refresh) {
+        (Some(_), _) => KNOWN_CAPACITY,
+        (None, Refresh::Fixed) => UNKNOWN_CAPACITY,
+        (None, Refresh::Refresh) => GrowthSpec { limit: Limit::Density, ..UNKNOWN_CAPACITY },
+    });
     let GrowthSpec { limit, generations_max, ratio } = rule;
     if !(1..=GENERATIONS_MAX).contains(&generations_max) || !(1.0..=16.0).contains(&ratio) {
         return Err(SpecError::Growth { generations_max, ratio });
@@ -182,6 +192,18 @@ fn counting_cells(spec: &FilterSpec, units: &Units, capacity: u64) -> u64 {
     let events = if matches!(units.unit, Unit::Events(1)) { capacity as f64 } else { capacity as f64 * span_windows };
     let hashes = spec.hashes.unwrap_or_else(|| counting_hashes(spec));
     plain::cells(events, spec.rate, hashes).ceil() as u64
+}
+
+/// Bytes of the counters and what tells when they go down: a bit a cell for each sub-window, or a queue of digests.
+fn counting_bytes(spec: &FilterSpec, units: &Units, capacity: u64) -> u64 {
+    let padded = |count: u64| count.saturating_add(511) / 512 * 512;
+    let cells = padded(counting_cells(spec, units, capacity));
+    if units.unit == Unit::Events(1) {
+        let queue_bytes = units.window_units.saturating_mul(16).saturating_add(padded(units.window_units) / 8);
+        return (cells / 2).saturating_add(queue_bytes);
+    }
+    let counter_bits = if units.rule.span_units < 16 { 4 } else { 8 };
+    (cells / 8).saturating_mul(counter_bits + units.rule.span_units)
 }
 
 /// The best k has `2^-k = P`.

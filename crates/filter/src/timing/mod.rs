@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::generation::Generation;
 use crate::kernel::CellRule;
-use crate::kind::{CellKind, Pass, Recorded};
+use crate::kind::{CellKind, Pass, Recorded, Recording};
 use crate::probe::Offsets;
 use crate::{HASHES_MAX, Layout, Stamp, WindowRule};
 use wheel::{Span, Timer, View, code_of};
@@ -37,7 +37,7 @@ pub type Timers8 = Timers<u8>;
 pub type Timers16 = Timers<[u8; 2]>;
 
 /// Timers on a wheel.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timers<T> {
     window: WindowRule,
     refresh: Refresh,
@@ -72,6 +72,17 @@ impl<T: Timer> Timers<T> {
 
     fn view(&self, judged: u64, now: u64) -> T::View {
         T::View::new(Span::of::<T>(judged, self.window.expiry(now)))
+    }
+
+    /// Units from the judged one to each expiry; by arithmetic, as a table does not pay for the timers of one event.
+    fn ranks(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> impl Iterator<Item = u32> {
+        let span = Span::of::<T>(stamp.judged, self.window.expiry(now));
+        let width = T::BITS as usize / 8;
+        let bytes = generation.memory.bytes();
+        positions.iter().map(move |position| {
+            let start = *position as usize * width;
+            span.rank(read_code(&bytes[start..start + width]))
+        })
     }
 }
 
@@ -136,10 +147,18 @@ impl<T: Timer> CellRule for TimerRule<'_, T> {
     #[inline(always)]
     fn touch(&mut self, index: usize, cells: &mut [T], offsets: impl Offsets) -> bool {
         self.look_from(self.pass.stamps[index]);
-        let found = self.pass.is_known(index) || self.all_alive(cells, offsets);
-        if self.pass.record && (!found || self.timers.refresh == Refresh::Refresh) {
+        let known = self.pass.is_known(index);
+        let found = known || self.all_alive(cells, offsets);
+        let refreshes = self.timers.refresh == Refresh::Refresh;
+        let raises = match self.pass.record {
+            Recording::Everything => !found || refreshes,
+            Recording::Refreshes => found && !known && refreshes,
+            Recording::Nothing => false,
+        };
+        if raises {
             self.raise(cells, offsets);
             self.recorded.events += u64::from(!found);
+            self.recorded.refreshed |= found;
         }
         found
     }
@@ -201,29 +220,30 @@ impl<T: Timer> CellKind for Timers<T> {
     }
 
     fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64) {
-        let view = self.view(stamp.judged, now);
-        let width = T::BITS as usize / 8;
-        let bytes = generation.memory.bytes();
-        let ranks = positions.iter().map(|position| {
-            let start = *position as usize * width;
-            view.rank(read_code(&bytes[start..start + width]))
-        });
-        match ranks.min() {
+        match self.ranks(generation, positions, stamp, now).min() {
             Some(0) => (0, u64::MAX),
             Some(rank) => (1, stamp.judged + u64::from(rank)),
             None => (1, u64::MAX),
         }
     }
 
-    fn merge(&self, cells: &mut [u8], others: &[u8], now: u64) {
+    fn push_expiries(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64, expiries: &mut Vec<u64>) {
+        let ranks = self.ranks(generation, positions, stamp, now);
+        expiries.extend(ranks.map(|rank| if rank == 0 { 0 } else { stamp.judged + u64::from(rank) }));
+    }
+
+    fn merge(&self, cells: &mut [u8], others: &[u8], now: u64) -> u64 {
         let judged = now.saturating_sub(self.window.lateness_units);
         let view = self.view(judged, now);
         let width = T::BITS as usize / 8;
-        for (cell, other) in T::of(cells).iter_mut().zip(others.chunks_exact(width)) {
+        let merged = T::of(cells).iter_mut().zip(others.chunks_exact(width)).map(|(cell, other)| {
             let (mine, other) = (cell.code(), read_code(other));
             let later = if view.rank(mine) >= view.rank(other) { mine } else { other };
-            *cell = T::from_code(if view.rank(later) > 0 { later } else { 0 });
-        }
+            let used = view.rank(later) > 0;
+            *cell = T::from_code(if used { later } else { 0 });
+            u64::from(used)
+        });
+        merged.sum()
     }
 }
 

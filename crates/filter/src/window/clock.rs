@@ -3,9 +3,15 @@
 //! The clock shows the greatest time accepted so far and never steps back. Times too far ahead of it are refused, so
 //! that one broken record cannot end everybody's window.
 
+use std::io::{self, Read, Write};
+
 use serde::{Deserialize, Serialize};
 
 use super::{Stamp, Unit, WindowRule};
+use crate::body::{invalid, read_u64, write_u64};
+
+/// Times and counts beyond this are none: sums must not overflow.
+const COUNT_MAX: u64 = 1 << 62;
 
 /// Where an event falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +71,21 @@ impl WindowClock {
         }
     }
 
+    /// The place of an event that is only looked up: a time moves the clock as in [`Self::place`], but where events
+    /// are counted it is not counted.
+    #[inline]
+    pub fn place_lookup(&mut self, time_ms: Option<u64>) -> Placed {
+        match self.unit {
+            Unit::Events(events_per_unit) => Placed::At(Stamp::on_time(self.events / events_per_unit)),
+            _ => self.place(time_ms),
+        }
+    }
+
     #[inline]
     fn place_at(&mut self, time_ms: u64) -> Placed {
+        if time_ms > COUNT_MAX {
+            return Placed::Refused;
+        }
         let unit = self.unit_of(time_ms);
         match self.now_ms {
             Some(now_ms) if time_ms <= now_ms => {}
@@ -96,6 +115,38 @@ impl WindowClock {
         };
         self.recent = Some(found);
         found.0
+    }
+
+    /// Writes what the clock shows.
+    ///
+    /// # Errors
+    /// What the sink says.
+    pub fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
+        write_u64(sink, u64::from(self.now_ms.is_some()))?;
+        write_u64(sink, self.now_ms.unwrap_or(0))?;
+        write_u64(sink, self.events)
+    }
+
+    /// Goes on where a clock of the same window was written.
+    ///
+    /// # Errors
+    /// `InvalidData` where no such clock shows this; what the source says.
+    pub fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
+        let (is_set, time_ms, events) = (read_u64(source)?, read_u64(source)?, read_u64(source)?);
+        let now_ms = match (is_set, time_ms) {
+            (0, 0) => None,
+            (1, time_ms) if time_ms <= COUNT_MAX => Some(time_ms),
+            _ => return Err(invalid("a clock that shows no time")),
+        };
+        if events > COUNT_MAX {
+            return Err(invalid("a clock that has counted too many events"));
+        }
+        let now_unit = match self.unit {
+            Unit::Events(events_per_unit) => events.saturating_sub(1) / events_per_unit,
+            _ => now_ms.map_or(0, |now_ms| self.unit_of(now_ms)),
+        };
+        (self.now_ms, self.events, self.now_unit) = (now_ms, events, now_unit);
+        Ok(())
     }
 
     /// The greatest unit placed so far.

@@ -76,9 +76,9 @@ pub(crate) fn read_into(
         }
         parser.parse(&block, &mut parsed)?;
         outcome.blocks += 1;
-        outcome.headers.extend(
-            parsed.header().map(|header| (text(&block.bytes()[header.span.range()]), header.is_repeated)),
-        );
+        outcome
+            .headers
+            .extend(parsed.header().map(|header| (text(&block.bytes()[header.span.range()]), header.is_repeated)));
         outcome.events.extend(parsed.spans().iter().enumerate().map(|(index, span)| Event {
             bytes: text(&block.bytes()[span.range()]),
             line: span.line,

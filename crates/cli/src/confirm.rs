@@ -1,0 +1,74 @@
+//! A bounded exact memory of what was passed on, to tell certain duplicates from those the filter alone vouches for
+//! (M05: "events called duplicate may go to a separate exact cache").
+//!
+//! Promises: what is called certain was passed on within the window (up to a collision of 128-bit digests). Must not
+//! know: how the filter works.
+
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+
+use firstseen_filter::Digest;
+use lru::LruCache;
+use serde::Serialize;
+
+use crate::size::ByteSize;
+
+/// `exact:SIZE`.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfirmArg {
+    memory_bytes: u64,
+}
+
+impl FromStr for ConfirmArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let size = text.strip_prefix("exact:").ok_or("write exact: and a size, such as exact:64MiB")?;
+        let ByteSize(memory_bytes) = size.parse().map_err(|error| format!("{error}"))?;
+        Ok(Self { memory_bytes })
+    }
+}
+
+/// Duplicates by what the cache says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Confirmed {
+    /// Passed on within the window for certain.
+    pub certain: u64,
+    /// Not in the cache: a false positive, or forgotten for want of memory.
+    pub uncertain: u64,
+}
+
+/// Bytes that a remembered key takes, with the map around it.
+const ENTRY_BYTES: u64 = 96;
+
+/// The cache. It forgets what it was asked about longest ago.
+pub struct Confirm {
+    expiries: LruCache<Digest, u64>,
+    counts: Confirmed,
+}
+
+impl Confirm {
+    /// A cache of at most the size asked for.
+    pub fn new(arg: ConfirmArg) -> Self {
+        let entries = usize::try_from(arg.memory_bytes / ENTRY_BYTES).unwrap_or(usize::MAX);
+        let entries = NonZeroUsize::new(entries).unwrap_or(NonZeroUsize::MIN);
+        Self { expiries: LruCache::new(entries), counts: Confirmed::default() }
+    }
+
+    /// An event was passed on; it counts until `expiry`.
+    pub fn delivered(&mut self, digest: Digest, expiry: u64) {
+        self.expiries.put(digest, expiry);
+    }
+
+    /// Whether a called duplicate is certain, for an event judged at `judged`.
+    pub fn is_certain(&mut self, digest: Digest, judged: u64) -> bool {
+        let certain = self.expiries.get(&digest).is_some_and(|expiry| *expiry > judged);
+        *(if certain { &mut self.counts.certain } else { &mut self.counts.uncertain }) += 1;
+        certain
+    }
+
+    /// What was found.
+    pub fn counts(&self) -> Confirmed {
+        self.counts
+    }
+}

@@ -1,0 +1,98 @@
+//! `firstseen dedup`: each record once.
+//!
+//! Promises: every record of the input goes to exactly one output, in order; what was passed on was recorded in the
+//! filter, and the state saved at the end says so. Must not know: how a filter works.
+
+mod engine;
+mod output;
+mod rejects;
+mod run;
+mod setup;
+mod state;
+mod tally;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+pub use run::run;
+
+use crate::confirm::ConfirmArg;
+use crate::filter_args::FilterArgs;
+use crate::input_args::InputArgs;
+use crate::report::ReportFormat;
+
+/// What to do with a record that is older than the window and the lateness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LateArg {
+    /// Pass it on
+    #[value(name = "first_seen")]
+    FirstSeen,
+    /// Treat it as a duplicate
+    Duplicate,
+    /// Pass it on, and count it as undecided
+    Undecided,
+}
+
+/// How called duplicates are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum VerifyArg {
+    /// Keep the exact answer beside: memory for every key in the window
+    Exact,
+}
+
+/// Flags of `firstseen dedup`.
+#[derive(Debug, Args)]
+pub struct DedupArgs {
+    /// The input.
+    #[command(flatten)]
+    pub input: InputArgs,
+    /// The filter.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// Where records go.
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+/// Where records go, and what is told.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutputArgs {
+    /// First-seen records go to FILE instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Duplicates go to FILE, for audit; by default nowhere
+    #[arg(long, value_name = "FILE")]
+    pub duplicates: Option<PathBuf>,
+    /// Records that cannot be read go to FILE; by default they are only told
+    #[arg(long, value_name = "FILE")]
+    pub rejected: Option<PathBuf>,
+    /// Exit with 2 if a record could not be read
+    #[arg(long)]
+    pub strict: bool,
+    /// Only test: records change nothing in the filter
+    #[arg(long)]
+    pub lookup: bool,
+    /// What to answer for a record older than the window and the lateness
+    #[arg(long, value_enum, default_value = "first_seen")]
+    pub late: LateArg,
+    /// Load the filter from FILE, and save it there at the end
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+    /// Check called duplicates in an exact cache of this size (`exact:64MiB`)
+    #[arg(long, value_name = "exact:SIZE")]
+    pub confirm: Option<ConfirmArg>,
+    /// Duplicates that `--confirm` is not certain of go to FILE instead of `--duplicates`
+    #[arg(long, value_name = "FILE", requires = "confirm")]
+    pub uncertain: Option<PathBuf>,
+    /// Measure the rates of error against the exact answer
+    #[arg(long, value_enum)]
+    pub verify: Option<VerifyArg>,
+    /// How to report
+    #[arg(long, value_enum, default_value = "text")]
+    pub report: ReportFormat,
+    /// The report goes to FILE instead of stderr
+    #[arg(long, value_name = "FILE")]
+    pub report_file: Option<PathBuf>,
+}

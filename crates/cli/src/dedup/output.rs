@@ -1,0 +1,95 @@
+//! Where records go.
+//!
+//! Promises: records are written unchanged and whole, in the order of the input. Must not know: why a record goes where
+//! it goes.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// A stream of records.
+pub(super) struct Output {
+    sink: Option<BufWriter<Box<dyn Write>>>,
+    path: Option<PathBuf>,
+    /// The last record had no newline of its own, as the last one of a file may.
+    unended: bool,
+    /// Bytes of the current block that are to be written, while they stay neighbours.
+    run: Range<usize>,
+}
+
+impl Output {
+    /// Standard output.
+    pub(super) fn stdout() -> Self {
+        Self::over(Box::new(io::stdout()), None)
+    }
+
+    /// A new file; what was there is replaced.
+    ///
+    /// # Errors
+    /// Where the file cannot be created.
+    pub(super) fn file(path: &Path) -> anyhow::Result<Self> {
+        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self::over(Box::new(file), Some(path.to_owned())))
+    }
+
+    /// A file if there is a path, else nowhere.
+    ///
+    /// # Errors
+    /// Where the file cannot be created.
+    pub(super) fn optional(path: Option<&Path>) -> anyhow::Result<Self> {
+        path.map_or_else(|| Ok(Self { sink: None, path: None, unended: false, run: 0..0 }), Self::file)
+    }
+
+    fn over(sink: Box<dyn Write>, path: Option<PathBuf>) -> Self {
+        let sink = BufWriter::with_capacity(BUFFER_BYTES, sink);
+        Self { sink: Some(sink), path, unended: false, run: 0..0 }
+    }
+
+    /// Whether records that come here are kept.
+    pub(super) fn is_kept(&self) -> bool {
+        self.sink.is_some()
+    }
+
+    /// Writes the record at `range` of `block`. Neighbouring records are written together, so call
+    /// [`Self::end_block`] before the next block.
+    #[inline]
+    pub(super) fn record(&mut self, block: &[u8], range: Range<usize>) -> anyhow::Result<()> {
+        if range.start == self.run.end && !self.run.is_empty() {
+            self.run.end = range.end;
+            return Ok(());
+        }
+        self.write_run(block)?;
+        self.run = range;
+        Ok(())
+    }
+
+    /// Writes what is left of `block`.
+    pub(super) fn end_block(&mut self, block: &[u8]) -> anyhow::Result<()> {
+        self.write_run(block)?;
+        self.run = 0..0;
+        Ok(())
+    }
+
+    fn write_run(&mut self, block: &[u8]) -> anyhow::Result<()> {
+        let bytes = &block[self.run.clone()];
+        let Some(sink) = self.sink.as_mut().filter(|_| !bytes.is_empty()) else { return Ok(()) };
+        let written = if self.unended { sink.write_all(b"\n") } else { Ok(()) }.and_then(|()| sink.write_all(bytes));
+        self.unended = bytes.last() != Some(&b'\n');
+        written.with_context(|| self.name())
+    }
+
+    /// Hands everything written so far to the system.
+    pub(super) fn flush(&mut self) -> anyhow::Result<()> {
+        self.sink.as_mut().map_or(Ok(()), Write::flush).with_context(|| self.name())
+    }
+
+    fn name(&self) -> String {
+        let path = self.path.as_ref().map(|path| path.display().to_string());
+        format!("cannot write {}", path.as_deref().unwrap_or("to standard output"))
+    }
+}

@@ -1,0 +1,92 @@
+//! What a run counts: records by answer, keys and sources that stand out.
+//!
+//! Promises: bounded memory. Must not know: where records go.
+
+use firstseen_filter::{Digest, FilterSecret};
+use firstseen_records::{Block, ParsedBlock};
+
+use crate::heavy::{Counted, HeavyHitters};
+use crate::report::Counts;
+
+/// Keys, or sources, that are followed at once.
+const TRACKED_MAX: usize = 4096;
+/// How many a report shows.
+const SHOWN: usize = 10;
+
+/// The counts of a run.
+pub(super) struct Tally {
+    /// Records by answer.
+    pub(super) counts: Counts,
+    repeated: HeavyHitters,
+    sources: Option<Sources>,
+}
+
+struct Sources {
+    secret: FilterSecret,
+    duplicates: HeavyHitters,
+    first_seen: HeavyHitters,
+}
+
+/// One event of a batch.
+#[derive(Clone, Copy)]
+pub(super) struct Event<'a> {
+    /// Where it stands.
+    pub(super) block: &'a Block,
+    /// What its batch says.
+    pub(super) parsed: &'a ParsedBlock,
+    /// Which one it is.
+    pub(super) index: usize,
+}
+
+impl Tally {
+    /// Nothing counted yet; sources are followed if the input has them.
+    pub(super) fn new(has_source: bool, secret: &FilterSecret) -> Self {
+        let sources = || Sources {
+            secret: secret.clone(),
+            duplicates: HeavyHitters::new(TRACKED_MAX),
+            first_seen: HeavyHitters::new(TRACKED_MAX),
+        };
+        Self {
+            counts: Counts::default(),
+            repeated: HeavyHitters::new(TRACKED_MAX),
+            sources: has_source.then(sources),
+        }
+    }
+
+    /// Counts an event told first-seen.
+    #[inline]
+    pub(super) fn first_seen(&mut self, event: Event<'_>) {
+        self.counts.first_seen += 1;
+        if let Some(sources) = &mut self.sources {
+            count_source(&mut sources.first_seen, &sources.secret, event);
+        }
+    }
+
+    /// Counts an event told duplicate.
+    #[inline]
+    pub(super) fn duplicate(&mut self, event: Event<'_>) {
+        self.counts.duplicates += 1;
+        let Digest { lo, .. } = event.parsed.digests()[event.index];
+        self.repeated.count(lo, || event.parsed.key_parts(event.index, event.block).join(" "));
+        if let Some(sources) = &mut self.sources {
+            count_source(&mut sources.duplicates, &sources.secret, event);
+        }
+    }
+
+    /// The keys repeated most.
+    pub(super) fn top_keys(&self) -> Vec<Counted> {
+        self.repeated.top(SHOWN)
+    }
+
+    /// The sources with most duplicates, and those with most first-seen events.
+    pub(super) fn top_sources(&self) -> Option<(Vec<Counted>, Vec<Counted>)> {
+        let sources = self.sources.as_ref()?;
+        Some((sources.duplicates.top(SHOWN), sources.first_seen.top(SHOWN)))
+    }
+}
+
+fn count_source(hitters: &mut HeavyHitters, secret: &FilterSecret, event: Event<'_>) {
+    if let Some(source) = event.parsed.source(event.index) {
+        hitters.count(secret.digest(source).lo, || String::from_utf8_lossy(source).into_owned());
+    }
+}

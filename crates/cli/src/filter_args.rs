@@ -1,0 +1,222 @@
+//! Flags that say which filter to build.
+
+use clap::{Args, ValueEnum};
+use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Layout, Limit, Refresh, Window};
+use firstseen_routing::Slicing;
+
+use crate::exit::UsageError;
+use crate::size::{ByteSize, Count};
+
+/// The kinds that tell duplicates.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum KindArg {
+    /// Bits; unbounded and landmark windows
+    Bloom,
+    /// Timers; sliding windows
+    Timing,
+    /// Generation bits; jumping windows in less memory
+    Generations,
+    /// Counters; jumping windows, or sliding by count
+    Counting,
+    /// Cells that fade; no window, bounded memory for ever
+    Stable,
+}
+
+impl From<KindArg> for Kind {
+    fn from(kind: KindArg) -> Self {
+        match kind {
+            KindArg::Bloom => Self::Bloom,
+            KindArg::Timing => Self::Timing,
+            KindArg::Generations => Self::Generations,
+            KindArg::Counting => Self::Counting,
+            KindArg::Stable => Self::Stable,
+        }
+    }
+}
+
+/// From which sighting a window counts.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum RuleArg {
+    /// From the sighting that was passed on
+    Fixed,
+    /// From the last sighting: every duplicate starts the window again
+    Refresh,
+}
+
+/// What tells that a filter is full.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LimitArg {
+    /// Events recorded
+    Cardinality,
+    /// Cells in use
+    Density,
+}
+
+/// Where the positions of an event lie.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LayoutArg {
+    /// Anywhere, as in the papers
+    Classic,
+    /// Each in a part of its own
+    Partitioned,
+    /// In one cache line
+    Blocked1,
+    /// In two neighbouring cache lines
+    Blocked2,
+    /// In four neighbouring cache lines
+    Blocked4,
+}
+
+/// Which filter to build.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Filter")]
+pub struct FilterArgs {
+    /// How long a sighting counts: `24h`, `10000000events`, `unbounded`, `landmark:1d`, `landmark:1000events`,
+    /// `landmark:day` (also hour, week; at a zone: `landmark:day@Europe/Athens`)
+    #[arg(long, default_value = "unbounded")]
+    pub window: String,
+    /// From which sighting a sliding window counts
+    #[arg(long, value_enum, default_value = "fixed")]
+    pub rule: RuleArg,
+    /// Kind of filter; by default bloom without a window and with landmarks, timing otherwise
+    #[arg(long, value_enum)]
+    pub kind: Option<KindArg>,
+    /// Events that one window brings (`10M`); without it the filter starts small and grows
+    #[arg(long, value_name = "EVENTS")]
+    pub capacity: Option<Count>,
+    /// Highest acceptable rate of false positives: new events called duplicates
+    #[arg(long, value_name = "RATE", default_value_t = 0.01, allow_negative_numbers = true)]
+    pub fpr: f64,
+    /// Memory for the cells instead of a capacity (`64MiB`)
+    #[arg(long, value_name = "BYTES")]
+    pub memory: Option<ByteSize>,
+    /// Cut the filter into slices: none, horizontal:S, vertical:S, horizontal-vertical:SxS,
+    /// vertical-horizontal:SxS
+    #[arg(long, default_value = "none")]
+    pub slicing: Slicing,
+    /// How late a record may come and still be judged exactly (`5m`); by default an eighth of a sliding window
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms)]
+    pub lateness: Option<u64>,
+    /// Reject records further ahead of the others than this
+    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = parse_duration_ms)]
+    pub future_max: u64,
+    /// Seed of the hash; by default drawn at random, and told in the report
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Cells (m) instead of a capacity; the filter then never refuses, its rate rises
+    #[arg(long, short = 'm', value_name = "M")]
+    pub cells: Option<Count>,
+    /// Positions an event (k)
+    #[arg(long, short = 'k', value_name = "K")]
+    pub hashes: Option<u32>,
+    /// Where the positions of an event lie
+    #[arg(long, value_enum)]
+    pub layout: Option<LayoutArg>,
+    /// Bits a cell of kind timing or generations: 8 or 16
+    #[arg(long, value_name = "BITS")]
+    pub cell_bits: Option<u32>,
+    /// Sub-windows (Q) of a jumping window
+    #[arg(long, value_name = "Q")]
+    pub sub_windows: Option<u32>,
+    /// k' of the equal-timers heuristic: fewer false positives, but false negatives
+    #[arg(long, value_name = "K'", default_value_t = 0)]
+    pub equal_timers: u32,
+    /// How the filter grows beyond its capacity: none, equal:N (N generations at most), geometric:R (ratio R)
+    #[arg(long, value_name = "RULE", value_parser = parse_growth)]
+    pub growth: Option<Option<(u32, f64)>>,
+    /// What tells that a generation is full
+    #[arg(long, value_enum, default_value = "cardinality")]
+    pub grow_by: LimitArg,
+    /// Max of kind stable
+    #[arg(long, value_name = "MAX")]
+    pub stable_max: Option<u8>,
+    /// P of kind stable: cells decremented an event
+    #[arg(long, value_name = "P")]
+    pub stable_decrements: Option<f64>,
+}
+
+fn parse_duration_ms(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(Window::Duration(ms)) => Ok(ms),
+        _ if text.trim_end_matches(char::is_alphabetic) == "0" => Ok(0),
+        _ => Err("write a duration such as 90s, 15m, 24h or 7d".to_owned()),
+    }
+}
+
+/// `none`, or the greatest number of generations and their ratio.
+fn parse_growth(text: &str) -> Result<Option<(u32, f64)>, String> {
+    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
+    match text.split_once(':') {
+        None if text == "none" => Ok(None),
+        Some(("equal", most)) => most.parse::<u32>().map(|most| Some((most, 1.0))).map_err(|error| error.to_string()),
+        Some(("geometric", ratio)) if number(ratio).is_some_and(|ratio| ratio > 1.0) => {
+            Ok(number(ratio).map(|ratio| (firstseen_filter::GENERATIONS_MAX, ratio)))
+        }
+        _ => Err("choose none, equal:4 or geometric:2".to_owned()),
+    }
+}
+
+impl FilterArgs {
+    /// The window, its calendar in `zone` where it names none of its own.
+    ///
+    /// # Errors
+    /// A window that is not understood.
+    pub fn window(&self, zone: &str) -> anyhow::Result<Window> {
+        let window = self.window.parse().map_err(|error: firstseen_filter::WindowError| UsageError(error.to_string()))?;
+        match window {
+            Window::LandmarkCalendar(calendar) if !self.window.contains('@') => {
+                let calendar = calendar.in_zone(zone).map_err(|error| UsageError(error.to_string()))?;
+                Ok(Window::LandmarkCalendar(calendar))
+            }
+            window => Ok(window),
+        }
+    }
+
+    /// What to build for `window`.
+    pub fn spec(&self, window: Window, seed: u64) -> FilterSpec {
+        let kind = self.kind.map_or_else(|| default_kind(&window), Kind::from);
+        let limit = match self.grow_by {
+            LimitArg::Cardinality => Limit::Cardinality,
+            LimitArg::Density => Limit::Density,
+        };
+        let growth = |growth: Option<(u32, f64)>| {
+            let (generations_max, ratio) = growth.unwrap_or((1, 1.0));
+            GrowthSpec { limit, generations_max, ratio }
+        };
+        FilterSpec {
+            rate: self.fpr,
+            capacity_events: self.capacity.map(|Count(events)| events),
+            memory_bytes: self.memory.map(|ByteSize(bytes)| bytes),
+            cells: self.cells.map(|Count(cells)| cells),
+            hashes: self.hashes,
+            layout: self.layout.map(|layout| match layout {
+                LayoutArg::Classic => Layout::Classic,
+                LayoutArg::Partitioned => Layout::Partitioned,
+                LayoutArg::Blocked1 => Layout::Blocked { lines: 1 },
+                LayoutArg::Blocked2 => Layout::Blocked { lines: 2 },
+                LayoutArg::Blocked4 => Layout::Blocked { lines: 4 },
+            }),
+            cell_bits: self.cell_bits,
+            jumps: self.sub_windows,
+            refresh: match self.rule {
+                RuleArg::Fixed => Refresh::Fixed,
+                RuleArg::Refresh => Refresh::Refresh,
+            },
+            lateness_ms: self.lateness,
+            future_max_ms: self.future_max,
+            equal_timers: self.equal_timers,
+            growth: self.growth.map(growth),
+            stable_max: self.stable_max,
+            stable_decrements: self.stable_decrements,
+            seed,
+            ..FilterSpec::new(kind, window)
+        }
+    }
+}
+
+fn default_kind(window: &Window) -> Kind {
+    match window {
+        Window::Duration(_) | Window::Events(_) => Kind::Timing,
+        _ => Kind::Bloom,
+    }
+}

@@ -1,0 +1,40 @@
+//! The commands of `firstseen`.
+//!
+//! The path of a record through `firstseen dedup`: [`input`] reads, cuts and parses on a thread of its own;
+//! [`dedup`] asks the filter for a batch at a time and writes each record where its answer sends it; [`report`] counts.
+//!
+//! Promises: stdout carries records and nothing else; messages, progress and reports go to stderr or where a flag says.
+//! Must not know: how a filter works, how a format is cut.
+
+pub mod args;
+pub mod confirm;
+pub mod dedup;
+pub mod describe;
+pub mod exit;
+pub mod filter_args;
+pub mod heavy;
+pub mod input;
+pub mod input_args;
+pub mod plan;
+pub mod progress;
+pub mod report;
+pub mod size;
+pub mod stop;
+
+use std::process::ExitCode;
+
+use args::{Cli, Command};
+
+/// Runs the command that was asked for.
+///
+/// # Errors
+/// What a person must be told; [`exit::failure`] prints it.
+pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    match cli.command {
+        Command::Dedup(args) => dedup::run(&args),
+        Command::Plan(args) => {
+            plan::run(&args, &mut std::io::stdout().lock())?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

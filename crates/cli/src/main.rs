@@ -1,0 +1,14 @@
+//! The binary `firstseen`: parses, runs one command, turns what went wrong into an exit code.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use firstseen_cli::args::Cli;
+use firstseen_cli::exit::failure;
+
+fn main() -> ExitCode {
+    match firstseen_cli::run(Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => failure(&error),
+    }
+}

@@ -1,0 +1,49 @@
+//! Progress on a terminal: a bar where the size of the input is known, a counter where it is not.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// What a person watches while a long input is read; nothing where nobody watches.
+pub struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// Draws on stderr if that is a terminal, and records do not go to a terminal too.
+    pub fn new(input_bytes: Option<u64>, records_on_stdout: bool) -> Self {
+        let seen = std::io::stderr().is_terminal() && !(records_on_stdout && std::io::stdout().is_terminal());
+        let target = if seen { ProgressDrawTarget::stderr_with_hz(5) } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(input_bytes, target);
+        let template = match input_bytes {
+            Some(_) => "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} eta {eta} {msg}",
+            None => "{spinner} {bytes} {bytes_per_sec} {msg}",
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        if seen {
+            bar.enable_steady_tick(Duration::from_millis(200));
+        }
+        Self { bar }
+    }
+
+    /// So many bytes of the input are read.
+    pub fn at(&self, bytes: u64, events: u64, duplicates: u64) {
+        if !self.bar.is_hidden() {
+            self.bar.set_position(bytes);
+            self.bar.set_message(format!("{events} events, {duplicates} duplicates"));
+        }
+    }
+
+    /// Prints a line without disturbing the bar.
+    pub fn note(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("{line}"));
+    }
+
+    /// Takes the bar away.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}

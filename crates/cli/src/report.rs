@@ -1,0 +1,240 @@
+//! What a run found, for people and for scripts.
+//!
+//! Promises: the JSON form is one object on one line with the names below. Must not know: how the figures came about.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use firstseen_filter::Tally;
+use serde::Serialize;
+
+use crate::confirm::Confirmed;
+use crate::heavy::Counted;
+
+/// How a report is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// For people
+    Text,
+    /// One JSON object on one line
+    Json,
+    /// No report
+    None,
+}
+
+/// Records by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Records that could be read: all below but `rejected`.
+    pub events: u64,
+    /// Told first-seen.
+    pub first_seen: u64,
+    /// Told duplicate.
+    pub duplicates: u64,
+    /// Not decided, because the filter was full: passed on, not recorded.
+    pub undecided: u64,
+    /// Older than the window and the lateness, answered by `--late`; counted there too.
+    pub late: u64,
+    /// Could not be read, or lay too far in the future.
+    pub rejected: u64,
+}
+
+/// Measured against the exact answer (`--verify exact`).
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Verified {
+    /// Told duplicate, and delivered within the window.
+    pub tp: u64,
+    /// Told duplicate on a first test.
+    pub fp: u64,
+    /// Told first-seen on a first test.
+    pub tn: u64,
+    /// Told first-seen although delivered within the window.
+    #[serde(rename = "fn")]
+    pub fn_: u64,
+    /// `fp / (fp + tn)`, over first tests.
+    pub fpr: f64,
+    /// Events told duplicate without having been delivered, over all events that had not been.
+    pub fpr_events: f64,
+    /// `fn / (fn + tp)`.
+    pub fnr: f64,
+    /// `2 tp / (2 tp + fp + fn)`.
+    pub f1: f64,
+}
+
+/// A report.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Records by what became of them.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Bytes that the filter takes.
+    pub filter_bytes: u64,
+    /// Bits of the filter for each event alive in it.
+    pub bits_per_event: Option<f64>,
+    /// The chance that a new event would be called a duplicate now, from the cells as they are.
+    pub expected_fpr: f64,
+    /// Time taken.
+    pub seconds: f64,
+    /// Events a second.
+    pub events_per_s: f64,
+    /// What the filter is.
+    pub filter: String,
+    /// The window as asked for.
+    pub window: String,
+    /// Seed of the hash: with `--seed` the same run gives the same answers.
+    pub seed: u64,
+    /// Zone of times that did not name theirs.
+    pub time_zone: String,
+    /// The keys repeated most.
+    pub top_keys: Vec<Counted>,
+    /// The sources with most duplicates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_sources_duplicates: Option<Vec<Counted>>,
+    /// The sources with most first-seen events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub top_sources_first_seen: Option<Vec<Counted>>,
+    /// Duplicates checked in the exact cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirm: Option<Confirmed>,
+    /// Measured against the exact answer.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verified>,
+    /// Whether the run was ended by a signal.
+    pub interrupted: bool,
+}
+
+impl Report {
+    /// Writes the report to `path`, or to stderr.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn write(&self, format: ReportFormat, path: Option<&Path>) -> anyhow::Result<()> {
+        let text = match format {
+            ReportFormat::None => return Ok(()),
+            ReportFormat::Json => serde_json::to_string(self)? + "\n",
+            ReportFormat::Text => self.text(),
+        };
+        match path {
+            Some(path) => File::create(path)
+                .and_then(|mut file| file.write_all(text.as_bytes()))
+                .with_context(|| format!("cannot write the report to {}", path.display())),
+            None => Ok(io::stderr().write_all(text.as_bytes())?),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let Counts { events, first_seen, duplicates, undecided, late, rejected } = self.counts;
+        let share = |count: u64| if events > 0 { 100.0 * count as f64 / events as f64 } else { 0.0 };
+        let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<14} {value}");
+        line("events", grouped(events));
+        line("first seen", format!("{} ({:.1} %)", grouped(first_seen), share(first_seen)));
+        line("duplicates", format!("{} ({:.1} %)", grouped(duplicates), share(duplicates)));
+        for (name, count) in [("undecided", undecided), ("late", late), ("rejected", rejected)] {
+            if count > 0 {
+                line(name, grouped(count));
+            }
+        }
+        line("filter", format!("{}, window {}, seed {}", self.filter, self.window, self.seed));
+        let bits = self.bits_per_event.map_or(String::new(), |bits| format!(", {bits:.1} bits an event"));
+        line("memory", format!("{}{bits}", crate::size::ByteSize(self.filter_bytes)));
+        line("expected fpr", rate(self.expected_fpr));
+        line("time zone", self.time_zone.clone());
+        line("time", format!("{:.2} s, {} events/s", self.seconds, grouped(self.events_per_s as u64)));
+        if let Some(confirmed) = &self.confirm {
+            let Confirmed { certain, uncertain } = confirmed;
+            line("confirmed", format!("{} certain, {} uncertain", grouped(*certain), grouped(*uncertain)));
+        }
+        if let Some(verified) = &self.verify {
+            line("verified", verified.text());
+        }
+        counted(&mut text, "most repeated keys", &self.top_keys);
+        counted(&mut text, "sources with most duplicates", self.top_sources_duplicates.as_deref().unwrap_or(&[]));
+        counted(&mut text, "sources with most first-seen", self.top_sources_first_seen.as_deref().unwrap_or(&[]));
+        if self.interrupted {
+            text.push_str("interrupted: the report and the files cover the records up to here\n");
+        }
+        text
+    }
+}
+
+impl From<Tally> for Verified {
+    fn from(tally: Tally) -> Self {
+        Self {
+            tp: tally.true_positives,
+            fp: tally.false_positives,
+            tn: tally.true_negatives,
+            fn_: tally.false_negatives,
+            fpr: tally.fpr(),
+            fpr_events: tally.fpr_events(),
+            fnr: tally.fnr(),
+            f1: tally.f1(),
+        }
+    }
+}
+
+impl Verified {
+    fn text(&self) -> String {
+        let Self { tp, fp, tn, fn_, fpr, fpr_events, fnr, f1 } = self;
+        let [tp, fp, tn, fn_] = [tp, fp, tn, fn_].map(|count| grouped(*count));
+        format!(
+            "tp {tp}, fp {fp}, tn {tn}, fn {fn_}\n{:<14} fpr {}, by events {}, fnr {}, f1 {f1:.4}",
+            "",
+            rate(*fpr),
+            rate(*fpr_events),
+            rate(*fnr)
+        )
+    }
+}
+
+fn counted(text: &mut String, title: &str, rows: &[Counted]) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "{title}");
+    for Counted { key, count, error } in rows {
+        let error = if *error > 0 { format!(" (at most {} too many)", grouped(*error)) } else { String::new() };
+        let _ = writeln!(text, "  {:>12}  {}{error}", grouped(*count), printable(key));
+    }
+}
+
+/// Keys come from outside: what would move a terminal's cursor is shown, not sent.
+fn printable(key: &str) -> String {
+    key.chars().flat_map(|letter| if letter.is_control() { letter.escape_default().collect() } else { vec![letter] }).collect()
+}
+
+/// `1234567` as `1,234,567`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.char_indices() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+fn rate(rate: f64) -> String {
+    if rate == 0.0 || rate >= 1e-4 { format!("{:.4} %", 100.0 * rate) } else { format!("{rate:.1e}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn keys_cannot_move_the_cursor() {
+        assert_eq!(printable("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
+    }
+}

@@ -1,0 +1,236 @@
+//! Test-and-set of distinct 64-byte events, hashing included, one core: beside fastbloom's `insert` at the same
+//! capacity and rate, and beside the floor of the memory. Prints the ratios that the project promises.
+//!
+//! The floor of a layout is the rate at which this core, with prefetch, reads and writes as many random cache lines an
+//! event as the layout has in a block, over as many bytes as the filter takes, on pages of the same size.
+//!
+//! `cargo bench -p firstseen-filter --bench observe`; figures are kept in `docs/performance.md`.
+#![allow(missing_docs)]
+
+mod floor;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, Throughput};
+use fastbloom::BloomFilter;
+use firstseen_filter::{
+    CellDefinition, Digest, FilterDefinition, FilterSecret, FilterSlice, FilterSpec, Instructions, Kind, Layout,
+    Placed, Stamp, Verdict, Window, WindowClock,
+};
+use floor::Floor;
+
+const EVENT_BYTES: usize = 64;
+const POOL_EVENTS: usize = 1 << 20;
+const BATCH_EVENTS: usize = 1024;
+
+/// Distinct events for ever: the pool is rewritten for every pass.
+struct Events {
+    pool: Vec<[u8; EVENT_BYTES]>,
+    pass: u64,
+}
+
+impl Events {
+    fn new() -> Self {
+        Self { pool: vec![[0; EVENT_BYTES]; POOL_EVENTS], pass: 0 }
+    }
+
+    fn next_pass(&mut self) -> &[[u8; EVENT_BYTES]] {
+        self.pass += 1;
+        for (index, event) in self.pool.iter_mut().enumerate() {
+            event[..8].copy_from_slice(&self.pass.to_le_bytes());
+            event[8..16].copy_from_slice(&(index as u64).to_le_bytes());
+            event[56..].copy_from_slice(&(index as u64 ^ self.pass).to_le_bytes());
+        }
+        &self.pool
+    }
+}
+
+/// Times `pass` over `iterations` pools, of which only the passes count.
+fn timed(iterations: u64, events: &mut Events, mut pass: impl FnMut(&[[u8; EVENT_BYTES]])) -> Duration {
+    let mut elapsed = Duration::ZERO;
+    for _ in 0..iterations {
+        let pool = events.next_pass();
+        let started = Instant::now();
+        pass(pool);
+        elapsed += started.elapsed();
+    }
+    elapsed
+}
+
+/// A filter, its clock and its buffers.
+struct Ours {
+    definition: FilterDefinition,
+    slice: FilterSlice,
+    clock: WindowClock,
+    secret: FilterSecret,
+    recorded: u64,
+    digests: Vec<Digest>,
+    stamps: Vec<Stamp>,
+    verdicts: Vec<Verdict>,
+}
+
+impl Ours {
+    fn new(spec: &FilterSpec, instructions: Instructions) -> Self {
+        let mut definition = spec.resolve().unwrap();
+        // The stream is steady at exactly the capacity: what is measured is the filter, not its refusals.
+        match &mut definition.cells {
+            CellDefinition::Bloom { growth, .. }
+            | CellDefinition::Timing { growth, .. }
+            | CellDefinition::Generations { growth, .. } => *growth = None,
+            _ => {}
+        }
+        let clock = WindowClock::new(definition.unit.clone(), definition.rule, definition.future_max_ms);
+        let slice = FilterSlice::build(&definition).unwrap().with_instructions(instructions);
+        let mut ours = Self {
+            definition,
+            slice,
+            clock,
+            secret: FilterSecret::from_seed(7),
+            recorded: 0,
+            digests: vec![Digest::default(); BATCH_EVENTS],
+            stamps: vec![Stamp::default(); BATCH_EVENTS],
+            verdicts: vec![Verdict::Undecided; BATCH_EVENTS],
+        };
+        // A window that is full, and memory that the system has handed out.
+        let mut events = Events::new();
+        let capacity = ours.definition.capacity_events.unwrap_or(0);
+        let warm_up = if ours.definition.window == Window::Unbounded { capacity / 4 } else { capacity * 5 / 4 };
+        while ours.recorded < warm_up {
+            ours.pass(events.next_pass());
+        }
+        ours
+    }
+
+    fn pass(&mut self, pool: &[[u8; EVENT_BYTES]]) {
+        for batch in pool.chunks(BATCH_EVENTS) {
+            for (digest, event) in self.digests.iter_mut().zip(batch) {
+                *digest = self.secret.digest(event);
+            }
+            for stamp in &mut self.stamps {
+                if let Placed::At(placed) = self.clock.place(None) {
+                    *stamp = placed;
+                }
+            }
+            self.slice.observe_batch(&self.digests, &self.stamps, &mut self.verdicts);
+        }
+        self.recorded += pool.len() as u64;
+    }
+
+    /// An unbounded filter must not fill beyond its capacity while it is measured.
+    fn keep_in_capacity(&mut self) {
+        if self.definition.window == Window::Unbounded && Some(self.recorded) > self.definition.capacity_events {
+            self.slice = FilterSlice::build(&self.definition).unwrap();
+            self.recorded = 0;
+        }
+    }
+}
+
+/// One comparison: a filter, its rival, its floor.
+struct Case {
+    name: &'static str,
+    spec: FilterSpec,
+    lines: usize,
+}
+
+fn cases() -> Vec<Case> {
+    let spec = |kind, window: &str, capacity_events, rate| FilterSpec {
+        capacity_events: Some(capacity_events),
+        rate,
+        ..FilterSpec::new(kind, window.parse().unwrap())
+    };
+    let layout = |lines| Some(Layout::Blocked { lines });
+    vec![
+        Case { name: "bloom_100M", spec: spec(Kind::Bloom, "unbounded", 100_000_000, 0.01), lines: 1 },
+        Case {
+            name: "generations_100M",
+            spec: FilterSpec {
+                layout: layout(2),
+                ..spec(Kind::Generations, "100000000events", 100_000_000, 0.01)
+            },
+            lines: 2,
+        },
+        Case {
+            name: "generations_10M",
+            spec: FilterSpec { layout: layout(2), ..spec(Kind::Generations, "10000000events", 10_000_000, 0.005) },
+            lines: 2,
+        },
+        Case {
+            name: "timing_10M",
+            spec: FilterSpec { layout: layout(2), ..spec(Kind::Timing, "10000000events", 10_000_000, 0.01) },
+            lines: 2,
+        },
+    ]
+}
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(Duration::from_secs(1))
+        .measurement_time(Duration::from_secs(4))
+        .configure_from_args();
+    let mut events = Events::new();
+    for Case { name, spec, lines } in &cases() {
+        let mut group = criterion.benchmark_group(*name);
+        group.throughput(Throughput::Elements(POOL_EVENTS as u64));
+        for (label, instructions) in [("firstseen", Instructions::Widest), ("portable", Instructions::Portable)] {
+            group.bench_function(label, |bencher| {
+                let mut ours = Ours::new(spec, instructions);
+                bencher.iter_custom(|iterations| {
+                    ours.keep_in_capacity();
+                    timed(iterations, &mut events, |pool| ours.pass(pool))
+                });
+            });
+        }
+        group.bench_function("fastbloom", |bencher| {
+            let capacity = spec.capacity_events.unwrap() as usize;
+            let mut filter = BloomFilter::with_false_pos(spec.rate).seed(&7).expected_items(capacity);
+            bencher.iter_custom(|iterations| {
+                timed(iterations, &mut events, |pool| {
+                    for event in pool {
+                        std::hint::black_box(filter.insert(&event[..]));
+                    }
+                })
+            });
+        });
+        group.bench_function("floor", |bencher| {
+            let bytes = FilterSlice::build(&spec.resolve().unwrap()).unwrap().bytes();
+            let mut floor = Floor::new(bytes as usize, *lines);
+            bencher.iter_custom(|iterations| timed(iterations, &mut events, |pool| floor.touch(pool.len())));
+        });
+        group.finish();
+    }
+    criterion.final_summary();
+    cases().iter().for_each(report);
+}
+
+/// The mean of one measurement, in nanoseconds an event.
+fn mean_ns(case: &str, label: &str) -> Option<f64> {
+    let home = std::env::var_os("CRITERION_HOME").map(PathBuf::from).unwrap_or_else(|| {
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("../../target"), PathBuf::from);
+        target.join("criterion")
+    });
+    let text = std::fs::read_to_string(home.join(case).join(label).join("new/estimates.json")).ok()?;
+    let estimates: serde_json::Value = serde_json::from_str(&text).ok()?;
+    Some(estimates["mean"]["point_estimate"].as_f64()? / POOL_EVENTS as f64)
+}
+
+fn report(case: &Case) {
+    let definition = case.spec.resolve().unwrap();
+    let slice = FilterSlice::build(&definition).unwrap();
+    let capacity = definition.capacity_events.unwrap_or(1);
+    let bits = slice.bytes() as f64 * 8.0 / capacity as f64;
+    let figures = ["firstseen", "portable", "fastbloom", "floor"].map(|label| mean_ns(case.name, label));
+    let [Some(ours), Some(portable), Some(rival), Some(floor)] = figures else {
+        println!("{}: not all four were measured in this run", case.name);
+        return;
+    };
+    println!(
+        "{}: {:.1} bits an event; firstseen {ours:.1} ns (portable {portable:.1}), fastbloom {rival:.1} ns, floor \
+         {floor:.1} ns: {:.1} times fastbloom, {:.0} % of the floor's rate",
+        case.name,
+        bits,
+        rival / ours,
+        100.0 * floor / ours
+    );
+}

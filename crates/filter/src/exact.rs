@@ -1,0 +1,211 @@
+//! The exact answer beside a filter: which events did it deliver within the window, and how often did it err?
+//!
+//! Promises: under the window rule of the filter, unit by unit. The truth is what **this filter** delivered: a key that
+//! a false positive dropped stays dropped (PAPERS.md section 1, "delivered"; K11 Definition 4). Memory follows the keys
+//! of one window, about 33 bytes each at up to twice as many places. Must not know: cells, how the filter answers.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::AddAssign;
+
+use serde::Serialize;
+
+use crate::definition::{CellDefinition, FilterDefinition};
+use crate::{Digest, Refresh, Stamp, Verdict, WindowRule};
+
+/// What a filter answered, against the exact answer. An event is *delivered* if the filter told `FirstSeen` of it;
+/// *known* if its key was delivered and that is still in the window.
+///
+/// An event that is not known is a **first test** if it is the first submission of its key after the key's last
+/// sighting, delivered or not, left the window. A key that a false positive drops is dropped again at every submission
+/// until its cells expire: those count in [`Self::fpr_events`] only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// tp: known, told duplicate.
+    pub true_positives: u64,
+    /// fp: a first test, told duplicate.
+    pub false_positives: u64,
+    /// tn: a first test, told first-seen.
+    pub true_negatives: u64,
+    /// fn: known, told first-seen.
+    pub false_negatives: u64,
+    /// Neither known nor a first test, told duplicate.
+    pub repeated_false_positives: u64,
+    /// Neither known nor a first test, told first-seen.
+    pub repeated_true_negatives: u64,
+    /// Told nothing: neither a sighting nor an error.
+    pub undecided: u64,
+}
+
+impl Tally {
+    /// `fp / (fp + tn)`, over first tests; 0 where there was none.
+    pub fn fpr(&self) -> f64 {
+        part(self.false_positives, self.false_positives + self.true_negatives)
+    }
+
+    /// The event-weighted rate: of all events that are not known, those told duplicate.
+    pub fn fpr_events(&self) -> f64 {
+        let told_duplicate = self.false_positives + self.repeated_false_positives;
+        part(told_duplicate, told_duplicate + self.true_negatives + self.repeated_true_negatives)
+    }
+
+    /// `fn / (fn + tp)`; 0 where nothing was known.
+    pub fn fnr(&self) -> f64 {
+        part(self.false_negatives, self.false_negatives + self.true_positives)
+    }
+
+    /// `2 tp / (2 tp + fp + fn)` (S24); 1 where there was nothing to tell.
+    pub fn f1(&self) -> f64 {
+        let twice = 2 * self.true_positives;
+        let all = twice + self.false_positives + self.false_negatives;
+        if all == 0 { 1.0 } else { part(twice, all) }
+    }
+}
+
+fn part(some: u64, all: u64) -> f64 {
+    if all == 0 { 0.0 } else { some as f64 / all as f64 }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.true_positives += other.true_positives;
+        self.false_positives += other.false_positives;
+        self.true_negatives += other.true_negatives;
+        self.false_negatives += other.false_negatives;
+        self.repeated_false_positives += other.repeated_false_positives;
+        self.repeated_true_negatives += other.repeated_true_negatives;
+        self.undecided += other.undecided;
+    }
+}
+
+/// When what is known of a key leaves the window.
+#[derive(Clone, Copy, Default)]
+struct Expiries {
+    /// Of its delivery (under `refresh`, of the last sighting while known); 0 if it was never delivered.
+    delivered: u64,
+    /// Of its last sighting, delivered or not.
+    sighted: u64,
+}
+
+/// Digests are uniform already.
+#[derive(Clone, Copy, Default)]
+struct DigestHasher(u64);
+
+impl Hasher for DigestHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 ^= word;
+    }
+}
+
+/// The exact model of one filter (with a window counted in events: of one slice).
+///
+/// ```
+/// use firstseen_filter::{Digest, ExactWindow, Refresh, Stamp, Verdict, WindowRule};
+/// let rule = WindowRule { span_units: 10, lateness_units: 0 };
+/// let mut exact = ExactWindow::new(rule, Refresh::Fixed);
+/// let click = Digest { lo: 1, hi: 2 };
+/// assert!(!exact.observe(click, Stamp::on_time(100), Verdict::FirstSeen));
+/// assert!(exact.observe(click, Stamp::on_time(109), Verdict::Duplicate));
+/// // No longer known, but no first test either: its last sighting was one unit ago.
+/// assert!(!exact.observe(click, Stamp::on_time(110), Verdict::Duplicate));
+/// let tally = exact.tally();
+/// assert_eq!((tally.true_positives, tally.false_positives, tally.true_negatives), (1, 0, 1));
+/// assert_eq!((tally.fpr(), tally.fpr_events()), (0.0, 0.5));
+/// ```
+pub struct ExactWindow {
+    rule: WindowRule,
+    refresh: Refresh,
+    keys: HashMap<Digest, Expiries, BuildHasherDefault<DigestHasher>>,
+    /// The greatest unit seen: nothing is judged before it less the lateness.
+    now: u64,
+    tally: Tally,
+}
+
+impl ExactWindow {
+    /// A model of a filter that has delivered nothing.
+    pub fn new(rule: WindowRule, refresh: Refresh) -> Self {
+        Self { rule, refresh, keys: HashMap::default(), now: 0, tally: Tally::default() }
+    }
+
+    /// The model of a filter of this definition.
+    pub fn of(definition: &FilterDefinition) -> Self {
+        let refresh = match definition.cells {
+            CellDefinition::Timing { refresh, .. } => refresh,
+            _ => Refresh::Fixed,
+        };
+        Self::new(definition.rule, refresh)
+    }
+
+    /// Takes one event with what the filter told of it, in the order in which the filter took it; `true` if its key was
+    /// known, so that `Duplicate` was right.
+    pub fn observe(&mut self, digest: Digest, stamp: Stamp, verdict: Verdict) -> bool {
+        self.now = self.now.max(stamp.unit).max(stamp.judged);
+        let found = self.keys.get(&digest).copied().unwrap_or_default();
+        let known = found.delivered > stamp.judged;
+        self.count(known, found.sighted <= stamp.judged, verdict);
+        if verdict != Verdict::Undecided {
+            let expiry = self.rule.expiry(stamp.unit);
+            let starts = verdict == Verdict::FirstSeen || known && self.refresh == Refresh::Refresh;
+            let delivered = if starts { found.delivered.max(expiry) } else { found.delivered };
+            self.make_room();
+            self.keys.insert(digest, Expiries { delivered, sighted: found.sighted.max(expiry) });
+        }
+        known
+    }
+
+    /// Whether the key was delivered and that is still in the window for an event stamped `stamp`; changes nothing.
+    pub fn knows(&self, digest: Digest, stamp: Stamp) -> bool {
+        self.keys.get(&digest).is_some_and(|expiries| expiries.delivered > stamp.judged)
+    }
+
+    fn count(&mut self, known: bool, first_test: bool, verdict: Verdict) {
+        let tally = &mut self.tally;
+        let counter = match (verdict, known, first_test) {
+            (Verdict::Undecided, ..) => &mut tally.undecided,
+            (Verdict::Duplicate, true, _) => &mut tally.true_positives,
+            (Verdict::FirstSeen, true, _) => &mut tally.false_negatives,
+            (Verdict::Duplicate, false, true) => &mut tally.false_positives,
+            (Verdict::FirstSeen, false, true) => &mut tally.true_negatives,
+            (Verdict::Duplicate, false, false) => &mut tally.repeated_false_positives,
+            (Verdict::FirstSeen, false, false) => &mut tally.repeated_true_negatives,
+        };
+        *counter += 1;
+    }
+
+    /// Forgets what has left the window before the table would grow. It grows where that frees less than a quarter, so
+    /// that a walk over all keys is paid by as many insertions.
+    fn make_room(&mut self) {
+        if self.keys.len() < self.keys.capacity() {
+            return;
+        }
+        let edge = self.now.saturating_sub(self.rule.lateness_units);
+        self.keys.retain(|_, expiries| expiries.sighted > edge);
+        if self.keys.len() > self.keys.capacity() / 4 * 3 {
+            self.keys.reserve(self.keys.capacity());
+        }
+    }
+
+    /// How the filter has answered so far.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// Keys held at present, some of which may have left the window.
+    pub fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Bytes that the keys take, about.
+    pub fn bytes(&self) -> u64 {
+        // Seven of eight places are used at most; a place is the entry and one byte.
+        (self.keys.capacity() / 7 * 8 * (size_of::<(Digest, Expiries)>() + 1)) as u64
+    }
+}

@@ -1,0 +1,227 @@
+//! Cuts a stream of bytes into blocks of whole records, in bounded memory and without waiting for more than one read.
+//! Must not know: fields, keys, formats beyond "may a newline stand between quotes".
+
+use crate::block::{Block, BlockDefect, BlockOptions, TRUNCATED_BYTES};
+use crate::cut::{Cut, count_newlines};
+use std::io::{ErrorKind, Read};
+
+const READ_BYTES_MIN: usize = 64 << 10;
+const RECORDS_PER_BLOCK: u64 = 32 << 10;
+const RECORD_BYTES_LIMIT: usize = 1 << 30;
+
+/// Reads one input (a file, a pipe) to its end, block by block.
+#[derive(Debug)]
+pub struct BlockReader<R> {
+    input: R,
+    options: BlockOptions,
+    /// Bytes read but not given out, beginning with a record; those before `pending_start` are gone.
+    pending: Vec<u8>,
+    pending_start: usize,
+    /// So many pending bytes follow an unclosed quote: there a newline always ends the record.
+    distrusted: usize,
+    read_bytes: usize,
+    next_line: u64,
+    next_record: u64,
+    is_at_end: bool,
+    failure: Option<std::io::Error>,
+}
+
+impl<R: Read> BlockReader<R> {
+    /// Starts at the first line of `input`. Do not wrap it in a [`std::io::BufReader`]: a read that returns few bytes
+    /// makes a small block, because it means that no more bytes are there now.
+    pub fn new(input: R, options: BlockOptions) -> Self {
+        let record_bytes_max = options.record_bytes_max.clamp(1, RECORD_BYTES_LIMIT);
+        let block_bytes_target = options.block_bytes_target.clamp(1, record_bytes_max);
+        Self {
+            input,
+            options: BlockOptions { record_bytes_max, block_bytes_target, ..options },
+            pending: Vec::new(),
+            pending_start: 0,
+            distrusted: 0,
+            read_bytes: block_bytes_target.min(READ_BYTES_MIN),
+            next_line: 1,
+            next_record: 1,
+            is_at_end: false,
+            failure: None,
+        }
+    }
+
+    /// The input, for what it knows beside its bytes.
+    pub fn get_ref(&self) -> &R {
+        &self.input
+    }
+
+    /// Fills `block` with the next whole records; `false` at the end of the input.
+    ///
+    /// Returns after the first read that completes a record, so that an input that pauses holds nothing back.
+    ///
+    /// # Errors
+    /// What the input's `read` returns, after everything that it gave before; the reader is at its end then.
+    pub fn read_block(&mut self, block: &mut Block) -> std::io::Result<bool> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
+        self.open(block);
+        if self.distrusted > 0 && self.take_distrusted(block) {
+            return Ok(true);
+        }
+        block.append(&self.pending[self.pending_start..]);
+        self.keep(&[]);
+        let mut cut = Cut::new(self.options.quoted_newlines, block.is_first);
+        cut.advance(block.bytes());
+        while cut.end == 0 {
+            if block.filled > self.options.record_bytes_max {
+                self.reject_long(block);
+                return Ok(true);
+            }
+            match self.read_once(block, self.options.record_bytes_max + 1) {
+                Ok(0) => return Ok(self.finish(block, &cut)),
+                Ok(_) => cut.advance(block.bytes()),
+                Err(error) if block.filled == 0 => return Err(error),
+                Err(error) => {
+                    self.failure = Some(error);
+                    block.defect = Some(BlockDefect::InputFailed);
+                    let lines = count_newlines(block.bytes());
+                    self.close(block, lines, 1);
+                    return Ok(true);
+                }
+            }
+        }
+        self.keep(&block.buffer[cut.end..block.filled]);
+        block.filled = cut.end;
+        self.close(block, cut.lines, cut.records);
+        Ok(true)
+    }
+
+    fn open(&mut self, block: &mut Block) {
+        let bytes_kept = self.options.block_bytes_target.max(self.pending.len());
+        if block.buffer.len() > 2 * bytes_kept {
+            block.buffer.truncate(bytes_kept);
+            block.buffer.shrink_to_fit();
+        }
+        block.filled = 0;
+        block.first_line = self.next_line;
+        block.first_record = self.next_record;
+        block.is_first = self.next_record == 1;
+        block.quoted_newlines = self.options.quoted_newlines;
+        block.defect = None;
+    }
+
+    fn close(&mut self, block: &Block, lines: u64, records: u64) {
+        self.next_line += lines;
+        self.next_record += records;
+        let bytes_per_record = block.filled as u64 / records.max(1);
+        let target = self.options.block_bytes_target;
+        let read_bytes = usize::try_from(bytes_per_record * RECORDS_PER_BLOCK).unwrap_or(target);
+        self.read_bytes = read_bytes.clamp(target.min(READ_BYTES_MIN), target);
+    }
+
+    /// `bytes` become what is pending.
+    fn keep(&mut self, bytes: &[u8]) {
+        self.pending.clear();
+        self.pending.shrink_to(self.options.block_bytes_target);
+        self.pending.extend_from_slice(bytes);
+        self.pending_start = 0;
+    }
+
+    /// One read behind what the block has; 0 at the end of the input and ever after.
+    fn read_once(&mut self, block: &mut Block, bytes_max: usize) -> std::io::Result<usize> {
+        if self.is_at_end {
+            return Ok(0);
+        }
+        let room = block.room(self.read_bytes, bytes_max);
+        let read = loop {
+            match self.input.read(room) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
+        match read {
+            Ok(bytes) => {
+                let bytes = bytes.min(room.len());
+                self.is_at_end = bytes == 0;
+                block.filled += bytes;
+                Ok(bytes)
+            }
+            Err(error) => {
+                self.is_at_end = true;
+                Err(error)
+            }
+        }
+    }
+
+    /// The input is at its end and the block holds a record without a newline, or nothing.
+    fn finish(&mut self, block: &mut Block, cut: &Cut) -> bool {
+        if block.filled == 0 {
+            return false;
+        }
+        if cut.is_inside_quotes() {
+            self.reject_unclosed(block);
+        } else {
+            let lines = count_newlines(block.bytes());
+            self.close(block, lines, 1);
+        }
+        true
+    }
+
+    /// A record of many lines owes them to a quote, one of a single line is long itself.
+    fn reject_long(&mut self, block: &mut Block) {
+        if memchr::memchr(b'\n', block.bytes()).is_some() {
+            return self.reject_unclosed(block);
+        }
+        let mut lines = count_newlines(block.bytes());
+        let mut record_bytes = block.filled as u64;
+        let prefix_bytes = block.filled.min(TRUNCATED_BYTES);
+        let is_whole = loop {
+            block.filled = prefix_bytes;
+            match self.read_once(block, prefix_bytes + self.options.block_bytes_target) {
+                Ok(0) => break false,
+                Ok(_) => {}
+                Err(error) => {
+                    self.failure = Some(error);
+                    break false;
+                }
+            }
+            let passed = &block.buffer[prefix_bytes..block.filled];
+            if let Some(newline) = memchr::memchr(b'\n', passed) {
+                record_bytes += newline as u64 + 1;
+                self.keep(&passed[newline + 1..]);
+                break true;
+            }
+            record_bytes += passed.len() as u64;
+        };
+        lines += u64::from(is_whole);
+        block.filled = prefix_bytes;
+        let record_bytes_max = self.options.record_bytes_max;
+        block.defect = Some(BlockDefect::TooLong { record_bytes, record_bytes_max });
+        self.close(block, lines, 1);
+    }
+
+    /// Rejects the first line only: the quote is probably the mistake, not all that follows it.
+    fn reject_unclosed(&mut self, block: &mut Block) {
+        let line_bytes = memchr::memchr(b'\n', block.bytes()).map_or(block.filled, |newline| newline + 1);
+        self.keep(&block.buffer[line_bytes..block.filled]);
+        self.distrusted = self.pending.len();
+        block.filled = line_bytes;
+        block.defect = Some(BlockDefect::UnclosedQuote);
+        self.close(block, 1, 1);
+    }
+
+    /// Fills the block with lines from the distrusted range, or ends the range with its last, unfinished line.
+    fn take_distrusted(&mut self, block: &mut Block) -> bool {
+        let range = &self.pending[self.pending_start..][..self.distrusted];
+        let window = &range[..range.len().min(self.read_bytes)];
+        let newline = memchr::memrchr(b'\n', window).or_else(|| memchr::memchr(b'\n', range));
+        let Some(newline) = newline else {
+            self.distrusted = 0;
+            return false;
+        };
+        block.append(&range[..=newline]);
+        block.quoted_newlines = false;
+        self.pending_start += newline + 1;
+        self.distrusted -= newline + 1;
+        let lines = count_newlines(block.bytes());
+        self.close(block, lines, lines);
+        true
+    }
+}
