@@ -3,6 +3,14 @@
 use firstseen_filter::{CellDefinition, Geometry, Growth, Layout, Refresh, Unit};
 use firstseen_routing::SlicedDefinition;
 
+use crate::state::Definition;
+
+impl Definition for SlicedDefinition {
+    fn describe(&self) -> String {
+        describe(self)
+    }
+}
+
 /// `timing, 10,000,000 cells, k 7, blocks of 2 lines, ...`.
 pub fn describe(definition: &SlicedDefinition) -> String {
     let group = &definition.group;
@@ -18,7 +26,7 @@ pub fn describe(definition: &SlicedDefinition) -> String {
             parts.extend((*equal_timers > 0).then(|| format!("{equal_timers} equal timers")));
             parts.extend(growth.as_ref().map(grows));
         }
-        CellDefinition::JumpingCounting { cells, hashes } | CellDefinition::SlidingCounting { cells, hashes, .. } => {
+        CellDefinition::JumpingCounting { cells, hashes, .. } | CellDefinition::SlidingCounting { cells, hashes, .. } => {
             parts.push(format!("m {cells}, k {hashes}"));
         }
         CellDefinition::Stable { shape, .. } => {

@@ -21,7 +21,12 @@ pub fn failure(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     eprintln!("firstseen: {error:#}");
-    ExitCode::from(if error.chain().any(|cause| cause.is::<UsageError>()) { USAGE } else { FAILED })
+    ExitCode::from(if is_usage(error) { USAGE } else { FAILED })
+}
+
+/// Whether the run was asked for something that it cannot do.
+pub fn is_usage(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<UsageError>())
 }
 
 /// Whether the reader of our output has gone, as `head` does: no reason to complain.

@@ -1,7 +1,9 @@
 //! Flags that say which filter to build.
 
-use clap::{Args, ValueEnum};
-use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Layout, Limit, Refresh, Window};
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum, value_parser};
+use firstseen_filter::{FilterSpec, GENERATIONS_MAX, GrowthSpec, HASHES_MAX, Kind, Layout, Limit, Refresh, Window};
 use firstseen_routing::Slicing;
 
 use crate::exit::UsageError;
@@ -73,7 +75,7 @@ pub enum LayoutArg {
 pub struct FilterArgs {
     /// How long a sighting counts: `24h`, `10000000events`, `unbounded`, `landmark:1d`, `landmark:1000events`,
     /// `landmark:day` (also hour, week; at a zone: `landmark:day@Europe/Athens`)
-    #[arg(long, default_value = "unbounded")]
+    #[arg(long, default_value = "unbounded", allow_hyphen_values = true)]
     pub window: String,
     /// From which sighting a sliding window counts
     #[arg(long, value_enum, default_value = "fixed")]
@@ -82,32 +84,34 @@ pub struct FilterArgs {
     #[arg(long, value_enum)]
     pub kind: Option<KindArg>,
     /// Events that one window brings (`10M`); without it the filter starts small and grows
-    #[arg(long, value_name = "EVENTS")]
+    #[arg(long, value_name = "EVENTS", allow_negative_numbers = true)]
     pub capacity: Option<Count>,
     /// Highest acceptable rate of false positives: new events called duplicates
     #[arg(long, value_name = "RATE", default_value_t = 0.01, allow_negative_numbers = true)]
     pub fpr: f64,
     /// Memory for the cells instead of a capacity (`64MiB`)
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub memory: Option<ByteSize>,
     /// Cut the filter into slices: none, horizontal:S, vertical:S, horizontal-vertical:SxS,
     /// vertical-horizontal:SxS
     #[arg(long, default_value = "none")]
     pub slicing: Slicing,
     /// How late a record may come and still be judged exactly (`5m`); by default an eighth of a sliding window
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
     pub lateness: Option<u64>,
     /// Reject records further ahead of the others than this
-    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = parse_duration_ms)]
+    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = parse_duration_ms,
+        allow_hyphen_values = true)]
     pub future_max: u64,
     /// Seed of the hash; by default drawn at random, and told in the report
     #[arg(long)]
     pub seed: Option<u64>,
     /// Cells (m) instead of a capacity; the filter then never refuses, its rate rises
-    #[arg(long, short = 'm', value_name = "M")]
+    #[arg(long, short = 'm', value_name = "M", allow_negative_numbers = true)]
     pub cells: Option<Count>,
     /// Positions an event (k)
-    #[arg(long, short = 'k', value_name = "K")]
+    #[arg(long, short = 'k', value_name = "K", allow_negative_numbers = true,
+        value_parser = value_parser!(u32).range(1..=i64::from(HASHES_MAX)))]
     pub hashes: Option<u32>,
     /// Where the positions of an event lie
     #[arg(long, value_enum)]
@@ -122,10 +126,10 @@ pub struct FilterArgs {
     #[arg(long, value_name = "K'", default_value_t = 0)]
     pub equal_timers: u32,
     /// How the filter grows beyond its capacity: none, equal:N (N generations at most), geometric:R (ratio R)
-    #[arg(long, value_name = "RULE", value_parser = parse_growth)]
-    pub growth: Option<Option<(u32, f64)>>,
+    #[arg(long, value_name = "RULE")]
+    pub growth: Option<GrowthArg>,
     /// What tells that a generation is full
-    #[arg(long, value_enum, default_value = "cardinality")]
+    #[arg(long, value_enum, default_value = "cardinality", requires = "growth")]
     pub grow_by: LimitArg,
     /// Max of kind stable
     #[arg(long, value_name = "MAX")]
@@ -135,7 +139,8 @@ pub struct FilterArgs {
     pub stable_decrements: Option<f64>,
 }
 
-fn parse_duration_ms(text: &str) -> Result<u64, String> {
+/// `90s`, `24h`, `0`, in milliseconds.
+pub(crate) fn parse_duration_ms(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(Window::Duration(ms)) => Ok(ms),
         _ if text.trim_end_matches(char::is_alphabetic) == "0" => Ok(0),
@@ -143,16 +148,25 @@ fn parse_duration_ms(text: &str) -> Result<u64, String> {
     }
 }
 
-/// `none`, or the greatest number of generations and their ratio.
-fn parse_growth(text: &str) -> Result<Option<(u32, f64)>, String> {
-    let number = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
-    match text.split_once(':') {
-        None if text == "none" => Ok(None),
-        Some(("equal", most)) => most.parse::<u32>().map(|most| Some((most, 1.0))).map_err(|error| error.to_string()),
-        Some(("geometric", ratio)) if number(ratio).is_some_and(|ratio| ratio > 1.0) => {
-            Ok(number(ratio).map(|ratio| (firstseen_filter::GENERATIONS_MAX, ratio)))
-        }
-        _ => Err("choose none, equal:4 or geometric:2".to_owned()),
+/// How a filter grows: at most so many generations, each so much larger than the one before.
+#[derive(Clone, Copy, Debug)]
+pub struct GrowthArg {
+    generations_max: u32,
+    ratio: f64,
+}
+
+impl FromStr for GrowthArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let rule = match text.split_once(':') {
+            None if text == "none" => Some((1, 1.0)),
+            Some(("equal", most)) => most.parse().ok().map(|most| (most, 1.0)),
+            Some(("geometric", ratio)) => ratio.parse().ok().map(|ratio| (GENERATIONS_MAX, ratio)),
+            _ => None,
+        };
+        let (generations_max, ratio) = rule.ok_or("choose none, equal:4 or geometric:2")?;
+        Ok(Self { generations_max, ratio })
     }
 }
 
@@ -179,10 +193,7 @@ impl FilterArgs {
             LimitArg::Cardinality => Limit::Cardinality,
             LimitArg::Density => Limit::Density,
         };
-        let growth = |growth: Option<(u32, f64)>| {
-            let (generations_max, ratio) = growth.unwrap_or((1, 1.0));
-            GrowthSpec { limit, generations_max, ratio }
-        };
+        let growth = |GrowthArg { generations_max, ratio }| GrowthSpec { limit, generations_max, ratio };
         FilterSpec {
             rate: self.fpr,
             capacity_events: self.capacity.map(|Count(events)| events),

@@ -122,7 +122,8 @@ impl HeavyHitters {
     }
 }
 
-fn shortened(mut name: String) -> String {
+/// `name`, cut to [`NAME_BYTES_MAX`] bytes.
+pub(crate) fn shortened(mut name: String) -> String {
     if name.len() > NAME_BYTES_MAX {
         let mut end = NAME_BYTES_MAX - ELLIPSIS.len();
         while !name.is_char_boundary(end) {

@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use firstseen_records::{KeyNormalization, ParserConfig, RecordFormat};
+use firstseen_filter::FilterSecret;
+use firstseen_records::{KeyNormalization, ParserConfig, RecordFormat, RecordParser};
+
+use crate::exit::UsageError;
 
 /// What to read.
 #[derive(Debug, Args)]
@@ -60,6 +63,22 @@ impl InputArgs {
             zone: self.tz.clone(),
             normalization: self.normalize.unwrap_or(KeyNormalization::None),
             ..ParserConfig::new(self.format)
+        }
+    }
+
+    /// The parser that the flags describe. `needs_time` says what needs to know when events occurred, and what to ask
+    /// for where nothing tells.
+    ///
+    /// # Errors
+    /// Where the time is missing, or the flags do not fit the format.
+    pub fn parser(&self, needs_time: Option<(&str, &str)>, secret: FilterSecret) -> anyhow::Result<RecordParser> {
+        let config = self.parser_config(needs_time.is_some());
+        match needs_time {
+            Some((what, instead)) if config.time.is_none() => Err(UsageError(format!(
+                "{what} needs to know when events occurred: name the field with --time, or count in events ({instead})"
+            ))
+            .into()),
+            _ => Ok(RecordParser::new(config, secret).map_err(|error| UsageError(error.to_string()))?),
         }
     }
 

@@ -10,16 +10,22 @@ pub mod args;
 pub mod confirm;
 pub mod dedup;
 pub mod describe;
+pub mod distinct;
 pub mod exit;
 pub mod filter_args;
 pub mod heavy;
 pub mod input;
 pub mod input_args;
+pub mod output;
 pub mod plan;
 pub mod progress;
+pub mod rejects;
 pub mod report;
+pub mod run_args;
 pub mod size;
+pub mod state;
 pub mod stop;
+pub mod walk;
 
 use std::process::ExitCode;
 

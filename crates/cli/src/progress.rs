@@ -29,11 +29,11 @@ impl Progress {
         Self { bar }
     }
 
-    /// So many bytes of the input are read.
-    pub fn at(&self, bytes: u64, events: u64, duplicates: u64) {
+    /// So many bytes of the input are read; `message` says what came of them.
+    pub fn at(&self, bytes: u64, message: impl FnOnce() -> String) {
         if !self.bar.is_hidden() {
             self.bar.set_position(bytes);
-            self.bar.set_message(format!("{events} events, {duplicates} duplicates"));
+            self.bar.set_message(message());
         }
     }
 

@@ -107,23 +107,36 @@ pub struct Report {
     pub interrupted: bool,
 }
 
+/// Writes `report` as JSON or as its `text` to `path`, or to stderr.
+///
+/// # Errors
+/// Where it cannot be written.
+pub(crate) fn write<R: Serialize>(
+    report: &R,
+    text: impl FnOnce(&R) -> String,
+    format: ReportFormat,
+    path: Option<&Path>,
+) -> anyhow::Result<()> {
+    let text = match format {
+        ReportFormat::None => return Ok(()),
+        ReportFormat::Json => serde_json::to_string(report)? + "\n",
+        ReportFormat::Text => text(report),
+    };
+    match path {
+        Some(path) => File::create(path)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .with_context(|| format!("cannot write the report to {}", path.display())),
+        None => Ok(io::stderr().write_all(text.as_bytes())?),
+    }
+}
+
 impl Report {
     /// Writes the report to `path`, or to stderr.
     ///
     /// # Errors
     /// Where it cannot be written.
     pub fn write(&self, format: ReportFormat, path: Option<&Path>) -> anyhow::Result<()> {
-        let text = match format {
-            ReportFormat::None => return Ok(()),
-            ReportFormat::Json => serde_json::to_string(self)? + "\n",
-            ReportFormat::Text => self.text(),
-        };
-        match path {
-            Some(path) => File::create(path)
-                .and_then(|mut file| file.write_all(text.as_bytes()))
-                .with_context(|| format!("cannot write the report to {}", path.display())),
-            None => Ok(io::stderr().write_all(text.as_bytes())?),
-        }
+        write(self, Self::text, format, path)
     }
 
     fn text(&self) -> String {
@@ -134,9 +147,13 @@ impl Report {
         line("events", grouped(events));
         line("first seen", format!("{} ({:.1} %)", grouped(first_seen), share(first_seen)));
         line("duplicates", format!("{} ({:.1} %)", grouped(duplicates), share(duplicates)));
-        for (name, count) in [("undecided", undecided), ("late", late), ("rejected", rejected)] {
+        for (name, count, meaning) in [
+            ("undecided", undecided, ": passed on but not recorded, as the filter was full (--capacity, --growth) or --late says"),
+            ("late", late, ": older than the window and --lateness, answered by --late"),
+            ("rejected", rejected, ""),
+        ] {
             if count > 0 {
-                line(name, grouped(count));
+                line(name, grouped(count) + meaning);
             }
         }
         line("filter", format!("{}, window {}, seed {}", self.filter, self.window, self.seed));
@@ -203,12 +220,12 @@ fn counted(text: &mut String, title: &str, rows: &[Counted]) {
 }
 
 /// Keys come from outside: what would move a terminal's cursor is shown, not sent.
-fn printable(key: &str) -> String {
+pub(crate) fn printable(key: &str) -> String {
     key.chars().flat_map(|letter| if letter.is_control() { letter.escape_default().collect() } else { vec![letter] }).collect()
 }
 
 /// `1234567` as `1,234,567`.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (index, digit) in digits.char_indices() {
@@ -220,7 +237,8 @@ fn grouped(number: u64) -> String {
     grouped
 }
 
-fn rate(rate: f64) -> String {
+/// A rate for people.
+pub(crate) fn rate(rate: f64) -> String {
     if rate == 0.0 || rate >= 1e-4 { format!("{:.4} %", 100.0 * rate) } else { format!("{rate:.1e}") }
 }
 

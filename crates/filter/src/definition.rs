@@ -62,6 +62,8 @@ pub enum CellDefinition {
         cells: u64,
         /// Positions an event.
         hashes: u32,
+        /// Events alive at once beyond which it refuses; none where only its size was given.
+        events_max: Option<u64>,
     },
     /// [`Kind::Counting`] sliding by count.
     SlidingCounting {

@@ -2,7 +2,7 @@
 //!
 //! Promises: under the window rule of the filter, unit by unit. The truth is what **this filter** delivered: a key that
 //! a false positive dropped stays dropped (PAPERS.md section 1, "delivered"; K11 Definition 4). Memory follows the keys
-//! of one window, about 33 bytes each at up to twice as many places. Must not know: cells, how the filter answers.
+//! of one window: twice as many are held at most, in places of 33 bytes of which up to half are empty. Must not know: cells, how the filter answers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -126,13 +126,17 @@ pub struct ExactWindow {
     keys: HashMap<Digest, Expiries, BuildHasherDefault<DigestHasher>>,
     /// The greatest unit seen: nothing is judged before it less the lateness.
     now: u64,
+    /// Keys at which those outside the window are forgotten.
+    purged_from: usize,
     tally: Tally,
 }
+
+const PURGED_FROM_MIN: usize = 1024;
 
 impl ExactWindow {
     /// A model of a filter that has delivered nothing.
     pub fn new(rule: WindowRule, refresh: Refresh) -> Self {
-        Self { rule, refresh, keys: HashMap::default(), now: 0, tally: Tally::default() }
+        Self { rule, refresh, keys: HashMap::default(), now: 0, purged_from: PURGED_FROM_MIN, tally: Tally::default() }
     }
 
     /// The model of a filter of this definition.
@@ -180,17 +184,15 @@ impl ExactWindow {
         *counter += 1;
     }
 
-    /// Forgets what has left the window before the table would grow. It grows where that frees less than a quarter, so
-    /// that a walk over all keys is paid by as many insertions.
+    /// Forgets what has left the window whenever there are twice as many keys as there were after the last time, so that
+    /// a walk over all keys is paid by half as many new ones.
     fn make_room(&mut self) {
-        if self.keys.len() < self.keys.capacity() {
+        if self.keys.len() < self.purged_from {
             return;
         }
         let edge = self.now.saturating_sub(self.rule.lateness_units);
         self.keys.retain(|_, expiries| expiries.sighted > edge);
-        if self.keys.len() > self.keys.capacity() / 4 * 3 {
-            self.keys.reserve(self.keys.capacity());
-        }
+        self.purged_from = (2 * self.keys.len()).max(PURGED_FROM_MIN);
     }
 
     /// How the filter has answered so far.
@@ -207,5 +209,89 @@ impl ExactWindow {
     pub fn bytes(&self) -> u64 {
         // Seven of eight places are used at most; a place is the entry and one byte.
         (self.keys.capacity() / 7 * 8 * (size_of::<(Digest, Expiries)>() + 1)) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Verdict::{Duplicate, FirstSeen, Undecided};
+
+    const RULE: WindowRule = WindowRule { span_units: 10, lateness_units: 3 };
+
+    fn key(key: u64) -> Digest {
+        Digest { lo: key.wrapping_mul(0x9E37_79B9_7F4A_7C15), hi: key }
+    }
+
+    fn tallied(refresh: Refresh, told: &[(u64, Verdict)]) -> ExactWindow {
+        let mut exact = ExactWindow::new(RULE, refresh);
+        for (unit, verdict) in told {
+            exact.observe(key(1), Stamp::on_time(*unit), *verdict);
+        }
+        exact
+    }
+
+    #[test]
+    fn every_answer_counts_once_in_its_place() {
+        let told = [
+            (0, Duplicate),  // A first test: fp.
+            (5, Duplicate),  // Never delivered, but sighted 5 ago.
+            (14, FirstSeen), // The same; delivered now.
+            (23, Duplicate), // Known: tp.
+            (24, FirstSeen), // Its window is over, but it was sighted 1 ago.
+            (25, FirstSeen), // Known: fn.
+            (26, Undecided),
+            (35, FirstSeen), // Its window and that of its last sighting at 25 are over: tn.
+        ];
+        let expected = Tally {
+            true_positives: 1,
+            false_positives: 1,
+            true_negatives: 1,
+            false_negatives: 1,
+            repeated_false_positives: 1,
+            repeated_true_negatives: 2,
+            undecided: 1,
+        };
+        let tally = tallied(Refresh::Fixed, &told).tally();
+        assert_eq!(tally, expected);
+        assert_eq!((tally.fpr(), tally.fpr_events(), tally.fnr(), tally.f1()), (0.5, 0.4, 0.5, 0.5));
+        let mut twice = tally;
+        twice += tally;
+        assert_eq!((twice.undecided, twice.repeated_true_negatives, twice.fpr()), (2, 4, 0.5));
+        assert_eq!((Tally::default().fpr(), Tally::default().f1()), (0.0, 1.0));
+    }
+
+    #[test]
+    fn refreshes_extend_only_what_is_known() {
+        let told = [(0, FirstSeen), (9, Duplicate), (18, Duplicate), (27, Duplicate)];
+        assert_eq!(tallied(Refresh::Refresh, &told).tally().true_positives, 3);
+        assert_eq!(tallied(Refresh::Fixed, &told).tally().true_positives, 1);
+        // A false positive is no delivery, and refreshes nothing.
+        let told = [(0, Duplicate), (5, Duplicate)];
+        assert!(!tallied(Refresh::Refresh, &told).knows(key(1), Stamp::on_time(6)));
+    }
+
+    #[test]
+    fn late_events_are_judged_where_their_stamp_says_and_shorten_nothing() {
+        let mut exact = ExactWindow::new(RULE, Refresh::Fixed);
+        exact.observe(key(1), Stamp::on_time(20), FirstSeen);
+        exact.observe(key(2), Stamp { unit: 15, judged: 17 }, FirstSeen);
+        assert!(exact.knows(key(2), Stamp { unit: 0, judged: 24 }) && !exact.knows(key(2), Stamp::on_time(25)));
+        assert!(exact.observe(key(1), Stamp::on_time(18), FirstSeen));
+        assert!(exact.knows(key(1), Stamp::on_time(29)));
+    }
+
+    #[test]
+    fn memory_follows_one_window_and_forgets_nothing_in_it() {
+        let mut exact = ExactWindow::new(RULE, Refresh::Fixed);
+        for event in 0..200_000 {
+            let unit = event / 100;
+            assert!(!exact.observe(key(event), Stamp::on_time(unit), FirstSeen));
+            let oldest = unit.saturating_sub(9) * 100;
+            assert!(exact.knows(key(oldest), Stamp::on_time(unit)));
+        }
+        // Keys live for 10 units, and for 3 more in case that late events come.
+        assert!(exact.keys() <= 2 * 1301, "{} keys", exact.keys());
+        assert!(exact.bytes() <= 4 * 1301 * 40, "{} bytes", exact.bytes());
     }
 }

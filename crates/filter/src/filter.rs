@@ -11,6 +11,7 @@ use crate::arch::Instructions;
 use crate::bloom::Bits;
 use crate::counting::{CountingError, JumpingCounting, SlidingCounting};
 use crate::definition::{CellDefinition, FilterDefinition};
+use crate::flags::Flags;
 use crate::generations::{Generations8, Generations16};
 use crate::slice::{CellSlice, MergeError};
 use crate::stable::{StableError, StableFilter};
@@ -51,26 +52,6 @@ enum Cells {
     JumpingCounting(Flags<JumpingCounting>),
     SlidingCounting(Flags<SlidingCounting>),
     Stable(Flags<StableFilter>),
-}
-
-/// A kind that answers by flags, with the flags of the batch.
-struct Flags<K> {
-    kind: K,
-    duplicate: Vec<bool>,
-}
-
-impl<K> Flags<K> {
-    fn new(kind: K) -> Self {
-        Self { kind, duplicate: Vec::new() }
-    }
-
-    fn verdicts(&mut self, verdicts: &mut [Verdict], walk: impl FnOnce(&mut K, &mut [bool])) {
-        self.duplicate.resize(verdicts.len(), false);
-        walk(&mut self.kind, &mut self.duplicate);
-        for (verdict, duplicate) in verdicts.iter_mut().zip(&self.duplicate) {
-            *verdict = if *duplicate { Verdict::Duplicate } else { Verdict::FirstSeen };
-        }
-    }
 }
 
 /// Runs the same expression on whichever kind the slice is: `$slice` on those that are made of generations of cells,
@@ -138,13 +119,14 @@ impl FilterSlice {
                 }
                 _ => return Err(BuildError::Window),
             },
-            CellDefinition::JumpingCounting { cells, hashes } => {
-                Cells::JumpingCounting(Flags::new(JumpingCounting::new(*cells, *hashes, window)?))
+            CellDefinition::JumpingCounting { cells, hashes, events_max } => {
+                let kind = JumpingCounting::new(*cells, *hashes, window)?;
+                Cells::JumpingCounting(Flags::limited(kind, *events_max, window))
             }
             CellDefinition::SlidingCounting { cells, hashes, window_events } => {
-                Cells::SlidingCounting(Flags::new(SlidingCounting::new(*cells, *hashes, *window_events)?))
+                Cells::SlidingCounting(Flags::unlimited(SlidingCounting::new(*cells, *hashes, *window_events)?))
             }
-            CellDefinition::Stable { shape, seed } => Cells::Stable(Flags::new(StableFilter::new(*shape, *seed)?)),
+            CellDefinition::Stable { shape, seed } => Cells::Stable(Flags::unlimited(StableFilter::new(*shape, *seed)?)),
         }))
     }
 
@@ -170,7 +152,7 @@ impl FilterSlice {
         on_kind!(
             &mut self.0,
             slice => slice.observe_batch(digests, stamps, verdicts),
-            flags => flags.verdicts(verdicts, |kind, duplicate| kind.observe_batch(digests, stamps, duplicate))
+            flags => flags.observe_batch(digests, stamps, verdicts)
         );
     }
 
@@ -182,7 +164,7 @@ impl FilterSlice {
         on_kind!(
             &mut self.0,
             slice => slice.lookup_batch(digests, stamps, verdicts),
-            flags => flags.verdicts(verdicts, |kind, duplicate| kind.lookup_batch(digests, stamps, duplicate))
+            flags => flags.lookup_batch(digests, stamps, verdicts)
         );
     }
 
@@ -208,6 +190,14 @@ impl FilterSlice {
             },
             _flags => false
         )
+    }
+
+    /// Asks memory for cells that will be needed soon, as [`CellSlice::prefetch`] says.
+    ///
+    /// # Panics
+    /// If a position is not below the generation's cells.
+    pub fn prefetch(&self, number: u64, positions: &[u64]) {
+        on_kind!(&self.0, slice => slice.prefetch(number, positions), _flags => ());
     }
 
     /// What generation `number` holds at `positions`, as [`CellSlice::test_generation`] says; nothing is recorded.
@@ -292,7 +282,7 @@ impl FilterSlice {
 
     /// Events recorded that have not expired, where the kind counts them.
     pub fn live_events(&self) -> Option<u64> {
-        on_kind!(&self.0, slice => Some(slice.live_events()), _flags => None)
+        on_kind!(&self.0, slice => Some(slice.live_events()), flags => flags.live_events())
     }
 
     /// The chance that an event never seen is called a duplicate, from the cells as they are.
@@ -320,7 +310,7 @@ impl FilterSlice {
     /// # Errors
     /// What the sink says.
     pub fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
-        on_kind!(&self.0, slice => slice.write_body(sink), flags => flags.kind.write_body(sink))
+        on_kind!(&self.0, slice => slice.write_body(sink), flags => flags.write_cap(sink).and_then(|()| flags.kind.write_body(sink)))
     }
 
     /// Goes on where a slice of the same definition was written. After an error the slice must not be used.
@@ -328,6 +318,6 @@ impl FilterSlice {
     /// # Errors
     /// `InvalidData` where the bytes cannot be the state of such a slice; what the source says.
     pub fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
-        on_kind!(&mut self.0, slice => slice.read_body(source), flags => flags.kind.read_body(source))
+        on_kind!(&mut self.0, slice => slice.read_body(source), flags => flags.read_cap(source).and_then(|()| flags.kind.read_body(source)))
     }
 }

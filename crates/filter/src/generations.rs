@@ -81,7 +81,8 @@ impl<W: Word> Generations<W> {
     /// The bits of the generations `first..=last`.
     fn mask(first: u64, last: u64) -> u32 {
         // A stamp from another clock may lie far behind: a word has no more bits than it has.
-        (first.max(last.saturating_sub(u64::from(W::BITS) - 1))..=last).fold(0, |mask, generation| mask | Self::bit(generation))
+        (first.max(last.saturating_sub(u64::from(W::BITS) - 1))..=last)
+            .fold(0, |mask, generation| mask | Self::bit(generation))
     }
 
     /// The generations that an event judged at `judged` can find: recorded in `judged - span + 1` or later.

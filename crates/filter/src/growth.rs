@@ -60,7 +60,11 @@ impl Growth {
 
     /// The rate that generation `number` is sized for: tightening where sizes grow, so that the sum stays bounded.
     pub(crate) fn rate_of(&self, number: u64) -> f64 {
-        if self.ratio <= 1.0 { self.generation_rate } else { self.generation_rate / self.ratio.powi(number.min(64) as i32) }
+        if self.ratio <= 1.0 {
+            self.generation_rate
+        } else {
+            self.generation_rate / self.ratio.powi(number.min(64) as i32)
+        }
     }
 
     /// Events that generation `number` may still record, of which `live_events` have not expired, and of whose cells

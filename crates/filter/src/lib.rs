@@ -27,6 +27,7 @@ mod verdict;
 mod definition;
 mod exact;
 mod filter;
+mod flags;
 mod spec;
 mod slice_body;
 pub mod snapshot;

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use crate::arch::Instructions;
+use crate::arch::{Instructions, prefetch_line};
 use crate::generation::Generation;
 use crate::growth::{Growth, Limit};
 use crate::kernel;
@@ -193,6 +193,18 @@ impl<K: CellKind> CellSlice<K> {
             }
         }
         sighting
+    }
+
+    /// Asks memory for the cells at `positions` in generation `number`, which will be needed soon.
+    ///
+    /// # Panics
+    /// If a position is not below the generation's cells.
+    pub fn prefetch(&self, number: u64, positions: &[u64]) {
+        if let Some(index) = self.index_of(number) {
+            let generation = &self.stack[index];
+            let (bytes, cell_bits) = (generation.memory.bytes(), generation.geometry.cell_bits() as usize);
+            positions.iter().for_each(|position| prefetch_line(&bytes[*position as usize * cell_bits / 8]));
+        }
     }
 
     /// Whether generation `number` since the slice was made holds every one of `positions`: its own mask and least

@@ -33,7 +33,9 @@ pub enum SnapshotError {
     #[error("this is not a firstseen snapshot")]
     NotASnapshot,
     /// Written by another release.
-    #[error("snapshot version {0} is unknown here (this program reads version {VERSION}): use the release that wrote it")]
+    #[error(
+        "snapshot version {0} is unknown here (this program reads version {VERSION}): use the release that wrote it"
+    )]
     Version(u32),
     /// The bytes are not those that were written.
     #[error("the snapshot is damaged ({0}): restore it from a copy, or remove it to start empty")]
@@ -147,7 +149,8 @@ impl<R: Read, H: DeserializeOwned> UnverifiedSnapshot<R, H> {
         if &fixed[..8] != MAGIC {
             return Err(SnapshotError::NotASnapshot);
         }
-        let number = |start: usize| u32::from_le_bytes([fixed[start], fixed[start + 1], fixed[start + 2], fixed[start + 3]]);
+        let number =
+            |start: usize| u32::from_le_bytes([fixed[start], fixed[start + 1], fixed[start + 2], fixed[start + 3]]);
         if number(8) != VERSION {
             return Err(SnapshotError::Version(number(8)));
         }
@@ -250,12 +253,10 @@ impl<R: Read> FrameReader<R> {
 impl<R: Read> Read for FrameReader<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if self.read == self.frame.len() && !self.ended {
-            if let Err(error) = self.next_frame() {
-                if error.kind() == io::ErrorKind::UnexpectedEof {
-                    return Err(self.damaged("cut short"));
-                }
-                return Err(error);
-            }
+            self.next_frame().map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => self.damaged("cut short"),
+                _ => error,
+            })?;
         }
         let taken = bytes.len().min(self.frame.len() - self.read);
         bytes[..taken].copy_from_slice(&self.frame[self.read..self.read + taken]);

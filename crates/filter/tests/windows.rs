@@ -6,16 +6,15 @@
 
 mod common;
 
-use common::{LAYOUTS, Pace, Stream, Subject, bloom, digests, generations, geometry, growth, rule, timing};
-use firstseen_filter::{FilterDefinition, Geometry, Growth, Limit, Refresh, Stamp, Unit, WindowRule};
+use common::{Pace, Size, Stream, Subject, bits, config, digest, digests, generations, geometry, paces, rule, timers};
+use common::{timing, words};
+use firstseen_filter::{
+    FilterDefinition, FilterSlice, FilterSpec, Kind, Layout, Placed, Refresh, Stamp, Unit, Verdict, Window, WindowClock,
+};
 use proptest::prelude::*;
-use proptest::test_runner::{RngSeed, TestRunner};
+use proptest::test_runner::TestRunner;
 
 const YEAR_MS: u64 = 365 * 86_400_000;
-
-fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, rng_seed: RngSeed::Fixed(17), failure_persistence: None, ..ProptestConfig::default() }
-}
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -23,19 +22,6 @@ enum Op {
     LookUp { events: usize },
     Idle { ms: u64 },
     Reload,
-}
-
-fn paces(keys: u64) -> impl Strategy<Value = Pace> {
-    let steps = prop_oneof![Just(1_u64), Just(3), Just(20), Just(400)];
-    let sizes = prop_oneof![6 => Just(1_u64), 2 => Just(3), 1 => Just(40)];
-    let lates = prop_oneof![Just((0_u64, 0_u64)), Just((4, 3)), Just((2, 30)), Just((3, 400))];
-    (steps, sizes, lates).prop_map(move |(events_per_step, step_max, (late_one_of, late_max))| Pace {
-        keys,
-        events_per_step,
-        step_max,
-        late_one_of,
-        late_max,
-    })
 }
 
 /// Idle times that a wheel of 8 or 16 bits, its sweep or a word of generations might stumble over.
@@ -88,82 +74,12 @@ fn run(definition: &FilterDefinition, ops: &[Op], seed: u64, sparse: bool) -> Re
     Ok(())
 }
 
-/// Windows of 8-bit timers: short, half the wheel, the greatest that fits, all lateness.
-const RULES_8: [WindowRule; 5] = [rule(2, 0), rule(129, 16), rule(241, 0), rule(40, 201), rule(10, 3)];
-const RULES_16: [WindowRule; 4] = [rule(2, 0), rule(16_385, 2048), rule(65_521, 0), rule(130, 40)];
-
-fn rules_of_words(bits: u64) -> impl Strategy<Value = WindowRule> {
-    (1..bits).prop_flat_map(move |span| (Just(span), 0..bits - span)).prop_map(|(span, late)| rule(span, late))
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Size {
-    Tiny,
-    Sparse,
-}
-
-impl Size {
-    fn geometry(self, cell_bits: u32, layout_index: usize) -> Geometry {
-        match self {
-            Self::Tiny => geometry(900, 3, cell_bits, LAYOUTS[layout_index]),
-            Self::Sparse => geometry(1 << 18, 16, cell_bits, LAYOUTS[layout_index]),
-        }
-    }
-
-    fn keys(self) -> u64 {
-        match self {
-            Self::Tiny => 400,
-            Self::Sparse => 120,
-        }
-    }
-}
-
-fn growths() -> impl Strategy<Value = Option<Growth>> {
-    prop_oneof![
-        3 => Just(None),
-        1 => Just(Some(growth(Limit::Cardinality, 1, 1.0, 60))),
-        2 => Just(Some(growth(Limit::Cardinality, 16, 1.0, 20))),
-        1 => Just(Some(growth(Limit::Cardinality, 3, 1.0, 20))),
-        1 => Just(Some(growth(Limit::Density, 16, 1.0, 20))),
-        1 => Just(Some(growth(Limit::Density, 2, 1.0, 20))),
-    ]
-}
-
-fn timers(size: Size, cell_bits: u32) -> impl Strategy<Value = FilterDefinition> {
-    let rules = if cell_bits == 8 { RULES_8.to_vec() } else { RULES_16.to_vec() };
-    let refresh = prop_oneof![Just(Refresh::Fixed), Just(Refresh::Refresh)];
-    (prop::sample::select(rules), 0..LAYOUTS.len(), refresh, growths()).prop_map(
-        move |(rule, layout, refresh, growth)| timing(size.geometry(cell_bits, layout), rule, refresh, growth),
-    )
-}
-
-fn words(size: Size, cell_bits: u32) -> impl Strategy<Value = FilterDefinition> {
-    (rules_of_words(u64::from(cell_bits)), 0..LAYOUTS.len())
-        .prop_map(move |(rule, layout)| generations(size.geometry(cell_bits, layout), rule))
-}
-
-fn bits(size: Size) -> impl Strategy<Value = FilterDefinition> {
-    let unit = prop_oneof![
-        Just(Unit::Endless),
-        Just(Unit::Milliseconds(1)),
-        Just(Unit::Milliseconds(70)),
-        Just(Unit::Events(500)),
-        Just(Unit::Calendar("hour@Europe/Athens".parse().unwrap())),
-        Just(Unit::Calendar("day@America/St_Johns".parse().unwrap())),
-    ];
-    (unit, 0..LAYOUTS.len(), growths()).prop_map(move |(unit, layout, growth)| FilterDefinition {
-        unit,
-        ..bloom(size.geometry(1, layout), growth)
-    })
-}
-
 /// Runs `cases` random streams through filters that `definitions` gives.
 fn check(cases: u32, size: Size, definitions: impl Strategy<Value = FilterDefinition>) {
     let inputs = (definitions, ops(size.keys()), any::<u64>());
     let sparse = matches!(size, Size::Sparse);
-    let outcome = TestRunner::new(config(cases)).run(&inputs, |(definition, ops, seed)| {
-        run(&definition, &ops, seed, sparse)
-    });
+    let outcome =
+        TestRunner::new(config(cases)).run(&inputs, |(definition, ops, seed)| run(&definition, &ops, seed, sparse));
     if let Err(failure) = outcome {
         panic!("{failure}");
     }
@@ -217,4 +133,93 @@ fn tiny_words_of_8_generations_forget_nothing() {
 #[test]
 fn tiny_words_of_16_generations_forget_nothing() {
     check(200, Size::Tiny, words(Size::Tiny, 16));
+}
+
+/// Delivers key `u` in every unit `u` and asks in every unit for the keys at the window's edge.
+fn assert_edges(definition: &FilterDefinition, units: std::ops::Range<u64>) {
+    let mut slice = FilterSlice::build(definition).unwrap();
+    let span = definition.rule.span_units;
+    let start = units.start;
+    for unit in units {
+        let (now, mut verdict) = ([Stamp::on_time(unit)], [Verdict::Undecided]);
+        slice.observe_batch(&[digest(unit)], &now, &mut verdict);
+        assert_eq!(verdict, [Verdict::FirstSeen], "{definition:?}: delivered in unit {unit}");
+        let edge = [(span - 1, Verdict::Duplicate), (span, Verdict::FirstSeen), (span + 1, Verdict::FirstSeen)];
+        for (age, expected) in edge.into_iter().filter(|(age, _)| unit >= start + age) {
+            slice.lookup_batch(&[digest(unit - age)], &now, &mut verdict);
+            assert_eq!(verdict, [expected], "{definition:?}: age {age} in unit {unit}");
+        }
+    }
+}
+
+#[test]
+fn an_event_is_alive_for_exactly_its_span_all_around_the_wheel() {
+    let layout = Layout::Blocked { lines: 2 };
+    for (span, lateness) in [(1, 0), (2, 0), (129, 16), (241, 0), (40, 201)] {
+        let definition = timing(geometry(1 << 16, 9, 8, layout), rule(span, lateness), Refresh::Fixed, None);
+        assert_edges(&definition, 0..800);
+    }
+    for (span, lateness) in [(1, 0), (300, 20), (65_521, 0)] {
+        let definition = timing(geometry(1 << 18, 9, 16, layout), rule(span, lateness), Refresh::Fixed, None);
+        assert_edges(&definition, 65_535 * 7 - 400..65_535 * 7 + 400);
+    }
+    for (span, lateness, bits) in [(1, 0, 8), (7, 0, 8), (4, 3, 8), (15, 0, 16), (6, 9, 16)] {
+        assert_edges(&generations(geometry(1 << 12, 9, bits, layout), rule(span, lateness)), 0..100);
+    }
+}
+
+/// In Newfoundland clocks were set back at one minute past midnight: a day began twice.
+#[test]
+fn a_day_that_begins_twice_is_one_landmark() {
+    const TWO_O_CLOCK_2010_11_07_MS: u64 = 1_289_095_200_000;
+    let unit = Unit::Calendar("day@America/St_Johns".parse().unwrap());
+    let mut clock = WindowClock::new(unit, rule(1, 0), u64::MAX);
+    let units: Vec<_> = (0..30 * 60)
+        .map(|minute| match clock.place(Some(TWO_O_CLOCK_2010_11_07_MS + minute * 60_000)) {
+            Placed::At(stamp) => stamp.unit,
+            placed => panic!("minute {minute}: {placed:?}"),
+        })
+        .collect();
+    assert!(units.is_sorted());
+    assert_eq!(units.last().unwrap() - units[0], 2);
+}
+
+#[test]
+fn a_time_at_the_end_of_all_times_is_refused() {
+    let mut clock = WindowClock::new(Unit::Milliseconds(1), rule(129, 16), u64::MAX);
+    assert_eq!(clock.place(Some(u64::MAX)), Placed::Refused);
+    assert_eq!(clock.place(Some(7)), Placed::At(Stamp::on_time(7)));
+}
+
+/// From the promise itself: told `Duplicate` at every age below W, `FirstSeen` again `kept_units` units later at most.
+#[test]
+fn no_part_of_the_promised_window_is_lost_and_little_is_added() {
+    const WINDOW_MS: u64 = 1_000_003;
+    for (kind, cell_bits, kept_units) in
+        [(Kind::Timing, 8, 2), (Kind::Timing, 16, 2), (Kind::Generations, 8, 2), (Kind::Generations, 16, 2)]
+    {
+        let spec = FilterSpec {
+            capacity_events: Some(50),
+            rate: 1e-6,
+            cell_bits: Some(cell_bits),
+            ..FilterSpec::new(kind, Window::Duration(WINDOW_MS))
+        };
+        let definition = spec.resolve().unwrap();
+        let Unit::Milliseconds(unit_ms) = definition.unit else { panic!("{definition:?}") };
+        for delivered_ms in (0..3 * WINDOW_MS).step_by(WINDOW_MS as usize / 7) {
+            let ages = [
+                (WINDOW_MS - unit_ms, Verdict::Duplicate),
+                (WINDOW_MS - 1, Verdict::Duplicate),
+                (WINDOW_MS + kept_units * unit_ms, Verdict::FirstSeen),
+            ];
+            let mut slice = FilterSlice::build(&definition).unwrap();
+            let mut clock = WindowClock::new(definition.unit.clone(), definition.rule, u64::MAX);
+            for (age_ms, expected) in [(0, Verdict::FirstSeen)].into_iter().chain(ages) {
+                let Placed::At(stamp) = clock.place(Some(delivered_ms + age_ms)) else { panic!("age {age_ms}") };
+                let mut verdict = [Verdict::Undecided];
+                slice.observe_batch(&[digest(1)], &[stamp], &mut verdict);
+                assert_eq!(verdict, [expected], "{kind} {cell_bits}: age {age_ms} of {WINDOW_MS}");
+            }
+        }
+    }
 }

@@ -31,7 +31,9 @@ pub enum DefinitionError {
     #[error(transparent)]
     Geometry(#[from] GeometryError),
     /// The kind has no cells that may lie apart.
-    #[error("kind {kind} cannot be sliced `{slicing}`: use `horizontal:S` or `none`, or kind bloom, timing or generations")]
+    #[error(
+        "kind {kind} cannot be sliced `{slicing}`: use `horizontal:S` or `none`, or kind bloom, timing or generations"
+    )]
     Kind {
         /// The kind asked for.
         kind: Kind,

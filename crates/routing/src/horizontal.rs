@@ -6,6 +6,7 @@
 use firstseen_filter::{Digest, FilterSlice, Stamp, Verdict};
 
 use crate::Answer;
+use crate::batch::PlacedBatch;
 
 /// The events of a batch, slice by slice; kept to avoid allocations.
 #[derive(Default)]
@@ -15,16 +16,6 @@ pub(crate) struct Gather {
     stamps: Vec<Stamp>,
     verdicts: Vec<Verdict>,
     origins: Vec<usize>,
-}
-
-/// A batch whose events were placed in the window: `answers` holds what an event that was not placed is told.
-pub(crate) struct PlacedBatch<'a> {
-    pub(crate) digests: &'a [Digest],
-    pub(crate) stamps: &'a [Stamp],
-    /// Slices of the events; empty where there is only one.
-    pub(crate) slices: &'a [u32],
-    pub(crate) all_placed: bool,
-    pub(crate) record: bool,
 }
 
 impl Gather {
@@ -53,7 +44,7 @@ impl Gather {
 
     /// Sorts the placed events by slice, keeping their order within each.
     fn divide(&mut self, slices: usize, batch: &PlacedBatch<'_>, answers: &[Answer]) {
-        let slice_of = |event: usize| batch.slices.get(event).map_or(0, |slice| *slice as usize);
+        let slice_of = |event: usize| batch.groups.get(event).map_or(0, |slice| *slice as usize);
         let placed = || (0..batch.digests.len()).filter(|event| answers[*event].is_placed());
         // One place further on than the slice, so that filling turns the start of a slice into that of the next.
         self.starts.clear();

@@ -35,7 +35,12 @@ pub(crate) struct GroupGeneration {
 
 impl Ledger {
     /// Of slices that are empty. `None` where they do not divide the cells of a kind that can be divided.
-    pub(crate) fn new(slicing: Slicing, window: WindowRule, growth: Option<Growth>, slice: &FilterSlice) -> Option<Self> {
+    pub(crate) fn new(
+        slicing: Slicing,
+        window: WindowRule,
+        growth: Option<Growth>,
+        slice: &FilterSlice,
+    ) -> Option<Self> {
         let plan = SlicePlan::new(slicing, *slice.geometry()).ok()?;
         let stack = vec![GroupGeneration { plan, live: LiveEvents::default() }];
         let kept_units = slice.kept_units()?;
@@ -49,6 +54,10 @@ impl Ledger {
 
     pub(crate) fn now(&self) -> u64 {
         self.now
+    }
+
+    pub(crate) fn oldest(&self) -> u64 {
+        self.oldest
     }
 
     pub(crate) fn newest(&self) -> u64 {
@@ -179,7 +188,8 @@ impl Ledger {
         self.stack.clear();
         for number in oldest..=newest {
             let live = LiveEvents::read(source, self.kept_units.saturating_add(2))?;
-            let plan = self.plan_of(number, slices).ok_or_else(|| invalid("slices of one group with different sizes"))?;
+            let plan =
+                self.plan_of(number, slices).ok_or_else(|| invalid("slices of one group with different sizes"))?;
             self.stack.push(GroupGeneration { plan, live });
         }
         (self.now, self.oldest) = (now, oldest);

@@ -6,8 +6,10 @@
 #![warn(missing_docs)]
 
 mod answer;
+mod batch;
 mod definition;
 mod horizontal;
+mod itinerary;
 mod ledger;
 mod load;
 mod plan;

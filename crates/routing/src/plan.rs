@@ -156,9 +156,8 @@ impl SlicePlan {
                 self.divide(place, slice_of, route);
             }
             Picks::Chosen { slices, each } => {
-                let place = |index: usize| {
-                    (reduce(digest.word(31 - index / each), slices), reduce(digest.word(index), cells))
-                };
+                let place =
+                    |index: usize| (reduce(digest.word(31 - index / each), slices), reduce(digest.word(index), cells));
                 self.divide(place, |slice, _| slice, route);
             }
         }

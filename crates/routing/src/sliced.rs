@@ -7,8 +7,10 @@ use std::io::{self, Read, Write};
 use firstseen_filter::{BuildError, Digest, FilterSlice, Placed, Stamp, Unit, WindowClock};
 use thiserror::Error;
 
-use crate::horizontal::{Gather, PlacedBatch};
-use crate::vertical::{Cells, Vertical};
+use crate::batch::PlacedBatch;
+use crate::horizontal::Gather;
+use crate::itinerary::Cells;
+use crate::vertical::Vertical;
 use crate::{Answer, DefinitionError, Load, PlanError, SlicePlan, SlicedDefinition};
 
 /// Events that are worked on together: enough that every slice gets a batch, few enough that buffers stay small.
@@ -122,36 +124,37 @@ impl SlicedFilter {
         }
         let all_placed = self.place(times_ms, answers, record);
         let Self { slices, loads, groups, stamps, gather, vertical, .. } = self;
-        let Some(vertical) = vertical else {
-            gather.ask(slices, &PlacedBatch { digests, stamps, slices: groups, all_placed, record }, answers);
-            return self.count(answers, record);
-        };
-        let mut cells = Cells { slices, loads };
-        for (event, answer) in answers.iter_mut().enumerate().filter(|(_, answer)| answer.is_placed()) {
-            let group = groups.get(event).map_or(0, |group| *group as usize);
-            *answer = vertical.ask(&mut cells, group, digests[event], stamps[event], record);
+        let batch = PlacedBatch { digests, stamps, groups, all_placed, record };
+        match vertical {
+            Some(vertical) => vertical.ask(&mut Cells { slices, loads }, &batch, answers),
+            None => {
+                gather.ask(slices, &batch, answers);
+                self.count(answers, record);
+            }
         }
     }
 
     /// Stamps every event; answers those that have no place and tells whether all have.
     fn place(&mut self, times_ms: &[u64], answers: &mut [Answer], record: bool) -> bool {
-        self.stamps.clear();
+        let Self { clocks, stamps, groups, .. } = self;
+        let time_of = |event: usize| times_ms.get(event).copied();
+        let events = 0..answers.len();
+        stamps.clear();
         let mut all_placed = true;
-        for (event, answer) in answers.iter_mut().enumerate() {
-            let clock = match &mut self.clocks[..] {
-                [clock] => clock,
-                clocks => &mut clocks[self.groups[event] as usize],
-            };
-            let time_ms = times_ms.get(event).copied();
-            let placed = if record { clock.place(time_ms) } else { clock.place_lookup(time_ms) };
+        let mut stamp = |clock: &mut WindowClock, event: usize| {
+            let placed = if record { clock.place(time_of(event)) } else { clock.place_lookup(time_of(event)) };
             let (stamp, unplaced) = match placed {
                 Placed::At(stamp) => (stamp, Answer::Undecided),
                 Placed::Late => (Stamp::default(), Answer::Late),
                 Placed::Refused => (Stamp::default(), Answer::Refused),
             };
             all_placed &= unplaced.is_placed();
-            self.stamps.push(stamp);
-            *answer = unplaced;
+            answers[event] = unplaced;
+            stamp
+        };
+        match &mut clocks[..] {
+            [clock] => stamps.extend(events.map(|event| stamp(clock, event))),
+            clocks => stamps.extend(events.map(|event| stamp(&mut clocks[groups[event] as usize], event))),
         }
         all_placed
     }

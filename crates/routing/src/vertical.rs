@@ -1,18 +1,22 @@
 //! Slices that share events: the positions of one event lie in several of them (K11 3.1, pipelined).
 //!
-//! A test visits slices in the order of the event's hash functions and stops at the first where no generation is left
-//! that may hold the event: the first zero. It sets nothing. An event that is not there then sets its cells in *all* its
-//! slices, also those that the test has passed: a cell that was found alive may expire sooner than the event.
+//! An event that its test does not find sets its cells in *all* its slices, also those that the test has passed: a cell
+//! that was found alive may expire sooner than the event.
 //!
 //! Promises: decides event by event as the classic filter that was cut. (Where density limits timers, when a generation
 //! opens depends on which expired timers were swept already, and that on the cut.) Must not know: clocks.
 
 use std::io::{self, Read, Write};
 
-use firstseen_filter::{CellDefinition, Digest, FilterSlice, Refresh, Sighting, Stamp};
+use firstseen_filter::{CellDefinition, FilterSlice, Refresh, Stamp};
 
+use crate::batch::PlacedBatch;
+use crate::itinerary::{Cells, Itinerary};
 use crate::ledger::Ledger;
-use crate::{Answer, Load, Route, SlicedDefinition};
+use crate::{Answer, SlicedDefinition};
+
+/// Events between the prefetch of cells and their use.
+const AHEAD: usize = 8;
 
 /// The groups of a filter whose slices share events.
 pub(crate) struct Vertical {
@@ -20,23 +24,8 @@ pub(crate) struct Vertical {
     slices_per_group: usize,
     refresh: Refresh,
     equal_timers: usize,
-    /// Of the event at hand; kept to avoid allocations.
-    candidates: Vec<Candidate>,
-    routes: Vec<Route>,
-    expiries: Vec<u64>,
-}
-
-/// A generation that may hold the event at hand.
-struct Candidate {
-    number: u64,
-    route: usize,
-    sighting: Sighting,
-}
-
-/// The slices of a filter, and what they have done.
-pub(crate) struct Cells<'a> {
-    pub(crate) slices: &'a mut [FilterSlice],
-    pub(crate) loads: &'a mut [Load],
+    /// Of the event at hand and those that follow.
+    itineraries: [Itinerary; AHEAD],
 }
 
 impl Vertical {
@@ -58,114 +47,69 @@ impl Vertical {
             slices_per_group: slicing.slices_per_group() as usize,
             refresh,
             equal_timers: equal_timers as usize,
-            candidates: Vec::new(),
-            routes: Vec::new(),
-            expiries: Vec::new(),
+            itineraries: Default::default(),
         })
     }
 
-    /// Asks about one event of `group`, and records it if it is not there and `record` says so.
-    pub(crate) fn ask(
-        &mut self,
-        cells: &mut Cells<'_>,
-        group: usize,
-        digest: Digest,
-        stamp: Stamp,
-        record: bool,
-    ) -> Answer {
+    /// Asks about every event that was placed, one after the other, and records those that are not there if the batch
+    /// says so.
+    pub(crate) fn ask(&mut self, cells: &mut Cells<'_>, batch: &PlacedBatch<'_>, answers: &mut [Answer]) {
+        let group_of = |event: usize| batch.groups.get(event).map_or(0, |group| *group as usize);
+        for next in 0..batch.digests.len() + AHEAD {
+            if let Some(event) = next.checked_sub(AHEAD)
+                && answers[event].is_placed()
+            {
+                let group = group_of(event);
+                let has_room = self.make_room(cells, group, batch.stamps[event], batch.record);
+                // A generation may have opened or gone since the event was routed.
+                let itinerary = &mut self.itineraries[event % AHEAD];
+                if !itinerary.is_current(&self.ledgers[group]) {
+                    itinerary.plan(&self.ledgers[group], batch.digests[event]);
+                }
+                answers[event] = self.decide(cells, event, group, batch, has_room);
+            }
+            if next < batch.digests.len() && answers[next].is_placed() {
+                let itinerary = &mut self.itineraries[next % AHEAD];
+                itinerary.plan(&self.ledgers[group_of(next)], batch.digests[next]);
+                itinerary.prefetch(cells.slices);
+            }
+        }
+    }
+
+    fn make_room(&mut self, cells: &mut Cells<'_>, group: usize, stamp: Stamp, record: bool) -> bool {
         let start = group * self.slices_per_group;
         let own = &mut cells.slices[start..start + self.slices_per_group];
         self.ledgers[group].advance(stamp.unit, own);
-        let has_room = record && self.ledgers[group].make_room(own);
-        self.route(group, digest);
-        let newest = self.ledgers[group].newest();
-        let held_by = self.test(cells, stamp);
-        match held_by {
+        record && self.ledgers[group].make_room(own)
+    }
+
+    fn decide(
+        &mut self,
+        cells: &mut Cells<'_>,
+        event: usize,
+        group: usize,
+        batch: &PlacedBatch<'_>,
+        has_room: bool,
+    ) -> Answer {
+        let (stamp, newest) = (batch.stamps[event], self.ledgers[group].newest());
+        let itinerary = &mut self.itineraries[event % AHEAD];
+        match itinerary.test(cells, stamp, self.equal_timers) {
             Some(number) => {
-                if record && self.refresh == Refresh::Refresh {
+                if batch.record && self.refresh == Refresh::Refresh {
                     let number = if has_room { newest } else { number };
-                    let newly_used = self.set(cells, group, number, stamp);
+                    let newly_used = set(itinerary, cells, &self.ledgers[group], number, stamp);
                     self.ledgers[group].refresh(number, newly_used);
                 }
                 Answer::Duplicate
             }
             None if has_room => {
-                let newly_used = self.set(cells, group, newest, stamp);
+                let newly_used = set(itinerary, cells, &self.ledgers[group], newest, stamp);
                 self.ledgers[group].record(newly_used);
                 Answer::FirstSeen
             }
-            None if record => Answer::Undecided,
+            None if batch.record => Answer::Undecided,
             None => Answer::FirstSeen,
         }
-    }
-
-    /// Lists the generations that may hold the event, each with its route; generations of one shape share one.
-    fn route(&mut self, group: usize, digest: Digest) {
-        self.candidates.clear();
-        let mut routes = 0;
-        let mut routed = None;
-        for (number, generation) in self.ledgers[group].generations() {
-            if routed != Some(&generation.plan) {
-                routed = Some(&generation.plan);
-                if self.routes.len() == routes {
-                    self.routes.push(Route::default());
-                }
-                generation.plan.route(digest, &mut self.routes[routes]);
-                routes += 1;
-            }
-            self.candidates.push(Candidate { number, route: routes - 1, sighting: Sighting::ALL });
-        }
-    }
-
-    /// The oldest generation that holds the event, if any does.
-    fn test(&mut self, cells: &mut Cells<'_>, stamp: Stamp) -> Option<u64> {
-        // Positions of a word fall into the same slice in every generation, so steps of one index are one visit.
-        for index in 0.. {
-            let (mut visited, mut tested, mut is_possible) = (None, 0, false);
-            for candidate in self.candidates.iter_mut().filter(|candidate| candidate.sighting.is_hit()) {
-                if let Some(step) = self.routes[candidate.route].step(index) {
-                    let slice = &cells.slices[step.slice as usize];
-                    let sighting = slice.test_generation(candidate.number, step.positions, stamp);
-                    candidate.sighting = candidate.sighting.and(sighting.unwrap_or(NOTHING));
-                    (visited, tested) = (Some(step.slice), step.positions.len().max(tested));
-                }
-                is_possible |= candidate.sighting.is_hit();
-            }
-            if let Some(slice) = visited {
-                let load = &mut cells.loads[slice as usize];
-                load.test_visits += 1;
-                load.positions_tested += tested as u64;
-            }
-            if !is_possible {
-                return None;
-            }
-            if visited.is_none() {
-                break;
-            }
-        }
-        let hits = self.candidates.iter().filter(|candidate| candidate.sighting.is_hit());
-        let expiries = &mut self.expiries;
-        let mut equal = hits.filter(|hit| {
-            let route = &self.routes[hit.route];
-            self.equal_timers <= 1 || equal_timers(cells.slices, route, hit.number, stamp, expiries) >= self.equal_timers
-        });
-        equal.next().map(|candidate| candidate.number)
-    }
-
-    /// Sets all of the event's cells in generation `number` and tells how many of them were empty, where that matters.
-    fn set(&mut self, cells: &mut Cells<'_>, group: usize, number: u64, stamp: Stamp) -> u64 {
-        let ledger = &self.ledgers[group];
-        let Some(candidate) = self.candidates.iter().find(|candidate| candidate.number == number) else { return 0 };
-        let mut newly_used = 0;
-        for step in self.routes[candidate.route].steps() {
-            let slice = &mut cells.slices[step.slice as usize];
-            slice.advance(ledger.now());
-            let used = slice.used_cells();
-            slice.set_generation(number, step.positions, stamp);
-            newly_used += slice.used_cells() - used;
-            cells.loads[step.slice as usize].record_visits += 1;
-        }
-        newly_used
     }
 
     /// Brings all slices to the present.
@@ -183,9 +127,9 @@ impl Vertical {
         self.ledgers.iter().map(|ledger| ledger.generations().len()).max().unwrap_or(0)
     }
 
-    /// The mean over groups of the rate of all their cells together: with a rate of `r_s` each, from its own fill to the
-    /// k-th power, S slices have `(mean r_s^(1/k))^k`. (Exact for one generation of cells. Several have more, and the
-    /// slices of one filter differ too little for that to matter.)
+    /// The mean over groups of the rate of all their cells together: S slices whose rates are `r_s`, each from its own
+    /// fill to the k-th power, have `(mean r_s^(1/k))^k`. That is exact for one generation of cells, and too high by up
+    /// to the part `k^2 / 2u` for several, of each of which a slice has u cells in use.
     pub(crate) fn expected_rate(&self, slices: &[FilterSlice]) -> f64 {
         let group_rate = |own: &[FilterSlice]| {
             let hashes = own.first().map_or(1.0, |slice| f64::from(slice.geometry().hashes()));
@@ -205,15 +149,18 @@ impl Vertical {
     }
 }
 
-/// What a slice says that cannot be asked.
-const NOTHING: Sighting = Sighting { generations: 0, expiry: u64::MAX };
-
-/// How many of the event's timers show the same expiry, at best (K11 4).
-fn equal_timers(slices: &[FilterSlice], route: &Route, number: u64, stamp: Stamp, expiries: &mut Vec<u64>) -> usize {
-    expiries.clear();
+/// Sets all of the event's cells in generation `number` and tells how many of them were empty, where that matters.
+fn set(itinerary: &Itinerary, cells: &mut Cells<'_>, ledger: &Ledger, number: u64, stamp: Stamp) -> u64 {
+    let Some(route) = itinerary.route_in(number) else { return 0 };
+    let counts_cells = ledger.limited_by_density();
+    let mut newly_used = 0;
     for step in route.steps() {
-        slices[step.slice as usize].push_expiries(number, step.positions, stamp, expiries);
+        let slice = &mut cells.slices[step.slice as usize];
+        slice.advance(ledger.now());
+        let used = if counts_cells { slice.used_cells() } else { 0 };
+        slice.set_generation(number, step.positions, stamp);
+        newly_used += if counts_cells { slice.used_cells() - used } else { 0 };
+        cells.loads[step.slice as usize].record_visits += 1;
     }
-    expiries.sort_unstable();
-    expiries.chunk_by(|first, second| first == second).map(<[u64]>::len).max().unwrap_or(0)
+    newly_used
 }

@@ -9,12 +9,12 @@ use firstseen_records::ParsedBlock;
 use firstseen_routing::{Answer, SlicedFilter};
 
 use super::LateArg;
-use super::output::Output;
-use super::rejects::Rejects;
 use super::tally::{Event, Tally};
 use crate::confirm::Confirm;
 use crate::input::Batch;
+use crate::output::Output;
 use crate::progress::Progress;
+use crate::rejects::Rejects;
 
 /// Events that are answered before they are counted and written: their answers stay in the first cache.
 const CHUNK_EVENTS: usize = 4096;
@@ -71,6 +71,11 @@ enum Destination {
 }
 
 impl Engine {
+    /// Whether there was no record yet, not even a rejected one.
+    pub(super) fn has_seen_nothing(&self) -> bool {
+        self.tally.counts.events + self.rejects.count() == 0
+    }
+
     /// Answers every record of `batch` and writes it where it belongs.
     pub(super) fn handle(&mut self, batch: &Batch, outputs: &mut Outputs, progress: &Progress) -> anyhow::Result<()> {
         let Batch { block, parsed, file, .. } = batch;

@@ -4,11 +4,8 @@
 //! filter, and the state saved at the end says so. Must not know: how a filter works.
 
 mod engine;
-mod output;
-mod rejects;
 mod run;
 mod setup;
-mod state;
 mod tally;
 
 use std::path::PathBuf;
@@ -20,7 +17,7 @@ pub use run::run;
 use crate::confirm::ConfirmArg;
 use crate::filter_args::FilterArgs;
 use crate::input_args::InputArgs;
-use crate::report::ReportFormat;
+use crate::run_args::RunArgs;
 
 /// What to do with a record that is older than the window and the lateness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -32,13 +29,6 @@ pub enum LateArg {
     Duplicate,
     /// Pass it on, and count it as undecided
     Undecided,
-}
-
-/// How called duplicates are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum VerifyArg {
-    /// Keep the exact answer beside: memory for every key in the window
-    Exact,
 }
 
 /// Flags of `firstseen dedup`.
@@ -53,9 +43,12 @@ pub struct DedupArgs {
     /// Where records go.
     #[command(flatten)]
     pub output: OutputArgs,
+    /// How to run.
+    #[command(flatten)]
+    pub run: RunArgs,
 }
 
-/// Where records go, and what is told.
+/// Where records go.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
@@ -65,34 +58,13 @@ pub struct OutputArgs {
     /// Duplicates go to FILE, for audit; by default nowhere
     #[arg(long, value_name = "FILE")]
     pub duplicates: Option<PathBuf>,
-    /// Records that cannot be read go to FILE; by default they are only told
-    #[arg(long, value_name = "FILE")]
-    pub rejected: Option<PathBuf>,
-    /// Exit with 2 if a record could not be read
-    #[arg(long)]
-    pub strict: bool,
-    /// Only test: records change nothing in the filter
-    #[arg(long)]
-    pub lookup: bool,
     /// What to answer for a record older than the window and the lateness
     #[arg(long, value_enum, default_value = "first_seen")]
     pub late: LateArg,
-    /// Load the filter from FILE, and save it there at the end
-    #[arg(long, value_name = "FILE")]
-    pub state: Option<PathBuf>,
     /// Check called duplicates in an exact cache of this size (`exact:64MiB`)
     #[arg(long, value_name = "exact:SIZE")]
     pub confirm: Option<ConfirmArg>,
     /// Duplicates that `--confirm` is not certain of go to FILE instead of `--duplicates`
     #[arg(long, value_name = "FILE", requires = "confirm")]
     pub uncertain: Option<PathBuf>,
-    /// Measure the rates of error against the exact answer
-    #[arg(long, value_enum)]
-    pub verify: Option<VerifyArg>,
-    /// How to report
-    #[arg(long, value_enum, default_value = "text")]
-    pub report: ReportFormat,
-    /// The report goes to FILE instead of stderr
-    #[arg(long, value_name = "FILE")]
-    pub report_file: Option<PathBuf>,
 }

@@ -75,14 +75,21 @@ impl Tally {
 
     /// The keys repeated most.
     pub(super) fn top_keys(&self) -> Vec<Counted> {
-        self.repeated.top(SHOWN)
+        standing_out(&self.repeated)
     }
 
     /// The sources with most duplicates, and those with most first-seen events.
     pub(super) fn top_sources(&self) -> Option<(Vec<Counted>, Vec<Counted>)> {
         let sources = self.sources.as_ref()?;
-        Some((sources.duplicates.top(SHOWN), sources.first_seen.top(SHOWN)))
+        Some((standing_out(&sources.duplicates), standing_out(&sources.first_seen)))
     }
+}
+
+/// The most counted, of which at least half of the count is certain: the rest are noise of a sketch that is full.
+fn standing_out(hitters: &HeavyHitters) -> Vec<Counted> {
+    let mut top = hitters.top(SHOWN);
+    top.retain(|counted| counted.error <= counted.count / 2);
+    top
 }
 
 fn count_source(hitters: &mut HeavyHitters, secret: &FilterSecret, event: Event<'_>) {

@@ -6,7 +6,7 @@ const LINE_BYTES: usize = 64;
 const AHEAD: usize = 16;
 
 /// Memory as a filter has it.
-pub struct Floor {
+pub(crate) struct Floor {
     memory: MmapMut,
     lines: usize,
     state: u64,
@@ -14,7 +14,7 @@ pub struct Floor {
 
 impl Floor {
     /// `bytes` of memory, touched in blocks of `lines` cache lines.
-    pub fn new(bytes: usize, lines: usize) -> Self {
+    pub(crate) fn new(bytes: usize, lines: usize) -> Self {
         let mut memory = MmapMut::map_anon(bytes).unwrap();
         let _ = memory.advise(Advice::HugePage);
         memory.fill(1);
@@ -22,7 +22,7 @@ impl Floor {
     }
 
     /// Reads and writes the lines of `events` random blocks.
-    pub fn touch(&mut self, events: usize) {
+    pub(crate) fn touch(&mut self, events: usize) {
         let blocks = (self.memory.len() / LINE_BYTES / self.lines) as u64;
         let mut ring = [0; AHEAD];
         for event in 0..events + AHEAD {

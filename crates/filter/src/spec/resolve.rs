@@ -3,11 +3,12 @@
 use super::size::{Load, capacity_within, geometry, layout_of, live_events};
 use super::units::{Units, units};
 use super::{FIRST_CAPACITY_EVENTS, FilterSpec, GrowthSpec, SpecError};
+use crate::counting::WINDOW_EVENTS_MAX;
 use crate::definition::{CellDefinition, FilterDefinition, Kind};
 use crate::growth::{GENERATIONS_MAX, Growth, Limit};
 use crate::rates::{growth as growth_rates, plain};
 use crate::stable::StableShape;
-use crate::{Geometry, Refresh, Unit, Window};
+use crate::{Geometry, GeometryError, HASHES_MAX, Refresh, Unit, Window};
 
 pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> {
     check(spec)?;
@@ -34,12 +35,18 @@ fn check(spec: &FilterSpec) -> Result<(), SpecError> {
     if !(spec.rate > 0.0 && spec.rate < 1.0) {
         return Err(SpecError::Rate(spec.rate));
     }
+    if let Some(hashes) = spec.hashes.filter(|hashes| !(1..=HASHES_MAX).contains(hashes)) {
+        return Err(GeometryError::Hashes(hashes).into());
+    }
     if spec.capacity_events == Some(0) {
         return Err(SpecError::Capacity);
     }
     use Window::{Duration, Events, LandmarkDuration, LandmarkEvents};
     if let Duration(0) | Events(0) | LandmarkDuration(0) | LandmarkEvents(0) = spec.window {
         return Err(SpecError::WindowEmpty(spec.window.clone()));
+    }
+    if let Some(hashes) = spec.hashes.filter(|hashes| !(1..=HASHES_MAX).contains(hashes)) {
+        return Err(GeometryError::Hashes(hashes).into());
     }
     let sizes = [spec.capacity_events.is_some(), spec.memory_bytes.is_some(), spec.cells.is_some()];
     if sizes.into_iter().filter(|given| *given).count() > 1 {
@@ -128,7 +135,12 @@ fn load(spec: &FilterSpec, units: &Units, capacity: u64, rate: f64) -> Load {
 }
 
 /// The kinds that live in a [`crate::CellSlice`].
-fn growing(spec: &FilterSpec, units: &Units, cell_bits: u32, capacity: Option<u64>) -> Result<CellDefinition, SpecError> {
+fn growing(
+    spec: &FilterSpec,
+    units: &Units,
+    cell_bits: u32,
+    capacity: Option<u64>,
+) -> Result<CellDefinition, SpecError> {
     let (geometry, growth) = match spec.cells {
         Some(cells) => (Geometry::new(cells, spec.hashes.unwrap_or(4), cell_bits, layout_of(spec))?, None),
         None => grown(spec, units, cell_bits, capacity)?,
@@ -187,11 +199,15 @@ fn grown(
     Ok((geometry, Some(Growth { limit, generations_max, ratio, capacity_events, generation_rate })))
 }
 
-fn counting_cells(spec: &FilterSpec, units: &Units, capacity: u64) -> u64 {
+/// Events that a counting filter holds at once: those of a window, and of the current sub-window where it jumps.
+fn counting_events(units: &Units, capacity: u64) -> f64 {
     let span_windows = units.rule.span_units as f64 / units.window_units.max(1) as f64;
-    let events = if matches!(units.unit, Unit::Events(1)) { capacity as f64 } else { capacity as f64 * span_windows };
+    if matches!(units.unit, Unit::Events(1)) { capacity as f64 } else { capacity as f64 * span_windows }
+}
+
+fn counting_cells(spec: &FilterSpec, units: &Units, capacity: u64) -> u64 {
     let hashes = spec.hashes.unwrap_or_else(|| counting_hashes(spec));
-    plain::cells(events, spec.rate, hashes).ceil() as u64
+    plain::cells(counting_events(units, capacity), spec.rate, hashes).ceil() as u64
 }
 
 /// Bytes of the counters and what tells when they go down: a bit a cell for each sub-window, or a queue of digests.
@@ -208,7 +224,7 @@ fn counting_bytes(spec: &FilterSpec, units: &Units, capacity: u64) -> u64 {
 
 /// The best k has `2^-k = P`.
 fn counting_hashes(spec: &FilterSpec) -> u32 {
-    (-spec.rate.log2()).round().clamp(1.0, f64::from(crate::HASHES_MAX)) as u32
+    (-spec.rate.log2()).round().clamp(1.0, f64::from(HASHES_MAX)) as u32
 }
 
 fn counting(spec: &FilterSpec, units: &Units, capacity: Option<u64>) -> Result<CellDefinition, SpecError> {
@@ -221,10 +237,28 @@ fn counting(spec: &FilterSpec, units: &Units, capacity: Option<u64>) -> Result<C
     Geometry::new(cells, hashes, 1, crate::Layout::Classic)?;
     Ok(match (&spec.window, spec.jumps) {
         (Window::Events(window_events), None) => {
+            check_sliding(spec, *window_events, capacity)?;
             CellDefinition::SlidingCounting { cells, hashes, window_events: *window_events }
         }
-        _ => CellDefinition::JumpingCounting { cells, hashes },
+        _ => {
+            let events_max = capacity.map(|capacity| counting_events(units, capacity).ceil() as u64);
+            CellDefinition::JumpingCounting { cells, hashes, events_max }
+        }
     })
+}
+
+/// A window of N arrivals may bring N events, and has a queue of as many places.
+fn check_sliding(spec: &FilterSpec, window_events: u64, capacity: Option<u64>) -> Result<(), SpecError> {
+    if window_events > WINDOW_EVENTS_MAX {
+        let what = format!("a queue of more than {WINDOW_EVENTS_MAX} events");
+        let instead = "choose a shorter window, or a jumping one (sub-windows)";
+        return Err(SpecError::Reach { window: spec.window.clone(), what, instead });
+    }
+    if spec.memory_bytes.is_none() && capacity.is_some_and(|capacity| capacity < window_events) {
+        let instead = "a window of N events may bring N different ones; leave the capacity out";
+        return Err(SpecError::Option { kind: spec.kind, option: "capacity below its window", instead });
+    }
+    Ok(())
 }
 
 fn stable(spec: &FilterSpec) -> Result<CellDefinition, SpecError> {
@@ -233,7 +267,11 @@ fn stable(spec: &FilterSpec) -> Result<CellDefinition, SpecError> {
     let cell_bits = (u8::BITS - max.leading_zeros()).next_power_of_two();
     let cells = match (spec.cells, spec.memory_bytes, spec.capacity_events) {
         (Some(cells), ..) => cells,
-        (None, Some(memory_bytes), _) => memory_bytes.saturating_mul(8) / u64::from(cell_bits.max(1)),
+        // In whole lines of 512 cells, as they are stored.
+        (None, Some(memory_bytes), _) => match memory_bytes / (64 * u64::from(cell_bits.max(1))) {
+            0 => return Err(SpecError::Memory(memory_bytes)),
+            lines => lines.saturating_mul(512),
+        },
         // About ten cells for each of the events that should be remembered best.
         (None, None, Some(capacity)) => capacity.saturating_mul(10),
         (None, None, None) => return Err(SpecError::CapacityNeeded(spec.kind)),

@@ -30,6 +30,10 @@ pub(super) struct Load {
 /// The least geometry for `load`, with k given or the best.
 pub(super) fn geometry(layout: Layout, cell_bits: u32, load: Load, hashes: Option<u32>) -> Result<Geometry, SpecError> {
     let Load { events, jumps, rate } = load;
+    if let Some(hashes) = hashes {
+        // What no geometry of this layout can place has no size either.
+        Geometry::new(1, hashes, cell_bits, layout)?;
+    }
     let jumping = JumpingLoad { events, jumps };
     let size = match (layout, jumps > 0, hashes) {
         (Layout::Blocked { lines }, jumping_window, hashes) => {

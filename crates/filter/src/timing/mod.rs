@@ -227,7 +227,14 @@ impl<T: Timer> CellKind for Timers<T> {
         }
     }
 
-    fn push_expiries(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64, expiries: &mut Vec<u64>) {
+    fn push_expiries(
+        &self,
+        generation: &Generation,
+        positions: &[u64],
+        stamp: Stamp,
+        now: u64,
+        expiries: &mut Vec<u64>,
+    ) {
         let ranks = self.ranks(generation, positions, stamp, now);
         expiries.extend(ranks.map(|rank| if rank == 0 { 0 } else { stamp.judged + u64::from(rank) }));
     }

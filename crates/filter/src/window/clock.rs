@@ -86,11 +86,13 @@ impl WindowClock {
         if time_ms > COUNT_MAX {
             return Placed::Refused;
         }
-        let unit = self.unit_of(time_ms);
+        let mut unit = self.unit_of(time_ms);
         match self.now_ms {
             Some(now_ms) if time_ms <= now_ms => {}
             Some(now_ms) if time_ms - now_ms > self.future_max_ms => return Placed::Refused,
             _ => {
+                // Where a zone sets its clocks back over midnight, the day that has begun goes on.
+                unit = unit.max(self.now_unit);
                 self.now_ms = Some(time_ms);
                 self.now_unit = unit;
             }

@@ -39,6 +39,9 @@ pub enum WindowError {
          (landmark:day@Europe/Athens)"
     )]
     Form(String),
+    /// More milliseconds than are counted.
+    #[error("window `{0}` is longer than 584 million years: choose a shorter one, or `unbounded`")]
+    TooLong(String),
     /// An unknown calendar or zone.
     #[error(transparent)]
     Calendar(#[from] CalendarError),
@@ -66,7 +69,11 @@ impl FromStr for Window {
         }
         let digits = length.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(length.len());
         let (number, unit) = length.split_at(digits);
-        let number: u64 = number.parse().map_err(|_| WindowError::Form(text.to_owned()))?;
+        if number.is_empty() {
+            return Err(WindowError::Form(text.to_owned()));
+        }
+        // Digits alone fail only by being too many.
+        let number: u64 = number.parse().map_err(|_| WindowError::TooLong(text.to_owned()))?;
         let unit_ms = match unit {
             "events" | "event" => {
                 return match (number, landmark) {
@@ -87,7 +94,7 @@ impl FromStr for Window {
             (Some(0), _) => Err(WindowError::Empty(text.to_owned())),
             (Some(window_ms), false) => Ok(Self::Duration(window_ms)),
             (Some(window_ms), true) => Ok(Self::LandmarkDuration(window_ms)),
-            (None, _) => Err(WindowError::Form(text.to_owned())),
+            (None, _) => Err(WindowError::TooLong(text.to_owned())),
         }
     }
 }

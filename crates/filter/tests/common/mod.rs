@@ -4,8 +4,15 @@
 use firstseen_filter::snapshot::{self, UnverifiedSnapshot};
 use firstseen_filter::{
     CellDefinition, Digest, ExactWindow, FilterDefinition, FilterSecret, FilterSlice, Geometry, Growth, Instructions,
-    Layout, Limit, Placed, Refresh, Stamp, Tally, Unit, Verdict, Window, WindowClock, WindowRule,
+    Layout, Limit, Placed, Refresh, Stamp, Unit, Verdict, Window, WindowClock, WindowRule,
 };
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+/// The same cases in every run: a failure repeats with the same command.
+pub(crate) fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, rng_seed: RngSeed::Fixed(17), failure_persistence: None, ..ProptestConfig::default() }
+}
 
 /// SplitMix64.
 pub(crate) struct Dice(pub(crate) u64);
@@ -63,7 +70,12 @@ pub(crate) fn bloom(geometry: Geometry, growth: Option<Growth>) -> FilterDefinit
     definition(CellDefinition::Bloom { geometry, growth }, rule(1, 0))
 }
 
-pub(crate) fn timing(geometry: Geometry, rule: WindowRule, refresh: Refresh, growth: Option<Growth>) -> FilterDefinition {
+pub(crate) fn timing(
+    geometry: Geometry,
+    rule: WindowRule,
+    refresh: Refresh,
+    growth: Option<Growth>,
+) -> FilterDefinition {
     definition(CellDefinition::Timing { geometry, refresh, equal_timers: 0, growth }, rule)
 }
 
@@ -201,10 +213,6 @@ impl Subject {
     pub(crate) fn reload(&mut self) {
         self.slice = reloaded(&self.slice, &self.definition);
     }
-
-    pub(crate) fn tally(&self) -> Tally {
-        self.exact.tally()
-    }
 }
 
 /// The answers of one slice to one stream that is cut into batches as `cuts` says, again and again.
@@ -224,4 +232,95 @@ pub(crate) fn answers(
         start = end;
     }
     (verdicts, slice)
+}
+
+/// Windows of 8-bit timers: short, half the wheel, the greatest that fits, all lateness.
+pub(crate) const RULES_8: [WindowRule; 5] = [rule(2, 0), rule(129, 16), rule(241, 0), rule(40, 201), rule(10, 3)];
+pub(crate) const RULES_16: [WindowRule; 4] = [rule(2, 0), rule(16_385, 2048), rule(65_521, 0), rule(130, 40)];
+
+pub(crate) fn rules_of_words(bits: u64) -> impl Strategy<Value = WindowRule> {
+    (1..bits).prop_flat_map(move |span| (Just(span), 0..bits - span)).prop_map(|(span, late)| rule(span, late))
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Size {
+    Tiny,
+    Sparse,
+}
+
+impl Size {
+    pub(crate) fn geometry(self, cell_bits: u32, layout_index: usize) -> Geometry {
+        match self {
+            Self::Tiny => geometry(900, 3, cell_bits, LAYOUTS[layout_index]),
+            Self::Sparse => geometry(1 << 18, 16, cell_bits, LAYOUTS[layout_index]),
+        }
+    }
+
+    pub(crate) fn keys(self) -> u64 {
+        match self {
+            Self::Tiny => 400,
+            Self::Sparse => 120,
+        }
+    }
+}
+
+pub(crate) fn growths() -> impl Strategy<Value = Option<Growth>> {
+    prop_oneof![
+        3 => Just(None),
+        1 => Just(Some(growth(Limit::Cardinality, 1, 1.0, 60))),
+        2 => Just(Some(growth(Limit::Cardinality, 16, 1.0, 20))),
+        1 => Just(Some(growth(Limit::Cardinality, 3, 1.0, 20))),
+        1 => Just(Some(growth(Limit::Density, 16, 1.0, 20))),
+        1 => Just(Some(growth(Limit::Density, 2, 1.0, 20))),
+    ]
+}
+
+pub(crate) fn timers(size: Size, cell_bits: u32) -> impl Strategy<Value = FilterDefinition> {
+    let rules = if cell_bits == 8 { RULES_8.to_vec() } else { RULES_16.to_vec() };
+    let refresh = prop_oneof![Just(Refresh::Fixed), Just(Refresh::Refresh)];
+    (prop::sample::select(rules), 0..LAYOUTS.len(), refresh, growths()).prop_map(
+        move |(rule, layout, refresh, growth)| timing(size.geometry(cell_bits, layout), rule, refresh, growth),
+    )
+}
+
+pub(crate) fn words(size: Size, cell_bits: u32) -> impl Strategy<Value = FilterDefinition> {
+    (rules_of_words(u64::from(cell_bits)), 0..LAYOUTS.len())
+        .prop_map(move |(rule, layout)| generations(size.geometry(cell_bits, layout), rule))
+}
+
+pub(crate) fn bits(size: Size) -> impl Strategy<Value = FilterDefinition> {
+    let unit = prop_oneof![
+        Just(Unit::Endless),
+        Just(Unit::Milliseconds(1)),
+        Just(Unit::Milliseconds(70)),
+        Just(Unit::Events(500)),
+        Just(Unit::Calendar("hour@Europe/Athens".parse().unwrap())),
+        Just(Unit::Calendar("day@America/St_Johns".parse().unwrap())),
+    ];
+    (unit, 0..LAYOUTS.len(), growths())
+        .prop_map(move |(unit, layout, growth)| FilterDefinition { unit, ..bloom(size.geometry(1, layout), growth) })
+}
+
+/// A definition of any kind that lives in cells of generations.
+pub(crate) fn definitions(size: Size) -> impl Strategy<Value = FilterDefinition> {
+    prop_oneof![
+        bits(size).boxed(),
+        timers(size, 8).boxed(),
+        timers(size, 16).boxed(),
+        words(size, 8).boxed(),
+        words(size, 16).boxed(),
+    ]
+}
+
+pub(crate) fn paces(keys: u64) -> impl Strategy<Value = Pace> {
+    let steps = prop_oneof![Just(1_u64), Just(3), Just(20), Just(400)];
+    let sizes = prop_oneof![6 => Just(1_u64), 2 => Just(3), 1 => Just(40)];
+    let lates = prop_oneof![Just((0_u64, 0_u64)), Just((4, 3)), Just((2, 30)), Just((3, 400))];
+    (steps, sizes, lates).prop_map(move |(events_per_step, step_max, (late_one_of, late_max))| Pace {
+        keys,
+        events_per_step,
+        step_max,
+        late_one_of,
+        late_max,
+    })
 }

@@ -4,39 +4,47 @@
 //! know: what is in the filter.
 
 use std::fs::File;
-use std::io::{self, BufReader, Write};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, BufReader, Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use firstseen_filter::snapshot::{self, UnverifiedSnapshot};
-use firstseen_routing::{SlicedDefinition, SlicedFilter};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use crate::describe::describe;
 use crate::exit::UsageError;
+
+/// What a filter was built from.
+pub trait Definition: PartialEq + Serialize + DeserializeOwned {
+    /// The definition in one line for people.
+    fn describe(&self) -> String;
+}
 
 /// What a saved filter depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct StateHeader {
+pub struct StateHeader<D> {
     /// What the keys were made of.
-    pub(super) key: String,
+    pub key: String,
     /// Seed of the hash.
-    pub(super) seed: u64,
+    pub seed: u64,
     /// The filter.
-    pub(super) definition: SlicedDefinition,
+    pub definition: D,
 }
 
 /// A state file whose body is still unread.
-pub(super) struct SavedState(UnverifiedSnapshot<BufReader<File>, StateHeader>);
+pub struct SavedState<D>(UnverifiedSnapshot<BufReader<File>, StateHeader<D>>);
 
-impl SavedState {
+impl<D: Definition> SavedState<D> {
     /// Opens `path`; `None` if there is no such file yet.
     ///
     /// # Errors
-    /// Where the file cannot be read or is damaged.
-    pub(super) fn open(path: &Path) -> anyhow::Result<Option<Self>> {
+    /// Where the file cannot be read or is damaged, or none can be made beside it, which a run must not learn at its
+    /// end.
+    pub fn open(path: &Path) -> anyhow::Result<Option<Self>> {
+        temporary(path)?;
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -47,15 +55,20 @@ impl SavedState {
     }
 
     /// The seed that its keys were hashed under.
-    pub(super) fn seed(&self) -> u64 {
+    pub fn seed(&self) -> u64 {
         self.0.header().seed
     }
 
-    /// Fills `filter`, if `expected` is what the file holds.
+    /// Lets `read_body` fill the filter, if `expected` is what the file holds.
     ///
     /// # Errors
     /// Where the file is damaged, or holds a filter of another definition.
-    pub(super) fn load(self, path: &Path, expected: &StateHeader, filter: &mut SlicedFilter) -> anyhow::Result<()> {
+    pub fn load(
+        self,
+        path: &Path,
+        expected: &StateHeader<D>,
+        read_body: impl FnOnce(&mut dyn Read) -> io::Result<()>,
+    ) -> anyhow::Result<()> {
         let found = self.0.header();
         if found != expected {
             let what = difference(expected, found);
@@ -64,37 +77,39 @@ impl SavedState {
                 "the state {path} holds another filter ({what}): use the flags it was made with, or another file"
             )));
         }
-        let loaded = self.0.verify(|body| filter.read_body(body));
+        let loaded = self.0.verify(read_body);
         loaded.with_context(|| format!("cannot use the state {}", path.display()))
     }
 }
 
-fn difference(expected: &StateHeader, found: &StateHeader) -> String {
+fn difference<D: Definition>(expected: &StateHeader<D>, found: &StateHeader<D>) -> String {
     if expected.key != found.key {
         return format!("its key is {}, here it is {}", found.key, expected.key);
     }
     if expected.seed != found.seed {
         return format!("its seed is {}, here it is {}", found.seed, expected.seed);
     }
-    format!("it is {}, here it is {}", describe(&found.definition), describe(&expected.definition))
+    format!("it is {}, here it is {}", found.definition.describe(), expected.definition.describe())
 }
 
-/// Looks whether a state can be saved at `path`, so that a run does not learn it at its end.
-///
-/// # Errors
-/// Where no file can be made beside `path`.
-pub(super) fn check_writable(path: &Path) -> anyhow::Result<()> {
-    temporary(path).map(drop)
+/// The seed asked for, else the saved one, else one that nobody who sends events can know.
+pub fn seed<D: Definition>(asked: Option<u64>, saved: Option<&SavedState<D>>) -> u64 {
+    // The standard library keys its hash maps from the system's randomness.
+    asked.or(saved.map(SavedState::seed)).unwrap_or_else(|| RandomState::new().build_hasher().finish())
 }
 
-/// Replaces the state at `path`.
+/// Replaces the state at `path` by `header` and what `write_body` writes.
 ///
 /// # Errors
 /// Where it cannot be written; the old file is as it was then.
-pub(super) fn save(path: &Path, header: &StateHeader, filter: &SlicedFilter) -> anyhow::Result<()> {
+pub fn save<D: Definition>(
+    path: &Path,
+    header: &StateHeader<D>,
+    write_body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<()> {
     let context = || format!("cannot save the state {}", path.display());
     let mut file = temporary(path)?;
-    snapshot::write(&mut file, header, |body| filter.write_body(body)).with_context(context)?;
+    snapshot::write(&mut file, header, write_body).with_context(context)?;
     file.flush().and_then(|()| file.as_file().sync_all()).with_context(context)?;
     file.persist(path).with_context(context)?;
     // The new name must survive a power cut too; not every system can sync a folder.

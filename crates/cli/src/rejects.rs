@@ -10,7 +10,7 @@ use crate::progress::Progress;
 const TOLD_MAX: u64 = 5;
 
 /// Counts and tells rejections.
-pub(super) struct Rejects {
+pub struct Rejects {
     files: Vec<PathBuf>,
     count: u64,
     is_kept: bool,
@@ -18,12 +18,12 @@ pub(super) struct Rejects {
 
 impl Rejects {
     /// None yet; `is_kept` says that the records go to a file.
-    pub(super) fn new(files: Vec<PathBuf>, is_kept: bool) -> Self {
+    pub fn new(files: Vec<PathBuf>, is_kept: bool) -> Self {
         Self { files, count: 0, is_kept }
     }
 
     /// The record on `line` of `file` is rejected.
-    pub(super) fn tell(&mut self, file: usize, line: u64, reason: impl Display, progress: &Progress) {
+    pub fn tell(&mut self, file: usize, line: u64, reason: impl Display, progress: &Progress) {
         self.count += 1;
         if self.count <= TOLD_MAX {
             let file = self.files.get(file).map_or_else(String::new, |path| name(path));
@@ -32,7 +32,7 @@ impl Rejects {
     }
 
     /// The last word, if there is more to say than was told.
-    pub(super) fn end(&self, progress: &Progress) {
+    pub fn end(&self, progress: &Progress) {
         let advice = if self.is_kept { "" } else { "; --rejected FILE keeps them" };
         if self.count > TOLD_MAX {
             progress.note(&format!("firstseen: {} records were rejected in all{advice}", self.count));
@@ -40,7 +40,7 @@ impl Rejects {
     }
 
     /// How many there were.
-    pub(super) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.count
     }
 }

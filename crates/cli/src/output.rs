@@ -13,7 +13,7 @@ use anyhow::Context;
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// A stream of records.
-pub(super) struct Output {
+pub struct Output {
     sink: Option<BufWriter<Box<dyn Write>>>,
     path: Option<PathBuf>,
     /// The last record had no newline of its own, as the last one of a file may.
@@ -24,7 +24,7 @@ pub(super) struct Output {
 
 impl Output {
     /// Standard output.
-    pub(super) fn stdout() -> Self {
+    pub fn stdout() -> Self {
         Self::over(Box::new(io::stdout()), None)
     }
 
@@ -32,7 +32,7 @@ impl Output {
     ///
     /// # Errors
     /// Where the file cannot be created.
-    pub(super) fn file(path: &Path) -> anyhow::Result<Self> {
+    pub fn file(path: &Path) -> anyhow::Result<Self> {
         let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self::over(Box::new(file), Some(path.to_owned())))
     }
@@ -41,7 +41,7 @@ impl Output {
     ///
     /// # Errors
     /// Where the file cannot be created.
-    pub(super) fn optional(path: Option<&Path>) -> anyhow::Result<Self> {
+    pub fn optional(path: Option<&Path>) -> anyhow::Result<Self> {
         path.map_or_else(|| Ok(Self { sink: None, path: None, unended: false, run: 0..0 }), Self::file)
     }
 
@@ -51,14 +51,14 @@ impl Output {
     }
 
     /// Whether records that come here are kept.
-    pub(super) fn is_kept(&self) -> bool {
+    pub fn is_kept(&self) -> bool {
         self.sink.is_some()
     }
 
     /// Writes the record at `range` of `block`. Neighbouring records are written together, so call
     /// [`Self::end_block`] before the next block.
     #[inline]
-    pub(super) fn record(&mut self, block: &[u8], range: Range<usize>) -> anyhow::Result<()> {
+    pub fn record(&mut self, block: &[u8], range: Range<usize>) -> anyhow::Result<()> {
         if range.start == self.run.end && !self.run.is_empty() {
             self.run.end = range.end;
             return Ok(());
@@ -69,7 +69,7 @@ impl Output {
     }
 
     /// Writes what is left of `block`.
-    pub(super) fn end_block(&mut self, block: &[u8]) -> anyhow::Result<()> {
+    pub fn end_block(&mut self, block: &[u8]) -> anyhow::Result<()> {
         self.write_run(block)?;
         self.run = 0..0;
         Ok(())
@@ -84,7 +84,7 @@ impl Output {
     }
 
     /// Hands everything written so far to the system.
-    pub(super) fn flush(&mut self) -> anyhow::Result<()> {
+    pub fn flush(&mut self) -> anyhow::Result<()> {
         self.sink.as_mut().map_or(Ok(()), Write::flush).with_context(|| self.name())
     }
 

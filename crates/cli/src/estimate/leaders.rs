@@ -1,0 +1,143 @@
+//! The keys whose estimates lead, in bounded memory.
+//!
+//! Promises: of all keys offered, those that lead by their last estimate, decayed since, are among the candidates; a
+//! name is asked for only when a key becomes one. Must not know: records, how estimates come about.
+
+use std::collections::HashMap;
+
+use firstseen_filter::Digest;
+
+use crate::heavy::shortened;
+
+/// Candidates that are kept at least, so that few are thrown out and named again.
+const KEPT_MIN: usize = 64;
+
+/// A key that may lead.
+struct Candidate {
+    estimate: f64,
+    /// The epoch in which it was estimated last.
+    epoch: u64,
+    name: String,
+}
+
+/// The keys that lead. An estimate x of epoch e ranks by `ln x + e ln(1/lambda)`: time changes the estimates of all
+/// keys by one factor, so that the order of ranks is the order of decayed estimates in every epoch.
+pub(super) struct Leaders {
+    candidates: HashMap<Digest, Candidate>,
+    kept: usize,
+    /// `ln(1/lambda)`.
+    decay: f64,
+    /// No key that ranks lower is a candidate; rises only.
+    worth: f64,
+    /// The epoch now, and the least estimate in it that is worth a place.
+    now: (u64, f64),
+}
+
+impl Leaders {
+    /// Enough candidates for the first `top`; none at all for 0.
+    pub(super) fn new(top: usize, lambda: f64) -> Self {
+        let kept = if top == 0 { 0 } else { top.max(KEPT_MIN) };
+        let worth = f64::NEG_INFINITY;
+        Self { candidates: HashMap::new(), kept, decay: -lambda.ln(), worth, now: (0, 0.0) }
+    }
+
+    /// An event of `epoch` (never less than the one before) was estimated.
+    #[inline]
+    pub(super) fn offer(&mut self, digest: Digest, estimate: f64, epoch: u64, name: impl FnOnce() -> String) {
+        if epoch != self.now.0 {
+            self.now = (epoch, self.least_worth(epoch));
+        }
+        // What ranks with the last of those kept may have been one of them, and must be found again.
+        if estimate >= self.now.1 && estimate > 0.0 && self.kept > 0 {
+            self.follow(digest, estimate, epoch, name);
+        }
+    }
+
+    fn least_worth(&self, epoch: u64) -> f64 {
+        // A hair below, for what the exponential rounds.
+        (self.worth - self.decay * epoch as f64).exp() * (1.0 - 1e-6)
+    }
+
+    fn follow(&mut self, digest: Digest, estimate: f64, epoch: u64, name: impl FnOnce() -> String) {
+        if let Some(candidate) = self.candidates.get_mut(&digest) {
+            (candidate.estimate, candidate.epoch) = (estimate, epoch);
+            return;
+        }
+        self.candidates.insert(digest, Candidate { estimate, epoch, name: shortened(name()) });
+        if self.candidates.len() >= 2 * self.kept {
+            self.prune();
+            self.now.1 = self.least_worth(epoch);
+        }
+    }
+
+    fn prune(&mut self) {
+        let decay = self.decay;
+        let rank = |candidate: &Candidate| candidate.estimate.ln() + decay * candidate.epoch as f64;
+        let mut ranked: Vec<(f64, Digest)> =
+            self.candidates.iter().map(|(digest, candidate)| (rank(candidate), *digest)).collect();
+        // Keys of one rank by their digests: which of them stay must not depend on the map.
+        ranked.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| (b.1.lo, b.1.hi).cmp(&(a.1.lo, a.1.hi))));
+        for (_, digest) in &ranked[self.kept..] {
+            self.candidates.remove(digest);
+        }
+        self.worth = ranked[self.kept - 1].0;
+    }
+
+    /// All candidates, in no order.
+    pub(super) fn candidates(&self) -> impl Iterator<Item = (Digest, &str)> {
+        self.candidates.iter().map(|(digest, candidate)| (*digest, candidate.name.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(id: u64) -> Digest {
+        Digest { lo: id.wrapping_mul(0x9E37_79B9_7F4A_7C15), hi: id }
+    }
+
+    /// Counts exactly, and returns the keys that lead.
+    fn leading(lambda: f64, events: impl Iterator<Item = (u64, u64)>, top: usize) -> (Vec<u64>, Vec<u64>, usize) {
+        let mut leaders = Leaders::new(top, lambda);
+        let mut truth: HashMap<u64, (f64, u64)> = HashMap::new();
+        let (mut now, mut most) = (0, 0);
+        for (id, epoch) in events {
+            now = epoch;
+            let (value, last) = truth.entry(id).or_insert((0.0, epoch));
+            *value = *value * lambda.powf((epoch - *last) as f64) + 1.0;
+            *last = epoch;
+            leaders.offer(digest(id), *value, epoch, || format!("key-{id}"));
+            most = most.max(leaders.candidates.len());
+        }
+        let value_of = |id: u64| truth[&id].0 * lambda.powf((now - truth[&id].1) as f64);
+        let first = |mut ids: Vec<u64>| {
+            ids.sort_by(|a, b| value_of(*b).total_cmp(&value_of(*a)).then(a.cmp(b)));
+            ids.truncate(top);
+            ids
+        };
+        let found = first(leaders.candidates().map(|(digest, _)| digest.hi).collect());
+        (found, first(truth.keys().copied().collect()), most)
+    }
+
+    #[test]
+    fn those_that_lead_are_found_whenever_they_occurred() {
+        let mixed = |index: u64| index.wrapping_mul(0xD134_2543_DE82_EF95) >> 40;
+        for lambda in [0.3, 0.9, 0.999] {
+            // Keys come and go: in each epoch another hundred occur most.
+            let events = (0..200_000).map(|index| {
+                let epoch = 480_000 + index / 4000;
+                let rank = ((mixed(index) as f64 / (1u64 << 24) as f64) * 11.0).exp2() as u64;
+                (rank + 31 * epoch, epoch)
+            });
+            let (found, truth, most) = leading(lambda, events, 20);
+            assert_eq!(found, truth, "lambda {lambda}");
+            assert!(most <= 2 * KEPT_MIN);
+        }
+    }
+
+    #[test]
+    fn nobody_leads_where_nobody_asks() {
+        assert!(leading(0.5, [(1, 0)].into_iter(), 0).0.is_empty());
+    }
+}

@@ -1,0 +1,112 @@
+//! What happens at more than the planned load.
+//!
+//! Promises: the rate if nothing were refused, what is refused, and what growing would take. Must not know: nodes, how
+//! it is printed.
+
+use firstseen_filter::rates::growth;
+use firstseen_filter::{CellDefinition, FilterDefinition, FilterSpec, GENERATIONS_MAX, GrowthSpec, Kind, Limit};
+use firstseen_filter::{SpecError, Window};
+use serde::Serialize;
+
+use super::costs::rates;
+use super::memory;
+
+/// Times the planned load.
+const FACTORS: [u32; 3] = [1, 2, 10];
+
+/// One load.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Load {
+    /// Times the planned load.
+    pub(super) factor: u32,
+    /// Worst rate if every event were recorded.
+    pub(super) rate_if_all_recorded: f64,
+    /// Share of the new events that the filter refuses (`Undecided`, because it is full) instead of lying more often.
+    pub(super) refused_share: f64,
+    /// What a filter would take that may grow, where that helps and the kind can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) grown: Option<Grown>,
+}
+
+/// A filter that grows by generations and keeps its rate.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Grown {
+    /// The option of `dedup` that lets it.
+    pub(super) option: String,
+    /// Generations at once.
+    pub(super) generations: u32,
+    /// Of all of them.
+    pub(super) memory_bytes: u64,
+}
+
+/// The loads that may come. A window counted in events brings no more of them, whatever the load.
+pub(super) fn loads(spec: &FilterSpec, definition: &FilterDefinition, events: f64) -> Result<Vec<Load>, SpecError> {
+    if matches!(spec.window, Window::Events(_) | Window::LandmarkEvents(_)) {
+        return Ok(Vec::new());
+    }
+    FACTORS
+        .into_iter()
+        .map(|factor| {
+            let times = f64::from(factor);
+            Ok(Load {
+                factor,
+                rate_if_all_recorded: rates(definition, events * times).worst,
+                refused_share: if refuses(&definition.cells) { 1.0 - 1.0 / times } else { 0.0 },
+                grown: match (spec.kind, &spec.window) {
+                    _ if factor == 1 => None,
+                    (Kind::Bloom, Window::Unbounded) => Some(doubled(spec, factor)?),
+                    (Kind::Bloom | Kind::Timing, _) => grown(spec, definition, factor)?,
+                    _ => None,
+                },
+            })
+        })
+        .collect()
+}
+
+fn refuses(cells: &CellDefinition) -> bool {
+    match cells {
+        CellDefinition::Bloom { growth, .. }
+        | CellDefinition::Timing { growth, .. }
+        | CellDefinition::Generations { growth, .. } => growth.is_some(),
+        _ => false,
+    }
+}
+
+/// Equal generations (K11 5), each of which is kept until all that it holds has expired beyond the lateness: those that
+/// a lifetime fills, and where the window slides the one that is being emptied.
+fn grown(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Result<Option<Grown>, SpecError> {
+    let rule = definition.rule;
+    let generations = match spec.kind {
+        Kind::Timing => {
+            let lifetime_windows = (rule.span_units + rule.lateness_units) as f64 / (rule.span_units - 1) as f64;
+            (f64::from(factor) * lifetime_windows).ceil() as u32 + 1
+        }
+        _ => factor,
+    };
+    if generations > GENERATIONS_MAX {
+        return Ok(None);
+    }
+    let growth = GrowthSpec { limit: Limit::Cardinality, generations_max: generations, ratio: 1.0 };
+    let one = FilterSpec { growth: Some(growth), ..spec.clone() }.resolve()?;
+    let memory_bytes = memory::bytes(&one).saturating_mul(u64::from(generations));
+    Ok(Some(Grown { option: format!("equal:{generations}"), generations, memory_bytes }))
+}
+
+/// Generations that double, with rates that halve (Almeida and others, 2007).
+fn doubled(spec: &FilterSpec, factor: u32) -> Result<Grown, SpecError> {
+    const RATIO: u32 = 2;
+    let planned = spec.capacity_events.unwrap_or(0);
+    let (mut memory_bytes, mut held_times, mut generations) = (0u64, 0, 0);
+    while held_times < factor {
+        let times = RATIO.pow(generations);
+        let generation = FilterSpec {
+            capacity_events: Some(planned.saturating_mul(u64::from(times))),
+            rate: growth::tightened(spec.rate, 1.0 / f64::from(RATIO), generations),
+            ..spec.clone()
+        };
+        memory_bytes = memory_bytes.saturating_add(memory::bytes(&generation.resolve()?));
+        held_times += times;
+        generations += 1;
+    }
+    Ok(Grown { option: format!("geometric:{RATIO}"), generations, memory_bytes })
+}

@@ -1,0 +1,177 @@
+//! `firstseen plan`: what a filter costs and how it behaves, before it is built.
+//!
+//! Promises: sizes are those of the definition that `dedup` would build, rates those of [`firstseen_filter::rates`].
+//! Must not know: records, files.
+
+mod costs;
+mod load;
+mod memory;
+mod nodes;
+mod retention;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Display;
+use std::io::Write;
+
+use clap::Args;
+use firstseen_filter::{FilterSpec, Kind, Window};
+use serde::Serialize;
+
+use crate::exit::UsageError;
+use crate::filter_args::KindArg;
+use crate::size::Count;
+use costs::Costs;
+use memory::Reference;
+use nodes::Spread;
+
+/// What to plan for.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// Different events that one window brings (`10M`); a window counted in events says it by itself
+    #[arg(long, value_name = "EVENTS", allow_negative_numbers = true)]
+    pub events_per_window: Option<Count>,
+    /// Highest acceptable rate of false positives: new events called duplicates
+    #[arg(long, value_name = "RATE", default_value_t = 0.01, allow_negative_numbers = true)]
+    pub fpr: f64,
+    /// How long a sighting counts: `24h`, `10000000events`, `unbounded`, `landmark:1d`, `landmark:day`; by default
+    /// `24h`, and `unbounded` for kinds bloom and stable
+    #[arg(long, allow_hyphen_values = true)]
+    pub window: Option<Window>,
+    /// Kind of filter; without it all kinds that have such a window are compared
+    #[arg(long, value_enum)]
+    pub kind: Option<KindArg>,
+    /// Spread the filter over so many nodes, one slice each
+    #[arg(long, value_name = "N", requires = "kind")]
+    pub nodes: Option<u32>,
+    /// Nodes that fail at once; what they hold is then answered by `duplicate`
+    #[arg(long, value_name = "F", requires = "kind")]
+    pub failures: Option<u32>,
+    /// Highest acceptable rate while they fail; by default ten times `--fpr`
+    #[arg(long, value_name = "RATE", requires = "failures", allow_negative_numbers = true)]
+    pub failures_fpr: Option<f64>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Everything that is printed.
+#[derive(Debug, Serialize)]
+struct Plan {
+    /// What was asked for.
+    events_per_window: u64,
+    fpr: f64,
+    window: Window,
+    /// One, or those that are compared.
+    filters: Vec<Costs>,
+    /// Kinds that cannot be had at this size.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<Refused>,
+    /// What would be used instead of a filter.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    references: Vec<Reference>,
+    /// Over nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spread: Option<Spread>,
+}
+
+/// A kind that cannot be had.
+#[derive(Debug, Serialize)]
+struct Refused {
+    kind: Kind,
+    reason: String,
+}
+
+/// Plans, and prints the plan to `out`.
+///
+/// # Errors
+/// [`UsageError`]: what was asked for and cannot be had; what `out` says.
+pub fn run(args: &PlanArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let plan = match args.kind {
+        Some(kind) => one_kind(args, kind.into())?,
+        None => all_kinds(args)?,
+    };
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &plan)?;
+        writeln!(out)?;
+    } else {
+        text::write(&plan, out)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn one_kind(args: &PlanArgs, kind: Kind) -> anyhow::Result<Plan> {
+    let window = args.window.clone().unwrap_or(match kind {
+        Kind::Bloom | Kind::Stable => Window::Unbounded,
+        _ => DEFAULT_WINDOW,
+    });
+    let spec = spec(args, kind, window)?;
+    let costs = Costs::of(&spec).map_err(refused)?;
+    let spread = Spread::of(&spec, args.nodes, args.failures, args.failures_fpr).map_err(refused)?;
+    let (events_per_window, window) = (costs.events_per_window, spec.window);
+    let (filters, refused, references) = (vec![costs], Vec::new(), Vec::new());
+    Ok(Plan { events_per_window, fpr: args.fpr, window, filters, refused, references, spread })
+}
+
+fn all_kinds(args: &PlanArgs) -> anyhow::Result<Plan> {
+    let window = args.window.clone().unwrap_or(DEFAULT_WINDOW);
+    let (mut filters, mut cannot, mut events_per_window) = (Vec::new(), Vec::new(), 0);
+    for (kind, kinds_window) in kinds_for(&window) {
+        let spec = spec(args, kind, kinds_window)?;
+        events_per_window = spec.capacity_events.unwrap_or(0);
+        match Costs::of(&spec) {
+            Ok(costs) => filters.push(costs),
+            Err(error) => cannot.push(Refused { kind, reason: error.to_string() }),
+        }
+    }
+    match cannot.first() {
+        Some(Refused { reason, .. }) if filters.is_empty() => Err(refused(reason)),
+        _ => {
+            let references = memory::references(events_per_window);
+            Ok(Plan { events_per_window, fpr: args.fpr, window, filters, refused: cannot, references, spread: None })
+        }
+    }
+}
+
+/// A day.
+const DEFAULT_WINDOW: Window = Window::Duration(86_400_000);
+
+/// The kinds that answer for `window`, each with the window of its own that comes nearest.
+fn kinds_for(window: &Window) -> Vec<(Kind, Window)> {
+    let windowed = |landmark| {
+        let same = [Kind::Generations, Kind::Timing, Kind::Counting].map(|kind| (kind, window.clone()));
+        [(Kind::Bloom, landmark)].into_iter().chain(same).collect()
+    };
+    match window {
+        Window::Duration(window_ms) => windowed(Window::LandmarkDuration(*window_ms)),
+        Window::Events(events) => windowed(Window::LandmarkEvents(*events)),
+        Window::Unbounded => vec![(Kind::Bloom, Window::Unbounded), (Kind::Stable, Window::Unbounded)],
+        landmark => vec![(Kind::Bloom, landmark.clone())],
+    }
+}
+
+fn spec(args: &PlanArgs, kind: Kind, window: Window) -> anyhow::Result<FilterSpec> {
+    let asked = args.events_per_window.map(|Count(events)| events);
+    let counted = match window {
+        Window::Events(events) | Window::LandmarkEvents(events) => Some(events),
+        _ => None,
+    };
+    let events = match (asked, counted) {
+        (Some(asked), Some(counted)) if asked != counted => {
+            return Err(refused(format!(
+                "window `{window}` brings {counted} events, not {asked}: leave --events-per-window out"
+            )));
+        }
+        (Some(events), _) | (None, Some(events)) => events,
+        (None, None) => {
+            return Err(refused("how many events does a window bring? Say so with --events-per-window, such as 10M"));
+        }
+    };
+    Ok(FilterSpec { rate: args.fpr, capacity_events: Some(events), ..FilterSpec::new(kind, window) })
+}
+
+fn refused(reason: impl Display) -> anyhow::Error {
+    UsageError(reason.to_string()).into()
+}

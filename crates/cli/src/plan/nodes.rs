@@ -1,0 +1,242 @@
+//! One filter over several nodes.
+//!
+//! Promises: memory of the slices that `firstseen_routing` cuts, messages and failures by the formulas of
+//! [`firstseen_filter::rates`] (K11 3). Must not know: how it is printed.
+
+use std::num::NonZeroU32;
+
+use firstseen_filter::rates::{failures, growth, slicing};
+use firstseen_filter::{CellDefinition, FilterDefinition, FilterSpec, Kind, Layout};
+use firstseen_routing::{Cut, DefinitionError, SlicedDefinition, Slicing, SlicingError};
+use serde::Serialize;
+use thiserror::Error;
+
+use super::costs::{layout, rates};
+use super::memory;
+
+/// A filter over nodes, cut both ways.
+#[derive(Debug, Serialize)]
+pub(super) struct Spread {
+    /// One slice a node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) nodes: Option<u32>,
+    /// Nodes that fail at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failures: Option<u32>,
+    /// Highest acceptable rate while they fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failures_fpr: Option<f64>,
+    /// Events are divided.
+    pub(super) horizontal: Sliced,
+    /// Cells are divided; not every kind and window can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) vertical: Option<Sliced>,
+    /// Why there is no vertical cut.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) no_vertical: Option<String>,
+}
+
+/// One way to cut.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Sliced {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) on_nodes: Option<OnNodes>,
+    /// Slices that keep the rate acceptable while so many fail (S_f).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) slices_for_failures: Option<u64>,
+    /// Rate while so many of the nodes fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rate_under_failures: Option<f64>,
+}
+
+/// One slice a node.
+#[derive(Debug, Serialize)]
+pub(super) struct OnNodes {
+    pub(super) memory_bytes_per_node: u64,
+    /// Worst rate while all live.
+    pub(super) rate_worst: f64,
+    /// Bits of one event's positions (and its slice), each position apart.
+    pub(super) wire_bits_per_event: f64,
+    /// The same where all positions lie in one block, which is sent once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) wire_bits_per_event_blocked: Option<f64>,
+    /// Slices that a new event visits in a full filter until it meets an unset cell; at most so many where a cell is a
+    /// word of generations.
+    pub(super) visits_new: f64,
+    /// Slices that a duplicate visits, and that setting an event visits.
+    pub(super) visits_duplicate: f64,
+}
+
+/// Why a filter cannot be spread.
+#[derive(Debug, Error)]
+pub(super) enum SpreadError {
+    #[error("0 nodes: choose at least 1")]
+    NoNodes,
+    #[error("{failures} of {nodes} nodes fail: choose fewer failures than nodes")]
+    Failures { failures: u32, nodes: u32 },
+    #[error("a rate of {rate} while nodes fail: choose one above --fpr {fpr} and below 1")]
+    FailuresRate { rate: f64, fpr: f64 },
+    #[error(transparent)]
+    Slicing(#[from] SlicingError),
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+}
+
+impl Spread {
+    /// `None` where neither nodes nor failures are asked for.
+    pub(super) fn of(
+        spec: &FilterSpec,
+        nodes: Option<u32>,
+        failures: Option<u32>,
+        failures_fpr: Option<f64>,
+    ) -> Result<Option<Self>, SpreadError> {
+        if nodes.is_none() && failures.is_none() {
+            return Ok(None);
+        }
+        if let (Some(nodes), Some(failures)) = (nodes, failures)
+            && failures >= nodes.max(1)
+        {
+            return Err(SpreadError::Failures { failures, nodes });
+        }
+        let fpr = spec.rate;
+        let rate_max = failures_fpr.unwrap_or((10.0 * fpr).min((1.0 + fpr) / 2.0));
+        if !(rate_max > fpr && rate_max < 1.0) {
+            return Err(SpreadError::FailuresRate { rate: rate_max, fpr });
+        }
+        let slices = NonZeroU32::new(nodes.unwrap_or(1)).ok_or(SpreadError::NoNodes)?;
+        let cut = |cut| -> Result<Sliced, SpreadError> {
+            let sliced = SlicedDefinition::new(spec, Slicing::new(cut)?)?;
+            Slices::new(spec, &sliced)?.figures(nodes, failures, rate_max)
+        };
+        let horizontal = cut(Cut::Horizontal(slices))?;
+        let (vertical, no_vertical) = match cut(Cut::Vertical(slices)) {
+            Ok(vertical) => (Some(vertical), None),
+            Err(SpreadError::Definition(
+                reason @ (DefinitionError::Kind { .. } | DefinitionError::CountWindow { .. }),
+            )) => (None, Some(reason.to_string())),
+            Err(error) => return Err(error),
+        };
+        let failures_fpr = failures.map(|_| rate_max);
+        Ok(Some(Self { nodes, failures, failures_fpr, horizontal, vertical, no_vertical }))
+    }
+}
+
+/// A cut filter with what the formulas need of it.
+struct Slices {
+    is_vertical: bool,
+    /// S.
+    slices: u32,
+    group: FilterDefinition,
+    slice_bytes: u64,
+    /// Cells of one slice (m/S) and positions (k).
+    slice_cells: u64,
+    hashes: u32,
+    /// Worst rate of the whole.
+    rate: f64,
+    /// Generations that an event may be found in.
+    generations: f64,
+}
+
+impl Slices {
+    fn new(spec: &FilterSpec, sliced: &SlicedDefinition) -> Result<Self, SpreadError> {
+        let slice = sliced.slice()?;
+        let (slice_cells, hashes) = memory::shape(&slice.cells);
+        let share = spec.capacity_events.unwrap_or(0) as f64 / f64::from(sliced.slicing.groups());
+        Ok(Self {
+            is_vertical: sliced.slicing.divides_cells(),
+            slices: sliced.slicing.slices(),
+            slice_bytes: memory::bytes(&slice),
+            slice_cells,
+            hashes,
+            rate: rates(&sliced.group, share).worst,
+            generations: match sliced.group.cells.kind() {
+                Kind::Generations => sliced.group.rule.span_units as f64,
+                _ => 1.0,
+            },
+            group: sliced.group.clone(),
+        })
+    }
+
+    fn figures(&self, nodes: Option<u32>, failures: Option<u32>, rate_max: f64) -> Result<Sliced, SpreadError> {
+        Ok(Sliced {
+            on_nodes: nodes.map(|_| self.on_nodes()),
+            slices_for_failures: failures.map(|failed| self.slices_for_failures(failed, rate_max)),
+            rate_under_failures: failures.filter(|_| nodes.is_some()).map(|failed| self.rate_under_failures(failed)),
+        })
+    }
+
+    /// Horizontal `k log2(m/S) + log2(S)`, vertical `k log2(m)` bits on the wire (K11 3; PAPERS differ: the paper leaves
+    /// out `log2(S)`).
+    fn on_nodes(&self) -> OnNodes {
+        let (hashes, slices) = (f64::from(self.hashes), f64::from(self.slices));
+        let (slice_bits, position_bits) = (slices.log2(), (self.slice_cells as f64).log2());
+        let (new, duplicate) = match self.is_vertical {
+            true => (
+                // A word goes on to be possible while any generation does.
+                slicing::visits(self.slices, self.hashes, growth::live_rate(self.fill(), self.generations)),
+                slicing::slices_touched(self.slices, self.hashes),
+            ),
+            false => (1.0, 1.0),
+        };
+        OnNodes {
+            memory_bytes_per_node: self.slice_bytes,
+            rate_worst: self.rate,
+            wire_bits_per_event: match self.is_vertical {
+                true => hashes * (position_bits + slice_bits),
+                false => hashes * position_bits + slice_bits,
+            },
+            wire_bits_per_event_blocked: self.block_cells().map(|block_cells| {
+                let block_bits = block_cells.log2();
+                slice_bits + (position_bits - block_bits) + hashes * block_bits
+            }),
+            visits_new: new,
+            visits_duplicate: duplicate,
+        }
+    }
+
+    fn block_cells(&self) -> Option<f64> {
+        match (&self.group.cells, layout(&self.group.cells)) {
+            (
+                CellDefinition::Bloom { geometry, .. }
+                | CellDefinition::Timing { geometry, .. }
+                | CellDefinition::Generations { geometry, .. },
+                Layout::Blocked { .. },
+            ) => Some(geometry.block_cells() as f64),
+            _ => None,
+        }
+    }
+
+    /// The rate of one generation whose whole is `rate`.
+    fn generation_rate(&self, rate: f64) -> f64 {
+        growth::generation_rate(rate, self.generations)
+    }
+
+    /// Share of the cells that are set in a full generation of a classic filter.
+    fn fill(&self) -> f64 {
+        self.generation_rate(self.rate).powf(1.0 / f64::from(self.hashes))
+    }
+
+    fn slices_for_failures(&self, failed: u32, rate_max: f64) -> u64 {
+        let failed = f64::from(failed);
+        let slices = match self.is_vertical {
+            true => {
+                let (rate, rate_max) = (self.generation_rate(self.rate), self.generation_rate(rate_max));
+                failures::slices_vertical(failed, rate, rate_max, self.hashes)
+            }
+            false => failures::slices_horizontal(failed, self.rate, rate_max),
+        };
+        slices.ceil() as u64
+    }
+
+    fn rate_under_failures(&self, failed: u32) -> f64 {
+        let down = f64::from(failed) / f64::from(self.slices);
+        match self.is_vertical {
+            true => {
+                let generation = failures::vertical_as_duplicate(down, self.fill(), self.hashes);
+                growth::live_rate(generation, self.generations)
+            }
+            // A whole rate is that of one position.
+            false => failures::horizontal_as_duplicate(down, self.rate, 1),
+        }
+    }
+}

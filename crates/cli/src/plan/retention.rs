@@ -1,0 +1,64 @@
+//! How long an event is kept beyond its window.
+//!
+//! Promises: what `firstseen_filter::WindowRule` gives, in milliseconds or events. Must not know: cells.
+
+use firstseen_filter::{CellDefinition, FilterDefinition, Unit, Window};
+use serde::Serialize;
+
+/// When an event is forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "rule", rename_all = "snake_case")]
+pub(super) enum Retention {
+    /// Never.
+    Unbounded,
+    /// At the next landmark, so after a window at most.
+    UntilLandmark,
+    /// At random: there are false negatives.
+    Fading,
+    /// A window after its sighting, or up to a tick or two later.
+    Sliding(Slack),
+    /// With its jump, a window after its sighting or up to a jump later.
+    Jumping(Slack),
+}
+
+/// What a window is rounded up by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Slack {
+    /// What the numbers count.
+    pub(super) measure: Measure,
+    /// Length of a tick or a jump.
+    pub(super) step: u64,
+    /// An event is kept at least so long beyond the window.
+    pub(super) beyond_least: u64,
+    /// And for less than so long beyond it.
+    pub(super) beyond_most: u64,
+}
+
+/// What a window is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Measure {
+    Milliseconds,
+    Events,
+}
+
+/// An event of unit `t` expires at the start of unit `t + span`: it is kept for more than `span - 1` units and at most
+/// `span` of them.
+pub(super) fn retention(definition: &FilterDefinition) -> Retention {
+    let (measure, window, step) = match (&definition.window, &definition.unit) {
+        (Window::Duration(window_ms), Unit::Milliseconds(step_ms)) => (Measure::Milliseconds, *window_ms, *step_ms),
+        (Window::Events(window_events), Unit::Events(step)) => (Measure::Events, *window_events, *step),
+        (Window::Unbounded, _) if matches!(definition.cells, CellDefinition::Stable { .. }) => {
+            return Retention::Fading;
+        }
+        (Window::Unbounded, _) => return Retention::Unbounded,
+        _ => return Retention::UntilLandmark,
+    };
+    let span = definition.rule.span_units;
+    let beyond = |units: u64| units.saturating_mul(step).saturating_sub(window);
+    let slack = Slack { measure, step, beyond_least: beyond(span - 1), beyond_most: beyond(span) };
+    match definition.cells {
+        CellDefinition::Timing { .. } | CellDefinition::SlidingCounting { .. } => Retention::Sliding(slack),
+        _ => Retention::Jumping(slack),
+    }
+}

@@ -1,0 +1,259 @@
+//! Plans against the filters that they are plans of.
+
+use clap::Parser;
+use firstseen_filter::rates::{failures, plain};
+use firstseen_filter::{
+    Digest, FilterSecret, FilterSlice, FilterSpec, GrowthSpec, Kind, Limit, Stamp, Verdict, Window,
+};
+use serde_json::Value;
+
+use super::costs::Costs;
+use super::{PlanArgs, memory, run};
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: PlanArgs,
+}
+
+fn plan(line: &str) -> Result<String, String> {
+    let words = std::iter::once("plan").chain(line.split_whitespace());
+    let line = Line::try_parse_from(words).map_err(|error| error.to_string())?;
+    let mut out = Vec::new();
+    run(&line.args, &mut out).map_err(|error| error.to_string())?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+fn json(line: &str) -> Value {
+    serde_json::from_str(&plan(&format!("{line} --json")).unwrap()).unwrap()
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn spec(kind: Kind, window: &str, events: u64) -> FilterSpec {
+    FilterSpec { capacity_events: Some(events), ..FilterSpec::new(kind, window.parse().unwrap()) }
+}
+
+const KINDS: [(Kind, &str); 7] = [
+    (Kind::Bloom, "unbounded"),
+    (Kind::Bloom, "landmark:1d"),
+    (Kind::Timing, "24h"),
+    (Kind::Generations, "24h"),
+    (Kind::Counting, "24h"),
+    (Kind::Counting, "50000events"),
+    (Kind::Stable, "unbounded"),
+];
+
+#[test]
+fn memory_is_that_of_the_filter_that_is_built() {
+    for (kind, window) in KINDS {
+        let definition = spec(kind, window, 50_000).resolve().unwrap();
+        let (planned, built) = (memory::bytes(&definition), FilterSlice::build(&definition).unwrap().bytes());
+        let lines = 64 * (8 + definition.rule.span_units.min(256));
+        assert!(planned <= built && built <= planned + lines, "{kind} {window}: {planned} planned, {built} built");
+    }
+}
+
+#[test]
+fn the_planned_rate_is_the_target() {
+    for (kind, window) in KINDS {
+        let costs = Costs::of(&spec(kind, window, 50_000)).unwrap();
+        let tolerance = if matches!(kind, Kind::Counting) { 1.0001 } else { 1.0 + 1e-9 };
+        assert!(costs.rate_worst <= 0.01 * tolerance, "{kind} {window}: {}", costs.rate_worst);
+        assert!(costs.rate_worst > 0.0099 && costs.rate_mean <= costs.rate_worst, "{kind} {window}: {costs:?}");
+        assert!((costs.false_positives_per_window - costs.rate_mean * 50_000.0).abs() < 1e-9);
+    }
+}
+
+fn digests(count: u64) -> Vec<Digest> {
+    let secret = FilterSecret::from_seed(5);
+    (0..count).map(|event: u64| secret.digest(&event.to_le_bytes())).collect()
+}
+
+/// Runs `factor` times the planned load of new events through three windows; the most generations at once, and
+/// whether all were answered.
+fn overloaded(spec: &FilterSpec, factor: u64, events: u64) -> (usize, bool) {
+    let definition = spec.resolve().unwrap();
+    let mut slice = FilterSlice::build(&definition).unwrap();
+    let window_units = definition.rule.span_units - 1;
+    let per_unit = (factor * events / window_units) as usize;
+    let (mut generations, mut answered) = (0, true);
+    for (unit, digests) in digests(3 * factor * events).chunks(per_unit).enumerate() {
+        let mut verdicts = vec![Verdict::Undecided; digests.len()];
+        slice.observe_batch(digests, &vec![Stamp::on_time(unit as u64); digests.len()], &mut verdicts);
+        generations = generations.max(slice.generations());
+        answered &= !verdicts.contains(&Verdict::Undecided);
+    }
+    (generations, answered)
+}
+
+#[test]
+fn a_sliding_filter_grows_as_planned_and_no_less_would_do() {
+    let planned_for = spec(Kind::Timing, "24h", 20_000);
+    for load in &Costs::of(&planned_for).unwrap().loads[1..] {
+        let generations_max = load.grown.as_ref().unwrap().generations;
+        let growth = |generations_max| FilterSpec {
+            growth: Some(GrowthSpec { limit: Limit::Cardinality, generations_max, ratio: 1.0 }),
+            ..planned_for.clone()
+        };
+        let (generations, answered) = overloaded(&growth(generations_max), load.factor.into(), 20_000);
+        assert!(answered && generations as u32 <= generations_max, "{load:?}: {generations}, {answered}");
+        let (_, answered) = overloaded(&growth(generations_max - 2), load.factor.into(), 20_000);
+        assert!(!answered, "{load:?}");
+    }
+}
+
+#[test]
+fn a_filter_that_may_not_grow_refuses_as_planned() {
+    let planned_for = spec(Kind::Timing, "24h", 20_000);
+    assert!(overloaded(&planned_for, 1, 20_000).1);
+    assert!(!overloaded(&planned_for, 2, 20_000).1);
+    let shares: Vec<f64> = Costs::of(&planned_for).unwrap().loads.iter().map(|load| load.refused_share).collect();
+    assert_eq!(shares, [0.0, 0.5, 0.9]);
+}
+
+#[test]
+fn an_unbounded_filter_doubles_under_its_rate() {
+    let costs = Costs::of(&spec(Kind::Bloom, "unbounded", 20_000)).unwrap();
+    let grown: Vec<u32> = costs.loads[1..].iter().map(|load| load.grown.as_ref().unwrap().generations).collect();
+    assert_eq!(grown, [2, 4]);
+    let growth = Some(GrowthSpec { limit: Limit::Cardinality, generations_max: 16, ratio: 2.0 });
+    let definition = FilterSpec { growth, ..spec(Kind::Bloom, "unbounded", 20_000) }.resolve().unwrap();
+    let mut slice = FilterSlice::build(&definition).unwrap();
+    for digests in digests(200_000).chunks(1000) {
+        slice.observe_batch(digests, &[Stamp::on_time(0); 1000], &mut [Verdict::Undecided; 1000]);
+    }
+    let planned = costs.loads[2].grown.as_ref().unwrap();
+    assert_eq!(slice.generations() as u32, planned.generations);
+    assert!(slice.bytes().abs_diff(planned.memory_bytes) < 4096, "{} {planned:?}", slice.bytes());
+}
+
+#[test]
+fn the_text_has_the_figures_and_fits_a_terminal() {
+    let text = plan("--events-per-window 10M --kind timing --window 24h --nodes 8 --failures 1").unwrap();
+    for part in [
+        "timing, window 1d: 10,000,000 events, false positives at most 1.00 %",
+        "bits an event",
+        "1d from its first sighting, and up to 11m 15s more",
+        "(ticks of 11m 15s)",
+        "50.0 % if new",
+        "by equal:",
+        "on 8 nodes, a slice each",
+        "13.4 %",
+    ] {
+        assert!(text.contains(part), "no `{part}` in\n{text}");
+    }
+    let every_kind = KINDS.map(|(kind, window)| {
+        format!("--events-per-window 50000 --kind {kind} --window {window} --nodes 512 --failures 100")
+    });
+    let compared = ["24h", "200000000000events", "unbounded", "landmark:week"].map(|window| match window {
+        "200000000000events" => format!("--window {window}"),
+        _ => format!("--events-per-window 10G --window {window}"),
+    });
+    for line in every_kind.iter().chain(&compared) {
+        let text = plan(line).unwrap();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn json_is_one_document_with_the_same_figures() {
+    let plan = json("--events-per-window 1e6 --fpr 0.001 --kind generations --nodes 4");
+    let costs = &plan["filters"][0];
+    assert_eq!(
+        (&plan["window"], &costs["kind"], plan["filters"].as_array().map(Vec::len)),
+        (&"1d".into(), &"generations".into(), Some(1))
+    );
+    assert_eq!((number(&plan["events_per_window"]), number(&plan["fpr"])), (1e6, 0.001));
+    assert_eq!(costs["retention"]["rule"], "jumping");
+    assert_eq!(number(&costs["retention"]["beyond_most"]), 86_400_000.0 / 6.0);
+    assert_eq!(number(&costs["bits_per_event"]), number(&costs["memory_bytes"]) * 8.0 / 1e6);
+    let loads: Vec<f64> = (0..3).map(|index| number(&costs["loads"][index]["rate_if_all_recorded"])).collect();
+    assert!(loads[0] <= 0.001 && loads[0] > 0.0009 && loads[1] > 10.0 * loads[0] && loads[2] > 0.9, "{loads:?}");
+    let per_node = number(&plan["spread"]["horizontal"]["on_nodes"]["memory_bytes_per_node"]);
+    let share = 4.0 * per_node / number(&costs["memory_bytes"]);
+    assert!(share > 1.0 && share < 1.02, "{share}");
+}
+
+#[test]
+fn spreading_follows_the_papers_formulas() {
+    let plan = json("--events-per-window 1M --kind bloom --nodes 16 --failures 2 --failures-fpr 0.2");
+    let (vertical, horizontal) = (&plan["spread"]["vertical"], &plan["spread"]["horizontal"]);
+    let on_nodes = &vertical["on_nodes"];
+    let size = plain::size(1e6, 0.01).unwrap();
+    let cells = (size.cells as f64 / 16.0).ceil() * 16.0;
+    let hashes = f64::from(size.hashes);
+    assert_eq!(number(&on_nodes["wire_bits_per_event"]), hashes * ((cells / 16.0).log2() + 4.0));
+    assert_eq!(number(&on_nodes["memory_bytes_per_node"]), (cells / 16.0 / 8.0).ceil());
+    let touched = 16.0 * (1.0 - (15.0f64 / 16.0).powf(hashes));
+    assert!((number(&on_nodes["visits_duplicate"]) - touched).abs() < 1e-9);
+    assert!(number(&on_nodes["visits_new"]) > 1.5 && number(&on_nodes["visits_new"]) < 2.0);
+    let fill = plain::fill(cells, size.hashes, 1e6);
+    let down = failures::vertical_as_duplicate(0.125, fill, size.hashes);
+    assert!((number(&vertical["rate_under_failures"]) / down - 1.0).abs() < 1e-6);
+    let rate = number(&horizontal["on_nodes"]["rate_worst"]);
+    assert!((number(&horizontal["rate_under_failures"]) - (0.125 + 0.875 * rate)).abs() < 1e-12);
+    assert_eq!(number(&horizontal["slices_for_failures"]), (2.0 * (1.0 - rate) / (0.2 - rate)).ceil());
+    assert!(number(&vertical["slices_for_failures"]) < number(&horizontal["slices_for_failures"]));
+}
+
+#[test]
+fn generations_under_failures_are_judged_one_by_one() {
+    let rate_of = |failures: u32| {
+        let plan = json(&format!("--events-per-window 1M --kind generations --nodes 64 --failures {failures}"));
+        number(&plan["spread"]["vertical"]["rate_under_failures"])
+    };
+    assert!((rate_of(0) - 0.01).abs() < 1e-4, "{}", rate_of(0));
+    assert!(rate_of(4) > rate_of(0) && rate_of(4) < 0.03, "{}", rate_of(4));
+    let none = json("--events-per-window 1M --kind counting --nodes 4");
+    assert!(none["spread"]["vertical"].is_null());
+    assert!(none["spread"]["no_vertical"].as_str().unwrap().contains("kind counting cannot be sliced"));
+}
+
+#[test]
+fn kinds_are_compared_where_none_is_chosen() {
+    let plan = json("--events-per-window 1M");
+    let kinds: Vec<&str> = plan["filters"].as_array().unwrap().iter().filter_map(|f| f["kind"].as_str()).collect();
+    assert_eq!(kinds, ["bloom", "generations", "timing", "counting"]);
+    assert_eq!(plan["references"][1]["memory_bytes"], 130_000_000);
+    let memory: Vec<f64> = (0..3).map(|index| number(&plan["filters"][index]["memory_bytes"])).collect();
+    assert!(memory[0] < memory[1] && memory[1] < memory[2] && memory[2] < 38e6, "{memory:?}");
+}
+
+#[test]
+fn a_window_of_events_says_how_many() {
+    let plan = json("--window 1000events --kind counting");
+    assert_eq!((&plan["events_per_window"], &plan["filters"][0]["loads"]), (&1000.into(), &Value::Array(vec![])));
+    assert_eq!(number(&plan["filters"][0]["retention"]["beyond_most"]), 0.0);
+    assert!(Window::Events(1000).to_string() == plan["window"]);
+}
+
+#[test]
+fn what_cannot_be_planned_is_refused_by_name() {
+    let expected = [
+        ("", "--events-per-window"),
+        ("--events-per-window 0", "zero"),
+        ("--events-per-window -5", "negative"),
+        ("--events-per-window many", "not a size"),
+        ("--events-per-window 1M --fpr 0", "rate of 0"),
+        ("--events-per-window 1M --fpr 1", "rate of 1"),
+        ("--events-per-window 1M --fpr -0.5", "rate of -0.5"),
+        ("--events-per-window 1M --fpr nan", "rate of NaN"),
+        ("--events-per-window 1M --window 0s", "window `0s` is empty"),
+        ("--events-per-window 1M --window -1h", "window `-1h` is not understood"),
+        ("--events-per-window 1M --window 24h --kind bloom", "kind bloom has no window `1d`"),
+        ("--events-per-window 5 --window 6events", "brings 6 events, not 5"),
+        ("--events-per-window 1000T", "cells"),
+        ("--events-per-window 1M --kind timing --nodes 0", "0 nodes"),
+        ("--events-per-window 1M --kind timing --nodes 5000", "5000 slices"),
+        ("--events-per-window 1M --kind timing --nodes 3 --failures 3", "3 of 3 nodes fail"),
+        ("--events-per-window 1M --kind timing --failures 1 --failures-fpr 0.01", "above --fpr"),
+        ("--events-per-window 1M --nodes 3", "--kind"),
+    ];
+    for (line, part) in expected {
+        let refusal = plan(line).unwrap_err();
+        assert!(refusal.contains(part), "`{line}`: {refusal}");
+    }
+}

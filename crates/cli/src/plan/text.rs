@@ -1,0 +1,285 @@
+//! A plan for people: at most 80 columns.
+//!
+//! Promises: rounds, and says nothing that the plan does not hold. Must not know: formulas.
+
+use std::io::{self, Write};
+
+use firstseen_filter::{Kind, Layout, Window};
+
+use super::Plan;
+use super::costs::Costs;
+use super::load::Load;
+use super::nodes::{OnNodes, Sliced, Spread};
+use super::retention::{Measure, Retention, Slack};
+use crate::size::ByteSize;
+
+const COLUMNS: usize = 80;
+
+pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let events = match plan.window {
+        Window::Events(_) | Window::LandmarkEvents(_) => String::new(),
+        _ => format!("{} events, ", grouped(plan.events_per_window)),
+    };
+    let load = format!("{events}false positives at most {}", percent(plan.fpr));
+    match plan.filters.as_slice() {
+        [costs] if plan.references.is_empty() => {
+            writeln!(out, "{}, window {}: {load}", costs.kind, costs.window)?;
+            one(costs, out)?;
+        }
+        filters => {
+            writeln!(out, "window {}: {load}", plan.window)?;
+            compared(plan, filters, out)?;
+        }
+    }
+    match &plan.spread {
+        Some(spread) => spread_over_nodes(spread, out),
+        None => Ok(()),
+    }
+}
+
+fn one(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
+    let line = |out: &mut dyn Write, name: &str, value: String| writeln!(out, "  {name:<16}{value}");
+    writeln!(out)?;
+    let layout = match costs.layout {
+        Layout::Classic => "classic layout".to_owned(),
+        Layout::Partitioned => "partitioned layout".to_owned(),
+        Layout::Blocked { lines: 1 } => "blocks of 1 cache line".to_owned(),
+        Layout::Blocked { lines } => format!("blocks of {lines} cache lines"),
+    };
+    let (cells, bits) = (grouped(costs.cells), costs.cell_bits);
+    line(out, "cells (m)", format!("{cells} of {bits} bit{}, {layout}", plural(bits)))?;
+    line(out, "positions (k)", format!("{} an event", costs.hashes))?;
+    line(out, "memory", format!("{}, {:.1} bits an event", ByteSize(costs.memory_bytes), costs.bits_per_event))?;
+    let (worst, mean) = (percent(costs.rate_worst), percent(costs.rate_mean));
+    let rate = if worst == mean { worst } else { format!("{worst} at worst, {mean} on average") };
+    line(out, "false positives", rate)?;
+    let lost = grouped(costs.false_positives_per_window.round() as u64);
+    line(out, "events lost", format!("{lost} of {} new ones", grouped(costs.events_per_window)))?;
+    for kept in retention(&costs.retention, &costs.window) {
+        line(out, if kept.0 { "kept" } else { "" }, kept.1)?;
+    }
+    writeln!(out)?;
+    loads(costs, out)
+}
+
+/// Lines, of which the first has the title.
+fn retention(retention: &Retention, window: &Window) -> Vec<(bool, String)> {
+    let (slack, step, how) = match retention {
+        Retention::Unbounded => return vec![(true, "for ever".to_owned())],
+        Retention::UntilLandmark => return vec![(true, "until the next landmark".to_owned())],
+        Retention::Fading => {
+            let fading = "until it fades, at random: there are false negatives";
+            return vec![(true, fading.to_owned())];
+        }
+        Retention::Sliding(slack) => (slack, "ticks", "from its first sighting"),
+        Retention::Jumping(slack) => (slack, "jumps", "from its first sighting"),
+    };
+    let first = (true, format!("{window} {how}, {}", beyond(slack)));
+    match slack.step {
+        1 if slack.measure == Measure::Events => vec![first],
+        length => vec![first, (false, format!("({step} of {})", measured(slack.measure, length)))],
+    }
+}
+
+fn beyond(slack: &Slack) -> String {
+    match (slack.beyond_least, slack.beyond_most) {
+        (_, 0) => "exactly".to_owned(),
+        (0, most) => format!("and up to {} more", measured(slack.measure, most)),
+        (least, most) => {
+            format!("and {} to {} more", measured(slack.measure, least), measured(slack.measure, most))
+        }
+    }
+}
+
+fn measured(measure: Measure, length: u64) -> String {
+    match measure {
+        Measure::Events => format!("{} event{}", grouped(length), plural(length)),
+        Measure::Milliseconds => duration(length),
+    }
+}
+
+fn loads(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
+    if costs.loads.is_empty() {
+        return writeln!(out, "  At more load a window of events spans less time; nothing else changes.");
+    }
+    writeln!(out, "  {:<8}{:<22}{:<18}if it may grow", "load", "rate if none refused", "refused")?;
+    for load in &costs.loads {
+        let Load { factor, rate_if_all_recorded, refused_share, grown } = load;
+        let refused = match *refused_share {
+            0.0 => "none".to_owned(),
+            share => format!("{} if new", percent(share)),
+        };
+        let grown = match grown {
+            Some(grown) => format!("{} by {}", ByteSize(grown.memory_bytes), grown.option),
+            None if *factor == 1 => "no need".to_owned(),
+            None => "it cannot".to_owned(),
+        };
+        writeln!(out, "  {:<8}{:<22}{refused:<18}{grown}", format!("{factor}x"), percent(*rate_if_all_recorded))?;
+    }
+    match costs.kind {
+        Kind::Stable => writeln!(out, "  At any load the rate stays; events fade sooner."),
+        Kind::Counting => writeln!(out, "  It never refuses: its rate rises."),
+        Kind::Generations => writeln!(out, "  A full filter answers `undecided` and records nothing."),
+        _ => writeln!(out, "  A full filter answers `undecided` and records nothing; --growth lets it grow."),
+    }
+}
+
+fn compared(plan: &Plan, filters: &[Costs], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out)?;
+    writeln!(out, "  {:<13}{:>11}{:>12}{:>4}{:>15}  forgets", "kind", "memory", "bits/event", "k", "events lost")?;
+    for costs in filters {
+        let forgets = match &costs.retention {
+            Retention::Unbounded => "never".to_owned(),
+            Retention::UntilLandmark if costs.window == plan.window => "at landmarks".to_owned(),
+            Retention::UntilLandmark => "at landmarks only".to_owned(),
+            Retention::Fading => "at random".to_owned(),
+            Retention::Sliding(Slack { beyond_most: 0, .. }) => "exactly".to_owned(),
+            Retention::Sliding(Slack { measure: Measure::Events, beyond_most, .. })
+            | Retention::Jumping(Slack { measure: Measure::Events, beyond_most, .. }) => {
+                format!("<= {} of it late", percent(*beyond_most as f64 / costs.events_per_window as f64))
+            }
+            Retention::Sliding(slack) | Retention::Jumping(slack) => {
+                format!("<= {} late", duration(slack.beyond_most))
+            }
+        };
+        writeln!(
+            out,
+            "  {:<13}{:>11}{:>12.1}{:>4}{:>15}  {forgets}",
+            costs.kind.to_string(),
+            ByteSize(costs.memory_bytes).to_string(),
+            costs.bits_per_event,
+            costs.hashes,
+            grouped(costs.false_positives_per_window.round() as u64),
+        )?;
+    }
+    for refused in &plan.refused {
+        writeln!(out, "  {}:", refused.kind)?;
+        wrapped(out, &refused.reason, 4)?;
+    }
+    writeln!(out)?;
+    writeln!(out, "  for comparison, about")?;
+    for reference in &plan.references {
+        let bits = reference.bytes_per_event * 8;
+        let memory = ByteSize(reference.memory_bytes).to_string();
+        writeln!(out, "  {:<22}{:>12}  {bits} bits/event, no event lost", reference.name, memory)?;
+    }
+    writeln!(out)?;
+    writeln!(out, "  Events lost: new ones called duplicates in a window, if all are new.")?;
+    writeln!(out, "  More about one of them: --kind")
+}
+
+fn spread_over_nodes(spread: &Spread, out: &mut dyn Write) -> io::Result<()> {
+    let title = match spread.nodes {
+        Some(nodes) => format!("on {nodes} node{}, a slice each", plural(nodes.into())),
+        None => "in slices".to_owned(),
+    };
+    writeln!(out)?;
+    writeln!(out, "  {title:<44}{:>14}{:>14}", "horizontal", "vertical")?;
+    let row = |out: &mut dyn Write, name: &str, value: &dyn Fn(&Sliced) -> Option<String>| {
+        let Some(horizontal) = value(&spread.horizontal) else { return Ok(()) };
+        let vertical = spread.vertical.as_ref().and_then(value).unwrap_or("-".to_owned());
+        writeln!(out, "  {name:<44}{horizontal:>14}{vertical:>14}")
+    };
+    let node_row = |out: &mut dyn Write, name: &str, value: &dyn Fn(&OnNodes) -> Option<String>| {
+        row(out, name, &|sliced| sliced.on_nodes.as_ref().and_then(value))
+    };
+    node_row(out, "memory a node", &|slice| Some(ByteSize(slice.memory_bytes_per_node).to_string()))?;
+    node_row(out, "false positives, all nodes up", &|slice| Some(percent(slice.rate_worst)))?;
+    node_row(out, "bits an event on the wire, k positions", &|slice| {
+        Some(format!("{:.1}", slice.wire_bits_per_event))
+    })?;
+    node_row(out, "bits an event on the wire, block and places", &|slice| {
+        slice.wire_bits_per_event_blocked.map(|bits| format!("{bits:.1}"))
+    })?;
+    node_row(out, "slices visited by a new event", &|slice| Some(format!("{:.2}", slice.visits_new)))?;
+    node_row(out, "slices visited by a duplicate", &|slice| Some(format!("{:.2}", slice.visits_duplicate)))?;
+    let failures = spread.failures.unwrap_or(0);
+    row(out, &format!("false positives with {failures} down"), &|sliced| sliced.rate_under_failures.map(percent))?;
+    let rate_max = percent(spread.failures_fpr.unwrap_or(0.0));
+    row(out, &format!("slices for at most {rate_max} with {failures} down"), &|sliced| {
+        sliced.slices_for_failures.map(grouped)
+    })?;
+    if spread.failures.is_some() {
+        writeln!(out, "  What is down is answered by `duplicate`: more events lost, none twice.")?;
+    }
+    match &spread.no_vertical {
+        Some(reason) => wrapped(out, reason, 2),
+        None => Ok(()),
+    }
+}
+
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+/// Three digits that count, and powers of ten for what is very small.
+fn percent(share: f64) -> String {
+    let scientific = format!("{:.2e}", share * 100.0);
+    match scientific.parse() {
+        Ok(0.0) => "0 %".to_owned(),
+        Ok(rounded) if rounded >= 0.001 => {
+            let decimals = (2.0 - f64::log10(rounded).floor()).max(0.0) as usize;
+            format!("{rounded:.decimals$} %")
+        }
+        _ => format!("{scientific} %"),
+    }
+}
+
+/// Writes words in lines of at most [`COLUMNS`], all of them indented.
+fn wrapped(out: &mut dyn Write, words: &str, indent: usize) -> io::Result<()> {
+    let mut line = String::new();
+    for word in words.split(' ') {
+        if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            writeln!(out, "{:indent$}{line}", "")?;
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    writeln!(out, "{:indent$}{line}", "")
+}
+
+/// Digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The two largest units that are not zero.
+fn duration(length_ms: u64) -> String {
+    let mut left_ms = length_ms;
+    let mut parts = Vec::new();
+    for (name, unit_ms) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)] {
+        if left_ms >= unit_ms && parts.len() < 2 {
+            parts.push(format!("{}{name}", left_ms / unit_ms));
+            left_ms %= unit_ms;
+        }
+    }
+    parts.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!([grouped(0), grouped(999), grouped(1000), grouped(10_000_000)], ["0", "999", "1,000", "10,000,000"]);
+        assert_eq!([percent(1.0), percent(0.01), percent(0.000_998)], ["100 %", "1.00 %", "0.0998 %"]);
+        assert_eq!([percent(0.0), percent(1e-9)], ["0 %", "1.00e-7 %"]);
+        assert_eq!([percent(0.009_999_9), percent(0.999_999), percent(0.0999)], ["1.00 %", "100 %", "9.99 %"]);
+        assert_eq!(
+            [duration(675_000), duration(86_400_000), duration(1), duration(90_061_001)],
+            ["11m 15s", "1d", "1ms", "1d 1h"]
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! The kinds that answer by flags (counting, stable), with the limit of what they were sized for.
+//!
+//! Promises: beyond its capacity a counting filter refuses to record, as the other kinds do. Must not know: cells.
+
+use std::io::{self, Read, Write};
+
+use crate::counting::{JumpingCounting, SlidingCounting};
+use crate::generation::LiveEvents;
+use crate::stable::StableFilter;
+use crate::{Digest, Stamp, Verdict, WindowRule};
+
+/// A kind that answers by flags.
+pub(crate) trait FlagKind {
+    fn observe(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]);
+
+    fn lookup(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]);
+}
+
+macro_rules! flag_kind {
+    ($($kind:ty),*) => {
+        $(impl FlagKind for $kind {
+            fn observe(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
+                self.observe_batch(digests, stamps, duplicate);
+            }
+
+            fn lookup(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
+                self.lookup_batch(digests, stamps, duplicate);
+            }
+        })*
+    };
+}
+
+flag_kind!(JumpingCounting, SlidingCounting, StableFilter);
+
+/// A kind, the flags of its batch, and its limit.
+pub(crate) struct Flags<K> {
+    pub(crate) kind: K,
+    cap: Option<Cap>,
+    duplicate: Vec<bool>,
+}
+
+/// The most events that may be alive at once, and those that are.
+struct Cap {
+    events_max: u64,
+    rule: WindowRule,
+    live: LiveEvents,
+}
+
+impl<K: FlagKind> Flags<K> {
+    /// A kind that never refuses.
+    pub(crate) fn unlimited(kind: K) -> Self {
+        Self { kind, cap: None, duplicate: Vec::new() }
+    }
+
+    /// A kind that holds at most `events_max` events alive under `rule`.
+    pub(crate) fn limited(kind: K, events_max: Option<u64>, rule: WindowRule) -> Self {
+        let cap = events_max.map(|events_max| Cap { events_max, rule, live: LiveEvents::default() });
+        Self { kind, cap, duplicate: Vec::new() }
+    }
+
+    pub(crate) fn lookup_batch(&mut self, digests: &[Digest], stamps: &[Stamp], verdicts: &mut [Verdict]) {
+        self.duplicate.resize(verdicts.len(), false);
+        self.kind.lookup(digests, stamps, &mut self.duplicate);
+        self.tell(verdicts, Verdict::FirstSeen);
+    }
+
+    pub(crate) fn observe_batch(&mut self, digests: &[Digest], stamps: &[Stamp], verdicts: &mut [Verdict]) {
+        assert!(digests.len() == stamps.len() && stamps.len() == verdicts.len(), "one stamp and one verdict an event");
+        let mut start = 0;
+        while start < digests.len() {
+            let (len, room) = self.segment(&stamps[start..]);
+            let segment = start..start + len;
+            let (digests, stamps) = (&digests[segment.clone()], &stamps[segment.clone()]);
+            self.duplicate.resize(len, false);
+            if room > 0 {
+                self.kind.observe(digests, stamps, &mut self.duplicate);
+                self.tell(&mut verdicts[segment], Verdict::FirstSeen);
+                self.record(stamps[0].unit);
+            } else {
+                self.kind.lookup(digests, stamps, &mut self.duplicate);
+                self.tell(&mut verdicts[segment], Verdict::Undecided);
+            }
+            start += len;
+        }
+    }
+
+    /// Events at the start of `stamps` that fall into one unit and find room, and the room there is.
+    fn segment(&mut self, stamps: &[Stamp]) -> (usize, u64) {
+        let Some(cap) = &mut self.cap else { return (stamps.len(), u64::MAX) };
+        cap.live.advance(&cap.rule, stamps[0].judged);
+        let room = cap.events_max.saturating_sub(cap.live.total());
+        let same_unit = stamps.iter().take_while(|stamp| **stamp == stamps[0]).count();
+        (if room > 0 { same_unit.min(usize::try_from(room).unwrap_or(usize::MAX)) } else { same_unit }, room)
+    }
+
+    fn record(&mut self, unit: u64) {
+        if let Some(cap) = &mut self.cap {
+            let recorded = self.duplicate.iter().filter(|duplicate| !**duplicate).count();
+            cap.live.record(unit, recorded as u64);
+        }
+    }
+
+    fn tell(&self, verdicts: &mut [Verdict], unseen: Verdict) {
+        for (verdict, duplicate) in verdicts.iter_mut().zip(&self.duplicate) {
+            *verdict = if *duplicate { Verdict::Duplicate } else { unseen };
+        }
+    }
+
+    /// Events alive, where they are counted.
+    pub(crate) fn live_events(&self) -> Option<u64> {
+        self.cap.as_ref().map(|cap| cap.live.total())
+    }
+
+    pub(crate) fn write_cap(&self, sink: &mut dyn Write) -> io::Result<()> {
+        self.cap.as_ref().map_or(Ok(()), |cap| cap.live.write(sink))
+    }
+
+    pub(crate) fn read_cap(&mut self, source: &mut dyn Read) -> io::Result<()> {
+        let Some(cap) = &mut self.cap else { return Ok(()) };
+        cap.live = LiveEvents::read(source, cap.rule.span_units.saturating_add(2))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! Arrows point only left: `filter <- routing`, `filter <- records`, and `cli` on top.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use firstseen_tidy::{root, sources};
+
+/// What each crate may name of the others in its ordinary dependencies.
+const ALLOWED: [(&str, &[&str]); 5] = [
+    ("filter", &[]),
+    ("routing", &["firstseen-filter"]),
+    ("records", &["firstseen-filter"]),
+    ("cli", &["firstseen-filter", "firstseen-routing", "firstseen-records"]),
+    ("tidy", &[]),
+];
+
+/// What the pure crates must not name, and why it would be wrong.
+const FORBIDDEN: [(&str, &str); 9] = [
+    ("tokio", "async"),
+    ("tonic", "network"),
+    ("openraft", "consensus"),
+    ("std::net", "network"),
+    ("std::fs", "files"),
+    ("std::thread", "threads"),
+    ("SystemTime", "the clock"),
+    ("Instant", "the clock"),
+    ("rand::", "randomness"),
+];
+
+fn manifest(member: &str) -> toml::Table {
+    let path = root().join("crates").join(member).join("Cargo.toml");
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn crates_depend_only_to_the_left() {
+    for (member, allowed) in ALLOWED {
+        let manifest = manifest(member);
+        let ours: BTreeSet<&str> = manifest["dependencies"]
+            .as_table()
+            .into_iter()
+            .flat_map(|table| table.keys())
+            .map(String::as_str)
+            .filter(|name| name.starts_with("firstseen-"))
+            .collect();
+        let extra: Vec<_> = ours.iter().filter(|name| !allowed.contains(*name)).collect();
+        assert!(extra.is_empty(), "crates/{member} must not depend on {extra:?}");
+    }
+}
+
+#[test]
+fn every_crate_is_in_the_list() {
+    let folders = fs::read_dir(root().join("crates")).expect("the folder of crates");
+    for folder in folders.flatten().filter(|entry| entry.path().is_dir()) {
+        let name = folder.file_name().to_string_lossy().into_owned();
+        assert!(ALLOWED.iter().any(|(member, _)| *member == name), "crates/{name} has no rule in this test");
+    }
+}
+
+#[test]
+fn pure_crates_know_no_world() {
+    let pure = ["crates/filter/src/", "crates/routing/src/", "crates/records/src/"];
+    for source in sources().iter().filter(|source| pure.iter().any(|folder| source.path.starts_with(folder))) {
+        let code = source.text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for (number, line) in code.enumerate() {
+            for (name, what) in FORBIDDEN {
+                let named = line.split(|letter: char| !(letter.is_alphanumeric() || "_:".contains(letter)));
+                let found = named.into_iter().any(|word| word == name || name.contains(':') && word.contains(name));
+                assert!(!found, "{} (code line {number}) names {name}: a pure crate must not know {what}", source.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_stands_in_one_module_a_crate() {
+    let allowed = ["crates/filter/src/arch.rs", "crates/filter/benches/floor/mod.rs"];
+    for source in sources().iter().filter(|source| !source.path.starts_with("crates/tidy/")) {
+        let allows = source.text.contains("allow(unsafe_code)");
+        assert!(!allows || allowed.contains(&source.path.as_str()), "{} allows unsafe code", source.path);
+    }
+}

@@ -1,0 +1,132 @@
+//! Flags that make no sense: a clear word and exit code 2, before any output is touched.
+
+use crate::run::Folder;
+
+#[test]
+fn nonsense_is_refused_by_name() {
+    let folder = Folder::with("k,t\na,1\n");
+    folder.write("out", "kept");
+    for (flags, words) in [
+        ("--capacity -5", "`-5` is negative"),
+        ("--capacity 0", "`0` is zero"),
+        ("--capacity 1.5", "not a whole number"),
+        ("--capacity 1e30", "too large"),
+        ("--capacity 1e18", "cells"),
+        ("--memory -1", "negative"),
+        ("--memory 0", "zero"),
+        ("--memory lots", "not a size"),
+        ("--fpr 0", "rate of 0"),
+        ("--fpr 1", "rate of 1"),
+        ("--fpr -1", "rate of -1"),
+        ("--fpr nan", "rate of NaN"),
+        ("--fpr inf", "rate of inf"),
+        ("--window 0", "window `0`"),
+        ("--window 0h", "window `0h`"),
+        ("--window 0events", "empty"),
+        ("--window -5h", "window `-5h`"),
+        ("--window landmark:0d", "empty"),
+        ("--window landmark:fortnight", "landmark:day"),
+        ("--window landmark:day@Mars", "Mars"),
+        ("--window garbage", "window `garbage`"),
+        ("--window 99999999999999999999d", "99999999999999999999d"),
+        ("--window 5events --equal-timers 17", "k' must be at most k"),
+        ("--window 5events --hashes 4 --equal-timers 5", "k' must be at most k"),
+        ("--equal-timers 2", "kind timing"),
+        ("--hashes 0", "1..=16"),
+        ("--hashes 17", "1..=16"),
+        ("--hashes -3", "1..=16"),
+        ("--cells 0", "zero"),
+        ("--cells -8", "negative"),
+        ("--cell-bits 9 --window 10events", "9"),
+        ("--kind generations --window 10events --sub-windows 0", "sub-windows"),
+        ("--kind generations --window 10000events --sub-windows 60", "sub-windows"),
+        ("--kind generations", "unbounded"),
+        ("--kind stable --window 10events", "kind stable has no window"),
+        ("--kind stable", "capacity"),
+        ("--kind stable --capacity 100 --stable-max 0", "Max"),
+        ("--kind stable --capacity 100 --stable-decrements -1", "P"),
+        ("--kind stable --capacity 100 --stable-decrements nan", "P"),
+        ("--growth equal:0 --capacity 10", "generations"),
+        ("--growth equal:99 --capacity 10", "generations"),
+        ("--growth geometric:0.5 --capacity 10", "ratio"),
+        ("--growth geometric:nan --capacity 10", "ratio"),
+        ("--growth sideways", "equal:4"),
+        ("--grow-by density", "--growth"),
+        ("--slicing vertical:0", "0 slices"),
+        ("--slicing vertical:100000", "slices"),
+        ("--slicing diagonal:8", "horizontal:S"),
+        ("--slicing vertical:8 --window 100events", "counts events"),
+        ("--lateness soon --window 1h --time t --format csv", "duration"),
+        ("--future-max -5d", "duration"),
+        ("--lateness 5m --window 10events", "lateness"),
+        ("--format cvs", "choose lines, csv"),
+        ("--tz Mars/Olympus", "time zone `Mars/Olympus`"),
+        ("--tz Europe/Athen --window landmark:day --time 1", "did you mean"),
+        ("--normalize upper", "choose url"),
+        ("--uncertain file", "--confirm"),
+        ("--confirm 1MiB", "exact:64MiB"),
+        ("--confirm exact:0", "zero"),
+        ("--seed minus", "minus"),
+        ("--windw 1h", "--window"),
+    ] {
+        let ran = folder.dedup(&format!("{flags} --out out input")).fails(2, &[words]);
+        assert_eq!(ran.out, "", "{flags}");
+        assert_eq!(folder.read("out"), "kept", "{flags}");
+    }
+}
+
+#[test]
+fn a_time_window_needs_a_time() {
+    let ran = Folder::with("a\n").dedup("--window 24h input");
+    ran.fails(2, &["--time", "1000000events"]);
+    let ran = Folder::with("a\n").dedup("--window landmark:day input");
+    ran.fails(2, &["--time"]);
+    Folder::with("a\n").dedup("--window landmark:10events input").ok();
+}
+
+#[test]
+fn a_missing_field_of_the_header_is_told_alone() {
+    let folder = Folder::with("host,status\na,1\n");
+    for (flags, words) in [
+        ("--key hots", "did you mean `host`?"),
+        ("--key host,nothing", "the fields are host, status"),
+        ("--key 3", "no field `3`"),
+        ("--key 0", "no field `0`"),
+        ("--key host --time tiem --window 1h", "no field `tiem`"),
+        ("--key host --source ip", "no field `ip`"),
+    ] {
+        let ran = folder.dedup(&format!("--format csv {flags} input")).fails(2, &[words]);
+        assert_eq!((ran.out.as_str(), ran.err.lines().count()), ("", 1), "{}", ran.err);
+    }
+    folder.dedup("--format csv --no-header --key host input").fails(2, &["without a header", "numbers"]);
+}
+
+#[test]
+fn missing_files_are_told_before_anything_is_written() {
+    let folder = Folder::with("a\n");
+    folder.dedup("--out out input nothing").fails(2, &["nothing: No such file"]);
+    folder.dedup("--out out input .").fails(2, &["is a folder"]);
+    assert!(!folder.has("out"));
+}
+
+#[test]
+fn no_file_is_both_read_and_written_or_written_twice() {
+    let folder = Folder::with("a\nb\n");
+    std::fs::hard_link(folder.path("input"), folder.path("linked")).expect("a link");
+    for (flags, words) in [
+        ("--out input input", "input is read too"),
+        ("--out ./input input", "is read too"),
+        ("--duplicates linked input", "linked (it is input) is read too"),
+        ("--state input input", "is read too"),
+        ("--out same --duplicates same input", "same is written twice"),
+        ("--rejected same --report-file same input", "same is written twice"),
+    ] {
+        folder.dedup(flags).fails(2, &[words]);
+        assert_eq!(folder.read("input"), "a\nb\n", "{flags}");
+    }
+    folder.dedup("--out /dev/null --duplicates /dev/null input").ok();
+    let appending = std::fs::OpenOptions::new().append(true).open(folder.path("input")).expect("a file");
+    let output = crate::run::dedup("input").current_dir(folder.path("")).stdout(appending).output().expect("the binary");
+    assert_eq!(output.status.code(), Some(2), "`firstseen dedup x >> x` would never end");
+    assert_eq!(folder.read("input"), "a\nb\n");
+}

@@ -1,0 +1,18 @@
+//! The binary `firstseen` from outside: what users type, what they get back.
+
+mod accuracy;
+mod bad_flags;
+mod bad_input;
+mod formats;
+mod help;
+mod keys;
+mod late;
+mod live;
+mod memory;
+mod outputs;
+mod report;
+mod run;
+mod slicing;
+mod state;
+mod terminal;
+mod windows;

@@ -1,0 +1,155 @@
+//! Starts the binary in a folder of its own and collects what came out.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The binary with `flags`, words parted by blanks, after the command `dedup`.
+pub fn dedup(flags: &str) -> Command {
+    let mut command = firstseen();
+    command.arg("dedup").args(flags.split_whitespace());
+    command
+}
+
+/// The binary, without a command.
+pub fn firstseen() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firstseen-under-test"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// One of the real logs in `examples/data`.
+pub fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data").join(name);
+    path.to_str().expect("a path in UTF-8").to_owned()
+}
+
+/// The text of one of the real logs in `examples/data`.
+pub fn example_text(name: &str) -> String {
+    let mut text = String::new();
+    let file = fs::File::open(example(name)).expect("an example");
+    flate2::read::MultiGzDecoder::new(file).read_to_string(&mut text).expect("an example in UTF-8");
+    text
+}
+
+/// A folder where the binary runs, with its input.
+pub struct Folder(TempDir);
+
+impl Folder {
+    /// An empty folder.
+    pub fn new() -> Self {
+        Self(TempDir::new().expect("a temporary folder"))
+    }
+
+    /// A folder with one file, `input`.
+    pub fn with(input: impl AsRef<[u8]>) -> Self {
+        let folder = Self::new();
+        folder.write("input", input);
+        folder
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        fs::write(self.path(name), bytes).expect("a file in a temporary folder");
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        String::from_utf8_lossy(&fs::read(self.path(name)).expect("a file that was written")).into_owned()
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.path(name).exists()
+    }
+
+    /// Names of all files, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.0.path()).expect("a folder");
+        let mut names: Vec<String> = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
+        names.sort();
+        names
+    }
+
+    /// `firstseen dedup` with `flags` in this folder.
+    pub fn dedup(&self, flags: &str) -> Ran {
+        Ran::of(dedup(flags).current_dir(self.0.path()).output().expect("the binary"))
+    }
+
+    /// The same with `input` on standard input.
+    pub fn dedup_from(&self, flags: &str, input: &[u8]) -> Ran {
+        let mut child = self.start(flags);
+        let mut stdin = child.stdin.take().expect("a pipe");
+        let input = input.to_vec();
+        let writing = std::thread::spawn(move || _ = stdin.write_all(&input));
+        let output = child.wait_with_output().expect("the binary");
+        writing.join().expect("a thread that writes");
+        Ran::of(output)
+    }
+
+    /// Starts it, to be fed by the test.
+    pub fn start(&self, flags: &str) -> Child {
+        dedup(flags).current_dir(self.0.path()).stdin(Stdio::piped()).spawn().expect("the binary")
+    }
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    fn of(output: Output) -> Self {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let ran = Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
+        assert!(!ran.err.contains("panicked"), "{}", ran.err);
+        ran
+    }
+
+    /// Ended well.
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code, Some(0), "{}", self.err);
+        self
+    }
+
+    /// Ended with `code`, and said each of `words`.
+    pub fn fails(self, code: i32, words: &[&str]) -> Self {
+        assert_eq!(self.code, Some(code), "{words:?}: {}", self.err);
+        for word in words {
+            assert!(self.err.contains(word), "`{word}` is not in: {}", self.err);
+        }
+        self
+    }
+
+    /// The report, where `--report json` asked for it on stderr.
+    pub fn report(&self) -> Value {
+        let line = self.err.lines().find(|line| line.starts_with('{'));
+        serde_json::from_str(line.unwrap_or_else(|| panic!("no report in: {}", self.err))).expect("one JSON object")
+    }
+}
+
+/// A number of a report.
+pub fn number(report: &Value, name: &str) -> u64 {
+    report[name].as_u64().unwrap_or_else(|| panic!("no number `{name}` in {report}"))
+}
+
+/// Small random numbers from a fixed seed (SplitMix64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+}

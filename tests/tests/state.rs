@@ -1,0 +1,157 @@
+//! `--state`: two runs are one run over the joined files, and nothing but its own state is taken.
+
+use crate::run::{Folder, Random, example_text};
+
+/// Every kind, window rule and slicing that can be saved.
+const FILTERS: [&str; 18] = [
+    "--window unbounded --capacity 3000",
+    "--window unbounded --capacity 100 --growth geometric:2",
+    "--window landmark:day --capacity 3000 --layout partitioned",
+    "--window landmark:500events --capacity 400",
+    "--window 1h --capacity 700",
+    "--window 1h --capacity 700 --rule refresh",
+    "--window 1h --capacity 700 --equal-timers 3 --cell-bits 16",
+    "--window 1h --capacity 90 --growth equal:8",
+    "--window 1h --capacity 90 --growth equal:8 --grow-by density",
+    "--window 700events --capacity 500",
+    "--window 1h --kind generations --capacity 700",
+    "--window 700events --kind generations --capacity 500 --cell-bits 16",
+    "--window 1h --kind counting --capacity 700",
+    "--window 700events --kind counting --capacity 500",
+    "--kind stable --capacity 500",
+    "--window 1h --slicing horizontal:8 --capacity 900",
+    "--window 1h --slicing vertical:8 --capacity 900",
+    "--window 1h --slicing horizontal-vertical:2x4 --capacity 900",
+];
+
+const INPUT: &str = "--format tsv --no-header --key 1,5 --time 3 --seed 5 --report none";
+
+/// Requests of the real log, without its header.
+fn requests(count: usize) -> Vec<String> {
+    example_text("nasa_19950801.tsv.gz").lines().skip(1).take(count).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn two_runs_equal_one_over_the_joined_files() {
+    let lines = requests(3000);
+    for filter in FILTERS {
+        let folder = Folder::with(lines.concat());
+        let whole = folder.dedup(&format!("{INPUT} {filter} input --duplicates whole")).ok();
+        assert!(folder.read("whole").len() > 1000, "{filter} finds no duplicates");
+        for (number, cut) in [1, 777, 2048, 2999].into_iter().enumerate() {
+            folder.write("head", lines[..cut].concat());
+            folder.write("tail", lines[cut..].concat());
+            let saved = format!("{INPUT} {filter} --state state{number}");
+            let first = folder.dedup(&format!("{saved} head --duplicates first")).ok();
+            let second = folder.dedup(&format!("{saved} tail --duplicates second")).ok();
+            assert!(first.out + &second.out == whole.out, "{filter}, cut at {cut}");
+            assert_eq!(folder.read("first") + &folder.read("second"), folder.read("whole"), "{filter}, cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn many_runs_leave_the_same_state_as_one() {
+    let lines = requests(1000);
+    let folder = Folder::with(lines.concat());
+    let flags = format!("{INPUT} --window 1h --capacity 500");
+    folder.dedup(&format!("{flags} --state one input")).ok();
+    for part in lines.chunks(300) {
+        folder.write("part", part.concat());
+        folder.dedup(&format!("{flags} --state many part")).ok();
+    }
+    folder.write("none", "");
+    folder.dedup(&format!("{flags} --state one none")).ok();
+    folder.dedup(&format!("{flags} --state many none")).ok();
+    folder.write("again", lines.concat());
+    let one = folder.dedup(&format!("{flags} --state one again")).ok();
+    let many = folder.dedup(&format!("{flags} --state many again")).ok();
+    assert_eq!(one.out, many.out);
+}
+
+#[test]
+fn a_state_brings_its_own_seed() {
+    let folder = Folder::with("a\nb\n");
+    folder.dedup("--state state input").ok();
+    folder.write("input", "b\nc\n");
+    assert_eq!(folder.dedup("--state state input").ok().out, "c\n");
+}
+
+#[test]
+fn a_state_of_another_definition_is_refused() {
+    let folder = Folder::with("k,v,t\na,b,1\n");
+    let made = "--format csv --key k,v --seed 5 --window unbounded --capacity 1000 --state state input";
+    folder.dedup(made).ok();
+    let before = std::fs::read(folder.path("state")).expect("a state");
+    for (from, to, words) in [
+        ("--key k,v", "--key k", "its key is k,v, here it is k"),
+        ("--key k,v", "--key v,k", "its key is k,v, here it is v,k"),
+        ("--key k,v", "--key k,v --normalize url", "normalized"),
+        ("--seed 5", "--seed 6", "its seed is 5, here it is 6"),
+        ("--capacity 1000", "--capacity 2000", "another filter"),
+        ("--capacity 1000", "--capacity 1000 --fpr 0.1", "another filter"),
+        ("--window unbounded", "--window landmark:day --time t", "another filter"),
+        ("--window unbounded", "--window 1h --time t", "another filter"),
+        ("--window unbounded", "--slicing horizontal:4", "another filter"),
+    ] {
+        let flags = made.replace(from, to);
+        let refused = folder.dedup(&flags).fails(2, &["state", words]);
+        assert_eq!(refused.out, "", "{flags}");
+    }
+    assert_eq!(std::fs::read(folder.path("state")).expect("a state"), before, "a refused state is not touched");
+}
+
+#[test]
+fn every_flipped_bit_is_refused() {
+    let folder = Folder::with("a\nb\nc\n");
+    let flags = "--seed 5 --capacity 40 --layout classic --state state input --report none";
+    folder.dedup(flags).ok();
+    let whole = std::fs::read(folder.path("state")).expect("a state");
+    let mut random = Random(11);
+    for (number, byte) in (0..whole.len()).step_by(3).enumerate() {
+        let mut damaged = whole.clone();
+        damaged[byte] ^= 1 << random.below(8);
+        folder.write("state", &damaged);
+        let ran = folder.dedup(flags);
+        assert!(matches!(ran.code, Some(1 | 2)) && ran.out.is_empty(), "byte {byte}, number {number}: {}", ran.err);
+        assert!(ran.err.contains("state"), "byte {byte}: {}", ran.err);
+    }
+    for length in [0, 1, 8, whole.len() / 2, whole.len() - 1] {
+        folder.write("state", &whole[..length]);
+        folder.dedup(flags).fails(1, &["state"]);
+    }
+    folder.write("state", [&whole[..], b"x"].concat());
+    folder.dedup(flags).fails(1, &["state"]);
+    folder.write("state", &whole);
+    assert_eq!(folder.dedup(flags).ok().out, "", "the whole state still knows all three");
+}
+
+#[test]
+fn lookup_changes_nothing() {
+    let folder = Folder::with("a\nb\n");
+    folder.dedup("--seed 5 --state state input").ok();
+    let before = std::fs::read(folder.path("state")).expect("a state");
+    folder.write("input", "c\na\nc\n");
+    for _ in 0..2 {
+        assert_eq!(folder.dedup("--seed 5 --state state --lookup input").ok().out, "c\nc\n");
+    }
+    assert_eq!(std::fs::read(folder.path("state")).expect("a state"), before);
+}
+
+#[test]
+fn a_state_is_replaced_whole_and_leaves_no_litter() {
+    let folder = Folder::with("a\n");
+    folder.dedup("--state state input").ok();
+    folder.dedup("--state state input").ok();
+    assert_eq!(folder.names(), ["input", "state"]);
+    let folder = Folder::with("k\na\n");
+    folder.dedup("--format csv --key x --state state input").fails(2, &["no field `x`"]);
+    assert_eq!(folder.names(), ["input"], "a mistake in the flags leaves no state that would refuse the right ones");
+}
+
+#[test]
+fn a_folder_that_cannot_take_the_state_is_told_before_input_is_read() {
+    let folder = Folder::with("a\n");
+    let ran = folder.dedup("--state missing/state --out out input").fails(1, &["cannot save the state missing/state"]);
+    assert_eq!((ran.out.as_str(), folder.has("out")), ("", false));
+}
