@@ -45,9 +45,9 @@ fn landmark() {
 
 #[test]
 fn jumping() {
-    keeps_its_bound(NASA, "--kind generations --window 1h --capacity 3500", 0.002);
-    keeps_its_bound(NASA, "--kind generations --window 5000events --capacity 4500", 0.003);
-    keeps_its_bound(APACHE, "--kind generations --window 5000events --capacity 4100 --layout classic", 0.002);
+    keeps_its_bound(NASA, "--kind generations --window 1h --capacity 3500", 0.0007);
+    keeps_its_bound(NASA, "--kind generations --window 5000events --capacity 4500", 0.0007);
+    keeps_its_bound(APACHE, "--kind generations --window 5000events --capacity 4100 --layout classic", 0.0005);
     keeps_its_bound(NASA, "--kind counting --window 1h --capacity 3500", 0.001);
     keeps_its_bound(NASA, "--kind counting --window 5000events --sub-windows 5 --capacity 4500", 0.002);
 }
@@ -57,8 +57,8 @@ fn sliding() {
     keeps_its_bound(NASA, "--window 1h --capacity 3550", 0.002);
     keeps_its_bound(NASA, "--window 5000events --capacity 4500 --layout classic", 0.003);
     keeps_its_bound(APACHE, "--window 5000events --capacity 4100", 0.002);
-    keeps_its_bound(LINKS, "--window 5m --capacity 16500 --cell-bits 16", 0.001);
-    keeps_its_bound(NASA, "--kind counting --window 5000events --capacity 4500", 0.003);
+    keeps_its_bound(LINKS, "--window 5m --capacity 16900 --cell-bits 16", 0.001);
+    keeps_its_bound(NASA, "--kind counting --window 5000events", 0.002);
 }
 
 #[test]
@@ -70,11 +70,18 @@ fn growth_keeps_the_bound_of_the_whole() {
 /// Beyond its capacity a filter refuses before it lies.
 #[test]
 fn overload_is_undecided_and_passed_on() {
-    for filter in ["--window unbounded --capacity 5000", "--window 1h --capacity 1000"] {
+    for filter in [
+        "--window unbounded --capacity 5000",
+        "--window 1h --capacity 1000",
+        "--window 1h --kind generations --capacity 1000",
+        "--window 1h --kind counting --capacity 1000",
+    ] {
         let report = verified(NASA, filter);
         assert!(number(&report, "undecided") > 1000, "{filter}: {report}");
         assert_eq!(number(&report, "fn"), 0, "{filter}: {report}");
-        assert!(report["fpr"].as_f64().expect("fpr") < 0.012, "{filter}: {report}");
+        // Of all events that had not been delivered; those left undecided were tested too.
+        let rate = number(&report, "fp") as f64 / (33_996 - number(&report, "tp")) as f64;
+        assert!(rate < 0.011, "{filter}: {rate}, {report}");
     }
 }
 

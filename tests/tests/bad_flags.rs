@@ -37,7 +37,7 @@ fn nonsense_is_refused_by_name() {
         ("--hashes -3", "1..=16"),
         ("--cells 0", "zero"),
         ("--cells -8", "negative"),
-        ("--cell-bits 9 --window 10events", "9"),
+        ("--cell-bits 9 --window 10events", "8 or 16 bits"),
         ("--kind generations --window 10events --sub-windows 0", "sub-windows"),
         ("--kind generations --window 10000events --sub-windows 60", "sub-windows"),
         ("--kind generations", "unbounded"),
@@ -126,7 +126,8 @@ fn no_file_is_both_read_and_written_or_written_twice() {
     }
     folder.dedup("--out /dev/null --duplicates /dev/null input").ok();
     let appending = std::fs::OpenOptions::new().append(true).open(folder.path("input")).expect("a file");
-    let output = crate::run::dedup("input").current_dir(folder.path("")).stdout(appending).output().expect("the binary");
+    let output =
+        crate::run::dedup("input").current_dir(folder.path("")).stdout(appending).output().expect("the binary");
     assert_eq!(output.status.code(), Some(2), "`firstseen dedup x >> x` would never end");
     assert_eq!(folder.read("input"), "a\nb\n");
 }

@@ -14,9 +14,8 @@ fn gzip(text: &str) -> Vec<u8> {
 }
 
 /// What `zstd` makes of `a\nb\na\n`.
-const ZSTD: &[u8] = &[
-    0x28, 0xb5, 0x2f, 0xfd, 0x04, 0x58, 0x31, 0x00, 0x00, 0x61, 0x0a, 0x62, 0x0a, 0x61, 0x0a, 0x6c, 0xdd, 0xef, 0x57,
-];
+const ZSTD: &[u8] =
+    &[0x28, 0xb5, 0x2f, 0xfd, 0x24, 0x06, 0x31, 0x00, 0x00, 0x61, 0x0a, 0x62, 0x0a, 0x61, 0x0a, 0xea, 0xca, 0xd3, 0x49];
 
 #[test]
 fn an_empty_file_has_no_events() {
@@ -73,7 +72,9 @@ fn records_that_lack_a_field_are_counted_and_told() {
     let ran = folder.dedup("--format csv --key k --time t --window 1h --report json input").ok();
     assert_eq!(ran.out, "k,t\na,1\nc,3\n");
     assert_eq!((number(&ran.report(), "events"), number(&ran.report(), "rejected")), (2, 3));
-    for words in ["input:3: rejected: it has no field `t`", "input:5: rejected: ", "input:6: rejected: the time field `t`"] {
+    for words in
+        ["input:3: rejected: it has no field `t`", "input:5: rejected: ", "input:6: rejected: the time field `t`"]
+    {
         assert!(ran.err.contains(words), "`{words}` is not in {}", ran.err);
     }
 }
@@ -128,6 +129,6 @@ fn truncated_input_is_an_error_and_its_whole_records_are_not_lost() {
 fn a_quote_that_never_closes_costs_its_line_only() {
     let folder = Folder::with("k,v\n\"open,1\nb,2\nc,3\nb,2\n");
     let ran = folder.dedup("--format csv --key k --rejected rejected input").ok();
-    assert_eq!((ran.out.as_str(), folder.read("rejected").as_str()), ("k,v\nb,2\nc,3\n", "\"open,1\n"));
+    assert_eq!((ran.out.as_str(), folder.read("rejected").as_str()), ("k,v\nb,2\nc,3\n", "k,v\n\"open,1\n"));
     assert!(ran.err.contains("input:2: rejected: a quote opens"), "{}", ran.err);
 }

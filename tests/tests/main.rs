@@ -3,6 +3,7 @@
 mod accuracy;
 mod bad_flags;
 mod bad_input;
+mod estimate;
 mod formats;
 mod help;
 mod keys;

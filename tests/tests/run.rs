@@ -9,27 +9,27 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// The binary with `flags`, words parted by blanks, after the command `dedup`.
-pub fn dedup(flags: &str) -> Command {
+pub(crate) fn dedup(flags: &str) -> Command {
     let mut command = firstseen();
     command.arg("dedup").args(flags.split_whitespace());
     command
 }
 
 /// The binary, without a command.
-pub fn firstseen() -> Command {
+pub(crate) fn firstseen() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_firstseen-under-test"));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
 /// One of the real logs in `examples/data`.
-pub fn example(name: &str) -> String {
+pub(crate) fn example(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/data").join(name);
     path.to_str().expect("a path in UTF-8").to_owned()
 }
 
 /// The text of one of the real logs in `examples/data`.
-pub fn example_text(name: &str) -> String {
+pub(crate) fn example_text(name: &str) -> String {
     let mut text = String::new();
     let file = fs::File::open(example(name)).expect("an example");
     flate2::read::MultiGzDecoder::new(file).read_to_string(&mut text).expect("an example in UTF-8");
@@ -37,52 +37,60 @@ pub fn example_text(name: &str) -> String {
 }
 
 /// A folder where the binary runs, with its input.
-pub struct Folder(TempDir);
+pub(crate) struct Folder(TempDir);
 
 impl Folder {
     /// An empty folder.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(TempDir::new().expect("a temporary folder"))
     }
 
     /// A folder with one file, `input`.
-    pub fn with(input: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn with(input: impl AsRef<[u8]>) -> Self {
         let folder = Self::new();
         folder.write("input", input);
         folder
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
         fs::write(self.path(name), bytes).expect("a file in a temporary folder");
     }
 
-    pub fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         String::from_utf8_lossy(&fs::read(self.path(name)).expect("a file that was written")).into_owned()
     }
 
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.path(name).exists()
     }
 
     /// Names of all files, sorted.
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.0.path()).expect("a folder");
-        let mut names: Vec<String> = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
         names.sort();
         names
     }
 
     /// `firstseen dedup` with `flags` in this folder.
-    pub fn dedup(&self, flags: &str) -> Ran {
+    pub(crate) fn dedup(&self, flags: &str) -> Ran {
         Ran::of(dedup(flags).current_dir(self.0.path()).output().expect("the binary"))
     }
 
-    /// The same with `input` on standard input.
-    pub fn dedup_from(&self, flags: &str, input: &[u8]) -> Ran {
+    /// `firstseen` with `arguments`, words parted by blanks, in this folder.
+    pub(crate) fn run(&self, arguments: &str) -> Ran {
+        let mut command = firstseen();
+        command.args(arguments.split_whitespace()).current_dir(self.0.path());
+        Ran::of(command.output().expect("the binary"))
+    }
+
+    /// `firstseen dedup` with `flags` and with `input` on standard input.
+    pub(crate) fn dedup_from(&self, flags: &str, input: &[u8]) -> Ran {
         let mut child = self.start(flags);
         let mut stdin = child.stdin.take().expect("a pipe");
         let input = input.to_vec();
@@ -93,17 +101,17 @@ impl Folder {
     }
 
     /// Starts it, to be fed by the test.
-    pub fn start(&self, flags: &str) -> Child {
+    pub(crate) fn start(&self, flags: &str) -> Child {
         dedup(flags).current_dir(self.0.path()).stdin(Stdio::piped()).spawn().expect("the binary")
     }
 }
 
 /// How a run ended.
 #[derive(Debug)]
-pub struct Ran {
-    pub code: Option<i32>,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Ran {
@@ -115,13 +123,13 @@ impl Ran {
     }
 
     /// Ended well.
-    pub fn ok(self) -> Self {
+    pub(crate) fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{}", self.err);
         self
     }
 
     /// Ended with `code`, and said each of `words`.
-    pub fn fails(self, code: i32, words: &[&str]) -> Self {
+    pub(crate) fn fails(self, code: i32, words: &[&str]) -> Self {
         assert_eq!(self.code, Some(code), "{words:?}: {}", self.err);
         for word in words {
             assert!(self.err.contains(word), "`{word}` is not in: {}", self.err);
@@ -130,22 +138,22 @@ impl Ran {
     }
 
     /// The report, where `--report json` asked for it on stderr.
-    pub fn report(&self) -> Value {
+    pub(crate) fn report(&self) -> Value {
         let line = self.err.lines().find(|line| line.starts_with('{'));
         serde_json::from_str(line.unwrap_or_else(|| panic!("no report in: {}", self.err))).expect("one JSON object")
     }
 }
 
 /// A number of a report.
-pub fn number(report: &Value, name: &str) -> u64 {
+pub(crate) fn number(report: &Value, name: &str) -> u64 {
     report[name].as_u64().unwrap_or_else(|| panic!("no number `{name}` in {report}"))
 }
 
 /// Small random numbers from a fixed seed (SplitMix64).
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

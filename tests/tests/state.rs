@@ -17,7 +17,7 @@ const FILTERS: [&str; 18] = [
     "--window 1h --kind generations --capacity 700",
     "--window 700events --kind generations --capacity 500 --cell-bits 16",
     "--window 1h --kind counting --capacity 700",
-    "--window 700events --kind counting --capacity 500",
+    "--window 700events --kind counting",
     "--kind stable --capacity 500",
     "--window 1h --slicing horizontal:8 --capacity 900",
     "--window 1h --slicing vertical:8 --capacity 900",

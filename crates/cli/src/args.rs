@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::dedup::DedupArgs;
+use crate::estimate::EstimateArgs;
 use crate::plan::PlanArgs;
 
 /// Has this event been seen in the last W? Eliminates duplicates from event streams in bounded memory.
@@ -19,6 +20,8 @@ pub struct Cli {
 pub enum Command {
     /// Pass on each record whose key was not seen within the window
     Dedup(Box<DedupArgs>),
+    /// Estimate how often each key occurred lately, where old occurrences count less
+    Estimate(Box<EstimateArgs>),
     /// Say what a filter for a given load costs, before building it
     Plan(PlanArgs),
 }

@@ -26,7 +26,8 @@ pub fn describe(definition: &SlicedDefinition) -> String {
             parts.extend((*equal_timers > 0).then(|| format!("{equal_timers} equal timers")));
             parts.extend(growth.as_ref().map(grows));
         }
-        CellDefinition::JumpingCounting { cells, hashes, .. } | CellDefinition::SlidingCounting { cells, hashes, .. } => {
+        CellDefinition::JumpingCounting { cells, hashes, .. }
+        | CellDefinition::SlidingCounting { cells, hashes, .. } => {
             parts.push(format!("m {cells}, k {hashes}"));
         }
         CellDefinition::Stable { shape, .. } => {

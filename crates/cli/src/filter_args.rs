@@ -129,7 +129,7 @@ pub struct FilterArgs {
     #[arg(long, value_name = "RULE")]
     pub growth: Option<GrowthArg>,
     /// What tells that a generation is full
-    #[arg(long, value_enum, default_value = "cardinality", requires = "growth")]
+    #[arg(long, value_enum, value_name = "MEASURE", default_value = "cardinality", requires = "growth")]
     pub grow_by: LimitArg,
     /// Max of kind stable
     #[arg(long, value_name = "MAX")]

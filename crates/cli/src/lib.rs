@@ -1,7 +1,8 @@
 //! The commands of `firstseen`.
 //!
-//! The path of a record through `firstseen dedup`: [`input`] reads, cuts and parses on a thread of its own;
-//! [`dedup`] asks the filter for a batch at a time and writes each record where its answer sends it; [`report`] counts.
+//! The path of a record through `firstseen dedup`: [`input`] reads, cuts and parses on a thread of its own; [`walk`]
+//! hands on a batch at a time; [`dedup`] asks the filter and writes each record where its answer sends it; [`report`]
+//! counts. [`estimate`] takes the same path to a filter that counts.
 //!
 //! Promises: stdout carries records and nothing else; messages, progress and reports go to stderr or where a flag says.
 //! Must not know: how a filter works, how a format is cut.
@@ -11,6 +12,7 @@ pub mod confirm;
 pub mod dedup;
 pub mod describe;
 pub mod distinct;
+pub mod estimate;
 pub mod exit;
 pub mod filter_args;
 pub mod heavy;
@@ -38,6 +40,7 @@ use args::{Cli, Command};
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Dedup(args) => dedup::run(&args),
+        Command::Estimate(args) => estimate::run(&args),
         Command::Plan(args) => {
             plan::run(&args, &mut std::io::stdout().lock())?;
             Ok(ExitCode::SUCCESS)

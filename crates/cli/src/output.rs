@@ -83,6 +83,14 @@ impl Output {
         written.with_context(|| self.name())
     }
 
+    /// Writes `bytes`, which are whole lines.
+    ///
+    /// # Errors
+    /// Where they cannot be written.
+    pub fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        self.sink.as_mut().map_or(Ok(()), |sink| sink.write_all(bytes)).with_context(|| self.name())
+    }
+
     /// Hands everything written so far to the system.
     pub fn flush(&mut self) -> anyhow::Result<()> {
         self.sink.as_mut().map_or(Ok(()), Write::flush).with_context(|| self.name())

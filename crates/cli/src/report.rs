@@ -148,7 +148,11 @@ impl Report {
         line("first seen", format!("{} ({:.1} %)", grouped(first_seen), share(first_seen)));
         line("duplicates", format!("{} ({:.1} %)", grouped(duplicates), share(duplicates)));
         for (name, count, meaning) in [
-            ("undecided", undecided, ": passed on but not recorded, as the filter was full (--capacity, --growth) or --late says"),
+            (
+                "undecided",
+                undecided,
+                ": passed on but not recorded, as the filter was full (--capacity, --growth) or --late says",
+            ),
             ("late", late, ": older than the window and --lateness, answered by --late"),
             ("rejected", rejected, ""),
         ] {
@@ -221,7 +225,9 @@ fn counted(text: &mut String, title: &str, rows: &[Counted]) {
 
 /// Keys come from outside: what would move a terminal's cursor is shown, not sent.
 pub(crate) fn printable(key: &str) -> String {
-    key.chars().flat_map(|letter| if letter.is_control() { letter.escape_default().collect() } else { vec![letter] }).collect()
+    key.chars()
+        .flat_map(|letter| if letter.is_control() { letter.escape_default().collect() } else { vec![letter] })
+        .collect()
 }
 
 /// `1234567` as `1,234,567`.

@@ -144,10 +144,7 @@ fn cases() -> Vec<Case> {
         Case { name: "bloom_100M", spec: spec(Kind::Bloom, "unbounded", 100_000_000, 0.01), lines: 1 },
         Case {
             name: "generations_100M",
-            spec: FilterSpec {
-                layout: layout(2),
-                ..spec(Kind::Generations, "100000000events", 100_000_000, 0.01)
-            },
+            spec: FilterSpec { layout: layout(2), ..spec(Kind::Generations, "100000000events", 100_000_000, 0.01) },
             lines: 2,
         },
         Case {

@@ -13,6 +13,7 @@ use crate::counting::{CountingError, JumpingCounting, SlidingCounting};
 use crate::definition::{CellDefinition, FilterDefinition};
 use crate::flags::Flags;
 use crate::generations::{Generations8, Generations16};
+use crate::growth::Limit;
 use crate::slice::{CellSlice, MergeError};
 use crate::stable::{StableError, StableFilter};
 use crate::timing::{Timers8, Timers16};
@@ -71,6 +72,16 @@ macro_rules! on_kind {
     };
 }
 
+/// An eighth of the window where used cells decide when the filter is full: expired ones count until they are swept.
+fn sweep_period_units(definition: &FilterDefinition) -> u64 {
+    match &definition.cells {
+        CellDefinition::Timing { growth: Some(growth), .. } if growth.limit == Limit::Density => {
+            definition.rule.span_units / 8
+        }
+        _ => u64::MAX,
+    }
+}
+
 impl FilterSlice {
     /// An empty slice as `definition` says.
     ///
@@ -100,10 +111,12 @@ impl FilterSlice {
             CellDefinition::Timing { geometry, refresh, equal_timers, growth } => match geometry.cell_bits() {
                 8 => {
                     let timers = Timers8::new(window, *refresh, *equal_timers).ok_or(BuildError::Window)?;
+                    let timers = timers.swept_every(sweep_period_units(definition));
                     Cells::Timing8(CellSlice::new(timers, *geometry, *growth).map_err(memory(geometry.bytes()))?)
                 }
                 16 => {
                     let timers = Timers16::new(window, *refresh, *equal_timers).ok_or(BuildError::Window)?;
+                    let timers = timers.swept_every(sweep_period_units(definition));
                     Cells::Timing16(CellSlice::new(timers, *geometry, *growth).map_err(memory(geometry.bytes()))?)
                 }
                 _ => return Err(BuildError::Window),
@@ -126,7 +139,9 @@ impl FilterSlice {
             CellDefinition::SlidingCounting { cells, hashes, window_events } => {
                 Cells::SlidingCounting(Flags::unlimited(SlidingCounting::new(*cells, *hashes, *window_events)?))
             }
-            CellDefinition::Stable { shape, seed } => Cells::Stable(Flags::unlimited(StableFilter::new(*shape, *seed)?)),
+            CellDefinition::Stable { shape, seed } => {
+                Cells::Stable(Flags::unlimited(StableFilter::new(*shape, *seed)?))
+            }
         }))
     }
 

@@ -7,7 +7,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::generation::Generation;
+use crate::generation::{Generation, LiveEvents};
 use crate::kind::CellKind;
 use crate::rates::growth::density_limit;
 use crate::rates::{blocked, plain};
@@ -39,6 +39,42 @@ pub struct Growth {
     /// False-positive rate of the first generation; later ones tighten by `1/ratio` where they grow in size, so that
     /// all together stay under `target / (1 - 1/ratio)`.
     pub generation_rate: f64,
+    /// Where several jumps of a window share the cells: what each of them may bring.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jumps: Option<JumpLimit>,
+}
+
+/// How unevenly the jumps of a window may be filled.
+///
+/// The rate of one jump's bits rises about as the `exponent`-th power of its events (k or nearly, while it is far from
+/// full), so a burst costs more than the same events spread evenly. The rates of the live jumps stay under the target
+/// as long as `sum over jumps of (n_g / c)^a <= J`, with c events a jump and J jumps the even load that the cells were
+/// sized for: `ln rate` is concave in `ln n`, so its tangent at c bounds it on both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JumpLimit {
+    /// Events a jump (c).
+    pub events: f64,
+    /// Jumps alive at once (J): the full ones and the current one.
+    pub jumps: f64,
+    /// `d ln rate / d ln n` at c (a).
+    pub exponent: f64,
+}
+
+impl JumpLimit {
+    /// Events that the current jump, `now`, may still bring beside those alive.
+    fn room(&self, live: &LiveEvents, now: u64) -> u64 {
+        let (mut others, mut current) = (0.0, 0);
+        for (unit, events) in live.by_unit() {
+            if unit >= now {
+                current += events;
+            } else {
+                others += (events as f64 / self.events).powf(self.exponent);
+            }
+        }
+        let most = self.events * (self.jumps - others).max(0.0).powf(1.0 / self.exponent);
+        (most as u64).saturating_sub(current)
+    }
 }
 
 /// Most generations a filter may ever have at once: a sighting has a bit for each.
@@ -67,11 +103,14 @@ impl Growth {
         }
     }
 
-    /// Events that generation `number` may still record, of which `live_events` have not expired, and of whose cells
-    /// `used_cells` are in use.
-    pub fn room(&self, number: u64, geometry: &Geometry, live_events: u64, used_cells: u64) -> u64 {
+    /// Events that generation `number` may still record in unit `now`: `live` are those that have not expired, and
+    /// `used_cells` of its cells are in use.
+    pub fn room(&self, number: u64, geometry: &Geometry, live: &LiveEvents, now: u64, used_cells: u64) -> u64 {
+        if let Some(jumps) = &self.jumps {
+            return jumps.room(live, now);
+        }
         match self.limit {
-            Limit::Cardinality => self.capacity_of(number).saturating_sub(live_events),
+            Limit::Cardinality => self.capacity_of(number).saturating_sub(live.total()),
             Limit::Density => {
                 let room_cells = (self.cells_max(number, geometry) + 1).saturating_sub(used_cells);
                 room_cells.div_ceil(u64::from(geometry.hashes()))
@@ -140,7 +179,7 @@ impl<K: CellKind> CellSlice<K> {
     pub(crate) fn room_in_newest(&self, growth: &Growth) -> u64 {
         let Some(newest) = self.stack.last() else { return 0 };
         let number = self.oldest + self.stack.len() as u64 - 1;
-        growth.room(number, &newest.geometry, newest.live.total(), newest.used_cells)
+        growth.room(number, &newest.geometry, &newest.live, self.now, newest.used_cells)
     }
 
     /// Drops every generation but the newest in which nothing is alive any more.

@@ -89,13 +89,7 @@ fn blocked<R: CellRule, const BYTES: usize, const OFFSET_BITS: u32>(
 }
 
 #[inline(always)]
-fn spread<R: CellRule>(
-    memory: &mut [u8],
-    geometry: &Geometry,
-    digests: &[Digest],
-    rule: &mut R,
-    found: &mut [bool],
-) {
+fn spread<R: CellRule>(memory: &mut [u8], geometry: &Geometry, digests: &[Digest], rule: &mut R, found: &mut [bool]) {
     walk(
         digests,
         found,

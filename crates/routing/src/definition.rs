@@ -64,10 +64,9 @@ pub enum DefinitionError {
 impl SlicedDefinition {
     /// The definition of a filter as `spec` asks, cut as `slicing` says.
     ///
-    /// Horizontal slices are filters of their own for their share of the events (and of a count window, each counting
-    /// its own events). Events fall on slices at random: a slice that is sized for `c` of them on average has room for
-    /// `c + 4 sqrt(c)`, so that it does not refuse at the configured load (Poisson loads exceed that 3 times in
-    /// 100,000). Vertical slices are equal ranges of cells of one classic filter, rounded up so that they are equal.
+    /// Horizontal slices are filters of their own for their share of the events, with room for those that fall on one
+    /// slice by chance ([`FilterSpec::share`]); of a window of events each counts its own. Vertical slices are equal
+    /// ranges of cells of one classic filter, rounded up so that they are equal.
     ///
     /// ```
     /// use firstseen_filter::{FilterSpec, Kind};
@@ -88,7 +87,7 @@ impl SlicedDefinition {
     /// [`DefinitionError`]: what does not fit together, and what to change.
     pub fn new(spec: &FilterSpec, slicing: Slicing) -> Result<Self, DefinitionError> {
         check(spec.kind, &spec.window, spec.layout, slicing)?;
-        let mut share = if slicing.groups() == 1 { spec.clone() } else { with_room(spec.share(slicing.groups())) };
+        let mut share = spec.share(slicing.groups());
         if !slicing.divides_cells() {
             return Ok(Self { slicing, group: share.resolve()? });
         }
@@ -138,12 +137,6 @@ fn check(kind: Kind, window: &Window, layout: Option<Layout>, slicing: Slicing) 
         Some(Layout::Blocked { .. }) => Err(DefinitionError::Layout { layout: "blocked", slicing }),
         Some(Layout::Partitioned) => Err(DefinitionError::Layout { layout: "partitioned", slicing }),
     }
-}
-
-/// The same, with room for the events that fall on one slice by chance.
-fn with_room(share: FilterSpec) -> FilterSpec {
-    let room = |events: u64| events.saturating_add((4.0 * (events as f64).sqrt()).ceil() as u64);
-    FilterSpec { capacity_events: share.capacity_events.map(room), ..share }
 }
 
 /// The parts of a kind that lives in generations of cells.

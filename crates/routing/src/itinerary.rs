@@ -70,10 +70,7 @@ impl Itinerary {
     pub(crate) fn test(&mut self, cells: &mut Cells<'_>, stamp: Stamp, equal_timers: usize) -> Option<u64> {
         // Positions of a word fall into the same slice in every generation, so steps of one index are one visit.
         let mut index = 0;
-        while let Some(is_possible) = self.visit(index, cells, stamp) {
-            if !is_possible {
-                return None;
-            }
+        while self.visit(index, cells, stamp) {
             index += 1;
         }
         let hits = self.candidates.iter().filter(|candidate| candidate.sighting.is_hit());
@@ -85,9 +82,9 @@ impl Itinerary {
         equal.next().map(|candidate| candidate.number)
     }
 
-    /// Tests at step `index` and tells whether some generation may still hold the event; `None` after the last step.
-    fn visit(&mut self, index: usize, cells: &mut Cells<'_>, stamp: Stamp) -> Option<bool> {
-        let (mut visited, mut tested, mut is_possible) = (None, 0, false);
+    /// Tests at step `index`; `false` where there is no such step, or no generation left that may hold the event.
+    fn visit(&mut self, index: usize, cells: &mut Cells<'_>, stamp: Stamp) -> bool {
+        let (mut visited, mut tested) = (None, 0);
         for candidate in self.candidates.iter_mut().filter(|candidate| candidate.sighting.is_hit()) {
             if let Some(step) = self.routes[candidate.route].step(index) {
                 let slice = &cells.slices[step.slice as usize];
@@ -95,12 +92,13 @@ impl Itinerary {
                 candidate.sighting = candidate.sighting.and(sighting.unwrap_or(NOTHING));
                 (visited, tested) = (Some(step.slice), step.positions.len().max(tested));
             }
-            is_possible |= candidate.sighting.is_hit();
         }
-        let load = &mut cells.loads[visited? as usize];
-        load.test_visits += 1;
-        load.positions_tested += tested as u64;
-        Some(is_possible)
+        if let Some(slice) = visited {
+            let load = &mut cells.loads[slice as usize];
+            load.test_visits += 1;
+            load.positions_tested += tested as u64;
+        }
+        visited.is_some()
     }
 
     /// The event's steps in generation `number`.

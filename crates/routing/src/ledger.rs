@@ -52,10 +52,6 @@ impl Ledger {
         self.stack.iter().enumerate().map(|(index, generation)| (self.oldest + index as u64, generation))
     }
 
-    pub(crate) fn now(&self) -> u64 {
-        self.now
-    }
-
     pub(crate) fn oldest(&self) -> u64 {
         self.oldest
     }
@@ -114,7 +110,7 @@ impl Ledger {
         let Some(newest) = self.stack.last() else { return 0 };
         let slices = u64::from(self.slicing.slices_per_group());
         match whole(newest.plan.slice(), slices) {
-            Some(geometry) => growth.room(self.newest(), &geometry, newest.live.total(), self.used_cells),
+            Some(geometry) => growth.room(self.newest(), &geometry, &newest.live, self.now, self.used_cells),
             None => 0,
         }
     }

@@ -8,10 +8,11 @@
 //!
 //! - horizontal: the slice is `reduce(word(31), S)`, positions are those of a filter of the slice's geometry;
 //! - vertical: position `i` is cell `p = reduce(word(i), S m)` of the uncut filter: slice `p / m`, position `p mod m`;
-//! - horizontal-vertical, S groups of T: the group is `g = reduce(word(31), S)`, then vertical in T: slice `g T + p / m`;
-//! - vertical-horizontal, S ranges of T: position `i` falls into range `v = p / m`, at `p mod m` with `p = reduce(word(i),
-//!   S m)`. All positions of the event in range `v` lie in part `h = reduce(word(31 - f), T)`, where `f` is the least `i`
-//!   whose position is in `v`: slice `v T + h`;
+//! - horizontal-vertical, S groups of T: the group is `g = reduce(word(31), S)`, then as vertical in T slices: slice
+//!   `g T + p / m`;
+//! - vertical-horizontal, S ranges of T: with `p = reduce(word(i), S m)`, position `i` falls into range `v = p / m`, at
+//!   `p mod m`. All positions of the event in range `v` lie in slice `v T + reduce(word(31 - f), T)`, where `f` is the
+//!   least `i` whose position falls into `v`;
 //! - general, k1 choices of k2 positions each: choice `j` is slice `reduce(word(31 - j), S)`, its positions are
 //!   `reduce(word(j k2 + i), m)`.
 
@@ -163,8 +164,8 @@ impl SlicePlan {
         }
     }
 
-    /// Gathers positions by what `place` says of each: (key, position in the slice). `slice_of` gets a key and the first
-    /// position that has it.
+    /// Gathers positions by what `place` says of each: (key, position in the slice). `slice_of` gets a key and the
+    /// first position that has it.
     #[inline(always)]
     fn divide(&self, place: impl Fn(usize) -> (u64, u64), slice_of: impl Fn(u64, usize) -> u64, route: &mut Route) {
         let hashes = self.slice.hashes() as usize;

@@ -67,6 +67,9 @@ impl SlicedFilter {
     /// [`SlicedBuildError`]: no memory, or a definition that [`SlicedDefinition::new`] does not give.
     pub fn build(definition: &SlicedDefinition) -> Result<Self, SlicedBuildError> {
         let slice = definition.slice()?;
+        if let Unit::Milliseconds(0) | Unit::Events(0) = slice.unit {
+            return Err(BuildError::Window.into());
+        }
         let groups = definition.slicing.groups() as usize;
         let count = definition.slicing.slices() as usize;
         let slices = (0..count).map(|_| FilterSlice::build(&slice)).collect::<Result<Vec<_>, _>>()?;
@@ -76,7 +79,7 @@ impl SlicedFilter {
             clocks: vec![clock; if matches!(slice.unit, Unit::Events(_)) { groups } else { 1 }],
             needs_time: slice.unit.needs_time(),
             plan: SlicePlan::new(definition.slicing, *first.geometry())?,
-            vertical: Vertical::new(definition, &slices),
+            vertical: Vertical::new(definition, &slices)?,
             loads: vec![Load::default(); count],
             slices,
             gather: Gather::default(),

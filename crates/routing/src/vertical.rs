@@ -13,7 +13,7 @@ use firstseen_filter::{CellDefinition, FilterSlice, Refresh, Stamp};
 use crate::batch::PlacedBatch;
 use crate::itinerary::{Cells, Itinerary};
 use crate::ledger::Ledger;
-use crate::{Answer, SlicedDefinition};
+use crate::{Answer, DefinitionError, SlicedDefinition};
 
 /// Events between the prefetch of cells and their use.
 const AHEAD: usize = 8;
@@ -30,25 +30,28 @@ pub(crate) struct Vertical {
 
 impl Vertical {
     /// The groups of empty `slices`; `None` where the definition does not divide cells.
-    pub(crate) fn new(definition: &SlicedDefinition, slices: &[FilterSlice]) -> Option<Self> {
+    pub(crate) fn new(definition: &SlicedDefinition, slices: &[FilterSlice]) -> Result<Option<Self>, DefinitionError> {
         let slicing = definition.slicing;
+        if !slicing.divides_cells() {
+            return Ok(None);
+        }
+        let refused = || DefinitionError::Kind { kind: definition.group.cells.kind(), slicing };
         let (growth, refresh, equal_timers) = match definition.group.cells {
             CellDefinition::Timing { growth, refresh, equal_timers, .. } => (growth, refresh, equal_timers),
             CellDefinition::Bloom { growth, .. } | CellDefinition::Generations { growth, .. } => {
                 (growth, Refresh::Fixed, 0)
             }
-            _ => return None,
+            _ => return Err(refused()),
         };
-        let slice = slices.first()?;
-        let ledger = || Ledger::new(slicing, definition.group.rule, growth, slice);
-        let ledgers = (0..slicing.groups()).map(|_| ledger()).collect::<Option<_>>();
-        Some(Self {
-            ledgers: if slicing.divides_cells() { ledgers? } else { return None },
+        let ledger = |slice| Ledger::new(slicing, definition.group.rule, growth, slice);
+        let firsts = slices.iter().step_by(slicing.slices_per_group() as usize);
+        Ok(Some(Self {
+            ledgers: firsts.map(ledger).collect::<Option<_>>().ok_or_else(refused)?,
             slices_per_group: slicing.slices_per_group() as usize,
             refresh,
             equal_timers: equal_timers as usize,
             itineraries: Default::default(),
-        })
+        }))
     }
 
     /// Asks about every event that was placed, one after the other, and records those that are not there if the batch
@@ -156,7 +159,6 @@ fn set(itinerary: &Itinerary, cells: &mut Cells<'_>, ledger: &Ledger, number: u6
     let mut newly_used = 0;
     for step in route.steps() {
         let slice = &mut cells.slices[step.slice as usize];
-        slice.advance(ledger.now());
         let used = if counts_cells { slice.used_cells() } else { 0 };
         slice.set_generation(number, step.positions, stamp);
         newly_used += if counts_cells { slice.used_cells() - used } else { 0 };

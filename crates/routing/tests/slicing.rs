@@ -1,6 +1,6 @@
 //! Which slicings there are, and which kinds may be sliced how: the rest is refused by name.
 
-use firstseen_filter::{FilterSpec, Kind, Layout};
+use firstseen_filter::{FilterSpec, Kind, Layout, Unit};
 use firstseen_routing::{SLICES_MAX, SlicedDefinition, SlicedFilter, Slicing, SlicingError};
 
 fn spec(kind: Kind, window: &str) -> FilterSpec {
@@ -115,6 +115,11 @@ fn a_definition_that_was_changed_by_hand_is_refused() {
     let counting = SlicedDefinition::new(&spec(Kind::Counting, "1h"), Slicing::NONE).unwrap();
     let counting = SlicedDefinition { slicing: definition.slicing, ..counting };
     assert!(SlicedFilter::build(&counting).is_err());
+    for unit in [Unit::Milliseconds(0), Unit::Events(0)] {
+        let mut empty = definition.clone();
+        empty.group.unit = unit;
+        assert!(SlicedFilter::build(&empty).is_err());
+    }
 }
 
 #[test]

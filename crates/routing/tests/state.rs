@@ -107,3 +107,17 @@ fn slices_of_one_group_that_disagree_are_refused() {
     mixed.extend(&grown[grown.len() - 100..]);
     assert!(SlicedFilter::build(&definition).unwrap().read_body(&mut &mixed[..]).is_err());
 }
+
+#[test]
+fn slices_that_nothing_comes_to_keep_no_more_generations_than_their_group() {
+    // Ten events a generation, in 256 slices: most slices miss most generations.
+    let definition = definition(&growing(Kind::Timing, "2s", 10, Limit::Cardinality, 2), "vertical:256");
+    let mut filter = SlicedFilter::build(&definition).unwrap();
+    let empty_bytes = filter.bytes();
+    observe(&mut filter, &stream(&mut Dice(24), 500, 500, 200, 0), 100);
+    assert_eq!(filter.generations(), 2);
+    assert!(filter.bytes() <= 2 * empty_bytes, "{} of {empty_bytes}", filter.bytes());
+    let mut read = SlicedFilter::build(&definition).unwrap();
+    read.read_body(&mut &body(&filter)[..]).unwrap();
+    assert_eq!(read.generations(), 2);
+}

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use firstseen_filter::{Digest, ExactWindow, Stamp, Verdict, WindowRule};
-use firstseen_records::ParsedBlock;
+use firstseen_records::{ParsedBlock, Rejection};
 use firstseen_routing::{Answer, SlicedFilter};
 
 use super::LateArg;
@@ -85,20 +85,38 @@ impl Engine {
                 output.record(bytes, header.span.range())?;
             }
         }
+        let mut rejections = parsed.rejections().iter().peekable();
         for start in (0..parsed.len()).step_by(CHUNK_EVENTS) {
             let chunk = start..parsed.len().min(start + CHUNK_EVENTS);
             self.answer(parsed, chunk.clone());
             for index in chunk {
                 let event = Event { block, parsed, index };
+                if self.answers[index - start] == Answer::Refused {
+                    // What is rejected by the filter and by the parser goes to one output, in the order of the input.
+                    let place = parsed.spans()[index].range().start;
+                    while let Some(earlier) = rejections.next_if(|rejection| rejection.span.range().start < place) {
+                        self.reject(earlier, batch, outputs, progress)?;
+                    }
+                }
                 let destination = self.count(event, index - start, *file, progress);
                 outputs.of(destination).record(bytes, parsed.spans()[index].range())?;
             }
         }
-        for rejection in parsed.rejections() {
-            self.rejects.tell(*file, rejection.span.line, &rejection.reason, progress);
-            outputs.rejected.record(bytes, rejection.span.range())?;
+        for rejection in rejections {
+            self.reject(rejection, batch, outputs, progress)?;
         }
         outputs.each().into_iter().try_for_each(|output| output.end_block(bytes))
+    }
+
+    fn reject(
+        &mut self,
+        rejection: &Rejection,
+        batch: &Batch,
+        outputs: &mut Outputs,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
+        self.rejects.tell(batch.file, rejection.span.line, &rejection.reason, progress);
+        outputs.rejected.record(batch.block.bytes(), rejection.span.range())
     }
 
     fn answer(&mut self, parsed: &ParsedBlock, chunk: Range<usize>) {
@@ -124,11 +142,14 @@ impl Engine {
         match answer {
             Answer::Late => {
                 self.tally.counts.late += 1;
-                self.decided(event, match self.late {
-                    LateArg::FirstSeen => Answer::FirstSeen,
-                    LateArg::Duplicate => Answer::Duplicate,
-                    LateArg::Undecided => Answer::Undecided,
-                })
+                self.decided(
+                    event,
+                    match self.late {
+                        LateArg::FirstSeen => Answer::FirstSeen,
+                        LateArg::Duplicate => Answer::Duplicate,
+                        LateArg::Undecided => Answer::Undecided,
+                    },
+                )
             }
             Answer::Refused => {
                 let line = event.parsed.spans()[event.index].line;
@@ -169,11 +190,15 @@ impl Engine {
         let digest: Digest = event.parsed.digests()[event.index];
         let stamp: Stamp = self.filter.stamps()[place];
         if let Some(exact) = &mut self.exact {
-            exact.observe(digest, stamp, match answer {
-                Answer::FirstSeen => Verdict::FirstSeen,
-                Answer::Duplicate => Verdict::Duplicate,
-                _ => Verdict::Undecided,
-            });
+            exact.observe(
+                digest,
+                stamp,
+                match answer {
+                    Answer::FirstSeen => Verdict::FirstSeen,
+                    Answer::Duplicate => Verdict::Duplicate,
+                    _ => Verdict::Undecided,
+                },
+            );
         }
         let destination = self.decided(event, answer);
         let Some(confirm) = &mut self.confirm else { return destination };

@@ -55,7 +55,10 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
     let DedupPass { mut engine, progress, .. } = pass;
     progress.end();
     // The state says what was passed on: it is saved exactly if all that was passed on has left.
-    if ended.is_delivered() && !run.lookup && let Some(path) = &run.state {
+    if ended.is_delivered()
+        && !run.lookup
+        && let Some(path) = &run.state
+    {
         state::save(path, &header, |body| engine.filter.write_body(body))?;
     }
     engine.rejects.end(&progress);
@@ -99,7 +102,13 @@ fn open(DedupArgs { output, run, .. }: &DedupArgs) -> anyhow::Result<Outputs> {
     })
 }
 
-fn report(args: &DedupArgs, engine: &mut Engine, header: &StateHeader<SlicedDefinition>, seconds: f64, interrupted: bool) -> Report {
+fn report(
+    args: &DedupArgs,
+    engine: &mut Engine,
+    header: &StateHeader<SlicedDefinition>,
+    seconds: f64,
+    interrupted: bool,
+) -> Report {
     let Engine { filter, tally, rejects, .. } = engine;
     let mut counts = tally.counts;
     counts.rejected = rejects.count();

@@ -81,8 +81,8 @@ impl Setup {
     pub(super) fn new(args: &EstimateArgs) -> anyhow::Result<Self> {
         check(args)?;
         let saved = args.run.state.as_deref().map(SavedState::open).transpose()?.flatten();
-        if saved.is_some() && args.run.verify.is_some() {
-            let reason = "--verify exact must have seen every event, also those in the --state: leave one of them out";
+        if args.run.verify.is_some() && (saved.is_some() || args.run.lookup) {
+            let reason = "--verify exact compares what this run counts: leave out --lookup, and start with no --state";
             return Err(UsageError(reason.to_owned()).into());
         }
         let seed = state::seed(args.decay.seed, saved.as_ref());

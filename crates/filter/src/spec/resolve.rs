@@ -5,10 +5,11 @@ use super::units::{Units, units};
 use super::{FIRST_CAPACITY_EVENTS, FilterSpec, GrowthSpec, SpecError};
 use crate::counting::WINDOW_EVENTS_MAX;
 use crate::definition::{CellDefinition, FilterDefinition, Kind};
-use crate::growth::{GENERATIONS_MAX, Growth, Limit};
+use crate::growth::{GENERATIONS_MAX, Growth, JumpLimit, Limit};
+use crate::rates::blocked::BlockRates;
 use crate::rates::{growth as growth_rates, plain};
 use crate::stable::StableShape;
-use crate::{Geometry, GeometryError, HASHES_MAX, Refresh, Unit, Window};
+use crate::{Geometry, GeometryError, HASHES_MAX, Layout, Refresh, Unit, Window};
 
 pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> {
     check(spec)?;
@@ -79,7 +80,7 @@ fn check(spec: &FilterSpec) -> Result<(), SpecError> {
         _ => {}
     }
     match spec.kind {
-        Kind::Counting | Kind::Stable if !matches!(spec.layout, None | Some(crate::Layout::Classic)) => {
+        Kind::Counting | Kind::Stable if !matches!(spec.layout, None | Some(Layout::Classic)) => {
             no("such layout", "it is classic; leave the layout out")
         }
         _ => Ok(()),
@@ -190,13 +191,30 @@ fn grown(
     let capacity = capacity.unwrap_or(FIRST_CAPACITY_EVENTS);
     let load = load(spec, units, capacity, generation_rate);
     let geometry = geometry(layout_of(spec), cell_bits, load, spec.hashes)?;
-    let span_windows = units.rule.span_units as f64 / units.window_units as f64;
-    let capacity_events = match spec.kind {
-        // A window's worth of full jumps, and the current one.
-        Kind::Generations => (capacity as f64 * span_windows).ceil() as u64,
-        _ => load.events.ceil() as u64,
+    let jumps = (spec.kind == Kind::Generations).then(|| jump_limit(&geometry, units, load.events));
+    let capacity_events = match jumps {
+        Some(JumpLimit { events, jumps, .. }) => events * jumps,
+        None => load.events,
     };
-    Ok((geometry, Some(Growth { limit, generations_max, ratio, capacity_events, generation_rate })))
+    let capacity_events = capacity_events.ceil() as u64;
+    Ok((geometry, Some(Growth { limit, generations_max, ratio, capacity_events, generation_rate, jumps })))
+}
+
+/// The load of one jump, and how steeply the rate rises with it there.
+fn jump_limit(geometry: &Geometry, units: &Units, window_events: f64) -> JumpLimit {
+    const STEP: f64 = 0.98;
+    let events = window_events / units.window_units as f64;
+    let (cells, hashes) = (geometry.cells() as f64, geometry.hashes());
+    let mut rate: Box<dyn FnMut(f64) -> f64> = match geometry.layout() {
+        Layout::Blocked { .. } => {
+            let mut rates = BlockRates::new(geometry.block_cells(), hashes);
+            Box::new(move |events| rates.rate(cells, events))
+        }
+        Layout::Classic | Layout::Partitioned => Box::new(move |events| plain::rate(cells, hashes, events)),
+    };
+    let slope = (rate(events) / rate(STEP * events)).ln() / -STEP.ln();
+    let exponent = if slope.is_finite() { slope.max(1.0) } else { f64::from(hashes) };
+    JumpLimit { events, jumps: units.rule.span_units as f64, exponent }
 }
 
 /// Events that a counting filter holds at once: those of a window, and of the current sub-window where it jumps.
@@ -234,7 +252,7 @@ fn counting(spec: &FilterSpec, units: &Units, capacity: Option<u64>) -> Result<C
         (None, Some(capacity)) => counting_cells(spec, units, capacity),
         (None, None) => return Err(SpecError::CapacityNeeded(spec.kind)),
     };
-    Geometry::new(cells, hashes, 1, crate::Layout::Classic)?;
+    Geometry::new(cells, hashes, 1, Layout::Classic)?;
     Ok(match (&spec.window, spec.jumps) {
         (Window::Events(window_events), None) => {
             check_sliding(spec, *window_events, capacity)?;

@@ -60,6 +60,11 @@ pub(super) fn live_events(spec: &FilterSpec, units: &Units, capacity: u64) -> f6
     match spec.kind {
         // The tick that an event shares with others, and the one that rounding adds.
         Kind::Timing => capacity as f64 * (window_units + 1.5) / window_units,
+        // Jumps of a steady stream are not equal but scatter by their roots; none of them should be refused for that.
+        Kind::Generations => {
+            let jump = capacity as f64 / window_units;
+            (jump + 4.0 * jump.sqrt()) * window_units
+        }
         _ => capacity as f64,
     }
 }

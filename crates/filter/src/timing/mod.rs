@@ -70,6 +70,14 @@ impl<T: Timer> Timers<T> {
         })
     }
 
+    /// The same, swept at least every `period_units` (8 at least): where the number of used cells decides, expired ones
+    /// must not be counted for long.
+    #[must_use]
+    pub(crate) fn swept_every(self, period_units: u64) -> Self {
+        let sweep_period_units = self.sweep_period_units.min(period_units.max(SWEEP_PERIOD_UNITS_MIN));
+        Self { sweep_period_units, ..self }
+    }
+
     fn view(&self, judged: u64, now: u64) -> T::View {
         T::View::new(Span::of::<T>(judged, self.window.expiry(now)))
     }

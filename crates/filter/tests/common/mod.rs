@@ -95,7 +95,7 @@ pub(crate) fn geometry(cells: u64, hashes_max: u32, cell_bits: u32, layout: Layo
 }
 
 pub(crate) fn growth(limit: Limit, generations_max: u32, ratio: f64, capacity_events: u64) -> Growth {
-    Growth { limit, generations_max, ratio, capacity_events, generation_rate: 1e-4 }
+    Growth { limit, generations_max, ratio, capacity_events, generation_rate: 1e-4, jumps: None }
 }
 
 pub(crate) fn body(slice: &FilterSlice) -> Vec<u8> {

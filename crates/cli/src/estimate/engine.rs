@@ -1,0 +1,150 @@
+//! A batch through the decaying filter: estimates, what is counted of them, and what is written.
+//!
+//! Promises: estimates come in the order of the records, and include the record itself. Must not know: files, threads.
+
+use std::ops::Range;
+
+use firstseen_filter::{Digest, Placed, Stamp};
+
+use super::exact::ExactFrequencies;
+use super::leaders::Leaders;
+use super::outputs::Outputs;
+use super::report::{EstimateCounts, Estimated};
+use super::setup::Clocked;
+use crate::input::Batch;
+use crate::progress::Progress;
+use crate::rejects::Rejects;
+
+/// Events that are estimated before they are written: their estimates stay in the first cache.
+const CHUNK_EVENTS: usize = 4096;
+
+/// The filter with everything that looks over its shoulder.
+pub(super) struct Engine {
+    pub(super) clocked: Clocked,
+    pub(super) leaders: Leaders,
+    pub(super) exact: Option<ExactFrequencies>,
+    pub(super) rejects: Rejects,
+    pub(super) counts: EstimateCounts,
+    pub(super) lookup: bool,
+    pub(super) chunk: Chunk,
+}
+
+/// The events of a chunk that have a place in time, column by column.
+#[derive(Default)]
+pub(super) struct Chunk {
+    /// Which events of the batch they are.
+    indices: Vec<usize>,
+    digests: Vec<Digest>,
+    stamps: Vec<Stamp>,
+    estimates: Vec<f64>,
+}
+
+impl Chunk {
+    fn clear(&mut self) {
+        self.indices.clear();
+        self.digests.clear();
+        self.stamps.clear();
+        self.estimates.clear();
+    }
+}
+
+impl Engine {
+    /// Estimates every record of `batch` and writes what was asked for.
+    pub(super) fn handle(&mut self, batch: &Batch, outputs: &mut Outputs, progress: &Progress) -> anyhow::Result<()> {
+        let bytes = batch.block.bytes();
+        outputs.header(batch)?;
+        for start in (0..batch.parsed.len()).step_by(CHUNK_EVENTS) {
+            self.place(batch, start..batch.parsed.len().min(start + CHUNK_EVENTS), outputs, progress)?;
+            self.estimate();
+            self.write(batch, outputs)?;
+        }
+        for rejection in batch.parsed.rejections() {
+            self.rejects.tell(batch.file, rejection.span.line, &rejection.reason, progress);
+            outputs.rejected.record(bytes, rejection.span.range())?;
+        }
+        outputs.end_block(bytes)
+    }
+
+    /// Finds the epoch of each event; those without one are rejected.
+    fn place(
+        &mut self,
+        Batch { block, parsed, file, .. }: &Batch,
+        events: Range<usize>,
+        outputs: &mut Outputs,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
+        self.chunk.clear();
+        for index in events {
+            // The parser rejects times before 1970.
+            let time_ms = parsed.times_ms().get(index).map(|time_ms| time_ms.cast_unsigned());
+            let clock = &mut self.clocked.clock;
+            match if self.lookup { clock.place_lookup(time_ms) } else { clock.place(time_ms) } {
+                Placed::At(stamp) => {
+                    self.counts.late += u64::from(stamp.unit < stamp.judged);
+                    self.chunk.indices.push(index);
+                    self.chunk.digests.push(parsed.digests()[index]);
+                    self.chunk.stamps.push(stamp);
+                }
+                Placed::Late | Placed::Refused => {
+                    let span = parsed.spans()[index];
+                    let reason = "its time is further ahead of the others than --future-max allows";
+                    self.rejects.tell(*file, span.line, reason, progress);
+                    outputs.rejected.record(block.bytes(), span.range())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn estimate(&mut self) {
+        let Self { clocked: Clocked { filter, .. }, chunk, exact, .. } = self;
+        let Chunk { digests, stamps, estimates, .. } = chunk;
+        estimates.resize(digests.len(), 0.0);
+        if self.lookup {
+            // What is left now, also of a record that comes late.
+            stamps.iter_mut().for_each(|stamp| *stamp = Stamp::on_time(stamp.judged));
+            filter.estimate_batch(digests, stamps, estimates);
+        } else if let Some(exact) = exact {
+            // One at a time: the estimate before an event needs all events before it.
+            for (index, (digest, stamp)) in digests.iter().zip(&*stamps).enumerate() {
+                exact.asked(*digest, filter.estimate(*digest, stamp.judged));
+                exact.count(*digest, *stamp);
+                filter.observe_batch(&[*digest], &[*stamp], &mut estimates[index..=index]);
+                exact.compare(*digest, stamp.judged, estimates[index]);
+            }
+        } else {
+            filter.observe_batch(digests, stamps, estimates);
+        }
+    }
+
+    fn write(&mut self, batch: &Batch, outputs: &mut Outputs) -> anyhow::Result<()> {
+        let Chunk { indices, digests, stamps, estimates } = &self.chunk;
+        self.counts.events += indices.len() as u64;
+        for (place, index) in indices.iter().enumerate() {
+            let (digest, estimate) = (digests[place], estimates[place]);
+            let name = || batch.parsed.key_parts(*index, &batch.block).join(" ");
+            self.leaders.offer(digest, estimate, stamps[place].judged, name);
+            self.counts.chosen += u64::from(outputs.estimated(batch, *index, estimate)?);
+        }
+        Ok(())
+    }
+
+    /// The `top` keys by what is left now.
+    pub(super) fn top_keys(&self, top: usize) -> Vec<Estimated> {
+        let Clocked { filter, clock } = &self.clocked;
+        let estimated = |(digest, name): (Digest, &str)| Estimated {
+            key: name.to_owned(),
+            estimate: filter.estimate(digest, clock.now_unit()),
+        };
+        let mut keys: Vec<Estimated> = self.leaders.candidates().map(estimated).collect();
+        keys.retain(|key| key.estimate > 0.0);
+        keys.sort_unstable_by(|a, b| b.estimate.total_cmp(&a.estimate).then_with(|| a.key.cmp(&b.key)));
+        keys.truncate(top);
+        keys
+    }
+
+    /// Whether there was no record yet, not even a rejected one.
+    pub(super) fn has_seen_nothing(&self) -> bool {
+        self.counts.events + self.rejects.count() == 0
+    }
+}

@@ -1,0 +1,128 @@
+//! What an `estimate` run found, for people and for scripts.
+//!
+//! Promises: the JSON form is one object on one line with the names below. Must not know: how the figures came about.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::exact::EstimateErrors;
+use crate::report::{grouped, printable, rate};
+use crate::size::ByteSize;
+
+/// A key and how often it occurred lately.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Estimated {
+    /// The key, cut to [`crate::heavy::NAME_BYTES_MAX`] bytes.
+    pub key: String,
+    /// Its estimate at the end of the run.
+    pub estimate: f64,
+}
+
+/// Records by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct EstimateCounts {
+    /// Records that could be read: all but `rejected`.
+    pub events: u64,
+    /// Of an earlier epoch than a record before: counted for what is left of them now.
+    pub late: u64,
+    /// Written for `--min-estimate`.
+    pub chosen: u64,
+    /// Could not be read, or lay too far in the future.
+    pub rejected: u64,
+}
+
+/// A report.
+#[derive(Debug, Serialize)]
+pub struct EstimateReport {
+    /// Records by what became of them.
+    #[serde(flatten)]
+    pub counts: EstimateCounts,
+    /// Bytes that the filter takes.
+    pub filter_bytes: u64,
+    /// The chance that a key never seen would have an estimate above zero now, from the cells as they are.
+    pub expected_fpr: f64,
+    /// The most by which an estimate is below the truth, while nothing is degraded.
+    pub epsilon: f64,
+    /// Occurrences that could not be counted in full, in this run or before.
+    pub degraded: u64,
+    /// Epochs without input after which every estimate is zero; none with the literal rule.
+    pub silence_epochs: Option<u64>,
+    /// Time taken.
+    pub seconds: f64,
+    /// Events a second.
+    pub events_per_s: f64,
+    /// What the filter is.
+    pub filter: String,
+    /// What an occurrence is worth one epoch later.
+    pub lambda: f64,
+    /// Length of an epoch.
+    pub epoch: String,
+    /// Seed of the hash: with `--seed` the same run gives the same answers.
+    pub seed: u64,
+    /// Zone of times that did not name theirs.
+    pub time_zone: String,
+    /// The keys with the greatest estimates.
+    pub top_keys: Vec<Estimated>,
+    /// Errors against the exact frequencies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify: Option<EstimateErrors>,
+    /// Whether the run was ended by a signal.
+    pub interrupted: bool,
+}
+
+impl EstimateReport {
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        let EstimateCounts { events, late, chosen, rejected } = self.counts;
+        let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<14} {value}");
+        line("events", grouped(events));
+        for (name, count, meaning) in [
+            ("late", late, ": of an earlier epoch, counted for what is left of them"),
+            ("chosen", chosen, ": estimates of at least --min-estimate"),
+            ("rejected", rejected, ""),
+        ] {
+            if count > 0 {
+                line(name, grouped(count) + meaning);
+            }
+        }
+        line("filter", format!("{}, seed {}", self.filter, self.seed));
+        line("memory", ByteSize(self.filter_bytes).to_string());
+        line("expected fpr", format!("{}: keys never seen with an estimate above zero", rate(self.expected_fpr)));
+        line("epsilon", format!("{:.4}: no estimate is further below the truth", self.epsilon));
+        if self.degraded > 0 {
+            line("degraded", format!("{}: occurrences not counted in full", grouped(self.degraded)));
+        }
+        line("time zone", self.time_zone.clone());
+        line("time", format!("{:.2} s, {} events/s", self.seconds, grouped(self.events_per_s as u64)));
+        if let Some(errors) = &self.verify {
+            line("verified", errors.text());
+        }
+        if !self.top_keys.is_empty() {
+            text.push_str("greatest estimates\n");
+        }
+        for Estimated { key, estimate } in &self.top_keys {
+            let _ = writeln!(text, "  {estimate:>12.2}  {}", printable(key));
+        }
+        if self.interrupted {
+            text.push_str("interrupted: the report and the files cover the records up to here\n");
+        }
+        text
+    }
+}
+
+impl EstimateErrors {
+    fn text(&self) -> String {
+        format!(
+            "mean error {:.4}, at most {:.4} above and {:.4} below; {} below by more than epsilon\n{:<14} fpr {} ({} of {} unseen keys)",
+            self.mean_error,
+            self.max_overcount,
+            self.max_undercount,
+            grouped(self.undercounts_beyond_epsilon),
+            "",
+            rate(self.fpr),
+            grouped(self.unseen_above_zero),
+            grouped(self.unseen)
+        )
+    }
+}

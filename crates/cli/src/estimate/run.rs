@@ -1,0 +1,135 @@
+//! The run: wiring, and what is left to do at its end.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use super::args::EstimateArgs;
+use super::engine::{Chunk, Engine};
+use super::exact::ExactFrequencies;
+use super::leaders::Leaders;
+use super::outputs::Outputs;
+use super::report::{EstimateCounts, EstimateReport};
+use super::setup::{DecayingDefinition, Setup};
+use crate::input::{self, Batch, Input};
+use crate::progress::Progress;
+use crate::rejects::Rejects;
+use crate::state::{self, Definition, StateHeader};
+use crate::stop::Stop;
+use crate::walk::{Pass, walk};
+use crate::{distinct, report};
+
+/// Runs `firstseen estimate`.
+///
+/// # Errors
+/// What a person must be told. Records written before are whole, and a state is saved only if they all were.
+pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
+    let started = Instant::now();
+    let EstimateArgs { output, run, .. } = args;
+    let input_bytes = input::check(&args.input.files)?;
+    let per_event = output.per_event.clone().filter(|_| !output.writes_events_to_stdout());
+    let uses_stdout = output.writes_events_to_stdout() || output.writes_records_to_stdout();
+    let written = [&output.out, &per_event, &run.rejected, &run.state, &run.report_file];
+    distinct::check(&args.input.files, &written, uses_stdout)?;
+    let Setup { clocked, parser, header } = Setup::new(args)?;
+    let rule = header.definition.shape.rule;
+    let engine = Engine {
+        clocked,
+        leaders: Leaders::new(output.top, rule.lambda()),
+        exact: run.verify.map(|_| ExactFrequencies::new(rule.lambda(), rule.epsilon())),
+        rejects: Rejects::new(args.input.files.clone(), run.rejected.is_some()),
+        counts: EstimateCounts::default(),
+        lookup: run.lookup,
+        chunk: Chunk::default(),
+    };
+    let outputs = Outputs::open(args)?;
+    let input = Input::start(args.input.files.clone(), args.input.format, parser);
+    let stop = Stop::on_signal(input.waker())?;
+    let mut pass = EstimatePass { engine, outputs, progress: Progress::new(input_bytes, uses_stdout) };
+    let ended = walk(&input, &stop, &mut pass);
+    let EstimatePass { engine, progress, .. } = pass;
+    progress.end();
+    // The state says what was counted: it is saved exactly if all that was written of it has left.
+    if ended.is_delivered()
+        && !run.lookup
+        && let Some(path) = &run.state
+    {
+        state::save(path, &header, |body| engine.clocked.write_body(body))?;
+    }
+    engine.rejects.end(&progress);
+    if ended.is_told() {
+        let found = found(args, &engine, &header, started.elapsed().as_secs_f64(), ended.is_interrupted());
+        warn(args, &found, &progress);
+        report::write(&found, EstimateReport::text, run.report, run.report_file.as_deref())?;
+    }
+    ended.exit_code(run.strict && engine.rejects.count() > 0)
+}
+
+/// Batches through the filter to the outputs.
+struct EstimatePass {
+    engine: Engine,
+    outputs: Outputs,
+    progress: Progress,
+}
+
+impl Pass for EstimatePass {
+    fn batch(&mut self, batch: &Batch) -> anyhow::Result<()> {
+        self.engine.handle(batch, &mut self.outputs, &self.progress)?;
+        self.progress.at(batch.input_bytes, || format!("{} events", self.engine.counts.events));
+        Ok(())
+    }
+
+    fn flush(&mut self) -> anyhow::Result<()> {
+        self.outputs.flush()
+    }
+
+    fn has_seen_nothing(&self) -> bool {
+        self.engine.has_seen_nothing()
+    }
+}
+
+fn found(
+    args: &EstimateArgs,
+    engine: &Engine,
+    header: &StateHeader<DecayingDefinition>,
+    seconds: f64,
+    interrupted: bool,
+) -> EstimateReport {
+    let filter = &engine.clocked.filter;
+    let rule = filter.shape().rule;
+    let counts = EstimateCounts { rejected: engine.rejects.count(), ..engine.counts };
+    EstimateReport {
+        counts,
+        filter_bytes: filter.touched_bytes(),
+        expected_fpr: filter.expected_rate(),
+        epsilon: rule.epsilon(),
+        degraded: filter.degraded(),
+        silence_epochs: filter.silence_epochs(),
+        seconds,
+        events_per_s: counts.events as f64 / seconds,
+        filter: header.definition.describe(),
+        lambda: rule.lambda(),
+        epoch: header.definition.epoch.to_string(),
+        seed: header.seed,
+        time_zone: args.input.tz.clone(),
+        top_keys: engine.top_keys(args.output.top),
+        verify: engine.exact.as_ref().map(ExactFrequencies::errors),
+        interrupted,
+    }
+}
+
+/// Says what the estimates are not worth, also where nobody reads the report.
+fn warn(args: &EstimateArgs, found: &EstimateReport, progress: &Progress) {
+    if found.degraded > 0 {
+        progress.note(&format!(
+            "firstseen: {} occurrences were not counted in full, as counters were full: their estimates may be too low; \
+             use --storage extended, a greater --capacity or fewer --fraction-bits",
+            found.degraded
+        ));
+    }
+    if args.decay.cells.is_none() && found.expected_fpr > args.decay.fpr {
+        progress.note(&format!(
+            "firstseen: more keys than --capacity: a key never seen has an estimate above zero at a rate of {:.2} %",
+            100.0 * found.expected_fpr
+        ));
+    }
+}

@@ -1,0 +1,93 @@
+//! `--help` and friends.
+
+use crate::run::{Ran, dedup, firstseen};
+
+const FLAGS: [&str; 42] = [
+    "--format",
+    "--key",
+    "--time",
+    "--source",
+    "--no-header",
+    "--tz",
+    "--normalize",
+    "--window",
+    "--rule",
+    "--kind",
+    "--capacity",
+    "--fpr",
+    "--memory",
+    "--slicing",
+    "--lateness",
+    "--future-max",
+    "--seed",
+    "--cells",
+    "--hashes",
+    "--layout",
+    "--cell-bits",
+    "--sub-windows",
+    "--equal-timers",
+    "--growth",
+    "--grow-by",
+    "--stable-max",
+    "--stable-decrements",
+    "--out",
+    "--duplicates",
+    "--rejected",
+    "--strict",
+    "--lookup",
+    "--late",
+    "--state",
+    "--confirm",
+    "--uncertain",
+    "--verify",
+    "--report",
+    "--report-file",
+    "lines, csv, tsv, jsonl, clf",
+    "landmark:1d",
+    "gzip and zstd",
+];
+
+fn text(mut command: std::process::Command) -> String {
+    let output = command.output().expect("the binary");
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[test]
+fn help_mentions_every_flag() {
+    let help = text(dedup("--help"));
+    for flag in FLAGS {
+        assert!(help.contains(flag), "{flag} is not in the help");
+    }
+    let longest = help.lines().map(|line| line.chars().count()).max();
+    assert!(longest <= Some(100), "a line of {longest:?} characters");
+}
+
+#[test]
+fn every_flag_says_something() {
+    let help = text(dedup("-h"));
+    for line in help.lines().filter(|line| line.trim_start().starts_with("--")) {
+        assert!(line.split("  ").filter(|part| !part.trim().is_empty()).count() >= 1, "{line}");
+    }
+    assert!(!help.contains("<GROW_BY>") && !help.contains("[<RULE>]"), "a flag shows its field's name:\n{help}");
+}
+
+#[test]
+fn the_commands_are_listed() {
+    let mut command = firstseen();
+    command.arg("--help");
+    let help = text(command);
+    assert!(help.contains("dedup") && help.contains("plan"), "{help}");
+    let mut command = firstseen();
+    command.arg("--version");
+    assert!(text(command).starts_with("firstseen "));
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_refused() {
+    let mut command = firstseen();
+    let output = command.arg("dedupe").output().expect("the binary");
+    let ran =
+        Ran { code: output.status.code(), out: String::new(), err: String::from_utf8_lossy(&output.stderr).into() };
+    ran.fails(2, &["dedup"]);
+}

@@ -1,0 +1,67 @@
+//! Records whose time is far behind or far ahead.
+
+use serde_json::Value;
+
+use crate::run::{Folder, number};
+
+const YEAR_S: u64 = 365 * 86_400;
+const NOW_S: u64 = 1_700_000_000;
+
+fn counts(report: &Value) -> [u64; 5] {
+    ["events", "first_seen", "duplicates", "undecided", "late"].map(|name| number(report, name))
+}
+
+fn record(time_s: u64, key: &str) -> String {
+    format!("{time_s},{key}\n")
+}
+
+#[test]
+fn time_that_falls_back_by_a_year_is_late() {
+    let input = ["t,k\n".to_owned(), record(NOW_S, "a"), record(NOW_S - YEAR_S, "a"), record(NOW_S + 1, "a")].concat();
+    let folder = Folder::with(&input);
+    for (late, kept, expected) in
+        [("first_seen", 2, [3, 2, 1, 0, 1]), ("duplicate", 1, [3, 1, 2, 0, 1]), ("undecided", 2, [3, 1, 1, 1, 1])]
+    {
+        for window in ["--window 1h", "--window 1h --kind generations --capacity 100", "--window landmark:day"] {
+            let ran =
+                folder.dedup(&format!("--format csv --key k --time t {window} --late {late} --report json input"));
+            let ran = ran.ok();
+            assert_eq!(counts(&ran.report()), expected, "{window} --late {late}");
+            assert_eq!(ran.out.lines().count(), 1 + kept, "{window} --late {late}");
+        }
+    }
+    let ran = folder.dedup("--format csv --key k --time t --window 1h --report json input").ok();
+    assert_eq!(counts(&ran.report()), [3, 2, 1, 0, 1], "first_seen is what nobody need ask for");
+}
+
+#[test]
+fn nothing_is_set_by_a_late_record() {
+    let late = NOW_S - YEAR_S;
+    let input = [record(NOW_S, "a"), record(late, "b"), record(late, "b"), record(NOW_S, "b")].concat();
+    let ran = Folder::with(input).dedup("--format csv --no-header --key 2 --time 1 --window 1h --report json input");
+    assert_eq!(counts(&ran.ok().report()), [4, 4, 0, 0, 2]);
+}
+
+#[test]
+fn records_out_of_order_within_the_lateness_are_judged_exactly() {
+    let input =
+        [record(NOW_S, "a"), record(NOW_S - 240, "b"), record(NOW_S - 200, "b"), record(NOW_S - 120, "a")].concat();
+    let folder = Folder::with(input);
+    let ran = folder.dedup("--format csv --no-header --key 2 --time 1 --window 1h --lateness 5m --report json input");
+    assert_eq!(counts(&ran.ok().report()), [4, 2, 2, 0, 0]);
+}
+
+#[test]
+fn a_record_far_in_the_future_is_rejected_with_its_place() {
+    let far = NOW_S + 8 * 86_400;
+    let lines = [record(NOW_S, "a"), record(far, "b"), record(NOW_S + 5, "a"), record(NOW_S + 5, "c")];
+    let folder = Folder::with(lines.concat());
+    let flags = "--format csv --no-header --key 2 --time 1 --window 1h --report json --rejected rejected input";
+    let ran = folder.dedup(flags).ok();
+    assert!(ran.err.contains("input:2: rejected: ") && ran.err.contains("--future-max"), "{}", ran.err);
+    assert_eq!(counts(&ran.report()), [3, 2, 1, 0, 0], "the clock was not moved by it");
+    assert_eq!((number(&ran.report(), "rejected"), folder.read("rejected")), (1, lines[1].clone()));
+    let ran = folder.dedup(&format!("--future-max 9d {flags}")).ok();
+    assert_eq!(number(&ran.report(), "rejected"), 0);
+    folder.dedup(&format!("--strict {flags}")).fails(2, &["input:2"]);
+}

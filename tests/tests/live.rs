@@ -1,0 +1,106 @@
+//! Input that is still being written, readers that go away, signals.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::Child;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::run::{Folder, example, number};
+
+/// Writes `input` and waits for one line of output.
+fn ask(child: &mut Child, output: &mut impl BufRead, input: &str) -> String {
+    let stdin = child.stdin.as_mut().expect("a pipe");
+    stdin.write_all(input.as_bytes()).and_then(|()| stdin.flush()).expect("a run that listens");
+    let mut line = String::new();
+    output.read_line(&mut line).expect("a line");
+    line
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill(Pid::from_raw(i32::try_from(child.id()).expect("a process id")), signal).expect("a process");
+}
+
+/// What is left on stderr once the run has ended, and its exit code.
+fn end(mut child: Child) -> (Option<i32>, String) {
+    let mut err = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("text");
+    (child.wait().expect("an end").code(), err)
+}
+
+/// If records were held back, the wait for the line would never end.
+#[test]
+fn each_record_appears_while_the_input_stays_open() {
+    for (flags, header, records) in [
+        ("", "", ["a\n", "b\n", "c\n"]),
+        ("--format csv --key k", "k,t\n", ["a,1\n", "b,2\n", "c,3\n"]),
+        ("--format jsonl --key k", "", ["{\"k\":1}\n", "{\"k\":2}\n", "{\"k\":3}\n"]),
+        ("--format tsv --no-header --key 1 --time 2 --window 1h", "", ["a\t1\n", "b\t2\n", "c\t3\n"]),
+    ] {
+        let mut child = Folder::new().start(flags);
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        if !header.is_empty() {
+            assert_eq!(ask(&mut child, &mut output, header), header);
+        }
+        for record in records {
+            assert_eq!(ask(&mut child, &mut output, record), record, "{flags}");
+        }
+        assert_eq!(
+            ask(&mut child, &mut output, &format!("{}{}", records[0], records[2].replace(['c', '3'], "9"))).len(),
+            records[2].len()
+        );
+        drop(child.stdin.take());
+        assert_eq!(end(child).0, Some(0));
+    }
+}
+
+#[test]
+fn files_are_flushed_too() {
+    let folder = Folder::new();
+    let mut child = folder.start("--duplicates again");
+    let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+    ask(&mut child, &mut output, "a\na\nb\n");
+    // The record after the next pause shows that the first pause is over, and with it the flush of all outputs.
+    let mut line = String::new();
+    output.read_line(&mut line).expect("a line");
+    ask(&mut child, &mut output, "c\n");
+    assert_eq!(folder.read("again"), "a\n");
+    drop(child.stdin.take());
+    assert_eq!(end(child).0, Some(0));
+}
+
+#[test]
+fn an_interrupt_ends_with_the_report_so_far_and_saves_the_state() {
+    for wish in [Signal::SIGINT, Signal::SIGTERM] {
+        let folder = Folder::new();
+        let mut child = folder.start("--state state --report json");
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        for record in ["a\n", "a\nb\n"] {
+            ask(&mut child, &mut output, record);
+        }
+        signal(&child, wish);
+        let (code, err) = end(child);
+        assert_eq!(code, Some(130), "{err}");
+        let report: Value = serde_json::from_str(&err).expect("nothing but the report");
+        assert_eq!((number(&report, "first_seen"), number(&report, "duplicates")), (2, 1));
+        assert_eq!(report["interrupted"], true);
+        folder.write("input", "b\nc\na\n");
+        assert_eq!(folder.dedup("--state state input").ok().out, "c\n");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_run_quietly() {
+    let log = example("nasa_19950801.tsv.gz");
+    for flags in ["", "--report json", "--state state"] {
+        let folder = Folder::new();
+        let mut child = folder.start(&format!("{flags} --format tsv {log} {log}"));
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut line = String::new();
+        output.read_line(&mut line).expect("a line");
+        drop(output);
+        assert_eq!(end(child), (Some(0), String::new()), "{flags}");
+        assert!(!folder.has("state"), "records that nobody received are not saved as delivered");
+    }
+}

@@ -1,0 +1,54 @@
+//! Peak memory of a run: the filter and at most 64 MiB.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+
+use crate::run::{Folder, number};
+
+const EVENTS: u64 = 2_000_000;
+const ALLOWANCE_BYTES: u64 = 64 << 20;
+
+/// The greatest memory that process `id` has had so far.
+fn peak_bytes(id: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).expect("a running process");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("a peak");
+    let kibibytes: u64 = line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).expect("a number");
+    kibibytes * 1024
+}
+
+/// The run is measured while it waits for more input, after it has answered all there was.
+#[test]
+fn a_run_takes_its_filter_and_at_most_64_mebibytes() {
+    let folder = Folder::new();
+    let flags = "--format csv --no-header --key 1,2 --time 3 --window 1h --capacity 1M --source 1 --report json";
+    let mut child = folder.start(flags);
+    let mut stdin = child.stdin.take().expect("a pipe");
+    let writing = std::thread::spawn(move || {
+        let mut lines = Vec::new();
+        for event in 0..EVENTS {
+            let key = event * 7919 % 1_200_000;
+            writeln!(lines, "user{key},campaign{},{}", key % 1000, 1_700_000_000 + event / 400).expect("memory");
+            if lines.len() > 1 << 20 {
+                stdin.write_all(&lines).expect("a run that listens");
+                lines.clear();
+            }
+        }
+        lines.extend_from_slice(b"the,end,1700005000\n");
+        stdin.write_all(&lines).expect("a run that listens");
+        stdin
+    });
+    let mut output = BufReader::with_capacity(1 << 20, child.stdout.take().expect("a pipe"));
+    let mut line = Vec::new();
+    while line != b"the,end,1700005000\n" {
+        line.clear();
+        assert!(output.read_until(b'\n', &mut line).expect("records") > 0, "the run ended too soon");
+    }
+    let peak = peak_bytes(child.id());
+    drop(writing.join().expect("a thread that writes"));
+    let err = child.wait_with_output().expect("an end").stderr;
+    let report = serde_json::from_slice(&err).expect("the report");
+    assert_eq!(number(&report, "events"), EVENTS + 1);
+    let filter_bytes = number(&report, "filter_bytes");
+    assert!(filter_bytes > 1 << 20, "{filter_bytes}");
+    assert!(peak <= filter_bytes + ALLOWANCE_BYTES, "{peak} bytes with a filter of {filter_bytes}");
+}

@@ -1,0 +1,62 @@
+//! `--slicing`: slices answer like one filter, or plausibly so.
+
+use serde_json::Value;
+
+use crate::run::{Folder, example, number};
+
+fn run(flags: &str) -> (String, Value) {
+    let log = example("nasa_19950801.tsv.gz");
+    let fixed = "--format tsv --key host,url --time time --seed 7 --verify exact --report json --duplicates again";
+    let folder = Folder::new();
+    let ran = folder.dedup(&format!("{fixed} {flags} {log}")).ok();
+    let report = ran.report();
+    (ran.out + &folder.read("again"), report)
+}
+
+/// The positions are the same, only their owners differ.
+#[test]
+fn vertical_slices_decide_like_the_whole() {
+    for filter in [
+        "--window unbounded --cells 240k -k 6",
+        "--window 1h --cells 32k -k 6",
+        "--window 1h --kind generations --cells 9600 -k 6",
+    ] {
+        let (whole, report) = run(&format!("{filter} --layout classic"));
+        assert!(number(&report, "fp") > 10, "a filter without collisions proves nothing: {report}");
+        let (sliced, sliced_report) = run(&format!("{filter} --slicing vertical:8"));
+        assert!(whole == sliced, "{filter}: {report} {sliced_report}");
+    }
+}
+
+#[test]
+fn sliced_filters_keep_the_bound_and_miss_nothing() {
+    for slicing in ["horizontal:8", "vertical:8", "horizontal-vertical:4x2", "vertical-horizontal:2x4"] {
+        for filter in ["--window unbounded --capacity 30000", "--window 1h --capacity 5000"] {
+            let (_, report) = run(&format!("{filter} --slicing {slicing}"));
+            assert_eq!(number(&report, "fn"), 0, "{slicing} {filter}: {report}");
+            assert!(report["fpr"].as_f64().is_some_and(|rate| rate < 0.012), "{slicing} {filter}: {report}");
+            assert_eq!(number(&report, "events"), 33_996);
+            assert!(number(&report, "undecided") < 400, "{slicing} {filter}: {report}");
+            assert!(report["filter"].as_str().is_some_and(|text| text.contains(slicing)), "{report}");
+        }
+    }
+}
+
+#[test]
+fn horizontal_slices_count_their_own_events() {
+    let (_, report) = run("--window 8000events --slicing horizontal:8 --capacity 8000");
+    assert_eq!(number(&report, "fn"), 0, "{report}");
+    assert!(number(&report, "duplicates") > 4000, "{report}");
+}
+
+#[test]
+fn kinds_that_cannot_be_sliced_so_say_it() {
+    let folder = Folder::with("a\n");
+    for kind in ["--kind counting --window 100events", "--kind stable --capacity 100"] {
+        for slicing in ["vertical:4", "horizontal-vertical:2x2"] {
+            let ran = folder.dedup(&format!("{kind} --slicing {slicing} input"));
+            ran.fails(2, &["horizontal"]);
+        }
+    }
+    folder.dedup("--kind stable --capacity 1000 --slicing horizontal:4 input").ok();
+}

@@ -1,0 +1,51 @@
+//! Progress: on a terminal, and only there.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+
+use nix::pty::openpty;
+
+use crate::run::{Folder, dedup, example};
+
+/// What a terminal shows while a run reads `log`, with records going to `out`.
+fn shown(flags: &str) -> String {
+    let folder = Folder::new();
+    let terminal = openpty(None, None).expect("a pseudo terminal");
+    let mut command = dedup(flags);
+    let stderr: OwnedFd = terminal.slave;
+    let mut child = command
+        .current_dir(folder.path(""))
+        .env("TERM", "xterm")
+        .stdout(Stdio::null())
+        .stderr(stderr)
+        .spawn()
+        .expect("the binary");
+    // Our copies of the terminal's other end: while one is open, reading would never end.
+    drop(command);
+    let reading = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // At its end a terminal fails with EIO.
+        let _ = File::from(terminal.master).read_to_end(&mut bytes);
+        bytes
+    });
+    assert!(child.wait().expect("an end").success());
+    String::from_utf8_lossy(&reading.join().expect("a thread that reads")).into_owned()
+}
+
+#[test]
+fn a_terminal_shows_progress_and_is_left_clean() {
+    let logs = example("nasa_19950801.tsv.gz");
+    let shown = shown(&format!("--format tsv --out out --report text {logs} {logs} {logs}"));
+    assert!(shown.contains("MiB/") || shown.contains("KiB/") || shown.contains("eta"), "{shown:?}");
+    let report = shown.find("first seen").expect("the report");
+    assert!(!shown[report..].contains("eta"), "no bar after the report: {shown:?}");
+}
+
+#[test]
+fn a_pipe_gets_no_progress() {
+    let ran = Folder::new().dedup(&format!("--format tsv --report json {}", example("nasa_19950801.tsv.gz"))).ok();
+    assert_eq!(ran.err.lines().count(), 1, "{:?}", ran.err);
+    assert!(!ran.err.contains('\r') && !ran.err.contains('\x1b'));
+}
