@@ -7,7 +7,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::run::{Folder, example, number};
+use crate::run::{Folder, Watchdog, example, number};
 
 /// Writes `input` and waits for one line of output.
 fn ask(child: &mut Child, output: &mut impl BufRead, input: &str) -> String {
@@ -29,7 +29,7 @@ fn end(mut child: Child) -> (Option<i32>, String) {
     (child.wait().expect("an end").code(), err)
 }
 
-/// If records were held back, the wait for the line would never end.
+/// If records were held back, nothing would come until the watchdog ends the run.
 #[test]
 fn each_record_appears_while_the_input_stays_open() {
     for (flags, header, records) in [
@@ -39,6 +39,7 @@ fn each_record_appears_while_the_input_stays_open() {
         ("--format tsv --no-header --key 1 --time 2 --window 1h", "", ["a\t1\n", "b\t2\n", "c\t3\n"]),
     ] {
         let mut child = Folder::new().start(flags);
+        let _watchdog = Watchdog::of(&child);
         let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
         if !header.is_empty() {
             assert_eq!(ask(&mut child, &mut output, header), header);
@@ -59,6 +60,7 @@ fn each_record_appears_while_the_input_stays_open() {
 fn files_are_flushed_too() {
     let folder = Folder::new();
     let mut child = folder.start("--duplicates again");
+    let _watchdog = Watchdog::of(&child);
     let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
     ask(&mut child, &mut output, "a\na\nb\n");
     // The record after the next pause shows that the first pause is over, and with it the flush of all outputs.
@@ -75,6 +77,7 @@ fn an_interrupt_ends_with_the_report_so_far_and_saves_the_state() {
     for wish in [Signal::SIGINT, Signal::SIGTERM] {
         let folder = Folder::new();
         let mut child = folder.start("--state state --report json");
+        let _watchdog = Watchdog::of(&child);
         let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
         for record in ["a\n", "a\nb\n"] {
             ask(&mut child, &mut output, record);
@@ -96,6 +99,7 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
     for flags in ["", "--report json", "--state state"] {
         let folder = Folder::new();
         let mut child = folder.start(&format!("{flags} --format tsv {log} {log}"));
+        let _watchdog = Watchdog::of(&child);
         let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut line = String::new();
         output.read_line(&mut line).expect("a line");

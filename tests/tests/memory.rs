@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 
-use crate::run::{Folder, number};
+use crate::run::{Folder, Watchdog, number};
 
 const EVENTS: u64 = 2_000_000;
 const ALLOWANCE_BYTES: u64 = 64 << 20;
@@ -22,6 +22,7 @@ fn a_run_takes_its_filter_and_at_most_64_mebibytes() {
     let folder = Folder::new();
     let flags = "--format csv --no-header --key 1,2 --time 3 --window 1h --capacity 1M --source 1 --report json";
     let mut child = folder.start(flags);
+    let _watchdog = Watchdog::of(&child);
     let mut stdin = child.stdin.take().expect("a pipe");
     let writing = std::thread::spawn(move || {
         let mut lines = Vec::new();

@@ -4,7 +4,11 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -103,6 +107,25 @@ impl Folder {
     /// Starts it, to be fed by the test.
     pub(crate) fn start(&self, flags: &str) -> Child {
         dedup(flags).current_dir(self.0.path()).stdin(Stdio::piped()).spawn().expect("the binary")
+    }
+}
+
+/// Ends a run that answers nothing, so that a test which waits for it fails instead of waiting for ever.
+pub(crate) struct Watchdog {
+    _done: Sender<()>,
+}
+
+impl Watchdog {
+    /// Lets `child` run for a minute, or until this is dropped.
+    pub(crate) fn of(child: &Child) -> Self {
+        let id = Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
+        let (done, waiting) = channel();
+        std::thread::spawn(move || {
+            if waiting.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
+                let _ = kill(id, Signal::SIGKILL);
+            }
+        });
+        Self { _done: done }
     }
 }
 

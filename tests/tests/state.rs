@@ -1,5 +1,7 @@
 //! `--state`: two runs are one run over the joined files, and nothing but its own state is taken.
 
+use std::os::unix::fs::MetadataExt;
+
 use crate::run::{Folder, Random, example_text};
 
 /// Every kind, window rule and slicing that can be saved.
@@ -128,14 +130,37 @@ fn every_flipped_bit_is_refused() {
 
 #[test]
 fn lookup_changes_nothing() {
-    let folder = Folder::with("a\nb\n");
-    folder.dedup("--seed 5 --state state input").ok();
-    let before = std::fs::read(folder.path("state")).expect("a state");
-    folder.write("input", "c\na\nc\n");
-    for _ in 0..2 {
-        assert_eq!(folder.dedup("--seed 5 --state state --lookup input").ok().out, "c\nc\n");
+    let inode = |folder: &Folder| std::fs::metadata(folder.path("state")).expect("a state").ino();
+    for window in ["unbounded", "1h", "landmark:1h"] {
+        let flags = format!("--format csv --no-header --key 1 --time 2 --window {window} --state state input");
+        let folder = Folder::with("a,1700000000\nb,1700000001\n");
+        folder.dedup(&flags).ok();
+        let before = (std::fs::read(folder.path("state")).expect("a state"), inode(&folder));
+        folder.write("input", "c,1700000002\na,1700000003\nc,1700000004\nd,1700090000\n");
+        for _ in 0..2 {
+            let asked = folder.dedup(&format!("--lookup {flags}")).ok();
+            assert_eq!(asked.out, "c,1700000002\nc,1700000004\nd,1700090000\n", "{window}");
+        }
+        assert!(before == (std::fs::read(folder.path("state")).expect("a state"), inode(&folder)), "{window}");
     }
-    assert_eq!(std::fs::read(folder.path("state")).expect("a state"), before);
+}
+
+/// A missing filter is an error, not "never seen".
+#[test]
+fn lookup_needs_a_saved_filter() {
+    let folder = Folder::with("a\n");
+    folder.dedup("--lookup input").fails(2, &["--state"]);
+    folder.dedup("--lookup --state state input").fails(2, &["there is no state state"]);
+    assert_eq!(folder.names(), ["input"]);
+}
+
+/// The exact answer begins with the run, so it must not be compared with a filter that knows more.
+#[test]
+fn verify_refuses_a_filter_that_knows_more() {
+    let folder = Folder::with("a\n");
+    folder.dedup("--state state --verify exact input").ok();
+    folder.dedup("--state state --verify exact input").fails(2, &["--verify exact", "--state"]);
+    folder.dedup("--state state --lookup --verify exact input").fails(2, &["--verify exact", "--lookup"]);
 }
 
 #[test]

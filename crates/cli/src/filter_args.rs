@@ -135,7 +135,7 @@ pub struct FilterArgs {
     #[arg(long, value_name = "MAX")]
     pub stable_max: Option<u8>,
     /// P of kind stable: cells decremented an event
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = parse_decrements, allow_negative_numbers = true)]
     pub stable_decrements: Option<f64>,
 }
 
@@ -146,6 +146,11 @@ pub(crate) fn parse_duration_ms(text: &str) -> Result<u64, String> {
         _ if text.trim_end_matches(char::is_alphabetic) == "0" => Ok(0),
         _ => Err("write a duration such as 90s, 15m, 24h or 7d".to_owned()),
     }
+}
+
+fn parse_decrements(text: &str) -> Result<f64, String> {
+    let above_zero = |decrements: &f64| decrements.is_finite() && *decrements > 0.0;
+    text.parse().ok().filter(above_zero).ok_or_else(|| "P must be a number above 0, such as 10".to_owned())
 }
 
 /// How a filter grows: at most so many generations, each so much larger than the one before.
@@ -176,7 +181,8 @@ impl FilterArgs {
     /// # Errors
     /// A window that is not understood.
     pub fn window(&self, zone: &str) -> anyhow::Result<Window> {
-        let window = self.window.parse().map_err(|error: firstseen_filter::WindowError| UsageError(error.to_string()))?;
+        let window =
+            self.window.parse().map_err(|error: firstseen_filter::WindowError| UsageError(error.to_string()))?;
         match window {
             Window::LandmarkCalendar(calendar) if !self.window.contains('@') => {
                 let calendar = calendar.in_zone(zone).map_err(|error| UsageError(error.to_string()))?;

@@ -1,6 +1,6 @@
 //! The input, read and parsed on a thread of its own, one batch ahead of the filter.
 //!
-//! Promises: batches come in the order of the files and their records; at most [`BATCHES_AHEAD`] wait. Must not know:
+//! Promises: batches come in the order of the files and their records; at most `BATCHES_AHEAD` wait. Must not know:
 //! what becomes of a record.
 
 use std::fs::File;

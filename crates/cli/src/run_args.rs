@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 
+use crate::exit::UsageError;
 use crate::report::ReportFormat;
+use crate::state::{Definition, SavedState};
 
 /// How answers are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -23,8 +26,8 @@ pub struct RunArgs {
     /// Exit with 2 if a record could not be read
     #[arg(long)]
     pub strict: bool,
-    /// Only test: records change nothing in the filter
-    #[arg(long)]
+    /// Only test against the saved filter: records change nothing in it
+    #[arg(long, requires = "state")]
     pub lookup: bool,
     /// Load the filter from FILE, and save it there at the end
     #[arg(long, value_name = "FILE")]
@@ -38,4 +41,21 @@ pub struct RunArgs {
     /// The report goes to FILE instead of stderr
     #[arg(long, value_name = "FILE")]
     pub report_file: Option<PathBuf>,
+}
+
+impl RunArgs {
+    /// The saved filter to go on from; `None` if the run is to make it, or keeps none.
+    ///
+    /// # Errors
+    /// Where it cannot be used, or the exact answer would not know what it knows.
+    pub fn saved<D: Definition>(&self) -> anyhow::Result<Option<SavedState<D>>> {
+        let saved = self.state.as_deref();
+        let saved = saved.map(|path| SavedState::open(path, self.lookup)).transpose()?.flatten();
+        if self.verify.is_some() && (saved.is_some() || self.lookup) {
+            let reason =
+                "--verify exact knows only what this run has seen: leave out --lookup, and start with no --state";
+            bail!(UsageError(reason.to_owned()));
+        }
+        Ok(saved)
+    }
 }

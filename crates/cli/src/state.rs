@@ -38,16 +38,21 @@ pub struct StateHeader<D> {
 pub struct SavedState<D>(UnverifiedSnapshot<BufReader<File>, StateHeader<D>>);
 
 impl<D: Definition> SavedState<D> {
-    /// Opens `path`; `None` if there is no such file yet.
+    /// Opens `path`; `None` if there is no such file yet, and the run is to make it.
     ///
     /// # Errors
     /// Where the file cannot be read or is damaged, or none can be made beside it, which a run must not learn at its
-    /// end.
-    pub fn open(path: &Path) -> anyhow::Result<Option<Self>> {
-        temporary(path)?;
+    /// end. A run that only looks up makes none: for it a missing file is an error, not an empty filter.
+    pub fn open(path: &Path, is_lookup: bool) -> anyhow::Result<Option<Self>> {
+        if !is_lookup {
+            temporary(path)?;
+        }
         let file = match File::open(path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_lookup => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                bail!(UsageError(format!("there is no state {}: --lookup asks a saved filter", path.display())))
+            }
             Err(error) => return Err(error).with_context(|| format!("cannot read the state {}", path.display())),
         };
         let snapshot = UnverifiedSnapshot::open(BufReader::with_capacity(1 << 18, file));

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput};
 use fastbloom::BloomFilter;
 use firstseen_filter::{
-    CellDefinition, Digest, FilterDefinition, FilterSecret, FilterSlice, FilterSpec, Instructions, Kind, Layout,
-    Placed, Stamp, Verdict, Window, WindowClock,
+    CellDefinition, FilterDefinition, FilterSecret, FilterSlice, FilterSpec, Instructions, Kind, Layout, Placed, Stamp,
+    Unit, Verdict, Window, WindowClock,
 };
 use floor::Floor;
 
@@ -65,7 +65,6 @@ struct Ours {
     clock: WindowClock,
     secret: FilterSecret,
     recorded: u64,
-    digests: Vec<Digest>,
     stamps: Vec<Stamp>,
     verdicts: Vec<Verdict>,
 }
@@ -88,7 +87,6 @@ impl Ours {
             clock,
             secret: FilterSecret::from_seed(7),
             recorded: 0,
-            digests: vec![Digest::default(); BATCH_EVENTS],
             stamps: vec![Stamp::default(); BATCH_EVENTS],
             verdicts: vec![Verdict::Undecided; BATCH_EVENTS],
         };
@@ -104,15 +102,15 @@ impl Ours {
 
     fn pass(&mut self, pool: &[[u8; EVENT_BYTES]]) {
         for batch in pool.chunks(BATCH_EVENTS) {
-            for (digest, event) in self.digests.iter_mut().zip(batch) {
-                *digest = self.secret.digest(event);
-            }
-            for stamp in &mut self.stamps {
-                if let Placed::At(placed) = self.clock.place(None) {
-                    *stamp = placed;
+            // Without a window every event has the same stamp.
+            if self.definition.unit != Unit::Endless {
+                for stamp in &mut self.stamps {
+                    if let Placed::At(placed) = self.clock.place(None) {
+                        *stamp = placed;
+                    }
                 }
             }
-            self.slice.observe_batch(&self.digests, &self.stamps, &mut self.verdicts);
+            self.slice.observe_events(&self.secret, batch, &self.stamps, &mut self.verdicts);
         }
         self.recorded += pool.len() as u64;
     }

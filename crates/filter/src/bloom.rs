@@ -37,13 +37,17 @@ pub(crate) struct BitRule<'a> {
 impl BitRule<'_> {
     #[inline(always)]
     fn set(&mut self, cells: &mut [u8], offsets: impl Offsets) {
-        let mut set_cells = 0;
-        offsets.for_each(|position| {
-            let byte = &mut cells[position >> 3];
-            set_cells += u64::from(!(*byte >> (position & 7)) & 1);
-            *byte |= 1 << (position & 7);
-        });
-        self.recorded.cells += set_cells;
+        if self.pass.counts_cells {
+            let mut unset = 0;
+            offsets.for_each(|position| {
+                let byte = &mut cells[position >> 3];
+                unset += u64::from(!(*byte >> (position & 7)) & 1);
+                *byte |= 1 << (position & 7);
+            });
+            self.recorded.cells += unset;
+        } else {
+            offsets.for_each(|position| cells[position >> 3] |= 1 << (position & 7));
+        }
         self.recorded.events += 1;
     }
 }

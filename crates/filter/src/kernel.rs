@@ -4,11 +4,13 @@
 //! by one; no allocation. Must not know: what a cell means (a [`CellRule`] does), windows.
 
 use crate::arch::{Instructions, compiled_for, prefetch, prefetch_line};
+use crate::digests::Digests;
 use crate::probe::{BlockOffsets, Offsets, SpreadOffsets};
-use crate::{BlockProbe, Digest, Geometry, Layout};
+use crate::{BlockProbe, Digest, Geometry, Layout, reduce};
 
-/// Events between the prefetch of a cell and its use: enough to cover a miss, few enough to stay in the first cache.
-const AHEAD: usize = 16;
+/// Events that are prefetched together, while the group before them is touched: enough to cover a miss, few enough to
+/// stay in the first cache.
+const GROUP: usize = 8;
 
 /// What memory is an array of: bytes for bits and 8-bit cells, pairs of bytes (little-endian) for 16-bit cells.
 pub(crate) trait Element: Copy + PartialEq {
@@ -40,90 +42,138 @@ pub(crate) trait CellRule {
 }
 
 /// Touches the cells of every digest in order; `found[i]` is what the rule says of event `i`.
-pub(crate) fn run<R: CellRule>(
+pub(crate) fn run<R: CellRule, D: Digests>(
     instructions: Instructions,
     memory: &mut [u8],
     geometry: &Geometry,
-    digests: &[Digest],
+    digests: D,
     rule: &mut R,
     found: &mut [bool],
 ) {
     compiled_for(instructions, || match (geometry.layout(), R::CELL_BITS) {
         (Layout::Classic | Layout::Partitioned, _) => spread(memory, geometry, digests, rule, found),
-        (Layout::Blocked { lines: 1 }, 1) => blocked::<R, 64, 9>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { lines: 2 }, 1) => blocked::<R, 128, 10>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { .. }, 1) => blocked::<R, 256, 11>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { lines: 1 }, 8) => blocked::<R, 64, 6>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { lines: 2 }, 8) => blocked::<R, 128, 7>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { .. }, 8) => blocked::<R, 256, 8>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { lines: 1 }, _) => blocked::<R, 64, 5>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { lines: 2 }, _) => blocked::<R, 128, 6>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { .. }, _) => blocked::<R, 256, 7>(memory, geometry, digests, rule, found),
+        (Layout::Blocked { lines: 1 }, 1) => blocked::<R, D, 64, 9>(memory, geometry, digests, rule, found),
+        (Layout::Blocked { lines: 2 }, 1) => blocked::<R, D, 128, 10>(memory, geometry, digests, rule, found),
+        (Layout::Blocked { .. }, 1) => blocked::<R, D, 256, 11>(memory, geometry, digests, rule, found),
+        (Layout::Blocked { lines: 1 }, 8) => blocked::<R, D, 64, 6>(memory, geometry, digests, rule, found),
+        (Layout::Blocked { lines: 2 }, 8) => blocked::<R, D, 128, 7>(memory, geometry, digests, rule, found),
+        (Layout::Blocked { .. }, 8) => blocked::<R, D, 256, 8>(memory, geometry, digests, rule, found),
+        (Layout::Blocked { lines: 1 }, _) => blocked::<R, D, 64, 5>(memory, geometry, digests, rule, found),
+        (Layout::Blocked { lines: 2 }, _) => blocked::<R, D, 128, 6>(memory, geometry, digests, rule, found),
+        (Layout::Blocked { .. }, _) => blocked::<R, D, 256, 7>(memory, geometry, digests, rule, found),
     });
 }
 
 #[inline(always)]
-fn blocked<R: CellRule, const BYTES: usize, const OFFSET_BITS: u32>(
+fn blocked<R: CellRule, D: Digests, const BYTES: usize, const OFFSET_BITS: u32>(
     memory: &mut [u8],
     geometry: &Geometry,
-    digests: &[Digest],
+    digests: D,
     rule: &mut R,
     found: &mut [bool],
 ) {
     let blocks = memory.as_chunks_mut::<BYTES>().0;
     let (block_count, hashes) = (geometry.blocks(), geometry.hashes());
-    walk(
-        digests,
-        found,
-        blocks,
-        |blocks, digest| {
-            let probe = BlockProbe::new(digest, block_count);
-            prefetch(&blocks[probe.block as usize]);
-            probe
-        },
-        |blocks, probe: BlockProbe, index| {
-            let offsets = BlockOffsets::<OFFSET_BITS> { words: probe.words, hashes };
-            rule.touch(index, R::Element::of(&mut blocks[probe.block as usize]), offsets)
-        },
-    );
+    walk(digests, found, Blocked::<R, BYTES, OFFSET_BITS> { blocks, block_count, hashes, rule });
 }
 
 #[inline(always)]
-fn spread<R: CellRule>(memory: &mut [u8], geometry: &Geometry, digests: &[Digest], rule: &mut R, found: &mut [bool]) {
-    walk(
-        digests,
-        found,
-        memory,
-        |memory, digest| {
-            SpreadOffsets::new(digest, geometry)
-                .for_each(|position| prefetch_line(&memory[position * R::CELL_BITS as usize / 8]));
-            digest
-        },
-        |memory, digest, index| rule.touch(index, R::Element::of(memory), SpreadOffsets::new(digest, geometry)),
-    );
-}
-
-/// Runs `find` (locate and prefetch) [`AHEAD`] events before `touch`, so that memory works while we compute.
-#[inline(always)]
-fn walk<C: ?Sized, P: Copy + Default>(
-    digests: &[Digest],
+fn spread<R: CellRule, D: Digests>(
+    memory: &mut [u8],
+    geometry: &Geometry,
+    digests: D,
+    rule: &mut R,
     found: &mut [bool],
-    cells: &mut C,
-    find: impl Fn(&C, Digest) -> P,
-    mut touch: impl FnMut(&mut C, P, usize) -> bool,
 ) {
-    assert_eq!(digests.len(), found.len(), "one answer an event");
-    let mut ring = [P::default(); AHEAD];
-    let lead = digests.len().min(AHEAD);
-    for (slot, digest) in ring.iter_mut().zip(digests) {
-        *slot = find(cells, *digest);
+    walk(digests, found, Spread { memory, geometry, rule });
+}
+
+/// The steps of a walk in one layout.
+trait Steps {
+    /// Where an event's cells are.
+    type Probe: Copy + Default;
+
+    fn locate(&self, digest: Digest) -> Self::Probe;
+
+    fn fetch(&self, probe: Self::Probe);
+
+    fn touch(&mut self, probe: Self::Probe, index: usize) -> bool;
+}
+
+struct Blocked<'a, R, const BYTES: usize, const OFFSET_BITS: u32> {
+    blocks: &'a mut [[u8; BYTES]],
+    block_count: u64,
+    hashes: u32,
+    rule: &'a mut R,
+}
+
+impl<R: CellRule, const BYTES: usize, const OFFSET_BITS: u32> Steps for Blocked<'_, R, BYTES, OFFSET_BITS> {
+    type Probe = BlockProbe;
+
+    #[inline(always)]
+    fn locate(&self, digest: Digest) -> BlockProbe {
+        // Most geometries place all positions with one word; the other is not worth its multiplication then.
+        let second = if self.hashes > 64 / OFFSET_BITS { digest.word(2) } else { 0 };
+        BlockProbe { block: reduce(digest.word(0), self.block_count), words: [digest.word(1), second] }
     }
-    for index in 0..digests.len() - lead {
-        let slot = &mut ring[index % AHEAD];
-        let probe = std::mem::replace(slot, find(cells, digests[index + lead]));
-        found[index] = touch(cells, probe, index);
+
+    #[inline(always)]
+    fn fetch(&self, probe: BlockProbe) {
+        prefetch(&self.blocks[probe.block as usize]);
     }
-    for index in digests.len() - lead..digests.len() {
-        found[index] = touch(cells, ring[index % AHEAD], index);
+
+    #[inline(always)]
+    fn touch(&mut self, probe: BlockProbe, index: usize) -> bool {
+        let offsets = BlockOffsets::<OFFSET_BITS> { words: probe.words, hashes: self.hashes };
+        self.rule.touch(index, R::Element::of(&mut self.blocks[probe.block as usize]), offsets)
+    }
+}
+
+struct Spread<'a, R> {
+    memory: &'a mut [u8],
+    geometry: &'a Geometry,
+    rule: &'a mut R,
+}
+
+impl<R: CellRule> Steps for Spread<'_, R> {
+    type Probe = Digest;
+
+    #[inline(always)]
+    fn locate(&self, digest: Digest) -> Digest {
+        digest
+    }
+
+    #[inline(always)]
+    fn fetch(&self, digest: Digest) {
+        SpreadOffsets::new(digest, self.geometry)
+            .for_each(|position| prefetch_line(&self.memory[position * R::CELL_BITS as usize / 8]));
+    }
+
+    #[inline(always)]
+    fn touch(&mut self, digest: Digest, index: usize) -> bool {
+        self.rule.touch(index, R::Element::of(self.memory), SpreadOffsets::new(digest, self.geometry))
+    }
+}
+
+/// Locates and fetches one group of events before it touches the group before, so that memory works while we compute.
+///
+/// The prefetches of a group stand side by side: each waits for its address to be translated, and only those that are
+/// few instructions apart wait together.
+#[inline(always)]
+fn walk<S: Steps>(digests: impl Digests, found: &mut [bool], mut steps: S) {
+    let events = digests.count();
+    assert_eq!(events, found.len(), "one answer an event");
+    let mut probes = [S::Probe::default(); 2 * GROUP];
+    for start in (0..events + GROUP).step_by(GROUP) {
+        let (ahead, next) = (start.min(events), events.min(start + GROUP));
+        for index in ahead..next {
+            probes[index % (2 * GROUP)] = steps.locate(digests.at(index));
+        }
+        for index in ahead..next {
+            steps.fetch(probes[index % (2 * GROUP)]);
+        }
+        for index in start.saturating_sub(GROUP)..ahead {
+            found[index] = steps.touch(probes[index % (2 * GROUP)], index);
+        }
     }
 }

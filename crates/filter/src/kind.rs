@@ -15,6 +15,8 @@ pub(crate) struct Pass<'a> {
     /// Events found in an older generation; empty where there is none.
     pub(crate) known: &'a [bool],
     pub(crate) record: Recording,
+    /// Whether [`Recorded::cells`] is asked for.
+    pub(crate) counts_cells: bool,
 }
 
 /// What a walk changes.
@@ -40,7 +42,7 @@ impl Pass<'_> {
 pub(crate) struct Recorded {
     /// Events that were not found and are recorded now.
     pub(crate) events: u64,
-    /// Cells that went from empty to used.
+    /// Cells that went from empty to used, where the pass counts them.
     pub(crate) cells: u64,
     /// Whether events that were found live longer now.
     pub(crate) refreshed: bool,

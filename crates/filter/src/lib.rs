@@ -13,6 +13,7 @@ mod counting;
 mod decaying;
 mod definition;
 mod digest;
+mod digests;
 mod exact;
 mod filter;
 mod flags;

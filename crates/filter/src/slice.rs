@@ -6,11 +6,12 @@
 use std::io;
 
 use crate::arch::{Instructions, prefetch_line};
+use crate::digests::{Digests, Hashed};
 use crate::generation::Generation;
 use crate::growth::{Growth, Limit};
 use crate::kernel;
 use crate::kind::{CellKind, Pass, Recording};
-use crate::{Digest, Geometry, Sighting, Stamp, Verdict};
+use crate::{Digest, FilterSecret, Geometry, Sighting, Stamp, Verdict};
 
 /// Bytes of cells that upkeep may visit for each event of a batch.
 const SWEEP_BYTES_PER_EVENT: usize = 128;
@@ -72,17 +73,33 @@ impl<K: CellKind> CellSlice<K> {
         self.walk(digests, stamps, verdicts, false);
     }
 
-    fn walk(&mut self, digests: &[Digest], stamps: &[Stamp], verdicts: &mut [Verdict], record: bool) {
-        assert!(digests.len() == stamps.len() && stamps.len() == verdicts.len(), "one stamp and one verdict an event");
+    /// Hashes every event and observes it: the same as [`Self::observe_batch`] of the digests, in less time.
+    ///
+    /// # Panics
+    /// If the three lengths differ.
+    pub fn observe_events<E: AsRef<[u8]>>(
+        &mut self,
+        secret: &FilterSecret,
+        events: &[E],
+        stamps: &[Stamp],
+        verdicts: &mut [Verdict],
+    ) {
+        self.walk(Hashed { secret, events }, stamps, verdicts, true);
+    }
+
+    fn walk<D: Digests>(&mut self, digests: D, stamps: &[Stamp], verdicts: &mut [Verdict], record: bool) {
+        let events = digests.count();
+        assert!(events == stamps.len() && events == verdicts.len(), "one stamp and one verdict an event");
         let mut start = 0;
-        while start < digests.len() {
+        while start < events {
             let before = self.now;
             let (end, newest) = self.segment(&stamps[start..]);
             self.advance(newest);
             let room = if record { self.make_room() } else { u64::MAX };
             let full = room == 0;
             let end = start + if full { end } else { end.min(usize::try_from(room).unwrap_or(usize::MAX)) };
-            let segment = Segment { digests: &digests[start..end], stamps: &stamps[start..end], before, record, full };
+            let digests = digests.part(start..end);
+            let segment = Segment { digests, stamps: &stamps[start..end], before, record, full };
             self.touch(segment, &mut verdicts[start..end]);
             if full {
                 refuse_unseen(&mut verdicts[start..end]);
@@ -114,11 +131,12 @@ impl<K: CellKind> CellSlice<K> {
         growth.limit == Limit::Density || self.room_in_newest(growth) < events as u64
     }
 
-    fn touch(&mut self, segment: Segment<'_>, verdicts: &mut [Verdict]) {
+    fn touch<D: Digests>(&mut self, segment: Segment<'_, D>, verdicts: &mut [Verdict]) {
         let Segment { digests, stamps, before, record, full } = segment;
         let mut known = std::mem::take(&mut self.known);
         known.clear();
-        self.found.resize(digests.len(), false);
+        self.found.resize(digests.count(), false);
+        let counts_cells = self.counts_cells();
         let newest = self.stack.len() - 1;
         for (index, generation) in self.stack.iter_mut().enumerate() {
             let recorded = {
@@ -127,7 +145,7 @@ impl<K: CellKind> CellSlice<K> {
                     true if index == newest => Recording::Everything,
                     _ => Recording::Nothing,
                 };
-                let pass = Pass { stamps, known: &known, record };
+                let pass = Pass { stamps, known: &known, record, counts_cells };
                 let mut rule = self.kind.rule(pass, self.now);
                 let memory = generation.memory.bytes_mut();
                 kernel::run(self.instructions, memory, &generation.geometry, digests, &mut rule, &mut self.found);
@@ -169,9 +187,14 @@ impl<K: CellKind> CellSlice<K> {
         self.drop_emptied();
     }
 
+    /// Whether batches must count the cells they use.
+    fn counts_cells(&self) -> bool {
+        self.growth.is_some_and(|growth| growth.limit == Limit::Density)
+    }
+
     fn upkeep(&mut self, events: usize) {
         // Where the number of used cells decides it must not depend on how far a sweep has come within a unit.
-        if self.growth.is_some_and(|growth| growth.limit == Limit::Density) {
+        if self.counts_cells() {
             return;
         }
         for generation in &mut self.stack {
@@ -258,7 +281,9 @@ impl<K: CellKind> CellSlice<K> {
         let index = self.index_of(number).unwrap_or(self.stack.len().saturating_sub(1));
         let Some(generation) = self.stack.get_mut(index) else { return };
         let stamps = [stamp];
-        let mut rule = self.kind.rule(Pass { stamps: &stamps, known: &[], record: Recording::Everything }, self.now);
+        let mut rule = self
+            .kind
+            .rule(Pass { stamps: &stamps, known: &[], record: Recording::Everything, counts_cells: true }, self.now);
         K::record(&mut rule, generation.memory.bytes_mut(), positions);
         let recorded = K::recorded(&rule);
         generation.live.record(self.now, recorded.events);
@@ -339,8 +364,8 @@ pub enum MergeError {
 }
 
 /// Events that are walked together.
-struct Segment<'a> {
-    digests: &'a [Digest],
+struct Segment<'a, D> {
+    digests: D,
     stamps: &'a [Stamp],
     /// The greatest unit before the first of them.
     before: u64,

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Dice, Stream, definition, growing, observe, spec, stream};
 use firstseen_filter::snapshot::{UnverifiedSnapshot, write};
-use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Limit};
+use firstseen_filter::{FilterSlice, FilterSpec, GrowthSpec, Kind, Limit};
 use firstseen_routing::{SlicedDefinition, SlicedFilter};
 
 const CUTS: [&str; 5] = ["none", "horizontal:5", "vertical:5", "horizontal-vertical:3x4", "vertical-horizontal:3x4"];
@@ -98,14 +98,25 @@ fn slices_of_one_group_that_disagree_are_refused() {
     observe(&mut grown, &stream(&mut Dice(23), 300, 300, 5, 0), 100);
     observe(&mut small, &stream(&mut Dice(23), 30, 300, 5, 0), 100);
     assert!(grown.generations() > small.generations());
-    // The clock and the ledger of one, the slices of the other.
-    let (grown, small) = (body(&grown), body(&small));
-    let mut mixed = grown.clone();
-    mixed.truncate(24);
-    mixed.extend(&small[24..]);
-    mixed.truncate(mixed.len() - 100);
-    mixed.extend(&grown[grown.len() - 100..]);
-    assert!(SlicedFilter::build(&definition).unwrap().read_body(&mut &mixed[..]).is_err());
+    // Of two slices the first of one filter and the second of the other, between the clock and the ledger of the first.
+    let parts = [&grown, &small].map(|filter| {
+        let bytes = body(filter);
+        let mut slice = FilterSlice::build(&definition.slice().unwrap()).unwrap();
+        let mut ends = vec![0, 3 * 8];
+        for _ in 0..2 {
+            let mut rest = &bytes[ends[ends.len() - 1]..];
+            slice.read_body(&mut rest).unwrap();
+            ends.push(bytes.len() - rest.len());
+        }
+        ends.push(bytes.len());
+        ends.windows(2).map(|part| bytes[part[0]..part[1]].to_vec()).collect::<Vec<_>>()
+    });
+    let read = |second: usize| {
+        let mixed = [&parts[0][0], &parts[0][1], &parts[second][2], &parts[0][3]].map(Vec::as_slice).concat();
+        SlicedFilter::build(&definition).unwrap().read_body(&mut &mixed[..])
+    };
+    read(0).unwrap();
+    assert!(read(1).unwrap_err().to_string().contains("different generations"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use firstseen_routing::{SlicedDefinition, SlicedFilter};
 
 use super::DedupArgs;
 use crate::exit::UsageError;
-use crate::state::{self, SavedState, StateHeader};
+use crate::state::{self, StateHeader};
 
 /// What a run starts with.
 pub(super) struct Setup {
@@ -19,7 +19,7 @@ pub(super) struct Setup {
 
 impl Setup {
     pub(super) fn new(args: &DedupArgs) -> anyhow::Result<Self> {
-        let saved = args.run.state.as_deref().map(SavedState::open).transpose()?.flatten();
+        let saved = args.run.saved()?;
         let seed = state::seed(args.filter.seed, saved.as_ref());
         let window = args.filter.window(&args.input.tz)?;
         let spec = args.filter.spec(window, seed);

@@ -46,11 +46,7 @@ impl Tally {
             duplicates: HeavyHitters::new(TRACKED_MAX),
             first_seen: HeavyHitters::new(TRACKED_MAX),
         };
-        Self {
-            counts: Counts::default(),
-            repeated: HeavyHitters::new(TRACKED_MAX),
-            sources: has_source.then(sources),
-        }
+        Self { counts: Counts::default(), repeated: HeavyHitters::new(TRACKED_MAX), sources: has_source.then(sources) }
     }
 
     /// Counts an event told first-seen.

@@ -18,6 +18,9 @@ use crate::stop::Stop;
 use crate::walk::{Pass, walk};
 use crate::{distinct, report};
 
+/// How far the rate may rise above its target before it is told: a filter just full scatters around it.
+const FPR_SLACK: f64 = 1.1;
+
 /// Runs `firstseen estimate`.
 ///
 /// # Errors
@@ -126,10 +129,11 @@ fn warn(args: &EstimateArgs, found: &EstimateReport, progress: &Progress) {
             found.degraded
         ));
     }
-    if args.decay.cells.is_none() && found.expected_fpr > args.decay.fpr {
+    if args.decay.cells.is_none() && found.expected_fpr > FPR_SLACK * args.decay.fpr {
         progress.note(&format!(
-            "firstseen: more keys than --capacity: a key never seen has an estimate above zero at a rate of {:.2} %",
-            100.0 * found.expected_fpr
+            "firstseen: a key never seen has an estimate above zero at a rate of {}, more than --fpr: there were more \
+             keys than --capacity",
+            report::rate(found.expected_fpr)
         ));
     }
 }

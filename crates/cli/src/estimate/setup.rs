@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::args::{DecayArgs, DecayRuleArg, EstimateArgs, StorageArg};
 use crate::exit::UsageError;
 use crate::size::Count;
-use crate::state::{self, Definition, SavedState, StateHeader};
+use crate::state::{self, Definition, StateHeader};
 
 /// No occurrence is too old to be counted: what is left of it only gets less.
 const RULE: WindowRule = WindowRule { span_units: u64::MAX, lateness_units: 0 };
@@ -80,11 +80,7 @@ pub(super) struct Setup {
 impl Setup {
     pub(super) fn new(args: &EstimateArgs) -> anyhow::Result<Self> {
         check(args)?;
-        let saved = args.run.state.as_deref().map(SavedState::open).transpose()?.flatten();
-        if args.run.verify.is_some() && (saved.is_some() || args.run.lookup) {
-            let reason = "--verify exact compares what this run counts: leave out --lookup, and start with no --state";
-            return Err(UsageError(reason.to_owned()).into());
-        }
+        let saved = args.run.saved()?;
         let seed = state::seed(args.decay.seed, saved.as_ref());
         let definition = definition(&args.decay)?;
         let epochs = format!("--epoch {}", definition.epoch);

@@ -35,9 +35,8 @@ pub(super) fn shape(cells: &CellDefinition) -> (u64, u32) {
         CellDefinition::Bloom { geometry, .. }
         | CellDefinition::Timing { geometry, .. }
         | CellDefinition::Generations { geometry, .. } => (geometry.cells(), geometry.hashes()),
-        CellDefinition::JumpingCounting { cells, hashes, .. } | CellDefinition::SlidingCounting { cells, hashes, .. } => {
-            (*cells, *hashes)
-        }
+        CellDefinition::JumpingCounting { cells, hashes, .. }
+        | CellDefinition::SlidingCounting { cells, hashes, .. } => (*cells, *hashes),
         CellDefinition::Stable { shape, .. } => (shape.cells, shape.hashes),
     }
 }
