@@ -167,10 +167,12 @@ impl FromStr for GrowthArg {
         let rule = match text.split_once(':') {
             None if text == "none" => Some((1, 1.0)),
             Some(("equal", most)) => most.parse().ok().map(|most| (most, 1.0)),
-            Some(("geometric", ratio)) => ratio.parse().ok().map(|ratio| (GENERATIONS_MAX, ratio)),
+            Some(("geometric", ratio)) => {
+                ratio.parse().ok().filter(|ratio| *ratio > 1.0).map(|ratio| (GENERATIONS_MAX, ratio))
+            }
             _ => None,
         };
-        let (generations_max, ratio) = rule.ok_or("choose none, equal:4 or geometric:2")?;
+        let (generations_max, ratio) = rule.ok_or("choose none, equal:4, or geometric:2 (a ratio above 1)")?;
         Ok(Self { generations_max, ratio })
     }
 }
@@ -231,7 +233,8 @@ impl FilterArgs {
     }
 }
 
-fn default_kind(window: &Window) -> Kind {
+/// The kind for a window where nobody says otherwise.
+pub(crate) fn default_kind(window: &Window) -> Kind {
     match window {
         Window::Duration(_) | Window::Events(_) => Kind::Timing,
         _ => Kind::Bloom,

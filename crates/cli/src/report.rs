@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::Context;
 use clap::ValueEnum;
 use firstseen_filter::Tally;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::confirm::Confirmed;
@@ -55,7 +56,9 @@ pub struct Verified {
     /// Told first-seen although delivered within the window.
     #[serde(rename = "fn")]
     pub fn_: u64,
-    /// `fp / (fp + tn)`, over first tests.
+    /// Told nothing, because the filter was full, although sighted within the window: repeats passed on.
+    pub undecided_repeats: u64,
+    /// `fp / (fp + tn)`, over first tests, those told nothing among the negatives.
     pub fpr: f64,
     /// Events told duplicate without having been delivered, over all events that had not been.
     pub fpr_events: f64,
@@ -73,7 +76,7 @@ pub struct Report {
     pub counts: Counts,
     /// Bytes that the filter takes.
     pub filter_bytes: u64,
-    /// Bits of the filter for each event alive in it.
+    /// Bits of the filter for each event that it has room for, or, where that has no limit, that is alive in it.
     pub bits_per_event: Option<f64>,
     /// The chance that a new event would be called a duplicate now, from the cells as they are.
     pub expected_fpr: f64,
@@ -89,6 +92,8 @@ pub struct Report {
     pub seed: u64,
     /// Zone of times that did not name theirs.
     pub time_zone: String,
+    /// The greatest time accepted, where the window has a clock: what is older than the window before it is late.
+    pub clock: Option<Timestamp>,
     /// The keys repeated most.
     pub top_keys: Vec<Counted>,
     /// The sources with most duplicates.
@@ -165,6 +170,9 @@ impl Report {
         line("memory", format!("{}{bits}", crate::size::ByteSize(self.filter_bytes)));
         line("expected fpr", rate(self.expected_fpr));
         line("time zone", self.time_zone.clone());
+        if let Some(clock) = self.clock {
+            line("clock", format!("{clock}, the greatest time accepted"));
+        }
         line("time", format!("{:.2} s, {} events/s", self.seconds, grouped(self.events_per_s as u64)));
         if let Some(confirmed) = &self.confirm {
             let Confirmed { certain, uncertain } = confirmed;
@@ -190,6 +198,7 @@ impl From<Tally> for Verified {
             fp: tally.false_positives,
             tn: tally.true_negatives,
             fn_: tally.false_negatives,
+            undecided_repeats: tally.undecided_repeats,
             fpr: tally.fpr(),
             fpr_events: tally.fpr_events(),
             fnr: tally.fnr(),
@@ -200,10 +209,14 @@ impl From<Tally> for Verified {
 
 impl Verified {
     fn text(&self) -> String {
-        let Self { tp, fp, tn, fn_, fpr, fpr_events, fnr, f1 } = self;
+        let Self { tp, fp, tn, fn_, undecided_repeats, fpr, fpr_events, fnr, f1 } = self;
         let [tp, fp, tn, fn_] = [tp, fp, tn, fn_].map(|count| grouped(*count));
+        let passed = match undecided_repeats {
+            0 => String::new(),
+            repeats => format!("\n{:<14} {} repeats passed on, because the filter was full", "", grouped(*repeats)),
+        };
         format!(
-            "tp {tp}, fp {fp}, tn {tn}, fn {fn_}\n{:<14} fpr {}, by events {}, fnr {}, f1 {f1:.4}",
+            "tp {tp}, fp {fp}, tn {tn}, fn {fn_}\n{:<14} fpr {}, by events {}, fnr {}, f1 {f1:.4}{passed}",
             "",
             rate(*fpr),
             rate(*fpr_events),
@@ -223,11 +236,18 @@ fn counted(text: &mut String, title: &str, rows: &[Counted]) {
     }
 }
 
-/// Keys come from outside: what would move a terminal's cursor is shown, not sent.
+/// Keys come from outside: what would move a terminal's cursor is shown, not sent, and long ones are cut.
 pub(crate) fn printable(key: &str) -> String {
-    key.chars()
-        .flat_map(|letter| if letter.is_control() { letter.escape_default().collect() } else { vec![letter] })
-        .collect()
+    const LETTERS_MAX: usize = 90;
+    let mut shown = String::new();
+    for (place, letter) in key.chars().enumerate() {
+        if place == LETTERS_MAX {
+            shown.push_str("...");
+            break;
+        }
+        if letter.is_control() { shown.extend(letter.escape_default()) } else { shown.push(letter) }
+    }
+    shown
 }
 
 /// `1234567` as `1,234,567`.

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput};
 use fastbloom::BloomFilter;
 use firstseen_filter::{
-    CellDefinition, FilterDefinition, FilterSecret, FilterSlice, FilterSpec, Instructions, Kind, Layout, Placed, Stamp,
-    Unit, Verdict, Window, WindowClock,
+    FilterDefinition, FilterSecret, FilterSlice, FilterSpec, Instructions, Kind, Layout, Placed, Stamp, Unit, Verdict,
+    Window, WindowClock,
 };
 use floor::Floor;
 
@@ -65,20 +65,17 @@ struct Ours {
     clock: WindowClock,
     secret: FilterSecret,
     recorded: u64,
+    observed: u64,
+    /// Of distinct events: each duplicate told is a false positive, each refusal a limit reached.
+    duplicates: u64,
+    refused: u64,
     stamps: Vec<Stamp>,
     verdicts: Vec<Verdict>,
 }
 
 impl Ours {
     fn new(spec: &FilterSpec, instructions: Instructions) -> Self {
-        let mut definition = spec.resolve().unwrap();
-        // The stream is steady at exactly the capacity: what is measured is the filter, not its refusals.
-        match &mut definition.cells {
-            CellDefinition::Bloom { growth, .. }
-            | CellDefinition::Timing { growth, .. }
-            | CellDefinition::Generations { growth, .. } => *growth = None,
-            _ => {}
-        }
+        let definition = spec.resolve().unwrap();
         let clock = WindowClock::new(definition.unit.clone(), definition.rule, definition.future_max_ms);
         let slice = FilterSlice::build(&definition).unwrap().with_instructions(instructions);
         let mut ours = Self {
@@ -87,6 +84,9 @@ impl Ours {
             clock,
             secret: FilterSecret::from_seed(7),
             recorded: 0,
+            observed: 0,
+            duplicates: 0,
+            refused: 0,
             stamps: vec![Stamp::default(); BATCH_EVENTS],
             verdicts: vec![Verdict::Undecided; BATCH_EVENTS],
         };
@@ -111,16 +111,35 @@ impl Ours {
                 }
             }
             self.slice.observe_events(&self.secret, batch, &self.stamps, &mut self.verdicts);
+            self.count();
         }
         self.recorded += pool.len() as u64;
+        self.observed += pool.len() as u64;
     }
 
-    /// An unbounded filter must not fill beyond its capacity while it is measured.
-    fn keep_in_capacity(&mut self) {
-        if self.definition.window == Window::Unbounded && Some(self.recorded) > self.definition.capacity_events {
+    fn count(&mut self) {
+        self.duplicates += self.verdicts.iter().filter(|verdict| **verdict == Verdict::Duplicate).count() as u64;
+        self.refused += self.verdicts.iter().filter(|verdict| **verdict == Verdict::Undecided).count() as u64;
+    }
+
+    /// An unbounded filter must have room for what is measured next.
+    fn make_room_for(&mut self, events: u64) {
+        let capacity = self.definition.capacity_events.unwrap_or(u64::MAX);
+        if self.definition.window == Window::Unbounded && self.recorded + events > capacity {
             self.slice = FilterSlice::build(&self.definition).unwrap();
             self.recorded = 0;
         }
+    }
+
+    /// What the filter told in this run, beside what it was asked to keep.
+    fn report_rate(&self, name: &str, observed_before: (u64, u64)) {
+        let (observed, duplicates) = (self.observed - observed_before.0, self.duplicates - observed_before.1);
+        let measured = 100.0 * duplicates as f64 / observed as f64;
+        println!(
+            "{name}: measured rate {measured:.3} % over {observed} distinct events, asked for {:.3} %, {} refused",
+            100.0 * self.definition.rate,
+            self.refused
+        );
     }
 }
 
@@ -171,10 +190,12 @@ fn main() {
         for (label, instructions) in [("firstseen", Instructions::Widest), ("portable", Instructions::Portable)] {
             group.bench_function(label, |bencher| {
                 let mut ours = Ours::new(spec, instructions);
+                let before = (ours.observed, ours.duplicates);
                 bencher.iter_custom(|iterations| {
-                    ours.keep_in_capacity();
+                    ours.make_room_for(iterations * POOL_EVENTS as u64);
                     timed(iterations, &mut events, |pool| ours.pass(pool))
                 });
+                ours.report_rate(name, before);
             });
         }
         group.bench_function("fastbloom", |bencher| {

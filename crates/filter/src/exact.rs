@@ -33,20 +33,25 @@ pub struct Tally {
     pub repeated_false_positives: u64,
     /// Neither known nor a first test, told first-seen.
     pub repeated_true_negatives: u64,
-    /// Told nothing: neither a sighting nor an error.
-    pub undecided: u64,
+    /// First tests told nothing, because the filter was full: not lost, and not recorded.
+    pub undecided_first_tests: u64,
+    /// Told nothing although the key was sighted within the window: repeats that a full filter passes on.
+    pub undecided_repeats: u64,
 }
 
 impl Tally {
-    /// `fp / (fp + tn)`, over first tests; 0 where there was none.
+    /// `fp / (fp + tn)`, over first tests, those told nothing among the negatives; 0 where there was none.
     pub fn fpr(&self) -> f64 {
-        part(self.false_positives, self.false_positives + self.true_negatives)
+        let negatives = self.true_negatives + self.undecided_first_tests;
+        part(self.false_positives, self.false_positives + negatives)
     }
 
     /// The event-weighted rate: of all events that are not known, those told duplicate.
     pub fn fpr_events(&self) -> f64 {
         let told_duplicate = self.false_positives + self.repeated_false_positives;
-        part(told_duplicate, told_duplicate + self.true_negatives + self.repeated_true_negatives)
+        let told_first_seen = self.true_negatives + self.repeated_true_negatives;
+        let told_nothing = self.undecided_first_tests + self.undecided_repeats;
+        part(told_duplicate, told_duplicate + told_first_seen + told_nothing)
     }
 
     /// `fn / (fn + tp)`; 0 where nothing was known.
@@ -74,7 +79,8 @@ impl AddAssign for Tally {
         self.false_negatives += other.false_negatives;
         self.repeated_false_positives += other.repeated_false_positives;
         self.repeated_true_negatives += other.repeated_true_negatives;
-        self.undecided += other.undecided;
+        self.undecided_first_tests += other.undecided_first_tests;
+        self.undecided_repeats += other.undecided_repeats;
     }
 }
 
@@ -155,13 +161,12 @@ impl ExactWindow {
         let found = self.keys.get(&digest).copied().unwrap_or_default();
         let known = found.delivered > stamp.judged;
         self.count(known, found.sighted <= stamp.judged, verdict);
-        if verdict != Verdict::Undecided {
-            let expiry = self.rule.expiry(stamp.unit);
-            let starts = verdict == Verdict::FirstSeen || known && self.refresh == Refresh::Refresh;
-            let delivered = if starts { found.delivered.max(expiry) } else { found.delivered };
-            self.make_room();
-            self.keys.insert(digest, Expiries { delivered, sighted: found.sighted.max(expiry) });
-        }
+        let expiry = self.rule.expiry(stamp.unit);
+        let refreshes = verdict == Verdict::Duplicate && known && self.refresh == Refresh::Refresh;
+        let starts = verdict == Verdict::FirstSeen || refreshes;
+        let delivered = if starts { found.delivered.max(expiry) } else { found.delivered };
+        self.make_room();
+        self.keys.insert(digest, Expiries { delivered, sighted: found.sighted.max(expiry) });
         known
     }
 
@@ -173,7 +178,8 @@ impl ExactWindow {
     fn count(&mut self, known: bool, first_test: bool, verdict: Verdict) {
         let tally = &mut self.tally;
         let counter = match (verdict, known, first_test) {
-            (Verdict::Undecided, ..) => &mut tally.undecided,
+            (Verdict::Undecided, _, true) => &mut tally.undecided_first_tests,
+            (Verdict::Undecided, _, false) => &mut tally.undecided_repeats,
             (Verdict::Duplicate, true, _) => &mut tally.true_positives,
             (Verdict::FirstSeen, true, _) => &mut tally.false_negatives,
             (Verdict::Duplicate, false, true) => &mut tally.false_positives,
@@ -250,14 +256,15 @@ mod tests {
             false_negatives: 1,
             repeated_false_positives: 1,
             repeated_true_negatives: 2,
-            undecided: 1,
+            undecided_first_tests: 1,
+            undecided_repeats: 0,
         };
         let tally = tallied(Refresh::Fixed, &told).tally();
         assert_eq!(tally, expected);
         assert_eq!((tally.fpr(), tally.fpr_events(), tally.fnr(), tally.f1()), (0.5, 0.4, 0.5, 0.5));
         let mut twice = tally;
         twice += tally;
-        assert_eq!((twice.undecided, twice.repeated_true_negatives, twice.fpr()), (2, 4, 0.5));
+        assert_eq!((twice.undecided_first_tests, twice.repeated_true_negatives, twice.fpr()), (2, 4, 0.5));
         assert_eq!((Tally::default().fpr(), Tally::default().f1()), (0.0, 1.0));
     }
 

@@ -1,11 +1,13 @@
-//! Every path that ARCHITECTURE.md and README.md name exists.
+//! Every path that ARCHITECTURE.md and README.md name or link to exists, and nothing in them waits to be filled in.
 
 use std::fs;
 
 use firstseen_tidy::root;
 
-/// Words in backticks that look like a path of this repository.
+/// Words in backticks that look like a path of this repository, and the targets of relative links.
 fn named_paths(text: &str) -> Vec<String> {
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let links = links.filter(|target| !target.contains("://")).map(str::to_owned);
     let tops = ["crates/", "docs/", "tests/", "examples/", "fuzz/", ".ci/"];
     text.split('`')
         .skip(1)
@@ -13,6 +15,7 @@ fn named_paths(text: &str) -> Vec<String> {
         .filter(|word| tops.iter().any(|top| word.starts_with(top)))
         .filter(|word| !word.contains([' ', '*', '<', '{']))
         .map(str::to_owned)
+        .chain(links)
         .collect()
 }
 
@@ -20,6 +23,7 @@ fn named_paths(text: &str) -> Vec<String> {
 fn named_paths_exist() {
     for document in ["ARCHITECTURE.md", "README.md"] {
         let text = fs::read_to_string(root().join(document)).expect(document);
+        assert!(!text.contains("@@"), "{document} has a place that was never filled in");
         let paths = named_paths(&text);
         assert!(!paths.is_empty(), "{document} names no path at all");
         for path in paths {
@@ -30,5 +34,6 @@ fn named_paths_exist() {
 
 #[test]
 fn paths_are_found_in_backticks() {
-    assert_eq!(named_paths("see `crates/filter/src/lib.rs` and `cargo test`"), ["crates/filter/src/lib.rs"]);
+    let text = "see `crates/filter/src/lib.rs`, `cargo test`, [kinds](docs/kinds.md) and [papers](https://example.org)";
+    assert_eq!(named_paths(text), ["crates/filter/src/lib.rs", "docs/kinds.md"]);
 }

@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use firstseen_filter::ExactWindow;
+use firstseen_filter::{ExactWindow, FIRST_CAPACITY_EVENTS};
 use firstseen_routing::SlicedDefinition;
+use jiff::Timestamp;
 
 use super::DedupArgs;
 use super::engine::{Engine, Outputs};
@@ -113,11 +114,14 @@ fn report(
     let mut counts = tally.counts;
     counts.rejected = rejects.count();
     let (top_sources_duplicates, top_sources_first_seen) = tally.top_sources().unzip();
-    let live_events = filter.live_events().filter(|events| *events > 0);
+    let sized_for =
+        header.definition.group.capacity_events.map(|events| events * u64::from(header.definition.slicing.groups()));
+    // Of a filter that started small, what it has room for at least.
+    let room_events = sized_for.or_else(|| filter.live_events().map(|events| events.max(FIRST_CAPACITY_EVENTS)));
     Report {
         counts,
         filter_bytes: filter.bytes(),
-        bits_per_event: live_events.map(|events| filter.bytes() as f64 * 8.0 / events as f64),
+        bits_per_event: room_events.map(|events| filter.bytes() as f64 * 8.0 / events as f64),
         expected_fpr: filter.expected_rate(),
         seconds,
         events_per_s: counts.events as f64 / seconds,
@@ -125,6 +129,7 @@ fn report(
         window: header.definition.group.window.to_string(),
         seed: header.seed,
         time_zone: args.input.tz.clone(),
+        clock: filter.now_ms().and_then(|ms| Timestamp::from_millisecond(ms.cast_signed()).ok()),
         top_keys: tally.top_keys(),
         top_sources_duplicates,
         top_sources_first_seen,

@@ -21,7 +21,7 @@ use firstseen_filter::{FilterSpec, Kind, Window};
 use serde::Serialize;
 
 use crate::exit::UsageError;
-use crate::filter_args::KindArg;
+use crate::filter_args::{KindArg, default_kind};
 use crate::size::Count;
 use costs::Costs;
 use memory::Reference;
@@ -40,14 +40,15 @@ pub struct PlanArgs {
     /// `24h`, and `unbounded` for kinds bloom and stable
     #[arg(long, allow_hyphen_values = true)]
     pub window: Option<Window>,
-    /// Kind of filter; without it all kinds that have such a window are compared
+    /// Kind of filter; without it all kinds that have such a window are compared, or, over nodes, the one is planned
+    /// that `dedup` would choose
     #[arg(long, value_enum)]
     pub kind: Option<KindArg>,
     /// Spread the filter over so many nodes, one slice each
-    #[arg(long, value_name = "N", requires = "kind")]
+    #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
     /// Nodes that fail at once; what they hold is then answered by `duplicate`
-    #[arg(long, value_name = "F", requires = "kind")]
+    #[arg(long, value_name = "F")]
     pub failures: Option<u32>,
     /// Highest acceptable rate while they fail; by default ten times `--fpr`
     #[arg(long, value_name = "RATE", requires = "failures", allow_negative_numbers = true)]
@@ -91,6 +92,9 @@ struct Refused {
 pub fn run(args: &PlanArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let plan = match args.kind {
         Some(kind) => one_kind(args, kind.into())?,
+        None if args.nodes.is_some() || args.failures.is_some() => {
+            one_kind(args, default_kind(args.window.as_ref().unwrap_or(&DEFAULT_WINDOW)))?
+        }
         None => all_kinds(args)?,
     };
     if args.json {

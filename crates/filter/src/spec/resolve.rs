@@ -36,9 +36,6 @@ fn check(spec: &FilterSpec) -> Result<(), SpecError> {
     if !(spec.rate > 0.0 && spec.rate < 1.0) {
         return Err(SpecError::Rate(spec.rate));
     }
-    if let Some(hashes) = spec.hashes.filter(|hashes| !(1..=HASHES_MAX).contains(hashes)) {
-        return Err(GeometryError::Hashes(hashes).into());
-    }
     if spec.capacity_events == Some(0) {
         return Err(SpecError::Capacity);
     }
@@ -247,6 +244,9 @@ fn counting_hashes(spec: &FilterSpec) -> u32 {
 
 fn counting(spec: &FilterSpec, units: &Units, capacity: Option<u64>) -> Result<CellDefinition, SpecError> {
     let hashes = spec.hashes.unwrap_or_else(|| counting_hashes(spec));
+    if let (Window::Events(window_events), None) = (&spec.window, spec.jumps) {
+        check_sliding(spec, *window_events, capacity)?;
+    }
     let cells = match (spec.cells, capacity) {
         (Some(cells), _) => cells,
         (None, Some(capacity)) => counting_cells(spec, units, capacity),
@@ -255,7 +255,6 @@ fn counting(spec: &FilterSpec, units: &Units, capacity: Option<u64>) -> Result<C
     Geometry::new(cells, hashes, 1, Layout::Classic)?;
     Ok(match (&spec.window, spec.jumps) {
         (Window::Events(window_events), None) => {
-            check_sliding(spec, *window_events, capacity)?;
             CellDefinition::SlidingCounting { cells, hashes, window_events: *window_events }
         }
         _ => {

@@ -144,7 +144,12 @@ fn jumps(spec: &FilterSpec, window: u64, (default, most): (u64, u64), is_time: b
     Err(SpecError::Reach {
         window: spec.window.clone(),
         what: format!("{wanted} sub-windows and a lateness of {lateness}"),
-        instead: "words of 8 bits hold 6 sub-windows and lateness together, words of 16 bits hold 14; \
-                  choose fewer sub-windows, less lateness, 16-bit cells, or kind timing",
+        instead: match spec.kind {
+            Kind::Counting => "a counting filter has at most 250 sub-windows; choose fewer, or kind timing",
+            _ => {
+                "words of 8 bits hold 6 sub-windows and lateness together, words of 16 bits hold 14; \
+                 choose fewer sub-windows, less lateness, 16-bit cells, or kind timing"
+            }
+        },
     })
 }

@@ -34,7 +34,7 @@ pub enum WindowError {
     Empty(String),
     /// Not one of the forms.
     #[error(
-        "window `{0}` is not understood: write a duration (90s, 15m, 24h, 7d), a number of events (10000000events), \
+        "window `{0}` is not understood: write a duration (90s, 1h30m, 24h, 7d), a number of events (10000000events), \
          `unbounded`, or `landmark:` and a duration, a number of events, or hour, day or week with a time zone \
          (landmark:day@Europe/Athens)"
     )]
@@ -53,6 +53,7 @@ impl FromStr for Window {
     /// ```
     /// use firstseen_filter::Window;
     /// assert_eq!("24h".parse(), Ok(Window::Duration(86_400_000)));
+    /// assert_eq!("1h30m".parse(), Ok(Window::Duration(5_400_000)));
     /// assert_eq!("1000events".parse(), Ok(Window::Events(1000)));
     /// assert!("0s".parse::<Window>().is_err() && "-1h".parse::<Window>().is_err());
     /// ```
@@ -67,21 +68,41 @@ impl FromStr for Window {
         if landmark && let Some(calendar) = Calendar::parse(length)? {
             return Ok(Self::LandmarkCalendar(calendar));
         }
-        let digits = length.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(length.len());
-        let (number, unit) = length.split_at(digits);
-        if number.is_empty() {
-            return Err(WindowError::Form(text.to_owned()));
+        let events = length.strip_suffix("events").or_else(|| length.strip_suffix("event"));
+        let number = match events {
+            Some(events) => number(events, text)?,
+            None => duration_ms(length, text)?,
+        };
+        match (number, landmark, events.is_some()) {
+            (0, ..) => Err(WindowError::Empty(text.to_owned())),
+            (events, false, true) => Ok(Self::Events(events)),
+            (events, true, true) => Ok(Self::LandmarkEvents(events)),
+            (window_ms, false, false) => Ok(Self::Duration(window_ms)),
+            (window_ms, true, false) => Ok(Self::LandmarkDuration(window_ms)),
         }
-        // Digits alone fail only by being too many.
-        let number: u64 = number.parse().map_err(|_| WindowError::TooLong(text.to_owned()))?;
+    }
+}
+
+fn number(digits: &str, text: &str) -> Result<u64, WindowError> {
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(WindowError::Form(text.to_owned()));
+    }
+    // Digits alone fail only by being too many.
+    digits.parse().map_err(|_| WindowError::TooLong(text.to_owned()))
+}
+
+/// `90s`, `1h30m`: numbers with units, summed.
+fn duration_ms(mut length: &str, text: &str) -> Result<u64, WindowError> {
+    let too_long = || WindowError::TooLong(text.to_owned());
+    let mut total_ms = 0u64;
+    if length.is_empty() {
+        return Err(WindowError::Form(text.to_owned()));
+    }
+    while !length.is_empty() {
+        let (digits, rest) =
+            length.split_at(length.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(length.len()));
+        let (unit, rest) = rest.split_at(rest.find(|letter: char| letter.is_ascii_digit()).unwrap_or(rest.len()));
         let unit_ms = match unit {
-            "events" | "event" => {
-                return match (number, landmark) {
-                    (0, _) => Err(WindowError::Empty(text.to_owned())),
-                    (events, false) => Ok(Self::Events(events)),
-                    (events, true) => Ok(Self::LandmarkEvents(events)),
-                };
-            }
             "ms" => 1,
             "s" => 1000,
             "m" | "min" => 60_000,
@@ -90,13 +111,11 @@ impl FromStr for Window {
             "w" => 604_800_000,
             _ => return Err(WindowError::Form(text.to_owned())),
         };
-        match (number.checked_mul(unit_ms), landmark) {
-            (Some(0), _) => Err(WindowError::Empty(text.to_owned())),
-            (Some(window_ms), false) => Ok(Self::Duration(window_ms)),
-            (Some(window_ms), true) => Ok(Self::LandmarkDuration(window_ms)),
-            (None, _) => Err(WindowError::TooLong(text.to_owned())),
-        }
+        let part_ms = number(digits, text)?.checked_mul(unit_ms).ok_or_else(too_long)?;
+        total_ms = total_ms.checked_add(part_ms).ok_or_else(too_long)?;
+        length = rest;
     }
+    Ok(total_ms)
 }
 
 impl fmt::Display for Window {
