@@ -112,3 +112,16 @@ fn an_exact_cache_tells_which_duplicates_are_certain() {
     let all = folder.dedup("--seed 3 --duplicates again --confirm exact:1MiB --report json input").ok();
     assert_eq!(folder.read("again").lines().count() as u64, number(&all.report(), "duplicates"), "without --uncertain");
 }
+
+#[test]
+fn an_older_output_stays_where_the_input_is_not_what_was_said() {
+    let folder = Folder::with("id,user\n1,ann\n");
+    folder.write("kept.csv", "an older run\n");
+    folder.dedup("--format csv --key nope --out kept.csv input").fails(2, &["nope"]);
+    assert_eq!(folder.read("kept.csv"), "an older run\n");
+    folder.dedup("--format csv --key user --out kept.csv input").ok();
+    assert_eq!(folder.read("kept.csv"), "id,user\n1,ann\n");
+    folder.write("empty", "");
+    folder.dedup("--format csv --key user --out kept.csv empty").ok();
+    assert_eq!(folder.read("kept.csv"), "");
+}

@@ -3,18 +3,22 @@
 //! Promises: records are written unchanged and whole, in the order of the input. Must not know: why a record goes where
 //! it goes.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use crate::input::is_stdin;
+
 const BUFFER_BYTES: usize = 1 << 18;
 
 /// A stream of records.
 pub struct Output {
     sink: Option<BufWriter<Box<dyn Write>>>,
+    /// The file with what was in it before, until [`Self::begin`].
+    before: Option<File>,
     path: Option<PathBuf>,
     /// The last record had no newline of its own, as the last one of a file may.
     unended: bool,
@@ -28,13 +32,29 @@ impl Output {
         Self::over(Box::new(io::stdout()), None)
     }
 
-    /// A new file; what was there is replaced.
+    /// A file, `-` being standard output; what was there is replaced when the output begins ([`Self::begin`]).
     ///
     /// # Errors
     /// Where the file cannot be created.
     pub fn file(path: &Path) -> anyhow::Result<Self> {
-        let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self::over(Box::new(file), Some(path.to_owned())))
+        if is_stdin(path) {
+            return Ok(Self::stdout());
+        }
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let file = opened.with_context(|| format!("cannot write {}", path.display()))?;
+        let before = file.try_clone().ok();
+        Ok(Self { before, ..Self::over(Box::new(file), Some(path.to_owned())) })
+    }
+
+    /// Empties the file: the input turned out to be what it was said to be, so that an older output may go.
+    ///
+    /// # Errors
+    /// Where the file cannot be emptied.
+    pub fn begin(&mut self) -> anyhow::Result<()> {
+        let Some(file) = self.before.take() else { return Ok(()) };
+        // Pipes and devices have nothing to empty.
+        let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+        if is_file { file.set_len(0).with_context(|| self.name()) } else { Ok(()) }
     }
 
     /// A file if there is a path, else nowhere.
@@ -42,12 +62,12 @@ impl Output {
     /// # Errors
     /// Where the file cannot be created.
     pub fn optional(path: Option<&Path>) -> anyhow::Result<Self> {
-        path.map_or_else(|| Ok(Self { sink: None, path: None, unended: false, run: 0..0 }), Self::file)
+        path.map_or_else(|| Ok(Self { sink: None, before: None, path: None, unended: false, run: 0..0 }), Self::file)
     }
 
     fn over(sink: Box<dyn Write>, path: Option<PathBuf>) -> Self {
         let sink = BufWriter::with_capacity(BUFFER_BYTES, sink);
-        Self { sink: Some(sink), path, unended: false, run: 0..0 }
+        Self { sink: Some(sink), before: None, path, unended: false, run: 0..0 }
     }
 
     /// Whether records that come here are kept.

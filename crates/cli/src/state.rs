@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use firstseen_filter::snapshot::{self, UnverifiedSnapshot};
@@ -113,6 +113,7 @@ pub fn save<D: Definition>(
     write_body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> anyhow::Result<()> {
     let context = || format!("cannot save the state {}", path.display());
+    let path = &target(path);
     let mut file = temporary(path)?;
     snapshot::write(&mut file, header, write_body).with_context(context)?;
     file.flush().and_then(|()| file.as_file().sync_all()).with_context(context)?;
@@ -120,6 +121,11 @@ pub fn save<D: Definition>(
     // The new name must survive a power cut too; not every system can sync a folder.
     let _ = File::open(folder(path)).and_then(|folder| folder.sync_all());
     Ok(())
+}
+
+/// What a symbolic link at `path` leads to, so that the link stays and its target is replaced.
+fn target(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 fn temporary(path: &Path) -> anyhow::Result<NamedTempFile> {

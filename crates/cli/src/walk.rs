@@ -16,6 +16,12 @@ pub trait Pass {
     /// Where an output fails.
     fn batch(&mut self, batch: &Batch) -> anyhow::Result<()>;
 
+    /// The input is what it was said to be: outputs may be replaced now. Called before every batch, and at the end.
+    ///
+    /// # Errors
+    /// Where an output fails.
+    fn begin(&mut self) -> anyhow::Result<()>;
+
     /// Hands everything written so far to the system.
     ///
     /// # Errors
@@ -87,7 +93,7 @@ pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
         }
         match message {
             Message::Batch(batch) => {
-                if let Err(error) = pass.batch(&batch) {
+                if let Err(error) = pass.begin().and_then(|()| pass.batch(&batch)) {
                     return Ended::Output(error);
                 }
                 input.recycle(batch);
@@ -98,7 +104,8 @@ pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
             Message::Stop => {}
         }
     };
-    match pass.flush() {
+    let begun = if matches!(ended, Ended::Refused(_)) { Ok(()) } else { pass.begin() };
+    match begun.and_then(|()| pass.flush()) {
         Ok(()) => ended,
         Err(error) => Ended::Output(error),
     }

@@ -246,8 +246,8 @@ mod tests {
             (23, Duplicate), // Known: tp.
             (24, FirstSeen), // Its window is over, but it was sighted 1 ago.
             (25, FirstSeen), // Known: fn.
-            (26, Undecided),
-            (35, FirstSeen), // Its window and that of its last sighting at 25 are over: tn.
+            (26, Undecided), // Sighted 1 ago.
+            (36, FirstSeen), // Its window and that of its last sighting at 26 are over: tn.
         ];
         let expected = Tally {
             true_positives: 1,
@@ -256,15 +256,15 @@ mod tests {
             false_negatives: 1,
             repeated_false_positives: 1,
             repeated_true_negatives: 2,
-            undecided_first_tests: 1,
-            undecided_repeats: 0,
+            undecided_first_tests: 0,
+            undecided_repeats: 1,
         };
         let tally = tallied(Refresh::Fixed, &told).tally();
         assert_eq!(tally, expected);
-        assert_eq!((tally.fpr(), tally.fpr_events(), tally.fnr(), tally.f1()), (0.5, 0.4, 0.5, 0.5));
+        assert_eq!((tally.fpr(), tally.fpr_events(), tally.fnr(), tally.f1()), (0.5, 2.0 / 6.0, 0.5, 0.5));
         let mut twice = tally;
         twice += tally;
-        assert_eq!((twice.undecided_first_tests, twice.repeated_true_negatives, twice.fpr()), (2, 4, 0.5));
+        assert_eq!((twice.undecided_repeats, twice.repeated_true_negatives, twice.fpr()), (2, 4, 0.5));
         assert_eq!((Tally::default().fpr(), Tally::default().f1()), (0.0, 1.0));
     }
 

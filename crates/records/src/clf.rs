@@ -51,8 +51,12 @@ fn split_log_line(line: &[u8]) -> Option<[Option<Place>; LOG_NAMES.len()]> {
     let mut reader = LineReader { line, at: 0 };
     let host = reader.until(b" ")?;
     let ident = reader.until(b" ")?;
-    // A user name may contain blanks.
+    // A user name may contain blanks. One that begins with the sign for no name is none: the line has a field more in
+    // front (Apache's `vhost_combined`), and its fields would be taken for one another.
     let user = reader.until(b" [")?;
+    if line[user.0..user.1].starts_with(b"- ") {
+        return None;
+    }
     let time = reader.until(b"] \"")?;
     let request = reader.quoted()?;
     let status = reader.until(b" ")?;

@@ -42,6 +42,10 @@ impl Outputs {
         }
     }
 
+    pub(super) fn begin(&mut self) -> anyhow::Result<()> {
+        self.each().into_iter().try_for_each(Output::begin)
+    }
+
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
         self.each().into_iter().try_for_each(Output::flush)
     }

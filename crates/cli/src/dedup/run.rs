@@ -85,6 +85,10 @@ impl Pass for DedupPass {
         Ok(())
     }
 
+    fn begin(&mut self) -> anyhow::Result<()> {
+        self.outputs.begin()
+    }
+
     fn flush(&mut self) -> anyhow::Result<()> {
         self.outputs.flush()
     }

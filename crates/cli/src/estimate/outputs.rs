@@ -102,6 +102,11 @@ impl Outputs {
         self.rejected.end_block(block)
     }
 
+    /// Older outputs go.
+    pub(super) fn begin(&mut self) -> anyhow::Result<()> {
+        [&mut self.chosen, &mut self.events, &mut self.rejected].into_iter().try_for_each(Output::begin)
+    }
+
     /// Hands everything written so far to the system.
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
         [&mut self.chosen, &mut self.events, &mut self.rejected].into_iter().try_for_each(Output::flush)

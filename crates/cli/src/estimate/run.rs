@@ -81,6 +81,10 @@ impl Pass for EstimatePass {
         Ok(())
     }
 
+    fn begin(&mut self) -> anyhow::Result<()> {
+        self.outputs.begin()
+    }
+
     fn flush(&mut self) -> anyhow::Result<()> {
         self.outputs.flush()
     }

@@ -68,7 +68,8 @@ fn refuses(cells: &CellDefinition) -> bool {
         CellDefinition::Bloom { growth, .. }
         | CellDefinition::Timing { growth, .. }
         | CellDefinition::Generations { growth, .. } => growth.is_some(),
-        _ => false,
+        CellDefinition::JumpingCounting { events_max, .. } => events_max.is_some(),
+        CellDefinition::SlidingCounting { .. } | CellDefinition::Stable { .. } => false,
     }
 }
 

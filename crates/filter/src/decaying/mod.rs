@@ -201,7 +201,7 @@ impl DecayingFilter {
             // 32 bits at their end are taken for more than they can say.
             lost |= wanted == u32::MAX || wanted > held && !self.counters.set(position, wanted);
         }
-        self.degraded += u64::from(lost);
+        self.degraded = self.degraded.saturating_add(u64::from(lost));
         // An event with two positions in one cell has added to it twice by the literal rule.
         if lost || literal { self.least(probe) } else { raised }
     }

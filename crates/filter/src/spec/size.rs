@@ -7,12 +7,19 @@ use crate::rates::generations::JumpingLoad;
 use crate::rates::{Size, blocked, generations, plain};
 use crate::{Geometry, Layout};
 
-/// The layout, where nobody says otherwise: one line of bits, two of wider cells (one would fill too unevenly).
+/// The layout, where nobody says otherwise: one line of bits, two of wider cells (one would fill too unevenly). The lower
+/// the rate, the more the unevenness of blocks costs: larger blocks then, and none at last.
 pub(super) fn layout_of(spec: &FilterSpec) -> Layout {
-    spec.layout.unwrap_or(match spec.kind {
-        Kind::Bloom => Layout::Blocked { lines: 1 },
-        Kind::Timing | Kind::Generations => Layout::Blocked { lines: 2 },
-        Kind::Counting | Kind::Stable | Kind::Decaying => Layout::Classic,
+    let lines = match spec.kind {
+        Kind::Bloom => 1,
+        Kind::Timing | Kind::Generations => 2,
+        Kind::Counting | Kind::Stable | Kind::Decaying => 0,
+    };
+    spec.layout.unwrap_or(match (lines, spec.rate) {
+        (0, _) => Layout::Classic,
+        (lines, 1e-3..) => Layout::Blocked { lines },
+        (lines, 1e-4..) => Layout::Blocked { lines: 2 * lines },
+        _ => Layout::Classic,
     })
 }
 
