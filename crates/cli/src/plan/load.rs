@@ -8,7 +8,7 @@ use firstseen_filter::{CellDefinition, FilterDefinition, FilterSpec, GENERATIONS
 use firstseen_filter::{SpecError, Window};
 use serde::Serialize;
 
-use super::costs::rates;
+use super::costs::{layout, rates};
 use super::memory;
 
 /// Times the planned load.
@@ -54,7 +54,7 @@ pub(super) fn loads(spec: &FilterSpec, definition: &FilterDefinition, events: f6
                 refused_share: if refuses(&definition.cells) { 1.0 - 1.0 / times } else { 0.0 },
                 grown: match (spec.kind, &spec.window) {
                     _ if factor == 1 => None,
-                    (Kind::Bloom, Window::Unbounded) => Some(doubled(spec, factor)?),
+                    (Kind::Bloom, Window::Unbounded) => Some(doubled(spec, definition, factor)?),
                     (Kind::Bloom | Kind::Timing, _) => grown(spec, definition, factor)?,
                     _ => None,
                 },
@@ -94,7 +94,7 @@ fn grown(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Resul
 }
 
 /// Generations that double, with rates that halve (Almeida and others, 2007).
-fn doubled(spec: &FilterSpec, factor: u32) -> Result<Grown, SpecError> {
+fn doubled(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Result<Grown, SpecError> {
     const RATIO: u32 = 2;
     let planned = spec.capacity_events.unwrap_or(0);
     let (mut memory_bytes, mut held_times, mut generations) = (0u64, 0, 0);
@@ -103,6 +103,8 @@ fn doubled(spec: &FilterSpec, factor: u32) -> Result<Grown, SpecError> {
         let generation = FilterSpec {
             capacity_events: Some(planned.saturating_mul(u64::from(times))),
             rate: growth::tightened(spec.rate, 1.0 / f64::from(RATIO), generations),
+            // All generations have the layout of the first.
+            layout: Some(layout(&definition.cells)),
             ..spec.clone()
         };
         memory_bytes = memory_bytes.saturating_add(memory::bytes(&generation.resolve()?));
