@@ -1,5 +1,5 @@
-//! What must hold for any bytes that claim to be a saved filter. The fuzz target `snapshot` looks for bytes for which it
-//! does not; `cargo test -p firstseen-filter` replays the corpus through the same checks.
+//! What must hold for any bytes that claim to be a saved filter. The fuzz target `snapshot` looks for bytes for which
+//! it does not; `cargo test -p firstseen-filter` replays the corpus through the same checks.
 
 use std::io::{self, Read};
 

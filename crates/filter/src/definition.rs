@@ -9,7 +9,7 @@ use crate::growth::Growth;
 use crate::stable::StableShape;
 use crate::{Geometry, Refresh, Unit, Window, WindowRule};
 
-/// The kinds of filter (DESIGN.md's table is in `docs/kinds.md`).
+/// The kinds of filter (the table of what each may do is `docs/kinds.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

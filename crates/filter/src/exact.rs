@@ -1,8 +1,9 @@
 //! The exact answer beside a filter: which events did it deliver within the window, and how often did it err?
 //!
 //! Promises: under the window rule of the filter, unit by unit. The truth is what **this filter** delivered: a key that
-//! a false positive dropped stays dropped (PAPERS.md section 1, "delivered"; K11 Definition 4). Memory follows the keys
-//! of one window: twice as many are held at most, in places of 33 bytes of which up to half are empty. Must not know: cells, how the filter answers.
+//! a false positive dropped stays dropped ("delivered", K11 Definition 4). Memory follows the keys
+//! of one window: twice as many are held at most, in places of 33 bytes of which up to half are empty. Must not know:
+//! cells, how the filter answers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -190,8 +191,8 @@ impl ExactWindow {
         *counter += 1;
     }
 
-    /// Forgets what has left the window whenever there are twice as many keys as there were after the last time, so that
-    /// a walk over all keys is paid by half as many new ones.
+    /// Forgets what has left the window whenever there are twice as many keys as there were after the last time, so
+    /// that a walk over all keys is paid by half as many new ones.
     fn make_room(&mut self) {
         if self.keys.len() < self.purged_from {
             return;

@@ -321,7 +321,8 @@ impl FilterSlice {
         on_kind!(&self.0, slice => Some(slice.live_events()), flags => flags.live_events())
     }
 
-    /// The chance that an event never seen is called a duplicate, from the cells as they are.
+    /// The chance that an event never seen is called a duplicate, from the cells as they are; with equal timers an
+    /// upper bound.
     pub fn expected_rate(&self) -> f64 {
         on_kind!(&self.0, slice => slice.rate(), flags => flags.kind.expected_rate())
     }

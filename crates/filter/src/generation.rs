@@ -75,8 +75,8 @@ impl LiveEvents {
         self.newest_unit = self.newest_unit.max(Some(unit));
     }
 
-    /// Counts what `stamps` brought, each event in the greatest unit up to then, `now` before the first of them; `found`
-    /// are those that were not recorded.
+    /// Counts what `stamps` brought, each event in the greatest unit up to then, `now` before the first of them;
+    /// `found` are those that were not recorded.
     pub(crate) fn record_each(&mut self, now: u64, stamps: &[Stamp], found: &[bool]) {
         let (mut unit, mut events) = (now, 0);
         for (stamp, found) in stamps.iter().zip(found) {

@@ -87,7 +87,7 @@ pub(crate) trait CellKind: PartialEq {
     /// have none of their own.
     fn push_expiries(&self, _: &Generation, _positions: &[u64], _: Stamp, _now: u64, _expiries: &mut Vec<u64>) {}
 
-    /// Adds to `cells` whatever of `others`, a memory of the same geometry, is alive; both stand at unit `now`. Tells how
-    /// many cells are used then, where the kind keeps count.
+    /// Adds to `cells` whatever of `others`, a memory of the same geometry, is alive; both stand at unit `now`. Tells
+    /// how many cells are used then, where the kind keeps count.
     fn merge(&self, cells: &mut [u8], others: &[u8], now: u64) -> u64;
 }

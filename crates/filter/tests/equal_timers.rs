@@ -1,5 +1,5 @@
-//! The equal-timers heuristic (K11 section 4) against a model that keeps every timer's absolute expiry: a duplicate needs
-//! all k timers alive, and at least k' of them equal.
+//! The equal-timers heuristic (K11 section 4) against a model that keeps every timer's absolute expiry: a duplicate
+//! needs all k timers alive, and at least k' of them equal.
 
 use firstseen_filter::{
     CellSlice, Digest, FilterSecret, Geometry, Layout, Refresh, Stamp, Timers8, Verdict, WindowRule, positions_of,

@@ -1,8 +1,8 @@
 //! Every windowed kind against the exact model, event by event.
 //!
 //! Tiny filters show that nothing delivered is forgotten; filters so large that no false positive occurs show that
-//! answers are the exact ones, so that nothing is kept too long either. Seeds are fixed: a failure repeats with the same
-//! command, and prints the operations that lead to it.
+//! answers are the exact ones, so that nothing is kept too long either. Seeds are fixed: a failure repeats with the
+//! same command, and prints the operations that lead to it.
 
 mod common;
 

@@ -18,7 +18,8 @@ enum QuoteState {
 /// Reads the bytes of a buffer once, in as many steps as they come in.
 ///
 /// With quotes, the rule is that of RFC 4180 as readers in the field apply it: a quote opens only at the beginning of
-/// a field; inside, two quotes are one; after the closing quote anything up to the separator still belongs to the field.
+/// a field; inside, two quotes are one; after the closing quote anything up to the separator still belongs to the
+/// field.
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
     quotes: bool,

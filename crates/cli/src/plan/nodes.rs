@@ -165,7 +165,7 @@ impl Slices {
         })
     }
 
-    /// Horizontal `k log2(m/S) + log2(S)`, vertical `k log2(m)` bits on the wire (K11 3; PAPERS differ: the paper leaves
+    /// Horizontal `k log2(m/S) + log2(S)`, vertical `k log2(m)` bits on the wire (K11 3, corrected: the paper leaves
     /// out `log2(S)`).
     fn on_nodes(&self) -> OnNodes {
         let (hashes, slices) = (f64::from(self.hashes), f64::from(self.slices));

@@ -46,7 +46,8 @@ pub fn generation_rate(rate: f64, generations: f64) -> f64 {
 }
 
 /// The rate when k vertical slices grow on their own and each looks for its cell in all its L generations of fill p:
-/// `(1 - (1 - p)^L)^k`. It is why a generation opens in all slices at once (PAPERS differ: K11 5 uses [`live_rate`]).
+/// `(1 - (1 - p)^L)^k`. It is why a generation opens in all slices at once (K11 5 uses [`live_rate`], which holds only
+/// then).
 ///
 /// ```
 /// use firstseen_filter::rates::growth;

@@ -1,6 +1,6 @@
 //! Filters whose positions may lie anywhere: the classical and the partitioned layout.
 //!
-//! Promises: the formulas of PAPERS, unrounded. Must not know: blocks.
+//! Promises: the formulas of the papers, unrounded. Must not know: blocks.
 //!
 //! M05 5.2.1 gives each of the k hash functions m/k cells of its own; a cell is then missed by one event with chance
 //! `1 - k/m` instead of `(1 - 1/m)^k`: the same expectation up to terms of order k/m. Both layouts use this module.

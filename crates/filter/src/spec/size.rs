@@ -7,8 +7,8 @@ use crate::rates::generations::JumpingLoad;
 use crate::rates::{Size, blocked, generations, plain};
 use crate::{Geometry, Layout};
 
-/// The layout, where nobody says otherwise: one line of bits, two of wider cells (one would fill too unevenly). The lower
-/// the rate, the more the unevenness of blocks costs: larger blocks then, and none at last.
+/// The layout, where nobody says otherwise: one line of bits, two of wider cells (one would fill too unevenly). The
+/// lower the rate, the more the unevenness of blocks costs: larger blocks then, and none at last.
 pub(super) fn layout_of(spec: &FilterSpec) -> Layout {
     let lines = match spec.kind {
         Kind::Bloom => 1,
