@@ -2,7 +2,7 @@
 
 use crate::run::{Ran, dedup, firstseen};
 
-const FLAGS: [&str; 42] = [
+const FLAGS: [&str; 47] = [
     "--format",
     "--key",
     "--time",
@@ -42,6 +42,11 @@ const FLAGS: [&str; 42] = [
     "--verify",
     "--report",
     "--report-file",
+    "--cluster",
+    "--filter",
+    "--tls-ca",
+    "--tls-cert",
+    "--tls-key",
     "lines, csv, tsv, jsonl, clf",
     "landmark:1d",
     "gzip and zstd",
@@ -64,6 +69,30 @@ fn help_mentions_every_flag() {
 }
 
 #[test]
+fn other_commands_explain_themselves() {
+    for (command, words) in [
+        ("up", "--nodes --data --port --json"),
+        ("node", "--config --check-config --create health"),
+        ("node health", "--addr"),
+        ("cluster", "init join form status leave"),
+        ("cluster join", "--addr --tls-ca --tls-cert --tls-key"),
+        ("filter", "create list describe drop"),
+        ("filter create", "--cluster --window --slicing --clock --lookup --answer --retry-horizon --if-absent"),
+        ("certs", "--out --nodes --clients --admin --hosts --days"),
+    ] {
+        let mut asked = firstseen();
+        asked.args(command.split(' ')).arg("--help");
+        let help = text(asked);
+        for word in words.split(' ') {
+            assert!(help.contains(word), "{command}: {word} is not in:\n{help}");
+        }
+        let longest = help.lines().map(|line| line.chars().count()).max();
+        assert!(longest <= Some(100), "{command}: a line of {longest:?} characters");
+        assert!(!help.contains("--end-with"), "{command} shows what only `up` needs");
+    }
+}
+
+#[test]
 fn every_flag_says_something() {
     let help = text(dedup("-h"));
     for line in help.lines().filter(|line| line.trim_start().starts_with("--")) {
@@ -77,7 +106,9 @@ fn the_commands_are_listed() {
     let mut command = firstseen();
     command.arg("--help");
     let help = text(command);
-    assert!(help.contains("dedup") && help.contains("plan"), "{help}");
+    for name in ["dedup", "estimate", "plan", "up", "node", "cluster", "filter", "certs"] {
+        assert!(help.contains(&format!("\n  {name} ")), "{name} is not in:\n{help}");
+    }
     let mut command = firstseen();
     command.arg("--version");
     assert!(text(command).starts_with("firstseen "));

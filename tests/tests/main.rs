@@ -3,13 +3,17 @@
 mod accuracy;
 mod bad_flags;
 mod bad_input;
+mod certs;
+mod cluster;
 mod estimate;
 mod formats;
 mod help;
 mod keys;
 mod late;
 mod live;
+mod local_cluster;
 mod memory;
+mod node;
 mod outputs;
 mod report;
 mod run;

@@ -118,10 +118,15 @@ pub(crate) struct Watchdog {
 impl Watchdog {
     /// Lets `child` run for a minute, or until this is dropped.
     pub(crate) fn of(child: &Child) -> Self {
+        Self::within(child, Duration::from_secs(60))
+    }
+
+    /// Lets `child` run for as long as `patience`, or until this is dropped.
+    pub(crate) fn within(child: &Child, patience: Duration) -> Self {
         let id = Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
         let (done, waiting) = channel();
         std::thread::spawn(move || {
-            if waiting.recv_timeout(Duration::from_secs(60)) == Err(RecvTimeoutError::Timeout) {
+            if waiting.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
                 let _ = kill(id, Signal::SIGKILL);
             }
         });

@@ -2,9 +2,14 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::certs::CertsArgs;
+use crate::cluster::ClusterArgs;
 use crate::dedup::DedupArgs;
 use crate::estimate::EstimateArgs;
+use crate::filter::FilterCommandArgs;
+use crate::node::NodeArgs;
 use crate::plan::PlanArgs;
+use crate::up::UpArgs;
 
 /// Has this event been seen in the last W? Eliminates duplicates from event streams in bounded memory.
 #[derive(Debug, Parser)]
@@ -24,4 +29,14 @@ pub enum Command {
     Estimate(Box<EstimateArgs>),
     /// Say what a filter for a given load costs, before building it
     Plan(PlanArgs),
+    /// Start a cluster of nodes on this machine, to try things on
+    Up(UpArgs),
+    /// Run a node of a cluster
+    Node(NodeArgs),
+    /// Make a cluster of nodes; show it, add to it, take from it
+    Cluster(ClusterArgs),
+    /// Make, list, describe and drop the filters of a cluster
+    Filter(FilterCommandArgs),
+    /// Make certificates of a test authority
+    Certs(CertsArgs),
 }

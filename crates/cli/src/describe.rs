@@ -34,6 +34,9 @@ pub fn describe(definition: &SlicedDefinition) -> String {
             let stable = format!("m {}, k {}, Max {}, P {:.3}", shape.cells, shape.hashes, shape.max, shape.decrements);
             parts.push(stable);
         }
+        CellDefinition::Decaying { shape } => {
+            parts.push(format!("m {}, k {}, lambda {}", shape.cells, shape.hashes, shape.rule.lambda()));
+        }
     }
     parts.extend(unit(&group.unit, group.rule.span_units));
     if definition.slicing.slices() > 1 {
@@ -61,6 +64,9 @@ fn grows(growth: &Growth) -> String {
 
 fn unit(unit: &Unit, span_units: u64) -> Option<String> {
     match unit {
+        // What decays has no end, only epochs.
+        Unit::Milliseconds(ms) if span_units == u64::MAX => Some(format!("epochs of {ms} ms")),
+        Unit::Events(events) if span_units == u64::MAX => Some(format!("epochs of {events} events")),
         Unit::Milliseconds(ms) if span_units > 1 => Some(format!("{span_units} units of {ms} ms")),
         Unit::Events(events) if span_units > 1 => Some(format!("{span_units} units of {events} events")),
         _ => None,

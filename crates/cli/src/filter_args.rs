@@ -93,9 +93,9 @@ pub struct FilterArgs {
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub memory: Option<ByteSize>,
     /// Cut the filter into slices: none, horizontal:S, vertical:S, horizontal-vertical:SxS,
-    /// vertical-horizontal:SxS
-    #[arg(long, default_value = "none")]
-    pub slicing: Slicing,
+    /// vertical-horizontal:SxS. By default none in one process, and in a cluster a horizontal slice a node
+    #[arg(long)]
+    pub slicing: Option<Slicing>,
     /// How late a record may come and still be judged exactly (`5m`); by default an eighth of a sliding window
     #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
     pub lateness: Option<u64>,

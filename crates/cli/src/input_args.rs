@@ -75,7 +75,7 @@ impl InputArgs {
         let config = self.parser_config(needs_time.is_some());
         match needs_time {
             Some((what, instead)) if config.time.is_none() => Err(UsageError(format!(
-                "{what} needs to know when events occurred: name the field with --time, or count in events ({instead})"
+                "{what} needs to know when events occurred: name the field with --time, or {instead}"
             ))
             .into()),
             _ => Ok(RecordParser::new(config, secret).map_err(|error| UsageError(error.to_string()))?),

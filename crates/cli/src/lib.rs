@@ -4,29 +4,41 @@
 //! hands on a batch at a time; [`dedup`] asks the filter and writes each record where its answer sends it; [`report`]
 //! counts. [`estimate`] takes the same path to a filter that counts.
 //!
+//! Clusters: [`node`] runs a node, [`up`] several of them on one machine; [`cluster`] and [`filter`] administer through
+//! [`connect`]; [`certs`] makes certificates for all of them.
+//!
 //! Promises: stdout carries records and nothing else; messages, progress and reports go to stderr or where a flag says.
 //! Must not know: how a filter works, how a format is cut.
 
 pub mod args;
+pub mod certs;
+pub mod cluster;
 pub mod confirm;
+pub mod connect;
 pub mod dedup;
 pub mod describe;
 pub mod distinct;
 pub mod estimate;
 pub mod exit;
+pub mod filter;
 pub mod filter_args;
+pub mod filter_report;
 pub mod heavy;
 pub mod input;
 pub mod input_args;
+pub mod node;
 pub mod output;
 pub mod plan;
 pub mod progress;
 pub mod rejects;
 pub mod report;
 pub mod run_args;
+mod signals;
 pub mod size;
 pub mod state;
 pub mod stop;
+mod table;
+pub mod up;
 pub mod walk;
 
 use std::process::ExitCode;
@@ -43,6 +55,20 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Estimate(args) => estimate::run(&args),
         Command::Plan(args) => {
             plan::run(&args, &mut std::io::stdout().lock())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Up(args) => up::run(&args),
+        Command::Node(args) => node::run(&args),
+        Command::Cluster(args) => {
+            cluster::run(&args, &mut std::io::stdout().lock())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Filter(args) => {
+            filter::run(&args, &mut std::io::stdout().lock())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Certs(args) => {
+            certs::run(&args, &mut std::io::stdout().lock())?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::confirm::Confirmed;
+use crate::filter_report::FilterReport;
 use crate::heavy::Counted;
 
 /// How a report is written.
@@ -36,7 +37,7 @@ pub struct Counts {
     pub first_seen: u64,
     /// Told duplicate.
     pub duplicates: u64,
-    /// Not decided, because the filter was full: passed on, not recorded.
+    /// Not decided, because the filter was full, or the cluster in trouble: passed on.
     pub undecided: u64,
     /// Older than the window and the lateness, answered by `--late`; counted there too.
     pub late: u64,
@@ -74,22 +75,13 @@ pub struct Report {
     /// Records by what became of them.
     #[serde(flatten)]
     pub counts: Counts,
-    /// Bytes that the filter takes.
-    pub filter_bytes: u64,
-    /// Bits of the filter for each event that it has room for, or, where that has no limit, that is alive in it.
-    pub bits_per_event: Option<f64>,
-    /// The chance that a new event would be called a duplicate now, from the cells as they are.
-    pub expected_fpr: f64,
+    /// The filter that answered.
+    #[serde(flatten)]
+    pub filter: FilterReport,
     /// Time taken.
     pub seconds: f64,
     /// Events a second.
     pub events_per_s: f64,
-    /// What the filter is.
-    pub filter: String,
-    /// The window as asked for.
-    pub window: String,
-    /// Seed of the hash: with `--seed` the same run gives the same answers.
-    pub seed: u64,
     /// Zone of times that did not name theirs.
     pub time_zone: String,
     /// The greatest time accepted, where the window has a clock: what is older than the window before it is late.
@@ -153,11 +145,7 @@ impl Report {
         line("first seen", format!("{} ({:.1} %)", grouped(first_seen), share(first_seen)));
         line("duplicates", format!("{} ({:.1} %)", grouped(duplicates), share(duplicates)));
         for (name, count, meaning) in [
-            (
-                "undecided",
-                undecided,
-                ": passed on but not recorded, as the filter was full (--capacity, --growth) or --late says",
-            ),
+            ("undecided", undecided, self.filter.undecided().as_str()),
             ("late", late, ": older than the window and --lateness, answered by --late"),
             ("rejected", rejected, ""),
         ] {
@@ -165,10 +153,7 @@ impl Report {
                 line(name, grouped(count) + meaning);
             }
         }
-        line("filter", format!("{}, window {}, seed {}", self.filter, self.window, self.seed));
-        let bits = self.bits_per_event.map_or(String::new(), |bits| format!(", {bits:.1} bits an event"));
-        line("memory", format!("{}{bits}", crate::size::ByteSize(self.filter_bytes)));
-        line("expected fpr", rate(self.expected_fpr));
+        self.filter.lines().into_iter().for_each(|(name, value)| line(name, value));
         line("time zone", self.time_zone.clone());
         if let Some(clock) = self.clock {
             line("clock", format!("{clock}, the greatest time accepted"));

@@ -26,8 +26,8 @@ pub struct RunArgs {
     /// Exit with 2 if a record could not be read
     #[arg(long)]
     pub strict: bool,
-    /// Only test against the saved filter: records change nothing in it
-    #[arg(long, requires = "state")]
+    /// Only test against the saved filter, or that of the cluster: records change nothing in it
+    #[arg(long)]
     pub lookup: bool,
     /// Load the filter from FILE, and save it there at the end
     #[arg(long, value_name = "FILE")]
@@ -49,6 +49,9 @@ impl RunArgs {
     /// # Errors
     /// Where it cannot be used, or the exact answer would not know what it knows.
     pub fn saved<D: Definition>(&self) -> anyhow::Result<Option<SavedState<D>>> {
+        if self.lookup && self.state.is_none() {
+            bail!(UsageError("--lookup asks a filter that is there already: name it with --state FILE".to_owned()));
+        }
         let saved = self.state.as_deref();
         let saved = saved.map(|path| SavedState::open(path, self.lookup)).transpose()?.flatten();
         if self.verify.is_some() && (saved.is_some() || self.lookup) {

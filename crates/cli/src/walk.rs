@@ -10,11 +10,11 @@ use crate::stop::Stop;
 
 /// What records are handed to.
 pub trait Pass {
-    /// Takes every record of `batch`.
+    /// Takes every record of `batch`; gives back a batch that is done with, this one or an earlier one.
     ///
     /// # Errors
     /// Where an output fails.
-    fn batch(&mut self, batch: &Batch) -> anyhow::Result<()>;
+    fn batch(&mut self, batch: Box<Batch>) -> anyhow::Result<Option<Box<Batch>>>;
 
     /// The input is what it was said to be: outputs may be replaced now. Called before every batch, and at the end.
     ///
@@ -22,7 +22,7 @@ pub trait Pass {
     /// Where an output fails.
     fn begin(&mut self) -> anyhow::Result<()>;
 
-    /// Hands everything written so far to the system.
+    /// Hands on everything taken so far: what is written goes to the system.
     ///
     /// # Errors
     /// Where an output fails.
@@ -92,12 +92,10 @@ pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
             break Ended::Stopped;
         }
         match message {
-            Message::Batch(batch) => {
-                if let Err(error) = pass.begin().and_then(|()| pass.batch(&batch)) {
-                    return Ended::Output(error);
-                }
-                input.recycle(batch);
-            }
+            Message::Batch(batch) => match pass.begin().and_then(|()| pass.batch(batch)) {
+                Ok(spent) => spent.into_iter().for_each(|batch| input.recycle(batch)),
+                Err(error) => return Ended::Output(error),
+            },
             Message::End(Ok(())) => break Ended::AtEnd,
             Message::End(Err(error)) if is_usage(&error) && pass.has_seen_nothing() => break Ended::Refused(error),
             Message::End(Err(error)) => break Ended::Input(error),

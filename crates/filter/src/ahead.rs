@@ -2,6 +2,7 @@
 //!
 //! Promises: events are touched one after the other in the order of the batch; no allocation. Must not know: cells.
 
+use crate::events::Events;
 use crate::probe::{Offsets, SpreadOffsets};
 use crate::{Digest, Geometry, HASHES_MAX};
 
@@ -16,11 +17,22 @@ pub(crate) struct Positions {
 }
 
 impl Positions {
+    /// The positions of event `index` in a classic or partitioned slice.
+    #[inline(always)]
+    pub(crate) fn of<E: Events>(events: E, index: usize, geometry: &Geometry) -> Self {
+        Self::from(E::offsets(events.spread(index), geometry))
+    }
+
     /// The positions of `digest` in a classic or partitioned slice.
     #[inline(always)]
-    pub(crate) fn of(digest: Digest, geometry: &Geometry) -> Self {
+    pub(crate) fn of_digest(digest: Digest, geometry: &Geometry) -> Self {
+        Self::from(SpreadOffsets::new(digest, geometry))
+    }
+
+    #[inline(always)]
+    pub(crate) fn from(offsets: impl Offsets) -> Self {
         let mut positions = Self::default();
-        SpreadOffsets::new(digest, geometry).for_each(|position| {
+        offsets.for_each(|position| {
             positions.at[positions.len] = position;
             positions.len += 1;
         });

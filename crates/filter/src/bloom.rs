@@ -38,18 +38,24 @@ impl BitRule<'_> {
     #[inline(always)]
     fn set(&mut self, cells: &mut [u8], offsets: impl Offsets) {
         if self.pass.counts_cells {
-            let mut unset = 0;
-            offsets.for_each(|position| {
-                let byte = &mut cells[position >> 3];
-                unset += u64::from(!(*byte >> (position & 7)) & 1);
-                *byte |= 1 << (position & 7);
-            });
-            self.recorded.cells += unset;
+            self.recorded.cells += set_counted(cells, offsets);
         } else {
             offsets.for_each(|position| cells[position >> 3] |= 1 << (position & 7));
         }
         self.recorded.events += 1;
     }
+}
+
+/// Sets all bits and tells how many were not.
+#[inline(always)]
+fn set_counted(cells: &mut [u8], offsets: impl Offsets) -> u64 {
+    let mut unset = 0;
+    offsets.for_each(|position| {
+        let byte = &mut cells[position >> 3];
+        unset += u64::from(!(*byte >> (position & 7)) & 1);
+        *byte |= 1 << (position & 7);
+    });
+    unset
 }
 
 #[inline(always)]
@@ -87,10 +93,6 @@ impl CellKind for Bits {
         BitRule { pass, recorded: Recorded::default() }
     }
 
-    fn record(rule: &mut BitRule<'_>, cells: &mut [u8], offsets: impl Offsets) {
-        rule.set(cells, offsets);
-    }
-
     fn recorded(rule: &BitRule<'_>) -> Recorded {
         rule.recorded
     }
@@ -122,6 +124,10 @@ impl CellKind for Bits {
     fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64) {
         let expiry = self.window.expiry(now);
         (u16::from(expiry > stamp.judged && all_set(generation.memory.bytes(), positions)), expiry)
+    }
+
+    fn set(&self, generation: &mut Generation, positions: &[u64], _stamp: Stamp, _now: u64) -> u64 {
+        set_counted(generation.memory.bytes_mut(), positions)
     }
 
     fn merge(&self, cells: &mut [u8], others: &[u8], _now: u64) -> u64 {

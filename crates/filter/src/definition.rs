@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::decaying::DecayingShape;
 use crate::growth::Growth;
 use crate::stable::StableShape;
 use crate::{Geometry, Refresh, Unit, Window, WindowRule};
@@ -81,6 +82,11 @@ pub enum CellDefinition {
         /// Seed of the decrements.
         seed: u64,
     },
+    /// [`Kind::Decaying`]: units are epochs.
+    Decaying {
+        /// Cells, positions, decay and storage.
+        shape: DecayingShape,
+    },
 }
 
 impl CellDefinition {
@@ -92,6 +98,7 @@ impl CellDefinition {
             Self::Generations { .. } => Kind::Generations,
             Self::JumpingCounting { .. } | Self::SlidingCounting { .. } => Kind::Counting,
             Self::Stable { .. } => Kind::Stable,
+            Self::Decaying { .. } => Kind::Decaying,
         }
     }
 }
@@ -114,4 +121,28 @@ pub struct FilterDefinition {
     pub rate: f64,
     /// Events a window it is sized for; none where nothing said so.
     pub capacity_events: Option<u64>,
+}
+
+impl FilterDefinition {
+    /// Whether all generations of cells have one shape, so that an event has the same positions in all of them: only
+    /// then can a slice be asked by positions.
+    ///
+    /// ```
+    /// use firstseen_filter::{FilterSpec, Kind};
+    /// let grows = FilterSpec::new(Kind::Timing, "1h".parse().unwrap());
+    /// assert!(!grows.resolve().unwrap().one_shape());
+    /// let sized = FilterSpec { capacity_events: Some(1000), ..grows };
+    /// assert!(sized.resolve().unwrap().one_shape());
+    /// ```
+    pub fn one_shape(&self) -> bool {
+        match &self.cells {
+            CellDefinition::Bloom { growth, .. }
+            | CellDefinition::Timing { growth, .. }
+            | CellDefinition::Generations { growth, .. } => growth.is_none_or(|growth| growth.keeps_shape()),
+            CellDefinition::JumpingCounting { .. }
+            | CellDefinition::SlidingCounting { .. }
+            | CellDefinition::Stable { .. }
+            | CellDefinition::Decaying { .. } => true,
+        }
+    }
 }

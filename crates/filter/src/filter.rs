@@ -10,8 +10,10 @@ use thiserror::Error;
 use crate::arch::Instructions;
 use crate::bloom::Bits;
 use crate::counting::{CountingError, JumpingCounting, SlidingCounting};
+use crate::decaying::{DecayingError, DecayingFilter};
 use crate::definition::{CellDefinition, FilterDefinition};
 use crate::flags::Flags;
+use crate::frequencies::Frequencies;
 use crate::generations::{Generations8, Generations16};
 use crate::growth::Limit;
 use crate::slice::{CellSlice, MergeError};
@@ -39,6 +41,9 @@ pub enum BuildError {
     /// A stable filter of this shape is impossible.
     #[error(transparent)]
     Stable(#[from] StableError),
+    /// A decaying filter of this shape is impossible.
+    #[error(transparent)]
+    Decaying(#[from] DecayingError),
 }
 
 /// A filter slice.
@@ -53,6 +58,7 @@ enum Cells {
     JumpingCounting(Flags<JumpingCounting>),
     SlidingCounting(Flags<SlidingCounting>),
     Stable(Flags<StableFilter>),
+    Decaying(Box<Frequencies>),
 }
 
 /// Runs the same expression on whichever kind the slice is: `$slice` on those that are made of generations of cells,
@@ -68,9 +74,12 @@ macro_rules! on_kind {
             Cells::JumpingCounting($flags) => $on_flags,
             Cells::SlidingCounting($flags) => $on_flags,
             Cells::Stable($flags) => $on_flags,
+            Cells::Decaying($flags) => $on_flags,
         }
     };
 }
+
+mod asked;
 
 /// An eighth of the window where used cells decide when the filter is full: expired ones count until they are swept.
 fn sweep_period_units(definition: &FilterDefinition) -> u64 {
@@ -142,6 +151,9 @@ impl FilterSlice {
             CellDefinition::Stable { shape, seed } => {
                 Cells::Stable(Flags::unlimited(StableFilter::new(*shape, *seed)?))
             }
+            CellDefinition::Decaying { shape } => {
+                Cells::Decaying(Box::new(Frequencies { kind: DecayingFilter::new(*shape)? }))
+            }
         }))
     }
 
@@ -187,7 +199,7 @@ impl FilterSlice {
             slice => slice.observe_events(secret, events, stamps, verdicts),
             flags => {
                 let digests: Vec<Digest> = events.iter().map(|event| secret.digest(event.as_ref())).collect();
-                flags.observe_batch(&digests, stamps, verdicts);
+                flags.observe_batch(&digests[..], stamps, verdicts);
             }
         );
     }
@@ -204,8 +216,8 @@ impl FilterSlice {
         );
     }
 
-    /// Which generations hold every one of `positions`; nothing is recorded. `None` where the kind cannot be asked by
-    /// position (counting, stable).
+    /// Which generations hold every one of `positions`; nothing is recorded. `None` where the kind cannot be
+    /// divided (counting, stable, decaying).
     ///
     /// # Panics
     /// If a position is not below the slice's cells.
@@ -213,7 +225,7 @@ impl FilterSlice {
         on_kind!(&self.0, slice => Some(slice.test_at(positions, stamp)), _flags => None)
     }
 
-    /// Records an event at `positions`, whatever is there; `false` where the kind cannot (counting, stable).
+    /// Records an event at `positions`, whatever is there; `false` where the kind cannot (counting, stable, decaying).
     ///
     /// # Panics
     /// If a position is not below the slice's cells.
@@ -237,7 +249,7 @@ impl FilterSlice {
     }
 
     /// What generation `number` holds at `positions`, as [`CellSlice::test_generation`] says; nothing is recorded.
-    /// `None` where the kind cannot be asked by position (counting, stable).
+    /// `None` where the kind cannot be divided (counting, stable, decaying).
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
@@ -254,7 +266,7 @@ impl FilterSlice {
     }
 
     /// Records an event in generation `number`, as [`CellSlice::set_generation`] says; does nothing where the kind
-    /// cannot (counting, stable).
+    /// cannot (counting, stable, decaying).
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
@@ -330,7 +342,7 @@ impl FilterSlice {
     /// Adds what `other` has recorded, as [`CellSlice::merge`] says.
     ///
     /// # Errors
-    /// [`MergeError`]; counting and stable filters are never mergeable.
+    /// [`MergeError`]; counting, stable and decaying filters are never mergeable.
     pub fn merge(&mut self, other: &mut Self) -> Result<(), MergeError> {
         match (&mut self.0, &mut other.0) {
             (Cells::Bloom(mine), Cells::Bloom(other)) => mine.merge(other),

@@ -4,33 +4,21 @@
 
 use std::io::{self, Read, Write};
 
-use crate::counting::{JumpingCounting, SlidingCounting};
+use crate::events::Events;
 use crate::generation::LiveEvents;
-use crate::stable::StableFilter;
-use crate::{Digest, Stamp, Verdict, WindowRule};
+use crate::{Stamp, Verdict, WindowRule};
 
 /// A kind that answers by flags.
 pub(crate) trait FlagKind {
-    fn observe(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]);
+    /// Makes ready for events of which only positions are known.
+    fn keep_positions(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 
-    fn lookup(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]);
+    fn observe<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]);
+
+    fn lookup<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]);
 }
-
-macro_rules! flag_kind {
-    ($($kind:ty),*) => {
-        $(impl FlagKind for $kind {
-            fn observe(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
-                self.observe_batch(digests, stamps, duplicate);
-            }
-
-            fn lookup(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
-                self.lookup_batch(digests, stamps, duplicate);
-            }
-        })*
-    };
-}
-
-flag_kind!(JumpingCounting, SlidingCounting, StableFilter);
 
 /// A kind, the flags of its batch, and its limit.
 pub(crate) struct Flags<K> {
@@ -58,26 +46,31 @@ impl<K: FlagKind> Flags<K> {
         Self { kind, cap, duplicate: Vec::new() }
     }
 
-    pub(crate) fn lookup_batch(&mut self, digests: &[Digest], stamps: &[Stamp], verdicts: &mut [Verdict]) {
+    pub(crate) fn keep_positions(&mut self) -> io::Result<()> {
+        self.kind.keep_positions()
+    }
+
+    pub(crate) fn lookup_batch<E: Events>(&mut self, events: E, stamps: &[Stamp], verdicts: &mut [Verdict]) {
         self.duplicate.resize(verdicts.len(), false);
-        self.kind.lookup(digests, stamps, &mut self.duplicate);
+        self.kind.lookup(events, stamps, &mut self.duplicate);
         self.tell(verdicts, Verdict::FirstSeen);
     }
 
-    pub(crate) fn observe_batch(&mut self, digests: &[Digest], stamps: &[Stamp], verdicts: &mut [Verdict]) {
-        assert!(digests.len() == stamps.len() && stamps.len() == verdicts.len(), "one stamp and one verdict an event");
+    pub(crate) fn observe_batch<E: Events>(&mut self, events: E, stamps: &[Stamp], verdicts: &mut [Verdict]) {
+        let count = events.count();
+        assert!(count == stamps.len() && count == verdicts.len(), "one stamp and one verdict an event");
         let mut start = 0;
-        while start < digests.len() {
+        while start < count {
             let (len, room) = self.segment(&stamps[start..]);
             let segment = start..start + len;
-            let (digests, stamps) = (&digests[segment.clone()], &stamps[segment.clone()]);
+            let (events, stamps) = (events.part(segment.clone()), &stamps[segment.clone()]);
             self.duplicate.resize(len, false);
             if room > 0 {
-                self.kind.observe(digests, stamps, &mut self.duplicate);
+                self.kind.observe(events, stamps, &mut self.duplicate);
                 self.tell(&mut verdicts[segment], Verdict::FirstSeen);
                 self.record(stamps[0].unit);
             } else {
-                self.kind.lookup(digests, stamps, &mut self.duplicate);
+                self.kind.lookup(events, stamps, &mut self.duplicate);
                 self.tell(&mut verdicts[segment], Verdict::Undecided);
             }
             start += len;

@@ -78,11 +78,17 @@ impl<W: Word> Generations<W> {
         1 << (generation % u64::from(W::BITS))
     }
 
-    /// The bits of the generations `first..=last`.
+    /// The bits of the generations `first..=last`, which go round the word.
+    #[inline]
     fn mask(first: u64, last: u64) -> u32 {
         // A stamp from another clock may lie far behind: a word has no more bits than it has.
-        (first.max(last.saturating_sub(u64::from(W::BITS) - 1))..=last)
-            .fold(0, |mask, generation| mask | Self::bit(generation))
+        let first = first.max(last.saturating_sub(u64::from(W::BITS) - 1));
+        if first > last {
+            return 0;
+        }
+        let ones = (2 << (last - first)) - 1;
+        let turned = ones << (first % u64::from(W::BITS));
+        (turned | turned >> W::BITS) & ((1 << W::BITS) - 1)
     }
 
     /// The generations that an event judged at `judged` can find: recorded in `judged - span + 1` or later.
@@ -166,11 +172,6 @@ impl<W: Word> CellKind for Generations<W> {
         WordRule { pass, words: self, now, stamp, alive, bit, recorded: Recorded::default() }
     }
 
-    fn record(rule: &mut WordRule<'_, W>, cells: &mut [u8], offsets: impl Offsets) {
-        rule.look_from(rule.pass.stamps[0]);
-        rule.set(W::of(cells), offsets);
-    }
-
     fn recorded(rule: &WordRule<'_, W>) -> Recorded {
         rule.recorded
     }
@@ -227,6 +228,13 @@ impl<W: Word> CellKind for Generations<W> {
         (held as u16, u64::MAX)
     }
 
+    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, _now: u64) -> u64 {
+        let bit = Self::bit(stamp.unit);
+        let words = W::of(generation.memory.bytes_mut());
+        positions.for_each(|position| words[position] = W::from_bits(words[position].bits() | bit));
+        0
+    }
+
     fn merge(&self, cells: &mut [u8], others: &[u8], now: u64) -> u64 {
         let kept = W::from_bits(self.kept_at(now, now));
         let width = W::BITS as usize / 8;
@@ -239,4 +247,24 @@ impl<W: Word> CellKind for Generations<W> {
 
 fn read_word(word: &[u8]) -> u32 {
     word.iter().rev().fold(0, |bits, byte| bits << 8 | u32::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn masks_hold_their_generations<W: Word>() {
+        for last in (0..70_u64).chain([1 << 40]) {
+            for first in last.saturating_sub(70)..last + 3 {
+                let held = (first..=last).fold(0, |mask, generation| mask | Generations::<W>::bit(generation));
+                assert_eq!(Generations::<W>::mask(first, last), held, "{first}..={last} in {} bits", W::BITS);
+            }
+        }
+    }
+
+    #[test]
+    fn a_mask_has_the_bits_of_its_generations() {
+        masks_hold_their_generations::<u8>();
+        masks_hold_their_generations::<[u8; 2]>();
+    }
 }

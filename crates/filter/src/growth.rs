@@ -89,6 +89,11 @@ impl Growth {
         sized(base, self.capacity_of(number), self.rate_of(number))
     }
 
+    /// Whether all generations have the shape of the first.
+    pub(crate) fn keeps_shape(&self) -> bool {
+        self.ratio <= 1.0 || self.generations_max <= 1
+    }
+
     /// Events that generation `number` is sized for.
     pub(crate) fn capacity_of(&self, number: u64) -> u64 {
         (self.capacity_events as f64 * self.ratio.powi(number.min(i32::MAX as u64) as i32)) as u64

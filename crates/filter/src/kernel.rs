@@ -4,9 +4,9 @@
 //! by one; no allocation. Must not know: what a cell means (a [`CellRule`] does), windows.
 
 use crate::arch::{Instructions, compiled_for, prefetch, prefetch_line};
-use crate::digests::Digests;
-use crate::probe::{BlockOffsets, Offsets, SpreadOffsets};
-use crate::{BlockProbe, Digest, Geometry, Layout, reduce};
+use crate::events::Events;
+use crate::probe::{BlockOffsets, Offsets};
+use crate::{BlockProbe, Geometry, Layout};
 
 /// Events that are prefetched together, while the group before them is touched: enough to cover a miss, few enough to
 /// stay in the first cache.
@@ -41,51 +41,45 @@ pub(crate) trait CellRule {
     fn touch(&mut self, index: usize, cells: &mut [Self::Element], offsets: impl Offsets) -> bool;
 }
 
-/// Touches the cells of every digest in order; `found[i]` is what the rule says of event `i`.
-pub(crate) fn run<R: CellRule, D: Digests>(
+/// Touches the cells of every event in order; `found[i]` is what the rule says of event `i`.
+pub(crate) fn run<R: CellRule, E: Events>(
     instructions: Instructions,
     memory: &mut [u8],
     geometry: &Geometry,
-    digests: D,
+    events: E,
     rule: &mut R,
     found: &mut [bool],
 ) {
     compiled_for(instructions, || match (geometry.layout(), R::CELL_BITS) {
-        (Layout::Classic | Layout::Partitioned, _) => spread(memory, geometry, digests, rule, found),
-        (Layout::Blocked { lines: 1 }, 1) => blocked::<R, D, 64, 9>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { lines: 2 }, 1) => blocked::<R, D, 128, 10>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { .. }, 1) => blocked::<R, D, 256, 11>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { lines: 1 }, 8) => blocked::<R, D, 64, 6>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { lines: 2 }, 8) => blocked::<R, D, 128, 7>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { .. }, 8) => blocked::<R, D, 256, 8>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { lines: 1 }, _) => blocked::<R, D, 64, 5>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { lines: 2 }, _) => blocked::<R, D, 128, 6>(memory, geometry, digests, rule, found),
-        (Layout::Blocked { .. }, _) => blocked::<R, D, 256, 7>(memory, geometry, digests, rule, found),
+        (Layout::Classic | Layout::Partitioned, _) => spread(memory, geometry, events, rule, found),
+        (Layout::Blocked { lines: 1 }, 1) => blocked::<R, E, 64, 9>(memory, geometry, events, rule, found),
+        (Layout::Blocked { lines: 2 }, 1) => blocked::<R, E, 128, 10>(memory, geometry, events, rule, found),
+        (Layout::Blocked { .. }, 1) => blocked::<R, E, 256, 11>(memory, geometry, events, rule, found),
+        (Layout::Blocked { lines: 1 }, 8) => blocked::<R, E, 64, 6>(memory, geometry, events, rule, found),
+        (Layout::Blocked { lines: 2 }, 8) => blocked::<R, E, 128, 7>(memory, geometry, events, rule, found),
+        (Layout::Blocked { .. }, 8) => blocked::<R, E, 256, 8>(memory, geometry, events, rule, found),
+        (Layout::Blocked { lines: 1 }, _) => blocked::<R, E, 64, 5>(memory, geometry, events, rule, found),
+        (Layout::Blocked { lines: 2 }, _) => blocked::<R, E, 128, 6>(memory, geometry, events, rule, found),
+        (Layout::Blocked { .. }, _) => blocked::<R, E, 256, 7>(memory, geometry, events, rule, found),
     });
 }
 
 #[inline(always)]
-fn blocked<R: CellRule, D: Digests, const BYTES: usize, const OFFSET_BITS: u32>(
+fn blocked<R: CellRule, E: Events, const BYTES: usize, const OFFSET_BITS: u32>(
     memory: &mut [u8],
     geometry: &Geometry,
-    digests: D,
+    events: E,
     rule: &mut R,
     found: &mut [bool],
 ) {
     let blocks = memory.as_chunks_mut::<BYTES>().0;
     let (block_count, hashes) = (geometry.blocks(), geometry.hashes());
-    walk(digests, found, Blocked::<R, BYTES, OFFSET_BITS> { blocks, block_count, hashes, rule });
+    walk(events.count(), found, Blocked::<R, E, BYTES, OFFSET_BITS> { events, blocks, block_count, hashes, rule });
 }
 
 #[inline(always)]
-fn spread<R: CellRule, D: Digests>(
-    memory: &mut [u8],
-    geometry: &Geometry,
-    digests: D,
-    rule: &mut R,
-    found: &mut [bool],
-) {
-    walk(digests, found, Spread { memory, geometry, rule });
+fn spread<R: CellRule, E: Events>(memory: &mut [u8], geometry: &Geometry, events: E, rule: &mut R, found: &mut [bool]) {
+    walk(events.count(), found, Spread { events, memory, geometry, rule });
 }
 
 /// The steps of a walk in one layout.
@@ -93,28 +87,30 @@ trait Steps {
     /// Where an event's cells are.
     type Probe: Copy + Default;
 
-    fn locate(&self, digest: Digest) -> Self::Probe;
+    /// Of event `index`.
+    fn locate(&self, index: usize) -> Self::Probe;
 
     fn fetch(&self, probe: Self::Probe);
 
     fn touch(&mut self, probe: Self::Probe, index: usize) -> bool;
 }
 
-struct Blocked<'a, R, const BYTES: usize, const OFFSET_BITS: u32> {
+struct Blocked<'a, R, E, const BYTES: usize, const OFFSET_BITS: u32> {
+    events: E,
     blocks: &'a mut [[u8; BYTES]],
     block_count: u64,
     hashes: u32,
     rule: &'a mut R,
 }
 
-impl<R: CellRule, const BYTES: usize, const OFFSET_BITS: u32> Steps for Blocked<'_, R, BYTES, OFFSET_BITS> {
+impl<R: CellRule, E: Events, const BYTES: usize, const OFFSET_BITS: u32> Steps
+    for Blocked<'_, R, E, BYTES, OFFSET_BITS>
+{
     type Probe = BlockProbe;
 
     #[inline(always)]
-    fn locate(&self, digest: Digest) -> BlockProbe {
-        // Most geometries place all positions with one word; the other is not worth its multiplication then.
-        let second = if self.hashes > 64 / OFFSET_BITS { digest.word(2) } else { 0 };
-        BlockProbe { block: reduce(digest.word(0), self.block_count), words: [digest.word(1), second] }
+    fn locate(&self, index: usize) -> BlockProbe {
+        self.events.block(index, self.block_count, self.hashes > 64 / OFFSET_BITS)
     }
 
     #[inline(always)]
@@ -129,29 +125,30 @@ impl<R: CellRule, const BYTES: usize, const OFFSET_BITS: u32> Steps for Blocked<
     }
 }
 
-struct Spread<'a, R> {
+struct Spread<'a, R, E> {
+    events: E,
     memory: &'a mut [u8],
     geometry: &'a Geometry,
     rule: &'a mut R,
 }
 
-impl<R: CellRule> Steps for Spread<'_, R> {
-    type Probe = Digest;
+impl<R: CellRule, E: Events> Steps for Spread<'_, R, E> {
+    type Probe = E::Spread;
 
     #[inline(always)]
-    fn locate(&self, digest: Digest) -> Digest {
-        digest
+    fn locate(&self, index: usize) -> E::Spread {
+        self.events.spread(index)
     }
 
     #[inline(always)]
-    fn fetch(&self, digest: Digest) {
-        SpreadOffsets::new(digest, self.geometry)
+    fn fetch(&self, probe: E::Spread) {
+        E::offsets(probe, self.geometry)
             .for_each(|position| prefetch_line(&self.memory[position * R::CELL_BITS as usize / 8]));
     }
 
     #[inline(always)]
-    fn touch(&mut self, digest: Digest, index: usize) -> bool {
-        self.rule.touch(index, R::Element::of(self.memory), SpreadOffsets::new(digest, self.geometry))
+    fn touch(&mut self, probe: E::Spread, index: usize) -> bool {
+        self.rule.touch(index, R::Element::of(self.memory), E::offsets(probe, self.geometry))
     }
 }
 
@@ -160,14 +157,13 @@ impl<R: CellRule> Steps for Spread<'_, R> {
 /// The prefetches of a group stand side by side: each waits for its address to be translated, and only those that are
 /// few instructions apart wait together.
 #[inline(always)]
-fn walk<S: Steps>(digests: impl Digests, found: &mut [bool], mut steps: S) {
-    let events = digests.count();
+fn walk<S: Steps>(events: usize, found: &mut [bool], mut steps: S) {
     assert_eq!(events, found.len(), "one answer an event");
     let mut probes = [S::Probe::default(); 2 * GROUP];
     for start in (0..events + GROUP).step_by(GROUP) {
         let (ahead, next) = (start.min(events), events.min(start + GROUP));
         for index in ahead..next {
-            probes[index % (2 * GROUP)] = steps.locate(digests.at(index));
+            probes[index % (2 * GROUP)] = steps.locate(index);
         }
         for index in ahead..next {
             steps.fetch(probes[index % (2 * GROUP)]);

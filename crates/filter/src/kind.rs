@@ -4,7 +4,6 @@
 
 use crate::generation::Generation;
 use crate::kernel::CellRule;
-use crate::probe::Offsets;
 use crate::{Stamp, WindowRule};
 
 /// One walk over a batch.
@@ -64,9 +63,6 @@ pub(crate) trait CellKind: PartialEq {
     /// The rule for one walk when the greatest unit is `now`.
     fn rule<'a>(&'a self, pass: Pass<'a>, now: u64) -> Self::Rule<'a>;
 
-    /// Records one event at positions of its own, found or not.
-    fn record<'a>(rule: &mut Self::Rule<'a>, cells: &mut [u8], offsets: impl Offsets);
-
     /// What the walk has recorded.
     fn recorded(rule: &Self::Rule<'_>) -> Recorded;
 
@@ -82,6 +78,10 @@ pub(crate) trait CellKind: PartialEq {
     /// Which generations of a word (bit 0 alone where a cell is no word) hold all of `positions`, as an event stamped
     /// `stamp` sees them, and the least expiry found there.
     fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64);
+
+    /// Sets the cells at `positions` for an event stamped `stamp`, found or not, and tells how many of them were empty,
+    /// where the kind keeps count. Made for one event alone: it prepares nothing that only a batch would pay for.
+    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: u64) -> u64;
 
     /// Appends the expiries of the cells at `positions`, 0 where a cell is not alive for `stamp`; nothing where cells
     /// have none of their own.

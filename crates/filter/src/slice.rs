@@ -6,7 +6,7 @@
 use std::io;
 
 use crate::arch::{Instructions, prefetch_line};
-use crate::digests::{Digests, Hashed};
+use crate::events::{Events, Hashed};
 use crate::generation::Generation;
 use crate::growth::{Growth, Limit};
 use crate::kernel;
@@ -87,8 +87,8 @@ impl<K: CellKind> CellSlice<K> {
         self.walk(Hashed { secret, events }, stamps, verdicts, true);
     }
 
-    fn walk<D: Digests>(&mut self, digests: D, stamps: &[Stamp], verdicts: &mut [Verdict], record: bool) {
-        let events = digests.count();
+    pub(crate) fn walk<E: Events>(&mut self, batch: E, stamps: &[Stamp], verdicts: &mut [Verdict], record: bool) {
+        let events = batch.count();
         assert!(events == stamps.len() && events == verdicts.len(), "one stamp and one verdict an event");
         let mut start = 0;
         while start < events {
@@ -98,8 +98,7 @@ impl<K: CellKind> CellSlice<K> {
             let room = if record { self.make_room() } else { u64::MAX };
             let full = room == 0;
             let end = start + if full { end } else { end.min(usize::try_from(room).unwrap_or(usize::MAX)) };
-            let digests = digests.part(start..end);
-            let segment = Segment { digests, stamps: &stamps[start..end], before, record, full };
+            let segment = Segment { events: batch.part(start..end), stamps: &stamps[start..end], before, record, full };
             self.touch(segment, &mut verdicts[start..end]);
             if full {
                 refuse_unseen(&mut verdicts[start..end]);
@@ -131,11 +130,11 @@ impl<K: CellKind> CellSlice<K> {
         growth.limit == Limit::Density || self.room_in_newest(growth) < events as u64
     }
 
-    fn touch<D: Digests>(&mut self, segment: Segment<'_, D>, verdicts: &mut [Verdict]) {
-        let Segment { digests, stamps, before, record, full } = segment;
+    fn touch<E: Events>(&mut self, segment: Segment<'_, E>, verdicts: &mut [Verdict]) {
+        let Segment { events, stamps, before, record, full } = segment;
         let mut known = std::mem::take(&mut self.known);
         known.clear();
-        self.found.resize(digests.count(), false);
+        self.found.resize(events.count(), false);
         let counts_cells = self.counts_cells();
         let newest = self.stack.len() - 1;
         for (index, generation) in self.stack.iter_mut().enumerate() {
@@ -148,7 +147,7 @@ impl<K: CellKind> CellSlice<K> {
                 let pass = Pass { stamps, known: &known, record, counts_cells };
                 let mut rule = self.kind.rule(pass, self.now);
                 let memory = generation.memory.bytes_mut();
-                kernel::run(self.instructions, memory, &generation.geometry, digests, &mut rule, &mut self.found);
+                kernel::run(self.instructions, memory, &generation.geometry, events, &mut rule, &mut self.found);
                 K::recorded(&rule)
             };
             if before == self.now {
@@ -280,14 +279,9 @@ impl<K: CellKind> CellSlice<K> {
         self.advance(stamp.unit);
         let index = self.index_of(number).unwrap_or(self.stack.len().saturating_sub(1));
         let Some(generation) = self.stack.get_mut(index) else { return };
-        let stamps = [stamp];
-        let mut rule = self
-            .kind
-            .rule(Pass { stamps: &stamps, known: &[], record: Recording::Everything, counts_cells: true }, self.now);
-        K::record(&mut rule, generation.memory.bytes_mut(), positions);
-        let recorded = K::recorded(&rule);
-        generation.live.record(self.now, recorded.events);
-        generation.used_cells += recorded.cells;
+        let newly_used = self.kind.set(generation, positions, stamp, self.now);
+        generation.live.record(self.now, 1);
+        generation.used_cells += newly_used;
     }
 
     /// The geometry of the first generation.
@@ -364,8 +358,8 @@ pub enum MergeError {
 }
 
 /// Events that are walked together.
-struct Segment<'a, D> {
-    digests: D,
+struct Segment<'a, E> {
+    events: E,
     stamps: &'a [Stamp],
     /// The greatest unit before the first of them.
     before: u64,

@@ -8,8 +8,10 @@ use crate::definition::{FilterDefinition, Kind};
 use crate::growth::Limit;
 use crate::rates::SizingError;
 use crate::stable::StableError;
-use crate::{GeometryError, Layout, Refresh, Window};
+use crate::{DecayingError, GeometryError, Layout, Refresh, Window};
+pub use frequency::FrequencySpec;
 
+mod frequency;
 mod resolve;
 mod size;
 mod units;
@@ -111,11 +113,6 @@ impl FilterSpec {
     pub fn share(&self, slices: u32) -> Self {
         let slices = u64::from(slices.max(1));
         let part = |whole: u64| whole.div_ceil(slices);
-        let load = |whole: u64| {
-            let mean = whole as f64 / slices as f64;
-            let deviation = (mean * (1.0 - 1.0 / slices as f64)).sqrt();
-            ((mean + 5.0 * deviation).ceil() as u64).min(whole)
-        };
         let window = match self.window {
             Window::Events(events) => Window::Events(part(events)),
             Window::LandmarkEvents(events) => Window::LandmarkEvents(part(events)),
@@ -123,7 +120,7 @@ impl FilterSpec {
         };
         Self {
             window,
-            capacity_events: self.capacity_events.map(load),
+            capacity_events: self.capacity_events.map(|whole| load_of_one(whole, slices)),
             memory_bytes: self.memory_bytes.map(|whole| whole / slices),
             cells: self.cells.map(part),
             ..self.clone()
@@ -149,6 +146,14 @@ impl FilterSpec {
     pub fn resolve(&self) -> Result<FilterDefinition, SpecError> {
         resolve::resolve(self)
     }
+}
+
+/// Of `whole` events that fall into `slices` slices at random, what hardly any slice exceeds: five standard deviations
+/// more than the mean.
+fn load_of_one(whole: u64, slices: u64) -> u64 {
+    let mean = whole as f64 / slices as f64;
+    let deviation = (mean * (1.0 - 1.0 / slices as f64)).sqrt();
+    ((mean + 5.0 * deviation).ceil() as u64).min(whole)
 }
 
 /// Why a filter cannot be built as asked.
@@ -227,6 +232,9 @@ pub enum SpecError {
     /// No such stable filter.
     #[error(transparent)]
     Stable(#[from] StableError),
+    /// No such decaying filter.
+    #[error(transparent)]
+    Decaying(#[from] DecayingError),
 }
 
 impl std::fmt::Display for Kind {

@@ -10,6 +10,8 @@ use thiserror::Error;
 
 use crate::ahead::{Positions, walk};
 use crate::body::{invalid, read_u64, write_u64};
+use crate::events::Events;
+use crate::flags::FlagKind;
 use crate::packed::PackedCells;
 use crate::{Digest, Geometry, GeometryError, Layout, Stamp, rates, reduce};
 
@@ -144,17 +146,7 @@ impl StableFilter {
     /// # Panics
     /// If the slices differ in length.
     pub fn observe_batch(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
-        assert!(digests.len() == stamps.len() && digests.len() == duplicate.len(), "one stamp and answer an event");
-        let at_start = self.generator;
-        let find = |filter: &Self, index: usize| {
-            filter.cells.prefetch(filter.run_start(at_start.draw(index as u64)) as usize);
-            filter.find(digests[index])
-        };
-        walk(self, digests.len(), find, |filter, index, positions| {
-            duplicate[index] = filter.holds(&positions);
-            filter.decrement();
-            positions.iter().for_each(|position| filter.cells.set(position, filter.shape.max));
-        });
+        self.observe(digests, stamps, duplicate);
     }
 
     /// Tests every event; nothing changes.
@@ -162,14 +154,19 @@ impl StableFilter {
     /// # Panics
     /// If the slices differ in length.
     pub fn lookup_batch(&self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
-        assert!(digests.len() == stamps.len() && digests.len() == duplicate.len(), "one stamp and answer an event");
-        let find = |filter: &&Self, index: usize| filter.find(digests[index]);
-        walk(&mut &*self, digests.len(), find, |filter, index, positions| duplicate[index] = filter.holds(&positions));
+        self.look_up(digests, stamps, duplicate);
+    }
+
+    fn look_up<E: Events>(&self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
+        let count = events.count();
+        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
+        let find = |filter: &&Self, index: usize| filter.find(events, index);
+        walk(&mut &*self, count, find, |filter, index, positions| duplicate[index] = filter.holds(&positions));
     }
 
     #[inline(always)]
-    fn find(&self, digest: Digest) -> Positions {
-        let positions = Positions::of(digest, &self.geometry);
+    fn find<E: Events>(&self, events: E, index: usize) -> Positions {
+        let positions = Positions::of(events, index, &self.geometry);
         positions.iter().for_each(|position| self.cells.prefetch(position));
         positions
     }
@@ -247,6 +244,27 @@ impl StableFilter {
             true => Err(invalid("a cell holds more than Max")),
             false => Ok(()),
         }
+    }
+}
+
+impl FlagKind for StableFilter {
+    fn observe<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
+        let count = events.count();
+        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
+        let at_start = self.generator;
+        let find = |filter: &Self, index: usize| {
+            filter.cells.prefetch(filter.run_start(at_start.draw(index as u64)) as usize);
+            filter.find(events, index)
+        };
+        walk(self, count, find, |filter, index, positions| {
+            duplicate[index] = filter.holds(&positions);
+            filter.decrement();
+            positions.iter().for_each(|position| filter.cells.set(position, filter.shape.max));
+        });
+    }
+
+    fn lookup<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
+        self.look_up(events, stamps, duplicate);
     }
 }
 

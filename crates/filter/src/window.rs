@@ -9,12 +9,14 @@
 mod calendar;
 mod clock;
 mod spec;
+mod unit_clock;
 
 use serde::{Deserialize, Serialize};
 
 pub use calendar::{Calendar, CalendarError, Period};
 pub use clock::{Placed, WindowClock};
 pub use spec::{Unit, Window, WindowError};
+pub use unit_clock::UnitClock;
 
 /// The place of one event in a window, in the window's units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

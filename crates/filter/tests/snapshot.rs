@@ -7,7 +7,8 @@ use std::io::{self, Read};
 use common::{Dice, bloom, body, digests, generations, geometry, growth, reloaded, rule, timing};
 use firstseen_filter::snapshot::{self, SnapshotError, UnverifiedSnapshot};
 use firstseen_filter::{
-    CellDefinition, FilterDefinition, FilterSlice, Layout, Limit, Refresh, StableShape, Stamp, Verdict,
+    CellDefinition, CounterStorage, DecayRule, DecayingShape, FilterDefinition, FilterSlice, Kind, Layout, Limit,
+    Probes, Refresh, StableShape, Stamp, Verdict,
 };
 
 /// A definition of every kind, as small as can be.
@@ -24,16 +25,41 @@ fn definitions() -> Vec<FilterDefinition> {
         generations(geometry(300, 3, 8, Layout::Classic), rule(6, 1)),
         generations(geometry(200, 3, 16, blocked), rule(14, 0)),
         common::definition(CellDefinition::JumpingCounting { cells: 300, hashes: 3, events_max: None }, rule(5, 0)),
-        common::definition(CellDefinition::SlidingCounting { cells: 300, hashes: 3, window_events: 20 }, rule(20, 0)),
+        sliding(20),
+        sliding(ASKED_BY_POSITION),
         common::definition(CellDefinition::Stable { shape: stable, seed: 1 }, rule(1, 0)),
+        decaying(CounterStorage::Basic),
+        decaying(CounterStorage::Extended { extensions: 30 }),
     ]
+}
+
+/// The window by count that is asked by position, so that its queue holds positions.
+const ASKED_BY_POSITION: u64 = 21;
+
+fn sliding(window_events: u64) -> FilterDefinition {
+    let cells = CellDefinition::SlidingCounting { cells: 300, hashes: 3, window_events };
+    common::definition(cells, rule(window_events, 0))
+}
+
+fn decaying(storage: CounterStorage) -> FilterDefinition {
+    let rule = DecayRule::Lasting { lambda: 0.5, fraction_bits: 4 };
+    let shape = DecayingShape { cells: 100, hashes: 3, rule, storage };
+    common::definition(CellDefinition::Decaying { shape }, common::rule(u64::MAX, 0))
 }
 
 /// A slice that has seen 60 events in units 40 to 44.
 fn used(definition: &FilterDefinition) -> FilterSlice {
     let mut slice = FilterSlice::build(definition).unwrap();
     let stamps: Vec<_> = (0..60).map(|event| Stamp::on_time(40 + event / 12)).collect();
-    slice.observe_batch(&digests(0, 60), &stamps, &mut [Verdict::Undecided; 60]);
+    match definition.cells {
+        CellDefinition::SlidingCounting { window_events: ASKED_BY_POSITION, .. } => {
+            let mut probes = Probes::new(slice.probe_shape());
+            digests(0, 60).into_iter().for_each(|digest| probes.push_digest(digest, slice.geometry()));
+            slice.observe_probes(&probes, 0..60, &stamps, &mut [Verdict::Undecided; 60]).unwrap();
+        }
+        CellDefinition::Decaying { .. } => slice.count_batch(&digests(0, 60), &stamps, &mut [0.0; 60]).unwrap(),
+        _ => slice.observe_batch(&digests(0, 60), &stamps, &mut [Verdict::Undecided; 60]),
+    }
     slice
 }
 
@@ -151,10 +177,7 @@ fn a_medium_that_fails_is_told_as_such() {
 
 /// After whatever `read_body` said, the slice must take events; after an error it must be empty.
 fn assert_usable(slice: &mut FilterSlice, read: io::Result<()>, definition: &FilterDefinition) {
-    let counts = !matches!(
-        definition.cells,
-        CellDefinition::JumpingCounting { .. } | CellDefinition::SlidingCounting { .. } | CellDefinition::Stable { .. }
-    );
+    let counts = matches!(definition.cells.kind(), Kind::Bloom | Kind::Timing | Kind::Generations);
     let mut verdicts = [Verdict::Undecided; 3];
     let stamps = [Stamp::on_time(3), Stamp::on_time(44), Stamp { unit: 300, judged: 301 }];
     if read.is_err() && !counts {
@@ -166,6 +189,8 @@ fn assert_usable(slice: &mut FilterSlice, read: io::Result<()>, definition: &Fil
     }
     slice.lookup_batch(&digests(0, 3), &stamps, &mut verdicts);
     slice.observe_batch(&digests(0, 3), &stamps, &mut verdicts);
+    let told = slice.count_batch(&digests(0, 3), &stamps, &mut [0.0; 3]);
+    assert_eq!(told.is_ok(), definition.cells.kind() == Kind::Decaying);
     assert!((0.0..=1.0).contains(&slice.expected_rate()));
 }
 

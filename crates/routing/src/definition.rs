@@ -150,7 +150,10 @@ impl Parts for CellDefinition {
             Self::Bloom { geometry, growth }
             | Self::Timing { geometry, growth, .. }
             | Self::Generations { geometry, growth } => Some((geometry, growth)),
-            Self::JumpingCounting { .. } | Self::SlidingCounting { .. } | Self::Stable { .. } => None,
+            Self::JumpingCounting { .. }
+            | Self::SlidingCounting { .. }
+            | Self::Stable { .. }
+            | Self::Decaying { .. } => None,
         }
     }
 }

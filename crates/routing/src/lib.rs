@@ -7,19 +7,39 @@
 
 mod answer;
 mod batch;
+mod decision;
 mod definition;
+pub mod divided;
+mod guard;
 mod horizontal;
 mod itinerary;
 mod ledger;
+mod link;
 mod load;
+mod map;
+mod owner;
+mod peer;
 mod plan;
+mod prober;
 mod sliced;
 mod slicing;
+mod submission;
 mod vertical;
 
 pub use answer::Answer;
+pub use decision::{Decision, Reason};
 pub use definition::{DefinitionError, SlicedDefinition};
+pub use guard::{Admission, BatchName, ReplayGuard, Standing};
+pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender};
 pub use load::{Load, fairness, greatest_share};
+pub use map::{
+    AnswerWhen, ClockSource, ClusterId, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, Lookup,
+    NodeId, NodeRecord, SecretMaterial, SliceOwner,
+};
+pub use owner::{DecisionCounts, GroupOwner, GroupState, HopCounts, OwnerLimits, SliceState};
+pub use peer::{PeerBody, PeerMessage, PositionLists, Resolved, SetAcks, SetBatch, TestBatch};
 pub use plan::{PlanError, Route, SlicePlan, Step};
+pub use prober::{GroupPlan, Prober};
 pub use sliced::{BATCH_EVENTS, SlicedBuildError, SlicedFilter};
 pub use slicing::{Cut, SLICES_MAX, Slicing, SlicingError};
+pub use submission::{Command, GroupReply, Moment, Operation, Submission, SubmissionName, Tick, Times};

@@ -137,7 +137,7 @@ impl SlicePlan {
     #[inline]
     pub fn route(&self, digest: Digest, route: &mut Route) {
         route.clear();
-        let cells = self.slice.cells();
+        let (cells, hashes) = (self.slice.cells(), self.slice.hashes() as usize);
         match self.picks {
             Picks::Together { .. } => {
                 positions_of(digest, &self.slice, &mut route.positions);
@@ -154,35 +154,13 @@ impl SlicePlan {
                     1 => group * ranges + range,
                     _ => range * parts + reduce(digest.word(31 - first), parts),
                 };
-                self.divide(place, slice_of, route);
+                route.divide(hashes, place, slice_of);
             }
             Picks::Chosen { slices, each } => {
                 let place =
                     |index: usize| (reduce(digest.word(31 - index / each), slices), reduce(digest.word(index), cells));
-                self.divide(place, |slice, _| slice, route);
+                route.divide(hashes, place, |slice, _| slice);
             }
-        }
-    }
-
-    /// Gathers positions by what `place` says of each: (key, position in the slice). `slice_of` gets a key and the
-    /// first position that has it.
-    #[inline(always)]
-    fn divide(&self, place: impl Fn(usize) -> (u64, u64), slice_of: impl Fn(u64, usize) -> u64, route: &mut Route) {
-        let hashes = self.slice.hashes() as usize;
-        let mut placed = [(0, 0); HASHES_MAX as usize];
-        let placed = &mut placed[..hashes];
-        placed.iter_mut().enumerate().for_each(|(index, at)| *at = place(index));
-        let mut left = (1u32 << hashes) - 1;
-        while left != 0 {
-            let first = left.trailing_zeros() as usize;
-            let key = placed[first].0;
-            for (index, (at, position)) in placed.iter().enumerate().skip(first) {
-                if *at == key {
-                    route.positions.push(*position);
-                    left &= !(1 << index);
-                }
-            }
-            route.end_step(slice_of(key, first) as u32);
         }
     }
 }
@@ -208,6 +186,34 @@ impl Route {
     fn clear(&mut self) {
         self.positions.clear();
         self.steps.clear();
+    }
+
+    /// As [`SlicePlan::route`] gathers: steps in the order in which positions come upon their slices.
+    #[inline(always)]
+    pub(crate) fn gather(&mut self, hashes: usize, place: impl Fn(usize) -> (u64, u64)) {
+        self.clear();
+        self.divide(hashes, place, |slice, _| slice);
+    }
+
+    /// Gathers `hashes` positions, at most 16, by what `place` says of each: (key, position in the slice). `slice_of`
+    /// gets a key and the first position that has it.
+    #[inline(always)]
+    fn divide(&mut self, hashes: usize, place: impl Fn(usize) -> (u64, u64), slice_of: impl Fn(u64, usize) -> u64) {
+        let mut placed = [(0, 0); HASHES_MAX as usize];
+        let placed = &mut placed[..hashes];
+        placed.iter_mut().enumerate().for_each(|(index, at)| *at = place(index));
+        let mut left = (1u32 << hashes) - 1;
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let key = placed[first].0;
+            for (index, (at, position)) in placed.iter().enumerate().skip(first) {
+                if *at == key {
+                    self.positions.push(*position);
+                    left &= !(1 << index);
+                }
+            }
+            self.end_step(slice_of(key, first) as u32);
+        }
     }
 
     #[inline(always)]

@@ -11,7 +11,7 @@ use crate::batch::PlacedBatch;
 use crate::horizontal::Gather;
 use crate::itinerary::Cells;
 use crate::vertical::Vertical;
-use crate::{Answer, DefinitionError, Load, PlanError, SlicePlan, SlicedDefinition};
+use crate::{Answer, DefinitionError, FilterId, Load, NodeId, PlanError, SlicePlan, SlicedDefinition};
 
 /// Events that are worked on together: enough that every slice gets a batch, few enough that buffers stay small.
 pub const BATCH_EVENTS: usize = 1 << 14;
@@ -28,6 +28,19 @@ pub enum SlicedBuildError {
     /// A slice cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// Not on the map.
+    #[error("filter {0} is not on the map: it was dropped, or the map is old")]
+    Filter(FilterId),
+    /// The map gives it to others.
+    #[error("node {node} has no slice of group {group} of filter {filter} on the map: ask one of their owners")]
+    Group {
+        /// The filter.
+        filter: FilterId,
+        /// The group asked for.
+        group: u32,
+        /// The node asked.
+        node: NodeId,
+    },
 }
 
 /// A filter with all of its slices.

@@ -4,13 +4,14 @@
 
 use std::ops::Range;
 
-use firstseen_filter::{Digest, ExactWindow, Stamp, Verdict, WindowRule};
+use firstseen_filter::Digest;
 use firstseen_records::{ParsedBlock, Rejection};
-use firstseen_routing::{Answer, SlicedFilter};
+use firstseen_routing::Answer;
 
 use super::LateArg;
+use super::here::Here;
+use super::remote::Remote;
 use super::tally::{Event, Tally};
-use crate::confirm::Confirm;
 use crate::input::Batch;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -51,18 +52,21 @@ impl Outputs {
     }
 }
 
-/// The filter with everything that looks over its shoulder.
+/// Where answers come from.
+pub(super) enum Source {
+    /// A filter in this process.
+    Here(Box<Here>),
+    /// A filter of a cluster.
+    Cluster(Box<Remote>),
+}
+
+/// Answers, and what becomes of the records.
 pub(super) struct Engine {
-    pub(super) filter: SlicedFilter,
-    pub(super) rule: WindowRule,
+    pub(super) source: Source,
     pub(super) tally: Tally,
-    pub(super) confirm: Option<Confirm>,
-    pub(super) exact: Option<ExactWindow>,
     pub(super) rejects: Rejects,
     pub(super) late: LateArg,
-    pub(super) lookup: bool,
     pub(super) answers: Vec<Answer>,
-    pub(super) times_ms: Vec<u64>,
 }
 
 /// Where one record goes.
@@ -124,18 +128,9 @@ impl Engine {
     }
 
     fn answer(&mut self, parsed: &ParsedBlock, chunk: Range<usize>) {
-        self.times_ms.clear();
-        if !parsed.times_ms().is_empty() {
-            // The parser rejects times before 1970.
-            self.times_ms.extend(parsed.times_ms()[chunk.clone()].iter().map(|time_ms| time_ms.cast_unsigned()));
-        }
-        self.answers.clear();
-        self.answers.resize(chunk.len(), Answer::Undecided);
-        let (digests, times_ms, answers) = (&parsed.digests()[chunk], &self.times_ms, &mut self.answers);
-        if self.lookup {
-            self.filter.lookup_batch(digests, times_ms, answers);
-        } else {
-            self.filter.observe_batch(digests, times_ms, answers);
+        match &mut self.source {
+            Source::Here(here) => here.answer(parsed, chunk, &mut self.answers),
+            Source::Cluster(remote) => remote.answer(chunk, &mut self.answers),
         }
     }
 
@@ -157,16 +152,17 @@ impl Engine {
             }
             Answer::Refused => {
                 let line = event.parsed.spans()[event.index].line;
-                let reason = "its time is further ahead of the others than --future-max allows";
+                let reason = match &self.source {
+                    Source::Here(_) => "its time is further ahead of the others than --future-max allows",
+                    Source::Cluster(_) => "its time is further ahead of the others than the filter allows",
+                };
                 self.rejects.tell(file, line, reason, progress);
                 Destination::Rejected
             }
-            answer => {
-                if self.confirm.is_some() || self.exact.is_some() {
-                    return self.checked(event, place, answer);
-                }
-                self.decided(event, answer)
-            }
+            answer => match &self.source {
+                Source::Here(here) if here.is_checked() => self.checked(event, place, answer),
+                _ => self.decided(event, answer),
+            },
         }
     }
 
@@ -192,26 +188,12 @@ impl Engine {
     /// The same, with the exact answer or the exact cache beside.
     fn checked(&mut self, event: Event<'_>, place: usize, answer: Answer) -> Destination {
         let digest: Digest = event.parsed.digests()[event.index];
-        let stamp: Stamp = self.filter.stamps()[place];
-        if let Some(exact) = &mut self.exact {
-            exact.observe(
-                digest,
-                stamp,
-                match answer {
-                    Answer::FirstSeen => Verdict::FirstSeen,
-                    Answer::Duplicate => Verdict::Duplicate,
-                    _ => Verdict::Undecided,
-                },
-            );
-        }
         let destination = self.decided(event, answer);
-        let Some(confirm) = &mut self.confirm else { return destination };
-        if answer == Answer::FirstSeen && !self.lookup {
-            confirm.delivered(digest, self.rule.expiry(stamp.unit));
-        }
-        match destination {
-            Destination::Duplicates if !confirm.is_certain(digest, stamp.judged) => Destination::Uncertain,
-            destination => destination,
+        let Source::Here(here) = &mut self.source else { return destination };
+        here.measure(digest, place, answer);
+        match here.is_certain(digest, place, answer) {
+            false => Destination::Uncertain,
+            true => destination,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! `firstseen dedup`: each record once.
 //!
 //! Promises: every record of the input goes to exactly one output, in order; what was passed on was recorded in the
-//! filter, and the state saved at the end says so. Must not know: how a filter works.
+//! filter, and the state saved at the end says so. Must not know: how a filter works, or where.
 
 mod engine;
+mod here;
+mod remote;
 mod run;
 mod setup;
 mod tally;
@@ -15,6 +17,7 @@ use clap::{Args, ValueEnum};
 pub use run::run;
 
 use crate::confirm::ConfirmArg;
+use crate::connect::TlsArgs;
 use crate::filter_args::FilterArgs;
 use crate::input_args::InputArgs;
 use crate::run_args::RunArgs;
@@ -46,6 +49,29 @@ pub struct DedupArgs {
     /// How to run.
     #[command(flatten)]
     pub run: RunArgs,
+    /// A filter of a cluster instead.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+}
+
+/// A filter of a cluster.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterArgs {
+    /// Ask a filter of the cluster with nodes at these addresses; one that answers is enough. The filter has its own
+    /// window, size and secret: flags about those cannot stand beside it
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', requires = "filter", conflicts_with_all = [
+        "window", "rule", "kind", "capacity", "fpr", "memory", "slicing", "lateness", "future_max", "seed", "cells",
+        "hashes", "layout", "cell_bits", "sub_windows", "equal_timers", "growth", "grow_by", "stable_max",
+        "stable_decrements", "state", "verify", "confirm",
+    ])]
+    pub cluster: Vec<String>,
+    /// Name of the filter (`firstseen filter create`)
+    #[arg(long, value_name = "NAME", requires = "cluster")]
+    pub filter: Option<String>,
+    /// Certificates.
+    #[command(flatten)]
+    pub tls: TlsArgs,
 }
 
 /// Where records go.

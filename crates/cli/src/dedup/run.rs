@@ -3,23 +3,23 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use firstseen_filter::{ExactWindow, FIRST_CAPACITY_EVENTS};
-use firstseen_routing::SlicedDefinition;
+use firstseen_filter::FIRST_CAPACITY_EVENTS;
 use jiff::Timestamp;
 
 use super::DedupArgs;
-use super::engine::{Engine, Outputs};
+use super::engine::{Engine, Outputs, Source};
+use super::here::Here;
 use super::setup::Setup;
 use super::tally::Tally;
 use crate::confirm::Confirm;
 use crate::describe::describe;
 use crate::distinct;
+use crate::filter_report::{ClusterReport, FilterReport, HereReport};
 use crate::input::{self, Batch, Input};
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::rejects::Rejects;
 use crate::report::Report;
-use crate::run_args::VerifyArg;
 use crate::state::{self, StateHeader};
 use crate::stop::Stop;
 use crate::walk::{Pass, walk};
@@ -34,19 +34,14 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
     let DedupArgs { output, run, .. } = args;
     let written = [&output.out, &output.duplicates, &output.uncertain, &run.rejected, &run.state, &run.report_file];
     distinct::check(&args.input.files, &written, output.out.is_none())?;
-    let Setup { filter, parser, header, secret } = Setup::new(args)?;
+    let Setup { source, parser, secret } = Setup::new(args)?;
     let outputs = open(args)?;
     let engine = Engine {
-        exact: (run.verify == Some(VerifyArg::Exact)).then(|| ExactWindow::of(&header.definition.group)),
-        rule: header.definition.group.rule,
-        confirm: output.confirm.map(Confirm::new),
+        source,
         tally: Tally::new(args.input.source.is_some(), &secret),
         rejects: Rejects::new(args.input.files.clone(), run.rejected.is_some()),
-        filter,
         late: output.late,
-        lookup: run.lookup,
         answers: Vec::new(),
-        times_ms: Vec::new(),
     };
     let input = Input::start(args.input.files.clone(), args.input.format, parser);
     let stop = Stop::on_signal(input.waker())?;
@@ -58,13 +53,13 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
     // The state says what was passed on: it is saved exactly if all that was passed on has left.
     if ended.is_delivered()
         && !run.lookup
-        && let Some(path) = &run.state
+        && let (Some(path), Source::Here(here)) = (&run.state, &engine.source)
     {
-        state::save(path, &header, |body| engine.filter.write_body(body))?;
+        state::save(path, &here.header, |body| here.filter.write_body(body))?;
     }
     engine.rejects.end(&progress);
     if ended.is_told() {
-        let report = report(args, &mut engine, &header, started.elapsed().as_secs_f64(), ended.is_interrupted());
+        let report = report(args, &mut engine, started.elapsed().as_secs_f64(), ended.is_interrupted());
         report.write(run.report, run.report_file.as_deref())?;
     }
     ended.exit_code(run.strict && engine.rejects.count() > 0)
@@ -77,12 +72,26 @@ struct DedupPass {
     progress: Progress,
 }
 
-impl Pass for DedupPass {
-    fn batch(&mut self, batch: &Batch) -> anyhow::Result<()> {
-        self.engine.handle(batch, &mut self.outputs, &self.progress)?;
+impl DedupPass {
+    fn handle(&mut self, batch: Box<Batch>) -> anyhow::Result<Box<Batch>> {
+        self.engine.handle(&batch, &mut self.outputs, &self.progress)?;
         let counts = &self.engine.tally.counts;
         self.progress.at(batch.input_bytes, || format!("{} events, {} duplicates", counts.events, counts.duplicates));
-        Ok(())
+        Ok(batch)
+    }
+
+    /// Handles the oldest of the batches that a cluster was asked about; `None` if there is none.
+    fn oldest(&mut self) -> anyhow::Result<Option<Box<Batch>>> {
+        let Source::Cluster(remote) = &mut self.engine.source else { return Ok(None) };
+        remote.oldest()?.map(|batch| self.handle(batch)).transpose()
+    }
+}
+
+impl Pass for DedupPass {
+    fn batch(&mut self, batch: Box<Batch>) -> anyhow::Result<Option<Box<Batch>>> {
+        let Source::Cluster(remote) = &mut self.engine.source else { return self.handle(batch).map(Some) };
+        remote.ask(batch);
+        if remote.is_full() { self.oldest() } else { Ok(None) }
     }
 
     fn begin(&mut self) -> anyhow::Result<()> {
@@ -90,11 +99,16 @@ impl Pass for DedupPass {
     }
 
     fn flush(&mut self) -> anyhow::Result<()> {
+        while self.oldest()?.is_some() {}
         self.outputs.flush()
     }
 
     fn has_seen_nothing(&self) -> bool {
-        self.engine.has_seen_nothing()
+        let is_idle = match &self.engine.source {
+            Source::Here(_) => true,
+            Source::Cluster(remote) => remote.is_idle(),
+        };
+        is_idle && self.engine.has_seen_nothing()
     }
 }
 
@@ -107,38 +121,57 @@ fn open(DedupArgs { output, run, .. }: &DedupArgs) -> anyhow::Result<Outputs> {
     })
 }
 
-fn report(
-    args: &DedupArgs,
-    engine: &mut Engine,
-    header: &StateHeader<SlicedDefinition>,
-    seconds: f64,
-    interrupted: bool,
-) -> Report {
-    let Engine { filter, tally, rejects, .. } = engine;
+fn report(args: &DedupArgs, engine: &mut Engine, seconds: f64, interrupted: bool) -> Report {
+    let Engine { source, tally, rejects, .. } = engine;
     let mut counts = tally.counts;
     counts.rejected = rejects.count();
     let (top_sources_duplicates, top_sources_first_seen) = tally.top_sources().unzip();
-    let sized_for =
-        header.definition.group.capacity_events.map(|events| events * u64::from(header.definition.slicing.groups()));
-    // Of a filter that started small, what it has room for at least.
-    let room_events = sized_for.or_else(|| filter.live_events().map(|events| events.max(FIRST_CAPACITY_EVENTS)));
+    let here = match source {
+        Source::Here(here) => Some(&**here),
+        Source::Cluster(_) => None,
+    };
+    let clock_ms = here.and_then(|here| here.filter.now_ms());
     Report {
         counts,
-        filter_bytes: filter.bytes(),
-        bits_per_event: room_events.map(|events| filter.bytes() as f64 * 8.0 / events as f64),
-        expected_fpr: filter.expected_rate(),
         seconds,
         events_per_s: counts.events as f64 / seconds,
-        filter: describe(&header.definition),
-        window: header.definition.group.window.to_string(),
-        seed: header.seed,
         time_zone: args.input.tz.clone(),
-        clock: filter.now_ms().and_then(|ms| Timestamp::from_millisecond(ms.cast_signed()).ok()),
+        clock: clock_ms.and_then(|ms| Timestamp::from_millisecond(ms.cast_signed()).ok()),
         top_keys: tally.top_keys(),
         top_sources_duplicates,
         top_sources_first_seen,
-        confirm: engine.confirm.as_ref().map(Confirm::counts),
-        verify: engine.exact.as_ref().map(|exact| exact.tally().into()),
+        confirm: here.and_then(|here| here.confirm.as_ref()).map(Confirm::counts),
+        verify: here.and_then(|here| here.exact.as_ref()).map(|exact| exact.tally().into()),
         interrupted,
+        filter: filter_report(source),
+    }
+}
+
+fn filter_report(source: &mut Source) -> FilterReport {
+    match source {
+        Source::Here(here) => {
+            let Here { filter, header: StateHeader { definition, seed, .. }, .. } = &mut **here;
+            let sized_for =
+                definition.group.capacity_events.map(|events| events * u64::from(definition.slicing.groups()));
+            // Of a filter that started small, what it has room for at least.
+            let room_events =
+                sized_for.or_else(|| filter.live_events().map(|events| events.max(FIRST_CAPACITY_EVENTS)));
+            FilterReport::Here(HereReport {
+                filter_bytes: filter.bytes(),
+                bits_per_event: room_events.map(|events| filter.bytes() as f64 * 8.0 / events as f64),
+                expected_fpr: filter.expected_rate(),
+                filter: describe(definition),
+                window: definition.group.window.to_string(),
+                seed: *seed,
+            })
+        }
+        Source::Cluster(remote) => FilterReport::Cluster(ClusterReport {
+            cluster: remote.addresses.clone(),
+            filter_name: remote.filter.name().to_owned(),
+            filter: describe(remote.filter.definition()),
+            window: remote.filter.definition().group.window.to_string(),
+            undecided_reasons: remote.undecided.clone(),
+            degraded_events: remote.filter.degraded_events(),
+        }),
     }
 }

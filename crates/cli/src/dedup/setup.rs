@@ -1,24 +1,37 @@
 //! From flags to a filter, a parser and a state to go on from; everything that can be wrong is found here, before any
 //! output is touched.
 
-use firstseen_filter::{FilterSecret, FilterSpec};
+use firstseen_filter::{ExactWindow, FilterSecret, FilterSpec};
 use firstseen_records::RecordParser;
-use firstseen_routing::{SlicedDefinition, SlicedFilter};
+use firstseen_routing::{SlicedDefinition, SlicedFilter, Slicing};
 
 use super::DedupArgs;
+use super::engine::Source;
+use super::here::Here;
+use super::remote::Remote;
+use crate::confirm::Confirm;
 use crate::exit::UsageError;
+use crate::run_args::VerifyArg;
 use crate::state::{self, StateHeader};
 
 /// What a run starts with.
 pub(super) struct Setup {
-    pub(super) filter: SlicedFilter,
+    pub(super) source: Source,
     pub(super) parser: RecordParser,
-    pub(super) header: StateHeader<SlicedDefinition>,
     pub(super) secret: FilterSecret,
 }
 
 impl Setup {
     pub(super) fn new(args: &DedupArgs) -> anyhow::Result<Self> {
+        if args.cluster.cluster.is_empty() { Self::here(args) } else { Self::cluster(args) }
+    }
+
+    fn here(args: &DedupArgs) -> anyhow::Result<Self> {
+        if args.cluster.tls.files().is_some() {
+            return Err(
+                UsageError("--tls-ca, --tls-cert and --tls-key are for --cluster: leave them out".to_owned()).into()
+            );
+        }
         let saved = args.run.saved()?;
         let seed = state::seed(args.filter.seed, saved.as_ref());
         let window = args.filter.window(&args.input.tz)?;
@@ -27,18 +40,36 @@ impl Setup {
         let needs_time = definition.group.unit.needs_time();
         let secret = FilterSecret::from_seed(seed);
         let window = format!("window {}", spec.window);
-        let needs_time = needs_time.then_some((window.as_str(), "--window 1000000events"));
+        let needs_time = needs_time.then_some((window.as_str(), "count in events (--window 1000000events)"));
         let parser = args.input.parser(needs_time, secret.clone())?;
         let header = StateHeader { key: args.input.key_identity(), seed, definition };
         let mut filter = SlicedFilter::build(&header.definition)?;
         if let (Some(saved), Some(path)) = (saved, args.run.state.as_deref()) {
             saved.load(path, &header, |body| filter.read_body(body))?;
         }
-        Ok(Self { filter, parser, header, secret })
+        let source = Source::Here(Box::new(Here {
+            filter,
+            confirm: args.output.confirm.map(Confirm::new),
+            exact: args.run.verify.map(|VerifyArg::Exact| ExactWindow::of(&header.definition.group)),
+            lookup: args.run.lookup,
+            times_ms: Vec::new(),
+            header,
+        }));
+        Ok(Self { source, parser, secret })
+    }
+
+    fn cluster(args: &DedupArgs) -> anyhow::Result<Self> {
+        let remote = Remote::connect(&args.cluster, args.run.lookup)?;
+        let secret = remote.filter.secret().clone();
+        let window = format!("filter {}, window {}", remote.filter.name(), remote.filter.definition().group.window);
+        let instead = "let the nodes stamp events (firstseen filter create --clock wall)";
+        let needs_time = remote.filter.needs_times().then_some((window.as_str(), instead));
+        let parser = args.input.parser(needs_time, secret.clone())?;
+        Ok(Self { source: Source::Cluster(Box::new(remote)), parser, secret })
     }
 }
 
 fn definition(spec: &FilterSpec, args: &DedupArgs) -> anyhow::Result<SlicedDefinition> {
-    let definition = SlicedDefinition::new(spec, args.filter.slicing);
+    let definition = SlicedDefinition::new(spec, args.filter.slicing.unwrap_or(Slicing::NONE));
     Ok(definition.map_err(|error| UsageError(error.to_string()))?)
 }

@@ -75,10 +75,10 @@ struct EstimatePass {
 }
 
 impl Pass for EstimatePass {
-    fn batch(&mut self, batch: &Batch) -> anyhow::Result<()> {
-        self.engine.handle(batch, &mut self.outputs, &self.progress)?;
+    fn batch(&mut self, batch: Box<Batch>) -> anyhow::Result<Option<Box<Batch>>> {
+        self.engine.handle(&batch, &mut self.outputs, &self.progress)?;
         self.progress.at(batch.input_bytes, || format!("{} events", self.engine.counts.events));
-        Ok(())
+        Ok(Some(batch))
     }
 
     fn begin(&mut self) -> anyhow::Result<()> {

@@ -85,7 +85,7 @@ impl Setup {
         let definition = definition(&args.decay)?;
         let epochs = format!("--epoch {}", definition.epoch);
         let needs_time = unit(&definition.epoch)?.needs_time();
-        let needs_time = needs_time.then_some((epochs.as_str(), "--epoch 1000000events"));
+        let needs_time = needs_time.then_some((epochs.as_str(), "count in events (--epoch 1000000events)"));
         let parser = args.input.parser(needs_time, FilterSecret::from_seed(seed))?;
         let header = StateHeader { key: args.input.key_identity(), seed, definition };
         let mut clocked = Clocked::new(&header.definition)?;

@@ -122,6 +122,10 @@ pub(super) fn rates(definition: &FilterDefinition, events: f64) -> Rates {
             let stable = shape.stable_rate();
             Rates { worst: stable, mean: stable }
         }
+        CellDefinition::Decaying { shape } => {
+            let steady = plain::rate(shape.cells as f64, shape.hashes, events);
+            Rates { worst: steady, mean: steady }
+        }
     }
 }
 

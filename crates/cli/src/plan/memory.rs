@@ -26,6 +26,7 @@ pub(super) fn widths(definition: &FilterDefinition) -> Widths {
         }
         CellDefinition::SlidingCounting { .. } => Widths { cell_bits: 4, queue_bits: 129 },
         CellDefinition::Stable { shape, .. } => cells_of(u64::from(shape.cell_bits())),
+        CellDefinition::Decaying { shape } => cells_of(shape.cell_bits()),
     }
 }
 
@@ -38,6 +39,7 @@ pub(super) fn shape(cells: &CellDefinition) -> (u64, u32) {
         CellDefinition::JumpingCounting { cells, hashes, .. }
         | CellDefinition::SlidingCounting { cells, hashes, .. } => (*cells, *hashes),
         CellDefinition::Stable { shape, .. } => (shape.cells, shape.hashes),
+        CellDefinition::Decaying { shape } => (shape.cells, shape.hashes),
     }
 }
 

@@ -12,6 +12,8 @@ use super::CountingError;
 use crate::ahead::{Positions, walk};
 use crate::arch::prefetch_line;
 use crate::body::{memory_bytes, read_u64, write_u64};
+use crate::events::Events;
+use crate::flags::FlagKind;
 use crate::memory::CellMemory;
 use crate::packed::{PackedCells, check_zero_from};
 use crate::{Digest, Geometry, Layout, Stamp, WindowRule, rates};
@@ -88,24 +90,7 @@ impl JumpingCounting {
     /// # Panics
     /// If the slices differ in length.
     pub fn observe_batch(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
-        assert!(digests.len() == stamps.len() && digests.len() == duplicate.len(), "one stamp and answer an event");
-        let find = |filter: &Self, index: usize| {
-            let positions = Positions::of(digests[index], &filter.geometry);
-            let part = filter.part_start(stamps[index].unit);
-            for position in positions.iter() {
-                filter.sums.prefetch(position);
-                prefetch_line(&filter.marks.bytes()[part + position / 8]);
-            }
-            positions
-        };
-        walk(self, digests.len(), find, |filter, index, positions| {
-            let Stamp { unit, judged } = stamps[index];
-            filter.advance(judged.max(unit));
-            duplicate[index] = filter.holds(&positions);
-            if !duplicate[index] && filter.window.expiry(unit) > filter.now {
-                filter.record(unit, &positions);
-            }
-        });
+        self.observe(digests, stamps, duplicate);
     }
 
     /// Tests every event and records none; the window moves as in [`Self::observe_batch`].
@@ -113,16 +98,7 @@ impl JumpingCounting {
     /// # Panics
     /// If the slices differ in length.
     pub fn lookup_batch(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
-        assert!(digests.len() == stamps.len() && digests.len() == duplicate.len(), "one stamp and answer an event");
-        let find = |filter: &Self, index: usize| {
-            let positions = Positions::of(digests[index], &filter.geometry);
-            positions.iter().for_each(|position| filter.sums.prefetch(position));
-            positions
-        };
-        walk(self, digests.len(), find, |filter, index, positions| {
-            filter.advance(stamps[index].judged);
-            duplicate[index] = filter.holds(&positions);
-        });
+        self.lookup(digests, stamps, duplicate);
     }
 
     fn holds(&self, positions: &Positions) -> bool {
@@ -228,5 +204,43 @@ impl JumpingCounting {
             self.sums.add_marks(marks);
         }
         Ok(())
+    }
+}
+
+impl FlagKind for JumpingCounting {
+    fn observe<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
+        let count = events.count();
+        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
+        let find = |filter: &Self, index: usize| {
+            let positions = Positions::of(events, index, &filter.geometry);
+            let part = filter.part_start(stamps[index].unit);
+            for position in positions.iter() {
+                filter.sums.prefetch(position);
+                prefetch_line(&filter.marks.bytes()[part + position / 8]);
+            }
+            positions
+        };
+        walk(self, count, find, |filter, index, positions| {
+            let Stamp { unit, judged } = stamps[index];
+            filter.advance(judged.max(unit));
+            duplicate[index] = filter.holds(&positions);
+            if !duplicate[index] && filter.window.expiry(unit) > filter.now {
+                filter.record(unit, &positions);
+            }
+        });
+    }
+
+    fn lookup<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
+        let count = events.count();
+        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
+        let find = |filter: &Self, index: usize| {
+            let positions = Positions::of(events, index, &filter.geometry);
+            positions.iter().for_each(|position| filter.sums.prefetch(position));
+            positions
+        };
+        walk(self, count, find, |filter, index, positions| {
+            filter.advance(stamps[index].judged);
+            duplicate[index] = filter.holds(&positions);
+        });
     }
 }

@@ -4,6 +4,7 @@
 //! the window leaves no trace in a counter below its maximum. Must not know: what a unit of the window is.
 
 mod jumping;
+mod queue;
 mod sliding;
 
 use thiserror::Error;

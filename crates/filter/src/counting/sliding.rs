@@ -6,9 +6,11 @@
 use std::io;
 
 use super::CountingError;
+use super::queue::Queue;
 use crate::ahead::{Positions, walk};
-use crate::body::{invalid, memory_bytes, read_u64, write_u64};
-use crate::memory::CellMemory;
+use crate::body::{invalid, read_u64, write_u64};
+use crate::events::Events;
+use crate::flags::FlagKind;
 use crate::packed::PackedCells;
 use crate::{Digest, Geometry, Layout, Stamp, rates};
 
@@ -16,7 +18,8 @@ use crate::{Digest, Geometry, Layout, Stamp, rates};
 pub const WINDOW_EVENTS_MAX: u64 = 1 << 36;
 
 const COUNTER_BITS: u32 = 4;
-const DIGEST_BYTES: usize = 16;
+/// In a saved filter, beside the arrival number, which is below: its queue holds positions.
+const HOLDS_POSITIONS: u64 = 1 << 63;
 
 /// The last `window_events` (N) arrivals. Every arrival takes a place in the queue; a duplicate leaves it empty.
 ///
@@ -40,9 +43,8 @@ pub struct SlidingCounting {
     geometry: Geometry,
     window_events: u64,
     counters: PackedCells,
-    /// Digest of arrival `n` at place `n % N`, where [`Self::taken`] has a bit.
-    queue: CellMemory,
-    taken: PackedCells,
+    /// Arrival `n` is at place `n % N`.
+    queue: Queue,
     /// The greatest arrival number judged at: arrivals up to `now - N` have left.
     now: u64,
     /// The least arrival number not yet given.
@@ -64,8 +66,7 @@ impl SlidingCounting {
             geometry,
             window_events,
             counters: PackedCells::zeroed(cells, COUNTER_BITS)?,
-            queue: CellMemory::zeroed(memory_bytes(window_events * DIGEST_BYTES as u64)?)?,
-            taken: PackedCells::zeroed(window_events, 1)?,
+            queue: Queue::new(geometry, window_events)?,
             now: 0,
             next: 0,
         })
@@ -80,21 +81,7 @@ impl SlidingCounting {
     /// # Panics
     /// If the slices differ in length.
     pub fn observe_batch(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
-        assert!(digests.len() == stamps.len() && digests.len() == duplicate.len(), "one stamp and answer an event");
-        let find = |filter: &Self, index: usize| {
-            filter.prefetch_leaving(stamps[index].unit);
-            filter.find(digests[index])
-        };
-        walk(self, digests.len(), find, |filter, index, positions| {
-            let Stamp { unit, judged } = stamps[index];
-            let number = unit.max(filter.next);
-            filter.advance(number.max(judged));
-            filter.next = number.saturating_add(1);
-            duplicate[index] = filter.holds(&positions);
-            if !duplicate[index] && number.saturating_add(filter.window_events) > filter.now {
-                filter.record(number, digests[index], &positions);
-            }
-        });
+        self.observe(digests, stamps, duplicate);
     }
 
     /// Tests every event as if it arrived at number `judged`, and records none; what has left by then leaves.
@@ -102,27 +89,26 @@ impl SlidingCounting {
     /// # Panics
     /// If the slices differ in length.
     pub fn lookup_batch(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
-        assert!(digests.len() == stamps.len() && digests.len() == duplicate.len(), "one stamp and answer an event");
-        let find = |filter: &Self, index: usize| filter.find(digests[index]);
-        walk(self, digests.len(), find, |filter, index, positions| {
-            filter.advance(stamps[index].judged);
-            duplicate[index] = filter.holds(&positions);
-        });
+        self.lookup(digests, stamps, duplicate);
     }
 
     #[inline(always)]
-    fn find(&self, digest: Digest) -> Positions {
-        let positions = Positions::of(digest, &self.geometry);
-        positions.iter().for_each(|position| self.counters.prefetch(position));
+    fn find<E: Events>(&self, events: E, index: usize) -> Positions {
+        let positions = Positions::of(events, index, &self.geometry);
+        self.prefetch(&positions);
         positions
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, positions: &Positions) {
+        positions.iter().for_each(|position| self.counters.prefetch(position));
     }
 
     /// Asks for the counters of the arrival whose place arrival `number` takes.
     #[inline(always)]
     fn prefetch_leaving(&self, number: u64) {
-        let place = self.place(number);
-        if self.taken.get(place) == 1 {
-            self.find(self.queued(place));
+        if let Some(leaving) = self.queue.positions(self.place(number)) {
+            self.prefetch(&leaving);
         }
     }
 
@@ -130,12 +116,10 @@ impl SlidingCounting {
         positions.iter().all(|position| self.counters.get(position) != 0)
     }
 
-    fn record(&mut self, number: u64, digest: Digest, positions: &Positions) {
+    fn record(&mut self, number: u64, digest: Option<Digest>, positions: &Positions) {
         let place = self.place(number);
         self.evict(place);
-        self.taken.set(place, 1);
-        let bytes = &mut self.queue.bytes_mut().as_chunks_mut::<DIGEST_BYTES>().0[place];
-        *bytes = (u128::from(digest.hi) << 64 | u128::from(digest.lo)).to_le_bytes();
+        self.queue.put(place, digest, positions);
         for position in positions.iter() {
             let counter = self.counters.get(position);
             self.counters.set(position, counter.saturating_add(1).min(self.counters.max()));
@@ -146,11 +130,6 @@ impl SlidingCounting {
         (number % self.window_events) as usize
     }
 
-    fn queued(&self, place: usize) -> Digest {
-        let packed = u128::from_le_bytes(self.queue.bytes().as_chunks::<DIGEST_BYTES>().0[place]);
-        Digest { lo: packed as u64, hi: (packed >> 64) as u64 }
-    }
-
     #[inline]
     fn advance(&mut self, judged: u64) {
         if judged <= self.now {
@@ -158,7 +137,7 @@ impl SlidingCounting {
         }
         if judged - self.now >= self.window_events {
             self.counters.clear();
-            self.taken.clear();
+            self.queue.clear();
         } else {
             for number in self.now + 1..=judged {
                 self.evict(self.place(number));
@@ -170,11 +149,8 @@ impl SlidingCounting {
     /// Takes the arrival at `place`, if there is one, out of the counters.
     #[inline]
     fn evict(&mut self, place: usize) {
-        if self.taken.get(place) == 0 {
-            return;
-        }
-        self.taken.set(place, 0);
-        for position in Positions::of(self.queued(place), &self.geometry).iter() {
+        let Some(leaving) = self.queue.take(place) else { return };
+        for position in leaving.iter() {
             let counter = self.counters.get(position);
             if counter < self.counters.max() {
                 self.counters.set(position, counter.saturating_sub(1));
@@ -182,9 +158,9 @@ impl SlidingCounting {
         }
     }
 
-    /// Bytes that counters and queue take.
+    /// Bytes that counters and queue take; where the queue holds positions, as many as those need instead of digests.
     pub fn bytes(&self) -> u64 {
-        (self.counters.bytes().len() + self.queue.bytes().len() + self.taken.bytes().len()) as u64
+        self.counters.bytes().len() as u64 + self.queue.bytes()
     }
 
     /// Cells (m), positions (k) and layout; the width of the counters is [`Self::counter_bits`].
@@ -223,16 +199,16 @@ impl SlidingCounting {
         16 + self.bytes()
     }
 
-    /// Writes all state: the arrival numbers, the counters, the queue's occupied places and its digests.
+    /// Writes all state: the arrival numbers, the counters, the queue's occupied places and what is there.
     ///
     /// # Errors
     /// What `sink` answers.
     pub fn write_body(&self, sink: &mut dyn io::Write) -> io::Result<()> {
         write_u64(sink, self.now)?;
-        write_u64(sink, self.next)?;
+        let holds_positions = if self.queue.holds_positions() { HOLDS_POSITIONS } else { 0 };
+        write_u64(sink, self.next.min(HOLDS_POSITIONS - 1) | holds_positions)?;
         self.counters.write(sink)?;
-        self.taken.write(sink)?;
-        sink.write_all(self.queue.bytes())
+        self.queue.write(sink)
     }
 
     /// Replaces all state by what [`Self::write_body`] of a filter of the same shape and window wrote.
@@ -241,19 +217,54 @@ impl SlidingCounting {
     /// What `source` answers, and `InvalidData` for what no filter writes; the filter must then be dropped.
     pub fn read_body(&mut self, source: &mut dyn io::Read) -> io::Result<()> {
         self.now = read_u64(source)?;
-        self.next = read_u64(source)?;
+        let next = read_u64(source)?;
+        self.next = next & !HOLDS_POSITIONS;
         if self.next > self.now.saturating_add(1) {
             return Err(invalid("an arrival is numbered after the last one judged"));
         }
         self.counters.read(source)?;
-        self.taken.read(source)?;
-        source.read_exact(self.queue.bytes_mut())?;
+        self.queue.read(source, next & HOLDS_POSITIONS != 0)?;
         let counted = self.counters.total();
-        let recorded = self.taken.occupied() * u64::from(self.geometry.hashes());
+        let recorded = self.queue.arrivals() * u64::from(self.geometry.hashes());
         // A counter at its maximum may stand for more arrivals than it says, or for some that have left.
         if counted != recorded && self.stuck_cells() == 0 {
             return Err(invalid("the counters do not add up to the arrivals in the queue"));
         }
         Ok(())
+    }
+}
+
+impl FlagKind for SlidingCounting {
+    fn keep_positions(&mut self) -> io::Result<()> {
+        self.queue.keep_positions()
+    }
+
+    fn observe<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
+        let count = events.count();
+        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
+        let find = |filter: &Self, index: usize| {
+            filter.prefetch_leaving(stamps[index].unit);
+            filter.find(events, index)
+        };
+        walk(self, count, find, |filter, index, positions| {
+            let Stamp { unit, judged } = stamps[index];
+            let number = unit.max(filter.next);
+            filter.advance(number.max(judged));
+            filter.next = number.saturating_add(1);
+            duplicate[index] = filter.holds(&positions);
+            if !duplicate[index] && number.saturating_add(filter.window_events) > filter.now {
+                filter.record(number, events.digest(index), &positions);
+            }
+        });
+    }
+
+    fn lookup<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
+        let count = events.count();
+        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
+        let find = |filter: &Self, index: usize| filter.find(events, index);
+        walk(self, count, find, |filter, index, positions| {
+            filter.advance(stamps[index].judged);
+            duplicate[index] = filter.holds(&positions);
+        });
     }
 }

@@ -21,6 +21,7 @@ use thiserror::Error;
 
 use crate::ahead::{Positions, walk};
 use crate::body::{read_u64, write_u64};
+use crate::events::Events;
 use crate::{Digest, Geometry, GeometryError, Layout, Stamp, rates};
 use counters::Counters;
 use rule::{Decay, LAMBDA_RANGE};
@@ -75,6 +76,24 @@ pub struct DecayingShape {
     pub storage: CounterStorage,
 }
 
+impl DecayingShape {
+    /// Bits a cell, rounded up, with BF_0 and the lookup table but without extensions: those take memory only where
+    /// they are needed.
+    pub fn cell_bits(&self) -> u64 {
+        match (self.storage, self.rule) {
+            (CounterStorage::Basic, _) => 16,
+            (CounterStorage::Extended { .. }, DecayRule::Literal { .. }) => 5,
+            (CounterStorage::Extended { .. }, DecayRule::Lasting { .. }) => 10,
+        }
+    }
+
+    /// The geometry of the counters, if the shape is possible.
+    pub(crate) fn check(&self) -> Result<Geometry, DecayingError> {
+        self.rule.check()?;
+        Ok(Geometry::new(self.cells, self.hashes, 1, Layout::Classic)?)
+    }
+}
+
 /// Estimates of decayed frequencies. An occurrence adds to its k cells, an estimate is the least of the k.
 ///
 /// Estimates are too high where other events share all k cells, and by the rounding that [`DecayRule`] states. With
@@ -118,8 +137,7 @@ impl DecayingFilter {
     /// If the shape or the rule is impossible, or the system refuses the memory.
     pub fn new(shape: DecayingShape) -> Result<Self, DecayingError> {
         let DecayingShape { cells, hashes, rule, storage } = shape;
-        let geometry = Geometry::new(cells, hashes, 1, Layout::Classic)?;
-        rule.check()?;
+        let geometry = shape.check()?;
         let decay = Decay::new(rule);
         let counters = Counters::zeroed(cells, storage, &decay)?;
         let seen = match storage {
@@ -142,11 +160,7 @@ impl DecayingFilter {
     /// # Panics
     /// If the slices differ in length.
     pub fn observe_batch(&mut self, digests: &[Digest], stamps: &[Stamp], estimates: &mut [f64]) {
-        assert!(digests.len() == stamps.len() && digests.len() == estimates.len(), "one stamp and estimate an event");
-        let find = |filter: &Self, index: usize| filter.find(digests[index], stamps[index].unit);
-        walk(self, digests.len(), find, |filter, index, probe| {
-            estimates[index] = filter.observe(&probe, stamps[index].unit);
-        });
+        self.count(digests, stamps, estimates);
     }
 
     /// Estimates every event at the epoch of its stamp; nothing changes.
@@ -154,27 +168,41 @@ impl DecayingFilter {
     /// # Panics
     /// If the slices differ in length.
     pub fn estimate_batch(&self, digests: &[Digest], stamps: &[Stamp], estimates: &mut [f64]) {
-        assert!(digests.len() == stamps.len() && digests.len() == estimates.len(), "one stamp and estimate an event");
-        let find = |filter: &&Self, index: usize| filter.find(digests[index], filter.epoch);
-        walk(&mut &*self, digests.len(), find, |filter, index, probe| {
-            estimates[index] = filter.estimate_at(&probe, stamps[index].unit);
-        });
+        self.estimate_all(digests, stamps, estimates);
     }
 
     /// The decayed frequency of an event at `epoch`, or now if that is later. Zero means never seen, or so long ago
     /// that less than epsilon is left.
     pub fn estimate(&self, digest: Digest, epoch: u64) -> f64 {
-        self.estimate_at(&self.find(digest, self.epoch), epoch)
+        self.estimate_at(&self.find(&[digest][..], 0, self.epoch), epoch)
+    }
+
+    pub(crate) fn count<E: Events>(&mut self, events: E, stamps: &[Stamp], estimates: &mut [f64]) {
+        let count = events.count();
+        assert!(count == stamps.len() && count == estimates.len(), "one stamp and estimate an event");
+        let find = |filter: &Self, index: usize| filter.find(events, index, stamps[index].unit);
+        walk(self, count, find, |filter, index, probe| {
+            estimates[index] = filter.observe(&probe, stamps[index].unit);
+        });
+    }
+
+    pub(crate) fn estimate_all<E: Events>(&self, events: E, stamps: &[Stamp], estimates: &mut [f64]) {
+        let count = events.count();
+        assert!(count == stamps.len() && count == estimates.len(), "one stamp and estimate an event");
+        let find = |filter: &&Self, index: usize| filter.find(events, index, filter.epoch);
+        walk(&mut &*self, count, find, |filter, index, probe| {
+            estimates[index] = filter.estimate_at(&probe, stamps[index].unit);
+        });
     }
 
     #[inline(always)]
-    fn find(&self, digest: Digest, epoch: u64) -> Probe {
-        let counters = Positions::of(digest, &self.geometry);
+    fn find<E: Events>(&self, events: E, index: usize, epoch: u64) -> Probe {
+        let counters = Positions::of(events, index, &self.geometry);
         counters.iter().for_each(|position| self.counters.prefetch(position));
         let Some(seen) = &self.seen else {
             return Probe { counters, seen: Positions::default() };
         };
-        let seen_positions = seen.find(digest);
+        let seen_positions = seen.find(&counters);
         seen.prefetch(&seen_positions, epoch);
         Probe { counters, seen: seen_positions }
     }

@@ -31,10 +31,16 @@ impl SeenLately {
         Ok(Self { geometry, arrays, forget_epochs })
     }
 
-    /// Positions of its own, independent of those of the counters: the digest's halves change places.
+    /// Positions of its own, from a hash of all those of the counters: that is all that is known of an event whose
+    /// digest stays with its producer.
     #[inline(always)]
-    pub(super) fn find(&self, digest: Digest) -> Positions {
-        Positions::of(Digest { lo: digest.hi, hi: digest.lo }, &self.geometry)
+    pub(super) fn find(&self, counters: &Positions) -> Positions {
+        let mixed = counters.iter().fold(Digest::default(), |mixed, position| {
+            let Digest { lo, hi } = mixed;
+            let next = Digest { lo: lo ^ position as u64, hi };
+            Digest { lo: next.word(0), hi: next.word(1) }
+        });
+        Positions::of_digest(mixed, &self.geometry)
     }
 
     pub(super) fn prefetch(&self, positions: &Positions, epoch: u64) {

@@ -189,12 +189,6 @@ impl<T: Timer> CellKind for Timers<T> {
         TimerRule { pass, timers: self, now, stamp, view, code, rank: view.rank(code), recorded: Recorded::default() }
     }
 
-    fn record(rule: &mut TimerRule<'_, T>, cells: &mut [u8], offsets: impl Offsets) {
-        rule.look_from(rule.pass.stamps[0]);
-        rule.raise(T::of(cells), offsets);
-        rule.recorded.events += 1;
-    }
-
     fn recorded(rule: &TimerRule<'_, T>) -> Recorded {
         rule.recorded
     }
@@ -233,6 +227,20 @@ impl<T: Timer> CellKind for Timers<T> {
             Some(rank) => (1, stamp.judged + u64::from(rank)),
             None => (1, u64::MAX),
         }
+    }
+
+    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: u64) -> u64 {
+        let span = Span::of::<T>(stamp.judged, self.window.expiry(now));
+        let code = code_of::<T>(self.window.expiry(stamp.unit));
+        let (rank, mut used) = (span.rank(code), 0);
+        let timers = T::of(generation.memory.bytes_mut());
+        for position in positions {
+            let timer = &mut timers[*position as usize];
+            let old = timer.code();
+            used += u64::from(old == 0);
+            *timer = T::from_code(if span.rank(old) > rank { old } else { code });
+        }
+        used
     }
 
     fn push_expiries(

@@ -91,6 +91,11 @@ impl Calendar {
         (clamp(unit), clamp(from_ms), clamp(to_ms))
     }
 
+    /// Milliseconds of local time from one landmark to the next.
+    pub(super) fn period_ms(&self) -> u64 {
+        self.period.ms().unsigned_abs()
+    }
+
     fn offset_ms(&self, time_ms: i64) -> i64 {
         let offset = Timestamp::from_millisecond(time_ms).map_or(Offset::UTC, |time| self.zone.to_offset(time));
         i64::from(offset.seconds()) * 1000

@@ -11,7 +11,7 @@ use super::{Stamp, Unit, WindowRule};
 use crate::body::{invalid, read_u64, write_u64};
 
 /// Times and counts beyond this are none: sums must not overflow.
-const COUNT_MAX: u64 = 1 << 62;
+pub(super) const COUNT_MAX: u64 = 1 << 62;
 
 /// Where an event falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,15 +81,59 @@ impl WindowClock {
         }
     }
 
+    /// What the clock shows at the next event, and the unit in which the event occurred, which is not above it: what a
+    /// [`crate::UnitClock`] elsewhere needs to place the event as [`Self::place`] does here. An event that is late is
+    /// told like any other; `None` where `place` refuses.
+    ///
+    /// ```
+    /// use firstseen_filter::{Unit, WindowClock, WindowRule};
+    /// let rule = WindowRule { span_units: 10, lateness_units: 0 };
+    /// let mut clock = WindowClock::new(Unit::Milliseconds(1000), rule, 60_000);
+    /// assert_eq!(clock.place_tick(Some(100_500)), Some((100, 100)));
+    /// assert_eq!(clock.place_tick(Some(20_000)), Some((100, 20)));
+    /// assert_eq!(clock.place_tick(Some(161_000)), None);
+    /// ```
+    #[inline]
+    pub fn place_tick(&mut self, time_ms: Option<u64>) -> Option<(u64, u64)> {
+        match self.unit {
+            Unit::Milliseconds(_) | Unit::Calendar(_) => {
+                let unit = self.accept(time_ms?)?;
+                Some((self.now_unit, unit))
+            }
+            Unit::Endless | Unit::Events(_) => match self.place(time_ms) {
+                Placed::At(stamp) => Some((stamp.unit, stamp.unit)),
+                Placed::Late | Placed::Refused => None,
+            },
+        }
+    }
+
+    /// Lets the clock show at least `now_ms`, as if an event of that time had been accepted: what another clock of the
+    /// same filter shows. Nothing where the window needs no time.
+    pub fn catch_up_ms(&mut self, now_ms: u64) {
+        if self.unit.needs_time() && now_ms <= COUNT_MAX && self.now_ms.is_none_or(|shown_ms| now_ms > shown_ms) {
+            self.now_unit = self.unit_of(now_ms).max(self.now_unit);
+            self.now_ms = Some(now_ms);
+        }
+    }
+
     #[inline]
     fn place_at(&mut self, time_ms: u64) -> Placed {
+        match self.accept(time_ms) {
+            Some(unit) => self.rule.stamp(unit, self.now_unit).map_or(Placed::Late, Placed::At),
+            None => Placed::Refused,
+        }
+    }
+
+    /// The unit of a time, which moves the clock; `None` if it is too far ahead.
+    #[inline]
+    fn accept(&mut self, time_ms: u64) -> Option<u64> {
         if time_ms > COUNT_MAX {
-            return Placed::Refused;
+            return None;
         }
         let mut unit = self.unit_of(time_ms);
         match self.now_ms {
             Some(now_ms) if time_ms <= now_ms => {}
-            Some(now_ms) if time_ms - now_ms > self.future_max_ms => return Placed::Refused,
+            Some(now_ms) if time_ms - now_ms > self.future_max_ms => return None,
             _ => {
                 // Where a zone sets its clocks back over midnight, the day that has begun goes on.
                 unit = unit.max(self.now_unit);
@@ -97,7 +141,7 @@ impl WindowClock {
                 self.now_unit = unit;
             }
         }
-        self.rule.stamp(unit, self.now_unit).map_or(Placed::Late, Placed::At)
+        Some(unit)
     }
 
     #[inline]

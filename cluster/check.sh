@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Runs the cluster of docker-compose.yml without a registry: builds a static binary, starts three nodes, streams the
+# sample log through them, and compares what they tell with a run in one process; for a filter whose events are divided
+# over the nodes, and for one whose cells are. Ends well with a notice where no container engine answers.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! docker info >/dev/null 2>&1; then
+  echo "NOT CHECKED: no container engine answers (docker info), so the cluster of docker-compose.yml was not tried"
+  exit 0
+fi
+if docker compose version >/dev/null 2>&1; then
+  compose=(docker compose)
+elif command -v docker-compose >/dev/null; then
+  compose=(docker-compose)
+else
+  echo "NOT CHECKED: neither docker compose nor docker-compose is installed"
+  exit 0
+fi
+
+target=x86_64-unknown-linux-gnu
+binary=${FIRSTSEEN_BINARY:-}
+if [ -z "$binary" ]; then
+  # With --target, build scripts and macros are not linked statically.
+  RUSTFLAGS='-C target-feature=+crt-static' cargo build --locked --release -p firstseen-cli --target "$target"
+  binary=${CARGO_TARGET_DIR:-target}/$target/release/firstseen
+fi
+rm -rf cluster/image
+mkdir -p cluster/image/data cluster/image/certs
+cp "$binary" cluster/image/firstseen
+
+export FIRSTSEEN_DOCKERFILE=cluster/Dockerfile.offline FIRSTSEEN_IMAGE=firstseen:check
+compose+=(-p firstseen-check)
+end() {
+  "${compose[@]}" down --volumes --remove-orphans >/dev/null 2>&1 || true
+  docker image rm firstseen:check >/dev/null 2>&1 || true
+  rm -rf cluster/image
+}
+trap end EXIT
+
+# The number of a field in the JSON report, which is the last line that begins with a brace.
+field() { grep -o '{.*}' | tail -n 1 | grep -o "\"$1\":[0-9]*" | head -n 1 | cut -d: -f2; }
+
+wait_for() { # seconds, what, command...
+  local deadline=$((SECONDS + $1)) what=$2
+  shift 2
+  until "$@"; do
+    if [ "$SECONDS" -ge "$deadline" ]; then
+      echo "FAILED: $what" >&2
+      "${compose[@]}" ps >&2 || true
+      "${compose[@]}" logs --tail=30 >&2 || true
+      exit 1
+    fi
+    sleep 1
+  done
+}
+
+healthy() { [ "$(docker inspect --format '{{.State.Health.Status}}' "$(container "$1")" 2>/dev/null)" = healthy ]; }
+container() {
+  docker ps --all --quiet --filter label=com.docker.compose.project=firstseen-check \
+    --filter "label=com.docker.compose.service=$1"
+}
+ended() { [ "$(docker inspect --format '{{.State.Status}}' "$(container "$1")" 2>/dev/null)" = exited ]; }
+
+expected=$("$binary" dedup --format clf --window 24h --capacity 100k --fpr 0.000001 --seed 1 --out /dev/null \
+  --report json examples/data/apache_logs.gz 2>&1)
+for slicing in horizontal:3 vertical:3; do
+  echo "== $slicing"
+  FIRSTSEEN_SLICING=$slicing "${compose[@]}" up --detach --build
+  for node in node-1 node-2 node-3; do
+    wait_for 120 "$node is not healthy" healthy "$node"
+  done
+  wait_for 120 "the producer has not ended" ended producer
+  told=$(docker logs "$(container producer)" 2>&1)
+  for name in events first_seen duplicates undecided rejected; do
+    here=$(echo "$expected" | field "$name") there=$(echo "$told" | field "$name")
+    if [ -z "$there" ] || [ "$here" != "$there" ]; then
+      echo "FAILED: $name is $here in one process and '$there' in the cluster ($slicing): $told" >&2
+      exit 1
+    fi
+    printf '%-12s %s\n' "$name" "$there"
+  done
+  "${compose[@]}" down --volumes --remove-orphans
+done
+echo "the cluster told what one process tells"

@@ -1,0 +1,86 @@
+//! What was measured, and how it is told.
+//!
+//! Promises: ratios are of medians of one run. Must not know: how it was measured.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::calls::Latency;
+
+/// Measurements of one figure.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Measured {
+    pub(super) median: f64,
+    pub(super) least: f64,
+    pub(super) greatest: f64,
+}
+
+impl Measured {
+    pub(super) fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let (Some(least), Some(greatest)) = (values.first(), values.last()) else { return Self::default() };
+        Self { median: values[values.len() / 2], least: *least, greatest: *greatest }
+    }
+}
+
+/// A client against so many nodes.
+#[derive(Debug, Serialize)]
+pub(super) struct ClusterFigures {
+    pub(super) nodes: u32,
+    pub(super) tls: bool,
+    pub(super) events_per_s: Measured,
+    pub(super) single_calls_per_s: Option<f64>,
+    pub(super) latency: Option<Latency>,
+}
+
+/// Everything that is printed.
+#[derive(Debug, Serialize)]
+pub(super) struct Figures {
+    pub(super) events: u64,
+    pub(super) batch_events: u32,
+    pub(super) clusters: Vec<ClusterFigures>,
+    pub(super) redis_events_per_s: Option<Measured>,
+}
+
+impl Figures {
+    /// For people.
+    pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let millions = |per_s: f64| per_s / 1e6;
+        let one = self.clusters.first().map_or(f64::NAN, |cluster| cluster.events_per_s.median);
+        writeln!(out, "{} events, batches of {}, medians (least to greatest)", self.events, self.batch_events)?;
+        for ClusterFigures { nodes, tls, events_per_s, single_calls_per_s, latency } in &self.clusters {
+            let name = format!("{nodes} node{}{}", if *nodes == 1 { "" } else { "s" }, if *tls { ", TLS" } else { "" });
+            let Measured { median, least, greatest } = events_per_s;
+            writeln!(
+                out,
+                "  {name:<14} {:>7.2} M events/s ({:.2} to {:.2}), {:.2} of one node",
+                millions(*median),
+                millions(*least),
+                millions(*greatest),
+                median / one
+            )?;
+            if let (Some(calls_per_s), Some(latency)) = (single_calls_per_s, latency) {
+                writeln!(out, "  {:<14} {calls_per_s:>9.0} single calls/s, 64 in flight", "")?;
+                let Latency { calls_per_s, p50_ms, p99_ms, p999_ms } = latency;
+                writeln!(
+                    out,
+                    "  {:<14} at {calls_per_s:.0} a second: p50 {p50_ms:.2} ms, p99 {p99_ms:.2} ms, p99.9 {p999_ms:.2} ms",
+                    ""
+                )?;
+            }
+        }
+        match &self.redis_events_per_s {
+            Some(Measured { median, least, greatest }) => writeln!(
+                out,
+                "  {:<14} {:>7.2} M events/s ({:.2} to {:.2}); one node does {:.1} times as many",
+                "redis",
+                millions(*median),
+                millions(*least),
+                millions(*greatest),
+                one / median
+            ),
+            None => writeln!(out, "  redis          left out: no redis-server is installed, or --no-redis"),
+        }
+    }
+}

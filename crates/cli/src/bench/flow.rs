@@ -1,0 +1,57 @@
+//! A stream of batches from one producer: as many events a second as go through.
+//!
+//! Promises: every event got a definite answer, and as many were told first-seen as there are distinct keys (but for
+//! false positives at the filter's rate); otherwise the measurement is an error. Must not know: who answers.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::bail;
+use firstseen_client::{Filter, Verdict};
+
+use super::keys::Keys;
+
+/// Callers that have a batch each on its way.
+const CALLERS: u64 = 16;
+/// False positives and chance may hide so many of the distinct keys.
+const HIDDEN_MAX: f64 = 0.02;
+
+/// Events a second.
+pub(super) async fn events_per_s(filter: &Filter, keys: Keys, batch_events: u32) -> anyhow::Result<f64> {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
+    let started = Instant::now();
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|caller| tokio::spawn(send(filter.clone(), keys.share(caller, CALLERS), batch_events as usize, now_ms)))
+        .collect();
+    let mut first_seen = 0;
+    for caller in callers {
+        first_seen += caller.await??;
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    let distinct: u64 = (0..CALLERS).map(|caller| keys.share(caller, CALLERS).distinct()).sum();
+    if first_seen > distinct || (distinct - first_seen) as f64 > HIDDEN_MAX * distinct as f64 {
+        bail!("{first_seen} of {distinct} distinct events were told first-seen");
+    }
+    Ok(keys.events() as f64 / seconds)
+}
+
+/// Sends a share batch by batch; how many were told first-seen.
+async fn send(filter: Filter, keys: Keys, batch_events: usize, now_ms: u64) -> anyhow::Result<u64> {
+    let (mut events, mut times_ms) = (Vec::with_capacity(batch_events), Vec::with_capacity(batch_events));
+    let (mut first_seen, mut next) = (0, 0);
+    while next < keys.events() {
+        let end = keys.events().min(next + batch_events as u64);
+        events.clear();
+        events.extend((next..end).map(|event| keys.key(event)));
+        times_ms.clear();
+        times_ms.resize(events.len(), now_ms);
+        for verdict in filter.observe_batch(&events, &times_ms).await? {
+            match verdict {
+                Verdict::FirstSeen => first_seen += 1,
+                Verdict::Duplicate => {}
+                Verdict::Undecided(reason) => bail!("an event was undecided: {reason:?}"),
+            }
+        }
+        next = end;
+    }
+    Ok(first_seen)
+}

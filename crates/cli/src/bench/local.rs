@@ -1,0 +1,97 @@
+//! A cluster of real processes for a benchmark: started by this executable, ended with it.
+//!
+//! Promises: nothing is left behind. Must not know: what is measured.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::Deserialize;
+use tempfile::TempDir;
+
+/// A cluster that ends when this is dropped.
+pub(super) struct LocalCluster {
+    child: Child,
+    addresses: Vec<String>,
+    /// Where the client's certificate is, if the nodes ask for one.
+    certificates: Option<PathBuf>,
+    _data: TempDir,
+}
+
+#[derive(Deserialize)]
+struct Ready {
+    nodes: Vec<ReadyNode>,
+}
+
+#[derive(Deserialize)]
+struct ReadyNode {
+    address: String,
+}
+
+impl LocalCluster {
+    /// Starts `nodes` nodes and waits until they serve.
+    pub(super) fn start(nodes: u32, tls: bool) -> anyhow::Result<Self> {
+        let data = TempDir::new().context("no folder for the cluster's data")?;
+        let folder = data.path().join("cluster");
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["up", "--json", "--nodes", &nodes.to_string(), "--data"]).arg(&folder);
+        let certificates = tls.then(|| folder.join("certs"));
+        if tls {
+            command.arg("--tls");
+        }
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().context("the cluster has no output")?;
+        BufReader::new(stdout).read_line(&mut line)?;
+        let mut cluster = Self { child, addresses: Vec::new(), certificates, _data: data };
+        match serde_json::from_str::<Ready>(&line) {
+            Ok(ready) => cluster.addresses = ready.nodes.into_iter().map(|node| node.address).collect(),
+            Err(error) => bail!("a cluster of {nodes} nodes does not start ({error}); try `firstseen up`"),
+        }
+        Ok(cluster)
+    }
+
+    /// Where its nodes listen.
+    pub(super) fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Certificates of a producer: authority, certificate, key.
+    pub(super) fn client_files(&self) -> Option<[PathBuf; 3]> {
+        let file = |folder: &Path, name: &str| folder.join(name);
+        let folder = self.certificates.as_deref()?;
+        Some([file(folder, "ca.pem"), file(folder, "local.client.pem"), file(folder, "local.client.key")])
+    }
+
+    /// Certificates of an operator.
+    fn admin_files(&self) -> Option<[PathBuf; 3]> {
+        let folder = self.certificates.as_deref()?;
+        Some([folder.join("ca.pem"), folder.join("admin.pem"), folder.join("admin.key")])
+    }
+
+    /// Runs `firstseen filter` with these arguments on the cluster.
+    pub(super) fn filter(&self, args: &[&str]) -> anyhow::Result<()> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("filter").args(args).args(["--cluster", &self.addresses.join(",")]);
+        if let Some(files) = self.admin_files() {
+            ["--tls-ca", "--tls-cert", "--tls-key"].iter().zip(files).for_each(|(flag, file)| {
+                command.arg(flag).arg(file);
+            });
+        }
+        let output = command.output()?;
+        if !output.status.success() {
+            bail!("firstseen filter {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for LocalCluster {
+    fn drop(&mut self) {
+        let _ = kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM);
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,62 @@
+//! `firstseen bench`: what this machine does, measured beside what users have today.
+//!
+//! Promises: systems that are compared are measured in the same run, in turns; what is printed was measured. Must not
+//! know: how a filter works.
+
+mod calls;
+mod cluster;
+mod figures;
+mod flow;
+mod keys;
+mod local;
+mod redis;
+
+use clap::{Args, Subcommand, value_parser};
+
+/// Flags of `firstseen bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// What to measure.
+    #[command(subcommand)]
+    pub command: BenchCommand,
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// A client against one node and three on this machine, beside Redis `SET key 1 NX EX 600` where it is installed
+    Cluster(ClusterBenchArgs),
+}
+
+/// Flags of `firstseen bench cluster`.
+#[derive(Debug, Args)]
+pub struct ClusterBenchArgs {
+    /// Events of one measurement; the filter is sized for as many
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = value_parser!(u64).range(10_000..))]
+    pub events: u64,
+    /// Measurements of each figure; the median is told
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
+    pub runs: u32,
+    /// Events of a batch
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = value_parser!(u32).range(1..=8192))]
+    pub batch: u32,
+    /// Leave Redis out
+    #[arg(long)]
+    pub no_redis: bool,
+    /// Leave TLS out
+    #[arg(long)]
+    pub no_tls: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs `firstseen bench`.
+///
+/// # Errors
+/// What a person must be told.
+pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
+    match &args.command {
+        BenchCommand::Cluster(args) => cluster::run(args),
+    }
+}

@@ -1,0 +1,115 @@
+//! What users have today, measured beside: `SET key 1 NX EX seconds` against a Redis server of our own.
+//!
+//! Promises: the server is on loopback, keeps nothing on disk, and ends with the benchmark. Must not know: filters.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use super::keys::Keys;
+
+/// Connections that send at once.
+pub(super) const CONNECTIONS: u64 = 8;
+/// Commands that a connection sends before it reads their answers.
+pub(super) const PIPELINE: u64 = 128;
+/// Seconds that a key is kept.
+const EXPIRE_S: u32 = 600;
+/// How long the server may take to answer for the first time.
+const START_MAX: Duration = Duration::from_secs(5);
+
+/// A server that ends when this is dropped.
+pub(super) struct Redis {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Redis {
+    /// Starts `redis-server`; `None` where it is not installed.
+    pub(super) fn start() -> anyhow::Result<Option<Self>> {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
+        let child = match command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
+            Ok(child) => child,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).context("redis-server does not start"),
+        };
+        let redis = Self { child, address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)) };
+        let started = Instant::now();
+        while TcpStream::connect(redis.address).is_err() {
+            if started.elapsed() > START_MAX {
+                bail!("redis-server does not answer at {}", redis.address);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Some(redis))
+    }
+
+    /// Events a second over all connections: each asks about its share of `keys`.
+    pub(super) fn events_per_s(&self, keys: Keys) -> anyhow::Result<f64> {
+        let started = Instant::now();
+        let first_seen = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..CONNECTIONS)
+                .map(|connection| scope.spawn(move || self.share(keys.share(connection, CONNECTIONS))))
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a connection broke"))).sum()
+        });
+        let seconds = started.elapsed().as_secs_f64();
+        let first_seen: u64 = first_seen?;
+        let distinct: u64 = (0..CONNECTIONS).map(|connection| keys.share(connection, CONNECTIONS).distinct()).sum();
+        if first_seen != distinct {
+            bail!("redis told {first_seen} of {distinct} distinct keys first-seen");
+        }
+        Ok(keys.events() as f64 / seconds)
+    }
+
+    /// Forgets all keys.
+    pub(super) fn flush(&self) -> anyhow::Result<()> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.write_all(b"FLUSHALL\r\n")?;
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer)?;
+        Ok(())
+    }
+
+    /// Asks about every key of a share; how many were new.
+    fn share(&self, keys: Keys) -> anyhow::Result<u64> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        let mut answers = BufReader::new(stream.try_clone()?);
+        let (mut stream, mut request, mut line) = (stream, Vec::new(), String::new());
+        let (mut first_seen, mut asked) = (0, 0);
+        while asked < keys.events() {
+            let pipelined = PIPELINE.min(keys.events() - asked);
+            request.clear();
+            for event in asked..asked + pipelined {
+                let key = keys.key(event);
+                write!(request, "*6\r\n$3\r\nSET\r\n${}\r\n", key.len())?;
+                request.extend_from_slice(&key);
+                write!(request, "\r\n$1\r\n1\r\n$2\r\nNX\r\n$2\r\nEX\r\n$3\r\n{EXPIRE_S}\r\n")?;
+            }
+            stream.write_all(&request)?;
+            for _ in 0..pipelined {
+                line.clear();
+                answers.read_line(&mut line)?;
+                match line.as_str() {
+                    "+OK\r\n" => first_seen += 1,
+                    "$-1\r\n" => {}
+                    other => bail!("redis answered {other:?}"),
+                }
+            }
+            asked += pipelined;
+        }
+        Ok(first_seen)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,164 @@
+//! `firstseen certs`: a test authority, and certificates in the form that the cluster checks.
+//!
+//! Promises: nothing is overwritten; keys can be read by their owner only. Must not know: who connects to whom.
+
+mod files;
+mod issue;
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use firstseen_wire::tls::{ADMIN_NAME, CLIENT_NAME, NODE_NAME};
+
+use crate::exit::UsageError;
+use files::Folder;
+use issue::{Authority, Role};
+
+/// Which certificates to make.
+///
+/// The authority's key lies beside the certificates that it signs, unencrypted: good for a test and for a private
+/// network that you trust, not for production. There, let your own authority sign certificates with the same names
+/// (docs/security.md).
+#[derive(Debug, Args)]
+pub struct CertsArgs {
+    /// Folder for the files. If it holds an authority that this command has made, that one signs
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Names of nodes, as in their configurations: DIR/NAME.node.pem and .key
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub nodes: Vec<String>,
+    /// Names of producers: DIR/NAME.client.pem and .key
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub clients: Vec<String>,
+    /// A certificate for who administers the cluster: DIR/admin.pem and .key
+    #[arg(long)]
+    pub admin: bool,
+    /// More host names and addresses that nodes answer to, for tools that check them. `localhost`, 127.0.0.1 and the
+    /// node's name are always there
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
+    pub hosts: Vec<String>,
+    /// Leave what is there, and make only what is missing
+    #[arg(long)]
+    pub if_absent: bool,
+    /// Days until the certificates expire; the authority lives ten times as long
+    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
+    pub days: u16,
+}
+
+/// Makes the files, and says on `told` what is there and how to use it.
+///
+/// # Errors
+/// [`UsageError`]: names that cannot be, files that are there already; where the folder cannot be written.
+pub fn run(args: &CertsArgs, told: &mut dyn Write) -> anyhow::Result<()> {
+    let mut wanted = wanted(args)?;
+    let folder = Folder::open(&args.out)?;
+    match args.if_absent {
+        true => wanted.retain(|(file, _)| folder.check_absent(file).is_ok()),
+        false => wanted.iter().try_for_each(|(file, _)| folder.check_absent(file))?,
+    }
+    if wanted.is_empty() {
+        return Ok(writeln!(told, "everything is there: {}", args.out.display())?);
+    }
+    let authority = match folder.authority_key()? {
+        Some(key) => Authority::with_key(&key)?,
+        None => {
+            let authority = Authority::new()?;
+            folder.write_pair("ca", &authority.certificate(u32::from(args.days) * 10)?, &authority.key())?;
+            authority
+        }
+    };
+    for (file, role) in &wanted {
+        let (certificate, key) = authority.issue(role, u32::from(args.days))?;
+        folder.write_pair(file, &certificate, &key)?;
+    }
+    tell(args, &wanted, told)
+}
+
+/// The name of every file, without its ending, and what it is for.
+fn wanted(args: &CertsArgs) -> anyhow::Result<Vec<(String, Role)>> {
+    for name in args.nodes.iter().chain(&args.clients) {
+        check_name(name)?;
+    }
+    for host in &args.hosts {
+        if host.parse::<IpAddr>().is_err() {
+            host.split('.').try_for_each(check_name)?;
+        }
+    }
+    let nodes = args.nodes.iter().map(|name| {
+        let own = [NODE_NAME.to_owned(), format!("{name}.{NODE_NAME}"), name.clone()];
+        let local = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+        (format!("{name}.node"), Role::node(name, own.into_iter().chain(local).chain(args.hosts.clone())))
+    });
+    let clients = args.clients.iter().map(|name| (format!("{name}.client"), Role::client(name, CLIENT_NAME)));
+    let admin = args.admin.then(|| ("admin".to_owned(), Role::client("admin", ADMIN_NAME)));
+    let wanted: Vec<_> = nodes.chain(clients).chain(admin).collect();
+    if wanted.is_empty() {
+        let reason = "say for whom: --nodes a,b,c, --clients crawler, --admin";
+        return Err(UsageError(reason.to_owned()).into());
+    }
+    let mut files: Vec<&str> = wanted.iter().map(|(file, _)| file.as_str()).collect();
+    files.sort_unstable();
+    match files.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(twice) => Err(UsageError(format!("{} would be made twice: give each name once", twice[0])).into()),
+        None => Ok(wanted),
+    }
+}
+
+/// A name is one label of a DNS name: it becomes part of one in the certificate.
+fn check_name(name: &str) -> anyhow::Result<()> {
+    let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || letter == b'-';
+    let is_label = (1..=63).contains(&name.len()) && name.bytes().all(is_letter);
+    if is_label && !name.starts_with('-') && !name.ends_with('-') {
+        return Ok(());
+    }
+    let reason = format!("`{name}` is no name: use up to 63 letters, digits and -, not - at the ends");
+    Err(UsageError(reason).into())
+}
+
+fn tell(args: &CertsArgs, wanted: &[(String, Role)], told: &mut dyn Write) -> anyhow::Result<()> {
+    let path = |file: &str, ending: &str| Path::new(&args.out).join(format!("{file}.{ending}")).display().to_string();
+    writeln!(
+        told,
+        "A test authority: {} and {}. Its key lies here unencrypted:",
+        path("ca", "pem"),
+        path("ca", "key")
+    )?;
+    writeln!(told, "do not use it where it matters who connects. Valid for {} days:", args.days)?;
+    for (file, role) in wanted {
+        writeln!(told, "  {}  {}", path(file, "pem"), role.names().join(", "))?;
+    }
+    if let Some(node) = args.nodes.first() {
+        let file = format!("{node}.node");
+        writeln!(told, "In the configuration of node {node}:")?;
+        writeln!(told, "  [tls]\n  ca = \"{}\"", path("ca", "pem"))?;
+        writeln!(told, "  cert = \"{}\"\n  key = \"{}\"", path(&file, "pem"), path(&file, "key"))?;
+    }
+    let flags = |file: &str| {
+        format!("--tls-ca {} --tls-cert {} --tls-key {}", path("ca", "pem"), path(file, "pem"), path(file, "key"))
+    };
+    if args.admin {
+        writeln!(told, "To administer: firstseen cluster status --addr HOST:PORT {}", flags("admin"))?;
+    }
+    if let Some(client) = args.clients.first() {
+        let flags = flags(&format!("{client}.client"));
+        writeln!(told, "To produce: firstseen dedup --cluster HOST:PORT --filter NAME {flags}")?;
+    }
+    Ok(told.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_label() {
+        for good in ["a", "Node-1", "7", "x".repeat(63).as_str()] {
+            check_name(good).unwrap();
+        }
+        for bad in ["", "-a", "a-", "a.b", "a/b", "a b", "ü", "x".repeat(64).as_str()] {
+            assert!(check_name(bad).is_err(), "`{bad}`");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Nodes become a cluster, or are one already.
+//!
+//! Promises: may be broken off anywhere and begun anew. Must not know: where nodes run.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use firstseen_wire::proto::admin::{IdentifyReply, IdentifyRequest};
+use tokio::time::{Instant, sleep};
+
+use super::{ClusterStatus, hex, init, join, status};
+use crate::connect::Operator;
+
+/// How often is asked whether the nodes agree.
+const ASK: Duration = Duration::from_millis(50);
+
+/// Waits for the nodes at `addresses`, lets those that belong to no cluster join, and waits until all of them know each
+/// other; the cluster's id.
+pub(crate) async fn form(any: &Operator, addresses: &[String], patience: Duration) -> anyhow::Result<String> {
+    let deadline = Instant::now() + patience;
+    let any = any.within(patience);
+    let (mut members, mut others) = (Vec::new(), Vec::new());
+    for address in addresses {
+        let identity: IdentifyReply =
+            any.at(address).call(async |mut client| client.identify(IdentifyRequest {}).await).await?;
+        if identity.cluster_id.is_empty() { others.push(address) } else { members.push(address) }
+    }
+    let (member, joining) = match (members.first(), others.split_first()) {
+        (Some(member), _) => (any.at(member), &others[..]),
+        (None, Some((founder, joining))) => {
+            let founder = any.at(founder);
+            init(&founder).await?;
+            (founder, joining)
+        }
+        (None, None) => bail!("a cluster has at least one node"),
+    };
+    for address in joining {
+        join(&member, address).await.with_context(|| format!("{address} cannot join"))?;
+    }
+    agreed(&any, addresses, deadline).await
+}
+
+/// Waits until every node has the same map with a leader, and in it a start of each.
+async fn agreed(any: &Operator, addresses: &[String], deadline: Instant) -> anyhow::Result<String> {
+    let mut clusters = Vec::new();
+    for address in addresses {
+        let node = any.at(address).within(deadline.saturating_duration_since(Instant::now()));
+        loop {
+            let known = status(&node).await;
+            let is_known = |status: &ClusterStatus| {
+                let started = status.map.nodes.values().filter(|node| node.incarnation.0 > 0).count();
+                status.leader.is_some() && started >= addresses.len()
+            };
+            match known {
+                Ok(known) if is_known(&known) => break clusters.push(hex(&known.map.cluster.0)),
+                Err(error) if Instant::now() > deadline => return Err(error),
+                Ok(_) if Instant::now() > deadline => {
+                    bail!("the node at {address} does not agree with the others in time: its log says more")
+                }
+                // A node that has only just joined does not know what it belongs to.
+                _ => sleep(ASK).await,
+            }
+        }
+    }
+    clusters.dedup();
+    match &clusters[..] {
+        [cluster] => Ok(cluster.clone()),
+        _ => bail!("the nodes belong to different clusters: {}", clusters.join(", ")),
+    }
+}

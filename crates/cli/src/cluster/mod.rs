@@ -1,0 +1,196 @@
+//! `firstseen cluster`: nodes become a cluster, and what it looks like.
+//!
+//! Promises: what a command was told to do is done once, however often it had to ask. Must not know: how nodes agree.
+
+mod form;
+mod status;
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use firstseen_routing::{ClusterMap, NodeId};
+use firstseen_wire::proto::admin::{InitRequest, JoinRequest, LeaveRequest, StatusReply, StatusRequest};
+
+use crate::connect::{self, Operator, TlsArgs, fresh_id};
+use crate::exit::UsageError;
+
+pub(crate) use form::form;
+pub(crate) use status::{filters_json, filters_text, hex};
+
+/// How long nodes may take to be there and agree.
+pub(crate) const FORM: Duration = Duration::from_secs(60);
+
+/// Flags of `firstseen cluster`.
+#[derive(Debug, Args)]
+pub struct ClusterArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ClusterCommand,
+}
+
+/// What to do with a cluster.
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Make a cluster of one node that belongs to none
+    Init(NodeArgs),
+    /// Add a node to a cluster
+    Join(JoinArgs),
+    /// Make one cluster of nodes; those that are members already stay what they are
+    Form(FormArgs),
+    /// Show nodes and filters
+    Status(StatusArgs),
+    /// Take a node out of its cluster, for good: its number is never given again
+    Leave(LeaveArgs),
+}
+
+/// Which node to ask.
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// Address of a node
+    #[arg(long, value_name = "HOST:PORT")]
+    pub addr: String,
+    /// Certificates.
+    #[command(flatten)]
+    pub tls: TlsArgs,
+}
+
+/// Flags of `firstseen cluster join`.
+#[derive(Debug, Args)]
+pub struct JoinArgs {
+    /// Any node of the cluster.
+    #[command(flatten)]
+    pub member: NodeArgs,
+    /// Address of the node that joins, as the others reach it
+    #[arg(value_name = "HOST:PORT")]
+    pub node: String,
+}
+
+/// Flags of `firstseen cluster form`.
+#[derive(Debug, Args)]
+pub struct FormArgs {
+    /// Addresses of all nodes, as they reach each other
+    #[arg(value_name = "HOST:PORT", required = true)]
+    pub nodes: Vec<String>,
+    /// Certificates.
+    #[command(flatten)]
+    pub tls: TlsArgs,
+}
+
+/// Flags of `firstseen cluster status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Any node of the cluster.
+    #[command(flatten)]
+    pub member: NodeArgs,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `firstseen cluster leave`.
+#[derive(Debug, Args)]
+pub struct LeaveArgs {
+    /// Any node of the cluster; best one that stays.
+    #[command(flatten)]
+    pub member: NodeArgs,
+    /// Name or number of the node that leaves
+    #[arg(value_name = "NODE")]
+    pub node: String,
+}
+
+impl NodeArgs {
+    fn operator(&self) -> anyhow::Result<Operator> {
+        Ok(Operator::new(vec![self.addr.clone()], self.tls.connector()?))
+    }
+}
+
+/// Runs `firstseen cluster`.
+///
+/// # Errors
+/// What the node says; that nobody answers.
+pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    connect::runtime()?.block_on(async {
+        match &args.command {
+            ClusterCommand::Init(node) => {
+                let made = init(&node.operator()?).await?;
+                writeln!(out, "cluster {} of one node: {}, number {}", made.0, node.addr, made.1)?;
+            }
+            ClusterCommand::Join(JoinArgs { member, node }) => {
+                let number = join(&member.operator()?, node).await?;
+                writeln!(out, "{node} is a member, number {number}")?;
+            }
+            ClusterCommand::Form(FormArgs { nodes, tls }) => {
+                let any = Operator::new(nodes.clone(), tls.connector()?);
+                let cluster = form(&any, nodes, FORM).await?;
+                writeln!(out, "cluster {cluster} of {} nodes", nodes.len())?;
+            }
+            ClusterCommand::Status(StatusArgs { member, json }) => {
+                let status = status(&member.operator()?).await?;
+                match json {
+                    true => writeln!(out, "{}", status::json(&status)?)?,
+                    false => out.write_all(status::text(&status).as_bytes())?,
+                }
+            }
+            ClusterCommand::Leave(LeaveArgs { member, node }) => {
+                let number = leave(&member.operator()?, node).await?;
+                writeln!(out, "{node} has left, number {number}")?;
+            }
+        }
+        Ok(out.flush()?)
+    })
+}
+
+/// Makes a cluster of the node that is asked; its id and the node's number.
+///
+/// # Errors
+/// What the node says.
+pub(crate) async fn init(node: &Operator) -> anyhow::Result<(String, u64)> {
+    let made = node.call(async |mut client| client.init(InitRequest {}).await).await?;
+    Ok((hex(&made.cluster_id), made.node_id))
+}
+
+/// Adds the node at `address` to the cluster of `member`; its number.
+///
+/// # Errors
+/// What the member says.
+pub(crate) async fn join(member: &Operator, address: &str) -> anyhow::Result<u64> {
+    let request = JoinRequest { command_id: fresh_id().into(), address: address.to_owned() };
+    Ok(member.call(async |mut client| client.join(request.clone()).await).await?.node_id)
+}
+
+/// What the cluster looks like to one of its nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct ClusterStatus {
+    pub(crate) map: ClusterMap,
+    /// None while nobody leads.
+    pub(crate) leader: Option<NodeId>,
+    pub(crate) term: u64,
+    pub(crate) last_applied: u64,
+}
+
+/// Asks for the map.
+///
+/// # Errors
+/// What the node says; a map that cannot be read; that there is no cluster yet.
+pub(crate) async fn status(member: &Operator) -> anyhow::Result<ClusterStatus> {
+    let StatusReply { map, leader, term, last_applied } =
+        member.call(async |mut client| client.status(StatusRequest {}).await).await?;
+    let map = match map {
+        Some(map) if map.version > 0 => map,
+        _ => anyhow::bail!("this node belongs to no cluster yet: firstseen cluster init, join or form"),
+    };
+    Ok(ClusterStatus { map: map.try_into()?, leader: (leader > 0).then_some(NodeId(leader)), term, last_applied })
+}
+
+async fn leave(member: &Operator, node: &str) -> anyhow::Result<NodeId> {
+    let ClusterStatus { map, .. } = status(member).await?;
+    let numbered = || node.parse().ok().map(NodeId).filter(|number| map.nodes.contains_key(number));
+    let Some(number) = map.node_named(node).map(|(number, _)| number).or_else(numbered) else {
+        let names: Vec<&str> = map.nodes.values().map(|node| node.name.as_str()).collect();
+        return Err(UsageError(format!("no node `{node}`: the cluster has {}", names.join(", "))).into());
+    };
+    let request = LeaveRequest { command_id: fresh_id().into(), node_id: number.0 };
+    member.call(async |mut client| client.leave(request.clone()).await).await?;
+    Ok(number)
+}

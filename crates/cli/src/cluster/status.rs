@@ -1,0 +1,152 @@
+//! What a cluster looks like, for people and for scripts.
+
+use std::fmt::Write as _;
+
+use firstseen_routing::{ClusterMap, FilterRecord, NodeId};
+use serde::Serialize;
+
+use super::ClusterStatus;
+use crate::size::ByteSize;
+use crate::table::Table;
+
+/// Names of the JSON document.
+#[derive(Serialize)]
+struct StatusDocument<'a> {
+    cluster: String,
+    map_version: u64,
+    leader: Option<u64>,
+    term: u64,
+    last_applied: u64,
+    nodes: Vec<NodeDocument<'a>>,
+    filters: Vec<FilterDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct NodeDocument<'a> {
+    number: u64,
+    name: &'a str,
+    site: &'a str,
+    address: &'a str,
+    incarnation: u64,
+    memory_bytes: u64,
+    voter: bool,
+    leader: bool,
+    slices: u64,
+}
+
+#[derive(Serialize)]
+struct FilterDocument<'a> {
+    number: u64,
+    name: &'a str,
+    kind: String,
+    epoch: u64,
+    window: String,
+    slicing: String,
+    slices: usize,
+    complete_slices: usize,
+}
+
+/// The status as one JSON document.
+pub(super) fn json(status: &ClusterStatus) -> anyhow::Result<String> {
+    let ClusterStatus { map, leader, term, last_applied } = status;
+    let nodes = map.nodes.iter().map(|(number, node)| NodeDocument {
+        number: number.0,
+        name: &node.name,
+        site: &node.site,
+        address: &node.address,
+        incarnation: node.incarnation.0,
+        memory_bytes: node.memory_bytes,
+        voter: node.voter,
+        leader: Some(*number) == *leader,
+        slices: slices_of(map, *number),
+    });
+    let document = StatusDocument {
+        cluster: hex(&map.cluster.0),
+        map_version: map.version,
+        leader: leader.map(|NodeId(number)| number),
+        term: *term,
+        last_applied: *last_applied,
+        nodes: nodes.collect(),
+        filters: filter_documents(map),
+    };
+    Ok(serde_json::to_string_pretty(&document)?)
+}
+
+fn filter_documents(map: &ClusterMap) -> Vec<FilterDocument<'_>> {
+    let documents = map.filters.iter().map(|(number, filter)| FilterDocument {
+        number: number.0,
+        name: &filter.name,
+        kind: filter.definition.group.cells.kind().to_string(),
+        epoch: filter.epoch,
+        window: filter.definition.group.window.to_string(),
+        slicing: filter.definition.slicing.to_string(),
+        slices: filter.owners.len(),
+        complete_slices: complete_slices(map, filter),
+    });
+    documents.collect()
+}
+
+/// The filters of `map` as one JSON document.
+pub(crate) fn filters_json(map: &ClusterMap) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(&filter_documents(map))?)
+}
+
+/// The status as tables.
+pub(super) fn text(status: &ClusterStatus) -> String {
+    let ClusterStatus { map, leader, term, last_applied } = status;
+    let mut text = String::new();
+    let leads = match leader.and_then(|leader| map.nodes.get(&leader)) {
+        Some(node) => format!("led by {}", node.name),
+        None => "without a leader: nothing can be changed, filters go on answering".to_owned(),
+    };
+    let cluster = hex(&map.cluster.0);
+    let _ = writeln!(text, "cluster {cluster}, map {}, term {term}, applied {last_applied}, {leads}", map.version);
+    let mut nodes = Table::new(&["node", "number", "address", "site", "start", "memory", "slices", "votes"]);
+    for (number, node) in &map.nodes {
+        nodes.row([
+            node.name.clone(),
+            number.to_string(),
+            node.address.clone(),
+            node.site.clone(),
+            node.incarnation.0.to_string(),
+            ByteSize(node.memory_bytes).to_string(),
+            slices_of(map, *number).to_string(),
+            if node.voter { "yes" } else { "no" }.to_owned(),
+        ]);
+    }
+    text.push_str(&nodes.text());
+    if !map.filters.is_empty() {
+        text.push('\n');
+        text.push_str(&filters_text(map));
+    }
+    text
+}
+
+/// A table of the filters of `map`.
+pub(crate) fn filters_text(map: &ClusterMap) -> String {
+    let mut filters = Table::new(&["filter", "kind", "window", "slicing", "complete"]);
+    for filter in map.filters.values() {
+        filters.row([
+            filter.name.clone(),
+            filter.definition.group.cells.kind().to_string(),
+            filter.definition.group.window.to_string(),
+            filter.definition.slicing.to_string(),
+            format!("{} of {}", complete_slices(map, filter), filter.owners.len()),
+        ]);
+    }
+    filters.text()
+}
+
+fn slices_of(map: &ClusterMap, node: NodeId) -> u64 {
+    let owners = map.filters.values().flat_map(|filter| &filter.owners);
+    owners.filter(|owner| owner.node == node).count() as u64
+}
+
+fn complete_slices(map: &ClusterMap, filter: &FilterRecord) -> usize {
+    (0..).zip(&filter.owners).filter(|(slice, _)| map.is_complete(filter, *slice)).count()
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

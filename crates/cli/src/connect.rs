@@ -1,0 +1,181 @@
+//! Talking to the nodes of a cluster: whom to ask, with which certificate, and what to say when nobody answers.
+//!
+//! Promises: a request that may not have been carried out is sent again under the same id, to each of the addresses in
+//! turn, until a deadline. Must not know: what is asked.
+
+use std::error::Error;
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use firstseen_wire::net::{Connector, TcpConnector, admin_client};
+use firstseen_wire::proto::admin::admin_client::AdminClient;
+use firstseen_wire::status::ErrorKind;
+use firstseen_wire::tls::TlsFiles;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{Instant, sleep, timeout};
+use tonic::transport::Channel;
+use tonic::{Code, Response, Status};
+
+use crate::exit::UsageError;
+
+/// How long a command tries.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long one attempt may take: an election and a write to disk fit well within.
+const ATTEMPT: Duration = Duration::from_secs(6);
+/// How long it waits before the next.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Certificates for connecting to a cluster that asks for them.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "TLS")]
+pub struct TlsArgs {
+    /// Certificate of the authority that has signed the nodes' certificates (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert", requires = "tls_key")]
+    pub tls_ca: Option<PathBuf>,
+    /// Own certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_ca", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_ca", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    /// The files, where they are given.
+    pub fn files(&self) -> Option<TlsFiles> {
+        let (Some(ca), Some(cert), Some(key)) = (&self.tls_ca, &self.tls_cert, &self.tls_key) else { return None };
+        Some(TlsFiles { ca: ca.clone(), cert: cert.clone(), key: key.clone() })
+    }
+
+    /// What opens connections.
+    ///
+    /// # Errors
+    /// [`UsageError`] where a file cannot be used.
+    pub fn connector(&self) -> anyhow::Result<TcpConnector> {
+        let tls = self.files().map(|files| files.client()).transpose();
+        Ok(TcpConnector { tls: tls.map_err(|error| UsageError(error.to_string()))? })
+    }
+}
+
+impl fmt::Display for TlsArgs {
+    /// As they are written on a command line, each after a blank.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flags = [("--tls-ca", &self.tls_ca), ("--tls-cert", &self.tls_cert), ("--tls-key", &self.tls_key)];
+        let given = flags.iter().filter_map(|(flag, file)| Some((flag, file.as_ref()?)));
+        given.into_iter().try_for_each(|(flag, file)| write!(f, " {flag} {}", file.display()))
+    }
+}
+
+/// A runtime for a command that waits for answers and does nothing else.
+///
+/// # Errors
+/// Where the system gives none.
+pub fn runtime() -> anyhow::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build().context("cannot start")
+}
+
+/// 16 bytes that no other request has.
+pub fn fresh_id() -> Vec<u8> {
+    // The standard library keys its hash maps from the system's randomness.
+    let random = || RandomState::new().build_hasher().finish().to_le_bytes();
+    [random(), random()].concat()
+}
+
+/// Someone who administers a cluster through any of its nodes.
+#[derive(Clone)]
+pub struct Operator {
+    addresses: Vec<String>,
+    connector: Arc<dyn Connector>,
+    patience: Duration,
+}
+
+impl Operator {
+    /// Asks the nodes at `addresses`.
+    pub fn new(addresses: Vec<String>, connector: TcpConnector) -> Self {
+        Self { addresses, connector: Arc::new(connector), patience: PATIENCE }
+    }
+
+    /// The same, asking the node at `address` only.
+    pub fn at(&self, address: &str) -> Self {
+        Self { addresses: vec![address.to_owned()], ..self.clone() }
+    }
+
+    /// The same, trying for `patience`.
+    pub fn within(&self, patience: Duration) -> Self {
+        Self { patience, ..self.clone() }
+    }
+
+    /// Sends a request until one of the addresses gives a definite answer.
+    ///
+    /// # Errors
+    /// What the node says; that nobody answers.
+    pub async fn call<T>(
+        &self,
+        request: impl AsyncFn(AdminClient<Channel>) -> Result<Response<T>, Status>,
+    ) -> anyhow::Result<T> {
+        let deadline = Instant::now() + self.patience;
+        let mut channels = Vec::new();
+        for address in &self.addresses {
+            let channel = self.connector.channel(address, None).map_err(|error| UsageError(error.to_string()))?;
+            channels.push((address, channel));
+        }
+        let mut attempts = channels.iter().cycle();
+        loop {
+            let Some((address, channel)) = attempts.next() else { bail!(UsageError("no address is given".to_owned())) };
+            let answer = timeout(ATTEMPT.min(self.patience), request(admin_client(channel.clone()))).await;
+            let status = match answer {
+                Ok(Ok(response)) => return Ok(response.into_inner()),
+                Ok(Err(status)) => status,
+                Err(_) => Status::deadline_exceeded("no answer in time"),
+            };
+            let kind = ErrorKind::from(&status);
+            if !kind.is_worth_retrying() || Instant::now() + PAUSE > deadline {
+                return Err(refused(address, kind, &status));
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// What to tell of a request that failed.
+fn refused(address: &str, kind: ErrorKind, status: &Status) -> anyhow::Error {
+    let message = match status.message() {
+        "" => status.code().description(),
+        message => message,
+    };
+    match kind {
+        ErrorKind::Invalid => UsageError(message.to_owned()).into(),
+        ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::NotNow | ErrorKind::Overloaded => {
+            anyhow::anyhow!("{message}")
+        }
+        ErrorKind::Unauthenticated | ErrorKind::Forbidden => {
+            anyhow::anyhow!(
+                "the node at {address} refuses: {message}; give --tls-ca, --tls-cert and --tls-key of a certificate for it"
+            )
+        }
+        ErrorKind::Unsupported => anyhow::anyhow!("the node at {address} cannot do this: {message}; is it older?"),
+        _ if is_connection_refused(status) => anyhow::anyhow!(
+            "nothing answers at {address} ({}): is the node running, and does it use TLS (--tls-ca, ...)?",
+            root_cause(status)
+        ),
+        _ => anyhow::anyhow!("the node at {address} gives no definite answer: {message}"),
+    }
+}
+
+/// Whether no connection came about, as opposed to a node that says it is not ready.
+fn is_connection_refused(status: &Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::Unknown) && status.source().is_some()
+}
+
+fn root_cause(status: &Status) -> String {
+    let mut cause: &dyn Error = status;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

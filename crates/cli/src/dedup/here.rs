@@ -1,0 +1,77 @@
+//! Answers from a filter in this process, with everything that looks over its shoulder.
+//!
+//! Promises: what is checked is checked in the order of the records. Must not know: where records go.
+
+use std::ops::Range;
+
+use firstseen_filter::{Digest, ExactWindow, Stamp, Verdict};
+use firstseen_records::ParsedBlock;
+use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter};
+
+use crate::confirm::Confirm;
+use crate::state::StateHeader;
+
+/// A filter, and the exact answer or the exact cache beside it.
+pub(super) struct Here {
+    pub(super) filter: SlicedFilter,
+    /// What a saved filter depends on.
+    pub(super) header: StateHeader<SlicedDefinition>,
+    pub(super) confirm: Option<Confirm>,
+    pub(super) exact: Option<ExactWindow>,
+    pub(super) lookup: bool,
+    pub(super) times_ms: Vec<u64>,
+}
+
+impl Here {
+    /// Answers the events of `chunk`.
+    pub(super) fn answer(&mut self, parsed: &ParsedBlock, chunk: Range<usize>, answers: &mut Vec<Answer>) {
+        times_ms(parsed, chunk.clone(), &mut self.times_ms);
+        answers.clear();
+        answers.resize(chunk.len(), Answer::Undecided);
+        let (digests, times_ms) = (&parsed.digests()[chunk], &self.times_ms);
+        if self.lookup {
+            self.filter.lookup_batch(digests, times_ms, answers);
+        } else {
+            self.filter.observe_batch(digests, times_ms, answers);
+        }
+    }
+
+    /// Whether answers are checked.
+    #[inline]
+    pub(super) fn is_checked(&self) -> bool {
+        self.confirm.is_some() || self.exact.is_some()
+    }
+
+    /// Tells the exact answer of the `place`th event of the chunk what the filter said.
+    pub(super) fn measure(&mut self, digest: Digest, place: usize, answer: Answer) {
+        let Some(exact) = &mut self.exact else { return };
+        exact.observe(
+            digest,
+            self.filter.stamps()[place],
+            match answer {
+                Answer::FirstSeen => Verdict::FirstSeen,
+                Answer::Duplicate => Verdict::Duplicate,
+                _ => Verdict::Undecided,
+            },
+        );
+    }
+
+    /// Whether a duplicate, the `place`th event of the chunk, is certain; what is first-seen is remembered for that.
+    pub(super) fn is_certain(&mut self, digest: Digest, place: usize, answer: Answer) -> bool {
+        let Some(confirm) = &mut self.confirm else { return true };
+        let stamp: Stamp = self.filter.stamps()[place];
+        if answer == Answer::FirstSeen && !self.lookup {
+            confirm.delivered(digest, self.header.definition.group.rule.expiry(stamp.unit));
+        }
+        answer != Answer::Duplicate || confirm.is_certain(digest, stamp.judged)
+    }
+}
+
+/// The times of the events of `chunk`; none where the input has none.
+pub(super) fn times_ms(parsed: &ParsedBlock, chunk: Range<usize>, times_ms: &mut Vec<u64>) {
+    times_ms.clear();
+    if !parsed.times_ms().is_empty() {
+        // The parser rejects times before 1970.
+        times_ms.extend(parsed.times_ms()[chunk].iter().map(|time_ms| time_ms.cast_unsigned()));
+    }
+}

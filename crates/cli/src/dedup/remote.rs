@@ -1,0 +1,148 @@
+//! Answers from a filter of a cluster.
+//!
+//! Promises: batches are asked about in the order of the input, several at once, and answered in that order. Must not
+//! know: how events travel, where records go.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+use anyhow::Context;
+use firstseen_client::{CallError, Client, Filter, FilterError, Verdict};
+use firstseen_routing::{Answer, Reason};
+use tokio::runtime::Runtime;
+
+use super::ClusterArgs;
+use super::here::times_ms;
+use crate::exit::UsageError;
+use crate::input::Batch;
+
+/// Events that may be unanswered before the next batch of the input waits: enough for a busy cluster, and less than
+/// what the client takes without waiting, so that events never overtake each other.
+const INFLIGHT_EVENTS_MAX: usize = 1 << 16;
+/// Batches that may be unanswered, however small.
+const INFLIGHT_BATCHES_MAX: usize = 32;
+/// How long an event may stay unanswered. A run over a file can wait longer than who serves a page.
+const DEADLINE_MS: u64 = 30_000;
+
+/// A batch and what became of it.
+type Answered = (Box<Batch>, Result<Vec<Verdict>, CallError>);
+
+/// A filter of a cluster.
+pub(super) struct Remote {
+    pub(super) addresses: Vec<String>,
+    pub(super) filter: Filter,
+    pub(super) undecided: BTreeMap<Reason, u64>,
+    lookup: bool,
+    inflight: VecDeque<Pin<Box<dyn Future<Output = Answered>>>>,
+    inflight_events: VecDeque<usize>,
+    /// Of the batch that is being handled.
+    verdicts: Vec<Verdict>,
+    // Last, so that the client ends before its runtime.
+    _client: Client,
+    runtime: Runtime,
+}
+
+impl Remote {
+    /// Connects, and finds the filter.
+    ///
+    /// # Errors
+    /// Where nobody answers, or there is no such filter.
+    pub(super) fn connect(args: &ClusterArgs, lookup: bool) -> anyhow::Result<Self> {
+        let mut builder = Client::builder().seeds(args.cluster.clone()).deadline_ms(DEADLINE_MS);
+        if let Some(files) = args.tls.files() {
+            builder = builder.tls(files);
+        }
+        let name = args.filter.as_deref().unwrap_or_default();
+        // One thread serves the connections while this one reads answers and writes records.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.context("cannot start")?;
+        let (client, filter) = runtime.block_on(async {
+            let client = builder.connect().await?;
+            let filter = client.filter(name).await.map_err(|error| match error {
+                FilterError::NotFound { .. } => anyhow::Error::new(UsageError(error.to_string())),
+                error => error.into(),
+            })?;
+            anyhow::Ok((client, filter))
+        })?;
+        Ok(Self {
+            addresses: args.cluster.clone(),
+            filter,
+            undecided: BTreeMap::new(),
+            lookup,
+            inflight: VecDeque::new(),
+            inflight_events: VecDeque::new(),
+            verdicts: Vec::new(),
+            _client: client,
+            runtime,
+        })
+    }
+
+    /// Whether another batch should wait until the oldest one is answered.
+    pub(super) fn is_full(&self) -> bool {
+        self.inflight.len() >= INFLIGHT_BATCHES_MAX || self.inflight_events.iter().sum::<usize>() >= INFLIGHT_EVENTS_MAX
+    }
+
+    /// Whether nothing is unanswered.
+    pub(super) fn is_idle(&self) -> bool {
+        self.inflight.is_empty()
+    }
+
+    /// Asks about all events of `batch`.
+    pub(super) fn ask(&mut self, batch: Box<Batch>) {
+        let (filter, lookup) = (self.filter.clone(), self.lookup);
+        let needs_times = filter.needs_times();
+        let events = batch.parsed.len();
+        let mut asking: Pin<Box<dyn Future<Output = Answered>>> = Box::pin(async move {
+            let parsed = &batch.parsed;
+            let mut times = Vec::new();
+            if needs_times {
+                times_ms(parsed, 0..parsed.len(), &mut times);
+            }
+            let verdicts = match lookup {
+                true => filter.test_digests(parsed.digests(), &times).await,
+                false => filter.observe_digests(parsed.digests(), &times).await,
+            };
+            (batch, verdicts)
+        });
+        // The first poll queues the events in the client, and so before those of the next batch.
+        let entered = self.runtime.enter();
+        let polled = asking.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
+        drop(entered);
+        self.inflight.push_back(match polled {
+            Poll::Ready(answered) => Box::pin(std::future::ready(answered)),
+            Poll::Pending => asking,
+        });
+        self.inflight_events.push_back(events);
+    }
+
+    /// Waits for the oldest batch; [`Self::answer`] then tells of its events.
+    ///
+    /// # Errors
+    /// Where the client could not even ask.
+    pub(super) fn oldest(&mut self) -> anyhow::Result<Option<Box<Batch>>> {
+        let Some(oldest) = self.inflight.pop_front() else { return Ok(None) };
+        self.inflight_events.pop_front();
+        let (batch, verdicts) = self.runtime.block_on(oldest);
+        self.verdicts = verdicts?;
+        Ok(Some(batch))
+    }
+
+    /// The answers of the events of `chunk`.
+    pub(super) fn answer(&mut self, chunk: Range<usize>, answers: &mut Vec<Answer>) {
+        answers.clear();
+        for verdict in &self.verdicts[chunk] {
+            answers.push(match verdict {
+                Verdict::FirstSeen => Answer::FirstSeen,
+                Verdict::Duplicate => Answer::Duplicate,
+                Verdict::Undecided(Reason::Late) => Answer::Late,
+                Verdict::Undecided(Reason::Future) => Answer::Refused,
+                Verdict::Undecided(reason) => {
+                    *self.undecided.entry(*reason).or_default() += 1;
+                    Answer::Undecided
+                }
+            });
+        }
+    }
+}

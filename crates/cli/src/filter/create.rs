@@ -1,0 +1,137 @@
+//! `firstseen filter create`: from flags to a definition that the cluster agrees on.
+
+use std::io::Write;
+use std::num::NonZeroU32;
+
+use anyhow::Context;
+use firstseen_filter::{Digest, FilterSecret};
+use firstseen_routing::{Cut, SlicedDefinition, Slicing};
+use firstseen_wire::map::{answer_message, clock_message, definition_json, filter_record, lookup_message};
+use firstseen_wire::proto::admin::CreateFilterRequest;
+
+use super::CreateArgs;
+use crate::cluster;
+use crate::connect::{Operator, fresh_id};
+use crate::describe::describe;
+use crate::exit::UsageError;
+use crate::state::{self, SavedState};
+
+/// Runs `firstseen filter create`.
+pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
+    let (slicing, is_proposed) = match args.filter.slicing {
+        Some(slicing) => (slicing, false),
+        None => (proposed(cluster::status(operator).await?.map.nodes.len()), true),
+    };
+    let request = request(args, slicing)?;
+    let reply = operator.call(async |mut client| client.create_filter(request.clone()).await).await?;
+    let filter = reply.filter.context("the node does not say what it made")?;
+    let (number, filter) = filter_record(filter)?;
+    let name = &filter.name;
+    match reply.existed {
+        true => writeln!(out, "filter {name}, number {number}, was there: {}", describe(&filter.definition))?,
+        false => writeln!(out, "filter {name}, number {number}: {}", describe(&filter.definition))?,
+    }
+    if is_proposed && !reply.existed {
+        writeln!(out, "slicing {slicing}: a slice a node, as --slicing said nothing else")?;
+    }
+    Ok(())
+}
+
+/// Events are divided over the nodes: one visit an event, whatever its kind and window.
+fn proposed(nodes: usize) -> Slicing {
+    let slices = u32::try_from(nodes).ok().filter(|slices| *slices > 1).and_then(NonZeroU32::new);
+    slices.and_then(|slices| Slicing::new(Cut::Horizontal(slices)).ok()).unwrap_or(Slicing::NONE)
+}
+
+fn request(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<CreateFilterRequest> {
+    let CreateArgs { name, filter, policies, .. } = args;
+    let seed = state::seed(filter.seed, None::<&SavedState<SlicedDefinition>>);
+    let spec = filter.spec(filter.window(&policies.tz)?, seed);
+    let definition = SlicedDefinition::new(&spec, slicing).map_err(|error| UsageError(error.to_string()))?;
+    if !definition.group.one_shape() {
+        return Err(UsageError(format!(
+            "filter `{name}` would start small and grow to other shapes, which a filter of a cluster cannot: say how \
+             many events a window brings (--capacity 10M), or how it grows (--growth equal:4)"
+        ))
+        .into());
+    }
+    let retry_horizon_ms = u32::try_from(policies.retry_horizon);
+    Ok(CreateFilterRequest {
+        command_id: fresh_id().into(),
+        name: name.clone(),
+        definition_json: definition_json(&definition),
+        clock: clock_message(policies.clock.into()).into(),
+        lookup: lookup_message(policies.lookup.into()).into(),
+        answer: answer_message(policies.answer.into()).into(),
+        retry_horizon_ms: retry_horizon_ms
+            .map_err(|_| UsageError("--retry-horizon can be at most 49 days".to_owned()))?,
+        secret: filter.seed.map(secret).unwrap_or_default().into(),
+        if_absent: policies.if_absent,
+    })
+}
+
+/// 32 bytes that follow from a seed, for runs that shall repeat; without one the node draws them.
+fn secret(seed: u64) -> Vec<u8> {
+    let secret = FilterSecret::from_seed(seed);
+    let half = |part: &[u8]| {
+        let Digest { lo, hi } = secret.digest(part);
+        [lo.to_le_bytes(), hi.to_le_bytes()].concat()
+    };
+    [half(b"first"), half(b"second")].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use firstseen_routing::ClockSource;
+    use firstseen_wire::map::{definition, policies};
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Flags {
+        #[command(flatten)]
+        create: CreateArgs,
+    }
+
+    fn asked(flags: &str) -> anyhow::Result<CreateFilterRequest> {
+        let words = ["create", "clicks", "--cluster", "a:1,b:2"].into_iter().chain(flags.split_whitespace());
+        let args = Flags::parse_from(words).create;
+        request(&args, args.filter.slicing.unwrap_or(proposed(3)))
+    }
+
+    #[test]
+    fn a_slice_a_node_is_proposed() {
+        assert_eq!(
+            [0, 1, 2, 4096, 5000].map(|nodes| proposed(nodes).to_string()),
+            ["none", "none", "horizontal:2", "horizontal:4096", "none"]
+        );
+    }
+
+    #[test]
+    fn flags_become_a_definition_and_policies() {
+        let request = asked("--window 1h --capacity 1M --fpr 0.001 --clock wall --retry-horizon 30s").unwrap();
+        let made = definition("clicks", &request.definition_json).unwrap();
+        assert_eq!((made.slicing.to_string().as_str(), made.group.window.to_string().as_str()), ("horizontal:3", "1h"));
+        let policies = policies(request.clock, request.lookup, request.answer, request.retry_horizon_ms).unwrap();
+        assert_eq!((policies.clock, policies.retry_horizon_ms), (ClockSource::Wall, 30_000));
+        assert!(request.secret.is_empty() && !request.if_absent);
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_secret_again() {
+        let [one, again, other] = [7, 7, 8].map(|seed| asked(&format!("--capacity 10 --seed {seed}")).unwrap().secret);
+        assert_eq!((one.len(), &one == &again, one == other), (32, true, false));
+    }
+
+    #[test]
+    fn what_a_cluster_cannot_is_refused_before_anybody_is_asked() {
+        for (flags, said) in [
+            ("--kind stable --memory 1MiB --slicing vertical:2", "kind stable cannot be sliced `vertical:2`"),
+            ("--window 24h", "filter `clicks` would start small"),
+        ] {
+            let error = asked(flags).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `firstseen filter describe`: what the map says of a filter, and what each owner says of its slices.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::Duration;
+
+use firstseen_routing::{ClusterMap, FilterId, FilterPolicies, FilterRecord, NodeId, SlicedDefinition};
+use firstseen_wire::proto::admin::{InspectFilterReply, InspectFilterRequest, SliceState};
+use serde::Serialize;
+
+use super::{DescribeArgs, find, text};
+use crate::cluster;
+use crate::connect::Operator;
+
+/// How long a node may take to say how its slices fare.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// A filter, and how it fares.
+#[derive(Debug, Serialize)]
+pub(super) struct Description<'a> {
+    pub(super) name: &'a str,
+    pub(super) number: FilterId,
+    pub(super) epoch: u64,
+    pub(super) definition: &'a SlicedDefinition,
+    pub(super) policies: FilterPolicies,
+    pub(super) slices: Vec<Slice<'a>>,
+    pub(super) nodes: Vec<Owner<'a>>,
+}
+
+/// A slice, and how it fares.
+#[derive(Debug, Serialize)]
+pub(super) struct Slice<'a> {
+    pub(super) slice: u32,
+    pub(super) node: &'a str,
+    /// The start of its node since which it has had everything; another start lost what came before it.
+    pub(super) complete_since: u64,
+    /// As the map says.
+    pub(super) complete: bool,
+    /// Nothing where its node does not answer, or does not have it.
+    pub(super) state: Option<Fares>,
+}
+
+/// How a slice fares, as its owner says.
+#[derive(Debug, Serialize)]
+pub(super) struct Fares {
+    pub(super) ready: bool,
+    pub(super) bytes: u64,
+    pub(super) generations: u32,
+    pub(super) live_events: u64,
+    /// Live events over those that it has room for, where that is known.
+    pub(super) fill: Option<f64>,
+    pub(super) expected_rate: f64,
+    pub(super) positions_tested: u64,
+    pub(super) test_visits: u64,
+    pub(super) record_visits: u64,
+}
+
+/// A node that owns slices of the filter.
+#[derive(Debug, Serialize)]
+pub(super) struct Owner<'a> {
+    pub(super) node: &'a str,
+    pub(super) address: &'a str,
+    /// Why it says nothing.
+    pub(super) error: Option<String>,
+    pub(super) guard_bytes: u64,
+    /// What a second of the retry horizon takes.
+    pub(super) guard_bytes_per_horizon_second: f64,
+}
+
+/// Runs `firstseen filter describe`.
+pub(super) async fn run(args: &DescribeArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
+    let map = cluster::status(operator).await?.map;
+    let (number, filter) = find(&map, &args.name)?;
+    let mut replies = BTreeMap::new();
+    for owner in &filter.owners {
+        if !replies.contains_key(&owner.node) {
+            replies.insert(owner.node, inspect(operator, &map, owner.node, &args.name).await);
+        }
+    }
+    let description = description(&map, number, filter, &replies);
+    match args.json {
+        true => writeln!(out, "{}", serde_json::to_string_pretty(&description)?)?,
+        false => out.write_all(text::describe(&description).as_bytes())?,
+    }
+    Ok(())
+}
+
+async fn inspect(
+    operator: &Operator,
+    map: &ClusterMap,
+    node: NodeId,
+    name: &str,
+) -> anyhow::Result<InspectFilterReply> {
+    let Some(node) = map.nodes.get(&node) else { anyhow::bail!("it is no member any more") };
+    let request = InspectFilterRequest { name: name.to_owned() };
+    let node = operator.at(&node.address).within(PATIENCE);
+    node.call(async |mut client| client.inspect_filter(request.clone()).await).await
+}
+
+fn description<'a>(
+    map: &'a ClusterMap,
+    number: FilterId,
+    filter: &'a FilterRecord,
+    replies: &BTreeMap<NodeId, anyhow::Result<InspectFilterReply>>,
+) -> Description<'a> {
+    let node_name = |node: NodeId| map.nodes.get(&node).map_or("?", |node| node.name.as_str());
+    let room_events = filter.definition.group.capacity_events;
+    let slices = (0..).zip(&filter.owners).map(|(slice, owner)| {
+        let reply = replies.get(&owner.node).and_then(|reply| reply.as_ref().ok());
+        let state = reply.and_then(|reply| reply.slices.iter().find(|state| state.slice == slice));
+        Slice {
+            slice,
+            node: node_name(owner.node),
+            complete_since: owner.complete_since.0,
+            complete: map.is_complete(filter, slice),
+            state: state.map(|state| Fares::of(state, room_events)),
+        }
+    });
+    let nodes = replies.iter().map(|(node, reply)| Owner {
+        node: node_name(*node),
+        address: map.nodes.get(node).map_or("", |node| node.address.as_str()),
+        error: reply.as_ref().err().map(|error| format!("{error:#}")),
+        guard_bytes: reply.as_ref().map_or(0, |reply| reply.guard_bytes),
+        guard_bytes_per_horizon_second: reply.as_ref().map_or(0.0, |reply| reply.guard_bytes_per_horizon_second),
+    });
+    Description {
+        name: &filter.name,
+        number,
+        epoch: filter.epoch,
+        definition: &filter.definition,
+        policies: filter.policies,
+        slices: slices.collect(),
+        nodes: nodes.collect(),
+    }
+}
+
+impl Fares {
+    fn of(state: &SliceState, room_events: Option<u64>) -> Self {
+        Self {
+            ready: state.ready,
+            bytes: state.bytes,
+            generations: state.generations,
+            live_events: state.live_events,
+            fill: room_events.filter(|events| *events > 0).map(|events| state.live_events as f64 / events as f64),
+            expected_rate: state.expected_rate,
+            positions_tested: state.positions_tested,
+            test_visits: state.test_visits,
+            record_visits: state.record_visits,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! `firstseen filter`: the filters of a cluster.
+//!
+//! Promises: a filter is made once, however often the command had to ask; nothing is dropped but by name. Must not
+//! know: where slices are put.
+
+mod create;
+mod describe;
+mod text;
+
+use std::io::Write;
+
+use clap::{Args, Subcommand, ValueEnum};
+use firstseen_routing::{AnswerWhen, ClockSource, ClusterMap, FilterId, FilterRecord, Lookup};
+use firstseen_wire::proto::admin::DropFilterRequest;
+
+use crate::cluster;
+use crate::connect::{self, Operator, TlsArgs, fresh_id};
+use crate::exit::UsageError;
+use crate::filter_args::{FilterArgs, parse_duration_ms};
+
+/// Flags of `firstseen filter`.
+#[derive(Debug, Args)]
+pub struct FilterCommandArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: FilterCommand,
+}
+
+/// What to do with filters.
+#[derive(Debug, Subcommand)]
+pub enum FilterCommand {
+    /// Make a filter, its slices spread over the nodes
+    Create(Box<CreateArgs>),
+    /// List all filters
+    List(ListArgs),
+    /// Show a filter: its definition, and how each slice fares
+    Describe(DescribeArgs),
+    /// Drop a filter and all that it remembers
+    Drop(DropArgs),
+}
+
+/// Which cluster.
+#[derive(Clone, Debug, Args)]
+pub struct ClusterAddresses {
+    /// Addresses of nodes; one that answers is enough
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', required = true)]
+    pub cluster: Vec<String>,
+    /// Certificates.
+    #[command(flatten)]
+    pub tls: TlsArgs,
+}
+
+impl ClusterAddresses {
+    fn operator(&self) -> anyhow::Result<Operator> {
+        Ok(Operator::new(self.cluster.clone(), self.tls.connector()?))
+    }
+}
+
+/// Who stamps events.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum ClockArg {
+    /// Events bring their times
+    Event,
+    /// The node where an event enters
+    Wall,
+}
+
+/// How slices that share events are asked.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LookupArg {
+    /// One after the other, until the first zero
+    Pipelined,
+    /// All at once: lower latency, more messages
+    Parallel,
+}
+
+/// When first-seen may be told.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum AnswerArg {
+    /// At the first zero
+    Early,
+    /// When every slice has recorded the event
+    Safe,
+}
+
+/// Flags of `firstseen filter create`.
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// Name of the filter
+    pub name: String,
+    /// The cluster.
+    #[command(flatten)]
+    pub at: ClusterAddresses,
+    /// What to make.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// How it is used.
+    #[command(flatten)]
+    pub policies: PolicyArgs,
+}
+
+/// What a filter does beside filtering.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Policies")]
+pub struct PolicyArgs {
+    /// Who stamps events
+    #[arg(long, value_enum, default_value = "event")]
+    pub clock: ClockArg,
+    /// How slices that share events are asked (vertical and diced slicings)
+    #[arg(long, value_enum, default_value = "pipelined")]
+    pub lookup: LookupArg,
+    /// When first-seen may be told, where slices share events
+    #[arg(long, value_enum, default_value = "early")]
+    pub answer: AnswerArg,
+    /// How long a producer may send an unanswered batch again and get the first verdicts (`1m`)
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration_ms)]
+    pub retry_horizon: u64,
+    /// Zone of calendar landmarks that name none
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    pub tz: String,
+    /// No error if there is a filter of this name and definition
+    #[arg(long)]
+    pub if_absent: bool,
+}
+
+/// Flags of `firstseen filter list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub at: ClusterAddresses,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `firstseen filter describe`.
+#[derive(Debug, Args)]
+pub struct DescribeArgs {
+    /// Name of the filter
+    pub name: String,
+    /// The cluster.
+    #[command(flatten)]
+    pub at: ClusterAddresses,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `firstseen filter drop`.
+#[derive(Debug, Args)]
+pub struct DropArgs {
+    /// Name of the filter
+    pub name: String,
+    /// The cluster.
+    #[command(flatten)]
+    pub at: ClusterAddresses,
+}
+
+impl From<ClockArg> for ClockSource {
+    fn from(clock: ClockArg) -> Self {
+        match clock {
+            ClockArg::Event => Self::Event,
+            ClockArg::Wall => Self::Wall,
+        }
+    }
+}
+
+impl From<LookupArg> for Lookup {
+    fn from(lookup: LookupArg) -> Self {
+        match lookup {
+            LookupArg::Pipelined => Self::Pipelined,
+            LookupArg::Parallel => Self::Parallel,
+        }
+    }
+}
+
+impl From<AnswerArg> for AnswerWhen {
+    fn from(answer: AnswerArg) -> Self {
+        match answer {
+            AnswerArg::Early => Self::Early,
+            AnswerArg::Safe => Self::Safe,
+        }
+    }
+}
+
+/// Runs `firstseen filter`.
+///
+/// # Errors
+/// What the cluster says; that nobody answers.
+pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    connect::runtime()?.block_on(async {
+        match &args.command {
+            FilterCommand::Create(args) => create::run(args, &args.at.operator()?, out).await?,
+            FilterCommand::List(args) => {
+                let status = cluster::status(&args.at.operator()?).await?;
+                match args.json {
+                    true => writeln!(out, "{}", cluster::filters_json(&status.map)?)?,
+                    false => out.write_all(cluster::filters_text(&status.map).as_bytes())?,
+                }
+            }
+            FilterCommand::Describe(args) => describe::run(args, &args.at.operator()?, out).await?,
+            FilterCommand::Drop(DropArgs { name, at }) => {
+                let operator = at.operator()?;
+                find(&cluster::status(&operator).await?.map, name)?;
+                let request = DropFilterRequest { command_id: fresh_id().into(), name: name.clone() };
+                operator.call(async |mut client| client.drop_filter(request.clone()).await).await?;
+                writeln!(out, "filter {name} is dropped")?;
+            }
+        }
+        Ok(out.flush()?)
+    })
+}
+
+/// The filter of this name.
+fn find<'a>(map: &'a ClusterMap, name: &str) -> anyhow::Result<(FilterId, &'a FilterRecord)> {
+    map.filter_named(name).ok_or_else(|| {
+        let mut there: Vec<&str> = map.filters.values().map(|filter| filter.name.as_str()).collect();
+        there.sort_by_key(|other| strsim::damerau_levenshtein(other, name));
+        let near = match there.first() {
+            None => "the cluster has none: firstseen filter create".to_owned(),
+            Some(nearest) if strsim::jaro_winkler(nearest, name) > 0.8 => format!("did you mean `{nearest}`?"),
+            Some(_) => format!("the cluster has {}", there.join(", ")),
+        };
+        UsageError(format!("no filter `{name}`: {near}")).into()
+    })
+}

@@ -1,0 +1,80 @@
+//! A filter's description for people.
+
+use std::fmt::Write as _;
+
+use firstseen_routing::FilterPolicies;
+
+use super::describe::{Description, Fares, Slice};
+use crate::describe::describe as define;
+use crate::report::{grouped, rate};
+use crate::size::ByteSize;
+use crate::table::Table;
+
+/// The description, each fact on a line, then a table of slices.
+pub(super) fn describe(description: &Description<'_>) -> String {
+    let Description { name, number, epoch, definition, policies, slices, nodes } = description;
+    let FilterPolicies { clock, lookup, answer, retry_horizon_ms } = policies;
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<14} {value}");
+    line("filter", format!("{name}, number {number}, epoch {epoch}"));
+    line("definition", format!("{}, window {}", define(definition), definition.group.window));
+    let policies = format!("clock {clock:?}, lookup {lookup:?}, answer {answer:?}").to_lowercase();
+    line("policies", format!("{policies}, retries for {retry_horizon_ms} ms"));
+    let states = || slices.iter().filter_map(|slice| slice.state.as_ref());
+    let bytes = states().map(|state| state.bytes).sum();
+    let guard_bytes = nodes.iter().map(|node| node.guard_bytes).sum();
+    line("memory", format!("{} of cells, {} of replay guards", ByteSize(bytes), ByteSize(guard_bytes)));
+    if !definition.slicing.divides_cells() {
+        let known = states().count();
+        let mean = states().map(|state| state.expected_rate).sum::<f64>() / known.max(1) as f64;
+        line("expected fpr", format!("{} over {known} slices", rate(mean)));
+    }
+    for node in nodes {
+        if let Some(error) = &node.error {
+            line("no answer", format!("from {} ({}): {error}", node.node, node.address));
+        }
+    }
+    text.push_str(&table(slices));
+    text
+}
+
+fn table(slices: &[Slice<'_>]) -> String {
+    let heading = [
+        "slice",
+        "node",
+        "state",
+        "live events",
+        "fill",
+        "expected fpr",
+        "memory",
+        "generations",
+        "tested",
+        "recorded",
+    ];
+    let mut table = Table::new(&heading);
+    for slice in slices {
+        let told = |tell: &dyn Fn(&Fares) -> String| slice.state.as_ref().map_or_else(|| "?".to_owned(), tell);
+        table.row([
+            slice.slice.to_string(),
+            slice.node.to_owned(),
+            state(slice),
+            told(&|state| grouped(state.live_events)),
+            told(&|state| state.fill.map_or_else(|| "-".to_owned(), |fill| format!("{:.1} %", 100.0 * fill))),
+            told(&|state| rate(state.expected_rate)),
+            told(&|state| ByteSize(state.bytes).to_string()),
+            told(&|state| state.generations.to_string()),
+            told(&|state| grouped(state.test_visits)),
+            told(&|state| grouped(state.record_visits)),
+        ]);
+    }
+    table.text()
+}
+
+fn state(slice: &Slice<'_>) -> String {
+    match &slice.state {
+        None => "unknown".to_owned(),
+        Some(state) if !state.ready => "not ready".to_owned(),
+        Some(_) if slice.complete => format!("complete since start {}", slice.complete_since),
+        Some(_) => format!("incomplete: its node restarted after start {}", slice.complete_since),
+    }
+}

@@ -1,0 +1,125 @@
+//! What a report says of the filter: of one in this process, or of one of a cluster.
+//!
+//! Promises: the JSON names below. Must not know: how the figures came about.
+
+use std::collections::BTreeMap;
+
+use firstseen_routing::Reason;
+use serde::Serialize;
+
+use crate::report::{grouped, rate};
+use crate::size::ByteSize;
+
+/// The filter that answered.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub enum FilterReport {
+    /// A filter in this process.
+    Here(HereReport),
+    /// A filter of a cluster.
+    Cluster(ClusterReport),
+}
+
+/// A filter in this process.
+#[derive(Debug, Serialize)]
+pub struct HereReport {
+    /// Bytes that the filter takes.
+    pub filter_bytes: u64,
+    /// Bits of the filter for each event that it has room for, or, where that has no limit, that is alive in it.
+    pub bits_per_event: Option<f64>,
+    /// The chance that a new event would be called a duplicate now, from the cells as they are.
+    pub expected_fpr: f64,
+    /// What the filter is.
+    pub filter: String,
+    /// The window as asked for.
+    pub window: String,
+    /// Seed of the hash: with `--seed` the same run gives the same answers.
+    pub seed: u64,
+}
+
+/// A filter of a cluster.
+#[derive(Debug, Serialize)]
+pub struct ClusterReport {
+    /// Addresses that were given.
+    pub cluster: Vec<String>,
+    /// Its name.
+    pub filter_name: String,
+    /// What the filter is.
+    pub filter: String,
+    /// Its window.
+    pub window: String,
+    /// Events not decided, by reason.
+    pub undecided_reasons: BTreeMap<Reason, u64>,
+    /// Events answered by slices that have lost what came before their node started: some of those told to be
+    /// first-seen may be duplicates.
+    pub degraded_events: u64,
+}
+
+impl FilterReport {
+    /// What is said beside the number of undecided events.
+    pub(crate) fn undecided(&self) -> String {
+        match self {
+            Self::Here(_) => {
+                ": passed on but not recorded, as the filter was full (--capacity, --growth) or --late says".to_owned()
+            }
+            Self::Cluster(report) => {
+                let reasons = report.undecided_reasons.iter().map(|(reason, count)| {
+                    let perhaps = if reason.may_have_recorded() { " (perhaps recorded)" } else { "" };
+                    format!("{} {}{perhaps}", grouped(*count), name(*reason))
+                });
+                format!(": passed on; {}", reasons.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+
+    /// Name and value of each line about the filter.
+    pub(crate) fn lines(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Self::Here(report) => {
+                let bits = report.bits_per_event.map_or(String::new(), |bits| format!(", {bits:.1} bits an event"));
+                vec![
+                    ("filter", format!("{}, window {}, seed {}", report.filter, report.window, report.seed)),
+                    ("memory", format!("{}{bits}", ByteSize(report.filter_bytes))),
+                    ("expected fpr", rate(report.expected_fpr)),
+                ]
+            }
+            Self::Cluster(report) => {
+                let ClusterReport { filter_name, filter, window, degraded_events, .. } = report;
+                let mut lines = vec![
+                    ("cluster", report.cluster.join(", ")),
+                    ("filter", format!("{filter_name}: {filter}, window {window}")),
+                ];
+                if *degraded_events > 0 {
+                    let events = grouped(*degraded_events);
+                    lines.push(("degraded", format!("{events} events answered by slices that lost what came before")));
+                }
+                lines
+            }
+        }
+    }
+}
+
+/// A reason as the JSON report calls it.
+fn name(reason: Reason) -> String {
+    serde_json::to_value(reason).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn undecided_events_are_told_by_reason() {
+        let report = FilterReport::Cluster(ClusterReport {
+            cluster: vec!["a:1".to_owned()],
+            filter_name: "clicks".to_owned(),
+            filter: "timing".to_owned(),
+            window: "1h".to_owned(),
+            undecided_reasons: BTreeMap::from([(Reason::Unknown, 3), (Reason::Overloaded, 1200)]),
+            degraded_events: 0,
+        });
+        assert_eq!(report.undecided(), ": passed on; 1,200 overloaded, 3 unknown (perhaps recorded)");
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!((&json["undecided_reasons"]["unknown"], &json["filter_name"]), (&3.into(), &"clicks".into()));
+    }
+}

@@ -1,0 +1,210 @@
+//! A node's configuration as a TOML file.
+//!
+//! Promises: whatever is wrong is told with file, line, key and remedy; paths in it are relative to its folder. Must
+//! not know: what the settings mean ([`NodeConfig::check`] does).
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use firstseen_node::{NodeConfig, TlsSettings};
+use firstseen_wire::tls::TlsFiles;
+use serde::{Deserialize, Serialize};
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml::{Spanned, de};
+
+use crate::exit::UsageError;
+
+/// Bytes of a configuration: a thousand times the longest that makes sense.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// A node's file.
+#[derive(Clone, Debug)]
+pub struct NodeFile {
+    /// The node.
+    pub node: NodeConfig,
+    /// What it tells while it runs.
+    pub log: LogConfig,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The section `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// How it is written.
+    pub format: LogFormat,
+    /// What is written: `error`, `warn`, `info`, `debug`, `trace`, or directives as in `RUST_LOG`, which comes first.
+    pub level: String,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { format: LogFormat::default(), level: "info".to_owned() }
+    }
+}
+
+impl NodeFile {
+    /// Reads and checks the file at `path`, its certificates too.
+    ///
+    /// # Errors
+    /// [`UsageError`] names the file, and where it can the line and the key.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let unreadable =
+            |reason: &str| UsageError(format!("cannot read the configuration {}: {reason}", path.display()));
+        let metadata = fs::metadata(path).map_err(|error| unreadable(&error.to_string()))?;
+        if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
+            return Err(unreadable("it is no file of at most 1 MiB").into());
+        }
+        let text = fs::read_to_string(path).map_err(|error| unreadable(&error.to_string()))?;
+        let mut file = Self::parse(path, &text)?;
+        file.resolve(path.parent().unwrap_or(Path::new("")));
+        file.check_tls(path)?;
+        Ok(file)
+    }
+
+    /// Reads the text of the file at `path`.
+    ///
+    /// # Errors
+    /// [`UsageError`] names the file, and where it can the line and the key.
+    pub fn parse(path: &Path, text: &str) -> anyhow::Result<Self> {
+        let place = Place { path, text };
+        let mut table = DeTable::parse(text).map_err(|error| place.toml(&error))?;
+        let keys = table.get_ref().clone();
+        let log = table.get_mut().remove("log");
+        let log = log.map(|log| LogConfig::deserialize(ValueDeserializer::from(log))).transpose();
+        let log = log.map_err(|error| place.toml(&error))?.unwrap_or_default();
+        let node = NodeConfig::deserialize(de::Deserializer::from(table)).map_err(|error| place.toml(&error))?;
+        if let Err(error) = node.check() {
+            let message = error.to_string();
+            return Err(place.at(line_of(&keys, &message), &message).into());
+        }
+        if let Err(error) = super::log::filter(&log.level) {
+            let message = format!("log.level = \"{}\": {error}; give error, warn, info, debug or trace", log.level);
+            return Err(place.at(line_of(&keys, &message), &message).into());
+        }
+        Ok(Self { node, log })
+    }
+
+    /// Paths of the file are relative to its folder.
+    fn resolve(&mut self, folder: &Path) {
+        let resolve = |path: &mut PathBuf| *path = folder.join(&path);
+        resolve(&mut self.node.data_dir);
+        if let Some(tls) = &mut self.node.tls {
+            [&mut tls.ca, &mut tls.cert, &mut tls.key].into_iter().for_each(resolve);
+        }
+    }
+
+    fn check_tls(&self, path: &Path) -> Result<(), UsageError> {
+        let Some(TlsSettings { ca, cert, key }) = self.node.tls.clone() else { return Ok(()) };
+        let files = TlsFiles { ca, cert, key };
+        let tried = files.client().and_then(|_| files.server());
+        tried.map(|_| ()).map_err(|error| UsageError(format!("{}, [tls]: {error}", path.display())))
+    }
+}
+
+/// Where a message belongs.
+struct Place<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl Place<'_> {
+    fn at(&self, span: Option<Range<usize>>, message: &str) -> UsageError {
+        let path = self.path.display();
+        match span {
+            Some(span) => UsageError(format!("{path}, line {}: {message}", self.line(span.start))),
+            None => UsageError(format!("{path}: {message}")),
+        }
+    }
+
+    fn line(&self, byte: usize) -> usize {
+        self.text.bytes().take(byte).filter(|byte| *byte == b'\n').count() + 1
+    }
+
+    fn toml(&self, error: &de::Error) -> UsageError {
+        let missing = error.message().starts_with("missing field");
+        // What is missing has no line; the message names it.
+        let span = error.span().filter(|_| !missing);
+        let key = span.clone().and_then(|span| self.key_at(span.start)).unwrap_or_default();
+        let remedy = if missing { "; every key stands in docs/operations.md" } else { "" };
+        self.at(span, &format!("{key}{}{remedy}", error.message().trim_end().replace('\n', ", ")))
+    }
+
+    /// `key: `, if a value of one stands at `byte`.
+    fn key_at(&self, byte: usize) -> Option<String> {
+        let before = self.text.get(..byte)?;
+        let line = before.rsplit('\n').next()?;
+        let (key, _) = line.split_once('=')?;
+        Some(format!("{}: ", key.trim()))
+    }
+}
+
+/// Where the key stands that `message` begins with, as `limits.streams_max` or `listen`.
+fn line_of(table: &DeTable<'_>, message: &str) -> Option<Range<usize>> {
+    let is_key = |letter: char| letter.is_ascii_alphanumeric() || "_.".contains(letter);
+    let key = message.split(|letter: char| !is_key(letter)).next()?;
+    let mut found = None;
+    let mut level = Some(table);
+    for part in key.split('.') {
+        let (name, value): (_, &Spanned<DeValue<'_>>) = level?.iter().find(|(name, _)| name.get_ref() == part)?;
+        found = Some(name.span());
+        level = value.get_ref().as_table();
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "name = \"a\"\nlisten = \"127.0.0.1:7400\"\ndata_dir = \"data\"\nmemory_max_bytes = 67108864\n";
+
+    fn parsed(text: &str) -> Result<NodeFile, String> {
+        NodeFile::parse(Path::new("node.toml"), text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_small_file_is_enough() {
+        let file = parsed(GOOD).unwrap();
+        assert_eq!((file.node.name.as_str(), file.log), ("a", LogConfig::default()));
+        let file = parsed(&format!("{GOOD}[log]\nformat = \"json\"\nlevel = \"debug\"\n")).unwrap();
+        assert_eq!(file.log, LogConfig { format: LogFormat::Json, level: "debug".to_owned() });
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_place() {
+        for (more, said) in [
+            ("colour = 1\n", "node.toml, line 5: unknown field `colour`"),
+            ("[limits]\nstreams_max = \"many\"\n", "node.toml, line 6: streams_max: invalid type: string \"many\""),
+            ("[limits]\nstreams_max = 0\n", "node.toml, line 6: limits.streams_max = 0: give 1 to"),
+            ("[log]\nlevel = \"loud\"\n", "node.toml, line 6: log.level = \"loud\""),
+            ("[log]\nformat = \"xml\"\n", "node.toml, line 6: format: unknown variant `xml`"),
+            ("name = \"b\"\n", "node.toml, line 5: "),
+            ("what is this\n", "node.toml, line 5: "),
+            ("\u{0}\n", "node.toml, line 5: "),
+        ] {
+            let error = parsed(&format!("{GOOD}{more}")).unwrap_err();
+            assert!(error.starts_with(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_open_is_named() {
+        let error = parsed("name = \"a\"\n").unwrap_err();
+        assert!(error.contains("missing field `listen`") && error.contains("docs/operations.md"), "{error}");
+        let open = GOOD.replace("127.0.0.1", "10.0.0.1");
+        let error = parsed(&open).unwrap_err();
+        assert!(error.starts_with("node.toml, line 2: listen 10.0.0.1:7400 is open"), "{error}");
+    }
+}

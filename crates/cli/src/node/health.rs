@@ -1,0 +1,79 @@
+//! Asks a node whether it is ready, by plain TCP: a container without a shell has nothing else to ask with.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::HealthArgs;
+use super::config_file::NodeFile;
+use crate::exit::{FAILED, UsageError};
+use crate::report::printable;
+
+/// How long each step may take.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Bytes of an answer: a status line, some headers and a sentence.
+const ANSWER_BYTES_MAX: u64 = 16 << 10;
+
+/// Runs `firstseen node health`.
+pub(super) fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
+    let address = match &args.config {
+        None => args.addr.clone(),
+        Some(path) => match NodeFile::read(path)?.node.http_listen {
+            Some(address) => address.to_string(),
+            None => bail!(UsageError(format!("{} has no http_listen: nothing to ask", path.display()))),
+        },
+    };
+    let answer = get(&address, "/readyz").with_context(|| format!("no answer from {address}"))?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).unwrap_or("");
+    if status == "200" {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("firstseen: the node at {address} is not ready: {}", printable(body.trim()));
+    Ok(ExitCode::from(FAILED))
+}
+
+/// The whole answer to a request for `path`.
+pub(crate) fn get(address: &str, path: &str) -> anyhow::Result<String> {
+    let mut addresses = address.to_socket_addrs()?;
+    let Some(found) = addresses.next() else { bail!("`{address}` names no address") };
+    let mut stream = TcpStream::connect_timeout(&found, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn answered(answer: &'static str) -> ExitCode {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap().to_string();
+        let serving = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = [0; 12];
+            stream.read_exact(&mut asked).unwrap();
+            assert_eq!(&asked, b"GET /readyz ");
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let code = run(&HealthArgs { addr, config: None }).unwrap();
+        serving.join().unwrap();
+        code
+    }
+
+    #[test]
+    fn only_200_is_ready() {
+        assert_eq!(answered("HTTP/1.1 200 OK\r\n\r\nready"), ExitCode::SUCCESS);
+        assert_eq!(answered("HTTP/1.1 503 Service Unavailable\r\n\r\nno leader"), ExitCode::from(FAILED));
+        assert_eq!(answered("nonsense"), ExitCode::from(FAILED));
+    }
+}

@@ -1,0 +1,35 @@
+//! What a node tells while it runs: to stderr, for people or as JSON.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::fmt;
+
+use super::config_file::{LogConfig, LogFormat};
+
+/// What libraries say on the way to an answer that the node tells itself.
+const QUIET: &str = "openraft=error,h2=warn,hyper=warn,tower=warn";
+
+/// What `level` lets through.
+///
+/// # Errors
+/// A level or directive that is none.
+pub(super) fn filter(level: &str) -> Result<EnvFilter, ParseError> {
+    EnvFilter::builder().parse(format!("{QUIET},{level}"))
+}
+
+/// Starts the log; `RUST_LOG` comes before the configuration.
+///
+/// # Errors
+/// A level or directive that is none.
+pub(super) fn start(config: &LogConfig) -> Result<(), ParseError> {
+    let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
+        Ok(directives) if !directives.is_empty() => EnvFilter::builder().parse(directives)?,
+        _ => filter(&config.level)?,
+    };
+    let log = fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match config.format {
+        LogFormat::Human => log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+    Ok(())
+}

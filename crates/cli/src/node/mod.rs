@@ -1,0 +1,67 @@
+//! `firstseen node`: one node of a cluster, and how it fares.
+//!
+//! Promises: what is wrong with a configuration is told with its file, line and key before anything is opened; nothing
+//! is created silently. Must not know: what a node does.
+
+pub mod config_file;
+mod health;
+mod log;
+mod run;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::exit::UsageError;
+
+/// Flags of `firstseen node`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct NodeArgs {
+    /// What to do instead of running.
+    #[command(subcommand)]
+    pub command: Option<NodeCommand>,
+    /// Configuration of the node (TOML, docs/operations.md)
+    #[arg(long, value_name = "FILE", required = true)]
+    pub config: Option<PathBuf>,
+    /// Check the configuration, its certificates and its folder, then end
+    #[arg(long)]
+    pub check_config: bool,
+    /// Make the data folder if it is missing
+    #[arg(long)]
+    pub create: bool,
+    /// End with the process of this number, which started this one
+    #[arg(long, value_name = "PROCESS", hide = true)]
+    pub end_with: Option<u32>,
+}
+
+/// What to do instead of running a node.
+#[derive(Debug, Subcommand)]
+pub enum NodeCommand {
+    /// Ask a running node whether it is ready; the exit code is 0 if it is, 1 if not
+    Health(HealthArgs),
+}
+
+/// Flags of `firstseen node health`.
+#[derive(Debug, Args)]
+pub struct HealthArgs {
+    /// Where the node serves health: its `http_listen`
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7401", conflicts_with = "config")]
+    pub addr: String,
+    /// Take the address from the node's configuration
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Runs `firstseen node`: until a signal ends it, or until it is checked.
+///
+/// # Errors
+/// What a person must be told.
+pub fn run(args: &NodeArgs) -> anyhow::Result<ExitCode> {
+    match (&args.command, &args.config) {
+        (Some(NodeCommand::Health(args)), _) => health::run(args),
+        (None, Some(config)) => run::run(args, config),
+        (None, None) => Err(UsageError("give the node's configuration: --config FILE".to_owned()).into()),
+    }
+}

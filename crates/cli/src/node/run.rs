@@ -1,0 +1,88 @@
+//! A node's life: checks, listens, runs, drains.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use firstseen_node::{Edges, Node};
+
+use super::NodeArgs;
+use super::config_file::NodeFile;
+use super::log;
+use crate::exit::{INTERRUPTED, UsageError};
+use crate::signals::Signals;
+
+/// Runs the node of the configuration at `path`, or checks it.
+pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
+    if let Some(parent) = args.end_with {
+        end_with(parent)?;
+    }
+    let file = NodeFile::read(path)?;
+    check_folder(&file.node.data_dir, args.create && !args.check_config, path)?;
+    if args.check_config {
+        println!("{}: a node `{}` can be started with this", path.display(), file.node.name);
+        return Ok(ExitCode::SUCCESS);
+    }
+    log::start(&file.log).map_err(|error| UsageError(format!("RUST_LOG: {error}")))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
+    let code = runtime.block_on(live(file));
+    // What a second signal left behind must not hold the process.
+    runtime.shutdown_background();
+    code
+}
+
+async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::new()?;
+    let edges = Edges::of_machine(&file.node).await?;
+    let name = file.node.name.clone();
+    let node = Node::start(file.node, edges).await.with_context(|| format!("node {name} cannot start"))?;
+    tracing::info!(name, address = node.addr(), http = ?node.http_addr(), "node is listening");
+    let first = signals.next().await;
+    tracing::info!(signal = first, "draining; a second signal ends the node at once");
+    tokio::select! {
+        () = node.shutdown() => Ok(ExitCode::SUCCESS),
+        second = signals.next() => {
+            tracing::warn!(signal = second, "ended before everything in flight was answered");
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+    }
+}
+
+/// Nothing is created silently: a folder that is missing may be a disk that is not mounted.
+fn check_folder(folder: &Path, create: bool, config: &Path) -> anyhow::Result<()> {
+    let shown = folder.display();
+    match fs::metadata(folder) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(UsageError(format!("{}: data_dir {shown} is no folder", config.display())).into()),
+        Err(error) if error.kind() == ErrorKind::NotFound && create => {
+            fs::create_dir_all(folder).with_context(|| format!("cannot make data_dir {shown}"))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(UsageError(format!(
+            "{}: data_dir {shown} does not exist; for a new node say --create, otherwise look where its data went",
+            config.display()
+        ))
+        .into()),
+        Err(error) => Err(error).with_context(|| format!("cannot use data_dir {shown}")),
+    }
+}
+
+/// Asks the system to end this process when its parent ends, however that ends.
+#[cfg(target_os = "linux")]
+fn end_with(parent: u32) -> anyhow::Result<()> {
+    use nix::sys::prctl::set_pdeathsig;
+    use nix::sys::signal::Signal;
+    set_pdeathsig(Signal::SIGTERM).context("cannot tie this process to its parent")?;
+    // It may have ended before the system was asked.
+    if nix::unistd::getppid().as_raw().cast_unsigned() != parent {
+        anyhow::bail!("the process that started this node has ended");
+    }
+    Ok(())
+}
+
+/// Other systems cannot: the parent ends its nodes where it can.
+#[cfg(not(target_os = "linux"))]
+fn end_with(_parent: u32) -> anyhow::Result<()> {
+    Ok(())
+}

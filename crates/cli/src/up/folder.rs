@@ -1,0 +1,314 @@
+//! The folder of a local cluster: which nodes, on which ports, and a folder for each.
+//!
+//! Promises: a folder with anything else in it is left alone; two commands never run one folder; configurations that
+//! are there are not written again, so that they can be edited. Must not know: processes.
+
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::certs::{self, CertsArgs};
+use crate::connect::TlsArgs;
+use crate::exit::UsageError;
+use crate::size::ByteSize;
+
+/// What says that a folder is one of ours.
+const DESCRIPTION: &str = "up.json";
+/// Nodes of a new folder.
+const NODES: u32 = 3;
+/// Whom the certificate for producers is made for.
+const PRODUCER: &str = "local";
+const CERTIFICATE_DAYS: u16 = 365;
+
+/// A folder that nobody else uses now.
+pub(super) struct Folder {
+    path: PathBuf,
+    description: Description,
+    /// Locked for as long as this lives.
+    _lock: File,
+}
+
+/// What the folder keeps.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Description {
+    version: u32,
+    /// Whether nodes ask for certificates, which lie in the folder too.
+    tls: bool,
+    nodes: Vec<LocalNode>,
+}
+
+/// A node of a local cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LocalNode {
+    /// Its name, and that of its folder.
+    pub(super) name: String,
+    port: u16,
+    http_port: u16,
+}
+
+impl LocalNode {
+    /// Where it listens.
+    pub(super) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Where it serves health and metrics.
+    pub(super) fn http_address(&self) -> String {
+        format!("127.0.0.1:{}", self.http_port)
+    }
+}
+
+/// What a folder is asked to have; where nothing is said, what it has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) nodes: Option<u32>,
+    pub(super) port: Option<u16>,
+    pub(super) tls: bool,
+    pub(super) memory: ByteSize,
+}
+
+impl Folder {
+    /// Makes a folder, or takes the one that is there.
+    ///
+    /// # Errors
+    /// [`UsageError`] where it holds something else, or another number of nodes or ports, or is in use.
+    pub(super) fn open(path: &Path, asked: Asked) -> anyhow::Result<Self> {
+        let shown = path.display();
+        check_ours(path)?;
+        fs::create_dir_all(path).with_context(|| format!("cannot make the folder {shown}"))?;
+        let opened = File::options().read(true).write(true).create(true).truncate(false).open(path.join(DESCRIPTION));
+        let lock = opened.with_context(|| format!("cannot write in {shown}"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => bail!(UsageError(format!(
+                "the cluster in {shown} is running: end that one first, or choose another folder with --data"
+            ))),
+            Err(TryLockError::Error(error)) => return Err(error).with_context(|| format!("cannot lock {shown}")),
+        }
+        let description = match fs::read_to_string(path.join(DESCRIPTION))? {
+            text if text.is_empty() => {
+                let description = Description::new(&asked)?;
+                fs::write(path.join(DESCRIPTION), serde_json::to_string_pretty(&description)? + "\n")?;
+                description
+            }
+            text => {
+                let description: Description = serde_json::from_str(&text)
+                    .map_err(|error| UsageError(format!("{shown}/{DESCRIPTION} cannot be used: {error}")))?;
+                description.check(path, &asked)?;
+                description
+            }
+        };
+        let folder = Self { path: path.to_owned(), description, _lock: lock };
+        folder.make_certificates()?;
+        folder.nodes().iter().try_for_each(|node| folder.make_node(node, asked.memory))?;
+        Ok(folder)
+    }
+
+    /// Flags for operators and for producers, where nodes ask for certificates.
+    pub(super) fn tls(&self, name: &str) -> TlsArgs {
+        let file = |name: &str| self.description.tls.then(|| self.certificates().join(name));
+        let (cert, key) = (format!("{name}.pem"), format!("{name}.key"));
+        TlsArgs { tls_ca: file("ca.pem"), tls_cert: file(&cert), tls_key: file(&key) }
+    }
+
+    fn certificates(&self) -> PathBuf {
+        self.path.join("certs")
+    }
+
+    fn make_certificates(&self) -> anyhow::Result<()> {
+        if !self.description.tls {
+            return Ok(());
+        }
+        let args = CertsArgs {
+            out: self.certificates(),
+            nodes: self.nodes().iter().map(|node| node.name.clone()).collect(),
+            clients: vec![PRODUCER.to_owned()],
+            admin: true,
+            hosts: Vec::new(),
+            if_absent: true,
+            days: CERTIFICATE_DAYS,
+        };
+        certs::run(&args, &mut std::io::sink())
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its nodes.
+    pub(super) fn nodes(&self) -> &[LocalNode] {
+        &self.description.nodes
+    }
+
+    /// The configuration of a node.
+    pub(super) fn config(&self, node: &LocalNode) -> PathBuf {
+        self.path.join(&node.name).join("node.toml")
+    }
+
+    /// What a node says while it runs.
+    pub(super) fn log(&self, node: &LocalNode) -> PathBuf {
+        self.path.join(&node.name).join("log")
+    }
+
+    fn make_node(&self, node: &LocalNode, memory: ByteSize) -> anyhow::Result<()> {
+        let config = self.config(node);
+        let data = self.path.join(&node.name).join("data");
+        fs::create_dir_all(&data).with_context(|| format!("cannot make the folder {}", data.display()))?;
+        let LocalNode { name, .. } = node;
+        let (listen, http, ByteSize(memory)) = (node.address(), node.http_address(), memory);
+        let mut text = format!(
+            "name = \"{name}\"\nlisten = \"{listen}\"\nhttp_listen = \"{http}\"\ndata_dir = \"data\"\n\
+             memory_max_bytes = {memory}\n"
+        );
+        if config.exists() {
+            return Ok(());
+        }
+        if self.description.tls {
+            text += &format!(
+                "\n[tls]\nca = \"../certs/ca.pem\"\ncert = \"../certs/{name}.node.pem\"\n\
+                 key = \"../certs/{name}.node.key\"\n"
+            );
+        }
+        fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))
+    }
+}
+
+impl Description {
+    fn new(asked: &Asked) -> anyhow::Result<Self> {
+        let nodes = asked.nodes.unwrap_or(NODES);
+        let ports = match asked.port {
+            Some(first) => following(first, 2 * nodes)?,
+            None => free(2 * nodes)?,
+        };
+        let (ports, http_ports) = ports.split_at(nodes as usize);
+        let nodes = (1..).zip(ports.iter().zip(http_ports)).map(|(number, (port, http_port))| LocalNode {
+            name: format!("node-{number}"),
+            port: *port,
+            http_port: *http_port,
+        });
+        Ok(Self { version: 1, tls: asked.tls, nodes: nodes.collect() })
+    }
+
+    fn check(&self, path: &Path, asked: &Asked) -> Result<(), UsageError> {
+        let shown = path.display();
+        let there = self.nodes.len();
+        if self.version != 1 {
+            return Err(UsageError(format!("{shown} was made by a newer firstseen: use that one")));
+        }
+        if asked.nodes.is_some_and(|nodes| nodes as usize != there) {
+            return Err(UsageError(format!(
+                "{shown} has a cluster of {there} nodes: leave --nodes out, or choose another folder with --data"
+            )));
+        }
+        if asked.tls && !self.tls {
+            return Err(UsageError(format!(
+                "{shown} has a cluster without TLS: leave --tls out, or choose another folder with --data"
+            )));
+        }
+        match (asked.port, self.nodes.first()) {
+            (Some(port), Some(first)) if port != first.port => Err(UsageError(format!(
+                "{shown} has a cluster on port {} and following: leave --port out, or choose another folder with --data",
+                first.port
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A folder that is missing, empty, or was made by this command.
+fn check_ours(path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    let mut entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(UsageError(format!("cannot use the folder {shown}: {error}")).into()),
+    };
+    match entries.next() {
+        Some(first) if !path.join(DESCRIPTION).exists() => Err(UsageError(format!(
+            "{shown} holds something else ({}): choose another folder with --data",
+            first?.file_name().display()
+        ))
+        .into()),
+        _ => Ok(()),
+    }
+}
+
+fn following(first: u16, count: u32) -> anyhow::Result<Vec<u16>> {
+    let ports: Vec<u16> = (first..=u16::MAX).take(count as usize).collect();
+    if ports.len() < count as usize {
+        bail!(UsageError(format!("port {first} is too high: {count} ports must follow")));
+    }
+    Ok(ports)
+}
+
+/// Ports that nobody uses now: all of them are held at once, so that they differ.
+fn free(count: u32) -> anyhow::Result<Vec<u16>> {
+    let listen = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let listeners = (0..count).map(listen).collect::<Result<Vec<_>, _>>().context("no free ports")?;
+    let ports = listeners.iter().map(|listener| listener.local_addr().map(|address| address.port()));
+    ports.collect::<Result<_, _>>().context("no free ports")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(nodes: Option<u32>, port: Option<u16>) -> Asked {
+        Asked { nodes, port, tls: false, memory: ByteSize(1 << 26) }
+    }
+
+    fn refusal(path: &Path, nodes: Option<u32>, port: Option<u16>) -> String {
+        Folder::open(path, asked(nodes, port)).err().expect("it must be refused").to_string()
+    }
+
+    #[test]
+    fn a_folder_is_made_once_and_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        let made = Folder::open(&path, asked(Some(2), None)).unwrap();
+        let nodes = made.nodes().to_vec();
+        assert!(refusal(&path, None, None).contains("is running"));
+        drop(made);
+        let config = path.join("node-1/node.toml");
+        fs::write(&config, "edited").unwrap();
+        assert_eq!(Folder::open(&path, asked(None, None)).unwrap().nodes(), nodes);
+        assert_eq!(fs::read_to_string(config).unwrap(), "edited");
+        assert!(refusal(&path, Some(3), None).contains("a cluster of 2 nodes: leave --nodes out"));
+        assert!(refusal(&path, None, Some(1)).contains("leave --port out"));
+    }
+
+    #[test]
+    fn other_folders_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("thesis.tex"), "").unwrap();
+        assert!(refusal(folder.path(), None, None).contains("holds something else (thesis.tex)"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn configurations_can_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = Folder::open(folder.path(), Asked { tls: true, ..asked(Some(1), None) }).unwrap();
+        assert!(made.tls("admin").connector().unwrap().tls.is_some() && made.tls("local.client").connector().is_ok());
+        let file = crate::node::config_file::NodeFile::read(&made.config(&made.nodes()[0])).unwrap();
+        assert_eq!((file.node.name.as_str(), file.node.memory_max_bytes), ("node-1", 1 << 26));
+        assert!(file.node.data_dir.is_dir());
+    }
+
+    #[test]
+    fn ports_follow_the_first_or_are_free() {
+        assert_eq!(following(7400, 3).unwrap(), [7400, 7401, 7402]);
+        assert!(following(65_535, 2).is_err());
+        let mut ports = free(20).unwrap();
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 20);
+    }
+}

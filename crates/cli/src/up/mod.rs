@@ -1,0 +1,152 @@
+//! `firstseen up`: a cluster of real processes on this machine, to try things on.
+//!
+//! Promises: standard output says where the nodes are and nothing else; what was started ends with this process; a
+//! folder is started again as it was left. Must not know: what nodes do.
+
+mod folder;
+mod processes;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, value_parser};
+use serde::Serialize;
+
+use crate::cluster;
+use crate::connect::{self, Operator};
+use crate::exit::{FAILED, INTERRUPTED};
+use crate::signals::Signals;
+use crate::size::ByteSize;
+use folder::{Asked, Folder, LocalNode};
+use processes::Processes;
+
+/// Most nodes that this makes sense with on one machine.
+const NODES_MAX: i64 = 64;
+/// How often is looked whether a node has ended.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Flags of `firstseen up`.
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Nodes; by default 3, or as many as the folder has
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=NODES_MAX))]
+    pub nodes: Option<u32>,
+    /// Folder of the cluster; made if there is none
+    #[arg(long, value_name = "DIR", default_value = "firstseen-data")]
+    pub data: PathBuf,
+    /// Listen on this port and those that follow; by default on free ports, which the folder keeps
+    #[arg(long, value_name = "PORT", value_parser = value_parser!(u16).range(1..))]
+    pub port: Option<u16>,
+    /// Nodes ask for certificates, which are made in DIR/certs
+    #[arg(long)]
+    pub tls: bool,
+    /// Memory that each node may use for cells
+    #[arg(long, value_name = "BYTES", default_value = "1GiB")]
+    pub memory: ByteSize,
+    /// Print one line of JSON when the cluster is ready
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is printed with `--json`.
+#[derive(Serialize)]
+struct Ready<'a> {
+    cluster: &'a str,
+    data: String,
+    nodes: Vec<ReadyNode<'a>>,
+}
+
+#[derive(Serialize)]
+struct ReadyNode<'a> {
+    name: &'a str,
+    address: String,
+    http: String,
+    process: u32,
+}
+
+/// Starts the nodes, makes a cluster of them, and waits until a signal ends it.
+///
+/// # Errors
+/// What a person must be told; the nodes have ended then.
+pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
+    let UpArgs { nodes, port, tls, memory, .. } = *args;
+    let folder = Folder::open(&args.data, Asked { nodes, port, tls, memory })?;
+    connect::runtime()?.block_on(async {
+        let mut signals = Signals::new()?;
+        // The nodes end with the thread that starts them, which is this one.
+        let mut processes = Processes::start(&folder)?;
+        let lived = live(args, &folder, &mut processes, &mut signals).await;
+        eprintln!("ending {} nodes; a second signal does not wait for them", processes.living());
+        tokio::select! {
+            () = processes.end() => lived,
+            _ = signals.next() => {
+                processes.kill();
+                Ok(ExitCode::from(INTERRUPTED))
+            }
+        }
+    })
+}
+
+async fn live(
+    args: &UpArgs,
+    folder: &Folder,
+    processes: &mut Processes,
+    signals: &mut Signals,
+) -> anyhow::Result<ExitCode> {
+    let addresses: Vec<String> = folder.nodes().iter().map(LocalNode::address).collect();
+    let any = Operator::new(addresses.clone(), folder.tls("admin").connector()?);
+    let cluster = tokio::select! {
+        cluster = cluster::form(&any, &addresses, cluster::FORM) => cluster?,
+        ended = first_end(processes) => anyhow::bail!("{ended}"),
+        _ = signals.next() => return Ok(ExitCode::from(INTERRUPTED)),
+    };
+    tell(args, folder, processes, &cluster)?;
+    loop {
+        tokio::select! {
+            _ = signals.next() => return Ok(ExitCode::SUCCESS),
+            ended = first_end(processes) => eprintln!("firstseen: {ended}"),
+        }
+        if processes.living() == 0 {
+            eprintln!("firstseen: no node is left");
+            return Ok(ExitCode::from(FAILED));
+        }
+    }
+}
+
+/// Waits until a node has ended; how it did.
+async fn first_end(processes: &mut Processes) -> String {
+    loop {
+        if let Some(ended) = processes.ended() {
+            return ended;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn tell(args: &UpArgs, folder: &Folder, processes: &Processes, cluster: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let data = folder.path().display();
+    if args.json {
+        let nodes = folder.nodes().iter().zip(processes.ids()).map(|(node, process)| ReadyNode {
+            name: &node.name,
+            address: node.address(),
+            http: node.http_address(),
+            process,
+        });
+        let ready = Ready { cluster, data: data.to_string(), nodes: nodes.collect() };
+        writeln!(out, "{}", serde_json::to_string(&ready).map_err(io::Error::other)?)?;
+        return out.flush();
+    }
+    writeln!(out, "cluster {cluster}, data in {data}")?;
+    for node in folder.nodes() {
+        writeln!(out, "  {:<8} {:<16} http://{}/metrics", node.name, node.address(), node.http_address())?;
+    }
+    let addresses: Vec<String> = folder.nodes().iter().map(LocalNode::address).collect();
+    writeln!(out, "Ctrl-C ends it, `firstseen up` starts it again. Make a filter:")?;
+    let addresses = addresses.join(",");
+    let flags = folder.tls("admin").to_string();
+    writeln!(out, "firstseen filter create clicks --cluster {addresses} --window 24h --capacity 1M{flags}")?;
+    out.flush()
+}

@@ -1,0 +1,130 @@
+//! The processes of a local cluster.
+//!
+//! Promises: they are told to end when this is dropped, and when this process ends, however it does. Must not know:
+//! what runs in them.
+
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::folder::Folder;
+
+/// How long nodes may take to answer what is in flight and end: a little more than they allow themselves.
+const END: Duration = Duration::from_secs(12);
+/// Lines of a log that are shown when its node has ended.
+const LINES: usize = 5;
+
+/// One process a node.
+pub(super) struct Processes(Vec<Process>);
+
+struct Process {
+    name: String,
+    log: PathBuf,
+    child: Child,
+    has_ended: bool,
+}
+
+impl Processes {
+    /// Starts a node for each configuration of `folder`.
+    ///
+    /// # Errors
+    /// Where a process cannot be started; the others are ended.
+    pub(super) fn start(folder: &Folder) -> anyhow::Result<Self> {
+        use std::os::unix::process::CommandExt;
+        let program = std::env::current_exe().context("cannot find the program itself")?;
+        let mut processes = Self(Vec::new());
+        for node in folder.nodes() {
+            let log = folder.log(node);
+            let written = File::options().append(true).create(true).open(&log);
+            let written = written.with_context(|| format!("cannot write {}", log.display()))?;
+            let mut command = Command::new(&program);
+            command.arg("node").arg("--config").arg(folder.config(node));
+            command.arg("--end-with").arg(std::process::id().to_string());
+            // A group of its own: Ctrl-C in the terminal reaches this process, which then ends the nodes in order.
+            command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(written);
+            let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+            processes.0.push(Process { name: node.name.clone(), log, child, has_ended: false });
+        }
+        Ok(processes)
+    }
+
+    /// Their numbers.
+    pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().map(|process| process.child.id())
+    }
+
+    /// How many have not ended.
+    pub(super) fn living(&self) -> usize {
+        self.0.iter().filter(|process| !process.has_ended).count()
+    }
+
+    /// How a node ended that had not before, in words.
+    pub(super) fn ended(&mut self) -> Option<String> {
+        self.0.iter_mut().find_map(|process| process.look().map(|status| process.last_words(status)))
+    }
+
+    /// Tells all to end and waits; those that do not are killed.
+    pub(super) async fn end(&mut self) {
+        self.signal(Signal::SIGTERM);
+        let deadline = tokio::time::Instant::now() + END;
+        while self.living() > 0 && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(super::LOOK).await;
+            self.0.iter_mut().for_each(|process| _ = process.look());
+        }
+        self.kill();
+    }
+
+    /// Kills all that live.
+    pub(super) fn kill(&mut self) {
+        self.signal(Signal::SIGKILL);
+        for process in self.0.iter_mut().filter(|process| !process.has_ended) {
+            process.has_ended = process.child.wait().is_ok();
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        for process in self.0.iter().filter(|process| !process.has_ended) {
+            if let Ok(id) = i32::try_from(process.child.id()) {
+                // It may have ended just now.
+                let _ = kill(Pid::from_raw(id), signal);
+            }
+        }
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGTERM);
+    }
+}
+
+impl Process {
+    /// How it ended, if it has and that was not known.
+    fn look(&mut self) -> Option<ExitStatus> {
+        if self.has_ended {
+            return None;
+        }
+        let status = self.child.try_wait().ok().flatten();
+        self.has_ended = status.is_some();
+        status
+    }
+
+    fn last_words(&self, status: ExitStatus) -> String {
+        let how = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, Some(signal)) => format!("signal {signal}"),
+            (None, None) => "no reason given".to_owned(),
+        };
+        let log = fs::read(&self.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let last: Vec<&str> = log.lines().rev().take(LINES).collect();
+        let last: String = last.iter().rev().map(|line| format!("\n  {line}")).collect();
+        format!("{} has ended ({how}); its log is {}, which ends:{last}", self.name, self.log.display())
+    }
+}

@@ -1,0 +1,232 @@
+//! The verdicts of a few keys beside an exact memory of them: what a filter's rates really are.
+//!
+//! Promises: bounded memory; an event whose outcome is not known counts nowhere. Must not know: how verdicts come
+//! about. What other producers submit is not known here: where producers share keys, a duplicate of somebody else's
+//! event looks like a false positive. False negatives are exact in any case.
+
+use std::collections::HashSet;
+
+use firstseen_filter::{Digest, ExactWindow, FilterDefinition, Placed, Tally, Unit, Verdict, WindowClock, WindowRule};
+use firstseen_routing::{Decision, Reason, Tick};
+
+/// Chance that a rate is above the bound that is told.
+const BOUND_ALPHA: f64 = 0.05;
+
+/// How often a filter errs, as measured on a sample of keys; [`crate::Filter::audit`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AuditReport {
+    /// The share of keys that are watched.
+    pub sample_rate: f64,
+    /// Keys that are remembered at present.
+    pub keys: usize,
+    /// First sightings told to be duplicates, of all first sightings (of this producer).
+    pub false_positives: ErrorRate,
+    /// Repeats within the window told to be first-seen, of all repeats.
+    pub false_negatives: ErrorRate,
+    /// Keys left out since an answer was lost: nobody knows whether they were recorded.
+    pub unknown_keys: usize,
+    /// The audit has ended, as it would have needed more keys than allowed (`Builder::audit_keys_max`).
+    pub has_ended: bool,
+    /// The window counts the events of all producers: nothing can be measured by one of them.
+    pub is_impossible: bool,
+}
+
+/// Errors among cases.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ErrorRate {
+    /// Cases answered wrongly.
+    pub errors: u64,
+    /// Cases.
+    pub cases: u64,
+}
+
+impl ErrorRate {
+    /// The rate measured; 0 without cases.
+    pub fn rate(&self) -> f64 {
+        if self.cases == 0 { 0.0 } else { self.errors as f64 / self.cases as f64 }
+    }
+
+    /// With 95 % confidence the true rate is not above this (Clopper and Pearson, one-sided); 1 without cases.
+    ///
+    /// ```
+    /// use firstseen_client::ErrorRate;
+    /// let none_of_300 = ErrorRate { errors: 0, cases: 300 };
+    /// assert!((none_of_300.at_most() - 0.009936).abs() < 1e-5);
+    /// ```
+    pub fn at_most(&self) -> f64 {
+        if self.errors >= self.cases {
+            return 1.0;
+        }
+        let (mut low, mut high) = (self.rate(), 1.0);
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            match self.chance_of_no_more(middle) > BOUND_ALPHA {
+                true => low = middle,
+                false => high = middle,
+            }
+        }
+        high
+    }
+
+    /// Chance of at most so many errors if the rate were `rate`. Terms are summed downwards from the greatest, until
+    /// they add nothing.
+    fn chance_of_no_more(&self, rate: f64) -> f64 {
+        let (cases, odds) = (self.cases as f64, (1.0 - rate) / rate);
+        // ln of the term at `errors`: errors! is at most a million factors.
+        let choose: f64 = (0..self.errors).map(|i| ((cases - i as f64) / (self.errors - i) as f64).ln()).sum();
+        let top = choose + self.errors as f64 * rate.ln() + (cases - self.errors as f64) * (-rate).ln_1p();
+        let (mut term, mut sum) = (1.0, 1.0);
+        for errors in (1..=self.errors).rev() {
+            term *= errors as f64 / (cases - errors as f64 + 1.0) * odds;
+            sum += term;
+            if term < sum * 1e-15 {
+                break;
+            }
+        }
+        sum * top.exp()
+    }
+}
+
+/// The exact memory of some keys.
+pub(crate) struct Auditor {
+    /// None where the audit is impossible.
+    exact: Option<ExactWindow>,
+    rule: WindowRule,
+    /// Of filters whose nodes stamp events: their clocks are followed by their answers.
+    owner_clock: Option<WindowClock>,
+    unknown: HashSet<Digest>,
+    sample_rate: f64,
+    keys_max: usize,
+    has_ended: bool,
+}
+
+impl Auditor {
+    pub(crate) fn new(group: &FilterDefinition, has_clock: bool, sample_rate: f64, keys_max: usize) -> Self {
+        let follows = group.unit.needs_time() && !has_clock;
+        let is_possible = !matches!(group.unit, Unit::Events(_));
+        Self {
+            exact: is_possible.then(|| ExactWindow::of(group)),
+            rule: group.rule,
+            owner_clock: follows.then(|| WindowClock::new(group.unit.clone(), group.rule, u64::MAX)),
+            unknown: HashSet::new(),
+            sample_rate,
+            keys_max,
+            has_ended: false,
+        }
+    }
+
+    /// Whether a key is watched: digests are uniform.
+    #[inline]
+    pub(crate) fn samples(digest: Digest, sample_rate: f64) -> bool {
+        (digest.hi as f64) < sample_rate * 2f64.powi(64)
+    }
+
+    /// Takes one event with what was told of it.
+    pub(crate) fn observe(&mut self, digest: Digest, tick: Tick, clock_ms: u64, decision: Decision) {
+        let Some(exact) = self.exact.as_mut().filter(|_| !self.has_ended) else { return };
+        let stamp = match &mut self.owner_clock {
+            None => self.rule.stamp(tick.unit, tick.clock_unit),
+            // No clock in the answer: refused, or undecided here.
+            Some(_) if clock_ms == 0 => None,
+            Some(clock) => match clock.place(Some(clock_ms)) {
+                Placed::At(stamp) => Some(stamp),
+                Placed::Late | Placed::Refused => None,
+            },
+        };
+        if decision == Decision::Undecided(Reason::Unknown) {
+            self.unknown.insert(digest);
+        }
+        self.has_ended = exact.keys() + self.unknown.len() > self.keys_max;
+        let verdict = match decision {
+            Decision::FirstSeen => Verdict::FirstSeen,
+            Decision::Duplicate => Verdict::Duplicate,
+            Decision::Undecided(_) => return,
+        };
+        if let Some(stamp) = stamp
+            && !self.unknown.contains(&digest)
+        {
+            exact.observe(digest, stamp, verdict);
+        }
+    }
+
+    pub(crate) fn report(&self) -> AuditReport {
+        let tally = self.exact.as_ref().map_or(Tally::default(), ExactWindow::tally);
+        let of = |errors, others| ErrorRate { errors, cases: errors + others };
+        AuditReport {
+            sample_rate: self.sample_rate,
+            keys: self.exact.as_ref().map_or(0, ExactWindow::keys),
+            false_positives: of(tally.false_positives, tally.true_negatives),
+            false_negatives: of(tally.false_negatives, tally.true_positives),
+            unknown_keys: self.unknown.len(),
+            has_ended: self.has_ended,
+            is_impossible: self.exact.is_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::{FilterSpec, Kind};
+    use firstseen_routing::SlicedDefinition;
+
+    use super::*;
+
+    fn auditor(window: &str, keys_max: usize) -> Auditor {
+        let spec = FilterSpec {
+            capacity_events: Some(1000),
+            ..FilterSpec::new(Kind::Timing, window.parse().expect("a window"))
+        };
+        let definition = SlicedDefinition::new(&spec, firstseen_routing::Slicing::NONE).expect("a definition");
+        Auditor::new(&definition.group, true, 1.0, keys_max)
+    }
+
+    fn key(key: u64) -> Digest {
+        Digest { lo: key, hi: key.wrapping_mul(0x9E37_79B9_7F4A_7C15) }
+    }
+
+    #[test]
+    fn errors_are_counted_and_lost_answers_are_not() {
+        let (mut auditor, tick) = (auditor("1h", 100), Tick { clock_unit: 1000, unit: 1000 });
+        let told = [
+            (1, Decision::FirstSeen),
+            (1, Decision::Duplicate),
+            (1, Decision::FirstSeen),
+            (2, Decision::Duplicate),
+            (3, Decision::Undecided(Reason::Unknown)),
+            (3, Decision::Duplicate),
+            (4, Decision::Undecided(Reason::Overloaded)),
+            (4, Decision::FirstSeen),
+        ];
+        told.iter().for_each(|(number, decision)| auditor.observe(key(*number), tick, 0, *decision));
+        let report = auditor.report();
+        assert_eq!(report.false_positives, ErrorRate { errors: 1, cases: 3 });
+        assert_eq!(report.false_negatives, ErrorRate { errors: 1, cases: 2 });
+        assert_eq!((report.unknown_keys, report.has_ended), (1, false));
+    }
+
+    #[test]
+    fn an_audit_that_needs_too_many_keys_ends_and_says_so() {
+        let (mut auditor, tick) = (auditor("1h", 100), Tick { clock_unit: 1000, unit: 1000 });
+        (0..1000).for_each(|number| auditor.observe(key(number), tick, 0, Decision::FirstSeen));
+        let report = auditor.report();
+        assert!(report.has_ended && report.keys <= 102, "{report:?}");
+        assert_eq!(report.false_positives.errors, 0);
+    }
+
+    #[test]
+    fn bounds_are_those_of_the_tables() {
+        // One-sided 95 % bounds: 1 - 0.05^(1/n) without errors; R: qbeta(0.95, 6, 95) and qbeta(0.95, 101, 9900).
+        for (errors, cases, bound) in [(0, 10, 0.258866), (5, 100, 0.102253), (100, 10_000, 0.011808)] {
+            let at_most = ErrorRate { errors, cases }.at_most();
+            assert!((at_most - bound).abs() < 2e-4, "{errors} of {cases}: {at_most} instead of {bound}");
+        }
+        assert_eq!(ErrorRate::default().at_most(), 1.0);
+    }
+
+    #[test]
+    fn the_sample_is_the_share_that_was_asked_for() {
+        let sampled = (0..100_000).filter(|number| Auditor::samples(key(*number), 1.0 / 64.0)).count();
+        assert!((1400..1725).contains(&sampled), "{sampled} of 100,000");
+        assert!(!Auditor::samples(key(1), 0.0));
+    }
+}

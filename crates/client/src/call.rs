@@ -1,0 +1,200 @@
+//! Where a caller waits for its answers.
+//!
+//! Promises: every event is answered once at most; a caller that went away is answered into the void, and nobody else
+//! notices. Must not know: how answers come about.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use firstseen_routing::{Decision, Reason};
+use tokio::sync::{Notify, oneshot};
+
+/// What is told of one event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) decision: Decision,
+    /// Its frequency, where that was asked for.
+    pub(crate) estimate: f32,
+}
+
+impl Answer {
+    pub(crate) fn undecided(reason: Reason) -> Self {
+        Self { decision: Decision::Undecided(reason), estimate: 0.0 }
+    }
+}
+
+/// Locks; what a panicking thread left behind is whole, as nothing here panics between two changes.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A call about many events.
+pub(crate) struct ManyCall {
+    state: Mutex<ManyState>,
+    done: Notify,
+}
+
+struct ManyState {
+    answers: Vec<Answer>,
+    missing: usize,
+}
+
+impl ManyCall {
+    pub(crate) fn new(events: usize) -> Arc<Self> {
+        let answers = vec![Answer::undecided(Reason::Unknown); events];
+        Arc::new(Self { state: Mutex::new(ManyState { answers, missing: events }), done: Notify::new() })
+    }
+
+    /// Answers several events under one lock.
+    pub(crate) fn answer(&self, answers: impl Iterator<Item = (u32, Answer)>) {
+        let mut state = lock(&self.state);
+        for (index, answer) in answers {
+            state.answers[index as usize] = answer;
+            state.missing -= 1;
+        }
+        if state.missing == 0 {
+            self.done.notify_one();
+        }
+    }
+
+    /// Waits for all answers, and takes them in the order of the events.
+    pub(crate) async fn wait(&self) -> Vec<Answer> {
+        loop {
+            {
+                let mut state = lock(&self.state);
+                if state.missing == 0 {
+                    return std::mem::take(&mut state.answers);
+                }
+            }
+            self.done.notified().await;
+        }
+    }
+}
+
+/// Who waits for events of a queue.
+pub(crate) enum Caller {
+    One(oneshot::Sender<Answer>),
+    Many(Arc<ManyCall>),
+}
+
+/// Where the answer to one event of a batch goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// To the only event of this caller.
+    One(u32),
+    /// To event `index` of this caller.
+    Many { caller: u32, index: u32 },
+}
+
+/// Everybody who waits for events of one batch.
+#[derive(Default)]
+pub(crate) struct Callers {
+    ones: Vec<Option<oneshot::Sender<Answer>>>,
+    manys: Vec<Arc<ManyCall>>,
+    /// One an event, in the order of the batch.
+    places: Vec<Place>,
+}
+
+impl Callers {
+    pub(crate) fn with_events(events: usize) -> Self {
+        Self { places: Vec::with_capacity(events), ..Self::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The next event is the only one of its caller.
+    pub(crate) fn push_one(&mut self, sender: oneshot::Sender<Answer>) {
+        self.places.push(Place::One(self.ones.len() as u32));
+        self.ones.push(Some(sender));
+    }
+
+    /// The next event is number `index` of a call.
+    pub(crate) fn push_many(&mut self, call: &Arc<ManyCall>, index: u32) {
+        if !self.manys.last().is_some_and(|last| Arc::ptr_eq(last, call)) {
+            self.manys.push(call.clone());
+        }
+        self.places.push(Place::Many { caller: self.manys.len() as u32 - 1, index });
+    }
+
+    /// Puts the events into another order: event `i` is then what was event `order[i]`.
+    pub(crate) fn reorder(&mut self, order: &[u32]) {
+        self.places = order.iter().map(|from| self.places[*from as usize]).collect();
+    }
+
+    /// The callers of some of the events, which are theirs then and no longer awaited here.
+    pub(crate) fn take_some(&mut self, events: impl Iterator<Item = usize>) -> Self {
+        let mut taken = Self::default();
+        for event in events {
+            match self.places[event] {
+                Place::One(caller) => {
+                    taken.places.push(Place::One(taken.ones.len() as u32));
+                    taken.ones.push(self.ones[caller as usize].take());
+                }
+                Place::Many { caller, index } => taken.push_many(&self.manys[caller as usize], index),
+            }
+        }
+        taken
+    }
+
+    /// Answers every event; afterwards nobody is waiting.
+    pub(crate) fn answer(&mut self, answer_of: impl Fn(usize) -> Answer) {
+        let places = std::mem::take(&mut self.places);
+        let mut event = 0;
+        while let Some(place) = places.get(event) {
+            match *place {
+                Place::One(caller) => {
+                    if let Some(sender) = self.ones[caller as usize].take() {
+                        // The caller may have gone away.
+                        let _ = sender.send(answer_of(event));
+                    }
+                    event += 1;
+                }
+                Place::Many { caller: of, .. } => {
+                    let own = places[event..].iter().map_while(|place| match place {
+                        Place::Many { caller, index } if *caller == of => Some(*index),
+                        _ => None,
+                    });
+                    let start = event;
+                    let answers = own.enumerate().map(|(offset, index)| {
+                        event += 1;
+                        (index, answer_of(start + offset))
+                    });
+                    self.manys[of as usize].answer(answers);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(estimate: usize) -> Answer {
+        Answer { decision: Decision::FirstSeen, estimate: estimate as f32 }
+    }
+
+    #[tokio::test]
+    async fn answers_go_to_their_callers_whatever_the_order_of_the_batch() {
+        let (many, other) = (ManyCall::new(3), ManyCall::new(1));
+        let (sender, one) = oneshot::channel();
+        let (gone, nobody) = oneshot::channel();
+        drop(nobody);
+        let mut callers = Callers::with_events(6);
+        callers.push_many(&many, 0);
+        callers.push_many(&many, 1);
+        callers.push_one(sender);
+        callers.push_many(&other, 0);
+        callers.push_one(gone);
+        callers.push_many(&many, 2);
+        callers.reorder(&[5, 4, 3, 2, 1, 0]);
+        let mut taken = callers.take_some([1, 2, 3].into_iter());
+        let mut rest = callers.take_some([0, 4, 5].into_iter());
+        taken.answer(answer);
+        rest.answer(|event| answer(10 + event));
+        assert_eq!(one.await, Ok(answer(2)));
+        assert_eq!(other.wait().await, [answer(1)]);
+        assert_eq!(many.wait().await, [answer(12), answer(11), answer(10)]);
+    }
+}

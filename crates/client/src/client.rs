@@ -1,0 +1,371 @@
+//! A client: the map, a courier for every node, and the filters that are in use.
+//!
+//! Promises: what is queued is bounded; when the last handle is dropped, everything ends and every caller is answered.
+//! Must not know: how batches are made and sent.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use firstseen_filter::FilterSecret;
+use firstseen_routing::{ClusterMap, FilterId, NodeId};
+use firstseen_wire::map::filter_record;
+use firstseen_wire::net::{Connector, producer_client};
+use firstseen_wire::proto::producer as proto;
+use firstseen_wire::status::ErrorKind;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::transport::Channel;
+
+use crate::call::lock;
+use crate::courier::Courier;
+use crate::dock::{Dock, Target};
+use crate::error::{CallError, ConnectError, FilterError};
+use crate::filter::Filter;
+use crate::intake::FilterCore;
+use crate::options::{Builder, Limits};
+use crate::piece::Piece;
+use crate::retry::Jitter;
+use crate::watch::{Watcher, complaint};
+
+/// A node that has only just heard of a filter's creation is given so long to do so.
+const FILTER_APPEARS_WITHIN: Duration = Duration::from_millis(300);
+
+/// A connection to a cluster. Clones share it; when the last is dropped everything is closed, and calls of filters that
+/// are still held are refused.
+#[derive(Clone)]
+pub struct Client {
+    core: Arc<Core>,
+    _closer: Arc<Closer>,
+}
+
+struct Closer(Arc<Core>);
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Client {
+    /// Connects with the usual limits, without TLS.
+    ///
+    /// # Errors
+    /// [`ConnectError`]: what is missing, or that nobody answered.
+    pub async fn connect<S: Into<String>>(seeds: impl IntoIterator<Item = S>) -> Result<Self, ConnectError> {
+        Self::builder().seeds(seeds).connect().await
+    }
+
+    /// For everything that may be chosen.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    pub(crate) async fn start(mut builder: Builder) -> Result<Self, ConnectError> {
+        builder.check()?;
+        let (connector, incarnation) = (builder.take_connector()?, builder.take_incarnation()?);
+        for seed in &builder.seeds {
+            connector.channel(seed, None)?;
+        }
+        let core = Arc::new(Core::new(builder.limits, connector, incarnation));
+        let client = Self { _closer: Arc::new(Closer(core.clone())), core };
+        client.core.spawn(Watcher::new(client.core.clone(), builder.seeds).run());
+        client.core.spawn(Courier::new(client.core.clone(), client.core.door_dock.clone()).run());
+        let mut maps = client.core.maps.subscribe();
+        let has_map = maps.wait_for(|map| map.version > 0);
+        match timeout_at(client.core.deadline(), has_map).await {
+            Ok(Ok(_)) => Ok(client.clone()),
+            _ => Err(ConnectError::Unreachable {
+                waited_ms: client.core.limits.deadline_ms,
+                tried: client.core.complaints(),
+            }),
+        }
+    }
+
+    /// The map as it is now.
+    pub fn map(&self) -> Arc<ClusterMap> {
+        self.core.map()
+    }
+
+    /// The incarnation of this producer, by which nodes know its submissions.
+    pub fn incarnation(&self) -> u128 {
+        self.core.incarnation
+    }
+
+    /// The filter of this name.
+    ///
+    /// # Errors
+    /// [`FilterError`]: no such filter, nobody answers, or what is said of it cannot be used.
+    pub async fn filter(&self, name: &str) -> Result<Filter, FilterError> {
+        let started = Instant::now();
+        let deadline = self.core.deadline();
+        let unreachable = |reason| FilterError::Unreachable {
+            name: name.to_owned(),
+            waited_ms: self.core.limits.deadline_ms,
+            reason,
+        };
+        let mut jitter = self.core.jitter();
+        let mut reason = "no node answers".to_owned();
+        for tries in 1.. {
+            match self.describe(name, deadline).await {
+                Ok(reply) => return self.core.adopt(name, reply, deadline).await.map(Filter::new),
+                Err(status) => match ErrorKind::from(&status) {
+                    ErrorKind::NotFound if started.elapsed() > FILTER_APPEARS_WITHIN => {
+                        let there = self.map().filters.values().map(|filter| filter.name.clone()).collect();
+                        return Err(FilterError::NotFound { name: name.to_owned(), there });
+                    }
+                    kind if kind == ErrorKind::NotFound || kind.is_worth_retrying() => reason = complaint(&status),
+                    _ => return Err(FilterError::Refused { name: name.to_owned(), reason: complaint(&status) }),
+                },
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+            sleep(Duration::from_millis(jitter.wait_ms(tries + 2))).await;
+        }
+        Err(unreachable(reason))
+    }
+
+    async fn describe(&self, name: &str, deadline: Instant) -> Result<proto::DescribeFilterReply, tonic::Status> {
+        let door = self.core.door.borrow().clone();
+        let channel = door.ok_or_else(|| tonic::Status::unavailable("no node answers"))?;
+        let mut client = producer_client(channel);
+        let request = client.describe_filter(proto::DescribeFilterRequest { name: name.to_owned() });
+        match timeout_at(deadline, request).await {
+            Ok(reply) => reply.map(tonic::Response::into_inner),
+            Err(_) => Err(tonic::Status::unavailable("no answer in time")),
+        }
+    }
+}
+
+/// What all parts of a client share.
+pub(crate) struct Core {
+    limits: Limits,
+    connector: Arc<dyn Connector>,
+    incarnation: u128,
+    maps: watch::Sender<Arc<ClusterMap>>,
+    /// Of the map that is there, for those who look often.
+    map_version: AtomicU64,
+    /// A channel to a node that answers.
+    door: watch::Sender<Option<Channel>>,
+    door_dock: Arc<Dock>,
+    docks: Mutex<HashMap<NodeId, Arc<Dock>>>,
+    filters: Mutex<HashMap<FilterId, Weak<FilterCore>>>,
+    /// Room for events that are queued or in flight.
+    room: Semaphore,
+    sequence: AtomicU64,
+    jitters: AtomicU64,
+    runtime: Handle,
+    tasks: Mutex<Vec<AbortHandle>>,
+    /// What the seeds said last.
+    complaints: Mutex<String>,
+}
+
+impl Core {
+    fn new(limits: Limits, connector: Arc<dyn Connector>, incarnation: u128) -> Self {
+        Self {
+            room: Semaphore::new((limits.queued_events_max as usize).min(Semaphore::MAX_PERMITS)),
+            limits,
+            connector,
+            incarnation,
+            maps: watch::Sender::new(Arc::new(ClusterMap::default())),
+            map_version: AtomicU64::new(0),
+            door: watch::Sender::new(None),
+            door_dock: Arc::new(Dock::new(Target::Door)),
+            docks: Mutex::default(),
+            filters: Mutex::default(),
+            sequence: AtomicU64::new(1),
+            jitters: AtomicU64::new(incarnation as u64),
+            runtime: Handle::current(),
+            tasks: Mutex::default(),
+            complaints: Mutex::default(),
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut tasks = lock(&self.tasks);
+        match self.room.is_closed() {
+            true => drop(task),
+            false => tasks.push(self.runtime.spawn(task).abort_handle()),
+        }
+    }
+
+    fn close(&self) {
+        self.room.close();
+        std::mem::take(&mut *lock(&self.tasks)).iter().for_each(AbortHandle::abort);
+        let filters: Vec<_> = lock(&self.filters).values().filter_map(Weak::upgrade).collect();
+        filters.iter().for_each(|filter| filter.close());
+        let docks: Vec<_> = lock(&self.docks).drain().map(|(_, dock)| dock).collect();
+        docks.iter().chain([&self.door_dock]).for_each(|dock| dock.clear());
+        self.door.send_replace(None);
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn connector(&self) -> &dyn Connector {
+        &*self.connector
+    }
+
+    pub(crate) fn incarnation(&self) -> u128 {
+        self.incarnation
+    }
+
+    /// A generator that no other part has.
+    pub(crate) fn jitter(&self) -> Jitter {
+        Jitter::new(self.jitters.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed).rotate_left(17))
+    }
+
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// When a call that starts now is over.
+    pub(crate) fn deadline(&self) -> Instant {
+        // A deadline that no clock can show is as good as thirty years.
+        let wait_ms = self.limits.deadline_ms.min(1_000_000_000_000);
+        Instant::now() + Duration::from_millis(wait_ms)
+    }
+
+    /// Waits until there is room for `events` more; `false` when the deadline is over first.
+    pub(crate) async fn reserve(&self, events: u32, deadline: Instant) -> Result<bool, CallError> {
+        if let Ok(room) = self.room.try_acquire_many(events) {
+            room.forget();
+            return Ok(true);
+        }
+        match timeout_at(deadline, self.room.acquire_many(events)).await {
+            Ok(Ok(room)) => {
+                room.forget();
+                Ok(true)
+            }
+            Ok(Err(_)) => Err(CallError::Closed),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// So many events have been answered.
+    pub(crate) fn release(&self, events: usize) {
+        self.room.add_permits(events);
+    }
+
+    pub(crate) fn map(&self) -> Arc<ClusterMap> {
+        self.maps.borrow().clone()
+    }
+
+    pub(crate) fn maps(&self) -> watch::Receiver<Arc<ClusterMap>> {
+        self.maps.subscribe()
+    }
+
+    pub(crate) fn map_version(&self) -> u64 {
+        self.map_version.load(Ordering::Acquire)
+    }
+
+    /// Takes a map if it is newer; the complaint if it is another cluster's.
+    pub(crate) fn set_map(&self, map: ClusterMap) -> Result<(), String> {
+        let current = self.map();
+        if current.version > 0 && current.cluster != map.cluster {
+            return Err("this node belongs to another cluster than the first that answered".to_owned());
+        }
+        if map.version > current.version {
+            let version = map.version;
+            self.maps.send_replace(Arc::new(map));
+            self.map_version.store(version, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_door(&self, channel: Channel) {
+        self.door.send_replace(Some(channel));
+    }
+
+    pub(crate) fn complain(&self, complaints: &BTreeMap<String, String>) {
+        let all: Vec<String> =
+            complaints.iter().map(|(address, complaint)| format!("{address}: {complaint}")).collect();
+        *lock(&self.complaints) = all.join("; ");
+    }
+
+    fn complaints(&self) -> String {
+        let complaints = lock(&self.complaints);
+        if complaints.is_empty() { "no answer at all".to_owned() } else { complaints.clone() }
+    }
+
+    /// A channel to whom a courier goes.
+    pub(crate) fn channel(&self, target: Target) -> Result<Channel, String> {
+        match target {
+            Target::Door => self.door.borrow().clone().ok_or_else(|| "no node answers".to_owned()),
+            Target::Node(id) => {
+                let map = self.map();
+                let node = map.nodes.get(&id).ok_or_else(|| format!("node {id} has left the cluster"))?;
+                self.connector.channel(&node.address, Some(&node.name)).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// Where work for a node is laid down; its courier is sent for with the first of it.
+    pub(crate) fn dock(self: &Arc<Self>, node: NodeId) -> Arc<Dock> {
+        let mut docks = lock(&self.docks);
+        if let Some(dock) = docks.get(&node) {
+            return dock.clone();
+        }
+        let dock = Arc::new(Dock::new(Target::Node(node)));
+        docks.insert(node, dock.clone());
+        drop(docks);
+        self.spawn(Courier::new(self.clone(), dock.clone()).run());
+        dock
+    }
+
+    pub(crate) fn door_dock(&self) -> &Dock {
+        &self.door_dock
+    }
+
+    /// Brings a batch to the owners of its events.
+    pub(crate) fn dispatch(self: &Arc<Self>, mut piece: Piece) {
+        let map = self.map();
+        let Some(record) = map.filters.get(&piece.filter.id()) else {
+            let reason = piece.tries.tell(firstseen_routing::Reason::UnknownFilter);
+            return piece.tell(reason);
+        };
+        piece.routed_by = map.version;
+        match piece.owner(record) {
+            Some(owner) => self.dock(owner).deliver(piece),
+            None => piece.split(record).into_iter().for_each(|(owner, part)| self.dock(owner).deliver(part)),
+        }
+    }
+
+    /// The filter that a node has described; the same as before if it is in use already.
+    async fn adopt(
+        self: &Arc<Self>,
+        name: &str,
+        reply: proto::DescribeFilterReply,
+        deadline: Instant,
+    ) -> Result<Arc<FilterCore>, FilterError> {
+        let description = |reason: String| FilterError::Description { name: name.to_owned(), reason };
+        let message = reply.filter.ok_or_else(|| description("it is empty".to_owned()))?;
+        let (id, record) = filter_record(message).map_err(|error| description(error.to_string()))?;
+        // Batches are sent by the map: it must have come as far as the node that has told of the filter.
+        let mut maps = self.maps.subscribe();
+        let has_filter = maps.wait_for(|map| map.filters.contains_key(&id));
+        if !matches!(timeout_at(deadline, has_filter).await, Ok(Ok(_))) {
+            let reason = "the map of the cluster does not show it yet".to_owned();
+            return Err(FilterError::Unreachable { name: name.to_owned(), waited_ms: self.limits.deadline_ms, reason });
+        }
+        if self.room.is_closed() {
+            return Err(FilterError::Closed);
+        }
+        let mut filters = lock(&self.filters);
+        if let Some(filter) = filters.get(&id).and_then(Weak::upgrade) {
+            filter.catch_up(reply.clock_ms);
+            return Ok(filter);
+        }
+        let secret = FilterSecret::from_material(&reply.secret);
+        let filter = FilterCore::new(self.clone(), id, record, secret, reply.clock_ms);
+        let filter = Arc::new(filter.map_err(|error| description(error.to_string()))?);
+        filters.retain(|_, filter| filter.strong_count() > 0);
+        filters.insert(id, Arc::downgrade(&filter));
+        Ok(filter)
+    }
+}

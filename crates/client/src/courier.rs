@@ -1,0 +1,297 @@
+//! The courier of one node: its stream, the batches in flight on it, and those that must be sent again.
+//!
+//! Promises: never more unanswered batches than the node allows; a batch is sent again with the same sequence, until
+//! its deadline; while its node cannot be reached, whoever can be reached is asked to relay. Must not know: how events
+//! get into batches.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_routing::{Decision, NodeId, Reason};
+use firstseen_wire::proto::producer as proto;
+use firstseen_wire::reply;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::call::Answer;
+use crate::client::Core;
+use crate::dock::{Dock, Target};
+use crate::piece::Piece;
+use crate::retry::{Jitter, Next};
+use crate::stream::NodeStream;
+
+/// How often deadlines are looked at while something is under way.
+const TICK: Duration = Duration::from_millis(20);
+
+/// A batch that will be sent again.
+struct Waiting {
+    piece: Piece,
+    due: Due,
+}
+
+enum Due {
+    At(Instant),
+    /// With a map of this version.
+    Map(u64),
+}
+
+/// Carries batches to one node.
+pub(crate) struct Courier {
+    core: Arc<Core>,
+    dock: Arc<Dock>,
+    waiting: Vec<Waiting>,
+    jitter: Jitter,
+    /// Since when the node cannot be reached.
+    down_since: Option<Instant>,
+    /// Streams in a row that brought no answer.
+    failures: u32,
+}
+
+/// Batches on a stream: none where nobody waits any longer, but the node still owes an answer.
+type Unanswered = HashMap<u64, Option<Piece>>;
+
+impl Courier {
+    pub(crate) fn new(core: Arc<Core>, dock: Arc<Dock>) -> Self {
+        let jitter = core.jitter();
+        Self { core, dock, waiting: Vec::new(), jitter, down_since: None, failures: 0 }
+    }
+
+    /// Works for as long as the client lives; without work there is no connection.
+    pub(crate) async fn run(mut self) {
+        loop {
+            while self.dock.is_idle() && self.waiting.is_empty() {
+                self.dock.wake.notified().await;
+            }
+            let mut stream = self.connect().await;
+            let mut unanswered = Unanswered::new();
+            let complaint = self.serve(&mut stream, &mut unanswered).await;
+            tracing::debug!(target = ?self.dock.target, complaint, unanswered = unanswered.len(), "stream lost");
+            self.failures += 1;
+            for mut piece in unanswered.into_values().flatten() {
+                piece.tries.lost();
+                let wait_ms = self.jitter.wait_ms(piece.tries.sent);
+                self.send_again(piece, Next::Wait(wait_ms));
+            }
+        }
+    }
+
+    /// Tries until there is a stream; meanwhile deadlines pass, and batches go through the door.
+    async fn connect(&mut self) -> NodeStream {
+        loop {
+            let wait_ms = if self.failures == 0 { 0 } else { self.jitter.wait_ms(self.failures) };
+            let opening = NodeStream::open(self.core.clone(), self.dock.target, wait_ms);
+            tokio::pin!(opening);
+            let opened = loop {
+                self.work_without_stream();
+                tokio::select! {
+                    opened = &mut opening => break opened,
+                    () = self.dock.wake.notified() => {}
+                    () = sleep(TICK) => {}
+                }
+            };
+            match opened {
+                Ok(stream) => {
+                    self.down_since = None;
+                    return stream;
+                }
+                Err(complaint) => {
+                    self.failures = self.failures.saturating_add(1);
+                    tracing::debug!(target = ?self.dock.target, complaint, "no stream");
+                }
+            }
+        }
+    }
+
+    fn work_without_stream(&mut self) {
+        let now = Instant::now();
+        let down_since = *self.down_since.get_or_insert(now);
+        let patience = Duration::from_millis(self.core.limits().relay_after_ms);
+        self.expire(now, Reason::NotReady);
+        self.dispatch_due(now);
+        if self.dock.target == Target::Door || now.saturating_duration_since(down_since) < patience {
+            return;
+        }
+        while let Some(piece) = self.dock.next_piece() {
+            self.core.door_dock().deliver(piece);
+        }
+        let limits = self.core.limits();
+        while let Some((filter, lane)) = self.dock.next_ready() {
+            if let Some(piece) = filter.take(lane, limits.batch_events_max as usize, limits.inflight_batches_max) {
+                self.core.door_dock().deliver(piece);
+            }
+        }
+    }
+
+    /// Sends and receives until the stream is lost; says why it was.
+    async fn serve(&mut self, stream: &mut NodeStream, unanswered: &mut Unanswered) -> String {
+        let mut maps = self.core.maps();
+        let tick = sleep_until(Instant::now() + TICK);
+        tokio::pin!(tick);
+        loop {
+            if let Err(complaint) = self.send_what_may_be_sent(stream, unanswered) {
+                return complaint;
+            }
+            let has_work = !unanswered.is_empty() || !self.waiting.is_empty() || !self.dock.is_idle();
+            tokio::select! {
+                reply = stream.next_reply() => match reply {
+                    Ok(reply) => self.take_reply(&reply, unanswered),
+                    Err(complaint) => return complaint,
+                },
+                () = self.dock.wake.notified() => {}
+                _ = maps.changed() => {}
+                () = &mut tick, if has_work => {
+                    let now = Instant::now();
+                    tick.as_mut().reset(now + TICK);
+                    self.expire_unanswered(now, unanswered);
+                    self.expire(now, Reason::Overloaded);
+                }
+            }
+        }
+    }
+
+    fn send_what_may_be_sent(&mut self, stream: &mut NodeStream, unanswered: &mut Unanswered) -> Result<(), String> {
+        if !self.waiting.is_empty() {
+            self.dispatch_due(Instant::now());
+        }
+        let mut held = Vec::new();
+        while unanswered.len() < stream.credits
+            && let Some(piece) = self.dock.next_piece()
+        {
+            // Parts of one batch may meet again here; an answer names no more than the batch.
+            match unanswered.contains_key(&piece.sequence) {
+                true => held.push(piece),
+                false => self.send(piece, stream, unanswered)?,
+            }
+        }
+        held.into_iter().for_each(|piece| {
+            self.waiting.push(Waiting { due: Due::At(Instant::now() + TICK), piece });
+        });
+        // Half of what the node allows is for the other filters, should it be slow with this one.
+        let batches_max = (stream.credits as u32 / 2).max(1);
+        while unanswered.len() < stream.credits
+            && let Some((filter, lane)) = self.dock.next_ready()
+        {
+            if let Some(piece) = filter.take(lane, stream.batch_events_max, batches_max) {
+                self.send(piece, stream, unanswered)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&self, mut piece: Piece, stream: &mut NodeStream, unanswered: &mut Unanswered) -> Result<(), String> {
+        let now = Instant::now();
+        let horizon = Duration::from_millis(piece.filter.record().policies.retry_horizon_ms.into());
+        if piece.retry_until.is_some_and(|until| until < now) {
+            let reason = piece.tries.out_of_time(false, Reason::Unknown);
+            piece.tell(reason);
+            return Ok(());
+        }
+        let map = self.core.map();
+        let owner = match (self.dock.target, map.filters.get(&piece.filter.id())) {
+            (Target::Node(node), _) if piece.routed_by == map.version => Some(node),
+            (_, None) => None,
+            (_, Some(record)) => piece.owner(record),
+        };
+        let is_here = |owner: NodeId| self.dock.target == Target::Door || self.dock.target == Target::Node(owner);
+        let Some(owner) = owner.filter(|owner| is_here(*owner)) else {
+            self.core.dispatch(piece);
+            return Ok(());
+        };
+        piece.routed_by = map.version;
+        match piece.message(&map, owner, now) {
+            Ok(message) => {
+                piece.retry_until.get_or_insert(now + horizon);
+                piece.tries.sent += 1;
+                piece.is_sent = true;
+                unanswered.insert(piece.sequence, Some(piece));
+                stream.send(message)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a batch breaks the protocol's limits");
+                let reason = piece.tries.tell(Reason::Invalid);
+                piece.tell(reason);
+                Ok(())
+            }
+        }
+    }
+
+    fn take_reply(&mut self, message: &proto::BatchReply, unanswered: &mut Unanswered) {
+        let Some(Some(mut piece)) = unanswered.remove(&message.sequence) else { return };
+        piece.is_sent = false;
+        let answers = match reply::decode(message, piece.events()) {
+            Ok(answers) => answers,
+            Err(error) => {
+                tracing::warn!(%error, "an answer makes no sense");
+                piece.tries.lost();
+                return piece.tell(Reason::Unknown);
+            }
+        };
+        piece.filter.catch_up(answers.clock_ms);
+        self.failures = 0;
+        let is_refused = message.refused != i32::from(proto::Reason::Unspecified);
+        if is_refused && let Some(Decision::Undecided(reason)) = answers.decisions.first() {
+            let next = piece.tries.refused(*reason, piece.routed_by, answers.map_version, &mut self.jitter);
+            tracing::debug!(?reason, ?next, detail = answers.detail, "a batch was refused");
+            return self.send_again(piece, next);
+        }
+        if answers.degraded {
+            piece.filter.note_degraded(answers.decisions.len());
+        }
+        let tries = piece.tries.clone();
+        piece.answer(answers.clock_ms, |event| Answer {
+            decision: match answers.decisions[event] {
+                Decision::Undecided(Reason::TooOld) => Decision::Undecided(tries.tell(Reason::TooOld)),
+                decision => decision,
+            },
+            estimate: answers.estimates.get(event).copied().unwrap_or(0.0),
+        });
+    }
+
+    fn send_again(&mut self, mut piece: Piece, next: Next) {
+        piece.is_sent = false;
+        let due = match next {
+            Next::Tell(reason) => return piece.tell(reason),
+            Next::Wait(wait_ms) => Due::At(Instant::now() + Duration::from_millis(wait_ms)),
+            Next::Map(version) => Due::Map(version),
+        };
+        self.waiting.push(Waiting { piece, due });
+    }
+
+    /// Batches whose wait is over go to whoever owns their events now.
+    fn dispatch_due(&mut self, now: Instant) {
+        let version = self.core.map_version();
+        let is_due = |waiting: &mut Waiting| match waiting.due {
+            Due::At(at) => at <= now,
+            Due::Map(awaited) => awaited <= version,
+        };
+        for Waiting { piece, .. } in self.waiting.extract_if(.., is_due) {
+            self.core.dispatch(piece);
+        }
+    }
+
+    /// Tells those whose time is over, as far as their batches are not on the stream.
+    fn expire(&mut self, now: Instant, otherwise: Reason) {
+        let is_over = |waiting: &mut Waiting| waiting.piece.deadline <= now;
+        for Waiting { piece, .. } in self.waiting.extract_if(.., is_over) {
+            let reason = piece.tries.out_of_time(false, otherwise);
+            piece.tell(reason);
+        }
+        for piece in self.dock.take_expired(now) {
+            let reason = piece.tries.out_of_time(false, otherwise);
+            piece.tell(reason);
+        }
+        for (filter, lane) in self.dock.lanes() {
+            filter.expire(lane, now, otherwise);
+        }
+    }
+
+    /// Tells those whose batches are on the stream. The node still owes the answer: its credit stays taken.
+    fn expire_unanswered(&self, now: Instant, unanswered: &mut Unanswered) {
+        for slot in unanswered.values_mut() {
+            if let Some(piece) = slot.take_if(|piece| piece.deadline <= now) {
+                let reason = piece.tries.out_of_time(true, Reason::Unknown);
+                piece.tell(reason);
+            }
+        }
+    }
+}

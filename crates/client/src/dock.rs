@@ -1,0 +1,107 @@
+//! Where work for one node is laid down, and its courier finds it.
+//!
+//! Promises: holds nothing that is not counted among the client's queued events. Must not know: streams.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use firstseen_routing::NodeId;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::call::lock;
+use crate::intake::FilterCore;
+use crate::piece::Piece;
+
+/// Whom a courier goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A node, at its own address.
+    Node(NodeId),
+    /// Any node that can be reached: it relays.
+    Door,
+}
+
+/// The work of one courier.
+pub(crate) struct Dock {
+    pub(crate) target: Target,
+    /// Queues from which a batch is due, by filter and lane.
+    ready: Mutex<VecDeque<(Arc<FilterCore>, usize)>>,
+    /// Batches that somebody else has made.
+    inbox: Mutex<VecDeque<Piece>>,
+    /// All queues for this node.
+    lanes: Mutex<Vec<(Weak<FilterCore>, usize)>>,
+    /// Events in them.
+    queued_events: AtomicUsize,
+    pub(crate) wake: Notify,
+}
+
+impl Dock {
+    pub(crate) fn new(target: Target) -> Self {
+        Self {
+            target,
+            ready: Mutex::default(),
+            inbox: Mutex::default(),
+            lanes: Mutex::default(),
+            queued_events: AtomicUsize::new(0),
+            wake: Notify::new(),
+        }
+    }
+
+    pub(crate) fn add_lane(&self, filter: Weak<FilterCore>, lane: usize) {
+        lock(&self.lanes).push((filter, lane));
+    }
+
+    pub(crate) fn list(&self, filter: Arc<FilterCore>, lane: usize) {
+        lock(&self.ready).push_back((filter, lane));
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn next_ready(&self) -> Option<(Arc<FilterCore>, usize)> {
+        lock(&self.ready).pop_front()
+    }
+
+    pub(crate) fn deliver(&self, piece: Piece) {
+        lock(&self.inbox).push_back(piece);
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn next_piece(&self) -> Option<Piece> {
+        lock(&self.inbox).pop_front()
+    }
+
+    /// Batches in the inbox whose time is over.
+    pub(crate) fn take_expired(&self, now: Instant) -> Vec<Piece> {
+        let mut inbox = lock(&self.inbox);
+        if inbox.iter().all(|piece| piece.deadline > now) {
+            return Vec::new();
+        }
+        let (expired, kept) = std::mem::take(&mut *inbox).into_iter().partition(|piece| piece.deadline <= now);
+        *inbox = Vec::into(kept);
+        expired
+    }
+
+    pub(crate) fn count_queued(&self, added: usize, removed: usize) {
+        self.queued_events.fetch_add(added, Ordering::Relaxed);
+        self.queued_events.fetch_sub(removed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queued_events.load(Ordering::Relaxed) == 0 && lock(&self.inbox).is_empty()
+    }
+
+    /// All queues of filters that are still in use.
+    pub(crate) fn lanes(&self) -> Vec<(Arc<FilterCore>, usize)> {
+        let mut lanes = lock(&self.lanes);
+        lanes.retain(|(filter, _)| filter.strong_count() > 0);
+        lanes.iter().filter_map(|(filter, lane)| filter.upgrade().map(|filter| (filter, *lane))).collect()
+    }
+
+    /// Whatever waits here is given up.
+    pub(crate) fn clear(&self) {
+        let pieces = std::mem::take(&mut *lock(&self.inbox));
+        let ready = std::mem::take(&mut *lock(&self.ready));
+        drop((pieces, ready));
+    }
+}

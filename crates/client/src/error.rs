@@ -1,0 +1,130 @@
+//! What can go wrong beside a verdict: each error says what happened, to what, and what to do.
+//!
+//! Promises: kinds follow what the caller does next. Must not know: how requests travel.
+
+use firstseen_wire::net::ConnectError as AddressError;
+use firstseen_wire::tls::TlsError;
+use thiserror::Error;
+
+/// Why a client cannot be had.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// Nothing to start from.
+    #[error("no seed was given: name at least one node as host:port")]
+    NoSeed,
+    /// A seed that can never be reached as it is written.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// The certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A limit that allows nothing.
+    #[error("{0} must be at least 1")]
+    Limit(&'static str),
+    /// No source of randomness for the producer's incarnation.
+    #[error("no random bytes for the producer's incarnation: {0}; pass them in (Builder::incarnation)")]
+    Random(getrandom::Error),
+    /// Nobody answered in time.
+    #[error("no node answered within {waited_ms} ms ({tried}): are they running, and is the way to one of them open?")]
+    Unreachable {
+        /// How long it was tried.
+        waited_ms: u64,
+        /// Every address that was tried, with what it said last.
+        tried: String,
+    },
+    /// The blocking client has no thread to run on.
+    #[error("the client's thread cannot be started: {0}")]
+    Thread(std::io::Error),
+}
+
+/// Why a filter cannot be used.
+#[derive(Debug, Error)]
+pub enum FilterError {
+    /// No filter of this name.
+    #[error(
+        "no filter `{name}` in the cluster; {}; make it with `firstseen filter create {name}`, or mend the name",
+        filters_there(.there)
+    )]
+    NotFound {
+        /// What was asked for.
+        name: String,
+        /// The filters that there are.
+        there: Vec<String>,
+    },
+    /// Nobody could be asked in time.
+    #[error("filter `{name}` could not be described within {waited_ms} ms: {reason}; try again")]
+    Unreachable {
+        /// What was asked for.
+        name: String,
+        /// How long it was tried.
+        waited_ms: u64,
+        /// What was said last.
+        reason: String,
+    },
+    /// The node will not describe it, now or later.
+    #[error("the node refuses to describe filter `{name}`: {reason}")]
+    Refused {
+        /// What was asked for.
+        name: String,
+        /// What the node says.
+        reason: String,
+    },
+    /// What the node says cannot be used by this version.
+    #[error(
+        "the description of filter `{name}` cannot be used: {reason}; does this client's version match the cluster's?"
+    )]
+    Description {
+        /// What was asked for.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The client was dropped.
+    #[error("the client is closed: keep it for as long as its filters are used")]
+    Closed,
+}
+
+fn filters_there(there: &[String]) -> String {
+    match there {
+        [] => "it has none".to_owned(),
+        names => format!("it has {}", names.join(", ")),
+    }
+}
+
+/// Why events were not even asked about; nothing was recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CallError {
+    /// The window is one of time, and the filter's clock is that of the events.
+    #[error(
+        "filter `{filter}` judges events by their own times: give them (observe_at), or create it with --clock wall"
+    )]
+    NeedsTimes {
+        /// The filter.
+        filter: String,
+    },
+    /// Verdicts from a filter of frequencies.
+    #[error("filter `{filter}` counts frequencies (kind decaying): use count or estimate")]
+    Frequencies {
+        /// The filter.
+        filter: String,
+    },
+    /// Frequencies from a filter of verdicts.
+    #[error("filter `{filter}` tells first from again: use observe or test; count and estimate need kind decaying")]
+    Verdicts {
+        /// The filter.
+        filter: String,
+    },
+    /// Lists that belong together differ in length.
+    #[error("{events} events with {found} {what}: give one an event")]
+    Lengths {
+        /// Events.
+        events: usize,
+        /// What there should be as many of.
+        what: &'static str,
+        /// How many there are.
+        found: usize,
+    },
+    /// The client was dropped.
+    #[error("the client is closed: keep it for as long as its filters are used")]
+    Closed,
+}

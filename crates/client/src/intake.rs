@@ -1,0 +1,355 @@
+//! What all handles of a filter share: its hash, its clock, and a queue for every node that owns slices of it.
+//!
+//! Promises: events get their places in time in the order in which they are queued; while few batches are in flight a
+//! batch is due as soon as there is an event. Must not know: streams, retries.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use firstseen_filter::{Digest, FilterSecret, Probes, Unit, WindowClock};
+use firstseen_routing::{
+    ClockSource, Decision, FilterId, FilterRecord, NodeId, Operation, Prober, Reason, SlicedBuildError, SubmissionName,
+    Tick,
+};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::audit::Auditor;
+use crate::call::{Answer, Caller, ManyCall, lock};
+use crate::client::Core;
+use crate::dock::Dock;
+use crate::piece::Piece;
+use crate::queue::{Queue, Queued};
+
+/// A filter as this client uses it.
+pub(crate) struct FilterCore {
+    core: Arc<Core>,
+    id: FilterId,
+    record: FilterRecord,
+    secret: FilterSecret,
+    prober: Prober,
+    is_divided: bool,
+    /// Units that the clock may advance within one batch.
+    span_units: u64,
+    auditor: Option<Mutex<Auditor>>,
+    degraded_events: AtomicU64,
+    intake: Mutex<Intake>,
+}
+
+struct Intake {
+    /// Of filters that judge events by their own times.
+    clock: Option<WindowClock>,
+    scratch: Probes,
+    map_version: u64,
+    /// The lane of every slice.
+    lane_of_slice: Vec<u32>,
+    lanes: Vec<Lane>,
+}
+
+/// Events on their way to one node.
+struct Lane {
+    node: NodeId,
+    dock: Arc<Dock>,
+    queue: Queue,
+    inflight_batches: u32,
+    /// Its courier knows that a batch is due.
+    is_listed: bool,
+}
+
+/// Counts a batch as in flight until it is dropped.
+pub(crate) struct LaneTicket {
+    filter: Arc<FilterCore>,
+    lane: usize,
+}
+
+impl Drop for LaneTicket {
+    fn drop(&mut self) {
+        let mut intake = lock(&self.filter.intake);
+        if let Some(lane) = intake.lanes.get_mut(self.lane) {
+            lane.inflight_batches -= 1;
+            self.filter.list_if_due(lane, self.lane);
+        }
+    }
+}
+
+/// What a call asks for, of all of its events.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) operation: Operation,
+    pub(crate) deadline: Instant,
+}
+
+/// Events of a call: times and names, where there are any, one an event.
+#[derive(Clone, Copy)]
+pub(crate) struct Events<'a> {
+    pub(crate) digests: &'a [Digest],
+    pub(crate) times_ms: &'a [u64],
+    pub(crate) names: &'a [SubmissionName],
+}
+
+impl FilterCore {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        id: FilterId,
+        record: FilterRecord,
+        secret: FilterSecret,
+        clock_ms: u64,
+    ) -> Result<Self, SlicedBuildError> {
+        let prober = Prober::new(&record.definition)?;
+        let group = &record.definition.group;
+        let has_clock = group.unit.needs_time() && record.policies.clock == ClockSource::Event;
+        let mut clock = has_clock.then(|| WindowClock::new(group.unit.clone(), group.rule, group.future_max_ms));
+        if let Some(clock) = &mut clock
+            && clock_ms > 0
+        {
+            clock.catch_up_ms(clock_ms);
+        }
+        let span_units = match group.unit {
+            Unit::Milliseconds(unit_ms) => (group.future_max_ms / unit_ms.max(1)).max(1),
+            // A calendar's units are longer than any step ahead that makes sense.
+            Unit::Calendar(_) => 1,
+            Unit::Endless | Unit::Events(_) => u64::MAX,
+        };
+        let limits = core.limits();
+        let auditor = (limits.audit_rate > 0.0)
+            .then(|| Auditor::new(group, has_clock, limits.audit_rate, limits.audit_keys_max))
+            .map(Mutex::new);
+        let intake = Intake {
+            clock,
+            scratch: Probes::new(prober.shape()),
+            map_version: 0,
+            lane_of_slice: Vec::new(),
+            lanes: Vec::new(),
+        };
+        let is_divided = record.definition.slicing.divides_cells();
+        let (intake, degraded_events) = (Mutex::new(intake), AtomicU64::new(0));
+        Ok(Self { core, id, secret, prober, is_divided, span_units, auditor, degraded_events, intake, record })
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn id(&self) -> FilterId {
+        self.id
+    }
+
+    /// The filter as it was described when this client first asked.
+    pub(crate) fn record(&self) -> &FilterRecord {
+        &self.record
+    }
+
+    pub(crate) fn secret(&self) -> &FilterSecret {
+        &self.secret
+    }
+
+    pub(crate) fn prober(&self) -> &Prober {
+        &self.prober
+    }
+
+    pub(crate) fn auditor(&self) -> Option<&Mutex<Auditor>> {
+        self.auditor.as_ref()
+    }
+
+    pub(crate) fn degraded_events(&self) -> u64 {
+        self.degraded_events.load(Ordering::Relaxed)
+    }
+
+    /// So many events were answered by slices that are not complete.
+    pub(crate) fn note_degraded(&self, events: usize) {
+        self.degraded_events.fetch_add(events as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn needs_times(&self) -> bool {
+        self.record.definition.group.unit.needs_time() && self.record.policies.clock == ClockSource::Event
+    }
+
+    pub(crate) fn audits(&self, digest: Digest) -> bool {
+        self.auditor.is_some() && Auditor::samples(digest, self.core.limits().audit_rate)
+    }
+
+    pub(crate) fn audit(&self, clock_ms: u64, told: impl Iterator<Item = (Digest, Tick, Decision)>) {
+        if let Some(auditor) = &self.auditor {
+            let mut auditor = lock(auditor);
+            told.for_each(|(digest, tick, decision)| auditor.observe(digest, tick, clock_ms, decision));
+        }
+    }
+
+    /// An owner has shown its clock.
+    pub(crate) fn catch_up(&self, clock_ms: u64) {
+        if clock_ms > 0
+            && let Some(clock) = &mut lock(&self.intake).clock
+        {
+            clock.catch_up_ms(clock_ms);
+        }
+    }
+
+    /// Queues one event, for which room has been reserved; or answers it at once.
+    pub(crate) fn queue_one(
+        self: &Arc<Self>,
+        digest: Digest,
+        time_ms: Option<u64>,
+        name: Option<SubmissionName>,
+        asked: Asked,
+    ) -> Result<oneshot::Receiver<Answer>, Answer> {
+        let mut intake = lock(&self.intake);
+        self.refresh(&mut intake);
+        let (queued, lane) = match self.place(&mut intake, digest, time_ms, 0) {
+            Ok(placed) => placed,
+            Err(reason) => {
+                self.core.release(1);
+                return Err(Answer::undecided(reason));
+            }
+        };
+        let (sender, receiver) = oneshot::channel();
+        self.push(&mut intake, lane, queued, name, asked, Caller::One(sender));
+        if let Some(of) = intake.lanes.get_mut(lane) {
+            self.list_if_due(of, lane);
+        }
+        Ok(receiver)
+    }
+
+    /// Queues events of a call from number `from` on, for which room has been reserved; answers at once those that
+    /// have no place.
+    pub(crate) fn queue_many(self: &Arc<Self>, call: &Arc<ManyCall>, from: u32, events: Events<'_>, asked: Asked) {
+        let mut intake = lock(&self.intake);
+        self.refresh(&mut intake);
+        for (event, (digest, index)) in events.digests.iter().zip(from..).enumerate() {
+            let time_ms = events.times_ms.get(event).copied();
+            match self.place(&mut intake, *digest, time_ms, index) {
+                Ok((queued, lane)) => {
+                    let (name, caller) = (events.names.get(event).copied(), Caller::Many(call.clone()));
+                    self.push(&mut intake, lane, queued, name, asked, caller);
+                }
+                Err(reason) => {
+                    self.core.release(1);
+                    call.answer(std::iter::once((index, Answer::undecided(reason))));
+                }
+            }
+        }
+        for (number, lane) in intake.lanes.iter_mut().enumerate() {
+            self.list_if_due(lane, number);
+        }
+    }
+
+    /// The event's place in time, and the lane to its owner.
+    fn place(
+        &self,
+        intake: &mut Intake,
+        digest: Digest,
+        time_ms: Option<u64>,
+        index: u32,
+    ) -> Result<(Queued, usize), Reason> {
+        let group = self.prober.group(digest);
+        let slice = match self.is_divided {
+            true => {
+                intake.scratch.reset(self.prober.shape());
+                self.prober.push(digest, &mut intake.scratch);
+                self.prober.head_slice(group, &intake.scratch, 0)
+            }
+            false => group,
+        };
+        let lane = *intake.lane_of_slice.get(slice as usize).ok_or(Reason::UnknownFilter)?;
+        let (tick, before_unit) = match &mut intake.clock {
+            None => (Tick::default(), 0),
+            Some(clock) => {
+                let before_unit = clock.now_unit();
+                let (clock_unit, unit) = clock.place_tick(time_ms).ok_or(Reason::Future)?;
+                (Tick { clock_unit, unit }, before_unit)
+            }
+        };
+        Ok((Queued { digest, group, index, tick, before_unit }, lane as usize))
+    }
+
+    fn push(
+        &self,
+        intake: &mut Intake,
+        lane: usize,
+        queued: Queued,
+        name: Option<SubmissionName>,
+        asked: Asked,
+        caller: Caller,
+    ) {
+        let lane = &mut intake.lanes[lane];
+        lane.dock.count_queued(1, 0);
+        lane.queue.push(queued, name, (asked.operation, asked.deadline), caller);
+    }
+
+    /// Follows the map. Events that are queued already are sent on by the courier that finds them.
+    fn refresh(self: &Arc<Self>, intake: &mut Intake) {
+        if intake.map_version == self.core.map_version() {
+            return;
+        }
+        let map = self.core.map();
+        intake.map_version = map.version;
+        let Some(record) = map.filters.get(&self.id) else {
+            intake.lane_of_slice.clear();
+            return;
+        };
+        let Intake { lanes, lane_of_slice, .. } = intake;
+        lane_of_slice.clear();
+        lane_of_slice.extend(record.owners.iter().map(|owner| {
+            let known = lanes.iter().position(|lane| lane.node == owner.node);
+            known.unwrap_or_else(|| {
+                let dock = self.core.dock(owner.node);
+                dock.add_lane(Arc::downgrade(self), lanes.len());
+                let queue = Queue::default();
+                lanes.push(Lane { node: owner.node, dock, queue, inflight_batches: 0, is_listed: false });
+                lanes.len() - 1
+            }) as u32
+        }));
+    }
+
+    fn is_due(&self, lane: &Lane) -> bool {
+        let limits = self.core.limits();
+        let inflight_max = match lane.queue.len() >= limits.batch_events_max as usize {
+            true => limits.inflight_batches_max,
+            false => limits.gathering_batches_max.min(limits.inflight_batches_max),
+        };
+        lane.queue.len() > 0 && lane.inflight_batches < inflight_max
+    }
+
+    fn list_if_due(self: &Arc<Self>, lane: &mut Lane, number: usize) {
+        if !lane.is_listed && self.is_due(lane) {
+            lane.is_listed = true;
+            lane.dock.list(self.clone(), number);
+        }
+    }
+
+    /// The batch that is due in a lane, for a node that takes `events_max` events at once and `batches_max` batches.
+    pub(crate) fn take(self: &Arc<Self>, number: usize, events_max: usize, batches_max: u32) -> Option<Piece> {
+        let mut intake = lock(&self.intake);
+        let clock_ms = intake.clock.as_ref().and_then(WindowClock::now_ms).unwrap_or(0);
+        let lane = intake.lanes.get_mut(number)?;
+        lane.is_listed = false;
+        if !self.is_due(lane) || lane.inflight_batches >= batches_max {
+            return None;
+        }
+        let events_max = events_max.min(self.core.limits().batch_events_max as usize);
+        let taken = lane.queue.take(events_max, self.span_units)?;
+        lane.dock.count_queued(0, taken.events.len());
+        lane.inflight_batches += 1;
+        self.list_if_due(lane, number);
+        drop(intake);
+        Some(Piece::new(self.clone(), taken, clock_ms, LaneTicket { filter: self.clone(), lane: number }))
+    }
+
+    /// Answers queued events whose time is over.
+    pub(crate) fn expire(&self, number: usize, now: Instant, reason: Reason) {
+        if let Some(lane) = lock(&self.intake).lanes.get_mut(number) {
+            let expired = lane.queue.expire(now, Answer::undecided(reason));
+            lane.dock.count_queued(0, expired);
+            self.core.release(expired);
+        }
+    }
+
+    /// The client is closed: nothing that is queued will be sent.
+    pub(crate) fn close(&self) {
+        let mut intake = lock(&self.intake);
+        for lane in &mut intake.lanes {
+            lane.queue.give_up(Answer::undecided(Reason::NotReady));
+        }
+        // Later calls are refused where room is reserved; those that have room already find no lane.
+        intake.lane_of_slice.clear();
+    }
+}

@@ -1,0 +1,36 @@
+//! What a producer links: hashes locally, sends positions, tells first from again.
+//!
+//! Promises: an event's bytes never leave the process; what is queued is bounded; a submission that is tried again is
+//! the same submission. Must not know: consensus, what a node is made of.
+#![warn(missing_docs)]
+
+/// The code in `docs/client.md` compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/client.md")]
+mod guide {}
+
+mod audit;
+pub mod blocking;
+mod call;
+mod client;
+mod courier;
+mod dock;
+mod error;
+mod filter;
+mod intake;
+mod options;
+mod piece;
+mod queue;
+mod retry;
+mod stream;
+mod watch;
+
+pub use audit::{AuditReport, ErrorRate};
+pub use client::Client;
+pub use error::{CallError, ConnectError, FilterError};
+pub use filter::{Filter, Frequency, Verdict};
+pub use firstseen_filter::{Digest, FilterSecret};
+pub use firstseen_routing::{Reason, SubmissionName};
+pub use firstseen_wire::net::{Connector, TcpConnector};
+pub use firstseen_wire::tls::TlsFiles;
+pub use options::Builder;

@@ -1,0 +1,185 @@
+//! What a client may be told: limits with their units, and the edges that tests and simulations replace.
+//!
+//! Promises: every limit is at least 1 when a client runs. Must not know: what is done with them.
+
+use std::sync::Arc;
+
+use firstseen_wire::limits::BATCH_EVENTS_MAX;
+use firstseen_wire::net::{Connector, TcpConnector};
+use firstseen_wire::tls::TlsFiles;
+
+use crate::client::Client;
+use crate::error::ConnectError;
+
+/// Limits of a client.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Limits {
+    pub(crate) deadline_ms: u64,
+    pub(crate) queued_events_max: u32,
+    pub(crate) inflight_batches_max: u32,
+    pub(crate) gathering_batches_max: u32,
+    pub(crate) batch_events_max: u32,
+    pub(crate) relay_after_ms: u64,
+    pub(crate) audit_rate: f64,
+    pub(crate) audit_keys_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            deadline_ms: 5_000,
+            queued_events_max: 1 << 18,
+            inflight_batches_max: 16,
+            gathering_batches_max: 2,
+            batch_events_max: 2048,
+            relay_after_ms: 500,
+            audit_rate: 0.0,
+            audit_keys_max: 1 << 18,
+        }
+    }
+}
+
+/// Puts a client together; [`Client::builder`].
+pub struct Builder {
+    pub(crate) seeds: Vec<String>,
+    pub(crate) tls: Option<TlsFiles>,
+    pub(crate) connector: Option<Arc<dyn Connector>>,
+    pub(crate) incarnation: Option<u128>,
+    pub(crate) limits: Limits,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self { seeds: Vec::new(), tls: None, connector: None, incarnation: None, limits: Limits::default() }
+    }
+
+    /// Nodes to start from, as `host:port`; one that answers is enough.
+    #[must_use]
+    pub fn seeds<S: Into<String>>(mut self, seeds: impl IntoIterator<Item = S>) -> Self {
+        self.seeds.extend(seeds.into_iter().map(Into::into));
+        self
+    }
+
+    /// Certificates; without them connections are plain, and nodes that demand them refuse.
+    #[must_use]
+    pub fn tls(mut self, files: TlsFiles) -> Self {
+        self.tls = Some(files);
+        self
+    }
+
+    /// Milliseconds after which an answer that has not come is `Undecided` (5,000). What was sent until then is tried
+    /// again; [`firstseen_routing::Reason::Unknown`] says that it may have been recorded.
+    #[must_use]
+    pub fn deadline_ms(mut self, deadline_ms: u64) -> Self {
+        self.limits.deadline_ms = deadline_ms;
+        self
+    }
+
+    /// Events that may wait in this client, sent or not (262,144); beyond that, calls wait.
+    #[must_use]
+    pub fn queued_events_max(mut self, events: u32) -> Self {
+        self.limits.queued_events_max = events;
+        self
+    }
+
+    /// Batches of one filter that may be unanswered by one node (16). A node may allow less.
+    #[must_use]
+    pub fn inflight_batches_max(mut self, batches: u32) -> Self {
+        self.limits.inflight_batches_max = batches;
+        self
+    }
+
+    /// While so many batches of a filter are unanswered by a node, events for it gather until they fill a batch (2).
+    #[must_use]
+    pub fn gathering_batches_max(mut self, batches: u32) -> Self {
+        self.limits.gathering_batches_max = batches;
+        self
+    }
+
+    /// Events of a batch (2,048). A node may allow less.
+    #[must_use]
+    pub fn batch_events_max(mut self, events: u32) -> Self {
+        self.limits.batch_events_max = events.min(BATCH_EVENTS_MAX);
+        self
+    }
+
+    /// Milliseconds for which a node may be unreachable before another one is asked to relay (500).
+    #[must_use]
+    pub fn relay_after_ms(mut self, relay_after_ms: u64) -> Self {
+        self.limits.relay_after_ms = relay_after_ms;
+        self
+    }
+
+    /// The share of keys whose verdicts are checked against an exact memory of this producer (none);
+    /// [`crate::Filter::audit`]. `1.0 / 1024.0` costs nothing that can be measured.
+    #[must_use]
+    pub fn audit(mut self, rate: f64) -> Self {
+        self.limits.audit_rate = rate.clamp(0.0, 1.0);
+        self
+    }
+
+    /// Keys that the audit of one filter may remember (262,144, about 20 MB); when there are more it ends, and says so.
+    #[must_use]
+    pub fn audit_keys_max(mut self, keys: usize) -> Self {
+        self.limits.audit_keys_max = keys;
+        self
+    }
+
+    /// How connections are opened, instead of over TCP; then [`Self::tls`] is the connector's affair.
+    #[must_use]
+    pub fn connector(mut self, connector: Arc<dyn Connector>) -> Self {
+        self.connector = Some(connector);
+        self
+    }
+
+    /// The incarnation of this producer, instead of 16 random bytes: no two runs may share one. Waiting times between
+    /// tries follow from it too.
+    #[must_use]
+    pub fn incarnation(mut self, incarnation: u128) -> Self {
+        self.incarnation = Some(incarnation);
+        self
+    }
+
+    /// Waits for the first map, for at most the deadline.
+    ///
+    /// # Errors
+    /// [`ConnectError`]: what is missing, or that nobody answered.
+    pub async fn connect(self) -> Result<Client, ConnectError> {
+        Client::start(self).await
+    }
+
+    pub(crate) fn check(&self) -> Result<(), ConnectError> {
+        let limits = &self.limits;
+        let counts = [
+            ("deadline_ms", limits.deadline_ms),
+            ("queued_events_max", limits.queued_events_max.into()),
+            ("inflight_batches_max", limits.inflight_batches_max.into()),
+            ("gathering_batches_max", limits.gathering_batches_max.into()),
+            ("batch_events_max", limits.batch_events_max.into()),
+        ];
+        match counts.iter().find(|(_, value)| *value == 0) {
+            Some((name, _)) => Err(ConnectError::Limit(name)),
+            None if self.seeds.is_empty() => Err(ConnectError::NoSeed),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn take_connector(&mut self) -> Result<Arc<dyn Connector>, ConnectError> {
+        match (self.connector.take(), &self.tls) {
+            (Some(connector), _) => Ok(connector),
+            (None, Some(files)) => Ok(Arc::new(TcpConnector { tls: Some(files.client()?) })),
+            (None, None) => Ok(Arc::new(TcpConnector { tls: None })),
+        }
+    }
+
+    pub(crate) fn take_incarnation(&self) -> Result<u128, ConnectError> {
+        match self.incarnation {
+            Some(incarnation) => Ok(incarnation),
+            None => {
+                let mut bytes = [0; 16];
+                getrandom::fill(&mut bytes).map_err(ConnectError::Random)?;
+                Ok(u128::from_le_bytes(bytes))
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! A batch in the client's hands: from the queue until its callers are answered.
+//!
+//! Promises: content and sequence stay the same however often it is sent; dropped, it answers whoever still waits.
+//! Must not know: streams, waiting times.
+
+use std::sync::Arc;
+
+use firstseen_filter::{Digest, ProbeShape, Probes};
+use firstseen_routing::{
+    ClusterMap, FilterRecord, Incarnation, NodeId, Operation, Reason, SubmissionName, Tick, Times,
+};
+use firstseen_wire::WireError;
+use firstseen_wire::batch::{self, BatchHead, Run};
+use firstseen_wire::proto::producer::Batch;
+use tokio::time::Instant;
+
+use crate::call::{Answer, Callers};
+use crate::intake::{FilterCore, LaneTicket};
+use crate::queue::Taken;
+use crate::retry::Tries;
+
+/// Events that are sent under one sequence.
+pub(crate) struct Piece {
+    pub(crate) filter: Arc<FilterCore>,
+    pub(crate) sequence: u64,
+    pub(crate) operation: Operation,
+    /// Group and events; events stand group by group.
+    runs: Vec<(u32, u32)>,
+    probes: Probes,
+    times: Times,
+    names: Vec<SubmissionName>,
+    callers: Callers,
+    /// Events whose answers are checked.
+    audited: Vec<(u32, Digest)>,
+    pub(crate) deadline: Instant,
+    pub(crate) tries: Tries,
+    /// Nodes remember the submission until then, counted from when it was first sent.
+    pub(crate) retry_until: Option<Instant>,
+    /// The version of the map by which it has been routed.
+    pub(crate) routed_by: u64,
+    /// On its way: an answer may still come.
+    pub(crate) is_sent: bool,
+    /// As long as one part of the batch is in somebody's hands, the batch counts as in flight.
+    ticket: Arc<LaneTicket>,
+}
+
+impl Piece {
+    /// The batch of `taken` events, grouped in runs.
+    pub(crate) fn new(filter: Arc<FilterCore>, taken: Taken, clock_ms: u64, ticket: LaneTicket) -> Self {
+        let Taken { operation, mut events, mut names, mut callers, deadline } = taken;
+        let base_unit = events.first().map_or(0, |event| event.before_unit);
+        if filter.prober().groups() > 1 {
+            let mut order: Vec<u32> = (0..events.len() as u32).collect();
+            order.sort_by_key(|index| events[*index as usize].group);
+            callers.reorder(&order);
+            events = order.iter().map(|index| events[*index as usize]).collect();
+            if !names.is_empty() {
+                names = order.iter().map(|index| names[*index as usize]).collect();
+            }
+        }
+        let mut probes = Probes::new(filter.prober().shape());
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        let mut audited = Vec::new();
+        for (index, event) in (0..).zip(&events) {
+            filter.prober().push(event.digest, &mut probes);
+            match runs.last_mut() {
+                Some((group, events)) if *group == event.group => *events += 1,
+                _ => runs.push((event.group, 1)),
+            }
+            if filter.audits(event.digest) {
+                audited.push((index, event.digest));
+            }
+        }
+        let still = Tick { clock_unit: base_unit, unit: base_unit };
+        let ticks = match events.iter().all(|event| event.tick == still) {
+            true => Vec::new(),
+            false => events.iter().map(|event| event.tick).collect(),
+        };
+        let times = Times { base_unit, ticks, clock_ms };
+        let sequence = filter.core().next_sequence();
+        let ticket = Arc::new(ticket);
+        Self {
+            sequence,
+            operation,
+            runs,
+            probes,
+            times,
+            names,
+            callers,
+            audited,
+            deadline,
+            tries: Tries::default(),
+            retry_until: None,
+            routed_by: 0,
+            is_sent: false,
+            ticket,
+            filter,
+        }
+    }
+
+    pub(crate) fn events(&self) -> usize {
+        self.callers.len()
+    }
+
+    /// The message, as the map has it now.
+    pub(crate) fn message(&self, map: &ClusterMap, owner: NodeId, now: Instant) -> Result<Batch, WireError> {
+        let left_ms = self.deadline.saturating_duration_since(now).as_millis();
+        let head = BatchHead {
+            sequence: self.sequence,
+            filter: self.filter.id(),
+            epoch: map.filters.get(&self.filter.id()).map_or(0, |record| record.epoch),
+            incarnation: map.nodes.get(&owner).map_or(Incarnation(0), |node| node.incarnation),
+            operation: self.operation,
+            deadline_in_ms: u32::try_from(left_ms).unwrap_or(u32::MAX).max(1),
+            base_unit: self.times.base_unit,
+            clock_ms: self.times.clock_ms,
+            traceparent: String::new(),
+        };
+        let mut end = 0;
+        let runs = self.runs.iter().map(|(group, events)| {
+            let range = end..end + *events as usize;
+            end = range.end;
+            Run {
+                group: *group,
+                probes: &self.probes,
+                ticks: self.times.ticks.get(range.clone()).unwrap_or(&[]),
+                names: self.names.get(range.clone()).unwrap_or(&[]),
+                range,
+            }
+        });
+        batch::encode(&head, &runs.collect::<Vec<_>>())
+    }
+
+    fn owner_of(&self, record: &FilterRecord, group: u32, event: usize) -> Option<NodeId> {
+        let slice = self.filter.prober().head_slice(group, &self.probes, event);
+        record.owner(slice).map(|owner| owner.node)
+    }
+
+    /// The owner of every event, in order, with the number of the run.
+    fn owners<'a>(&'a self, record: &'a FilterRecord) -> impl Iterator<Item = (usize, Option<NodeId>)> + 'a {
+        let runs = self.runs.iter().enumerate();
+        let groups = runs.flat_map(|(run, (group, events))| (0..*events).map(move |_| (run, *group)));
+        groups.enumerate().map(|(event, (run, group))| (run, self.owner_of(record, group, event)))
+    }
+
+    /// The node that owns all of it; `None` if there are several.
+    pub(crate) fn owner(&self, record: &FilterRecord) -> Option<NodeId> {
+        let mut owners = self.owners(record).map(|(_, owner)| owner);
+        let first = owners.next()??;
+        owners.all(|owner| owner == Some(first)).then_some(first)
+    }
+
+    /// Parts that have one owner each. A run that goes to one node keeps its sequence, by which the node's memory of
+    /// submissions names it; one that must be divided gets new sequences, unless it may have been recorded already:
+    /// nobody could tell then which of the two submissions of an event came first.
+    pub(crate) fn split(mut self, record: &FilterRecord) -> Vec<(NodeId, Self)> {
+        let owners: Vec<(usize, Option<NodeId>)> = self.owners(record).collect();
+        let mut parts: Vec<(NodeId, bool, Vec<usize>)> = Vec::new();
+        let mut from = 0;
+        while from < owners.len() {
+            let run = owners[from].0;
+            let events = owners[from..].iter().take_while(|(of, _)| *of == run).count();
+            let is_whole = owners[from..from + events].iter().all(|(_, owner)| *owner == owners[from].1);
+            for (event, (_, owner)) in owners.iter().enumerate().skip(from).take(events) {
+                let Some(owner) = *owner else { continue };
+                match parts.iter_mut().find(|(node, whole, _)| (*node, *whole) == (owner, is_whole)) {
+                    Some((_, _, events)) => events.push(event),
+                    None => parts.push((owner, is_whole, vec![event])),
+                }
+            }
+            from += events;
+        }
+        let may_have_recorded = self.tries.tell(Reason::StaleMap) == Reason::Unknown;
+        let mut pieces = Vec::with_capacity(parts.len());
+        for (owner, is_whole, events) in parts {
+            let mut part = self.part(&events);
+            match (is_whole, may_have_recorded) {
+                (true, _) => pieces.push((owner, part)),
+                (false, true) => part.tell(Reason::Unknown),
+                (false, false) => {
+                    part.sequence = self.filter.core().next_sequence();
+                    pieces.push((owner, part));
+                }
+            }
+        }
+        let ownerless = owners.iter().enumerate().filter(|(_, (_, owner))| owner.is_none());
+        let ownerless: Vec<usize> = ownerless.map(|(event, _)| event).collect();
+        let reason = self.tries.tell(Reason::NotReady);
+        self.part(&ownerless).tell(reason);
+        // Every event is in a part now, and answered there.
+        self.callers = Callers::default();
+        pieces
+    }
+
+    /// Some of the events, with their callers.
+    fn part(&mut self, events: &[usize]) -> Self {
+        let mut probes = Probes::new(self.probes.shape());
+        let mut runs: Vec<(u32, u32)> = Vec::new();
+        let mut groups = self.runs.iter().flat_map(|(group, events)| std::iter::repeat_n(*group, *events as usize));
+        let mut next = 0;
+        for event in events {
+            let pushed = match self.probes.shape() {
+                ProbeShape::Spread { .. } => probes.push_positions(self.probes.positions(*event)),
+                ProbeShape::Blocked { .. } => {
+                    self.probes.block(*event).map_or(Ok(()), |block| probes.push_block(block))
+                }
+            };
+            debug_assert!(pushed.is_ok(), "a probe of the same shape");
+            let group = groups.nth(event - next).unwrap_or(0);
+            next = event + 1;
+            match runs.last_mut() {
+                Some((last, events)) if *last == group => *events += 1,
+                _ => runs.push((group, 1)),
+            }
+        }
+        drop(groups);
+        let some = |ticks: &[Tick]| events.iter().filter_map(|event| ticks.get(*event).copied()).collect();
+        let audited = self.audited.iter().filter_map(|(event, digest)| {
+            events.binary_search(&(*event as usize)).ok().map(|event| (event as u32, *digest))
+        });
+        Self {
+            filter: self.filter.clone(),
+            sequence: self.sequence,
+            operation: self.operation,
+            runs,
+            probes,
+            times: Times { ticks: some(&self.times.ticks), ..self.times },
+            names: events.iter().filter_map(|event| self.names.get(*event).copied()).collect(),
+            audited: audited.collect(),
+            callers: self.callers.take_some(events.iter().copied()),
+            deadline: self.deadline,
+            tries: self.tries.clone(),
+            retry_until: self.retry_until,
+            routed_by: self.routed_by,
+            is_sent: false,
+            ticket: self.ticket.clone(),
+        }
+    }
+
+    /// Answers every event; `clock_ms` is what the owner's clock shows, 0 where it shows none.
+    pub(crate) fn answer(mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) {
+        self.finish(clock_ms, answer_of);
+    }
+
+    /// Answers every event alike.
+    pub(crate) fn tell(self, reason: Reason) {
+        self.answer(0, |_| Answer::undecided(reason));
+    }
+
+    fn finish(&mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) {
+        if self.operation == Operation::Observe && !self.audited.is_empty() {
+            let still = Tick { clock_unit: self.times.base_unit, unit: self.times.base_unit };
+            let told = self.audited.iter().map(|(event, digest)| {
+                let event = *event as usize;
+                (*digest, self.times.ticks.get(event).copied().unwrap_or(still), answer_of(event).decision)
+            });
+            self.filter.audit(clock_ms, told);
+        }
+        self.filter.core().release(self.events());
+        self.callers.answer(answer_of);
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if self.events() > 0 {
+            let reason = self.tries.out_of_time(self.is_sent, Reason::NotReady);
+            self.finish(0, |_| Answer::undecided(reason));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! When a batch is tried again, and what it is told when it is not.
+//!
+//! Promises: nothing is told to be unrecorded that may have been recorded; overload is never answered with more load
+//! than two more tries. Must not know: clocks, streams; waiting times differ by a generator whose seed is passed in.
+
+use firstseen_routing::Reason;
+
+/// Tries after a refusal for overload.
+const OVERLOAD_RETRIES_MAX: u32 = 2;
+/// The first wait after overload, growing eightfold: a node that sheds load needs a pause, not another try.
+const OVERLOAD_WAIT_MS: u64 = 20;
+/// The first wait after a loss, doubling.
+const LOSS_WAIT_MS: u64 = 5;
+/// The longest wait between tries.
+pub(crate) const WAIT_MS_MAX: u64 = 500;
+
+/// Random enough to keep clients from trying in step (SplitMix64).
+#[derive(Clone, Debug)]
+pub(crate) struct Jitter(u64);
+
+impl Jitter {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// From half of `wait_ms` to all of it, at least 1.
+    pub(crate) fn spread(&mut self, wait_ms: u64) -> u64 {
+        let half = wait_ms / 2;
+        (wait_ms - half + self.next() % (half + 1)).max(1)
+    }
+
+    /// The wait before try number `tries`, the first of which is 1.
+    pub(crate) fn wait_ms(&mut self, tries: u32) -> u64 {
+        self.spread((LOSS_WAIT_MS << tries.saturating_sub(1).min(16)).min(WAIT_MS_MAX))
+    }
+}
+
+/// What has become of a batch so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tries {
+    /// Times that it was sent.
+    pub(crate) sent: u32,
+    overload_refusals: u32,
+    /// A try that was never answered may have recorded events.
+    may_have_recorded: bool,
+    refused: Option<Reason>,
+}
+
+/// What to do with a batch that was refused as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Tell the callers.
+    Tell(Reason),
+    /// Send it again after so many milliseconds.
+    Wait(u64),
+    /// Send it again by a map of at least this version.
+    Map(u64),
+}
+
+impl Tries {
+    /// The stream ended before the answer, or the answer makes no sense.
+    pub(crate) fn lost(&mut self) {
+        self.may_have_recorded = true;
+    }
+
+    /// A node refused the batch; `routed_by` is the version of the map that it was sent by, `map_version` the node's.
+    pub(crate) fn refused(&mut self, reason: Reason, routed_by: u64, map_version: u64, jitter: &mut Jitter) -> Next {
+        self.refused = Some(reason);
+        self.may_have_recorded |= reason.may_have_recorded();
+        match reason {
+            Reason::Overloaded if self.overload_refusals == OVERLOAD_RETRIES_MAX => Next::Tell(self.tell(reason)),
+            Reason::Overloaded => {
+                self.overload_refusals += 1;
+                Next::Wait(jitter.spread(OVERLOAD_WAIT_MS << (3 * (self.overload_refusals - 1))))
+            }
+            Reason::StaleMap if map_version > routed_by => Next::Map(map_version),
+            reason if reason.is_worth_retrying() => Next::Wait(jitter.wait_ms(self.sent)),
+            reason => Next::Tell(self.tell(reason)),
+        }
+    }
+
+    /// What to tell of an event of which a node says `reason`: an earlier try may have recorded it.
+    pub(crate) fn tell(&self, reason: Reason) -> Reason {
+        if self.may_have_recorded { Reason::Unknown } else { reason }
+    }
+
+    /// What to tell when the deadline is over: `is_sent` while a try is on its way.
+    pub(crate) fn out_of_time(&self, is_sent: bool, otherwise: Reason) -> Reason {
+        match is_sent || self.may_have_recorded {
+            true => Reason::Unknown,
+            false => self.refused.unwrap_or(otherwise),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overload_is_tried_twice_again_ever_more_slowly() {
+        let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
+        let waits: Vec<_> = (0..3).map(|_| tries.refused(Reason::Overloaded, 1, 1, &mut jitter)).collect();
+        assert!(matches!(waits[0], Next::Wait(10..=20)), "{waits:?}");
+        assert!(matches!(waits[1], Next::Wait(80..=160)), "{waits:?}");
+        assert_eq!(waits[2], Next::Tell(Reason::Overloaded));
+    }
+
+    #[test]
+    fn what_may_have_been_recorded_is_unknown_whatever_comes_later() {
+        let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
+        assert_eq!(tries.out_of_time(false, Reason::NotReady), Reason::NotReady);
+        assert_eq!(tries.out_of_time(true, Reason::NotReady), Reason::Unknown);
+        assert!(matches!(tries.refused(Reason::NotReady, 1, 1, &mut jitter), Next::Wait(_)));
+        assert_eq!(tries.out_of_time(false, Reason::Overloaded), Reason::NotReady);
+        tries.lost();
+        assert_eq!(tries.out_of_time(false, Reason::Overloaded), Reason::Unknown);
+        assert_eq!(tries.refused(Reason::TooOld, 1, 1, &mut jitter), Next::Tell(Reason::Unknown));
+    }
+
+    #[test]
+    fn a_stale_map_waits_for_a_newer_one_only_if_there_is_one() {
+        let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
+        assert_eq!(tries.refused(Reason::StaleMap, 3, 5, &mut jitter), Next::Map(5));
+        assert!(matches!(tries.refused(Reason::StaleMap, 5, 5, &mut jitter), Next::Wait(_)));
+        assert_eq!(tries.refused(Reason::Invalid, 5, 5, &mut jitter), Next::Tell(Reason::Invalid));
+    }
+
+    #[test]
+    fn waits_grow_to_their_limit() {
+        let mut jitter = Jitter::new(1);
+        for tries in 1..100 {
+            let wait_ms = jitter.wait_ms(tries);
+            let full_ms = (LOSS_WAIT_MS << (tries - 1).min(16)).min(WAIT_MS_MAX);
+            assert!((full_ms / 2..=full_ms).contains(&wait_ms), "try {tries}: {wait_ms} ms");
+        }
+    }
+}

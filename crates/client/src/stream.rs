@@ -1,0 +1,77 @@
+//! One stream to one node: opened, greeted, and then batches out and replies in.
+//!
+//! Promises: a stream that exists has been welcomed, in this version of the protocol. Must not know: what is in
+//! batches, how many may be unanswered (its user counts).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_wire::hello;
+use firstseen_wire::limits::{CONNECT_TIMEOUT, INFLIGHT_BATCHES_MAX};
+use firstseen_wire::net::producer_client;
+use firstseen_wire::proto::producer as proto;
+use firstseen_wire::proto::producer::{observe_reply, observe_request};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use crate::client::Core;
+use crate::dock::Target;
+use crate::watch::complaint;
+
+/// A stream on which the node has welcomed this producer.
+pub(crate) struct NodeStream {
+    requests: mpsc::Sender<proto::ObserveRequest>,
+    replies: Streaming<proto::ObserveReply>,
+    /// Batches that may be unanswered.
+    pub(crate) credits: usize,
+    pub(crate) batch_events_max: usize,
+}
+
+impl NodeStream {
+    /// Opens a stream after a wait; says why it cannot be opened.
+    pub(crate) async fn open(core: Arc<Core>, target: Target, wait_ms: u64) -> Result<Self, String> {
+        if wait_ms > 0 {
+            sleep(Duration::from_millis(wait_ms)).await;
+        }
+        let mut client = producer_client(core.channel(target)?);
+        // Whoever sends counts credits, so the channel never has more in it than the greeting and all of them.
+        let (requests, outgoing) = mpsc::channel(INFLIGHT_BATCHES_MAX as usize + 1);
+        requests.try_send(hello::hello(core.incarnation())).map_err(|error| error.to_string())?;
+        let opening = async {
+            let mut replies = client.observe(ReceiverStream::new(outgoing)).await?.into_inner();
+            let first = replies.message().await?;
+            Ok::<_, tonic::Status>((replies, first))
+        };
+        let (replies, first) = match timeout(CONNECT_TIMEOUT, opening).await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(status)) => return Err(complaint(&status)),
+            Err(_) => return Err(format!("no welcome within {} ms", CONNECT_TIMEOUT.as_millis())),
+        };
+        let welcome = first.ok_or_else(|| "the node ended the stream without a welcome".to_owned())?;
+        let credit = hello::accept_welcome(&welcome).map_err(|error| error.to_string())?;
+        Ok(Self {
+            requests,
+            replies,
+            credits: credit.inflight_batches_max as usize,
+            batch_events_max: credit.batch_events_max as usize,
+        })
+    }
+
+    /// Sends a batch; says why it cannot be.
+    pub(crate) fn send(&mut self, batch: proto::Batch) -> Result<(), String> {
+        let request = proto::ObserveRequest { message: Some(observe_request::Message::Batch(batch)) };
+        self.requests.try_send(request).map_err(|error| error.to_string())
+    }
+
+    /// The next reply; says why there will be none. May be dropped while it waits.
+    pub(crate) async fn next_reply(&mut self) -> Result<proto::BatchReply, String> {
+        match self.replies.message().await {
+            Ok(Some(proto::ObserveReply { message: Some(observe_reply::Message::Reply(reply)) })) => Ok(reply),
+            Ok(Some(_)) => Err("the node sent something else than a reply".to_owned()),
+            Ok(None) => Err("the node ended the stream".to_owned()),
+            Err(status) => Err(complaint(&status)),
+        }
+    }
+}

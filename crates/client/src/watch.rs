@@ -1,0 +1,125 @@
+//! Follows the cluster's map by way of any node that answers.
+//!
+//! Promises: the newest map that any node has shown; while some node answers, it is the client's door to the others.
+//! Must not know: filters, batches.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_routing::ClusterMap;
+use firstseen_wire::limits::CONNECT_TIMEOUT;
+use firstseen_wire::net::producer_client;
+use firstseen_wire::proto::producer as proto;
+use tokio::time::{sleep, timeout};
+use tonic::Streaming;
+use tonic::transport::Channel;
+
+use crate::client::Core;
+use crate::retry::Jitter;
+
+/// Someone to ask for the map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Candidate {
+    address: String,
+    /// Unknown of a seed: it may be any node.
+    node_name: Option<String>,
+}
+
+/// Follows the map for as long as the client lives.
+pub(crate) struct Watcher {
+    core: Arc<Core>,
+    seeds: Vec<String>,
+    jitter: Jitter,
+    /// What each address said last.
+    complaints: BTreeMap<String, String>,
+}
+
+impl Watcher {
+    pub(crate) fn new(core: Arc<Core>, seeds: Vec<String>) -> Self {
+        let jitter = core.jitter();
+        Self { core, seeds, jitter, complaints: BTreeMap::new() }
+    }
+
+    /// Goes from one candidate to the next, and stays with one for as long as it answers.
+    pub(crate) async fn run(mut self) {
+        let mut failures = 0;
+        loop {
+            for candidate in self.candidates() {
+                let before = self.core.map_version();
+                let complaint = match self.open(&candidate).await {
+                    Ok((channel, maps)) => {
+                        self.core.set_door(channel);
+                        self.follow(maps).await
+                    }
+                    Err(complaint) => complaint,
+                };
+                tracing::debug!(address = candidate.address, complaint, "no map from there any more");
+                self.complaints.insert(candidate.address, complaint);
+                self.core.complain(&self.complaints);
+                if self.core.map_version() > before {
+                    failures = 0;
+                }
+            }
+            failures += 1;
+            sleep(Duration::from_millis(self.jitter.wait_ms(failures + 2))).await;
+        }
+    }
+
+    /// Seeds first, then whatever else the map names.
+    fn candidates(&self) -> Vec<Candidate> {
+        let seeds = self.seeds.iter().map(|seed| Candidate { address: seed.clone(), node_name: None });
+        let mut all: Vec<Candidate> = seeds.collect();
+        for node in self.core.map().nodes.values() {
+            if !self.seeds.contains(&node.address) {
+                all.push(Candidate { address: node.address.clone(), node_name: Some(node.name.clone()) });
+            }
+        }
+        all
+    }
+
+    async fn open(&self, candidate: &Candidate) -> Result<(Channel, Streaming<proto::ClusterMap>), String> {
+        let connector = self.core.connector();
+        let channel = connector.channel(&candidate.address, candidate.node_name.as_deref());
+        let channel = channel.map_err(|error| error.to_string())?;
+        let mut client = producer_client(channel.clone());
+        let request = proto::WatchMapRequest { known_version: self.core.map_version() };
+        match timeout(CONNECT_TIMEOUT, client.watch_map(request)).await {
+            Ok(Ok(maps)) => Ok((channel, maps.into_inner())),
+            Ok(Err(status)) => Err(complaint(&status)),
+            Err(_) => Err(format!("no answer within {} ms", CONNECT_TIMEOUT.as_millis())),
+        }
+    }
+
+    /// Takes maps until there are no more.
+    async fn follow(&self, mut maps: Streaming<proto::ClusterMap>) -> String {
+        loop {
+            match maps.message().await {
+                Ok(Some(message)) => match ClusterMap::try_from(message) {
+                    Ok(map) => {
+                        if let Err(complaint) = self.core.set_map(map) {
+                            return complaint;
+                        }
+                    }
+                    Err(error) => return error.to_string(),
+                },
+                Ok(None) => return "the node ended the watch".to_owned(),
+                Err(status) => return complaint(&status),
+            }
+        }
+    }
+}
+
+/// What a status says, with its cause: tonic tells of connections only there.
+pub(crate) fn complaint(status: &tonic::Status) -> String {
+    let mut text = status.message().to_owned();
+    let mut source = std::error::Error::source(status);
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        source = error.source();
+    }
+    text
+}

@@ -1,0 +1,172 @@
+//! The queue of the last N arrivals: what must be taken out of the counters when each leaves.
+//!
+//! Promises: gives back the positions that were put in. Must not know: counters, when an arrival leaves.
+//!
+//! A place holds the digest of its arrival, 16 bytes. Where only the positions are known it holds those, in as few
+//! whole bytes each as the number of cells needs: the queue turns to positions when the first such arrival comes.
+
+use std::io;
+
+use crate::ahead::Positions;
+use crate::body::{invalid, memory_bytes};
+use crate::memory::CellMemory;
+use crate::packed::PackedCells;
+use crate::probe::Offsets;
+use crate::{Digest, Geometry};
+
+const DIGEST_BYTES: usize = 16;
+
+/// Places of arrivals, many of them empty.
+pub(super) struct Queue {
+    geometry: Geometry,
+    places: u64,
+    /// A bit for each place that is not empty.
+    taken: PackedCells,
+    memory: CellMemory,
+    /// Bytes of a position; none while places hold digests.
+    position_bytes: Option<usize>,
+}
+
+impl Queue {
+    pub(super) fn new(geometry: Geometry, places: u64) -> io::Result<Self> {
+        let memory = Self::memory(places, DIGEST_BYTES)?;
+        Ok(Self { geometry, places, taken: PackedCells::zeroed(places, 1)?, memory, position_bytes: None })
+    }
+
+    fn memory(places: u64, place_bytes: usize) -> io::Result<CellMemory> {
+        let len_bytes = places.checked_mul(place_bytes as u64).ok_or(io::ErrorKind::OutOfMemory)?;
+        CellMemory::zeroed(memory_bytes(len_bytes)?)
+    }
+
+    fn place_bytes(&self) -> usize {
+        self.position_bytes.map_or(DIGEST_BYTES, |bytes| bytes * self.geometry.hashes() as usize)
+    }
+
+    /// The positions of the arrival at `place`, if there is one.
+    #[inline(always)]
+    pub(super) fn positions(&self, place: usize) -> Option<Positions> {
+        if self.taken.get(place) == 0 {
+            return None;
+        }
+        let start = place * self.place_bytes();
+        let bytes = &self.memory.bytes()[start..start + self.place_bytes()];
+        Some(match self.position_bytes {
+            None => Positions::of_digest(digest_from(bytes), &self.geometry),
+            Some(position_bytes) => Positions::from(Packed { bytes, position_bytes }),
+        })
+    }
+
+    /// Empties `place` and gives what was there.
+    #[inline(always)]
+    pub(super) fn take(&mut self, place: usize) -> Option<Positions> {
+        let positions = self.positions(place)?;
+        self.taken.set(place, 0);
+        Some(positions)
+    }
+
+    /// Puts an arrival into an empty `place`: its digest where digests are kept, which must be known then.
+    #[inline(always)]
+    pub(super) fn put(&mut self, place: usize, digest: Option<Digest>, positions: &Positions) {
+        self.taken.set(place, 1);
+        let place_bytes = self.place_bytes();
+        let bytes = &mut self.memory.bytes_mut()[place * place_bytes..][..place_bytes];
+        match self.position_bytes {
+            None => bytes.copy_from_slice(&digest_to(digest.unwrap_or_default())),
+            Some(position_bytes) => pack(positions, position_bytes, bytes),
+        }
+    }
+
+    /// From now on places hold positions.
+    pub(super) fn keep_positions(&mut self) -> io::Result<()> {
+        if self.position_bytes.is_some() {
+            return Ok(());
+        }
+        let position_bytes = self.bytes_of_a_position();
+        let place_bytes = position_bytes * self.geometry.hashes() as usize;
+        let mut memory = Self::memory(self.places, place_bytes)?;
+        if self.taken.occupied() > 0 {
+            for place in 0..self.places as usize {
+                if let Some(positions) = self.positions(place) {
+                    pack(&positions, position_bytes, &mut memory.bytes_mut()[place * place_bytes..][..place_bytes]);
+                }
+            }
+        }
+        (self.memory, self.position_bytes) = (memory, Some(position_bytes));
+        Ok(())
+    }
+
+    fn bytes_of_a_position(&self) -> usize {
+        let bits = u64::BITS - (self.geometry.cells() - 1).leading_zeros();
+        bits.div_ceil(8).max(1) as usize
+    }
+
+    /// Whether places hold positions.
+    pub(super) fn holds_positions(&self) -> bool {
+        self.position_bytes.is_some()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.taken.clear();
+    }
+
+    /// Places that are not empty.
+    pub(super) fn arrivals(&self) -> u64 {
+        self.taken.occupied()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        (self.taken.bytes().len() + self.memory.bytes().len()) as u64
+    }
+
+    pub(super) fn write(&self, sink: &mut dyn io::Write) -> io::Result<()> {
+        self.taken.write(sink)?;
+        sink.write_all(self.memory.bytes())
+    }
+
+    /// Reads what a queue of the same places wrote, which held positions or digests.
+    pub(super) fn read(&mut self, source: &mut dyn io::Read, holds_positions: bool) -> io::Result<()> {
+        if holds_positions != self.holds_positions() {
+            self.position_bytes = holds_positions.then(|| self.bytes_of_a_position());
+            self.memory = Self::memory(self.places, self.place_bytes())?;
+        }
+        self.taken.read(source)?;
+        source.read_exact(self.memory.bytes_mut())?;
+        let cells = self.geometry.cells() as usize;
+        let outside = |positions: Positions| positions.iter().any(|position| position >= cells);
+        match holds_positions && (0..self.places as usize).any(|place| self.positions(place).is_some_and(outside)) {
+            true => Err(invalid("an arrival has a position past the last cell")),
+            false => Ok(()),
+        }
+    }
+}
+
+fn digest_from(bytes: &[u8]) -> Digest {
+    let packed = bytes.iter().rev().fold(0, |packed: u128, byte| packed << 8 | u128::from(*byte));
+    Digest { lo: packed as u64, hi: (packed >> 64) as u64 }
+}
+
+fn digest_to(digest: Digest) -> [u8; DIGEST_BYTES] {
+    (u128::from(digest.hi) << 64 | u128::from(digest.lo)).to_le_bytes()
+}
+
+fn pack(positions: &Positions, position_bytes: usize, bytes: &mut [u8]) {
+    for (position, bytes) in positions.iter().zip(bytes.chunks_exact_mut(position_bytes)) {
+        bytes.copy_from_slice(&position.to_le_bytes()[..position_bytes]);
+    }
+}
+
+/// Positions in a place of the queue.
+#[derive(Clone, Copy)]
+struct Packed<'a> {
+    bytes: &'a [u8],
+    position_bytes: usize,
+}
+
+impl Offsets for Packed<'_> {
+    #[inline(always)]
+    fn for_each(self, mut visit: impl FnMut(usize)) {
+        for bytes in self.bytes.chunks_exact(self.position_bytes) {
+            visit(bytes.iter().rev().fold(0, |position, byte| position << 8 | usize::from(*byte)));
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Where a walk takes its events from: digests, events that are hashed as the walk goes, or positions that somebody
+//! else derived.
+//!
+//! Promises: the same cells whenever an event is asked for. Must not know: what cells hold.
+
+use std::ops::Range;
+
+use crate::probe::{Offsets, SpreadOffsets};
+use crate::{BlockProbe, Digest, FilterSecret, Geometry, Probes, reduce};
+
+/// A batch of events, asked for one by one, once for each generation of cells.
+pub(crate) trait Events: Copy {
+    /// What the positions of an event in a spread layout follow from: small, as it waits between prefetch and use.
+    type Spread: Copy + Default;
+
+    fn count(self) -> usize;
+
+    fn part(self, range: Range<usize>) -> Self;
+
+    /// Event `index` in a layout of `blocks` blocks. The second word is left out where nobody reads it.
+    fn block(self, index: usize, blocks: u64, second_word: bool) -> BlockProbe;
+
+    fn spread(self, index: usize) -> Self::Spread;
+
+    /// The positions in a classic or partitioned slice of `geometry`.
+    fn offsets(spread: Self::Spread, geometry: &Geometry) -> impl Offsets;
+
+    /// The digest of event `index`, where it is known.
+    fn digest(self, index: usize) -> Option<Digest>;
+}
+
+/// Events of which the digest is known.
+trait Digests: Copy {
+    fn count(self) -> usize;
+
+    fn part(self, range: Range<usize>) -> Self;
+
+    fn at(self, index: usize) -> Digest;
+}
+
+impl<D: Digests> Events for D {
+    type Spread = Digest;
+
+    #[inline(always)]
+    fn count(self) -> usize {
+        Digests::count(self)
+    }
+
+    #[inline(always)]
+    fn part(self, range: Range<usize>) -> Self {
+        Digests::part(self, range)
+    }
+
+    #[inline(always)]
+    fn block(self, index: usize, blocks: u64, second_word: bool) -> BlockProbe {
+        let digest = self.at(index);
+        // Most geometries place all positions with one word; the other is not worth its multiplication then.
+        let second = if second_word { digest.word(2) } else { 0 };
+        BlockProbe { block: reduce(digest.word(0), blocks), words: [digest.word(1), second] }
+    }
+
+    #[inline(always)]
+    fn spread(self, index: usize) -> Digest {
+        self.at(index)
+    }
+
+    #[inline(always)]
+    fn offsets(digest: Digest, geometry: &Geometry) -> impl Offsets {
+        SpreadOffsets::new(digest, geometry)
+    }
+
+    #[inline(always)]
+    fn digest(self, index: usize) -> Option<Digest> {
+        Some(self.at(index))
+    }
+}
+
+impl Digests for &[Digest] {
+    #[inline(always)]
+    fn count(self) -> usize {
+        self.len()
+    }
+
+    #[inline(always)]
+    fn part(self, range: Range<usize>) -> Self {
+        &self[range]
+    }
+
+    #[inline(always)]
+    fn at(self, index: usize) -> Digest {
+        self[index]
+    }
+}
+
+/// Events under a secret. Hashing them between two touches of memory, and not before the walk, gives memory the time
+/// that it needs anyway.
+pub(crate) struct Hashed<'a, E> {
+    pub(crate) secret: &'a FilterSecret,
+    pub(crate) events: &'a [E],
+}
+
+impl<E> Clone for Hashed<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for Hashed<'_, E> {}
+
+impl<E: AsRef<[u8]>> Digests for Hashed<'_, E> {
+    #[inline(always)]
+    fn count(self) -> usize {
+        self.events.len()
+    }
+
+    #[inline(always)]
+    fn part(self, range: Range<usize>) -> Self {
+        Self { events: &self.events[range], ..self }
+    }
+
+    #[inline(always)]
+    fn at(self, index: usize) -> Digest {
+        self.secret.digest(self.events[index].as_ref())
+    }
+}
+
+/// Events of a batch of positions, whose shape is that of the slice.
+#[derive(Clone, Copy)]
+pub(crate) struct Probed<'a> {
+    probes: &'a Probes,
+    start: usize,
+    count: usize,
+}
+
+impl<'a> Probed<'a> {
+    /// The events in `range`; `None` where the batch has no such.
+    pub(crate) fn new(probes: &'a Probes, range: Range<usize>) -> Option<Self> {
+        let Range { start, end } = range;
+        (start <= end && end <= probes.len()).then_some(Self { probes, start, count: end.saturating_sub(start) })
+    }
+}
+
+impl<'a> Events for Probed<'a> {
+    type Spread = &'a [u64];
+
+    #[inline(always)]
+    fn count(self) -> usize {
+        self.count
+    }
+
+    #[inline(always)]
+    fn part(self, range: Range<usize>) -> Self {
+        Self { probes: self.probes, start: self.start + range.start, count: range.len() }
+    }
+
+    #[inline(always)]
+    fn block(self, index: usize, _blocks: u64, _second_word: bool) -> BlockProbe {
+        self.probes.block(self.start + index).unwrap_or_default()
+    }
+
+    #[inline(always)]
+    fn spread(self, index: usize) -> &'a [u64] {
+        self.probes.positions(self.start + index)
+    }
+
+    #[inline(always)]
+    fn offsets(positions: &'a [u64], _geometry: &Geometry) -> impl Offsets {
+        positions
+    }
+
+    #[inline(always)]
+    fn digest(self, _index: usize) -> Option<Digest> {
+        None
+    }
+}

@@ -1,0 +1,140 @@
+//! One clock for all events, or one that tells units and several that place them: the same places.
+
+mod common;
+
+use common::{Dice, config};
+use firstseen_filter::{Placed, Unit, UnitClock, WindowClock, WindowRule};
+use proptest::prelude::*;
+
+/// A time, or how the next differs from the one before.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Ahead(u64),
+    Behind(u64),
+    /// Beyond what a clock accepts, or nearly.
+    Far(u64),
+}
+
+fn units() -> impl Strategy<Value = (Unit, u64)> {
+    let calendar = |name: &str, unit_ms: u64| (Unit::Calendar(name.parse().unwrap()), unit_ms);
+    prop_oneof![
+        Just((Unit::Milliseconds(1), 1_u64)),
+        Just((Unit::Milliseconds(70), 70)),
+        Just((Unit::Milliseconds(675_000), 675_000)),
+        Just(calendar("hour@Europe/Athens", 3_600_000)),
+        Just(calendar("day@America/St_Johns", 86_400_000)),
+        Just(calendar("week@Pacific/Apia", 7 * 86_400_000)),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..60_u64).prop_map(Step::Ahead),
+        1 => (0..4000_u64).prop_map(Step::Ahead),
+        3 => (0..300_u64).prop_map(Step::Behind),
+        1 => (0..40_u64).prop_map(Step::Far),
+    ];
+    prop::collection::vec(step, 1..300)
+}
+
+/// Times in milliseconds: a unit is ten of a step's.
+fn times(steps: &[Step], unit_ms: u64, future_max_ms: u64) -> Vec<u64> {
+    // Summer 2026, so that a year of steps crosses the changes of the zones.
+    let mut now_ms = 1_790_000_000_000_u64;
+    let scaled = |step: u64| (step * unit_ms).div_ceil(10);
+    let place = |step: &Step| match *step {
+        Step::Ahead(ahead) => {
+            now_ms += scaled(ahead).min(future_max_ms);
+            now_ms
+        }
+        Step::Behind(behind) => now_ms.saturating_sub(scaled(behind)),
+        Step::Far(beyond) => {
+            let time_ms = now_ms + future_max_ms - scaled(20).min(future_max_ms) + scaled(beyond);
+            if time_ms <= now_ms + future_max_ms {
+                now_ms = time_ms.max(now_ms);
+            }
+            time_ms
+        }
+    };
+    steps.iter().map(place).collect()
+}
+
+proptest! {
+    #![proptest_config(config(400))]
+
+    #[test]
+    fn ticks_placed_by_several_clocks_are_where_one_clock_places_times(
+        (unit, unit_ms) in units(),
+        rule in (1..40_u64, 0..10_u64).prop_map(|(span_units, lateness_units)| WindowRule { span_units, lateness_units }),
+        future_units in prop_oneof![Just(0_u64), Just(1), Just(30), Just(2000)],
+        owners in 1..6_u64,
+        steps in steps(),
+        seed in any::<u64>(),
+    ) {
+        let future_max_ms = future_units * unit_ms;
+        let future_max_units = unit.future_units(future_max_ms);
+        let mut exact = WindowClock::new(unit.clone(), rule, future_max_ms);
+        let mut producer = WindowClock::new(unit, rule, future_max_ms);
+        let mut heads = vec![UnitClock::new(rule, future_max_units); owners as usize];
+        let mut dice = Dice(seed);
+        let (mut base_unit, mut told_base) = (0, vec![false; owners as usize]);
+        for time_ms in times(&steps, unit_ms, future_max_ms) {
+            // A batch ends by chance, or before its clock goes too far ahead of where it began.
+            let (before, expected) = (producer.now_unit(), exact.place(Some(time_ms)));
+            let Some((clock_unit, unit)) = producer.place_tick(Some(time_ms)) else {
+                prop_assert_eq!(expected, Placed::Refused);
+                continue;
+            };
+            prop_assert!(unit <= clock_unit);
+            if dice.below(20) == 0 || clock_unit - base_unit > future_max_units {
+                base_unit = before;
+                told_base.fill(false);
+            }
+            let owner = dice.below(owners) as usize;
+            if !std::mem::replace(&mut told_base[owner], true) {
+                heads[owner].catch_up(base_unit);
+            }
+            prop_assert_eq!(heads[owner].place(clock_unit, unit), expected);
+            prop_assert_eq!((producer.now_unit(), producer.now_ms()), (exact.now_unit(), exact.now_ms()));
+        }
+    }
+
+    #[test]
+    fn a_clock_that_catches_up_goes_on_as_if_it_had_seen_the_time((unit, unit_ms) in units(), steps in steps()) {
+        let rule = WindowRule { span_units: 10, lateness_units: 2 };
+        let (mut seen, mut told) =
+            (WindowClock::new(unit.clone(), rule, u64::MAX), WindowClock::new(unit, rule, u64::MAX));
+        for (event, time_ms) in times(&steps, unit_ms, 1 << 40).into_iter().enumerate() {
+            if event % 3 == 0 {
+                seen.place(Some(time_ms));
+                told.catch_up_ms(time_ms);
+            } else {
+                prop_assert_eq!(seen.place(Some(time_ms)), told.place(Some(time_ms)));
+            }
+            prop_assert_eq!((seen.now_unit(), seen.now_ms()), (told.now_unit(), told.now_ms()));
+        }
+    }
+}
+
+#[test]
+fn windows_without_time_tick_with_their_events() {
+    let rule = WindowRule { span_units: 5, lateness_units: 0 };
+    let mut counting = WindowClock::new(Unit::Events(2), rule, 0);
+    let ticks: Vec<_> = (0..5).map(|_| counting.place_tick(None)).collect();
+    assert_eq!(ticks, [0, 0, 1, 1, 2].map(|unit| Some((unit, unit))));
+    counting.catch_up_ms(1 << 40);
+    assert_eq!((counting.now_ms(), counting.place_tick(None)), (None, Some((2, 2))));
+    let mut endless = WindowClock::new(Unit::Endless, rule, 0);
+    assert_eq!(endless.place_tick(Some(77)), Some((0, 0)));
+    let mut timed = WindowClock::new(Unit::Milliseconds(10), rule, 0);
+    assert_eq!((timed.place_tick(None), timed.place_tick(Some(u64::MAX))), (None, None));
+}
+
+#[test]
+fn units_beyond_all_times_are_refused() {
+    let mut clock = UnitClock::new(WindowRule { span_units: 5, lateness_units: 0 }, u64::MAX);
+    assert_eq!(clock.place(u64::MAX, 3), Placed::Refused);
+    assert_eq!(clock.place(3, u64::MAX), Placed::Refused);
+    clock.catch_up(u64::MAX);
+    assert_eq!(clock.now_unit(), 0);
+}

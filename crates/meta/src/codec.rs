@@ -1,0 +1,216 @@
+//! How commands, entries and snapshots become bytes: a format version, a CRC-32, then fields of fixed width.
+//!
+//! Promises: the bytes of a value never change within a version; bytes that were torn or altered are an error, never a
+//! value and never a panic; no length in the bytes decides an allocation above [`BYTES_MAX`]. Nothing else in the
+//! project may name the library that does it. Must not know: where bytes go.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+/// The layout of what follows; raised when a type changes its fields.
+pub const FORMAT_VERSION: u8 = 1;
+
+/// Most bytes of one value: a snapshot of everything.
+pub const BYTES_MAX: usize = 64 << 20;
+
+const CRC_BYTES: usize = 4;
+const HEADER_BYTES: usize = 1 + CRC_BYTES;
+
+/// Why bytes are not the value that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CodecError {
+    /// Too few bytes for a header.
+    #[error("{bytes} bytes are too few: it was cut short")]
+    Short {
+        /// Bytes given.
+        bytes: usize,
+    },
+    /// Written by another version.
+    #[error("format version {found}, but this program reads version {FORMAT_VERSION}: use the version that wrote it")]
+    Version {
+        /// The version that was read.
+        found: u8,
+    },
+    /// Bytes have changed since they were written.
+    #[error("the checksum does not match: it was torn or altered")]
+    Checksum,
+    /// The bytes are whole, but not a value of the type.
+    #[error("it is not what it should be: {0}")]
+    Malformed(String),
+    /// More than a value may have.
+    #[error("{bytes} bytes, but at most {BYTES_MAX} are allowed")]
+    TooLarge {
+        /// Bytes given.
+        bytes: usize,
+    },
+}
+
+fn layout() -> impl bincode::config::Config {
+    bincode::config::legacy().with_limit::<BYTES_MAX>()
+}
+
+/// The bytes of `value`.
+///
+/// # Errors
+/// [`CodecError`] for a value that is too large.
+///
+/// ```
+/// use firstseen_meta::codec;
+/// let bytes = codec::encode(&(7u64, "clicks")).unwrap();
+/// assert_eq!(codec::decode::<(u64, String)>(&bytes).unwrap(), (7, "clicks".to_owned()));
+/// assert!(codec::decode::<(u64, String)>(&bytes[..bytes.len() - 1]).is_err());
+/// ```
+pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
+    let body =
+        bincode::serde::encode_to_vec(value, layout()).map_err(|error| CodecError::Malformed(error.to_string()))?;
+    if body.len() > BYTES_MAX {
+        return Err(CodecError::TooLarge { bytes: body.len() });
+    }
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
+    bytes.push(FORMAT_VERSION);
+    bytes.extend_from_slice(&checksum(FORMAT_VERSION, &body).to_le_bytes());
+    bytes.extend_from_slice(&body);
+    Ok(bytes)
+}
+
+/// The value that `bytes` are, all of them.
+///
+/// # Errors
+/// [`CodecError`]: what is wrong with the bytes.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    let Some((header, body)) = bytes.split_at_checked(HEADER_BYTES) else {
+        return Err(CodecError::Short { bytes: bytes.len() });
+    };
+    let (version, crc) = (header[0], &header[1..]);
+    if version != FORMAT_VERSION {
+        return Err(CodecError::Version { found: version });
+    }
+    if body.len() > BYTES_MAX {
+        return Err(CodecError::TooLarge { bytes: body.len() });
+    }
+    if crc != checksum(version, body).to_le_bytes() {
+        return Err(CodecError::Checksum);
+    }
+    let (value, read_bytes) =
+        bincode::serde::decode_from_slice(body, layout()).map_err(|error| CodecError::Malformed(error.to_string()))?;
+    if read_bytes != body.len() {
+        return Err(CodecError::Malformed(format!("{} bytes follow it", body.len() - read_bytes)));
+    }
+    Ok(value)
+}
+
+fn checksum(version: u8, body: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&[version]);
+    crc.update(body);
+    crc.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_routing::{FilterPolicies, NodeId, SecretMaterial, SlicedDefinition};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::command::{Change, Command, NewFilter, NodeProfile, Outcome, Refusal};
+    use crate::types::Applied;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn add_node() -> Command {
+        let profile =
+            NodeProfile { name: "n1".into(), site: "fra".into(), address: "h:1".into(), memory_bytes: 1 << 20 };
+        Command { id: [7; 16], change: Change::AddNode { profile } }
+    }
+
+    #[test]
+    fn bytes_of_a_version_never_change() {
+        let command = encode(&add_node()).unwrap();
+        let golden = concat!(
+            "01",
+            "CRC",
+            "07070707070707070707070707070707",
+            "01000000",
+            "0200000000000000",
+            "6e31",
+            "0300000000000000",
+            "667261",
+            "0300000000000000",
+            "683a31",
+            "0000100000000000",
+        );
+        assert_eq!(hex(&command), golden.replace("CRC", &hex(&command[1..5])));
+        let applied = Applied { index: 9, outcome: Some(Ok(Outcome::NodeAdded(NodeId(3)))) };
+        let golden = "01CRC0900000000000000010000000001000000".to_owned() + "0300000000000000";
+        let bytes = encode(&applied).unwrap();
+        assert_eq!(hex(&bytes), golden.replace("CRC", &hex(&bytes[1..5])));
+        let refused = Applied { index: 9, outcome: Some(Err(Refusal::NodeUnknown { node: NodeId(3) })) };
+        assert_eq!(decode::<Applied>(&encode(&refused).unwrap()), Ok(refused));
+    }
+
+    #[test]
+    fn the_checksum_is_that_of_the_standard() {
+        assert_eq!(hex(&encode(&()).unwrap()), "01".to_owned() + &hex(&crc32fast::hash(&[1]).to_le_bytes()));
+    }
+
+    #[test]
+    fn a_definition_survives() {
+        let spec = firstseen_filter::FilterSpec {
+            capacity_events: Some(1000),
+            ..firstseen_filter::FilterSpec::new(firstseen_filter::Kind::Timing, "1h".parse().unwrap())
+        };
+        let definition = SlicedDefinition::new(&spec, "vertical:8".parse().unwrap()).unwrap();
+        let filter = NewFilter {
+            name: "clicks".into(),
+            definition,
+            policies: FilterPolicies::default(),
+            secret: SecretMaterial([3; 32]),
+            if_absent: true,
+        };
+        let command = Command { id: [1; 16], change: Change::CreateFilter(filter) };
+        assert_eq!(decode::<Command>(&encode(&command).unwrap()), Ok(command));
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let mut bytes = encode(&1u64).unwrap();
+        bytes[0] = 2;
+        assert_eq!(decode::<u64>(&bytes), Err(CodecError::Version { found: 2 }));
+        assert_eq!(decode::<u64>(&[]), Err(CodecError::Short { bytes: 0 }));
+    }
+
+    #[test]
+    fn a_length_decides_no_allocation() {
+        let body = [&u64::MAX.to_le_bytes()[..], b"x"].concat();
+        let mut bytes = vec![FORMAT_VERSION];
+        bytes.extend_from_slice(&checksum(FORMAT_VERSION, &body).to_le_bytes());
+        bytes.extend_from_slice(&body);
+        assert!(matches!(decode::<String>(&bytes), Err(CodecError::Malformed(_))));
+        assert!(matches!(decode::<Vec<u64>>(&bytes), Err(CodecError::Malformed(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn a_changed_bit_or_a_cut_is_an_error(bit in 0usize..400, cut in 0usize..60) {
+            let bytes = encode(&add_node()).unwrap();
+            let mut altered = bytes.clone();
+            let bit = bit % (bytes.len() * 8);
+            altered[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(decode::<Command>(&altered).is_err());
+            prop_assert!(decode::<Command>(&bytes[..cut.min(bytes.len() - 1)]).is_err());
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut framed = vec![FORMAT_VERSION];
+            framed.extend_from_slice(&checksum(FORMAT_VERSION, &bytes).to_le_bytes());
+            framed.extend_from_slice(&bytes);
+            let _ = decode::<Command>(&bytes);
+            let _ = decode::<Command>(&framed);
+            let _ = decode::<Vec<Command>>(&framed);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! How a node takes part, and how patient it is.
+//!
+//! Promises: every wait has a limit here. Must not know: the environment that the values come from.
+
+use std::time::Duration;
+
+use crate::command::NodeProfile;
+use crate::store::MetaStorage;
+
+/// Nodes whose election timeouts are all different.
+const SLOTS: u64 = 16;
+
+/// What a node brings to its cluster.
+#[derive(Clone, Debug)]
+pub struct MetaConfig {
+    /// Where it keeps what it must not forget.
+    pub storage: MetaStorage,
+    /// What it says of itself.
+    pub profile: NodeProfile,
+    /// How patient it is; the same on all nodes.
+    pub timing: RaftTiming,
+    /// Drawn at random at every start; all that is left to chance follows from it.
+    pub seed: u64,
+}
+
+/// How long the members of a cluster wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RaftTiming {
+    /// Between two signs of life of the leader, in milliseconds. Above the round trip between the farthest nodes.
+    pub heartbeat_ms: u64,
+    /// A silent leader is replaced after about twice this long, in milliseconds.
+    pub election_base_ms: u64,
+    /// What each node waits longer than the one before it, so that they do not stand against each other.
+    pub election_width_ms: u64,
+    /// For the answer to one message, in milliseconds.
+    pub attempt_ms: u64,
+    /// For the outcome of a command, in milliseconds; after it the outcome is unknown.
+    pub propose_ms: u64,
+    /// For a node to join or leave, in milliseconds.
+    pub membership_ms: u64,
+    /// Entries of the log between two snapshots.
+    pub snapshot_entries: u64,
+}
+
+impl Default for RaftTiming {
+    /// For nodes in one region.
+    fn default() -> Self {
+        Self {
+            heartbeat_ms: 100,
+            election_base_ms: 500,
+            election_width_ms: 75,
+            attempt_ms: 2_000,
+            propose_ms: 10_000,
+            membership_ms: 30_000,
+            snapshot_entries: 1_000,
+        }
+    }
+}
+
+impl RaftTiming {
+    /// How long node `node` waits for a leader: in a range of its own among [`SLOTS`] neighbours, and drawn from
+    /// `seed` within it for those that share a range. The consensus library draws only once in the life of a process;
+    /// two nodes that drew alike would stand against each other for ever.
+    pub(crate) fn election_timeout_ms(&self, node: u64, seed: u64) -> u64 {
+        let slot = node.saturating_sub(1) % SLOTS;
+        let spread = (self.election_width_ms / 4).max(1);
+        self.election_base_ms + slot * self.election_width_ms + mixed(seed) % spread
+    }
+
+    pub(crate) fn attempt(&self) -> Duration {
+        Duration::from_millis(self.attempt_ms)
+    }
+
+    /// Between two attempts that failed at once.
+    pub(crate) fn pause(&self) -> Duration {
+        Duration::from_millis(self.heartbeat_ms)
+    }
+}
+
+/// Sixty-four bits that look drawn at random (the finalizer of SplitMix64).
+pub(crate) fn mixed(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    value ^ (value >> 31)
+}
+
+/// 128 bits that follow from `parts`.
+pub(crate) fn mixed_128(parts: &[u64]) -> [u8; 16] {
+    let fold = |start: u64| parts.iter().fold(start, |sum, part| mixed(sum ^ part));
+    let mut bits = [0; 16];
+    bits[..8].copy_from_slice(&fold(1).to_le_bytes());
+    bits[8..].copy_from_slice(&fold(2).to_le_bytes());
+    bits
+}

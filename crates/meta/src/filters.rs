@@ -1,0 +1,76 @@
+//! The changes that concern filters.
+//!
+//! Promises: what [`crate::state`] promises. Must not know: what it must not.
+
+use std::sync::Arc;
+
+use firstseen_routing::divided::check;
+use firstseen_routing::{FilterId, FilterRecord};
+use firstseen_wire::limits::FILTERS_MAX;
+
+use crate::command::{NewFilter, Outcome, Refusal};
+use crate::placement::{generation_max, place};
+use crate::state::{State, check_text};
+
+pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Refusal> {
+    let NewFilter { name, definition, policies, secret, if_absent } = asked;
+    check_text("the name of a filter", &name)?;
+    if let Some((filter, record)) = state.map.filter_named(&name) {
+        let differs = match (record.definition == definition, record.policies == policies) {
+            (false, _) => "definition",
+            (_, false) => "set of policies",
+            (true, true) if if_absent => return Ok(Outcome::FilterCreated { filter, existed: true }),
+            (true, true) => return Err(Refusal::FilterExists { name }),
+        };
+        return Err(Refusal::FilterDiffers { name, differs: differs.to_owned() });
+    }
+    check(&definition).map_err(|refusal| Refusal::Definition { name: name.clone(), reason: refusal.to_string() })?;
+    if state.map.filters.len() >= FILTERS_MAX {
+        return Err(Refusal::Full { what: "filters".to_owned(), most: FILTERS_MAX as u64 });
+    }
+    let owners = place(&state.map, &name, &definition)?;
+    let filter = FilterId(state.next_filter);
+    state.next_filter += 1;
+    let record = FilterRecord { name, epoch: 1, definition, policies, owners, generations: Vec::new() };
+    Arc::make_mut(&mut state.secrets).insert(filter, secret);
+    Arc::make_mut(&mut state.map).filters.insert(filter, record);
+    Ok(Outcome::FilterCreated { filter, existed: false })
+}
+
+pub(crate) fn drop_named(state: &mut State, name: &str) -> Result<Outcome, Refusal> {
+    let Some((filter, _)) = state.map.filter_named(name) else {
+        return Err(Refusal::FilterUnknown { name: format!("`{name}`") });
+    };
+    Arc::make_mut(&mut state.secrets).remove(&filter);
+    Arc::make_mut(&mut state.map).filters.remove(&filter);
+    Ok(Outcome::Done)
+}
+
+pub(crate) fn open_generation(
+    state: &mut State,
+    filter: FilterId,
+    group: u32,
+    number: u64,
+) -> Result<Outcome, Refusal> {
+    let unknown = || Refusal::FilterUnknown { name: filter.to_string() };
+    let record = state.map.filters.get(&filter).ok_or_else(unknown)?;
+    let newest = record.generations.get(group as usize).copied().unwrap_or(0);
+    let refused = |rule: String| Refusal::Generation { filter, group, number, newest, rule };
+    let groups = record.definition.slicing.groups();
+    if group >= groups {
+        return Err(refused(format!("there are {groups} groups")));
+    }
+    let number_max = generation_max(&record.definition).map_err(refused)?;
+    if newest >= number_max {
+        return Err(refused("there can be no more: make the filter larger, with --capacity".to_owned()));
+    }
+    if number != newest + 1 {
+        return Err(refused("only the next one may be opened".to_owned()));
+    }
+    let record = Arc::make_mut(&mut state.map).filters.get_mut(&filter).ok_or_else(unknown)?;
+    record.generations.resize(groups as usize, 0);
+    if let Some(newest) = record.generations.get_mut(group as usize) {
+        *newest = number;
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,31 @@
+//! The small truth of a cluster, agreed on through Raft: nodes, filters, which node owns which slice.
+//!
+//! Promises: what is committed survives the loss of any minority of nodes and the power of all; every node applies the
+//! same commands in the same order. Must not know: slice data, producers.
+#![warn(missing_docs)]
+
+mod announce;
+pub mod codec;
+mod command;
+mod config;
+mod error;
+mod filters;
+mod membership;
+mod meta;
+mod network;
+mod placement;
+mod service;
+mod start;
+mod state;
+mod store;
+mod types;
+
+pub use command::{COMMAND_BYTES_MAX, Change, Command, CommandId, NewFilter, NodeProfile, Outcome, Refusal};
+pub use config::{MetaConfig, RaftTiming};
+pub use error::MetaError;
+pub use membership::VOTERS_MAX;
+pub use meta::{Meta, MetaStatus};
+pub use placement::{generation_max, place, slice_bytes, used_bytes};
+pub use service::MetaService;
+pub use state::{OUTCOMES_MAX, Secrets, State};
+pub use store::{Identity, MemoryDisk, MetaStorage, StoreError};

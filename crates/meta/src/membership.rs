@@ -1,0 +1,277 @@
+//! Who votes: nodes join and leave, one at a time.
+//!
+//! Promises: one change of the members at a time, each begun from what is agreed on and finished, also where a leader
+//! died in the middle; a node has its number for ever before it counts. Must not know: who may ask for it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use firstseen_routing::NodeId;
+use firstseen_wire::net::admin_client;
+use firstseen_wire::proto::admin::admin_client::AdminClient;
+use firstseen_wire::proto::admin::{AdoptRequest, IdentifyReply, IdentifyRequest};
+use openraft::ChangeMembers;
+use openraft::error::{ClientWriteError, RaftError};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+
+use crate::codec;
+use crate::command::{COMMAND_BYTES_MAX, Change, Command, CommandId, NodeProfile, Outcome, Refusal};
+use crate::config::{RaftTiming, mixed_128};
+use crate::network::{CallError, Network};
+use crate::types::{Applied, Member, Raft};
+
+/// Most voters: more make every change slower, and no safer than losing three at once. Other nodes follow.
+pub const VOTERS_MAX: usize = 7;
+
+/// Why there is no answer yet.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// It may have been done or not: ask again, perhaps another node.
+    Again(String),
+    /// This node's consensus has stopped.
+    Stopped(String),
+}
+
+pub(crate) type Answer = Result<Applied, NoAnswer>;
+
+/// A change of the members.
+#[derive(Debug)]
+pub(crate) enum Task {
+    Join { id: CommandId, address: String },
+    Leave { id: CommandId, node: NodeId },
+}
+
+/// A change and who waits for it.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) task: Task,
+    pub(crate) answer: oneshot::Sender<Answer>,
+}
+
+/// The only one that changes the members, while its node leads.
+pub(crate) struct Controller {
+    pub(crate) raft: Raft,
+    pub(crate) network: Network,
+    pub(crate) timing: RaftTiming,
+}
+
+impl Controller {
+    pub(crate) async fn run(self, mut jobs: mpsc::Receiver<Job>, stop: CancellationToken) {
+        let me = self.network.identity.node.0;
+        let mut metrics = self.raft.metrics();
+        let mut led = false;
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                job = jobs.recv() => match job {
+                    Some(Job { task, answer }) => {
+                        // Who asked may have given up; the change is finished nevertheless.
+                        answer.send(self.limited(self.serve(task)).await).ok();
+                    }
+                    None => return,
+                },
+                changed = metrics.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let leads = metrics.borrow_and_update().current_leader == Some(me);
+                    if leads && !led && let Err(error) = self.limited(self.finish_what_was_begun()).await {
+                        tracing::warn!(?error, "could not finish what an earlier leader has begun");
+                    }
+                    led = leads;
+                }
+            }
+        }
+    }
+
+    async fn limited<T>(&self, work: impl Future<Output = Result<T, NoAnswer>>) -> Result<T, NoAnswer> {
+        let limit = Duration::from_millis(self.timing.membership_ms);
+        let late = |_| NoAnswer::Again(format!("the members did not agree within {limit:?}"));
+        tokio::time::timeout(limit, work).await.map_err(late)?
+    }
+
+    async fn serve(&self, task: Task) -> Answer {
+        match task {
+            Task::Join { id, address } => self.join(id, address).await,
+            Task::Leave { id, node } => self.leave(id, node).await,
+        }
+    }
+
+    async fn join(&self, id: CommandId, address: String) -> Answer {
+        let refused = |reason: String| {
+            let refusal = Refusal::Candidate { address: address.clone(), reason };
+            Ok(Applied { index: 0, outcome: Some(Err(refusal)) })
+        };
+        let (mut admin, candidate) = match self.identify(&address).await {
+            Ok(found) => found,
+            Err(error) => return refused(format!("it does not answer ({error}): is it running there?")),
+        };
+        let cluster = self.network.identity.cluster.0;
+        if candidate.cluster_id.is_empty() {
+            let profile = NodeProfile {
+                name: candidate.name,
+                site: candidate.site,
+                address: if candidate.address.is_empty() { address.clone() } else { candidate.address },
+                memory_bytes: candidate.memory_bytes,
+            };
+            let member = Member { name: profile.name.clone(), address: profile.address.clone() };
+            let added = self.write(Command { id, change: Change::AddNode { profile } }).await?;
+            let Some(Ok(Outcome::NodeAdded(node))) = added.outcome else { return Ok(added) };
+            let adopt = AdoptRequest { cluster_id: cluster.to_vec().into(), node_id: node.0 };
+            let adopted = self.ask(admin.adopt(adopt)).await;
+            adopted.map_err(|error| NoAnswer::Again(format!("node {node} at {address}: {error}")))?;
+            return self.admit(node, member).await;
+        }
+        let node = NodeId(candidate.node_id);
+        if candidate.cluster_id[..] != cluster {
+            return refused("it belongs to another cluster: remove its data first".to_owned());
+        }
+        let Some(record) = self.network.published.newest().nodes.get(&node).cloned() else {
+            return refused(format!("it was node {node} and has left for good: remove its data first"));
+        };
+        self.admit(node, Member { name: record.name, address: record.address }).await
+    }
+
+    async fn identify(&self, address: &str) -> Result<(AdminClient<Channel>, IdentifyReply), CallError> {
+        let mut admin = admin_client(self.network.connector.channel(address, None)?);
+        let reply = self.ask(admin.identify(IdentifyRequest {})).await?;
+        Ok((admin, reply))
+    }
+
+    async fn ask<T>(
+        &self,
+        call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+    ) -> Result<T, CallError> {
+        let limit = self.timing.attempt();
+        let reply = tokio::time::timeout(limit, call).await.map_err(|_| CallError::Timeout(limit))??;
+        Ok(reply.into_inner())
+    }
+
+    /// Lets a node that has its number follow, and then vote.
+    async fn admit(&self, node: NodeId, member: Member) -> Answer {
+        self.settle().await?;
+        let membership = self.membership();
+        let mut index = membership.index;
+        if !membership.members.contains(&node.0) {
+            index = self.raft.add_learner(node.0, member, false).await.map_err(no_answer)?.log_id.index;
+        }
+        let caught_up = |metrics: &crate::types::Metrics| {
+            let matched = metrics.replication.as_ref().and_then(|all| all.get(&node.0).copied().flatten());
+            metrics.current_leader != Some(metrics.id) || matched.is_some_and(|log_id| log_id.index >= index)
+        };
+        let limit = Some(Duration::from_millis(self.timing.membership_ms));
+        let waited = self.raft.wait(limit).metrics(caught_up, "the new node has the log").await;
+        waited.map_err(|error| NoAnswer::Again(format!("node {node} does not follow: {error}")))?;
+        if !membership.voters.contains(&node.0) && membership.voters.len() < VOTERS_MAX {
+            self.change(ChangeMembers::AddVoterIds(BTreeSet::from([node.0])), true).await?;
+        }
+        let mut answer = self.show_voter(node).await?;
+        answer.outcome = answer.outcome.map(|outcome| outcome.map(|_| Outcome::NodeAdded(node)));
+        Ok(answer)
+    }
+
+    async fn leave(&self, id: CommandId, node: NodeId) -> Answer {
+        let answer = self.write(Command { id, change: Change::RemoveNode { node } }).await?;
+        if matches!(answer.outcome, Some(Ok(_))) {
+            self.settle().await?;
+            self.expel(node.0).await?;
+        }
+        Ok(answer)
+    }
+
+    async fn expel(&self, node: u64) -> Result<(), NoAnswer> {
+        let (membership, alone) = (self.membership(), BTreeSet::from([node]));
+        if membership.voters.contains(&node) {
+            return self.change(ChangeMembers::RemoveVoters(alone), false).await;
+        }
+        if membership.members.contains(&node) {
+            return self.change(ChangeMembers::RemoveNodes(alone), false).await;
+        }
+        Ok(())
+    }
+
+    /// A leader may have died between the steps of a change. A node that has its number but does not follow yet is left
+    /// to who asked for it: the request is repeated under the same id.
+    async fn finish_what_was_begun(&self) -> Result<(), NoAnswer> {
+        let ready = self.raft.ensure_linearizable().await;
+        ready.map_err(|error| NoAnswer::Again(error.to_string()))?;
+        self.settle().await?;
+        let map = self.network.published.newest();
+        for node in self.membership().members {
+            match map.nodes.get(&NodeId(node)) {
+                None if self.network.published.has_left(NodeId(node)) => self.expel(node).await?,
+                None => {}
+                Some(record) if record.voter != self.membership().voters.contains(&node) => {
+                    self.show_voter(NodeId(node)).await?;
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a change that is half done: members that must agree in two groups.
+    async fn settle(&self) -> Result<(), NoAnswer> {
+        match self.membership().goal {
+            Some(goal) => self.change(ChangeMembers::ReplaceAllVoters(goal), false).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn change(&self, change: ChangeMembers<u64, Member>, retain: bool) -> Result<(), NoAnswer> {
+        self.raft.change_membership(change, retain).await.map(drop).map_err(no_answer)
+    }
+
+    /// Writes into the map whether the node votes.
+    async fn show_voter(&self, node: NodeId) -> Answer {
+        let voter = self.membership().voters.contains(&node.0);
+        let version = self.network.published.newest().version;
+        let id = mixed_128(&[node.0, u64::from(voter), version]);
+        self.write(Command { id, change: Change::SetVoter { node, voter } }).await
+    }
+
+    async fn write(&self, command: Command) -> Answer {
+        write(&self.raft, command).await
+    }
+
+    fn membership(&self) -> Membership {
+        let stored = std::sync::Arc::clone(&self.raft.metrics().borrow().membership_config);
+        let membership = stored.membership();
+        let configs = membership.get_joint_config();
+        Membership {
+            index: stored.log_id().map_or(0, |log_id| log_id.index),
+            goal: configs.last().filter(|_| configs.len() > 1).cloned(),
+            voters: membership.voter_ids().collect(),
+            members: membership.nodes().map(|(node, _)| *node).collect(),
+        }
+    }
+}
+
+/// The members as this node knows them.
+struct Membership {
+    index: u64,
+    /// The voters to be, in the middle of a change.
+    goal: Option<BTreeSet<u64>>,
+    voters: BTreeSet<u64>,
+    members: BTreeSet<u64>,
+}
+
+/// Has the leader's log take a command, and waits for what it does.
+pub(crate) async fn write(raft: &Raft, command: Command) -> Answer {
+    let bytes = codec::encode(&command).map_or(usize::MAX, |bytes| bytes.len());
+    if bytes > COMMAND_BYTES_MAX {
+        let refusal = Refusal::TooLarge { command: command.to_string(), bytes: bytes as u64 };
+        return Ok(Applied { index: 0, outcome: Some(Err(refusal)) });
+    }
+    raft.client_write(command).await.map(|written| written.data).map_err(no_answer)
+}
+
+fn no_answer(error: RaftError<u64, ClientWriteError<u64, Member>>) -> NoAnswer {
+    match error {
+        RaftError::Fatal(fatal) => NoAnswer::Stopped(fatal.to_string()),
+        RaftError::APIError(error) => NoAnswer::Again(error.to_string()),
+    }
+}

@@ -1,0 +1,387 @@
+//! A node's part in the cluster: who it is, the map as far as it knows, and changes of it.
+//!
+//! Promises: the map is what a majority has agreed on, perhaps not the newest; what was answered to have been done was
+//! done once, and whoever asked sees it in the map. Must not know: what the node does with the map.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use firstseen_routing::{ClusterId, ClusterMap, FilterId, Incarnation, NodeId, SecretMaterial};
+use firstseen_wire::net::{Connector, meta_server};
+use firstseen_wire::proto::meta::Proposal;
+use firstseen_wire::proto::meta::meta_server::MetaServer;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::codec;
+use crate::command::{Command, CommandId, Outcome};
+use crate::config::{MetaConfig, mixed_128};
+use crate::error::MetaError;
+use crate::membership::{Answer, Job, NoAnswer, Task, write};
+use crate::network::{CallError, Network};
+use crate::service::MetaService;
+use crate::store::{Database, Identity, Published};
+use crate::types::{Applied, Member, Raft};
+use crate::{announce, start};
+
+const IDENTITY: &str = "identity";
+const STARTS: &str = "starts";
+
+/// A node's part in the cluster. Clones are the same.
+#[derive(Clone)]
+pub struct Meta {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    config: MetaConfig,
+    connector: Arc<dyn Connector>,
+    database: Database,
+    published: Arc<Published>,
+    /// How often the database has been opened: no two lives of a node share command ids.
+    starts: u64,
+    beginning: AtomicBool,
+    running: OnceLock<Running>,
+    incarnation: watch::Sender<Option<Incarnation>>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// What a node has once it belongs to a cluster.
+pub(crate) struct Running {
+    pub(crate) identity: Identity,
+    pub(crate) raft: Raft,
+    pub(crate) network: Network,
+    pub(crate) jobs: mpsc::Sender<Job>,
+}
+
+impl Running {
+    /// The leader as far as this node knows.
+    pub(crate) fn leader(&self) -> Option<NodeId> {
+        self.raft.metrics().borrow().current_leader.map(NodeId)
+    }
+}
+
+/// How the consensus is doing, as far as this node knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MetaStatus {
+    /// Who leads.
+    pub leader: Option<NodeId>,
+    /// The newest term.
+    pub term: u64,
+    /// The newest entry of the log that the map shows.
+    pub last_applied: u64,
+}
+
+/// What may be asked of the leader.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "requests are few and soon forgotten")]
+pub(crate) enum Asked {
+    Command(Command),
+    Join { id: CommandId, address: String },
+    Leave { id: CommandId, node: NodeId },
+}
+
+impl Asked {
+    fn what(&self) -> String {
+        match self {
+            Self::Command(command) => command.to_string(),
+            Self::Join { address, .. } => format!("join of the node at {address}"),
+            Self::Leave { node, .. } => format!("leave of node {node}"),
+        }
+    }
+}
+
+impl Meta {
+    /// Opens what the node has kept. If it belongs to a cluster, it takes part from now on; that it has started is
+    /// told to the cluster in the background, until [`Self::incarnation`] shows the answer.
+    ///
+    /// # Errors
+    /// [`MetaError::Store`]: the file and what is wrong with it.
+    pub async fn open(config: MetaConfig, connector: Arc<dyn Connector>) -> Result<Self, MetaError> {
+        let database = Database::open(config.storage.clone()).await?;
+        let starts = database.value::<u64>(STARTS).await?.unwrap_or(0) + 1;
+        database.put(STARTS, &starts).await?;
+        let identity = database.value(IDENTITY).await?;
+        let inner = Inner {
+            config,
+            connector,
+            database,
+            published: Arc::default(),
+            starts,
+            beginning: AtomicBool::new(false),
+            running: OnceLock::new(),
+            incarnation: watch::Sender::new(None),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        };
+        let meta = Self { inner: Arc::new(inner) };
+        if let Some(identity) = identity {
+            meta.begin(identity).await?;
+        }
+        Ok(meta)
+    }
+
+    /// Who the node is, once it belongs to a cluster.
+    pub fn identity(&self) -> Option<Identity> {
+        self.inner.running.get().map(|running| running.identity)
+    }
+
+    /// Which start of the node this is, once the cluster has said so.
+    pub fn incarnation(&self) -> watch::Receiver<Option<Incarnation>> {
+        self.inner.incarnation.subscribe()
+    }
+
+    /// The map. Who watches it sees versions in order, but not all of them; it is empty while there is no cluster.
+    pub fn map(&self) -> watch::Receiver<Arc<ClusterMap>> {
+        self.inner.published.map()
+    }
+
+    /// The secret of a filter in the map.
+    pub fn secret(&self, filter: FilterId) -> Option<SecretMaterial> {
+        self.inner.published.secrets().get(&filter).copied()
+    }
+
+    /// How the consensus is doing.
+    pub fn status(&self) -> MetaStatus {
+        let Some(running) = self.inner.running.get() else { return MetaStatus::default() };
+        let metrics = running.raft.metrics().borrow().clone();
+        MetaStatus {
+            leader: metrics.current_leader.map(NodeId),
+            term: metrics.current_term,
+            last_applied: metrics.last_applied.map_or(0, |log_id| log_id.index),
+        }
+    }
+
+    /// Whether the consensus is at work, or has not been begun. A process whose consensus has stopped must be started
+    /// again: it looks alive and is not.
+    pub fn is_alive(&self) -> bool {
+        self.inner.running.get().is_none_or(|running| {
+            let metrics = running.raft.metrics();
+            let runs = metrics.borrow().running_state.is_ok();
+            runs && metrics.has_changed().is_ok()
+        })
+    }
+
+    /// Makes a cluster of this one node.
+    ///
+    /// # Errors
+    /// [`MetaError::HasCluster`] where it belongs to one.
+    pub async fn init(&self) -> Result<Identity, MetaError> {
+        let cluster = ClusterId(mixed_128(&[self.inner.config.seed, self.inner.starts]));
+        let identity = Identity { cluster, node: NodeId(1), founder: true };
+        self.become_member(identity).await?;
+        let limit = Duration::from_millis(self.inner.config.timing.propose_ms);
+        let started = async { self.incarnation().wait_for(Option::is_some).await.map(drop) };
+        match tokio::time::timeout(limit, started).await {
+            Ok(Ok(())) => Ok(identity),
+            Ok(Err(_)) | Err(_) => Err(MetaError::Unknown {
+                what: "init".to_owned(),
+                waited_ms: self.inner.config.timing.propose_ms,
+                last: "the first node has not started".to_owned(),
+            }),
+        }
+    }
+
+    /// Takes the identity that a cluster has given this node. Asked again for the same, it does nothing.
+    ///
+    /// # Errors
+    /// [`MetaError::HasCluster`] where it has another.
+    pub async fn adopt(&self, cluster: ClusterId, node: NodeId) -> Result<(), MetaError> {
+        match self.identity() {
+            Some(known) if (known.cluster, known.node) == (cluster, node) => Ok(()),
+            _ => self.become_member(Identity { cluster, node, founder: false }).await,
+        }
+    }
+
+    /// Lets the node at `address` join, whichever member is asked.
+    ///
+    /// # Errors
+    /// [`MetaError`]; after [`MetaError::Unknown`], ask again under the same id.
+    pub async fn join(&self, id: CommandId, address: String) -> Result<NodeId, MetaError> {
+        match self.request(Asked::Join { id, address }).await? {
+            Outcome::NodeAdded(node) => Ok(node),
+            other => Err(MetaError::Stopped { reason: format!("a join ended with {other:?}") }),
+        }
+    }
+
+    /// Takes a node out for good, whichever member is asked.
+    ///
+    /// # Errors
+    /// [`MetaError`]; after [`MetaError::Unknown`], ask again under the same id.
+    pub async fn leave(&self, id: CommandId, node: NodeId) -> Result<(), MetaError> {
+        self.request(Asked::Leave { id, node }).await.map(drop)
+    }
+
+    /// Has the cluster do `command`, whichever member is asked. When it returns, the map of this node shows it, unless
+    /// the node is far behind.
+    ///
+    /// # Errors
+    /// [`MetaError`]; after [`MetaError::Unknown`], ask again under the same id.
+    pub async fn propose(&self, command: Command) -> Result<Outcome, MetaError> {
+        self.request(Asked::Command(command)).await
+    }
+
+    /// What other members ask of this node, for its server.
+    pub fn service(&self) -> MetaServer<MetaService> {
+        meta_server(MetaService::new(self.clone()))
+    }
+
+    /// Ends everything and closes the database. The node leaves its cluster no more than by a crash.
+    pub async fn shutdown(&self) {
+        self.inner.stop.cancel();
+        if let Some(running) = self.inner.running.get()
+            && let Err(error) = running.raft.shutdown().await
+        {
+            tracing::warn!(%error, "the consensus ended badly");
+        }
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+        if let Err(error) = self.inner.database.close().await {
+            tracing::warn!(%error, "the database could not be closed");
+        }
+    }
+
+    pub(crate) fn running(&self) -> Result<&Running, MetaError> {
+        self.inner.running.get().ok_or(MetaError::NoCluster)
+    }
+
+    pub(crate) fn published(&self) -> &Published {
+        &self.inner.published
+    }
+
+    pub(crate) fn config(&self) -> &MetaConfig {
+        &self.inner.config
+    }
+
+    pub(crate) fn starts(&self) -> u64 {
+        self.inner.starts
+    }
+
+    pub(crate) fn show_incarnation(&self, incarnation: Incarnation) {
+        self.inner.incarnation.send_replace(Some(incarnation));
+    }
+
+    pub(crate) fn stopped(&self) -> &CancellationToken {
+        &self.inner.stop
+    }
+
+    /// Keeps the identity, then takes part under it.
+    async fn become_member(&self, identity: Identity) -> Result<(), MetaError> {
+        if let Some(known) = self.identity() {
+            return Err(MetaError::HasCluster { node: known.node });
+        }
+        if self.inner.beginning.swap(true, Ordering::AcqRel) {
+            return Err(MetaError::Busy);
+        }
+        let kept = self.inner.database.put(IDENTITY, &identity).await;
+        let begun = match kept {
+            Ok(()) => self.begin(identity).await,
+            Err(error) => Err(error.into()),
+        };
+        if begun.is_err() {
+            self.inner.beginning.store(false, Ordering::Release);
+        }
+        begun
+    }
+
+    async fn begin(&self, identity: Identity) -> Result<(), MetaError> {
+        let inner = &self.inner;
+        self.inner.beginning.store(true, Ordering::Release);
+        let network = Network {
+            connector: Arc::clone(&inner.connector),
+            published: Arc::clone(&inner.published),
+            identity,
+            backoff: inner.config.timing.pause(),
+        };
+        let raft = start::raft(&inner.config, &inner.database, &network).await?;
+        let jobs = start::controller(&raft, &network, &inner.config.timing, &inner.stop, &inner.tasks);
+        if inner.running.set(Running { identity, raft, network, jobs }).is_err() {
+            return Err(MetaError::Busy);
+        }
+        inner.tasks.spawn(announce::until_known(self.clone()));
+        Ok(())
+    }
+
+    /// Asks whoever leads until there is an answer or the time is up.
+    async fn request(&self, asked: Asked) -> Result<Outcome, MetaError> {
+        let (running, timing) = (self.running()?, &self.inner.config.timing);
+        let waited_ms = match asked {
+            Asked::Command(_) => timing.propose_ms,
+            Asked::Join { .. } | Asked::Leave { .. } => timing.membership_ms,
+        };
+        let mut last = "no leader is known".to_owned();
+        let answer = async {
+            loop {
+                match self.attempt(running, &asked).await {
+                    Ok(applied) => return Ok(applied),
+                    Err(NoAnswer::Stopped(reason)) => return Err(MetaError::Stopped { reason }),
+                    Err(NoAnswer::Again(reason)) => last = reason,
+                }
+                tokio::time::sleep(timing.pause()).await;
+            }
+        };
+        let limited = tokio::time::timeout(Duration::from_millis(waited_ms), answer).await;
+        let Applied { index, outcome } =
+            limited.map_err(|_| MetaError::Unknown { what: asked.what(), waited_ms, last })??;
+        // Who asked should find it in the map; a node that is far behind answers nevertheless.
+        let wait = running.raft.wait(Some(timing.attempt()));
+        wait.applied_index_at_least(Some(index), "an answer is shown").await.ok();
+        match outcome {
+            Some(outcome) => Ok(outcome?),
+            None => Err(MetaError::Stopped { reason: "an entry of the log was answered as another".to_owned() }),
+        }
+    }
+
+    async fn attempt(&self, running: &Running, asked: &Asked) -> Answer {
+        match running.leader() {
+            None => Err(NoAnswer::Again("no leader is known".to_owned())),
+            Some(leader) if leader == running.identity.node => self.serve(running, asked.clone()).await,
+            Some(leader) => self
+                .forward(running, leader, asked)
+                .await
+                .map_err(|error| NoAnswer::Again(format!("node {leader}, the leader as far as is known: {error}")))?,
+        }
+    }
+
+    async fn forward(&self, running: &Running, leader: NodeId, asked: &Asked) -> Result<Answer, CallError> {
+        let limit = match asked {
+            Asked::Command(_) => self.inner.config.timing.attempt(),
+            Asked::Join { .. } | Asked::Leave { .. } => Duration::from_millis(self.inner.config.timing.membership_ms),
+        };
+        let membership = Arc::clone(&running.raft.metrics().borrow().membership_config);
+        let otherwise = membership.membership().get_node(&leader.0).cloned().unwrap_or_default();
+        let member: Member = running.network.member(leader.0, &otherwise);
+        let command = codec::encode(asked)?.into();
+        let mut request =
+            tonic::Request::new(Proposal { cluster_id: running.identity.cluster.0.to_vec().into(), command });
+        request.set_timeout(limit);
+        let mut client = running.network.client(&member)?;
+        let reply = tokio::time::timeout(limit, client.propose(request)).await;
+        let reply = reply.map_err(|_| CallError::Timeout(limit))??.into_inner();
+        if reply.outcome.is_empty() {
+            return Ok(Err(NoAnswer::Again(format!("node {leader} no longer leads"))));
+        }
+        Ok(Ok(codec::decode(&reply.outcome)?))
+    }
+
+    /// Does what is asked here, where this node leads.
+    pub(crate) async fn serve(&self, running: &Running, asked: Asked) -> Answer {
+        let task = match asked {
+            Asked::Command(command) => {
+                let limit = self.inner.config.timing.attempt();
+                let late = |_| NoAnswer::Again(format!("no majority has answered within {limit:?}"));
+                return tokio::time::timeout(limit, write(&running.raft, command)).await.map_err(late)?;
+            }
+            Asked::Join { id, address } => Task::Join { id, address },
+            Asked::Leave { id, node } => Task::Leave { id, node },
+        };
+        let (answer, answered) = oneshot::channel();
+        let busy = |_| NoAnswer::Again("too many nodes are joining or leaving at once".to_owned());
+        running.jobs.try_send(Job { task, answer }).map_err(busy)?;
+        answered.await.map_err(|_| NoAnswer::Stopped("the node is shutting down".to_owned()))?
+    }
+}

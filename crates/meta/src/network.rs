@@ -1,0 +1,174 @@
+//! From this node's consensus to another's.
+//!
+//! Promises: every message says which cluster and which node it is for, and waits no longer than its limit; a node that
+//! does not answer is unreachable, so that it is tried less often. Must not know: what messages mean.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_routing::NodeId;
+use firstseen_wire::net::{Connector, meta_client};
+use firstseen_wire::proto::meta::RaftMessage;
+use firstseen_wire::proto::meta::meta_client::MetaClient;
+use openraft::error::{InstallSnapshotError, RPCError, RaftError, RemoteError, Unreachable};
+use openraft::network::{Backoff, RPCOption, RaftNetwork, RaftNetworkFactory};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse, VoteRequest,
+    VoteResponse,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use tonic::transport::Channel;
+
+use crate::codec::{self, CodecError};
+use crate::store::{Identity, Published};
+use crate::types::{Member, TypeConfig};
+
+/// Why a message has no answer.
+#[derive(Debug, Error)]
+pub(crate) enum CallError {
+    #[error(transparent)]
+    Connect(#[from] firstseen_wire::net::ConnectError),
+    #[error("{}: {}", .0.code(), .0.message())]
+    Status(#[from] tonic::Status),
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+}
+
+/// Opens connections to other members.
+#[derive(Clone)]
+pub(crate) struct Network {
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) published: Arc<Published>,
+    pub(crate) identity: Identity,
+    pub(crate) backoff: Duration,
+}
+
+impl Network {
+    /// Where node `target` is: as the map says, or as the consensus knows it while the map is not here yet.
+    pub(crate) fn member(&self, target: u64, otherwise: &Member) -> Member {
+        match self.published.newest().nodes.get(&NodeId(target)) {
+            Some(record) => Member { name: record.name.clone(), address: record.address.clone() },
+            None => otherwise.clone(),
+        }
+    }
+
+    pub(crate) fn client(&self, member: &Member) -> Result<MetaClient<Channel>, CallError> {
+        let name = (!member.name.is_empty()).then_some(member.name.as_str());
+        Ok(meta_client(self.connector.channel(&member.address, name)?))
+    }
+}
+
+impl RaftNetworkFactory<TypeConfig> for Network {
+    type Network = Link;
+
+    async fn new_client(&mut self, target: u64, node: &Member) -> Link {
+        Link { network: self.clone(), target, fallback: node.clone(), open: None }
+    }
+}
+
+/// The way to one other member.
+pub(crate) struct Link {
+    network: Network,
+    target: u64,
+    fallback: Member,
+    open: Option<(Member, MetaClient<Channel>)>,
+}
+
+/// The calls of the consensus.
+#[derive(Clone, Copy)]
+enum Method {
+    Append,
+    Vote,
+    Snapshot,
+}
+
+impl Link {
+    fn client(&mut self) -> Result<MetaClient<Channel>, CallError> {
+        let member = self.network.member(self.target, &self.fallback);
+        if let Some((known, client)) = &self.open
+            && *known == member
+        {
+            return Ok(client.clone());
+        }
+        let client = self.network.client(&member)?;
+        self.open = Some((member, client.clone()));
+        Ok(client)
+    }
+
+    async fn ask<Q, A>(&mut self, method: Method, question: &Q, limit: Duration) -> Result<A, CallError>
+    where
+        Q: Serialize,
+        A: DeserializeOwned,
+    {
+        let message = RaftMessage {
+            cluster_id: self.network.identity.cluster.0.to_vec().into(),
+            from_node: self.network.identity.node.0,
+            to_node: self.target,
+            payload: codec::encode(question)?.into(),
+        };
+        let mut request = tonic::Request::new(message);
+        request.set_timeout(limit);
+        let mut client = self.client()?;
+        let call = async {
+            match method {
+                Method::Append => client.append_entries(request).await,
+                Method::Vote => client.vote(request).await,
+                Method::Snapshot => client.install_snapshot(request).await,
+            }
+        };
+        let reply = tokio::time::timeout(limit, call).await.map_err(|_| CallError::Timeout(limit))??;
+        Ok(codec::decode(&reply.into_inner().payload)?)
+    }
+
+    async fn call<Q, A, E>(
+        &mut self,
+        method: Method,
+        question: Q,
+        option: RPCOption,
+    ) -> Result<A, RPCError<u64, Member, RaftError<u64, E>>>
+    where
+        Q: Serialize,
+        A: DeserializeOwned,
+        E: std::error::Error + DeserializeOwned,
+    {
+        let answer: Result<A, RaftError<u64, E>> = self
+            .ask(method, &question, option.hard_ttl())
+            .await
+            .map_err(|error| RPCError::Unreachable(Unreachable::new(&error)))?;
+        answer.map_err(|error| RPCError::RemoteError(RemoteError::new(self.target, error)))
+    }
+}
+
+impl RaftNetwork<TypeConfig> for Link {
+    async fn append_entries(
+        &mut self,
+        rpc: AppendEntriesRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<u64>, RPCError<u64, Member, RaftError<u64>>> {
+        self.call(Method::Append, rpc, option).await
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        rpc: InstallSnapshotRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<InstallSnapshotResponse<u64>, RPCError<u64, Member, RaftError<u64, InstallSnapshotError>>> {
+        self.call(Method::Snapshot, rpc, option).await
+    }
+
+    async fn vote(
+        &mut self,
+        rpc: VoteRequest<u64>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<u64>, RPCError<u64, Member, RaftError<u64>>> {
+        self.call(Method::Vote, rpc, option).await
+    }
+
+    fn backoff(&self) -> Backoff {
+        Backoff::new(std::iter::repeat(self.network.backoff))
+    }
+}

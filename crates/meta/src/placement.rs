@@ -1,0 +1,145 @@
+//! Which node gets which slice, and whether all of them fit.
+//!
+//! Promises: the same on every node for the same map; no node is given more bytes than it has; the slices of a group
+//! lie on as many nodes as there are. Must not know: how it is agreed on, what cells hold.
+
+use std::collections::BTreeMap;
+
+use firstseen_filter::{CellDefinition, CounterStorage, Growth, Unit};
+use firstseen_routing::{ClusterMap, FilterRecord, Incarnation, NodeId, SliceOwner, SlicedDefinition};
+
+use crate::command::Refusal;
+
+/// Cells are padded to this many.
+const PADDING_CELLS: u64 = 512;
+const DIGEST_BYTES: u64 = 16;
+const EXTENSION_BYTES: u64 = 6;
+const COUNTER_BITS: u64 = 4;
+const WIDE_COUNTER_BITS: u64 = 8;
+
+/// Bytes of one slice with every generation that it may ever have at once; more than can be counted is `u64::MAX`.
+pub fn slice_bytes(definition: &SlicedDefinition) -> Result<u64, String> {
+    let slice = definition.slice().map_err(|error| error.to_string())?;
+    let generations = |growth: &Option<Growth>| u64::from(growth.map_or(1, |growth| growth.generations_max.max(1)));
+    let cell_bytes = |cells: u64, bits: u64| cells.div_ceil(PADDING_CELLS).saturating_mul(PADDING_CELLS / 8 * bits);
+    Ok(match &slice.cells {
+        CellDefinition::Bloom { geometry, growth }
+        | CellDefinition::Timing { geometry, growth, .. }
+        | CellDefinition::Generations { geometry, growth } => {
+            cell_bytes(geometry.cells(), u64::from(geometry.cell_bits())).saturating_mul(generations(growth))
+        }
+        CellDefinition::JumpingCounting { cells, .. } => {
+            let sub_windows = slice.rule.span_units;
+            let counter_bits = if sub_windows < 1 << COUNTER_BITS { COUNTER_BITS } else { WIDE_COUNTER_BITS };
+            cell_bytes(*cells, counter_bits.saturating_add(sub_windows))
+        }
+        CellDefinition::SlidingCounting { cells, window_events, .. } => cell_bytes(*cells, COUNTER_BITS)
+            .saturating_add(window_events.saturating_mul(DIGEST_BYTES))
+            .saturating_add(cell_bytes(*window_events, 1)),
+        CellDefinition::Stable { shape, .. } => cell_bytes(shape.cells, u64::from(shape.cell_bits())),
+        CellDefinition::Decaying { shape } => {
+            let extensions = match shape.storage {
+                CounterStorage::Basic => 0,
+                CounterStorage::Extended { extensions } => u64::from(extensions),
+            };
+            // Beside the counters, what tells which events came lately: two bits a cell at most.
+            cell_bytes(shape.cells, shape.cell_bits() + 2)
+                .saturating_add(2 * PADDING_CELLS / 8)
+                .saturating_add(extensions.saturating_mul(EXTENSION_BYTES))
+        }
+    })
+}
+
+/// The greatest number a generation of `definition` may have, or why it may have no second one.
+pub fn generation_max(definition: &SlicedDefinition) -> Result<u64, String> {
+    let growth = match &definition.group.cells {
+        CellDefinition::Bloom { growth, .. }
+        | CellDefinition::Timing { growth, .. }
+        | CellDefinition::Generations { growth, .. } => growth.as_ref(),
+        _ => None,
+    };
+    match growth {
+        Some(growth) if growth.generations_max > 1 => match definition.group.unit {
+            // Without a window no generation is ever dropped; with one, numbers rise for as long as it lives.
+            Unit::Endless => Ok(u64::from(growth.generations_max) - 1),
+            _ => Ok(u64::MAX),
+        },
+        _ => Err("it does not grow: make it with room for more events".to_owned()),
+    }
+}
+
+/// What a node has to give.
+struct Room {
+    node: NodeId,
+    incarnation: Incarnation,
+    used_bytes: u64,
+    free_bytes: u64,
+    slices: u32,
+    slices_of_group: u32,
+}
+
+/// Owners for all slices of a filter called `name`.
+///
+/// Each slice goes to the node with the fewest slices of its group, then of its filter, then the fewest bytes.
+pub fn place(map: &ClusterMap, name: &str, definition: &SlicedDefinition) -> Result<Vec<SliceOwner>, Refusal> {
+    let slice_bytes =
+        slice_bytes(definition).map_err(|reason| Refusal::Definition { name: name.to_owned(), reason })?;
+    let (slices, slices_per_group) = (definition.slicing.slices(), definition.slicing.slices_per_group());
+    let mut rooms = rooms(map);
+    let free_bytes = rooms.iter().fold(0, |sum: u64, room| sum.saturating_add(room.free_bytes));
+    let mut owners = Vec::with_capacity(slices as usize);
+    for slice in 0..slices {
+        if slice % slices_per_group == 0 {
+            rooms.iter_mut().for_each(|room| room.slices_of_group = 0);
+        }
+        let fitting = rooms.iter_mut().filter(|room| room.free_bytes >= slice_bytes);
+        let Some(room) = fitting.min_by_key(|room| (room.slices_of_group, room.slices, room.used_bytes, room.node))
+        else {
+            let left = u64::from(slices - slice);
+            return Err(Refusal::Memory {
+                name: name.to_owned(),
+                needed_bytes: slice_bytes.saturating_mul(u64::from(slices)),
+                slice_bytes,
+                lacking_bytes: slice_bytes.saturating_mul(left),
+                free_bytes,
+            });
+        };
+        room.free_bytes -= slice_bytes;
+        room.used_bytes = room.used_bytes.saturating_add(slice_bytes);
+        (room.slices, room.slices_of_group) = (room.slices + 1, room.slices_of_group + 1);
+        owners.push(SliceOwner { node: room.node, complete_since: room.incarnation });
+    }
+    Ok(owners)
+}
+
+/// Bytes of cells that each node has been given.
+pub fn used_bytes(map: &ClusterMap) -> BTreeMap<NodeId, u64> {
+    let mut used: BTreeMap<NodeId, u64> = map.nodes.keys().map(|node| (*node, 0)).collect();
+    for FilterRecord { definition, owners, .. } in map.filters.values() {
+        let bytes = slice_bytes(definition).unwrap_or(u64::MAX);
+        for owner in owners {
+            let sum = used.entry(owner.node).or_default();
+            *sum = sum.saturating_add(bytes);
+        }
+    }
+    used
+}
+
+/// Nodes that have started; others have no incarnation that cells could be complete since.
+fn rooms(map: &ClusterMap) -> Vec<Room> {
+    let used = used_bytes(map);
+    let started = map.nodes.iter().filter(|(_, record)| record.incarnation != Incarnation::default());
+    started
+        .map(|(node, record)| {
+            let used_bytes = used.get(node).copied().unwrap_or(0);
+            Room {
+                node: *node,
+                incarnation: record.incarnation,
+                used_bytes,
+                free_bytes: record.memory_bytes.saturating_sub(used_bytes),
+                slices: 0,
+                slices_of_group: 0,
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,235 @@
+//! The state that commands change: the map, the secrets, and what the newest commands have done.
+//!
+//! Promises: a function of the commands before, the same on every node; numbers of nodes and filters are never given
+//! twice; a command that comes again within [`OUTCOMES_MAX`] commands is answered as the first time and changes
+//! nothing; no node is given more cells than it has memory for. Must not know: consensus, disks, network, clocks.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use firstseen_routing::{ClusterId, ClusterMap, FilterId, Incarnation, NodeId, NodeRecord, SecretMaterial};
+use firstseen_wire::limits::{NAME_TEXT_BYTES_MAX, NODES_MAX};
+use serde::{Deserialize, Serialize};
+
+use crate::codec::{self, CodecError};
+use crate::command::{Change, Command, CommandId, NodeProfile, Outcome, Refusal};
+use crate::filters;
+
+/// Commands whose outcomes are remembered.
+pub const OUTCOMES_MAX: usize = 4096;
+
+/// Secrets by filter; never part of the map.
+pub type Secrets = BTreeMap<FilterId, SecretMaterial>;
+
+/// Everything that is agreed on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct State {
+    pub(crate) map: Arc<ClusterMap>,
+    pub(crate) secrets: Arc<Secrets>,
+    next_node: u64,
+    pub(crate) next_filter: u64,
+    outcomes: VecDeque<(CommandId, Result<Outcome, Refusal>)>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { map: Arc::default(), secrets: Arc::default(), next_node: 1, next_filter: 1, outcomes: VecDeque::new() }
+    }
+}
+
+/// What a snapshot holds. The map travels as JSON, as definitions do (see [`crate::command::NewFilter`]).
+#[derive(Serialize, Deserialize)]
+struct Parts {
+    map_json: String,
+    secrets: Secrets,
+    next_node: u64,
+    next_filter: u64,
+    outcomes: VecDeque<(CommandId, Result<Outcome, Refusal>)>,
+}
+
+impl State {
+    /// The map.
+    pub fn map(&self) -> &Arc<ClusterMap> {
+        &self.map
+    }
+
+    /// The secrets.
+    pub fn secrets(&self) -> &Arc<Secrets> {
+        &self.secrets
+    }
+
+    /// Whether `node` was in the cluster and has left. It is never a member again.
+    pub fn has_left(&self, node: NodeId) -> bool {
+        node.0 < self.next_node && !self.map.nodes.contains_key(&node)
+    }
+
+    /// Does `command`, the entry `index` of the log.
+    ///
+    /// # Errors
+    /// [`Refusal`]: nothing has changed, except that the refusal is remembered.
+    pub fn apply(&mut self, index: u64, command: Command) -> Result<Outcome, Refusal> {
+        if let Some((_, outcome)) = self.outcomes.iter().find(|(id, _)| *id == command.id) {
+            return outcome.clone();
+        }
+        let before = Arc::clone(&self.map);
+        let outcome = self.change(command.change);
+        if !Arc::ptr_eq(&before, &self.map) {
+            Arc::make_mut(&mut self.map).version = index;
+        }
+        self.outcomes.push_back((command.id, outcome.clone()));
+        if self.outcomes.len() > OUTCOMES_MAX {
+            self.outcomes.pop_front();
+        }
+        outcome
+    }
+
+    /// The bytes of everything.
+    ///
+    /// # Errors
+    /// [`CodecError`] where it is too large.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, CodecError> {
+        codec::encode(&Parts {
+            map_json: serde_json::to_string(&*self.map).map_err(|error| CodecError::Malformed(error.to_string()))?,
+            secrets: (*self.secrets).clone(),
+            next_node: self.next_node,
+            next_filter: self.next_filter,
+            outcomes: self.outcomes.clone(),
+        })
+    }
+
+    /// The state that `bytes` are.
+    ///
+    /// # Errors
+    /// [`CodecError`]: what is wrong with the bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, CodecError> {
+        let parts: Parts = codec::decode(bytes)?;
+        let map: ClusterMap =
+            serde_json::from_str(&parts.map_json).map_err(|error| CodecError::Malformed(error.to_string()))?;
+        Ok(Self {
+            map: Arc::new(map),
+            secrets: Arc::new(parts.secrets),
+            next_node: parts.next_node,
+            next_filter: parts.next_filter,
+            outcomes: parts.outcomes,
+        })
+    }
+
+    fn change(&mut self, change: Change) -> Result<Outcome, Refusal> {
+        if self.map.nodes.is_empty() && !matches!(change, Change::Found { .. }) {
+            return Err(Refusal::NotFounded);
+        }
+        match change {
+            Change::Found { cluster, profile } => self.found(cluster, profile),
+            Change::AddNode { profile } => self.add_node(profile),
+            Change::NodeStarted { node, address, site, memory_bytes } => {
+                self.node_started(node, address, site, memory_bytes)
+            }
+            Change::SetVoter { node, voter } => self.set_voter(node, voter),
+            Change::RemoveNode { node } => self.remove_node(node),
+            Change::CreateFilter(asked) => filters::create(self, asked),
+            Change::DropFilter { name } => filters::drop_named(self, &name),
+            Change::OpenGeneration { filter, group, number } => filters::open_generation(self, filter, group, number),
+        }
+    }
+
+    fn found(&mut self, cluster: ClusterId, profile: NodeProfile) -> Result<Outcome, Refusal> {
+        if !self.map.nodes.is_empty() {
+            return Err(Refusal::Founded);
+        }
+        let outcome = self.add_node(profile)?;
+        let map = Arc::make_mut(&mut self.map);
+        map.cluster = cluster;
+        map.nodes.values_mut().for_each(|record| record.voter = true);
+        Ok(outcome)
+    }
+
+    fn add_node(&mut self, profile: NodeProfile) -> Result<Outcome, Refusal> {
+        let NodeProfile { name, site, address, memory_bytes } = profile;
+        check_text("the name of a node", &name)?;
+        check_text("a site", &site)?;
+        check_text("an address", &address)?;
+        if let Some((node, _)) = self.map.node_named(&name) {
+            return Err(Refusal::NameTaken { name, node });
+        }
+        self.check_address(&address, None)?;
+        if self.map.nodes.len() >= NODES_MAX {
+            return Err(Refusal::Full { what: "nodes".to_owned(), most: NODES_MAX as u64 });
+        }
+        let node = NodeId(self.next_node);
+        self.next_node += 1;
+        let record =
+            NodeRecord { name, site, address, incarnation: Incarnation::default(), memory_bytes, voter: false };
+        Arc::make_mut(&mut self.map).nodes.insert(node, record);
+        Ok(Outcome::NodeAdded(node))
+    }
+
+    fn check_address(&self, address: &str, except: Option<NodeId>) -> Result<(), Refusal> {
+        let mut others = self.map.nodes.iter().filter(|(node, _)| Some(**node) != except);
+        match others.find(|(_, record)| record.address == address) {
+            Some((node, _)) => Err(Refusal::AddressTaken { address: address.to_owned(), node: *node }),
+            None => Ok(()),
+        }
+    }
+
+    fn node_started(
+        &mut self,
+        node: NodeId,
+        address: String,
+        site: String,
+        memory_bytes: u64,
+    ) -> Result<Outcome, Refusal> {
+        check_text("a site", &site)?;
+        check_text("an address", &address)?;
+        self.check_address(&address, Some(node))?;
+        let record = self.node_mut(node)?;
+        record.incarnation = Incarnation(record.incarnation.0 + 1);
+        (record.address, record.site, record.memory_bytes) = (address, site, memory_bytes);
+        Ok(Outcome::NodeStarted(record.incarnation))
+    }
+
+    fn set_voter(&mut self, node: NodeId, voter: bool) -> Result<Outcome, Refusal> {
+        if self.map.nodes.get(&node).is_none_or(|record| record.voter != voter) {
+            self.node_mut(node)?.voter = voter;
+        }
+        Ok(Outcome::Done)
+    }
+
+    fn remove_node(&mut self, node: NodeId) -> Result<Outcome, Refusal> {
+        if !self.map.nodes.contains_key(&node) {
+            return Err(Refusal::NodeUnknown { node });
+        }
+        if self.map.nodes.len() == 1 {
+            return Err(Refusal::LastNode { node });
+        }
+        let owns = self.map.filters.values().filter(|filter| filter.owners.iter().any(|owner| owner.node == node));
+        let filters: Vec<String> = owns.map(|filter| filter.name.clone()).collect();
+        if !filters.is_empty() {
+            return Err(Refusal::NodeOwnsSlices { node, filters });
+        }
+        Arc::make_mut(&mut self.map).nodes.remove(&node);
+        Ok(Outcome::Done)
+    }
+
+    /// The record of a living node, to be changed.
+    fn node_mut(&mut self, node: NodeId) -> Result<&mut NodeRecord, Refusal> {
+        if !self.map.nodes.contains_key(&node) {
+            return Err(Refusal::NodeUnknown { node });
+        }
+        Arc::make_mut(&mut self.map).nodes.get_mut(&node).ok_or(Refusal::NodeUnknown { node })
+    }
+}
+
+/// Names and addresses are short, and show what they are.
+pub(crate) fn check_text(what: &str, text: &str) -> Result<(), Refusal> {
+    let rule = match text {
+        "" => "give one",
+        text if text.len() > NAME_TEXT_BYTES_MAX => "it is too long",
+        text if text.chars().any(char::is_control) => "it must not contain control characters",
+        _ => return Ok(()),
+    };
+    let value = text.chars().filter(|letter| !letter.is_control()).take(40).collect();
+    Err(Refusal::Text { what: what.to_owned(), value, rule: rule.to_owned() })
+}
+
+#[cfg(test)]
+mod tests;

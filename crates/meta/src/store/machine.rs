@@ -1,0 +1,206 @@
+//! The state machine as the consensus library drives it, with its snapshots.
+//!
+//! Promises: everybody who watches the map sees its versions in order, and the secrets of a map before it; a snapshot
+//! is on the disk before it counts. Must not know: what commands do.
+
+use std::io::Cursor;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use firstseen_routing::{ClusterMap, NodeId};
+use openraft::storage::RaftStateMachine;
+use openraft::{EntryPayload, ErrorSubject, ErrorVerb, OptionalSend, RaftSnapshotBuilder};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use super::database::{Database, StoreError};
+use super::log::failed;
+use crate::state::{Secrets, State};
+use crate::types::{Applied, Entry, LogId, Snapshot, SnapshotMeta, StorageError, StoredMembership, TypeConfig};
+
+const SNAPSHOT: &str = "snapshot";
+
+/// What the rest of the node sees of the state.
+#[derive(Debug)]
+pub(crate) struct Published {
+    map: watch::Sender<Arc<ClusterMap>>,
+    state: RwLock<State>,
+}
+
+impl Default for Published {
+    fn default() -> Self {
+        Self { map: watch::Sender::new(Arc::default()), state: RwLock::default() }
+    }
+}
+
+impl Published {
+    pub(crate) fn map(&self) -> watch::Receiver<Arc<ClusterMap>> {
+        self.map.subscribe()
+    }
+
+    pub(crate) fn newest(&self) -> Arc<ClusterMap> {
+        Arc::clone(self.read().map())
+    }
+
+    pub(crate) fn secrets(&self) -> Arc<Secrets> {
+        Arc::clone(self.read().secrets())
+    }
+
+    pub(crate) fn has_left(&self, node: NodeId) -> bool {
+        self.read().has_left(node)
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state, and tells those who watch it of a new map.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let answer = change(&mut state);
+        let map = Arc::clone(state.map());
+        drop(state);
+        self.map.send_if_modified(|shown| {
+            let changed = !Arc::ptr_eq(shown, &map);
+            if changed {
+                *shown = map;
+            }
+            changed
+        });
+        answer
+    }
+}
+
+/// The state and how far it has come.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    database: Database,
+    published: Arc<Published>,
+    applied: Option<LogId>,
+    membership: StoredMembership,
+}
+
+/// Writes the state as it was when the snapshot was asked for, while entries go on being applied.
+#[derive(Debug)]
+pub(crate) struct SnapshotBuilder {
+    database: Database,
+    state: State,
+    applied: Option<LogId>,
+    membership: StoredMembership,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    meta: SnapshotMeta,
+    state: Vec<u8>,
+}
+
+impl Machine {
+    /// The state as the newest snapshot has it.
+    pub(crate) async fn open(database: Database, published: Arc<Published>) -> Result<Self, StoreError> {
+        let mut machine = Self { database, published, applied: None, membership: StoredMembership::default() };
+        if let Some(stored) = machine.database.value::<Stored>(SNAPSHOT).await? {
+            let state = machine.state_of(&stored.state)?;
+            machine.adopt(&stored.meta, state);
+        }
+        Ok(machine)
+    }
+
+    fn state_of(&self, bytes: &[u8]) -> Result<State, StoreError> {
+        State::from_bytes(bytes).map_err(|reason| StoreError::Corrupt {
+            place: Arc::clone(self.database.place()),
+            value: "the state in the snapshot".to_owned(),
+            reason,
+        })
+    }
+
+    fn adopt(&mut self, meta: &SnapshotMeta, state: State) {
+        (self.applied, self.membership) = (meta.last_log_id, meta.last_membership.clone());
+        self.published.change(|current| *current = state);
+    }
+}
+
+fn reading(error: StoreError) -> StorageError {
+    failed(ErrorSubject::Snapshot(None), ErrorVerb::Read, error)
+}
+
+fn writing(error: StoreError) -> StorageError {
+    failed(ErrorSubject::Snapshot(None), ErrorVerb::Write, error)
+}
+
+impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
+    async fn build_snapshot(&mut self) -> Result<Snapshot, StorageError> {
+        let state = self.state.to_bytes().map_err(|reason| {
+            let place = Arc::clone(self.database.place());
+            writing(StoreError::Encode { place, value: "the state".to_owned(), reason })
+        })?;
+        let meta = SnapshotMeta {
+            last_log_id: self.applied,
+            last_membership: self.membership.clone(),
+            snapshot_id: self.applied.map_or_else(|| "empty".to_owned(), |log_id| log_id.to_string()),
+        };
+        let stored = Stored { meta, state };
+        self.database.put(SNAPSHOT, &stored).await.map_err(writing)?;
+        Ok(Snapshot { meta: stored.meta, snapshot: Box::new(Cursor::new(stored.state)) })
+    }
+}
+
+impl RaftStateMachine<TypeConfig> for Machine {
+    type SnapshotBuilder = SnapshotBuilder;
+
+    async fn applied_state(&mut self) -> Result<(Option<LogId>, StoredMembership), StorageError> {
+        Ok((self.applied, self.membership.clone()))
+    }
+
+    async fn apply<I>(&mut self, entries: I) -> Result<Vec<Applied>, StorageError>
+    where
+        I: IntoIterator<Item = Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let mut answers = Vec::new();
+        for Entry { log_id, payload } in entries {
+            let outcome = match payload {
+                EntryPayload::Blank => None,
+                EntryPayload::Membership(membership) => {
+                    self.membership = StoredMembership::new(Some(log_id), membership);
+                    None
+                }
+                EntryPayload::Normal(command) => {
+                    Some(self.published.change(|state| state.apply(log_id.index, command)))
+                }
+            };
+            self.applied = Some(log_id);
+            answers.push(Applied { index: log_id.index, outcome });
+        }
+        Ok(answers)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> SnapshotBuilder {
+        SnapshotBuilder {
+            database: self.database.clone(),
+            state: self.published.read().clone(),
+            applied: self.applied,
+            membership: self.membership.clone(),
+        }
+    }
+
+    async fn begin_receiving_snapshot(&mut self) -> Result<Box<Cursor<Vec<u8>>>, StorageError> {
+        Ok(Box::default())
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta,
+        snapshot: Box<Cursor<Vec<u8>>>,
+    ) -> Result<(), StorageError> {
+        let stored = Stored { meta: meta.clone(), state: snapshot.into_inner() };
+        let state = self.state_of(&stored.state).map_err(reading)?;
+        self.database.put(SNAPSHOT, &stored).await.map_err(writing)?;
+        self.adopt(meta, state);
+        Ok(())
+    }
+
+    async fn get_current_snapshot(&mut self) -> Result<Option<Snapshot>, StorageError> {
+        let stored: Option<Stored> = self.database.value(SNAPSHOT).await.map_err(reading)?;
+        Ok(stored.map(|Stored { meta, state }| Snapshot { meta, snapshot: Box::new(Cursor::new(state)) }))
+    }
+}

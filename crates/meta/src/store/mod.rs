@@ -1,0 +1,30 @@
+//! What a node must not forget: its identity, its votes, the log, the newest snapshot.
+//!
+//! Promises: what was written is on the disk before it is acknowledged, and writes happen one after the other; what
+//! was torn or altered is an error that names the file. Must not know: what entries mean.
+
+mod database;
+mod log;
+mod machine;
+
+use firstseen_routing::{ClusterId, NodeId};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use database::Database;
+pub use database::{MemoryDisk, MetaStorage, StoreError};
+pub(crate) use log::LogStore;
+pub(crate) use machine::{Machine, Published};
+
+/// Who a node is, for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Its cluster.
+    pub cluster: ClusterId,
+    /// Its number in it.
+    pub node: NodeId,
+    /// Whether the cluster began with it.
+    pub founder: bool,
+}
+
+#[cfg(test)]
+mod tests;

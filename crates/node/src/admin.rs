@@ -1,0 +1,234 @@
+//! The Admin service: clusters, nodes and filters, for operators.
+//!
+//! Promises: what is answered to be done can be seen on this node; a secret leaves it only towards producers. Must not
+//! know: consensus, cells.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_meta::{Change, Command, CommandId, MetaError, NewFilter, Outcome, Refusal};
+use firstseen_routing::{FilterId, NodeId, SecretMaterial};
+use firstseen_wire::map as wire_map;
+use firstseen_wire::proto::admin::admin_server::Admin;
+use firstseen_wire::proto::admin::{
+    AdoptReply, AdoptRequest, CreateFilterReply, CreateFilterRequest, DropFilterReply, DropFilterRequest,
+    IdentifyReply, IdentifyRequest, InitReply, InitRequest, InspectFilterReply, InspectFilterRequest, JoinReply,
+    JoinRequest, LeaveReply, LeaveRequest, SliceState, StatusReply, StatusRequest,
+};
+use firstseen_wire::proto::producer::ClusterMap;
+use firstseen_wire::status::ErrorKind;
+use tonic::{Request, Response, Status};
+
+use crate::edges;
+use crate::owner::GroupLook;
+use crate::roles::Caller;
+use crate::shared::Shared;
+
+/// How long a change that is agreed on may take to be acted on here.
+const APPLY_MAX: Duration = Duration::from_secs(10);
+
+/// The Admin service.
+pub(crate) struct AdminService {
+    shared: Arc<Shared>,
+}
+
+impl AdminService {
+    /// The service of this node.
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    fn admit<T>(&self, request: Request<T>) -> Result<T, Status> {
+        Caller::of(&request, self.shared.is_secure).must_be_admin()?;
+        Ok(request.into_inner())
+    }
+
+    /// The id of a command: the caller's, so that it may ask again, or one of its own.
+    fn command_id(&self, given: &[u8]) -> Result<CommandId, Status> {
+        match given {
+            [] => Ok(self.shared.ids.next()),
+            given => exactly("command_id", given),
+        }
+    }
+
+    /// Waits until this node acts on a map that is as asked.
+    async fn applied(&self, is_so: impl Fn(&crate::view::View) -> bool) -> Result<(), Status> {
+        let mut views = self.shared.views.clone();
+        let seen = tokio::time::timeout(APPLY_MAX, views.wait_for(|view| is_so(view))).await;
+        let late =
+            || ErrorKind::OutcomeUnknown.status("it is done, but this node does not act on it yet: see `status`");
+        seen.map_err(|_| late())?.map_err(|_| late())?;
+        Ok(())
+    }
+}
+
+#[tonic::async_trait]
+impl Admin for AdminService {
+    async fn identify(&self, request: Request<IdentifyRequest>) -> Result<Response<IdentifyReply>, Status> {
+        self.admit(request)?;
+        let config = &self.shared.config;
+        let identity = self.shared.meta.identity();
+        Ok(Response::new(IdentifyReply {
+            name: config.name.clone(),
+            site: config.site.clone(),
+            address: self.shared.address.clone(),
+            memory_bytes: config.memory_max_bytes,
+            cluster_id: identity.map(|identity| identity.cluster.0.to_vec()).unwrap_or_default().into(),
+            node_id: identity.map_or(0, |identity| identity.node.0),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }))
+    }
+
+    async fn init(&self, request: Request<InitRequest>) -> Result<Response<InitReply>, Status> {
+        self.admit(request)?;
+        let identity = self.shared.meta.init().await.map_err(|error| status(&error))?;
+        self.applied(|view| view.me.is_some()).await?;
+        Ok(Response::new(InitReply { cluster_id: identity.cluster.0.to_vec().into(), node_id: identity.node.0 }))
+    }
+
+    async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinReply>, Status> {
+        let JoinRequest { command_id, address } = self.admit(request)?;
+        let id = self.command_id(&command_id)?;
+        let node = self.shared.meta.join(id, address).await.map_err(|error| status(&error))?;
+        Ok(Response::new(JoinReply { node_id: node.0 }))
+    }
+
+    async fn adopt(&self, request: Request<AdoptRequest>) -> Result<Response<AdoptReply>, Status> {
+        let AdoptRequest { cluster_id, node_id } = self.admit(request)?;
+        let cluster = wire_map::cluster_id(&cluster_id).map_err(|error| ErrorKind::Invalid.status(error))?;
+        self.shared.meta.adopt(cluster, NodeId(node_id)).await.map_err(|error| status(&error))?;
+        Ok(Response::new(AdoptReply {}))
+    }
+
+    async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveReply>, Status> {
+        let LeaveRequest { command_id, node_id } = self.admit(request)?;
+        let id = self.command_id(&command_id)?;
+        self.shared.meta.leave(id, NodeId(node_id)).await.map_err(|error| status(&error))?;
+        Ok(Response::new(LeaveReply {}))
+    }
+
+    async fn status(&self, request: Request<StatusRequest>) -> Result<Response<StatusReply>, Status> {
+        self.admit(request)?;
+        let map = self.shared.meta.map().borrow().clone();
+        let consensus = self.shared.meta.status();
+        Ok(Response::new(StatusReply {
+            map: Some(ClusterMap::from(&*map)),
+            leader: consensus.leader.map_or(0, |leader| leader.0),
+            term: consensus.term,
+            last_applied: consensus.last_applied,
+        }))
+    }
+
+    async fn create_filter(
+        &self,
+        request: Request<CreateFilterRequest>,
+    ) -> Result<Response<CreateFilterReply>, Status> {
+        let request = self.admit(request)?;
+        let id = self.command_id(&request.command_id)?;
+        let secret = match &request.secret[..] {
+            [] => edges::random().map_err(|error| ErrorKind::Internal.status(error))?,
+            given => exactly("secret", given)?,
+        };
+        let change = Change::CreateFilter(new_filter(request, SecretMaterial(secret))?);
+        let outcome = self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        let Outcome::FilterCreated { filter, existed } = outcome else {
+            return Err(ErrorKind::Internal.status(format!("creating a filter ended with {outcome:?}")));
+        };
+        self.applied(|view| view.map.filters.contains_key(&filter)).await?;
+        let view = self.shared.view();
+        let record = view.map.filters.get(&filter).map(|record| wire_map::filter_message(filter, record));
+        Ok(Response::new(CreateFilterReply { filter: record, existed }))
+    }
+
+    async fn drop_filter(&self, request: Request<DropFilterRequest>) -> Result<Response<DropFilterReply>, Status> {
+        let DropFilterRequest { command_id, name } = self.admit(request)?;
+        let id = self.command_id(&command_id)?;
+        let change = Change::DropFilter { name: name.clone() };
+        self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        self.applied(|view| view.map.filter_named(&name).is_none()).await?;
+        Ok(Response::new(DropFilterReply {}))
+    }
+
+    async fn inspect_filter(
+        &self,
+        request: Request<InspectFilterRequest>,
+    ) -> Result<Response<InspectFilterReply>, Status> {
+        let InspectFilterRequest { name } = self.admit(request)?;
+        let view = self.shared.view();
+        let unknown = || ErrorKind::NotFound.status(format!("there is no filter `{name}` (map {})", view.map.version));
+        let (id, record) = view.map.filter_named(&name).ok_or_else(unknown)?;
+        let looks = self.shared.owners.look(Some(id)).await;
+        Ok(Response::new(InspectFilterReply {
+            filter: Some(wire_map::filter_message(id, record)),
+            node_id: view.node().map_or(0, |node| node.0),
+            slices: slices(&looks, id),
+            guard_bytes: looks.iter().map(|look| look.state.guard_bytes).sum(),
+            guard_bytes_per_horizon_second: looks.iter().map(|look| look.state.guard_bytes_per_horizon_second).sum(),
+        }))
+    }
+}
+
+fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<NewFilter, Status> {
+    let invalid = |error| ErrorKind::Invalid.status(error);
+    let CreateFilterRequest { name, definition_json, clock, lookup, answer, retry_horizon_ms, if_absent, .. } = request;
+    let definition = wire_map::definition(&name, &definition_json).map_err(invalid)?;
+    let policies = wire_map::policies(clock, lookup, answer, retry_horizon_ms).map_err(invalid)?;
+    Ok(NewFilter { name, definition, policies, secret, if_absent })
+}
+
+fn slices(looks: &[GroupLook], filter: FilterId) -> Vec<SliceState> {
+    let of_filter = looks.iter().filter(|look| look.filter == filter);
+    let mut slices: Vec<SliceState> = of_filter
+        .flat_map(|look| &look.state.slices)
+        .map(|slice| SliceState {
+            slice: slice.slice,
+            ready: slice.ready,
+            complete: slice.complete,
+            bytes: slice.bytes,
+            generations: slice.generations,
+            live_events: slice.live_events.unwrap_or(0),
+            expected_rate: slice.expected_rate,
+            positions_tested: slice.load.positions_tested,
+            test_visits: slice.load.test_visits,
+            record_visits: slice.load.record_visits,
+        })
+        .collect();
+    slices.sort_by_key(|slice| slice.slice);
+    slices
+}
+
+fn exactly<const N: usize>(field: &str, bytes: &[u8]) -> Result<[u8; N], Status> {
+    let wrong = |_| ErrorKind::Invalid.status(format!("`{field}` has {} bytes instead of {N}", bytes.len()));
+    bytes.try_into().map_err(wrong)
+}
+
+/// What a caller is told of an error of the cluster's agreement.
+fn status(error: &MetaError) -> Status {
+    let kind = match error {
+        MetaError::Refused(refusal) => refusal_kind(refusal),
+        MetaError::NoCluster | MetaError::HasCluster { .. } => ErrorKind::NotNow,
+        MetaError::Busy => ErrorKind::Unavailable,
+        MetaError::Unknown { .. } => ErrorKind::OutcomeUnknown,
+        MetaError::Store(_) | MetaError::Stopped { .. } => ErrorKind::Internal,
+    };
+    kind.status(error)
+}
+
+fn refusal_kind(refusal: &Refusal) -> ErrorKind {
+    match refusal {
+        Refusal::Text { .. } | Refusal::Definition { .. } | Refusal::TooLarge { .. } => ErrorKind::Invalid,
+        Refusal::NodeUnknown { .. } | Refusal::FilterUnknown { .. } => ErrorKind::NotFound,
+        Refusal::NameTaken { .. }
+        | Refusal::AddressTaken { .. }
+        | Refusal::FilterExists { .. }
+        | Refusal::FilterDiffers { .. } => ErrorKind::AlreadyExists,
+        Refusal::Founded
+        | Refusal::NotFounded
+        | Refusal::LastNode { .. }
+        | Refusal::NodeOwnsSlices { .. }
+        | Refusal::Memory { .. }
+        | Refusal::Full { .. }
+        | Refusal::Generation { .. }
+        | Refusal::Candidate { .. } => ErrorKind::NotNow,
+    }
+}

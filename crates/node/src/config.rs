@@ -1,0 +1,348 @@
+//! What a node is told by its operator.
+//!
+//! Promises: a configuration that [`NodeConfig::check`] passes can be started; what it refuses it names, with what to
+//! write instead. Must not know: files (the command line reads them), what the settings are used for.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use firstseen_meta::RaftTiming;
+use firstseen_wire::limits as wire_limits;
+use firstseen_wire::tls::TlsFiles;
+
+/// Least memory for cells that is of any use.
+const MEMORY_MIN_BYTES: u64 = 1 << 20;
+
+/// The settings of a node, as in its TOML file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeConfig {
+    /// What its certificate calls it; of the living nodes of a cluster, one has it.
+    pub name: String,
+    /// Datacenter or location.
+    #[serde(default = "default_site")]
+    pub site: String,
+    /// Where it listens for producers, nodes and operators: `ip:port`.
+    pub listen: SocketAddr,
+    /// Where others reach it: `host:port`. The listening address where it is left out.
+    #[serde(default)]
+    pub advertise: Option<String>,
+    /// Where it serves health and metrics over HTTP/1: `ip:port`; nowhere where it is left out.
+    #[serde(default)]
+    pub http_listen: Option<SocketAddr>,
+    /// The folder that the node keeps its identity and the cluster's agreement in.
+    pub data_dir: PathBuf,
+    /// Bytes of cells that it may be given.
+    pub memory_max_bytes: u64,
+    /// Certificates; without them anybody who can connect may do anything.
+    #[serde(default)]
+    pub tls: Option<TlsSettings>,
+    /// Allows listening beyond this machine without certificates.
+    #[serde(default)]
+    pub insecure: bool,
+    /// Threads that own slices; one a core where it is left out.
+    #[serde(default)]
+    pub owners: Option<usize>,
+    /// What a node holds at most.
+    #[serde(default)]
+    pub limits: Limits,
+    /// How patient the members of the cluster are with each other; the same on all nodes.
+    #[serde(default)]
+    pub timing: Timing,
+    /// For tests of overload: events a second that each owner thread takes at most, as if it were that slow.
+    #[serde(default)]
+    pub owner_rate_max_events_per_s: Option<u64>,
+}
+
+/// Where the certificates are (PEM).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsSettings {
+    /// The authority of the cluster.
+    pub ca: PathBuf,
+    /// The node's certificate.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// How patient the members of a cluster are with each other. The defaults are for nodes in one region.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timing {
+    /// Between two signs of life of the leader. Above the round trip between the farthest nodes.
+    pub heartbeat_ms: u64,
+    /// A silent leader is replaced after about twice this long.
+    pub election_base_ms: u64,
+    /// What each node waits longer than the one before it, so that they do not stand against each other.
+    pub election_width_ms: u64,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        let RaftTiming { heartbeat_ms, election_base_ms, election_width_ms, .. } = RaftTiming::default();
+        Self { heartbeat_ms, election_base_ms, election_width_ms }
+    }
+}
+
+impl Timing {
+    pub(crate) fn raft(&self) -> RaftTiming {
+        let Self { heartbeat_ms, election_base_ms, election_width_ms } = *self;
+        RaftTiming { heartbeat_ms, election_base_ms, election_width_ms, ..RaftTiming::default() }
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        range("timing.heartbeat_ms", self.heartbeat_ms, 1, 60_000)?;
+        range("timing.election_base_ms", self.election_base_ms, self.heartbeat_ms * 2, 600_000)?;
+        range("timing.election_width_ms", self.election_width_ms, 1, 60_000)
+    }
+}
+
+impl TlsSettings {
+    /// The same for the transport.
+    pub(crate) fn files(&self) -> TlsFiles {
+        TlsFiles { ca: self.ca.clone(), cert: self.cert.clone(), key: self.key.clone() }
+    }
+}
+
+/// What a node holds at most; beyond it, work is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Events that wait for one owner thread.
+    pub queue_events_max: u64,
+    /// How long an event may wait for its owner.
+    pub queue_age_max_ms: u64,
+    /// Batches of one stream that may be unanswered (the credit of a producer).
+    pub inflight_batches_max: u32,
+    /// Events of a batch.
+    pub batch_events_max: u32,
+    /// How long a batch may be in flight between nodes, whatever its producer asks.
+    pub batch_deadline_max_ms: u32,
+    /// Events of one divided group that may be in flight between nodes.
+    pub inflight_events_max: u32,
+    /// Bytes that the replay guard of one group may take.
+    pub guard_bytes_max: u64,
+    /// Producer streams.
+    pub streams_max: u32,
+    /// Messages that wait for one peer.
+    pub link_queue_max: u32,
+    /// How long a node that is stopped waits for what is in flight.
+    pub drain_max_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            queue_events_max: 256 << 10,
+            queue_age_max_ms: 1000,
+            inflight_batches_max: wire_limits::INFLIGHT_BATCHES_MAX,
+            batch_events_max: wire_limits::BATCH_EVENTS_MAX,
+            batch_deadline_max_ms: 30_000,
+            inflight_events_max: 64 << 10,
+            guard_bytes_max: 64 << 20,
+            streams_max: wire_limits::STREAMS_MAX,
+            link_queue_max: 16 << 10,
+            drain_max_ms: 10_000,
+        }
+    }
+}
+
+/// What is wrong with a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// A name that is empty, too long, or not a name in DNS.
+    #[error("{field} `{value}`: give 1 to 63 letters, digits and hyphens (it becomes part of a certificate's name)")]
+    Name {
+        /// The field.
+        field: &'static str,
+        /// What it says.
+        value: String,
+    },
+    /// Others cannot connect to this.
+    #[error("advertise: nobody can connect to `{0}`; give `advertise = \"host:port\"` as other nodes reach this one")]
+    Advertise(String),
+    /// Open to the network without certificates.
+    #[error(
+        "{field} {address} is open to the network, but without `[tls]` anybody who connects may do anything; give \
+         `[tls]` with ca, cert and key, listen on 127.0.0.1, or say `insecure = true` on a network you trust"
+    )]
+    Insecure {
+        /// The field.
+        field: &'static str,
+        /// What it says.
+        address: SocketAddr,
+    },
+    /// A number out of its range.
+    #[error("{field} = {value}: give {min} to {max}")]
+    Range {
+        /// The field.
+        field: &'static str,
+        /// What it says.
+        value: u64,
+        /// The least.
+        min: u64,
+        /// The greatest.
+        max: u64,
+    },
+}
+
+impl NodeConfig {
+    /// The settings of a node that has nothing but defaults.
+    ///
+    /// ```
+    /// use firstseen_node::NodeConfig;
+    /// let config = NodeConfig::new("a", "127.0.0.1:7400".parse().unwrap(), "/var/lib/firstseen");
+    /// assert_eq!(config.check(), Ok(()));
+    /// let open = NodeConfig { listen: "0.0.0.0:7400".parse().unwrap(), ..config };
+    /// assert!(open.check().unwrap_err().to_string().starts_with("listen 0.0.0.0:7400 is open to the network"));
+    /// ```
+    pub fn new(name: &str, listen: SocketAddr, data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.to_owned(),
+            site: default_site(),
+            listen,
+            advertise: None,
+            http_listen: None,
+            data_dir: data_dir.into(),
+            memory_max_bytes: 1 << 30,
+            tls: None,
+            insecure: false,
+            owners: None,
+            limits: Limits::default(),
+            timing: Timing::default(),
+            owner_rate_max_events_per_s: None,
+        }
+    }
+
+    /// Whether a node can be started with it.
+    ///
+    /// # Errors
+    /// [`ConfigError`]: the field, and what to write instead.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        check_name("name", &self.name)?;
+        check_name("site", &self.site)?;
+        self.check_listeners()?;
+        let cores_max = 1024;
+        range("memory_max_bytes", self.memory_max_bytes, MEMORY_MIN_BYTES, 1 << 50)?;
+        range("owners", self.owners.unwrap_or(1) as u64, 1, cores_max)?;
+        range("owner_rate_max_events_per_s", self.owner_rate_max_events_per_s.unwrap_or(1), 1, u64::MAX)?;
+        self.timing.check()?;
+        self.limits.check()
+    }
+
+    fn check_listeners(&self) -> Result<(), ConfigError> {
+        let listeners = [("listen", Some(self.listen)), ("http_listen", self.http_listen)];
+        for (field, address) in listeners {
+            let Some(address) = address.filter(|address| !address.ip().is_loopback()) else { continue };
+            // Health and metrics hold no secrets, but neither do they ask for a certificate.
+            if !self.insecure && (self.tls.is_none() || field == "http_listen") {
+                return Err(ConfigError::Insecure { field, address });
+            }
+        }
+        match &self.advertise {
+            Some(advertise) => check_address(advertise),
+            None if is_anywhere(self.listen.ip()) => Err(ConfigError::Advertise(self.listen.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    /// Threads that own slices.
+    pub fn owner_threads(&self) -> usize {
+        self.owners.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    }
+}
+
+impl Limits {
+    fn check(&self) -> Result<(), ConfigError> {
+        let batch_events = u64::from(self.batch_events_max);
+        range("limits.batch_events_max", batch_events, 1, u64::from(wire_limits::BATCH_EVENTS_MAX))?;
+        range("limits.queue_events_max", self.queue_events_max, batch_events, 1 << 32)?;
+        range("limits.queue_age_max_ms", self.queue_age_max_ms, 1, 3_600_000)?;
+        let credits = u64::from(self.inflight_batches_max);
+        range("limits.inflight_batches_max", credits, 1, u64::from(wire_limits::INFLIGHT_BATCHES_MAX))?;
+        range("limits.batch_deadline_max_ms", u64::from(self.batch_deadline_max_ms), 1, 3_600_000)?;
+        range("limits.inflight_events_max", u64::from(self.inflight_events_max), batch_events, 1 << 24)?;
+        range("limits.guard_bytes_max", self.guard_bytes_max, 1 << 16, 1 << 40)?;
+        range("limits.streams_max", u64::from(self.streams_max), 1, 1 << 20)?;
+        range("limits.link_queue_max", u64::from(self.link_queue_max), 16, 1 << 20)?;
+        range("limits.drain_max_ms", self.drain_max_ms, 0, 3_600_000)
+    }
+}
+
+fn default_site() -> String {
+    "default".to_owned()
+}
+
+fn range(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
+    match (min..=max).contains(&value) {
+        true => Ok(()),
+        false => Err(ConfigError::Range { field, value, min, max }),
+    }
+}
+
+fn check_name(field: &'static str, value: &str) -> Result<(), ConfigError> {
+    let letters = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    match letters && (1..=63).contains(&value.len()) {
+        true => Ok(()),
+        false => Err(ConfigError::Name { field, value: value.to_owned() }),
+    }
+}
+
+fn check_address(address: &str) -> Result<(), ConfigError> {
+    let wrong = || ConfigError::Advertise(address.to_owned());
+    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+    let port: u16 = port.parse().map_err(|_| wrong())?;
+    let anywhere = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(is_anywhere);
+    match host.is_empty() || port == 0 || anywhere {
+        true => Err(wrong()),
+        false => Ok(()),
+    }
+}
+
+fn is_anywhere(ip: IpAddr) -> bool {
+    ip.is_unspecified()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> NodeConfig {
+        NodeConfig::new("a", SocketAddr::from(([127, 0, 0, 1], 7400)), "data")
+    }
+
+    fn refusal(config: NodeConfig) -> String {
+        config.check().expect_err("it must be refused").to_string()
+    }
+
+    #[test]
+    fn refusals_name_the_field_and_the_remedy() {
+        let open = SocketAddr::from(([10, 0, 0, 1], 7400));
+        assert!(refusal(NodeConfig { name: "a.b".to_owned(), ..config() }).starts_with("name `a.b`"));
+        assert!(refusal(NodeConfig { listen: open, ..config() }).contains("`insecure = true`"));
+        assert!(refusal(NodeConfig { http_listen: Some(open), ..config() }).starts_with("http_listen 10.0.0.1:7400"));
+        assert!(refusal(NodeConfig { memory_max_bytes: 1, ..config() }).starts_with("memory_max_bytes = 1"));
+        let limits = Limits { batch_events_max: 0, ..Limits::default() };
+        assert!(refusal(NodeConfig { limits, ..config() }).starts_with("limits.batch_events_max = 0: give 1 to"));
+        let anywhere = SocketAddr::from(([0, 0, 0, 0], 7400));
+        let advertised = NodeConfig { listen: anywhere, insecure: true, ..config() };
+        assert!(refusal(advertised.clone()).contains("`advertise = \"host:port\"`"));
+        assert_eq!(NodeConfig { advertise: Some("a.example:7400".to_owned()), ..advertised.clone() }.check(), Ok(()));
+        for wrong in ["a.example", ":7400", "a:0", "0.0.0.0:7400", "[::]:7400", "a:70000"] {
+            let config = NodeConfig { advertise: Some(wrong.to_owned()), ..advertised.clone() };
+            assert!(refusal(config).starts_with("advertise: nobody"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn certificates_open_the_listener_but_not_the_metrics() {
+        let open = SocketAddr::from(([10, 0, 0, 1], 7400));
+        let tls = Some(TlsSettings { ca: "ca".into(), cert: "cert".into(), key: "key".into() });
+        assert_eq!(NodeConfig { listen: open, tls: tls.clone(), ..config() }.check(), Ok(()));
+        assert!(NodeConfig { http_listen: Some(open), tls, ..config() }.check().is_err());
+    }
+}

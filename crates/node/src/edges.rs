@@ -1,0 +1,258 @@
+//! Everything that a node touches of its machine, so that a simulation can give it another.
+//!
+//! Promises: a node opens no socket, reads no clock and starts no thread but through its [`Edges`]. Must not know: what
+//! a node does with them.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use firstseen_meta::MetaStorage;
+use firstseen_routing::Moment;
+use firstseen_wire::net::{self, Connector, TcpConnector};
+use firstseen_wire::tls::TlsError;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpListener;
+use tokio_stream::{Stream, StreamExt};
+use tonic::transport::server::{Connected, TcpConnectInfo};
+
+use crate::config::NodeConfig;
+
+/// The file of the cluster's agreement in the folder for data.
+const DATABASE_FILE: &str = "meta.redb";
+
+/// Two clocks.
+pub trait Clock: Send + Sync + 'static {
+    /// Milliseconds since some start; never steps back.
+    fn monotonic_ms(&self) -> u64;
+    /// Milliseconds since 1970.
+    fn wall_ms(&self) -> u64;
+
+    /// Microseconds since the same start, where the clock is that fine: for measuring latency.
+    fn monotonic_us(&self) -> u64 {
+        self.monotonic_ms().saturating_mul(1000)
+    }
+
+    /// Both.
+    fn now(&self) -> Moment {
+        Moment { monotonic_ms: self.monotonic_ms(), wall_ms: self.wall_ms() }
+    }
+}
+
+/// The machine's clocks.
+pub struct SystemClock {
+    started: Instant,
+}
+
+impl SystemClock {
+    /// Starts counting.
+    pub fn new() -> Self {
+        Self { started: Instant::now() }
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    fn monotonic_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn wall_ms(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Where owners of slices run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerSpawner {
+    /// Each on a thread of its own.
+    Threads,
+    /// As tasks of the runtime that starts the node: for simulations, which have one thread.
+    Tasks,
+}
+
+impl OwnerSpawner {
+    /// Runs `owner` until it ends.
+    ///
+    /// # Errors
+    /// The thread or its runtime cannot be made.
+    pub(crate) fn spawn<F>(self, name: String, owner: F) -> io::Result<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        match self {
+            Self::Tasks => drop(tokio::spawn(owner)),
+            Self::Threads => {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+                std::thread::Builder::new().name(name).spawn(move || runtime.block_on(owner))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes both ways.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Duplex for T {}
+
+/// A connection that was accepted.
+pub struct Connection {
+    io: Box<dyn Duplex>,
+    info: TcpConnectInfo,
+}
+
+impl Connection {
+    /// A connection from `remote`.
+    pub fn new(io: impl Duplex, local: Option<SocketAddr>, remote: Option<SocketAddr>) -> Self {
+        Self { io: Box::new(io), info: TcpConnectInfo { local_addr: local, remote_addr: remote } }
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = TcpConnectInfo;
+
+    fn connect_info(&self) -> TcpConnectInfo {
+        self.info.clone()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
+
+/// Connections as they come in.
+pub type Incoming = Pin<Box<dyn Stream<Item = io::Result<Connection>> + Send>>;
+
+/// Connections that `listener` accepts, without Nagle's delay.
+pub fn tcp_incoming(listener: TcpListener) -> Incoming {
+    let local = listener.local_addr().ok();
+    Box::pin(net::incoming(listener).map(move |accepted| {
+        let stream = accepted?;
+        let remote = stream.peer_addr().ok();
+        Ok(Connection::new(stream, local, remote))
+    }))
+}
+
+/// What a node touches of its machine.
+pub struct Edges {
+    /// Connections of producers, nodes and operators.
+    pub incoming: Incoming,
+    /// Where those connections are accepted: what is advertised where the configuration says nothing else.
+    pub address: String,
+    /// Where health and metrics are served.
+    pub http: Option<TcpListener>,
+    /// Opens connections to other nodes.
+    pub connector: Arc<dyn Connector>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Where owners run.
+    pub owners: OwnerSpawner,
+    /// Where the cluster's agreement is kept.
+    pub storage: MetaStorage,
+    /// Drawn at random at every start; all that is left to chance follows from it, except secrets, which the machine
+    /// draws.
+    pub seed: u64,
+}
+
+/// Why the machine does not give a node what it needs.
+#[derive(Debug, Error)]
+pub enum EdgeError {
+    /// An address cannot be listened on.
+    #[error("{field}: cannot listen on {address}: {source}; is another process there?")]
+    Listen {
+        /// The setting.
+        field: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The certificate cannot be used.
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
+    /// No random bits.
+    #[error("the machine gives no random bits: {0}")]
+    Random(String),
+}
+
+impl Edges {
+    /// The edges of a process on this machine, as `config` asks: sockets, threads, the machine's clocks. The folder for
+    /// data must exist.
+    ///
+    /// # Errors
+    /// [`EdgeError`] names the setting.
+    pub async fn of_machine(config: &NodeConfig) -> Result<Self, EdgeError> {
+        let tls = config.tls.as_ref().map(|tls| tls.files().client()).transpose()?;
+        let listener = listen("listen", config.listen).await?;
+        let address = listener.local_addr().unwrap_or(config.listen).to_string();
+        let http = match config.http_listen {
+            Some(address) => Some(listen("http_listen", address).await?),
+            None => None,
+        };
+        Ok(Self {
+            incoming: tcp_incoming(listener),
+            address,
+            http,
+            connector: Arc::new(TcpConnector { tls }),
+            clock: Arc::new(SystemClock::new()),
+            owners: OwnerSpawner::Threads,
+            storage: MetaStorage::File(config.data_dir.join(DATABASE_FILE)),
+            seed: u64::from_le_bytes(random()?),
+        })
+    }
+}
+
+/// Bits of the machine that nobody can guess.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], EdgeError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| EdgeError::Random(error.to_string()))?;
+    Ok(bytes)
+}
+
+async fn listen(field: &'static str, address: SocketAddr) -> Result<TcpListener, EdgeError> {
+    TcpListener::bind(address).await.map_err(|source| EdgeError::Listen { field, address, source })
+}

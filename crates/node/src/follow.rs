@@ -1,0 +1,70 @@
+//! Follows the map: from what the cluster agrees on to what this node acts on.
+//!
+//! Promises: a view is published when all owners act on it, one after the other; it counts this node in only once the
+//! map shows its start. Must not know: streams.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use firstseen_meta::{Change, Command, Meta};
+use firstseen_routing::{ClusterMap, Incarnation};
+use tokio::sync::{mpsc, watch};
+
+use crate::links::Links;
+use crate::owner::Proposal;
+use crate::shared::Shared;
+use crate::view::{Me, View};
+
+/// What follows the map.
+pub(crate) struct Follower {
+    pub(crate) meta: Meta,
+    pub(crate) links: Links,
+    pub(crate) views: watch::Sender<Arc<View>>,
+}
+
+impl Follower {
+    /// Follows until the cluster's agreement ends.
+    pub(crate) async fn run(mut self, shared: Arc<Shared>) {
+        let mut maps = self.meta.map();
+        let mut incarnations = self.meta.incarnation();
+        loop {
+            let map = maps.borrow_and_update().clone();
+            let incarnation = *incarnations.borrow_and_update();
+            let me = incarnation.and_then(|incarnation| self.me(&map, incarnation));
+            let links = match me {
+                Some(me) => self.links.follow(&map, me),
+                None => BTreeMap::new(),
+            };
+            let view = Arc::new(View::new(map, me, links));
+            let faults = shared.owners.show(&view).await;
+            let version = view.map.version;
+            tracing::info!(version, filters = view.filters.len(), faults = faults.len(), "a new map counts");
+            self.views.send_replace(Arc::new(View { faults, ..(*view).clone() }));
+            let changed = tokio::select! {
+                changed = maps.changed() => changed,
+                changed = incarnations.changed() => changed,
+            };
+            if changed.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// This node, where the map shows this start of it.
+    fn me(&self, map: &ClusterMap, incarnation: Incarnation) -> Option<Me> {
+        let identity = self.meta.identity()?;
+        let shown = map.nodes.get(&identity.node)?.incarnation;
+        (shown == incarnation).then_some(Me { identity, incarnation })
+    }
+}
+
+/// Asks the cluster for the generations that groups need.
+pub(crate) async fn propose(shared: Arc<Shared>, mut proposals: mpsc::Receiver<Proposal>) {
+    while let Some(Proposal { filter, group, number }) = proposals.recv().await {
+        let change = Change::OpenGeneration { filter, group, number };
+        // A group asks again while it needs one.
+        if let Err(error) = shared.meta.propose(Command { id: shared.ids.next(), change }).await {
+            tracing::warn!(%filter, group, number, %error, "a generation is not opened");
+        }
+    }
+}

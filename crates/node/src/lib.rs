@@ -1,0 +1,26 @@
+//! A node: owners of filter slices, producer streams, the pipeline between nodes.
+//!
+//! Promises: machines of `routing` do the thinking; this crate gives them threads, time and connections, with a bound on
+//! everything. Must not know: command lines, the hashing of events.
+#![warn(missing_docs)]
+
+mod admin;
+mod config;
+mod edges;
+mod follow;
+mod http;
+mod ids;
+mod links;
+mod metrics;
+mod node;
+mod owner;
+mod pending;
+mod roles;
+mod serve;
+mod shared;
+mod streams;
+mod view;
+
+pub use config::{ConfigError, Limits, NodeConfig, Timing, TlsSettings};
+pub use edges::{Clock, Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, SystemClock, tcp_incoming};
+pub use node::{Node, NodeError};

@@ -1,0 +1,111 @@
+//! The ways between nodes: messages of owners go out in order, and come in in order, each once.
+//!
+//! Promises: first in, first out, from each owner to each peer; what was handed to a link arrives as long as both
+//! processes live. A link is between two processes: a new start of either makes a new one. Must not know: what messages
+//! mean.
+
+mod incoming;
+mod outgoing;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use firstseen_routing::{ClusterMap, Incarnation, NodeId, NodeRecord, PeerMessage};
+use firstseen_wire::net::Connector;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::view::{Me, View};
+
+pub(crate) use incoming::PeerService;
+
+/// The way to one process of a peer.
+#[derive(Clone)]
+pub(crate) struct LinkHandle {
+    messages: mpsc::Sender<PeerMessage>,
+    /// Messages that were handed over and are not acknowledged.
+    waiting: Arc<AtomicU64>,
+    end: CancellationToken,
+    incarnation: Incarnation,
+}
+
+impl LinkHandle {
+    /// Hands over a message; waits for nothing. False where too many wait already, or the peer's process is gone.
+    pub(crate) fn send(&self, message: PeerMessage) -> bool {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let sent = self.messages.try_send(message).is_ok();
+        if !sent {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        sent
+    }
+
+    /// Messages that were handed over and are not acknowledged.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+}
+
+/// The outgoing links of this process.
+pub(crate) struct Links {
+    connector: Arc<dyn Connector>,
+    queue_max: usize,
+    views: watch::Receiver<Arc<View>>,
+    links: BTreeMap<NodeId, LinkHandle>,
+}
+
+impl Links {
+    /// None yet.
+    pub(crate) fn new(connector: Arc<dyn Connector>, queue_max: u32, views: watch::Receiver<Arc<View>>) -> Self {
+        Self { connector, queue_max: queue_max as usize, views, links: BTreeMap::new() }
+    }
+
+    /// Follows the map: a link for each process of another node.
+    pub(crate) fn follow(&mut self, map: &ClusterMap, me: Me) -> BTreeMap<NodeId, LinkHandle> {
+        let is_current =
+            |id: &NodeId, link: &LinkHandle| map.nodes.get(id).is_some_and(|node| node.incarnation == link.incarnation);
+        self.links.retain(|id, link| {
+            let keep = is_current(id, link);
+            if !keep {
+                link.end.cancel();
+            }
+            keep
+        });
+        for (id, node) in &map.nodes {
+            let started = node.incarnation != Incarnation::default();
+            if *id != me.identity.node && started && !self.links.contains_key(id) {
+                self.links.insert(*id, self.open(*id, node, me));
+            }
+        }
+        self.links.clone()
+    }
+
+    fn open(&self, id: NodeId, node: &NodeRecord, me: Me) -> LinkHandle {
+        let (messages, queue) = mpsc::channel(self.queue_max);
+        let handle = LinkHandle {
+            messages,
+            waiting: Arc::default(),
+            end: CancellationToken::new(),
+            incarnation: node.incarnation,
+        };
+        let link = outgoing::Outgoing {
+            me,
+            peer: id,
+            node: node.clone(),
+            connector: self.connector.clone(),
+            queue,
+            waiting: handle.waiting.clone(),
+            views: self.views.clone(),
+        };
+        let end = handle.end.clone();
+        tokio::spawn(end.run_until_cancelled_owned(link.run()));
+        handle
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        self.links.values().for_each(|link| link.end.cancel());
+    }
+}

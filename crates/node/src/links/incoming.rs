@@ -1,0 +1,235 @@
+//! The receiving end of links.
+//!
+//! Promises: of each peer only its living process is listened to, on its newest stream; a message is handed to its
+//! owner once, in order, before it is acknowledged. Must not know: what messages mean.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use firstseen_routing::{LinkEnd, LinkReceiver, NodeId, PeerMessage};
+use firstseen_wire::WireError;
+use firstseen_wire::limits::INFLIGHT_FRAMES_MAX;
+use firstseen_wire::peer::{self, LinkEnds};
+use firstseen_wire::proto::peer::peer_server::Peer;
+use firstseen_wire::proto::peer::{LinkAck, LinkFrame, link_frame};
+use firstseen_wire::status::ErrorKind;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_stream::wrappers::WatchStream;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::owner::Work;
+use crate::roles::Caller;
+use crate::shared::Shared;
+use crate::view::View;
+
+/// How long a stream may take to say hello.
+const HELLO_MAX: Duration = Duration::from_secs(5);
+
+/// How long a message of a new filter waits for the map that has it.
+const MAP_MAX: Duration = Duration::from_secs(2);
+
+/// The Peer service.
+pub(crate) struct PeerService {
+    shared: Arc<Shared>,
+    receivers: Mutex<BTreeMap<NodeId, mpsc::Sender<Input>>>,
+}
+
+/// What the receiver of one peer is given.
+enum Input {
+    /// A stream begins.
+    Begin { ends: LinkEnds, begun: oneshot::Sender<Begun> },
+    /// A frame of a stream.
+    Frame { stream: u64, number: u64, message: Option<PeerMessage> },
+    /// A stream has ended.
+    End { stream: u64 },
+}
+
+/// A stream that has begun.
+struct Begun {
+    stream: u64,
+    /// What has been handled; it shows first what had come before.
+    acks: watch::Receiver<u64>,
+}
+
+impl PeerService {
+    /// The service of this node.
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, receivers: Mutex::default() }
+    }
+
+    /// The receiver of a peer's messages.
+    fn receiver(&self, peer: NodeId) -> mpsc::Sender<Input> {
+        let mut receivers = self.receivers.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = || {
+            let (inputs, queue) = mpsc::channel(INFLIGHT_FRAMES_MAX as usize);
+            let receiver = Receiver { peer, shared: self.shared.clone(), link: None, stream: None, streams: 0 };
+            tokio::spawn(receiver.run(queue));
+            inputs
+        };
+        receivers.entry(peer).or_insert_with(start).clone()
+    }
+}
+
+#[tonic::async_trait]
+impl Peer for PeerService {
+    type LinkStream = Pin<Box<dyn Stream<Item = Result<LinkAck, Status>> + Send>>;
+
+    async fn link(&self, request: Request<Streaming<LinkFrame>>) -> Result<Response<Self::LinkStream>, Status> {
+        let caller = Caller::of(&request, self.shared.is_secure);
+        caller.must_be_node()?;
+        let mut frames = request.into_inner();
+        let hello = hello(&mut frames).await?;
+        let peer = check(&self.shared.view(), &hello, &caller)?;
+        let inputs = self.receiver(peer);
+        let (begun, answer) = oneshot::channel();
+        let gone = || ErrorKind::Unavailable.status("a newer process of the node has a link already");
+        inputs.send(Input::Begin { ends: hello, begun }).await.map_err(|_| gone())?;
+        let Begun { stream, acks } = answer.await.map_err(|_| gone())?;
+        let (shared, stopping) = (self.shared.clone(), self.shared.stopping.clone());
+        tokio::spawn(async move {
+            let reading = read(&shared, peer, stream, frames, &inputs);
+            stopping.run_until_cancelled(reading).await;
+            let _ = inputs.send(Input::End { stream }).await;
+        });
+        let mut is_first = true;
+        let acks = WatchStream::new(acks).map(move |number| {
+            let resume = std::mem::take(&mut is_first);
+            Ok(LinkAck { number, resume })
+        });
+        Ok(Response::new(Box::pin(acks)))
+    }
+}
+
+async fn hello(frames: &mut Streaming<LinkFrame>) -> Result<LinkEnds, Status> {
+    let missing = || ErrorKind::Invalid.status("the first frame of a link must be its hello");
+    let first = tokio::time::timeout(HELLO_MAX, frames.message()).await.map_err(|_| missing())?;
+    peer::accept_hello(&first?.ok_or_else(missing)?).map_err(|error| match error {
+        WireError::Version { .. } => ErrorKind::NotNow.status(error),
+        other => ErrorKind::Invalid.status(other),
+    })
+}
+
+/// Whether a link may begin, and with whom.
+fn check(view: &View, hello: &LinkEnds, caller: &Caller) -> Result<NodeId, Status> {
+    let not_ready = || ErrorKind::Unavailable.status("this node belongs to no cluster yet");
+    let me = view.me.ok_or_else(not_ready)?;
+    if hello.cluster != me.identity.cluster {
+        return Err(
+            ErrorKind::Forbidden.status("the node belongs to another cluster: check its seeds and its data_dir")
+        );
+    }
+    let peer = hello.from;
+    let Some(node) = view.map.nodes.get(&peer) else {
+        return Err(ErrorKind::Forbidden.status(format!("node {peer} is not a member of this cluster: let it join")));
+    };
+    caller.must_be_named(&node.name)?;
+    if (hello.to, hello.to_incarnation) != (me.identity.node, me.incarnation) {
+        return Err(ErrorKind::Unavailable.status("the link is meant for another process: wait for the newest map"));
+    }
+    match hello.from_incarnation.cmp(&node.incarnation) {
+        std::cmp::Ordering::Equal => Ok(peer),
+        std::cmp::Ordering::Less => Err(ErrorKind::NotNow.status("a newer process of the node has started")),
+        std::cmp::Ordering::Greater => Err(ErrorKind::Unavailable.status("this node's map is behind: try again")),
+    }
+}
+
+/// Passes the frames of one stream on until it ends.
+async fn read(
+    shared: &Shared,
+    peer: NodeId,
+    stream: u64,
+    mut frames: Streaming<LinkFrame>,
+    inputs: &mpsc::Sender<Input>,
+) {
+    loop {
+        let frame = match frames.message().await {
+            Ok(Some(frame)) => frame,
+            Ok(None) => return,
+            Err(status) => return tracing::debug!(%peer, %status, "a link is broken"),
+        };
+        let number = frame.number;
+        let Some(message) = frame.message else {
+            return tracing::error!(%peer, number, "a node sends a message of a kind that this version does not know");
+        };
+        let message = match decode(shared, &message).await {
+            Ok(message) => message,
+            Err(error) => return tracing::error!(%peer, number, %error, "a node sends what cannot be read"),
+        };
+        if inputs.send(Input::Frame { stream, number, message }).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The message, once the map knows its filter; none for a filter that is gone.
+async fn decode(shared: &Shared, message: &link_frame::Message) -> Result<Option<PeerMessage>, WireError> {
+    let filter = peer::filter_of(message).ok_or(WireError::Missing { field: "filter_id" })?;
+    // Numbers of filters rise: one above all that are known is new, and the map with it is on its way here.
+    let is_known = |view: &Arc<View>| view.map.filters.last_key_value().is_some_and(|(newest, _)| filter <= *newest);
+    let mut views = shared.views.clone();
+    let _ = tokio::time::timeout(MAP_MAX, views.wait_for(is_known)).await;
+    let range = views.borrow().position_range(filter);
+    range.map(|range| peer::decode(message, range)).transpose()
+}
+
+/// The one place where the messages of a peer are put in order.
+struct Receiver {
+    peer: NodeId,
+    shared: Arc<Shared>,
+    link: Option<LinkReceiver>,
+    /// The newest stream, and where it is told what has been handled.
+    stream: Option<(u64, watch::Sender<u64>)>,
+    streams: u64,
+}
+
+impl Receiver {
+    async fn run(mut self, mut queue: mpsc::Receiver<Input>) {
+        while let Some(input) = queue.recv().await {
+            match input {
+                Input::Begin { ends, begun } => self.begin(&ends, begun),
+                Input::Frame { stream, number, message } => self.frame(stream, number, message).await,
+                Input::End { stream } => drop(self.stream.take_if(|(newest, _)| *newest == stream)),
+            }
+        }
+    }
+
+    fn begin(&mut self, ends: &LinkEnds, begun: oneshot::Sender<Begun>) {
+        let from = LinkEnd { node: ends.from, incarnation: ends.from_incarnation };
+        let to = LinkEnd { node: ends.to, incarnation: ends.to_incarnation };
+        let known = self.link.as_ref().map(|link| link.ends().from.incarnation);
+        if known.is_some_and(|newest| newest > from.incarnation) {
+            return;
+        }
+        if known != Some(from.incarnation) {
+            self.link = None;
+        }
+        let link = self.link.get_or_insert_with(|| LinkReceiver::new(firstseen_routing::LinkEnds { from, to }));
+        let handled = link.handled();
+        self.streams += 1;
+        let (sender, acks) = watch::channel(handled);
+        self.stream = Some((self.streams, sender));
+        let _ = begun.send(Begun { stream: self.streams, acks });
+    }
+
+    async fn frame(&mut self, stream: u64, number: u64, message: Option<PeerMessage>) {
+        let Some((_, acks)) = self.stream.as_ref().filter(|(newest, _)| *newest == stream) else { return };
+        let Some(link) = &mut self.link else { return };
+        match link.accept(number) {
+            Ok(true) => {
+                if let Some(message) = message {
+                    let owner = self.shared.owners.of(message.filter, message.group);
+                    owner.hand(Work::Peer { from: self.peer, message }).await;
+                }
+                acks.send_replace(link.handled());
+            }
+            Ok(false) => drop(acks.send_replace(link.handled())),
+            Err(error) => {
+                tracing::error!(peer = %self.peer, number, %error, "a link has a hole and begins anew");
+                self.stream = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What groups and slices show on a scrape.
+//!
+//! Promises: rates and counts as their owner gives them, labelled by filter, group and slice. Must not know: how they
+//! come about.
+
+use std::sync::atomic::AtomicU64;
+
+use firstseen_routing::{DecisionCounts, HopCounts, Reason, SliceState};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::owner::GroupLook;
+use crate::view::View;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SliceLabels {
+    filter: String,
+    slice: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct GroupLabels {
+    filter: String,
+    group: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DecisionLabels {
+    filter: String,
+    group: u32,
+    decision: &'static str,
+    reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HopLabels {
+    filter: String,
+    group: u32,
+    operation: &'static str,
+}
+
+type Count<L> = Family<L, Counter>;
+type Level<L> = Family<L, Gauge>;
+
+/// Registers everything that the looks tell.
+pub(super) fn register(registry: &mut Registry, view: &View, looks: &[GroupLook]) {
+    let slices = Slices::new(registry);
+    let groups = Groups::new(registry);
+    for look in looks {
+        let Some(filter) = view.map.filters.get(&look.filter) else { continue };
+        groups.show(&filter.name, look);
+        look.state.slices.iter().for_each(|slice| slices.show(&filter.name, slice));
+    }
+}
+
+struct Slices {
+    expected_rate: Family<SliceLabels, Gauge<f64, AtomicU64>>,
+    bytes: Level<SliceLabels>,
+    live_events: Level<SliceLabels>,
+    generations: Level<SliceLabels>,
+    ready: Level<SliceLabels>,
+    complete: Level<SliceLabels>,
+    test_visits: Count<SliceLabels>,
+    set_visits: Count<SliceLabels>,
+    positions: Count<SliceLabels>,
+}
+
+impl Slices {
+    fn new(registry: &mut Registry) -> Self {
+        let slices = Self {
+            expected_rate: Family::default(),
+            bytes: Family::default(),
+            live_events: Family::default(),
+            generations: Family::default(),
+            ready: Family::default(),
+            complete: Family::default(),
+            test_visits: Family::default(),
+            set_visits: Family::default(),
+            positions: Family::default(),
+        };
+        let help = "The chance that an event never seen is called a duplicate, from the cells as they are";
+        registry.register("slice_expected_false_positive_ratio", help, slices.expected_rate.clone());
+        registry.register_with_unit("slice_cells", "Memory of cells", Unit::Bytes, slices.bytes.clone());
+        let help = "Events recorded that have not expired, where the slice counts them";
+        registry.register("slice_live_events", help, slices.live_events.clone());
+        registry.register("slice_generations", "Generations of cells", slices.generations.clone());
+        registry.register("slice_ready", "1 where the slice answers", slices.ready.clone());
+        let help = "1 where the slice has all that was ever recorded in it";
+        registry.register("slice_complete", help, slices.complete.clone());
+        registry.register("slice_test_visits", "Events tested in the slice", slices.test_visits.clone());
+        registry.register("slice_set_visits", "Events recorded in the slice", slices.set_visits.clone());
+        registry.register("slice_positions_tested", "Positions looked at by tests", slices.positions.clone());
+        slices
+    }
+
+    fn show(&self, filter: &str, slice: &SliceState) {
+        let labels = SliceLabels { filter: filter.to_owned(), slice: slice.slice };
+        self.expected_rate.get_or_create(&labels).set(slice.expected_rate);
+        self.bytes.get_or_create(&labels).set(level(slice.bytes));
+        if let Some(live_events) = slice.live_events {
+            self.live_events.get_or_create(&labels).set(level(live_events));
+        }
+        self.generations.get_or_create(&labels).set(i64::from(slice.generations));
+        self.ready.get_or_create(&labels).set(i64::from(slice.ready));
+        self.complete.get_or_create(&labels).set(i64::from(slice.complete));
+        self.test_visits.get_or_create(&labels).inc_by(slice.load.test_visits);
+        self.set_visits.get_or_create(&labels).inc_by(slice.load.record_visits);
+        self.positions.get_or_create(&labels).inc_by(slice.load.positions_tested);
+    }
+}
+
+struct Groups {
+    decisions: Count<DecisionLabels>,
+    batches: Count<GroupLabels>,
+    guard_bytes: Level<GroupLabels>,
+    inflight: Level<GroupLabels>,
+    hop_events: Count<HopLabels>,
+    hop_slices: Count<HopLabels>,
+    hop_nodes: Count<HopLabels>,
+}
+
+impl Groups {
+    fn new(registry: &mut Registry) -> Self {
+        let groups = Self {
+            decisions: Family::default(),
+            batches: Family::default(),
+            guard_bytes: Family::default(),
+            inflight: Family::default(),
+            hop_events: Family::default(),
+            hop_slices: Family::default(),
+            hop_nodes: Family::default(),
+        };
+        registry.register("decisions", "Events by what their producers were told", groups.decisions.clone());
+        registry.register("submissions", "Runs of batches that owners took up", groups.batches.clone());
+        let help = "Memory of what is remembered of submissions for retries";
+        registry.register_with_unit("guard", help, Unit::Bytes, groups.guard_bytes.clone());
+        let help = "Events that are not answered, or whose cells are not all set";
+        registry.register("group_inflight_events", help, groups.inflight.clone());
+        registry.register("pipeline_events", "Events tested and set at the head", groups.hop_events.clone());
+        registry.register("pipeline_slice_visits", "Slices that tested and set them", groups.hop_slices.clone());
+        registry.register("pipeline_node_visits", "Nodes that tested and set them", groups.hop_nodes.clone());
+        groups
+    }
+
+    fn show(&self, filter: &str, look: &GroupLook) {
+        let (filter, group, state) = (filter.to_owned(), look.group, &look.state);
+        self.show_decisions(&filter, group, &state.decisions);
+        self.show_hops(&filter, group, &state.hops);
+        let labels = GroupLabels { filter, group };
+        self.batches.get_or_create(&labels).inc_by(state.batches);
+        self.guard_bytes.get_or_create(&labels).set(level(state.guard_bytes));
+        self.inflight.get_or_create(&labels).set(level(state.inflight_events));
+    }
+
+    fn show_decisions(&self, filter: &str, group: u32, counts: &DecisionCounts) {
+        let show = |decision, reason: String, count: u64| {
+            let labels = DecisionLabels { filter: filter.to_owned(), group, decision, reason };
+            self.decisions.get_or_create(&labels).inc_by(count);
+        };
+        show("first_seen", String::new(), counts.first_seen);
+        show("duplicate", String::new(), counts.duplicate);
+        for reason in Reason::ALL {
+            show("undecided", super::reason_name(reason), counts.undecided_for(reason));
+        }
+    }
+
+    fn show_hops(&self, filter: &str, group: u32, hops: &HopCounts) {
+        let kinds = [
+            ("test", hops.tests, hops.test_slices, hops.test_nodes),
+            ("set", hops.sets, hops.set_slices, hops.set_nodes),
+        ];
+        for (operation, events, slices, nodes) in kinds {
+            let labels = HopLabels { filter: filter.to_owned(), group, operation };
+            self.hop_events.get_or_create(&labels).inc_by(events);
+            self.hop_slices.get_or_create(&labels).inc_by(slices);
+            self.hop_nodes.get_or_create(&labels).inc_by(nodes);
+        }
+    }
+}
+
+fn level(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}

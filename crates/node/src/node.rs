@@ -1,0 +1,219 @@
+//! A node from start to end.
+//!
+//! Promises: a node that has started serves its administration at once and the rest when it belongs to a cluster; one
+//! that is shut down answers what it has admitted, within its limit of time. Must not know: what services do.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use firstseen_meta::{Meta, MetaConfig, MetaError, NodeProfile};
+use firstseen_routing::OwnerLimits;
+use firstseen_wire::tls::TlsError;
+use thiserror::Error;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{ConfigError, NodeConfig};
+use crate::edges::Edges;
+use crate::follow::{self, Follower};
+use crate::ids::Ids;
+use crate::links::Links;
+use crate::metrics::Metrics;
+use crate::owner::{self, Owners, Proposal, Worker, WorkerParts};
+use crate::shared::Shared;
+use crate::view::View;
+use crate::{http, serve};
+
+/// Generations that may wait to be asked for.
+const PROPOSALS_MAX: usize = 64;
+
+/// How often a node that drains looks whether it is done.
+const DRAIN_LOOK: Duration = Duration::from_millis(10);
+
+/// How long connections may take to end once their streams have.
+const CLOSE_MAX: Duration = Duration::from_secs(1);
+
+/// Why a node cannot be started.
+#[derive(Debug, Error)]
+pub enum NodeError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The certificate cannot be used.
+    #[error("tls: {0}")]
+    Tls(#[from] TlsError),
+    /// What the node has kept cannot be opened.
+    #[error(transparent)]
+    Meta(#[from] MetaError),
+    /// The machine gives no threads.
+    #[error("the threads of owners cannot be started: {0}")]
+    Threads(#[from] std::io::Error),
+    /// The services cannot be offered.
+    #[error("the node cannot serve: {0}")]
+    Serve(String),
+}
+
+/// A node that runs.
+pub struct Node {
+    shared: Arc<Shared>,
+    http_address: Option<SocketAddr>,
+    /// Ends the listener.
+    stop: CancellationToken,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Node {
+    /// Starts a node.
+    ///
+    /// # Errors
+    /// [`NodeError`]: what is wrong, and with which setting.
+    pub async fn start(config: NodeConfig, edges: Edges) -> Result<Self, NodeError> {
+        config.check()?;
+        let tls = config.tls.as_ref().map(|tls| tls.files().server()).transpose()?;
+        let Edges { incoming, address, http, connector, clock, owners: spawner, storage, seed } = edges;
+        let address = config.advertise.clone().unwrap_or(address);
+        let profile = NodeProfile {
+            name: config.name.clone(),
+            site: config.site.clone(),
+            address: address.clone(),
+            memory_bytes: config.memory_max_bytes,
+        };
+        let meta_config = MetaConfig { storage, profile, timing: config.timing.raft(), seed };
+        let meta = Meta::open(meta_config, connector.clone()).await?;
+        let metrics = Arc::new(Metrics::new());
+        let (proposals, proposed) = mpsc::channel(PROPOSALS_MAX);
+        let owners = spawn_owners(&config, spawner, &clock, &metrics, &proposals)?;
+        let (publish, views) = watch::channel(Arc::new(View::default()));
+        let links = Links::new(connector.clone(), config.limits.link_queue_max, views.clone());
+        let shared = Arc::new(Shared {
+            address,
+            is_secure: tls.is_some(),
+            meta: meta.clone(),
+            owners,
+            views,
+            connector,
+            clock,
+            metrics,
+            ids: Ids::new(seed),
+            draining: AtomicBool::new(false),
+            drained: CancellationToken::new(),
+            stopping: CancellationToken::new(),
+            streams: AtomicU32::new(0),
+            batches: AtomicU64::new(0),
+            config,
+        });
+        let follower = Follower { meta, links, views: publish };
+        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(follower.run(shared.clone())));
+        let proposing = follow::propose(shared.clone(), proposed);
+        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(proposing));
+        let http_address = http.as_ref().and_then(|listener| listener.local_addr().ok());
+        if let Some(listener) = http {
+            tokio::spawn(http::serve(listener, shared.clone()));
+        }
+        let stop = CancellationToken::new();
+        let serving = serve::serve(shared.clone(), tls, incoming, stop.clone());
+        let server = tokio::spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "the node serves no longer");
+            }
+        });
+        Ok(Self { shared, http_address, stop, server: Some(server) })
+    }
+
+    /// Where others reach it.
+    pub fn addr(&self) -> &str {
+        &self.shared.address
+    }
+
+    /// Where it serves health and metrics.
+    pub fn http_addr(&self) -> Option<SocketAddr> {
+        self.http_address
+    }
+
+    /// Why it cannot serve all that it should; nothing where it can.
+    pub fn not_ready(&self) -> Option<String> {
+        self.shared.not_ready()
+    }
+
+    /// Its part in the cluster.
+    pub fn meta(&self) -> &Meta {
+        &self.shared.meta
+    }
+
+    /// Stops it: takes no new batches, answers those it has, tells its peers what they need to know, ends its streams.
+    /// What is not done within `drain_max_ms` is given up.
+    pub async fn shutdown(mut self) {
+        let shared = self.shared.clone();
+        shared.draining.store(true, Ordering::Relaxed);
+        shared.drained.cancel();
+        let limit = Duration::from_millis(shared.config.limits.drain_max_ms);
+        if tokio::time::timeout(limit, drain(&shared)).await.is_err() {
+            let batches = shared.batches.load(Ordering::Relaxed);
+            tracing::warn!(batches, ?limit, "the node stops before everything is answered");
+        }
+        shared.stopping.cancel();
+        self.stop.cancel();
+        if let Some(server) = self.server.take() {
+            let ending = server.abort_handle();
+            if tokio::time::timeout(CLOSE_MAX, server).await.is_err() {
+                ending.abort();
+            }
+        }
+        shared.meta.shutdown().await;
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.shared.stopping.cancel();
+        self.stop.cancel();
+    }
+}
+
+/// Waits until all that was admitted is answered and told.
+async fn drain(shared: &Shared) {
+    while shared.batches.load(Ordering::Relaxed) > 0 {
+        tokio::time::sleep(DRAIN_LOOK).await;
+    }
+    shared.owners.drain().await;
+    let view = shared.view();
+    while view.links.values().any(|link| link.waiting() > 0) {
+        tokio::time::sleep(DRAIN_LOOK).await;
+    }
+}
+
+fn spawn_owners(
+    config: &NodeConfig,
+    spawner: crate::OwnerSpawner,
+    clock: &Arc<dyn crate::Clock>,
+    metrics: &Arc<Metrics>,
+    proposals: &mpsc::Sender<Proposal>,
+) -> Result<Owners, NodeError> {
+    let (owners, limits) = (config.owner_threads(), &config.limits);
+    let mut queues = Vec::with_capacity(owners);
+    for index in 0..owners {
+        let (queue, inbox) = owner::queue(limits.queue_events_max);
+        let worker = Worker::new(WorkerParts {
+            index,
+            owners,
+            inbox,
+            clock: clock.clone(),
+            limits: OwnerLimits {
+                batch_events_max: limits.batch_events_max as usize,
+                inflight_events_max: limits.inflight_events_max as usize,
+                guard_bytes_max: limits.guard_bytes_max,
+                ..OwnerLimits::default()
+            },
+            queue_age_max_ms: limits.queue_age_max_ms,
+            rate_max_events_per_s: config.owner_rate_max_events_per_s,
+            metrics: metrics.clone(),
+            proposals: proposals.clone(),
+        });
+        spawner.spawn(format!("{}-owner-{index}", config.name), worker.run())?;
+        queues.push(queue);
+    }
+    Ok(Owners::new(queues))
+}

@@ -1,0 +1,212 @@
+//! Owners: each group of slices belongs to one of them, and all that is done with it is done there, in order.
+//!
+//! Promises: what waits for an owner is bounded in events and in messages, and a run that finds no room is refused
+//! before anything is set. Must not know: streams, how messages travel.
+
+mod desk;
+mod groups;
+mod pace;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use firstseen_routing::{FilterId, GroupState, NodeId, PeerMessage, Reason, Submission};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::pending::{Place, RunReply};
+use crate::view::{GroupFault, View};
+
+pub(crate) use worker::{Proposal, Worker, WorkerParts};
+
+/// Pieces of work that wait for one owner, whatever their size.
+const QUEUE_WORK_MAX: usize = 4096;
+
+/// What an owner is asked to do.
+pub(crate) enum Work {
+    /// Events of one group.
+    Run(Run),
+    /// A message of another node.
+    Peer {
+        /// The node.
+        from: NodeId,
+        /// The message.
+        message: PeerMessage,
+    },
+    /// A new map.
+    View {
+        /// The view to act on from now on.
+        view: Arc<View>,
+        /// Told when it does, with what it could not do.
+        done: oneshot::Sender<Vec<GroupFault>>,
+    },
+    /// A look at the groups of one filter, or of all.
+    State {
+        /// The filter; all where there is none.
+        filter: Option<FilterId>,
+        /// Gets them.
+        reply: oneshot::Sender<Vec<GroupLook>>,
+    },
+    /// Nothing new will come: finish.
+    Drain {
+        /// Told when nothing is in flight.
+        done: oneshot::Sender<()>,
+    },
+}
+
+/// Events of one group on their way to its owner.
+pub(crate) struct Run {
+    /// The filter.
+    pub(crate) filter: FilterId,
+    /// The group.
+    pub(crate) group: u32,
+    /// The events.
+    pub(crate) submission: Submission,
+    /// When they came in, in monotonic milliseconds.
+    pub(crate) admitted_ms: u64,
+    /// Where the answer belongs.
+    pub(crate) place: Place,
+}
+
+impl Run {
+    /// Answers all of it with `reason`; nothing was set.
+    pub(crate) fn refuse(self, reason: Reason) {
+        let mut reply = RunReply::undecided(self.place.events(), reason);
+        reply.spent = Some(self.submission.probes);
+        self.place.answer(reply);
+    }
+}
+
+/// The state of one group.
+pub(crate) struct GroupLook {
+    /// The filter.
+    pub(crate) filter: FilterId,
+    /// The group.
+    pub(crate) group: u32,
+    /// What its owner says.
+    pub(crate) state: GroupState,
+}
+
+/// The way to one owner.
+#[derive(Clone)]
+pub(crate) struct OwnerQueue {
+    work: mpsc::Sender<Work>,
+    events: Arc<AtomicU64>,
+    events_max: u64,
+}
+
+/// The receiving end of an [`OwnerQueue`].
+pub(crate) struct OwnerInbox {
+    pub(crate) work: mpsc::Receiver<Work>,
+    events: Arc<AtomicU64>,
+}
+
+/// A queue for one owner, of at most `events_max` events.
+pub(crate) fn queue(events_max: u64) -> (OwnerQueue, OwnerInbox) {
+    let (sender, work) = mpsc::channel(QUEUE_WORK_MAX);
+    let events = Arc::new(AtomicU64::new(0));
+    (OwnerQueue { work: sender, events: events.clone(), events_max }, OwnerInbox { work, events })
+}
+
+impl OwnerQueue {
+    /// Admits a run, or refuses it where the queue is full.
+    pub(crate) fn offer(&self, run: Run) {
+        let events = run.place.events() as u64;
+        let waiting = self.events.fetch_add(events, Ordering::Relaxed);
+        let sent = match waiting + events > self.events_max {
+            true => Err(mpsc::error::TrySendError::Full(Work::Run(run))),
+            false => self.work.try_send(Work::Run(run)),
+        };
+        let Err(refused) = sent else { return };
+        self.events.fetch_sub(events, Ordering::Relaxed);
+        let (reason, work) = match refused {
+            mpsc::error::TrySendError::Full(work) => (Reason::Overloaded, work),
+            mpsc::error::TrySendError::Closed(work) => (Reason::NotReady, work),
+        };
+        if let Work::Run(run) = work {
+            run.refuse(reason);
+        }
+    }
+
+    /// Hands over other work, when there is room. False where the owner has ended.
+    pub(crate) async fn hand(&self, work: Work) -> bool {
+        self.work.send(work).await.is_ok()
+    }
+}
+
+impl OwnerInbox {
+    /// Gives room back to the queue.
+    pub(crate) fn took(&self, run: &Run) {
+        self.events.fetch_sub(run.place.events() as u64, Ordering::Relaxed);
+    }
+}
+
+/// All owners of a node.
+pub(crate) struct Owners {
+    queues: Box<[OwnerQueue]>,
+}
+
+impl Owners {
+    /// These.
+    pub(crate) fn new(queues: Vec<OwnerQueue>) -> Self {
+        Self { queues: queues.into() }
+    }
+
+    /// The owner of a group. Groups of a filter follow each other, so they are spread evenly.
+    pub(crate) fn of(&self, filter: FilterId, group: u32) -> &OwnerQueue {
+        &self.queues[Self::index_of(self.queues.len(), filter, group)]
+    }
+
+    /// Which of the owners has a group.
+    pub(crate) fn index_of(owners: usize, filter: FilterId, group: u32) -> usize {
+        (filter.0.wrapping_add(u64::from(group)) % owners.max(1) as u64) as usize
+    }
+
+    /// Gives all of them a new view; what could not be done of it.
+    pub(crate) async fn show(&self, view: &Arc<View>) -> Vec<GroupFault> {
+        let mut answers = Vec::new();
+        for queue in &self.queues {
+            let (done, answer) = oneshot::channel();
+            if queue.hand(Work::View { view: view.clone(), done }).await {
+                answers.push(answer);
+            }
+        }
+        let mut faults = Vec::new();
+        for answer in answers {
+            faults.extend(answer.await.unwrap_or_default());
+        }
+        faults
+    }
+
+    /// The state of the groups of one filter, or of all.
+    pub(crate) async fn look(&self, filter: Option<FilterId>) -> Vec<GroupLook> {
+        let mut answers = Vec::new();
+        for queue in &self.queues {
+            let (reply, answer) = oneshot::channel();
+            if queue.hand(Work::State { filter, reply }).await {
+                answers.push(answer);
+            }
+        }
+        let mut looks = Vec::new();
+        for answer in answers {
+            looks.extend(answer.await.unwrap_or_default());
+        }
+        looks.sort_by_key(|look| (look.filter, look.group));
+        looks
+    }
+
+    /// Waits until nothing is in flight anywhere.
+    pub(crate) async fn drain(&self) {
+        for queue in &self.queues {
+            let (done, answer) = oneshot::channel();
+            if queue.hand(Work::Drain { done }).await {
+                let _ = answer.await;
+            }
+        }
+    }
+
+    /// Events that wait, in all queues.
+    pub(crate) fn events_queued(&self) -> u64 {
+        self.queues.iter().map(|queue| queue.events.load(Ordering::Relaxed)).sum()
+    }
+}

@@ -1,0 +1,90 @@
+//! Who waits for which answer of an owner.
+//!
+//! Promises: an entry ends with its answer, or when its time is over (then the answer is "unknown"), so nothing is kept
+//! for ever. Must not know: what is asked.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::pending::{Place, RunReply};
+
+/// How long after its deadline an answer is still waited for: the machines answer late ones themselves.
+const GRACE_MS: u64 = 1000;
+
+/// Places by the number that an owner's machine knows them by.
+#[derive(Default)]
+pub(super) struct Desk {
+    places: HashMap<u64, (Place, u64)>,
+    /// By the time after which nobody waits.
+    ends: BTreeSet<(u64, u64)>,
+    last_number: u64,
+}
+
+impl Desk {
+    /// Takes a place; its number.
+    pub(super) fn take(&mut self, place: Place, deadline_ms: u64) -> u64 {
+        self.last_number += 1;
+        let end_ms = deadline_ms.saturating_add(GRACE_MS);
+        self.places.insert(self.last_number, (place, end_ms));
+        self.ends.insert((end_ms, self.last_number));
+        self.last_number
+    }
+
+    /// Answers the place of this number.
+    pub(super) fn answer(&mut self, number: u64, reply: RunReply) {
+        // Not there: its time was over, and it has been told so.
+        let Some((place, end_ms)) = self.places.remove(&number) else { return };
+        self.ends.remove(&(end_ms, number));
+        place.answer(reply);
+    }
+
+    /// Lets go of places whose time is over: they answer "unknown".
+    pub(super) fn expire(&mut self, now_ms: u64) {
+        while let Some((end_ms, number)) = self.ends.first().copied() {
+            if end_ms > now_ms {
+                break;
+            }
+            self.ends.remove(&(end_ms, number));
+            self.places.remove(&number);
+        }
+    }
+
+    /// Whether nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The first time after which somebody waits no more.
+    pub(super) fn next_end_ms(&self) -> Option<u64> {
+        self.ends.first().map(|(end_ms, _)| *end_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_routing::{Decision, Reason};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::pending::PendingBatch;
+
+    #[test]
+    fn a_place_ends_with_its_answer_or_its_time() {
+        let (sender, mut finished) = mpsc::channel(2);
+        let mut desk = Desk::default();
+        let mut take = |sequence, deadline_ms| {
+            let place = PendingBatch::new(sequence, 0, &[1], sender.clone()).pop().expect("one run");
+            desk.take(place, deadline_ms)
+        };
+        let (first, _second) = (take(1, 10), take(2, 20));
+        desk.answer(first, RunReply { decisions: vec![Decision::FirstSeen], ..RunReply::default() });
+        assert_eq!(finished.try_recv().expect("answered").sequence, 1);
+        desk.expire(20 + GRACE_MS - 1);
+        assert!(!desk.is_empty());
+        desk.expire(20 + GRACE_MS);
+        let late = finished.try_recv().expect("its time is over");
+        let decisions = &late.replies().next().expect("one run").decisions;
+        assert_eq!((late.sequence, decisions), (2, &vec![Decision::Undecided(Reason::Unknown)]));
+        assert!(desk.is_empty() && desk.next_end_ms().is_none());
+        desk.answer(first, RunReply::default());
+    }
+}

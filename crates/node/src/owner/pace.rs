@@ -1,0 +1,44 @@
+//! A brake for tests of overload.
+//!
+//! Promises: over any second not many more events are taken than allowed. Must not know: what events are.
+
+use firstseen_routing::Moment;
+
+/// How far ahead of its pace an owner may be before it waits.
+const SLACK_MS: f64 = 2.0;
+
+/// Spreads events over time.
+pub(super) struct Pace {
+    ms_per_event: f64,
+    free_at_ms: f64,
+}
+
+impl Pace {
+    /// At most `events_per_s` events a second.
+    pub(super) fn new(events_per_s: u64) -> Self {
+        Self { ms_per_event: 1000.0 / events_per_s.max(1) as f64, free_at_ms: 0.0 }
+    }
+
+    /// Counts `events`, and says how many milliseconds to wait after them.
+    pub(super) fn take(&mut self, events: usize, now: Moment) -> u64 {
+        let now_ms = now.monotonic_ms as f64;
+        self.free_at_ms = self.free_at_ms.max(now_ms) + events as f64 * self.ms_per_event;
+        let ahead_ms = self.free_at_ms - now_ms;
+        if ahead_ms > SLACK_MS { ahead_ms as u64 } else { 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_spread_over_time() {
+        let mut pace = Pace::new(1000);
+        let mut now = Moment::default();
+        for _ in 0..100 {
+            now.monotonic_ms += pace.take(10, now);
+        }
+        assert!((990..=1000).contains(&now.monotonic_ms), "1000 events took {} ms", now.monotonic_ms);
+    }
+}

@@ -1,0 +1,228 @@
+//! The loop of one owner: takes work in order, runs the machines of its groups, and carries out what they command.
+//!
+//! Promises: never waits for anybody but its own queue, so owners of different nodes cannot wait for each other. Must
+//! not know: streams, what messages look like on the wire.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_routing::{Command, GroupReply, Moment, NodeId, OwnerLimits, PeerMessage, Reason};
+use tokio::sync::{mpsc, oneshot};
+
+use super::desk::Desk;
+use super::groups::{Groups, NOT_HERE};
+use super::pace::Pace;
+use super::{OwnerInbox, Run, Work};
+use crate::edges::Clock;
+use crate::metrics::Metrics;
+use crate::pending::RunReply;
+
+/// How often time passes for the groups at most.
+const TICK_MS: u64 = 10;
+
+/// Pieces of work between two looks at the clock for ticks.
+const WORK_BETWEEN_TICKS: usize = 64;
+
+/// Messages that commands of commands may lead to before the rest is left for the next round.
+const ROUNDS_MAX: usize = 8;
+
+/// What an owner is made of.
+pub(crate) struct WorkerParts {
+    /// Which of the owners it is.
+    pub(crate) index: usize,
+    /// How many there are.
+    pub(crate) owners: usize,
+    /// Its queue.
+    pub(crate) inbox: OwnerInbox,
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Limits of each group.
+    pub(crate) limits: OwnerLimits,
+    /// How long a run may have waited in the queue.
+    pub(crate) queue_age_max_ms: u64,
+    /// Events a second it takes at most, for tests.
+    pub(crate) rate_max_events_per_s: Option<u64>,
+    /// Where it counts.
+    pub(crate) metrics: Arc<Metrics>,
+    /// Where changes of the map are asked for.
+    pub(crate) proposals: mpsc::Sender<Proposal>,
+}
+
+/// A generation that a group needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Proposal {
+    /// The filter.
+    pub(crate) filter: firstseen_routing::FilterId,
+    /// The group.
+    pub(crate) group: u32,
+    /// One more than the newest.
+    pub(crate) number: u64,
+}
+
+/// One owner.
+pub(crate) struct Worker {
+    inbox: OwnerInbox,
+    clock: Arc<dyn Clock>,
+    groups: Groups,
+    desk: Desk,
+    pace: Option<Pace>,
+    queue_age_max_ms: u64,
+    metrics: Arc<Metrics>,
+    proposals: mpsc::Sender<Proposal>,
+    commands: Vec<Command>,
+    next_tick_ms: u64,
+    /// Told when nothing is in flight.
+    draining: Vec<oneshot::Sender<()>>,
+}
+
+impl Worker {
+    /// An owner of nothing yet.
+    pub(crate) fn new(parts: WorkerParts) -> Self {
+        Self {
+            groups: Groups::new(parts.index, parts.owners, parts.limits),
+            inbox: parts.inbox,
+            clock: parts.clock,
+            desk: Desk::default(),
+            pace: parts.rate_max_events_per_s.map(Pace::new),
+            queue_age_max_ms: parts.queue_age_max_ms,
+            metrics: parts.metrics,
+            proposals: parts.proposals,
+            commands: Vec::new(),
+            next_tick_ms: 0,
+            draining: Vec::new(),
+        }
+    }
+
+    /// Works until the queue is closed.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let mut next = match self.next_tick_in() {
+                None => self.inbox.work.recv().await,
+                Some(pause) => match tokio::time::timeout(pause, self.inbox.work.recv()).await {
+                    Ok(work) => work,
+                    Err(_) => {
+                        self.tick();
+                        continue;
+                    }
+                },
+            };
+            if next.is_none() {
+                return;
+            }
+            for _ in 0..WORK_BETWEEN_TICKS {
+                let Some(work) = next.take() else { break };
+                let rest = Duration::from_millis(self.handle(work));
+                if !rest.is_zero() {
+                    tokio::time::sleep(rest).await;
+                }
+                next = self.inbox.work.try_recv().ok();
+            }
+            if let Some(work) = next {
+                self.handle(work);
+            }
+            self.tick();
+        }
+    }
+
+    /// How long the owner may sleep if no work comes; for ever where there is none.
+    fn next_tick_in(&self) -> Option<Duration> {
+        let next_ms = [self.groups.next_tick_ms(), self.desk.next_end_ms()].into_iter().flatten().min()?;
+        let in_ms = next_ms.saturating_sub(self.clock.monotonic_ms());
+        Some(Duration::from_millis(in_ms.max(TICK_MS)))
+    }
+
+    /// Does a piece of work; for how many milliseconds to rest after it.
+    fn handle(&mut self, work: Work) -> u64 {
+        let now = self.clock.now();
+        match work {
+            Work::Run(run) => return self.submit(run, now),
+            Work::Peer { from, message } => self.groups.receive(from, message, now, &mut self.commands),
+            Work::View { view, done } => {
+                let faults = self.groups.follow(view, now, &mut self.commands);
+                let _ = done.send(faults);
+            }
+            Work::State { filter, reply } => {
+                let _ = reply.send(self.groups.look(filter));
+            }
+            Work::Drain { done } => {
+                self.groups.drain(now, &mut self.commands);
+                self.draining.push(done);
+            }
+        }
+        self.carry_out(now);
+        self.finish_drain();
+        0
+    }
+
+    fn submit(&mut self, run: Run, now: Moment) -> u64 {
+        self.inbox.took(&run);
+        let age_ms = now.monotonic_ms.saturating_sub(run.admitted_ms);
+        self.metrics.queue_age(age_ms);
+        if age_ms > self.queue_age_max_ms || now.monotonic_ms > run.submission.deadline_ms {
+            run.refuse(Reason::Overloaded);
+            return 0;
+        }
+        let Run { filter, group, mut submission, place, .. } = run;
+        let events = place.events();
+        let number = self.desk.take(place, submission.deadline_ms);
+        submission.reply_to = number;
+        if !self.groups.submit((filter, group), submission, now, &mut self.commands) {
+            self.desk.answer(number, RunReply::undecided(events, NOT_HERE));
+        }
+        self.carry_out(now);
+        self.pace.as_mut().map_or(0, |pace| pace.take(events, now))
+    }
+
+    fn tick(&mut self) {
+        let now = self.clock.now();
+        if now.monotonic_ms < self.next_tick_ms {
+            return;
+        }
+        self.next_tick_ms = now.monotonic_ms + TICK_MS;
+        self.groups.tick(now, &mut self.commands);
+        self.carry_out(now);
+        self.desk.expire(now.monotonic_ms);
+        self.finish_drain();
+    }
+
+    /// Tells those who wait for it that nothing is in flight any more.
+    fn finish_drain(&mut self) {
+        if !self.draining.is_empty() && self.desk.is_empty() && self.groups.are_idle() {
+            for done in self.draining.drain(..) {
+                let _ = done.send(());
+            }
+        }
+    }
+
+    fn carry_out(&mut self, now: Moment) {
+        for _ in 0..ROUNDS_MAX {
+            if self.commands.is_empty() {
+                return;
+            }
+            for command in std::mem::take(&mut self.commands) {
+                match command {
+                    Command::Reply(reply) => self.reply(reply),
+                    Command::Send { to, message } => self.send(to, message, now),
+                    Command::OpenGeneration { filter, group, number } => {
+                        // Where there is no room, the group asks again.
+                        let _ = self.proposals.try_send(Proposal { filter, group, number });
+                    }
+                }
+            }
+        }
+    }
+
+    fn reply(&mut self, reply: GroupReply) {
+        let GroupReply { reply_to, decisions, estimates, clock_ms, degraded, spent } = reply;
+        self.desk.answer(reply_to, RunReply { decisions, estimates, clock_ms, degraded, spent });
+    }
+
+    fn send(&mut self, to: NodeId, message: PeerMessage, now: Moment) {
+        let key = (message.filter, message.group);
+        let sent = self.groups.view().links.get(&to).is_some_and(|link| link.send(message));
+        if !sent {
+            tracing::warn!(%to, "a node cannot be reached, or too much waits for it: what is in flight is given up");
+            self.groups.unsent(to, key, now, &mut self.commands);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A batch while its runs are with their owners.
+//!
+//! Promises: each run is answered exactly once, whatever becomes of its owner (one that forgets it answers "unknown");
+//! the last answer hands the whole batch back, without a lock and without waiting. Must not know: streams, owners.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use firstseen_filter::Probes;
+use firstseen_routing::{Decision, Reason};
+use tokio::sync::mpsc;
+
+/// What an owner says to one run.
+#[derive(Debug, Default)]
+pub(crate) struct RunReply {
+    /// One an event.
+    pub(crate) decisions: Vec<Decision>,
+    /// One an event where frequencies were asked for.
+    pub(crate) estimates: Vec<f32>,
+    /// The owner's clock in milliseconds since 1970; 0 where it shows none.
+    pub(crate) clock_ms: u64,
+    /// Slices that the answers rest on are incomplete.
+    pub(crate) degraded: bool,
+    /// The events, for their memory.
+    pub(crate) spent: Option<Probes>,
+}
+
+impl RunReply {
+    /// The same reason for all events.
+    pub(crate) fn undecided(events: usize, reason: Reason) -> Self {
+        Self { decisions: vec![Decision::Undecided(reason); events], ..Self::default() }
+    }
+}
+
+/// A batch whose runs are asked.
+pub(crate) struct PendingBatch {
+    /// Names it among those of its producer.
+    pub(crate) sequence: u64,
+    /// When it came in, in monotonic microseconds.
+    pub(crate) admitted_us: u64,
+    replies: Box<[OnceLock<RunReply>]>,
+    open: AtomicU32,
+    finished: mpsc::Sender<Arc<PendingBatch>>,
+}
+
+/// Where the answer to one run belongs.
+pub(crate) struct Place {
+    batch: Option<Arc<PendingBatch>>,
+    run: usize,
+    events: usize,
+}
+
+impl PendingBatch {
+    /// A batch with runs of these numbers of events, and a place for each. `finished` must have room for it: it gets
+    /// the batch when all places are answered.
+    pub(crate) fn new(
+        sequence: u64,
+        admitted_us: u64,
+        runs: &[usize],
+        finished: mpsc::Sender<Arc<PendingBatch>>,
+    ) -> Vec<Place> {
+        let replies = runs.iter().map(|_| OnceLock::new()).collect();
+        let open = AtomicU32::new(u32::try_from(runs.len()).unwrap_or(u32::MAX));
+        let batch = Arc::new(Self { sequence, admitted_us, replies, open, finished });
+        let place = |(run, events): (usize, &usize)| Place { batch: Some(batch.clone()), run, events: *events };
+        runs.iter().enumerate().map(place).collect()
+    }
+
+    /// The answers, run by run.
+    pub(crate) fn replies(&self) -> impl Iterator<Item = &RunReply> {
+        self.replies.iter().filter_map(OnceLock::get)
+    }
+
+    /// The events, given back for their memory.
+    pub(crate) fn spent(self) -> impl Iterator<Item = Probes> {
+        self.replies.into_iter().filter_map(OnceLock::into_inner).filter_map(|reply| reply.spent)
+    }
+}
+
+impl Place {
+    /// Events that wait here.
+    pub(crate) fn events(&self) -> usize {
+        self.events
+    }
+
+    /// Answers them.
+    pub(crate) fn answer(mut self, mut reply: RunReply) {
+        if reply.decisions.len() != self.events {
+            debug_assert!(false, "{} answers to {} events", reply.decisions.len(), self.events);
+            reply = RunReply::undecided(self.events, Reason::Unknown);
+        }
+        self.put(reply);
+    }
+
+    fn put(&mut self, reply: RunReply) {
+        let Some(batch) = self.batch.take() else { return };
+        if let Some(slot) = batch.replies.get(self.run) {
+            let _ = slot.set(reply);
+        }
+        // The last one sees what all others have put: each releases, the last acquires.
+        if batch.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Fails only where the stream is gone; then nobody waits.
+            let _ = batch.finished.clone().try_send(batch);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let reply = RunReply::undecided(self.events, Reason::Unknown);
+        self.put(reply);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_answer_hands_the_batch_back() {
+        let (sender, mut finished) = mpsc::channel(1);
+        let mut places = PendingBatch::new(7, 0, &[1, 2], sender);
+        let second = places.pop().expect("two places");
+        second.answer(RunReply::undecided(2, Reason::Full));
+        assert!(finished.try_recv().is_err(), "the first run is still open");
+        drop(places);
+        let batch = finished.try_recv().expect("all runs are answered");
+        let decisions: Vec<_> = batch.replies().flat_map(|reply| reply.decisions.clone()).collect();
+        let (unknown, full) = (Decision::Undecided(Reason::Unknown), Decision::Undecided(Reason::Full));
+        assert_eq!((batch.sequence, decisions), (7, vec![unknown, full, full]));
+    }
+
+    #[test]
+    fn a_stream_that_is_gone_is_no_trouble() {
+        let (sender, finished) = mpsc::channel(1);
+        let places = PendingBatch::new(1, 0, &[1], sender);
+        drop(finished);
+        drop(places);
+    }
+}

@@ -1,0 +1,59 @@
+//! What a caller may do, as its certificate says.
+//!
+//! Promises: with TLS, nothing is done for a caller without the role for it; without TLS everything is allowed (the
+//! configuration asks for a listener that only this machine reaches, or for `insecure`). Must not know: requests.
+
+use std::sync::Arc;
+
+use firstseen_wire::status::ErrorKind;
+use firstseen_wire::tls::{self, PeerRoles};
+use tonic::transport::CertificateDer;
+use tonic::{Request, Status};
+
+/// Who asks.
+pub(crate) struct Caller {
+    /// None where nobody is asked for a certificate.
+    certificates: Option<Arc<Vec<CertificateDer<'static>>>>,
+    roles: PeerRoles,
+}
+
+impl Caller {
+    /// The caller of `request`; `is_secure` says that the listener asks for certificates.
+    pub(crate) fn of<T>(request: &Request<T>, is_secure: bool) -> Self {
+        if !is_secure {
+            return Self { certificates: None, roles: PeerRoles { node: true, client: true, admin: true } };
+        }
+        let certificates = request.peer_certs().unwrap_or_default();
+        let roles = tls::peer_roles(&certificates);
+        Self { certificates: Some(certificates), roles }
+    }
+
+    /// Only nodes.
+    pub(crate) fn must_be_node(&self) -> Result<(), Status> {
+        allow(self.roles.node, "a node's certificate (`node.firstseen`)")
+    }
+
+    /// Only the node of this name.
+    pub(crate) fn must_be_named(&self, name: &str) -> Result<(), Status> {
+        let is_named = self.certificates.as_ref().is_none_or(|certificates| tls::is_node_named(certificates, name));
+        allow(is_named, &format!("the certificate of node `{name}` (`{name}.{}`)", tls::NODE_NAME))
+    }
+
+    /// Operators, and nodes for them.
+    pub(crate) fn must_be_admin(&self) -> Result<(), Status> {
+        allow(self.roles.admin || self.roles.node, "an operator's certificate (`admin.firstseen`)")
+    }
+
+    /// Producers, operators, and nodes for them.
+    pub(crate) fn must_be_client(&self) -> Result<(), Status> {
+        let roles = self.roles;
+        allow(roles.client || roles.admin || roles.node, "a producer's certificate (`client.firstseen`)")
+    }
+}
+
+fn allow(allowed: bool, needed: &str) -> Result<(), Status> {
+    match allowed {
+        true => Ok(()),
+        false => Err(ErrorKind::Forbidden.status(format!("this needs {needed}"))),
+    }
+}

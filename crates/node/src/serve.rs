@@ -1,0 +1,73 @@
+//! All services of a node on one listener.
+//!
+//! Promises: every service has its limits and asks for the role that it needs. Must not know: what services do.
+
+use std::sync::Arc;
+
+use firstseen_wire::net;
+use firstseen_wire::proto::FILE_DESCRIPTOR_SET;
+use firstseen_wire::tls::ServerTls;
+use tokio_util::sync::CancellationToken;
+use tonic::service::interceptor::InterceptedService;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+
+use crate::admin::AdminService;
+use crate::edges::Incoming;
+use crate::links::PeerService;
+use crate::node::NodeError;
+use crate::roles::Caller;
+use crate::shared::Shared;
+use crate::streams::ProducerService;
+
+/// Serves until `stop`.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    tls: Option<ServerTls>,
+    incoming: Incoming,
+    stop: CancellationToken,
+) -> Result<(), NodeError> {
+    let (reporter, health) = tonic_health::server::health_reporter();
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .map_err(|error| NodeError::Serve(error.to_string()))?;
+    let is_secure = shared.is_secure;
+    let only_nodes = move |request: tonic::Request<()>| {
+        Caller::of(&request, is_secure).must_be_node()?;
+        Ok(request)
+    };
+    let failed = |error: tonic::transport::Error| NodeError::Serve(error.to_string());
+    let router = net::server_builder(tls.as_ref())
+        .map_err(failed)?
+        .add_service(health)
+        .add_service(reflection)
+        .add_service(net::producer_server(ProducerService::new(shared.clone())))
+        .add_service(net::peer_server(PeerService::new(shared.clone())))
+        .add_service(net::admin_server(AdminService::new(shared.clone())))
+        .add_service(InterceptedService::new(shared.meta.service(), only_nodes));
+    let reporting = tokio::spawn(stop.clone().run_until_cancelled_owned(report(reporter, shared)));
+    let served = router.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await;
+    reporting.abort();
+    served.map_err(failed)
+}
+
+/// Keeps the health service's answer up to date.
+async fn report(reporter: HealthReporter, shared: Arc<Shared>) {
+    let mut views = shared.views.clone();
+    loop {
+        let status = match shared.not_ready() {
+            None => ServingStatus::Serving,
+            Some(_) => ServingStatus::NotServing,
+        };
+        reporter.set_service_status("", status).await;
+        let changed = tokio::select! {
+            changed = views.changed() => changed.is_ok(),
+            () = shared.drained.cancelled() => false,
+        };
+        if !changed {
+            break;
+        }
+    }
+    reporter.set_service_status("", ServingStatus::NotServing).await;
+}

@@ -1,0 +1,72 @@
+//! What the services of a node share.
+//!
+//! Promises: nothing here is locked while anybody waits. Must not know: services.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use firstseen_meta::Meta;
+use firstseen_wire::net::Connector;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::NodeConfig;
+use crate::edges::Clock;
+use crate::ids::Ids;
+use crate::metrics::Metrics;
+use crate::owner::Owners;
+use crate::view::View;
+
+/// What the services of a node share.
+pub(crate) struct Shared {
+    /// The settings.
+    pub(crate) config: NodeConfig,
+    /// Where others reach the node.
+    pub(crate) address: String,
+    /// Whether callers show certificates.
+    pub(crate) is_secure: bool,
+    /// The cluster's agreement.
+    pub(crate) meta: Meta,
+    /// The owners of slices.
+    pub(crate) owners: Owners,
+    /// What the node acts on.
+    pub(crate) views: watch::Receiver<Arc<View>>,
+    /// Opens connections to other nodes.
+    pub(crate) connector: Arc<dyn Connector>,
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// What is counted.
+    pub(crate) metrics: Arc<Metrics>,
+    /// Names for commands.
+    pub(crate) ids: Ids,
+    /// No new batches are taken.
+    pub(crate) draining: AtomicBool,
+    /// Says the same to those who wait for it.
+    pub(crate) drained: CancellationToken,
+    /// Streams and links end now.
+    pub(crate) stopping: CancellationToken,
+    /// Producer streams that are open.
+    pub(crate) streams: AtomicU32,
+    /// Batches of all streams that are not answered.
+    pub(crate) batches: AtomicU64,
+}
+
+impl Shared {
+    /// What the node acts on now.
+    pub(crate) fn view(&self) -> Arc<View> {
+        self.views.borrow().clone()
+    }
+
+    /// Whether no new batches are taken.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Why the node cannot serve all that it should; nothing where it can.
+    pub(crate) fn not_ready(&self) -> Option<String> {
+        match self.is_draining() {
+            true => Some("the node is about to stop".to_owned()),
+            false => self.view().not_ready(),
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The Producer service: streams of batches, what a filter is, and the map.
+//!
+//! Promises: a stream costs the node no more than its credit, whatever its producer does or fails to do. Must not know:
+//! cells, consensus.
+
+mod admit;
+mod relay;
+mod relays;
+mod session;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use firstseen_wire::map as wire_map;
+use firstseen_wire::proto::producer::producer_server::Producer;
+use firstseen_wire::proto::producer::{
+    ClusterMap, DescribeFilterReply, DescribeFilterRequest, ObserveReply, ObserveRequest, WatchMapRequest,
+};
+use firstseen_wire::status::ErrorKind;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::{ReceiverStream, WatchStream};
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::roles::Caller;
+use crate::shared::Shared;
+use session::Session;
+
+/// The Producer service.
+pub(crate) struct ProducerService {
+    shared: Arc<Shared>,
+}
+
+impl ProducerService {
+    /// The service of this node.
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+}
+
+/// A stream as long as it is open.
+struct OpenStream(Arc<Shared>);
+
+impl OpenStream {
+    fn open(shared: &Arc<Shared>) -> Result<Self, Status> {
+        let streams_max = shared.config.limits.streams_max;
+        let stream = Self(shared.clone());
+        match shared.streams.fetch_add(1, Ordering::Relaxed) < streams_max {
+            true => Ok(stream),
+            false => Err(ErrorKind::Overloaded.status(format!("the node has {streams_max} streams open, its limit"))),
+        }
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[tonic::async_trait]
+impl Producer for ProducerService {
+    type ObserveStream = ReceiverStream<Result<ObserveReply, Status>>;
+    type WatchMapStream = Pin<Box<dyn Stream<Item = Result<ClusterMap, Status>> + Send>>;
+
+    async fn observe(
+        &self,
+        request: Request<Streaming<ObserveRequest>>,
+    ) -> Result<Response<Self::ObserveStream>, Status> {
+        Caller::of(&request, self.shared.is_secure).must_be_client()?;
+        let open = OpenStream::open(&self.shared)?;
+        let credits = self.shared.config.limits.inflight_batches_max as usize;
+        // A reply for each batch of the credit, the welcome, and the status at the end.
+        let (replies, outbound) = mpsc::channel(credits + 2);
+        let session = Session::new(self.shared.clone(), replies);
+        let requests = request.into_inner();
+        tokio::spawn(async move {
+            session.run(requests).await;
+            drop(open);
+        });
+        Ok(Response::new(ReceiverStream::new(outbound)))
+    }
+
+    async fn describe_filter(
+        &self,
+        request: Request<DescribeFilterRequest>,
+    ) -> Result<Response<DescribeFilterReply>, Status> {
+        Caller::of(&request, self.shared.is_secure).must_be_client()?;
+        let name = request.into_inner().name;
+        let view = self.shared.view();
+        if view.me.is_none() {
+            return Err(ErrorKind::Unavailable.status("this node belongs to no cluster yet"));
+        }
+        let unknown = || ErrorKind::NotFound.status(format!("there is no filter `{name}` (map {})", view.map.version));
+        let (id, record) = view.map.filter_named(&name).ok_or_else(unknown)?;
+        let secret = self.shared.meta.secret(id).ok_or_else(unknown)?;
+        let looks = self.shared.owners.look(Some(id)).await;
+        Ok(Response::new(DescribeFilterReply {
+            filter: Some(wire_map::filter_message(id, record)),
+            secret: secret.0.to_vec().into(),
+            clock_ms: looks.iter().map(|look| look.state.clock_ms).max().unwrap_or(0),
+            map_version: view.map.version,
+            slices_ready: view.slices_ready(id),
+        }))
+    }
+
+    async fn watch_map(&self, request: Request<WatchMapRequest>) -> Result<Response<Self::WatchMapStream>, Status> {
+        Caller::of(&request, self.shared.is_secure).must_be_client()?;
+        let mut known_version = request.into_inner().known_version;
+        let stopping = self.shared.stopping.clone();
+        let views = WatchStream::new(self.shared.views.clone());
+        let maps = views.filter_map(move |view| {
+            let is_news = view.map.version > known_version;
+            known_version = known_version.max(view.map.version);
+            is_news.then(|| Ok(ClusterMap::from(&*view.map)))
+        });
+        let (sender, outbound) = mpsc::channel(1);
+        tokio::spawn(async move {
+            let mut maps = std::pin::pin!(maps);
+            let pump = async {
+                while let Some(map) = maps.next().await {
+                    if sender.send(map).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            tokio::select! {
+                () = pump => {}
+                () = sender.closed() => {}
+                () = stopping.cancelled() => {}
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
+    }
+}

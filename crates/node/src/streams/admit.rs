@@ -1,0 +1,142 @@
+//! Whether a batch may be taken up, by whom, and why not.
+//!
+//! Promises: a batch that is refused here has set nothing; one that is admitted keeps every limit, is for the map that
+//! this node acts on, and all of it belongs to one node. Must not know: queues, how answers travel.
+
+use firstseen_filter::Probes;
+use firstseen_routing::{FilterId, NodeId, Reason, Submission};
+use firstseen_wire::WireError;
+use firstseen_wire::batch::{self, BatchHead, BatchShape, OwnedRun};
+use firstseen_wire::proto::producer::Batch;
+
+use crate::shared::Shared;
+use crate::view::{FilterView, Me, View};
+
+/// Why all of a batch is refused.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) reason: Reason,
+    pub(super) detail: String,
+}
+
+/// The events of one group.
+pub(super) struct AdmittedRun {
+    pub(super) filter: FilterId,
+    pub(super) group: u32,
+    pub(super) submission: Submission,
+}
+
+/// Who takes a batch up.
+pub(super) enum Admitted {
+    /// This node.
+    Here(Vec<AdmittedRun>),
+    /// Another.
+    At(NodeId),
+}
+
+/// Checks a batch of `producer`; `spare` gives memory for its events.
+pub(super) fn admit(
+    shared: &Shared,
+    view: &View,
+    producer: u128,
+    message: &Batch,
+    spare: &mut Vec<Probes>,
+) -> Result<Admitted, Refused> {
+    if shared.is_draining() {
+        return Err(refused(Reason::NotReady, "the node is about to stop"));
+    }
+    let me = view.me.ok_or_else(|| refused(Reason::NotReady, "the node belongs to no cluster yet"))?;
+    let events_max = shared.config.limits.batch_events_max;
+    if message.events > events_max {
+        let detail = format!("`events` holds {}, at most {events_max} are allowed", message.events);
+        return Err(refused(Reason::Invalid, detail));
+    }
+    let head = batch::decode_head(message).map_err(invalid)?;
+    let filter = filter(view, &head)?;
+    let shape = BatchShape { probes: filter.prober.shape(), groups: filter.prober.groups() };
+    let runs = batch::decode(message, shape, spare).map_err(invalid)?;
+    let owner = owner(filter, &runs)?;
+    if owner != me.identity.node {
+        spare.extend(runs.into_iter().map(|run| run.probes));
+        return Ok(Admitted::At(owner));
+    }
+    check_incarnation(me, &head)?;
+    let now_ms = shared.clock.monotonic_ms();
+    let deadline_max_ms = shared.config.limits.batch_deadline_max_ms;
+    let deadline_in_ms = if head.deadline_in_ms == 0 { deadline_max_ms } else { head.deadline_in_ms };
+    let deadline_ms = now_ms + u64::from(deadline_in_ms.min(deadline_max_ms));
+    let submission = |run: OwnedRun| AdmittedRun {
+        filter: head.filter,
+        group: run.group,
+        submission: Submission {
+            reply_to: 0,
+            operation: head.operation,
+            producer,
+            sequence: head.sequence,
+            names: run.names,
+            probes: run.probes,
+            times: run.times,
+            deadline_ms,
+        },
+    };
+    Ok(Admitted::Here(runs.into_iter().map(submission).collect()))
+}
+
+/// The reason for which nothing of a batch was set.
+pub(super) fn refused(reason: Reason, detail: impl Into<String>) -> Refused {
+    Refused { reason, detail: detail.into() }
+}
+
+fn invalid(error: WireError) -> Refused {
+    refused(Reason::Invalid, error.to_string())
+}
+
+/// The filter, if the producer and this node see the same epoch of it.
+fn filter<'view>(view: &'view View, head: &BatchHead) -> Result<&'view FilterView, Refused> {
+    let version = view.map.version;
+    let Some(filter) = view.filters.get(&head.filter) else {
+        let detail = format!("there is no filter {} in map {version}", head.filter);
+        return Err(refused(Reason::UnknownFilter, detail));
+    };
+    let (theirs, ours) = (head.epoch, filter.record.epoch);
+    match theirs.cmp(&ours) {
+        std::cmp::Ordering::Equal => Ok(filter),
+        std::cmp::Ordering::Less => Err(refused(
+            Reason::StaleMap,
+            format!("epoch {theirs} of the filter is over, {ours} is on: fetch map {version}"),
+        )),
+        std::cmp::Ordering::Greater => {
+            Err(refused(Reason::NotReady, format!("epoch {theirs} of the filter is not known here yet, {ours} is on")))
+        }
+    }
+}
+
+/// The one node that all events of a batch start at.
+fn owner(filter: &FilterView, runs: &[OwnedRun]) -> Result<NodeId, Refused> {
+    let mut owner = None;
+    for run in runs {
+        // Where one slice has all positions of an event, the first event speaks for the run.
+        let is_divided = filter.record.definition.slicing.divides_cells();
+        let events = if is_divided { run.probes.len() } else { 1 };
+        for index in 0..events {
+            let slice = filter.prober.head_slice(run.group, &run.probes, index);
+            let found = filter.record.owner(slice).map(|owner| owner.node);
+            if found.is_none() || owner.is_some_and(|owner| Some(owner) != found) {
+                let detail = "the events of the batch start at slices of several nodes: send a batch to each";
+                return Err(refused(Reason::Invalid, detail));
+            }
+            owner = found;
+        }
+    }
+    owner.ok_or_else(|| refused(Reason::Invalid, "`events` is missing"))
+}
+
+fn check_incarnation(me: Me, head: &BatchHead) -> Result<(), Refused> {
+    match head.incarnation == me.incarnation {
+        true => Ok(()),
+        false => {
+            let detail = format!("this is start {} of the node, not {}", me.incarnation.0, head.incarnation.0);
+            Err(refused(Reason::StaleMap, detail))
+        }
+    }
+}

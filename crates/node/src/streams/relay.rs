@@ -1,0 +1,169 @@
+//! One door: batches for slices of another node, forwarded there for one producer.
+//!
+//! Promises: every batch gets a reply: the owner's; "not ready" if it never left this node; "unknown" if it left and no
+//! answer came back. Must not know: what is in a batch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use firstseen_routing::{NodeId, NodeRecord, Reason};
+use firstseen_wire::limits::CONNECT_TIMEOUT;
+use firstseen_wire::proto::producer::{
+    Batch, BatchReply, ObserveReply, ObserveRequest, observe_reply, observe_request,
+};
+use firstseen_wire::{hello, net, reply};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+use crate::shared::Shared;
+
+/// A batch on its way.
+pub(super) struct Forward {
+    pub(super) batch: Batch,
+    /// When it came in, in monotonic milliseconds.
+    pub(super) since_ms: u64,
+}
+
+/// The way to one process, for one producer.
+pub(super) struct Relay {
+    pub(super) shared: Arc<Shared>,
+    pub(super) target: NodeId,
+    pub(super) node: NodeRecord,
+    pub(super) producer: u128,
+    pub(super) queue: mpsc::Receiver<Forward>,
+    pub(super) replies: mpsc::Sender<BatchReply>,
+}
+
+/// A stream to the owner.
+struct Proxy {
+    requests: mpsc::Sender<ObserveRequest>,
+    replies: Streaming<ObserveReply>,
+    credits: usize,
+}
+
+/// Events of the batches that were sent and not answered, by sequence; a sequence may be there several times.
+type Sent = BTreeMap<u64, Vec<u32>>;
+
+impl Relay {
+    /// Forwards until the producer's stream ends.
+    pub(super) async fn run(mut self) {
+        while let Some(first) = self.queue.recv().await {
+            match self.open().await {
+                Ok(proxy) => {
+                    let mut sent = Sent::new();
+                    let end = self.forward(proxy, first, &mut sent).await;
+                    self.give_up(sent).await;
+                    if end.is_ok() {
+                        return;
+                    }
+                }
+                Err(status) => {
+                    let (target, name) = (self.target, &self.node.name);
+                    tracing::debug!(%target, name, %status, "the owner of slices cannot be reached");
+                    self.refuse(first, &status).await;
+                    while let Ok(waiting) = self.queue.try_recv() {
+                        self.refuse(waiting, &status).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<Proxy, Status> {
+        let late = |_| Status::unavailable("it did not answer in time");
+        tokio::time::timeout(CONNECT_TIMEOUT, self.greet()).await.map_err(late)?
+    }
+
+    async fn greet(&self) -> Result<Proxy, Status> {
+        let channel = self.shared.connector.channel(&self.node.address, Some(&self.node.name));
+        let channel = channel.map_err(|error| Status::unavailable(error.to_string()))?;
+        let (requests, outbound) = mpsc::channel(self.shared.config.limits.inflight_batches_max as usize + 1);
+        let closed = |_| Status::unavailable("the connection is closed");
+        requests.send(hello::hello(self.producer)).await.map_err(closed)?;
+        let mut replies = net::producer_client(channel).observe(ReceiverStream::new(outbound)).await?.into_inner();
+        let welcome = replies.message().await?.ok_or_else(|| Status::unavailable("the owner has ended the stream"))?;
+        let credit = hello::accept_welcome(&welcome).map_err(|error| Status::internal(error.to_string()))?;
+        Ok(Proxy { requests, replies, credits: credit.inflight_batches_max as usize })
+    }
+
+    /// Forwards `first` and what follows; ends well when the producer has nothing more.
+    async fn forward(&mut self, mut proxy: Proxy, first: Forward, sent: &mut Sent) -> Result<(), Status> {
+        let mut unanswered = 0;
+        let mut more = true;
+        let mut next = Some(first);
+        loop {
+            if let Some(forward) = next.take() {
+                self.send(&proxy.requests, forward, sent).await?;
+                unanswered += 1;
+            }
+            if !more && unanswered == 0 {
+                return Ok(());
+            }
+            tokio::select! {
+                queued = self.queue.recv(), if more && unanswered < proxy.credits => {
+                    more = queued.is_some();
+                    next = queued;
+                }
+                reply = proxy.replies.message() => {
+                    let reply = reply?.and_then(|reply| reply.message);
+                    let Some(observe_reply::Message::Reply(reply)) = reply else {
+                        return Err(Status::unavailable("the owner has ended the stream"));
+                    };
+                    unanswered -= usize::from(forget(sent, reply.sequence));
+                    if self.replies.send(reply).await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        requests: &mpsc::Sender<ObserveRequest>,
+        forward: Forward,
+        sent: &mut Sent,
+    ) -> Result<(), Status> {
+        let Forward { mut batch, since_ms } = forward;
+        let waited_ms = self.shared.clock.monotonic_ms().saturating_sub(since_ms);
+        if batch.deadline_ms > 0 {
+            batch.deadline_ms = batch.deadline_ms.saturating_sub(u32::try_from(waited_ms).unwrap_or(u32::MAX)).max(1);
+        }
+        sent.entry(batch.sequence).or_default().push(batch.events);
+        let closed = |_| Status::unavailable("the connection is closed");
+        let request = ObserveRequest { message: Some(observe_request::Message::Batch(batch)) };
+        requests.send(request).await.map_err(closed)
+    }
+
+    /// Answers what never left this node.
+    async fn refuse(&self, forward: Forward, status: &Status) {
+        let detail = format!("node {} cannot be reached: {}", self.target, status.message());
+        self.reply(forward.batch.sequence, forward.batch.events, Reason::NotReady, &detail).await;
+    }
+
+    /// Answers what left and did not come back.
+    async fn give_up(&self, sent: Sent) {
+        for (sequence, batches) in sent {
+            for events in batches {
+                let detail = format!("the connection to node {} is broken", self.target);
+                self.reply(sequence, events, Reason::Unknown, &detail).await;
+            }
+        }
+    }
+
+    async fn reply(&self, sequence: u64, events: u32, reason: Reason, detail: &str) {
+        let map_version = self.shared.view().map.version;
+        let _ = self.replies.send(reply::refusal(sequence, events, reason, detail, map_version)).await;
+    }
+}
+
+/// Takes one batch of this sequence off the list; whether there was one.
+fn forget(sent: &mut Sent, sequence: u64) -> bool {
+    let Some(batches) = sent.get_mut(&sequence) else { return false };
+    batches.pop();
+    if batches.is_empty() {
+        sent.remove(&sequence);
+    }
+    true
+}

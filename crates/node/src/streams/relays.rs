@@ -1,0 +1,53 @@
+//! The relays of one stream: one for each process that batches of it are forwarded to.
+//!
+//! Promises: batches to one node go there in order. Must not know: what is in a batch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use firstseen_routing::{Incarnation, NodeId, Reason};
+use firstseen_wire::proto::producer::{Batch, BatchReply};
+use tokio::sync::mpsc;
+
+use super::admit::{Refused, refused};
+use super::relay::{Forward, Relay};
+use crate::shared::Shared;
+use crate::view::View;
+
+/// The relays of one stream.
+pub(super) struct Relays {
+    shared: Arc<Shared>,
+    replies: mpsc::Sender<BatchReply>,
+    relays: BTreeMap<NodeId, (Incarnation, mpsc::Sender<Forward>)>,
+}
+
+impl Relays {
+    /// None yet; replies come back to `replies`, which has room for the credit of the stream.
+    pub(super) fn new(shared: Arc<Shared>, replies: mpsc::Sender<BatchReply>) -> Self {
+        Self { shared, replies, relays: BTreeMap::new() }
+    }
+
+    /// Forwards a batch to `node`.
+    pub(super) fn send(&mut self, view: &View, node: NodeId, producer: u128, batch: Batch) -> Result<(), Refused> {
+        let unreachable =
+            || refused(Reason::NotReady, format!("node {node}, which owns the slices, cannot be reached"));
+        let record = view.map.nodes.get(&node).ok_or_else(unreachable)?;
+        let is_current = self.relays.get(&node).is_some_and(|(incarnation, _)| *incarnation == record.incarnation);
+        if !is_current {
+            let (forward, queue) = mpsc::channel(self.shared.config.limits.inflight_batches_max as usize);
+            let relay = Relay {
+                shared: self.shared.clone(),
+                target: node,
+                node: record.clone(),
+                producer,
+                queue,
+                replies: self.replies.clone(),
+            };
+            tokio::spawn(relay.run());
+            self.relays.insert(node, (record.incarnation, forward));
+        }
+        let forward = Forward { batch, since_ms: self.shared.clock.monotonic_ms() };
+        let (_, queue) = self.relays.get(&node).ok_or_else(unreachable)?;
+        queue.try_send(forward).map_err(|_| unreachable())
+    }
+}

@@ -1,0 +1,229 @@
+//! One Observe stream.
+//!
+//! Promises: every batch gets one reply, in whatever order; a producer that sends without credit, or takes no replies,
+//! has its stream ended. No owner ever waits for a stream. Must not know: cells, other streams.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use firstseen_filter::Probes;
+use firstseen_wire::WireError;
+use firstseen_wire::hello::{self, Credit};
+use firstseen_wire::proto::producer::{
+    Batch, BatchReply, ObserveReply, ObserveRequest, observe_reply, observe_request,
+};
+use firstseen_wire::reply::{self, Answers};
+use firstseen_wire::status::ErrorKind;
+use tokio::sync::mpsc;
+use tonic::{Status, Streaming};
+
+use super::admit::{self, Admitted, Refused};
+use super::relays::Relays;
+use crate::owner::Run;
+use crate::pending::PendingBatch;
+use crate::shared::Shared;
+use crate::view::View;
+
+/// Buffers for events that are kept for the next batches.
+const SPARE_PROBES_MAX: usize = 16;
+
+/// Why a stream ends; `None` where the producer has nothing more.
+type End = Option<Status>;
+
+/// One Observe stream.
+pub(super) struct Session {
+    shared: Arc<Shared>,
+    replies: mpsc::Sender<Result<ObserveReply, Status>>,
+    finished: mpsc::Receiver<Arc<PendingBatch>>,
+    finish: mpsc::Sender<Arc<PendingBatch>>,
+    relayed: mpsc::Receiver<BatchReply>,
+    relays: Relays,
+    producer: u128,
+    unanswered: u32,
+    spare: Vec<Probes>,
+}
+
+impl Session {
+    /// A stream whose replies go to `replies`, which has room for the credit and two more.
+    pub(super) fn new(shared: Arc<Shared>, replies: mpsc::Sender<Result<ObserveReply, Status>>) -> Self {
+        let credits = shared.config.limits.inflight_batches_max as usize;
+        let (finish, finished) = mpsc::channel(credits);
+        let (relay, relayed) = mpsc::channel(credits);
+        let relays = Relays::new(shared.clone(), relay);
+        Self { shared, replies, finished, finish, relayed, relays, producer: 0, unanswered: 0, spare: Vec::new() }
+    }
+
+    /// Serves the stream until it ends.
+    pub(super) async fn run(mut self, requests: Streaming<ObserveRequest>) {
+        // Held back, so that the reason for the end finds room behind the replies.
+        let Ok(last_word) = self.replies.clone().reserve_owned().await else { return };
+        let end = self.serve(requests).await;
+        self.shared.batches.fetch_sub(u64::from(self.unanswered), Ordering::Relaxed);
+        if let Some(status) = end {
+            tracing::debug!(code = ?status.code(), message = status.message(), "a producer's stream is ended");
+            last_word.send(Err(status));
+        }
+    }
+
+    async fn serve(&mut self, mut requests: Streaming<ObserveRequest>) -> End {
+        if let Err(status) = self.greet(&mut requests).await {
+            return Some(status);
+        }
+        let stopping = self.shared.stopping.clone();
+        let replies = self.replies.clone();
+        let mut more = true;
+        loop {
+            let done = tokio::select! {
+                request = requests.message(), if more => match request {
+                    Ok(Some(request)) => self.request(request),
+                    Ok(None) => {
+                        more = false;
+                        Ok(())
+                    }
+                    Err(status) => Err(status),
+                },
+                Some(batch) = self.finished.recv() => self.finished(batch),
+                Some(reply) = self.relayed.recv() => self.answer(reply),
+                () = replies.closed() => return None,
+                () = stopping.cancelled() => Err(ErrorKind::Unavailable.status("the node is about to stop")),
+            };
+            if let Err(status) = done {
+                return Some(status);
+            }
+            if !more && self.unanswered == 0 {
+                return None;
+            }
+        }
+    }
+
+    /// The producer says hello, and is welcomed.
+    async fn greet(&mut self, requests: &mut Streaming<ObserveRequest>) -> Result<(), Status> {
+        let missing = || ErrorKind::Invalid.status("the first message of a stream must be its hello");
+        let stopping = self.shared.stopping.clone();
+        let first = stopping.run_until_cancelled(requests.message()).await.ok_or_else(missing)??;
+        self.producer = hello::accept_hello(&first.ok_or_else(missing)?).map_err(|error| match error {
+            WireError::Version { .. } => ErrorKind::NotNow.status(error),
+            other => ErrorKind::Invalid.status(other),
+        })?;
+        let view = self.shared.view();
+        let me = view.me.ok_or_else(|| ErrorKind::Unavailable.status("this node belongs to no cluster yet"))?;
+        let limits = &self.shared.config.limits;
+        self.put(hello::welcome(&Credit {
+            node: me.identity.node,
+            incarnation: me.incarnation,
+            batch_events_max: limits.batch_events_max,
+            inflight_batches_max: limits.inflight_batches_max,
+        }))
+    }
+
+    fn request(&mut self, request: ObserveRequest) -> Result<(), Status> {
+        match request.message {
+            Some(observe_request::Message::Batch(batch)) => self.batch(batch),
+            Some(observe_request::Message::Hello(_)) => Err(ErrorKind::Invalid.status("hello is said only once")),
+            None => Err(ErrorKind::Invalid.status("a message of a kind that this version does not know")),
+        }
+    }
+
+    fn batch(&mut self, batch: Batch) -> Result<(), Status> {
+        let credits = self.shared.config.limits.inflight_batches_max;
+        if self.unanswered >= credits {
+            let text = format!("{credits} batches are unanswered, and that is all the credit of this stream");
+            return Err(ErrorKind::Overloaded.status(text));
+        }
+        self.unanswered += 1;
+        self.shared.batches.fetch_add(1, Ordering::Relaxed);
+        let span = tracing::debug_span!(
+            "batch",
+            filter = batch.filter_id,
+            sequence = batch.sequence,
+            events = batch.events,
+            traceparent = batch.traceparent
+        );
+        let _entered = span.enter();
+        let view = self.shared.view();
+        let of = (batch.sequence, batch.events);
+        self.shared.metrics.batch(&batch);
+        match admit::admit(&self.shared, &view, self.producer, &batch, &mut self.spare) {
+            Ok(Admitted::Here(runs)) => {
+                self.submit(of.0, runs);
+                Ok(())
+            }
+            Ok(Admitted::At(node)) => match self.relays.send(&view, node, self.producer, batch) {
+                Ok(()) => {
+                    self.shared.metrics.relayed();
+                    Ok(())
+                }
+                Err(refused) => self.refuse(&view, of, refused),
+            },
+            Err(refused) => self.refuse(&view, of, refused),
+        }
+    }
+
+    fn submit(&mut self, sequence: u64, runs: Vec<admit::AdmittedRun>) {
+        let admitted_us = self.shared.clock.monotonic_us();
+        let admitted_ms = self.shared.clock.monotonic_ms();
+        let events: Vec<usize> = runs.iter().map(|run| run.submission.probes.len()).collect();
+        let places = PendingBatch::new(sequence, admitted_us, &events, self.finish.clone());
+        for (run, place) in runs.into_iter().zip(places) {
+            let owner = self.shared.owners.of(run.filter, run.group);
+            owner.offer(Run { filter: run.filter, group: run.group, submission: run.submission, admitted_ms, place });
+        }
+    }
+
+    /// All runs of a batch are answered.
+    fn finished(&mut self, batch: Arc<PendingBatch>) -> Result<(), Status> {
+        let elapsed_us = self.shared.clock.monotonic_us().saturating_sub(batch.admitted_us);
+        self.shared.metrics.answered(elapsed_us);
+        let message = reply::encode(batch.sequence, &self.answers(&batch));
+        // Another run's owner may still be about to let go of the batch; then its buffers are not used again.
+        if let Ok(batch) = Arc::try_unwrap(batch) {
+            let room = SPARE_PROBES_MAX.saturating_sub(self.spare.len());
+            self.spare.extend(batch.spent().take(room));
+        }
+        self.answer(message)
+    }
+
+    fn answers(&self, batch: &PendingBatch) -> Answers {
+        let mut answers = Answers { map_version: self.shared.view().map.version, ..Answers::default() };
+        for reply in batch.replies() {
+            if !reply.estimates.is_empty() {
+                // Runs before without frequencies were refused.
+                answers.estimates.resize(answers.decisions.len(), 0.0);
+                answers.estimates.extend_from_slice(&reply.estimates);
+            }
+            answers.decisions.extend_from_slice(&reply.decisions);
+            answers.clock_ms = answers.clock_ms.max(reply.clock_ms);
+            answers.degraded |= reply.degraded;
+        }
+        if !answers.estimates.is_empty() {
+            answers.estimates.resize(answers.decisions.len(), 0.0);
+        }
+        answers
+    }
+
+    fn refuse(&mut self, view: &View, of: (u64, u32), refused: Refused) -> Result<(), Status> {
+        let (sequence, events) = of;
+        let Refused { reason, detail } = refused;
+        tracing::debug!(sequence, ?reason, detail, "a batch is refused");
+        self.shared.metrics.refused(reason);
+        self.answer(reply::refusal(sequence, events, reason, &detail, view.map.version))
+    }
+
+    fn answer(&mut self, reply: BatchReply) -> Result<(), Status> {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.shared.batches.fetch_sub(1, Ordering::Relaxed);
+        self.shared.metrics.reply(&reply);
+        self.put(ObserveReply { message: Some(observe_reply::Message::Reply(reply)) })
+    }
+
+    /// There is room for all the credit: a producer that fills it has sent more than it took answers for.
+    fn put(&mut self, reply: ObserveReply) -> Result<(), Status> {
+        let full =
+            || ErrorKind::Overloaded.status("the stream's replies are not read: read them, and send within the credit");
+        match self.replies.try_send(Ok(reply)) {
+            Ok(()) => Ok(()),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(full()),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(ErrorKind::Unavailable.status("the stream is closed")),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What a node acts on at one time: the map, who it is itself, and what it needs to route by.
+//!
+//! Promises: one version of the truth in one value; whoever holds it sees no change. It is published only when the
+//! owners act on it. Must not know: how the map is agreed on, streams.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use firstseen_filter::ProbeShape;
+use firstseen_meta::Identity;
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, Prober};
+
+use crate::links::LinkHandle;
+
+/// A group that this node should own and cannot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GroupFault {
+    /// The filter.
+    pub(crate) filter: FilterId,
+    /// The group.
+    pub(crate) group: u32,
+    /// Why.
+    pub(crate) reason: String,
+}
+
+/// This node, once it belongs to a cluster and its start is known there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Me {
+    /// Its cluster and its number.
+    pub(crate) identity: Identity,
+    /// This start.
+    pub(crate) incarnation: Incarnation,
+}
+
+/// A filter as batches are routed by it.
+#[derive(Clone)]
+pub(crate) struct FilterView {
+    /// The record.
+    pub(crate) record: FilterRecord,
+    /// Positions of its events.
+    pub(crate) prober: Prober,
+}
+
+/// One version of the truth.
+#[derive(Clone, Default)]
+pub(crate) struct View {
+    /// The map.
+    pub(crate) map: Arc<ClusterMap>,
+    /// This node; none while it may not serve.
+    pub(crate) me: Option<Me>,
+    /// The filters of the map that this build can route.
+    pub(crate) filters: BTreeMap<FilterId, FilterView>,
+    /// The ways to the other nodes.
+    pub(crate) links: BTreeMap<NodeId, LinkHandle>,
+    /// What this node should own and cannot.
+    pub(crate) faults: Vec<GroupFault>,
+}
+
+impl View {
+    /// The view of `map` for `me`.
+    pub(crate) fn new(map: Arc<ClusterMap>, me: Option<Me>, links: BTreeMap<NodeId, LinkHandle>) -> Self {
+        let mut filters = BTreeMap::new();
+        for (id, record) in &map.filters {
+            match Prober::new(&record.definition) {
+                Ok(prober) => drop(filters.insert(*id, FilterView { record: record.clone(), prober })),
+                Err(error) => tracing::error!(filter = %record.name, %error, "a filter of the map cannot be routed"),
+            }
+        }
+        Self { map, me, filters, links, faults: Vec::new() }
+    }
+
+    /// The number of this node.
+    pub(crate) fn node(&self) -> Option<NodeId> {
+        self.me.map(|me| me.identity.node)
+    }
+
+    /// Group positions of a filter are below this; none where the filter is not known.
+    pub(crate) fn position_range(&self, filter: FilterId) -> Option<u64> {
+        match self.filters.get(&filter)?.prober.shape() {
+            ProbeShape::Spread { cells, .. } => Some(cells),
+            ProbeShape::Blocked { blocks, offset_bits, .. } => Some(blocks << offset_bits),
+        }
+    }
+
+    /// The groups of which this node owns at least one slice.
+    pub(crate) fn own_groups(&self) -> impl Iterator<Item = (FilterId, u32)> {
+        let node = self.node();
+        self.filters.iter().flat_map(move |(id, filter)| {
+            let slicing = filter.record.definition.slicing;
+            let per_group = slicing.slices_per_group() as usize;
+            let owners = filter.record.owners.chunks(per_group.max(1)).zip(0..slicing.groups());
+            let own = owners.filter(move |(slices, _)| slices.iter().any(|slice| Some(slice.node) == node));
+            own.map(|(_, group)| (*id, group))
+        })
+    }
+
+    /// Slices of a filter that this node owns, and that are ready.
+    pub(crate) fn slices_ready(&self, id: FilterId) -> u32 {
+        let (Some(filter), Some(node)) = (self.filters.get(&id), self.node()) else { return 0 };
+        let per_group = filter.record.definition.slicing.slices_per_group().max(1);
+        let own = filter.record.owners.iter().zip(0u32..).filter(|(owner, _)| owner.node == node);
+        let is_faulty =
+            |slice: u32| self.faults.iter().any(|fault| fault.filter == id && fault.group == slice / per_group);
+        own.filter(|(_, slice)| !is_faulty(*slice)).count() as u32
+    }
+
+    /// Why this node cannot serve all that it should; nothing where it can.
+    pub(crate) fn not_ready(&self) -> Option<String> {
+        if self.me.is_none() {
+            return Some("the node belongs to no cluster, or its start is not known there yet".to_owned());
+        }
+        if self.map.version == 0 {
+            return Some("the map of the cluster is not known yet".to_owned());
+        }
+        let fault = self.faults.first()?;
+        let more = self.faults.len() - 1;
+        Some(format!("filter {} group {}: {} ({more} more)", fault.filter, fault.group, fault.reason))
+    }
+}

@@ -1,0 +1,270 @@
+//! Nodes in this process on free ports, and a producer that speaks the protocol by hand.
+#![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+
+use std::time::Duration;
+
+use firstseen_filter::{FilterSecret, FilterSpec, Kind, Probes};
+use firstseen_node::{Edges, Limits, Node, NodeConfig, Timing};
+use firstseen_routing::{ClusterMap, Decision, FilterId, FilterRecord, NodeId, Operation, Prober, SlicedDefinition};
+use firstseen_wire::batch::{self, BatchHead, Run};
+use firstseen_wire::net::{self, Connector, TcpConnector};
+use firstseen_wire::proto::{admin, producer};
+use firstseen_wire::{hello, reply};
+use producer::{Batch, BatchReply, ObserveReply, ObserveRequest, observe_reply, observe_request};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+use tonic::{Status, Streaming};
+
+/// How long a test waits for anything.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node and its folder.
+pub struct TestNode {
+    pub node: Node,
+    pub folder: tempfile::TempDir,
+}
+
+impl TestNode {
+    /// A node with these limits.
+    pub async fn start(name: &str, limits: Limits) -> Self {
+        Self::start_with(name, |config| config.limits = limits).await
+    }
+
+    /// A node whose configuration was changed by `change`.
+    pub async fn start_with(name: &str, change: impl FnOnce(&mut NodeConfig)) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let mut config = NodeConfig {
+            http_listen: Some(any),
+            memory_max_bytes: 64 << 20,
+            owners: Some(2),
+            timing: Timing { heartbeat_ms: 50, election_base_ms: 200, election_width_ms: 50 },
+            ..NodeConfig::new(name, any, folder.path())
+        };
+        change(&mut config);
+        let edges = Edges::of_machine(&config).await.expect("the edges");
+        let node = Node::start(config, edges).await.expect("the node starts");
+        Self { node, folder }
+    }
+
+    pub fn channel(&self) -> Channel {
+        TcpConnector::default().channel(self.node.addr(), None).expect("an address")
+    }
+
+    pub fn admin(&self) -> admin::admin_client::AdminClient<Channel> {
+        net::admin_client(self.channel())
+    }
+
+    pub async fn init(&self) {
+        self.admin().init(admin::InitRequest {}).await.expect("init");
+    }
+
+    /// Lets `other` join, and waits until it is ready.
+    pub async fn join(&self, other: &TestNode) -> u64 {
+        let address = other.node.addr().to_owned();
+        let request = admin::JoinRequest { command_id: vec![].into(), address };
+        let node_id = self.admin().join(request).await.expect("join").into_inner().node_id;
+        other.ready().await;
+        node_id
+    }
+
+    /// Waits until it is ready.
+    pub async fn ready(&self) {
+        wait_for("ready", || self.node.not_ready().is_none()).await;
+    }
+
+    /// Waits until it acts on a map with this filter, and has its slices of it.
+    pub async fn knows(&self, filter: &str) {
+        let mut producer = net::producer_client(self.channel());
+        let request = producer::DescribeFilterRequest { name: filter.to_owned() };
+        let waiting = async {
+            while producer.describe_filter(request.clone()).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("it never knew {filter}"));
+        self.ready().await;
+    }
+
+    pub async fn create(&self, name: &str, slicing: &str) -> FilterId {
+        let spec = FilterSpec {
+            capacity_events: Some(10_000),
+            ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
+        };
+        let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
+        let request = admin::CreateFilterRequest {
+            name: name.to_owned(),
+            definition_json: firstseen_wire::map::definition_json(&definition),
+            clock: producer::ClockSource::Wall.into(),
+            lookup: producer::Lookup::Pipelined.into(),
+            answer: producer::AnswerWhen::Early.into(),
+            retry_horizon_ms: 60_000,
+            ..Default::default()
+        };
+        let reply = self.admin().create_filter(request).await.expect("create").into_inner();
+        FilterId(reply.filter.expect("the filter").id)
+    }
+
+    pub async fn map(&self) -> ClusterMap {
+        let status = self.admin().status(admin::StatusRequest {}).await.expect("status").into_inner();
+        ClusterMap::try_from(status.map.expect("a map")).expect("a map that can be read")
+    }
+
+    pub async fn get(&self, path: &str) -> (u16, String) {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let address = self.node.http_addr().expect("http");
+        let mut stream = tokio::net::TcpStream::connect(address).await.expect("connects");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.expect("read");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a response");
+        (head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a code"), body.to_owned())
+    }
+}
+
+/// Waits until `is_so`, or fails.
+pub async fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited too long: {what}"));
+}
+
+/// A stream spoken by hand.
+pub struct RawStream {
+    pub requests: mpsc::Sender<ObserveRequest>,
+    pub replies: Streaming<ObserveReply>,
+}
+
+impl RawStream {
+    /// A stream whose first message is `first`.
+    pub async fn open(node: &TestNode, first: ObserveRequest) -> Self {
+        let (requests, outbound) = mpsc::channel(1024);
+        requests.send(first).await.expect("room");
+        let mut client = net::producer_client(node.channel());
+        let replies = client.observe(ReceiverStream::new(outbound)).await.expect("a stream").into_inner();
+        Self { requests, replies }
+    }
+
+    /// A stream that was welcomed.
+    pub async fn greeted(node: &TestNode, producer: u128) -> (Self, hello::Credit) {
+        let mut stream = Self::open(node, hello::hello(producer)).await;
+        let welcome = stream.next().await.expect("no status").expect("a welcome");
+        (stream, hello::accept_welcome(&welcome).expect("a welcome"))
+    }
+
+    pub async fn next(&mut self) -> Result<Option<ObserveReply>, Status> {
+        tokio::time::timeout(PATIENCE, self.replies.message()).await.expect("a message in time")
+    }
+
+    pub async fn send(&self, batch: Batch) {
+        let request = ObserveRequest { message: Some(observe_request::Message::Batch(batch)) };
+        self.requests.send(request).await.expect("the stream is open");
+    }
+
+    /// Sends a batch and waits for its reply.
+    pub async fn ask(&mut self, batch: Batch) -> BatchReply {
+        let sequence = batch.sequence;
+        self.send(batch).await;
+        let reply = self.next().await.expect("no status").expect("a reply");
+        match reply.message {
+            Some(observe_reply::Message::Reply(reply)) if reply.sequence == sequence => reply,
+            other => panic!("not the reply to {sequence}: {other:?}"),
+        }
+    }
+
+    /// The status that ends the stream, whatever replies come before it.
+    pub async fn end(&mut self) -> Status {
+        loop {
+            match self.next().await {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("the stream ended well"),
+                Err(status) => return status,
+            }
+        }
+    }
+}
+
+/// What a producer knows of a filter.
+pub struct Hashing {
+    pub id: FilterId,
+    pub record: FilterRecord,
+    pub map: ClusterMap,
+    prober: Prober,
+    secret: FilterSecret,
+}
+
+impl Hashing {
+    pub async fn of(node: &TestNode, name: &str) -> Self {
+        let map = node.map().await;
+        let (id, record) = map.filter_named(name).expect("the filter");
+        let prober = Prober::new(&record.definition).expect("a prober");
+        Self { id, record: record.clone(), prober, secret: FilterSecret::from_seed(7), map }
+    }
+
+    /// Batches of events, one for each node that owns the first slices of some, in the order of nodes; each with the
+    /// indexes of its events.
+    pub fn batches(&self, sequence: u64, events: &[&str]) -> Vec<(NodeId, Vec<usize>, Batch)> {
+        let mut heads: std::collections::BTreeMap<NodeId, std::collections::BTreeMap<u32, (Probes, Vec<usize>)>> =
+            std::collections::BTreeMap::new();
+        for (index, event) in events.iter().enumerate() {
+            let digest = self.secret.digest(event.as_bytes());
+            let group = self.prober.group(digest);
+            let mut probe = Probes::new(self.prober.shape());
+            self.prober.push(digest, &mut probe);
+            let slice = self.prober.head_slice(group, &probe, 0);
+            let node = self.record.owner(slice).expect("an owner").node;
+            let empty = || (Probes::new(self.prober.shape()), Vec::new());
+            let (probes, indexes) = heads.entry(node).or_default().entry(group).or_insert_with(empty);
+            self.prober.push(digest, probes);
+            indexes.push(index);
+        }
+        let mut batches = Vec::new();
+        for (number, (node, groups)) in (0..).zip(heads) {
+            let runs: Vec<Run<'_>> = groups.iter().map(|(group, (probes, _))| run(*group, probes)).collect();
+            let indexes = groups.values().flat_map(|(_, indexes)| indexes.iter().copied()).collect();
+            let batch = batch::encode(&self.head(sequence + number, node), &runs).expect("a batch");
+            batches.push((node, indexes, batch));
+        }
+        batches
+    }
+
+    fn head(&self, sequence: u64, node: NodeId) -> BatchHead {
+        BatchHead {
+            sequence,
+            filter: self.id,
+            epoch: self.record.epoch,
+            incarnation: self.map.nodes[&node].incarnation,
+            operation: Operation::Observe,
+            deadline_in_ms: 30_000,
+            base_unit: 0,
+            clock_ms: 0,
+            traceparent: String::new(),
+        }
+    }
+
+    /// The only batch of these events: for filters with one slice.
+    pub fn batch(&self, sequence: u64, events: &[&str]) -> Batch {
+        self.batches(sequence, events).remove(0).2
+    }
+
+    /// What became of `events` when sent over `stream`, whoever owns their slices.
+    pub async fn observe(&self, stream: &mut RawStream, sequence: u64, events: &[&str]) -> Vec<Decision> {
+        let mut decisions = vec![None; events.len()];
+        for (_, indexes, batch) in self.batches(sequence, events) {
+            let reply = stream.ask(batch).await;
+            let answers = reply::decode(&reply, indexes.len()).expect("answers");
+            assert_eq!(answers.detail, "", "refused: {answers:?}");
+            indexes.iter().zip(answers.decisions).for_each(|(index, decision)| decisions[*index] = Some(decision));
+        }
+        decisions.into_iter().map(|decision| decision.expect("every event is answered")).collect()
+    }
+}
+
+fn run(group: u32, probes: &Probes) -> Run<'_> {
+    Run { group, probes, range: 0..probes.len(), ticks: &[], names: &[] }
+}

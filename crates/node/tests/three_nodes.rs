@@ -1,0 +1,37 @@
+//! Three nodes: the pipeline between them, and one door for all.
+
+mod common;
+
+use common::{Hashing, RawStream, TestNode};
+use firstseen_node::Limits;
+use firstseen_routing::Decision;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_door_gives_the_same_answers() {
+    let nodes = [
+        TestNode::start("a", Limits::default()).await,
+        TestNode::start("b", Limits::default()).await,
+        TestNode::start("c", Limits::default()).await,
+    ];
+    nodes[0].init().await;
+    nodes[0].join(&nodes[1]).await;
+    nodes[0].join(&nodes[2]).await;
+    for (number, slicing) in (1u64..).zip(["horizontal:6", "vertical:6", "horizontal-vertical:2x3"]) {
+        nodes[0].create(slicing, slicing).await;
+        for node in &nodes {
+            node.knows(slicing).await;
+        }
+        let hashing = Hashing::of(&nodes[0], slicing).await;
+        let owners: std::collections::BTreeSet<_> = hashing.record.owners.iter().map(|owner| owner.node).collect();
+        assert_eq!(owners.len(), 3, "{slicing}: the slices are spread");
+        let events: Vec<String> = (0..200).map(|event| format!("event-{event}")).collect();
+        let events: Vec<&str> = events.iter().map(String::as_str).collect();
+        for (door, node) in (0u64..).zip(&nodes) {
+            let (mut stream, _) = RawStream::greeted(node, u128::from(door + 1)).await;
+            let decisions = hashing.observe(&mut stream, number * 1000 + door * 10, &events).await;
+            let expected = if door == 0 { Decision::FirstSeen } else { Decision::Duplicate };
+            let others: Vec<_> = decisions.iter().filter(|decision| **decision != expected).collect();
+            assert!(others.is_empty(), "{slicing}, door {door}: {others:?} among {}", decisions.len());
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Slices that share events, on the nodes of a cluster: what one node does for one group.
+//!
+//! An event goes to its *head*, the node of its first position, which has it in flight, tests its own slices and sends
+//! it on from node to node until one finds a zero. A new event is set in all of its slices, and stays in flight until
+//! all have acknowledged: the next of the same positions finds it there, wherever it looks first.
+//!
+//! Promises: of submissions of one event one is told first-seen; a test sets nothing; what is told never rests on a set
+//! that may still be overtaken. Must not know: threads, clocks (moments are passed in), how messages travel.
+//!
+//! Differences from the embedded engine: nodes agree on generations, so these open a little earlier and by estimate
+//! (`fill.rs`); a slice opens one when the first event is set there.
+
+mod check;
+mod fill;
+mod flights;
+mod loss;
+mod outbox;
+mod own;
+mod passage;
+mod placement;
+mod replay;
+mod resolve;
+mod sets;
+mod submit;
+
+use firstseen_filter::{CellDefinition, Geometry, Refresh};
+use hashbrown::HashMap;
+
+use crate::owner::HeadClock;
+use crate::{
+    AnswerWhen, Command, DecisionCounts, DefinitionError, FilterId, FilterPolicies, FilterRecord, GroupPlan,
+    GroupState, HopCounts, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, ReplayGuard, SliceState,
+    SlicedBuildError, Standing, SubmissionName,
+};
+pub use check::{ClusterRefusal, check};
+use fill::Fill;
+use flights::Flights;
+use outbox::{Outbox, Sender};
+use own::OwnSlices;
+use placement::Placement;
+pub use replay::{Visits, replay};
+use sets::SetFlight;
+
+/// The slices of one group that a node has, and the events that it is the head of.
+pub(crate) struct DividedGroup {
+    filter: FilterId,
+    group: u32,
+    me: NodeId,
+    limits: OwnerLimits,
+    policies: FilterPolicies,
+    refresh: Refresh,
+    complete: bool,
+    is_draining: bool,
+    now: Moment,
+    placement: Placement,
+    own: OwnSlices,
+    fill: Fill,
+    outbox: Outbox,
+    clock: HeadClock,
+    guard: ReplayGuard,
+    standings: Vec<Standing>,
+    /// Made with the first submission, whose time numbers start at.
+    flights: Option<Flights>,
+    sets: HashMap<u64, SetFlight>,
+    /// Named submissions whose batches are not settled.
+    named: HashMap<SubmissionName, u64>,
+    /// Events to be run that have waited for another.
+    ready: Vec<u64>,
+    /// Events whose batches may be answered or dropped.
+    closing: Vec<u64>,
+    /// The generation asked for last, and when.
+    asked: Option<(u64, u64)>,
+    counts: Counts,
+}
+
+/// What a group has done as head.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    batches: u64,
+    events: u64,
+    tests: u64,
+    sets: u64,
+    decisions: DecisionCounts,
+}
+
+impl DividedGroup {
+    /// The slices of `group` that `record` gives to node `me`, empty.
+    ///
+    /// # Errors
+    /// [`SlicedBuildError`]: no memory, or a definition whose cells are not divided.
+    pub(crate) fn new(
+        filter: FilterId,
+        record: &FilterRecord,
+        group: u32,
+        me: NodeId,
+        complete: bool,
+        limits: &OwnerLimits,
+    ) -> Result<Self, SlicedBuildError> {
+        let definition = record.definition.slice()?;
+        let refused = || DefinitionError::Kind { kind: definition.cells.kind(), slicing: record.definition.slicing };
+        let plan = GroupPlan::new(&record.definition)?.ok_or_else(refused)?;
+        let placement = Placement::new(record, group, me, plan);
+        let refresh = match definition.cells {
+            CellDefinition::Timing { refresh, .. } => refresh,
+            _ => Refresh::Fixed,
+        };
+        let growth = check::growth_of(&record.definition.group.cells);
+        let fill =
+            Fill::new(growth, definition.rule, whole(&plan, &definition.cells)?, u64::from(plan.slices_per_group()));
+        let mut divided = Self {
+            filter,
+            group,
+            me,
+            limits: *limits,
+            policies: record.policies,
+            refresh,
+            complete,
+            is_draining: false,
+            now: Moment::default(),
+            own: OwnSlices::build(definition.clone(), &placement)?,
+            placement,
+            fill,
+            outbox: Outbox::new(Sender { filter, epoch: record.epoch, group }),
+            clock: HeadClock::new(&definition, record.policies.clock),
+            guard: ReplayGuard::new(u64::from(record.policies.retry_horizon_ms), limits.guard_bytes_max),
+            standings: Vec::new(),
+            flights: None,
+            sets: HashMap::new(),
+            named: HashMap::new(),
+            ready: Vec::new(),
+            closing: Vec::new(),
+            asked: None,
+            counts: Counts::default(),
+        };
+        divided.open_generation(record);
+        Ok(divided)
+    }
+
+    /// Takes a message of another node.
+    pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
+        self.now = now;
+        match message.body {
+            PeerBody::Test(batch) => {
+                passage::test(&batch, &mut self.own, &self.placement, &mut self.outbox);
+                if !self.complete && batch.head != self.me {
+                    self.outbox.mark_degraded(batch.head);
+                }
+            }
+            PeerBody::Set(batch) => {
+                passage::set(from, &batch, &mut self.own, &self.placement, &mut self.outbox);
+            }
+            PeerBody::Resolved(resolved) => self.resolved(&resolved),
+            PeerBody::SetAcks(acks) => self.acknowledged(from, &acks),
+        }
+        self.finish(commands);
+    }
+
+    /// The map says something new of the filter.
+    pub(crate) fn map_changed(
+        &mut self,
+        record: &FilterRecord,
+        complete: bool,
+        now: Moment,
+        commands: &mut Vec<Command>,
+    ) {
+        self.now = now;
+        self.complete = complete;
+        self.outbox.set_epoch(record.epoch);
+        let placement = Placement::new(record, self.group, self.me, *self.placement.plan());
+        if placement != self.placement {
+            self.placement = placement;
+            self.own.follow(&self.placement);
+            self.abandon_tests();
+        }
+        self.open_generation(record);
+        self.finish(commands);
+    }
+
+    fn open_generation(&mut self, record: &FilterRecord) {
+        self.fill.open(record.generations.get(self.group as usize).copied().unwrap_or(0));
+    }
+
+    /// The group as it is now.
+    pub(crate) fn state(&mut self) -> GroupState {
+        let first = self.group.saturating_mul(self.placement.slices() as u32);
+        let complete = self.complete;
+        let (test_nodes, set_nodes) = (self.own.test_node_visits, self.own.set_node_visits);
+        let states = self.own.states().map(|(index, slice, load)| SliceState {
+            slice: first + index as u32,
+            load,
+            bytes: slice.bytes(),
+            generations: slice.generations() as u32,
+            live_events: slice.live_events(),
+            expected_rate: slice.expected_rate(),
+            ready: true,
+            complete,
+        });
+        let slices: Vec<SliceState> = states.collect();
+        let Counts { batches, events, tests, sets, decisions } = self.counts;
+        GroupState {
+            batches,
+            events,
+            decisions,
+            guard_bytes: self.guard.bytes(),
+            guard_bytes_per_horizon_second: self.guard.bytes_per_horizon_second(),
+            inflight_events: self.flights.as_ref().map_or(0, Flights::open_events) as u64,
+            hops: HopCounts {
+                tests,
+                test_slices: slices.iter().map(|slice| slice.load.test_visits).sum(),
+                test_nodes,
+                sets,
+                set_slices: slices.iter().map(|slice| slice.load.record_visits).sum(),
+                set_nodes,
+            },
+            clock_ms: self.clock.clock_ms(),
+            slices,
+        }
+    }
+
+    fn is_safe(&self) -> bool {
+        self.policies.answer == AnswerWhen::Safe
+    }
+}
+
+/// The shape of all slices of a group together.
+fn whole(plan: &GroupPlan, cells: &CellDefinition) -> Result<Geometry, DefinitionError> {
+    let cell_bits = match cells {
+        CellDefinition::Bloom { geometry, .. }
+        | CellDefinition::Timing { geometry, .. }
+        | CellDefinition::Generations { geometry, .. } => geometry.cell_bits(),
+        _ => 1,
+    };
+    let hashes = plan.shape().hashes();
+    Ok(Geometry::new(plan.group_cells(), hashes, cell_bits, firstseen_filter::Layout::Classic)?)
+}

@@ -1,0 +1,190 @@
+//! Messages to the nodes of a group, gathered while one input is worked on.
+//!
+//! Promises: what is added for a node leaves in the order of adding, in as few messages as limits allow. Must not know:
+//! why it is sent.
+
+use firstseen_filter::Stamp;
+
+use crate::{Command, FilterId, NodeId, PeerBody, PeerMessage, Reason, Resolved, SetAcks, SetBatch, TestBatch};
+
+/// Events of one message.
+const MESSAGE_EVENTS_MAX: usize = 1 << 12;
+
+/// Whose messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    pub(crate) filter: FilterId,
+    pub(crate) epoch: u64,
+    pub(crate) group: u32,
+}
+
+/// An event to be tested elsewhere.
+#[derive(Clone, Copy)]
+pub(crate) struct Question {
+    pub(crate) head: NodeId,
+    pub(crate) ticket: u64,
+    pub(crate) stamp: Stamp,
+    pub(crate) generations: u16,
+    pub(crate) parallel: bool,
+    pub(crate) deadline_in_ms: u32,
+}
+
+/// What became of an event.
+#[derive(Clone, Copy)]
+pub(crate) enum Finding {
+    /// The generations that hold it; none where a position is a zero.
+    Held(u16),
+    /// It could not be tested.
+    Undecided(Reason),
+}
+
+/// Messages under construction, by node.
+pub(crate) struct Outbox {
+    sender: Sender,
+    letters: Vec<(NodeId, Letters)>,
+    /// Messages that have as many events as one may have, and whatever else is to be done.
+    full: Vec<Command>,
+    next_set_number: u64,
+}
+
+#[derive(Default)]
+struct Letters {
+    test: TestBatch,
+    resolved: Resolved,
+    set: SetBatch,
+    acks: SetAcks,
+}
+
+impl Outbox {
+    pub(crate) fn new(sender: Sender) -> Self {
+        Self { sender, letters: Vec::new(), full: Vec::new(), next_set_number: 0 }
+    }
+
+    /// Numbers sets from here on, above all that an earlier owner of this group has given.
+    pub(crate) fn number_sets_from(&mut self, number: u64) {
+        self.next_set_number = number;
+    }
+
+    /// The epoch that messages are sent under.
+    pub(crate) fn set_epoch(&mut self, epoch: u64) {
+        self.sender.epoch = epoch;
+    }
+
+    fn letters(&mut self, to: NodeId) -> &mut Letters {
+        let index = match self.letters.iter().position(|(node, _)| *node == to) {
+            Some(index) => index,
+            None => {
+                self.letters.push((to, Letters::default()));
+                self.letters.len() - 1
+            }
+        };
+        &mut self.letters[index].1
+    }
+
+    /// Asks `to` about the positions of `left`.
+    pub(crate) fn test(&mut self, to: NodeId, question: Question, left: impl IntoIterator<Item = u64>) {
+        let sender = self.sender;
+        let test = &mut self.letters(to).test;
+        let fits = test.head == question.head && test.parallel == question.parallel;
+        if !test.tickets.is_empty() && (!fits || test.tickets.len() >= MESSAGE_EVENTS_MAX) {
+            let test = PeerBody::Test(std::mem::take(test));
+            self.full.push(send(sender, to, test));
+        }
+        let test = &mut self.letters(to).test;
+        if test.tickets.is_empty() {
+            (test.head, test.parallel) = (question.head, question.parallel);
+            test.deadline_in_ms = question.deadline_in_ms;
+        }
+        test.deadline_in_ms = test.deadline_in_ms.min(question.deadline_in_ms);
+        test.tickets.push(question.ticket);
+        test.left.push(left);
+        test.stamps.push(question.stamp);
+        test.generations.push(question.generations);
+    }
+
+    /// Tells `head` what was found.
+    pub(crate) fn resolve(&mut self, head: NodeId, ticket: u64, finding: Finding, slice_visits: u64) {
+        let resolved = &mut self.letters(head).resolved;
+        match finding {
+            Finding::Held(generations) => {
+                resolved.hits.push(generations != 0);
+                if generations != 0 {
+                    resolved.generations.push(generations);
+                }
+            }
+            Finding::Undecided(reason) => {
+                resolved.undecided.push((resolved.tickets.len() as u32, reason));
+                resolved.hits.push(false);
+            }
+        }
+        resolved.tickets.push(ticket);
+        resolved.slice_visits += slice_visits;
+        resolved.node_visits += u64::from(slice_visits > 0);
+    }
+
+    /// Marks what is told to `head` as resting on an incomplete slice.
+    pub(crate) fn mark_degraded(&mut self, head: NodeId) {
+        self.letters(head).resolved.degraded = true;
+    }
+
+    /// Has `to` set cells in generation `number`; gives the number of the set.
+    pub(crate) fn set(&mut self, to: NodeId, number: u64, cells: impl IntoIterator<Item = u64>, stamp: Stamp) -> u64 {
+        let (sender, next) = (self.sender, self.next_set_number);
+        let set = &mut self.letters(to).set;
+        let starts = set.stamps.is_empty() || set.generation != number || set.stamps.len() >= MESSAGE_EVENTS_MAX;
+        if starts && !set.stamps.is_empty() {
+            let set = PeerBody::Set(std::mem::take(set));
+            self.full.push(send(sender, to, set));
+        }
+        let set = &mut self.letters(to).set;
+        if starts {
+            (set.set_number, set.generation) = (next, number);
+        }
+        set.cells.push(cells);
+        set.stamps.push(stamp);
+        let set_number = set.set_number;
+        self.next_set_number += u64::from(starts);
+        set_number
+    }
+
+    /// Tells `head` that a set is done, or was refused.
+    pub(crate) fn acknowledge(&mut self, head: NodeId, set_number: u64, done: bool) {
+        let acks = &mut self.letters(head).acks;
+        let numbers = if done { &mut acks.set_numbers } else { &mut acks.refused_numbers };
+        numbers.push(set_number);
+    }
+
+    /// Something else is to be done.
+    pub(crate) fn push(&mut self, command: Command) {
+        self.full.push(command);
+    }
+
+    /// Sends all that was gathered.
+    pub(crate) fn flush(&mut self, commands: &mut Vec<Command>) {
+        let sender = self.sender;
+        commands.append(&mut self.full);
+        for (to, letters) in &mut self.letters {
+            if !letters.set.stamps.is_empty() {
+                commands.push(send(sender, *to, PeerBody::Set(std::mem::take(&mut letters.set))));
+            }
+            if !letters.test.tickets.is_empty() {
+                let mut test = std::mem::take(&mut letters.test);
+                if test.generations.iter().all(|generations| *generations == u16::MAX) {
+                    test.generations.clear();
+                }
+                commands.push(send(sender, *to, PeerBody::Test(test)));
+            }
+            if !letters.resolved.tickets.is_empty() {
+                commands.push(send(sender, *to, PeerBody::Resolved(std::mem::take(&mut letters.resolved))));
+            }
+            if !letters.acks.set_numbers.is_empty() || !letters.acks.refused_numbers.is_empty() {
+                commands.push(send(sender, *to, PeerBody::SetAcks(std::mem::take(&mut letters.acks))));
+            }
+        }
+    }
+}
+
+fn send(sender: Sender, to: NodeId, body: PeerBody) -> Command {
+    let Sender { filter, epoch, group } = sender;
+    Command::Send { to, message: PeerMessage { filter, epoch, group, body } }
+}

@@ -1,0 +1,205 @@
+//! The slices of a group that this node has.
+//!
+//! Promises: a test visits slices in the order of the event's hash functions, stops at the first zero and sets nothing;
+//! a set sets all positions that lie here. Every visit is counted. Must not know: other nodes, who asks.
+
+use firstseen_filter::{FilterDefinition, FilterSlice, GENERATIONS_MAX, HASHES_MAX, Stamp, WindowRule};
+
+use super::placement::Placement;
+use crate::{Load, SlicedBuildError};
+
+/// Own slices with what they have done.
+pub(crate) struct OwnSlices {
+    definition: FilterDefinition,
+    /// By slice of the group.
+    slices: Vec<Option<FilterSlice>>,
+    loads: Vec<Load>,
+    /// The greatest unit that a stamp brought here.
+    now: u64,
+    /// Events that came by to be tested, and to be set.
+    pub(crate) test_node_visits: u64,
+    pub(crate) set_node_visits: u64,
+}
+
+/// Positions of one event in one slice.
+struct InSlice {
+    offsets: [u64; HASHES_MAX as usize],
+    len: usize,
+}
+
+impl OwnSlices {
+    pub(crate) fn build(definition: FilterDefinition, placement: &Placement) -> Result<Self, SlicedBuildError> {
+        let mut slices = Vec::with_capacity(placement.slices());
+        for slice in 0..placement.slices() {
+            slices.push(if placement.owns_slice(slice) { Some(FilterSlice::build(&definition)?) } else { None });
+        }
+        let loads = vec![Load::default(); slices.len()];
+        Ok(Self { definition, slices, loads, now: 0, test_node_visits: 0, set_node_visits: 0 })
+    }
+
+    /// Takes empty slices that came to this node, and drops those that went. One that cannot be built is not there, and
+    /// what is asked of it is undecided.
+    pub(crate) fn follow(&mut self, placement: &Placement) {
+        for (index, slice) in self.slices.iter_mut().enumerate() {
+            match (placement.owns_slice(index), slice.is_some()) {
+                (true, false) => *slice = FilterSlice::build(&self.definition).ok(),
+                (false, true) => *slice = None,
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn rule(&self) -> &WindowRule {
+        &self.definition.rule
+    }
+
+    /// Whether every position that the placement puts here can be asked here.
+    pub(crate) fn has_all(&self, placement: &Placement, positions: &[u64]) -> bool {
+        positions.iter().all(|position| {
+            let slice = placement.locate(*position).0;
+            !placement.owns_slice(slice) || self.slices[slice].is_some()
+        })
+    }
+
+    /// The stamp as it is judged here: not before the edge of lateness, beyond which cells may have been cleared.
+    /// `None` where the event's own window is over then.
+    pub(crate) fn rejudge(&mut self, stamp: Stamp) -> Option<Stamp> {
+        self.now = self.now.max(stamp.unit);
+        let edge = self.now.saturating_sub(self.definition.rule.lateness_units);
+        let judged = stamp.judged.max(edge);
+        (self.definition.rule.expiry(stamp.unit) > judged).then_some(Stamp { unit: stamp.unit, judged })
+    }
+
+    pub(crate) fn prefetch(&self, placement: &Placement, positions: &[u64], generation: u64) {
+        for position in positions {
+            let (index, offset) = placement.locate(*position);
+            if let Some(slice) = &self.slices[index] {
+                slice.prefetch(generation, &[offset]);
+            }
+        }
+    }
+
+    /// Narrows `mask` to the generations that hold all of the event's positions that lie here; tells how many slices
+    /// were visited.
+    pub(crate) fn test(&mut self, placement: &Placement, positions: &[u64], stamp: Stamp, mask: &mut u16) -> u64 {
+        let mut visits = 0;
+        for (first, position) in positions.iter().enumerate() {
+            let (index, _) = placement.locate(*position);
+            let Some(slice) = &self.slices[index] else { continue };
+            let Some(own) = InSlice::starting_at(placement, positions, first) else { continue };
+            let held = slice.test_at(own.offsets(), stamp).map_or(0, |sighting| sighting.generations);
+            visits += 1;
+            self.loads[index].test_visits += 1;
+            self.loads[index].positions_tested += own.len as u64;
+            *mask &= held;
+            if *mask == 0 {
+                break;
+            }
+        }
+        self.test_node_visits += u64::from(visits > 0);
+        visits
+    }
+
+    /// Whether generation `number`, which was committed, is there in every slice here that has some of `positions`;
+    /// opens it where it is newer than what a slice has.
+    pub(crate) fn open(&mut self, placement: &Placement, positions: &[u64], unit: u64, number: u64) -> bool {
+        self.now = self.now.max(unit);
+        let now = self.now;
+        positions.iter().all(|position| {
+            let slice = &mut self.slices[placement.locate(*position).0];
+            slice.as_mut().is_none_or(|slice| open_up_to(slice, number, now))
+        })
+    }
+
+    /// Sets all positions that lie here in generation `number`, which [`Self::open`] has found, whatever is there; tells
+    /// how many that were.
+    pub(crate) fn set(&mut self, placement: &Placement, positions: &[u64], stamp: Stamp, number: u64) -> u64 {
+        // What has expired here already would read as alive when the wheel of timers comes round.
+        let Some(stamp) = self.rejudge(stamp) else { return 0 };
+        let mut cells = 0;
+        for (first, position) in positions.iter().enumerate() {
+            let (index, _) = placement.locate(*position);
+            let Some(slice) = &mut self.slices[index] else { continue };
+            let Some(own) = InSlice::starting_at(placement, positions, first) else { continue };
+            slice.set_generation(number, own.offsets(), stamp);
+            self.loads[index].record_visits += 1;
+            cells += own.len as u64;
+        }
+        self.set_node_visits += u64::from(cells > 0);
+        cells
+    }
+
+    /// Own slices with their number in the group and what they have done, brought to the present.
+    pub(crate) fn states(&mut self) -> impl Iterator<Item = (usize, &FilterSlice, Load)> {
+        let now = self.now;
+        let slices = self.slices.iter_mut().zip(&self.loads).enumerate();
+        slices.filter_map(move |(index, (slice, load))| {
+            let slice = slice.as_mut()?;
+            slice.advance(now);
+            Some((index, &*slice, *load))
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slices.iter().flatten().count()
+    }
+
+    /// Brings all slices to unit `unit`, if that is later: what has expired goes.
+    pub(crate) fn advance(&mut self, unit: u64) {
+        self.now = self.now.max(unit);
+        let now = self.now;
+        self.slices.iter_mut().flatten().for_each(|slice| slice.advance(now));
+    }
+
+    /// Cells in use in the newest generations, where the kind counts them.
+    pub(crate) fn used_cells(&self) -> u64 {
+        self.slices.iter().flatten().map(FilterSlice::used_cells).sum()
+    }
+
+    /// The most generations that one of the slices has.
+    pub(crate) fn generations(&self) -> usize {
+        self.slices.iter().flatten().map(FilterSlice::generations).max().unwrap_or(0)
+    }
+
+    /// The number of the newest generation that one of the slices has opened.
+    pub(crate) fn newest_generation(&self) -> u64 {
+        self.slices.iter().flatten().map(FilterSlice::newest_generation).max().unwrap_or(0)
+    }
+}
+
+impl InSlice {
+    /// The positions of the slice that position `first` lies in; `None` where an earlier one lies there too.
+    #[inline]
+    fn starting_at(placement: &Placement, positions: &[u64], first: usize) -> Option<Self> {
+        let (slice, offset) = placement.locate(positions[first]);
+        if positions[..first].iter().any(|earlier| placement.locate(*earlier).0 == slice) {
+            return None;
+        }
+        let mut own = Self { offsets: [0; HASHES_MAX as usize], len: 1 };
+        own.offsets[0] = offset;
+        for position in &positions[first + 1..] {
+            let (other, offset) = placement.locate(*position);
+            if other == slice {
+                own.offsets[own.len] = offset;
+                own.len += 1;
+            }
+        }
+        Some(own)
+    }
+
+    fn offsets(&self) -> &[u64] {
+        &self.offsets[..self.len]
+    }
+}
+
+/// Whether the slice has generation `number`, or could open it; no slice ever has more than a mask has bits.
+fn open_up_to(slice: &mut FilterSlice, number: u64, now: u64) -> bool {
+    slice.advance(now);
+    while slice.newest_generation() < number {
+        if slice.generations() >= GENERATIONS_MAX as usize || slice.open_generation().is_err() {
+            return false;
+        }
+    }
+    // One that has emptied is gone: cells set in another would not be judged together with those elsewhere.
+    slice.generation_geometry(number).is_some()
+}

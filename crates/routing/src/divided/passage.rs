@@ -1,0 +1,78 @@
+//! What a node does for events that another node has in flight.
+//!
+//! Promises: tests at own slices, then passes an event on to the node of its first untested position, or tells its head
+//! what became of it; sets what it is told to set and acknowledges. What names cells that are not here sets nothing.
+//! Must not know: producers, why an event is tested.
+
+use super::outbox::{Finding, Outbox, Question};
+use super::own::OwnSlices;
+use super::placement::Placement;
+use crate::{NodeId, Reason, SetBatch, TestBatch};
+
+/// Tests the events of a batch and sends on what is not decided here.
+pub(crate) fn test(batch: &TestBatch, own: &mut OwnSlices, placement: &Placement, outbox: &mut Outbox) {
+    let events = || batch.left.iter().zip(&batch.tickets).zip(&batch.stamps).enumerate();
+    let newest = own.newest_generation();
+    for (_, ((left, _), _)) in events() {
+        if placement.admits(left) {
+            own.prefetch(placement, left, newest);
+        }
+    }
+    for (index, ((left, ticket), stamp)) in events() {
+        let generations = batch.generations.get(index).copied().unwrap_or(u16::MAX);
+        let refuse = |outbox: &mut Outbox, reason| outbox.resolve(batch.head, *ticket, Finding::Undecided(reason), 0);
+        if !placement.admits(left) {
+            refuse(outbox, Reason::Invalid);
+            continue;
+        }
+        if !placement.is_mine(left[0]) || !own.has_all(placement, left) {
+            refuse(outbox, Reason::StaleMap);
+            continue;
+        }
+        let Some(stamp) = own.rejudge(*stamp) else {
+            refuse(outbox, Reason::Late);
+            continue;
+        };
+        let mut mask = generations;
+        let visits = own.test(placement, left, stamp, &mut mask);
+        let elsewhere = || left.iter().copied().filter(|position| !placement.is_mine(*position));
+        match elsewhere().next() {
+            Some(first) if mask != 0 && !batch.parallel => {
+                let question = Question {
+                    head: batch.head,
+                    ticket: *ticket,
+                    stamp,
+                    generations: mask,
+                    parallel: false,
+                    deadline_in_ms: batch.deadline_in_ms,
+                };
+                outbox.test(placement.nodes()[placement.node_at(first)], question, elsewhere());
+            }
+            _ => outbox.resolve(batch.head, *ticket, Finding::Held(mask), visits),
+        }
+    }
+}
+
+/// Sets the cells of a batch, all of them or, where one cannot be set here, none; returns how many cells that were.
+pub(crate) fn set(
+    head: NodeId,
+    batch: &SetBatch,
+    own: &mut OwnSlices,
+    placement: &Placement,
+    outbox: &mut Outbox,
+) -> u64 {
+    let here = |cells: &[u64]| {
+        placement.admits(cells)
+            && cells.iter().all(|position| placement.is_mine(*position))
+            && own.has_all(placement, cells)
+    };
+    let events = || batch.cells.iter().zip(&batch.stamps);
+    let all_here = batch.cells.len() == batch.stamps.len() && batch.cells.iter().all(here);
+    if !all_here || !events().all(|(cells, stamp)| own.open(placement, cells, stamp.unit, batch.generation)) {
+        outbox.acknowledge(head, batch.set_number, false);
+        return 0;
+    }
+    let cells = events().map(|(cells, stamp)| own.set(placement, cells, *stamp, batch.generation)).sum();
+    outbox.acknowledge(head, batch.set_number, true);
+    cells
+}

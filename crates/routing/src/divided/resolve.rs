@@ -1,0 +1,264 @@
+//! What becomes of events: from what was found to what is told.
+//!
+//! Promises: an event is told once; those that wait for it are told what follows from it, or run, oldest first. Must not
+//! know: limits, how events were found.
+
+use super::DividedGroup;
+use super::fill::Room;
+use super::flights::{Flight, Flights, Phase, Queue};
+use crate::{BatchName, Command, Decision, GroupReply, Reason, Resolved};
+use firstseen_filter::Refresh;
+
+/// A generation that has not come is asked for again after so long.
+const ASK_AGAIN_MS: u64 = 1000;
+
+impl DividedGroup {
+    pub(super) fn flight_mut(&mut self, ticket: u64) -> Option<&mut Flight> {
+        self.flights.as_mut()?.flight_mut(ticket)
+    }
+
+    pub(super) fn set_phase(&mut self, ticket: u64, phase: Phase) {
+        if let Some(flight) = self.flight_mut(ticket) {
+            flight.phase = phase;
+        }
+    }
+
+    /// What another node has found.
+    pub(super) fn resolved(&mut self, resolved: &Resolved) {
+        let mut generations = resolved.generations.iter();
+        let mut undecided = resolved.undecided.iter().peekable();
+        for (index, ticket) in resolved.tickets.iter().enumerate() {
+            let hit = resolved.hits.get(index).copied().unwrap_or(false);
+            let held = if hit { generations.next().copied().unwrap_or(u16::MAX) } else { 0 };
+            let reason = undecided.next_if(|(at, _)| *at as usize == index).map(|(_, reason)| *reason);
+            let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(*ticket)) else {
+                continue;
+            };
+            batch.degraded |= resolved.degraded;
+            let flight = &mut batch.flights[event];
+            if flight.phase != Phase::Testing {
+                continue;
+            }
+            if let Some(reason) = reason {
+                self.settle(*ticket, Decision::Undecided(reason));
+            } else {
+                flight.generations &= held;
+                flight.waiting = flight.waiting.saturating_sub(1);
+                if flight.waiting == 0 || flight.generations == 0 {
+                    self.found(*ticket);
+                }
+            }
+            self.run_ready();
+        }
+    }
+
+    /// All that had to be asked was asked.
+    pub(super) fn found(&mut self, ticket: u64) {
+        let Some((batch, index)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
+        let (generations, records) = (batch.flights[index].generations, batch.head.records);
+        let unit = batch.flights[index].stamp.unit;
+        if generations != 0 {
+            if !records || self.refresh == Refresh::Fixed {
+                return self.settle(ticket, Decision::Duplicate);
+            }
+            let number = match self.room(unit) {
+                Ok(()) => self.fill.newest(),
+                Err(_) => oldest_of(generations, self.fill.newest()),
+            };
+            return self.record(ticket, number, Decision::Duplicate);
+        }
+        match self.room(unit) {
+            _ if !records => self.settle(ticket, Decision::FirstSeen),
+            Ok(()) => self.record(ticket, self.fill.newest(), Decision::FirstSeen),
+            Err(reason) => self.settle(ticket, Decision::Undecided(reason)),
+        }
+    }
+
+    /// Whether the newest generation has room; asks for the next in time.
+    fn room(&mut self, unit: u64) -> Result<(), Reason> {
+        let own_slices = self.own.len() as u64;
+        let used_cells = if self.fill.limited_by_density() {
+            self.own.advance(unit);
+            self.own.used_cells()
+        } else {
+            0
+        };
+        let room = self.fill.room(used_cells, own_slices);
+        if room == Room::Free {
+            return Ok(());
+        }
+        let opens = self.ask_for_generation(unit);
+        match room {
+            Room::None if opens => Err(Reason::Overloaded),
+            Room::None => Err(Reason::Full),
+            Room::Scarce | Room::Free => Ok(()),
+        }
+    }
+
+    /// Asks for another generation where one may open; tells whether one may.
+    fn ask_for_generation(&mut self, unit: u64) -> bool {
+        self.own.advance(unit);
+        let (newest, opened) = (self.fill.newest(), self.own.newest_generation());
+        let alive = self.own.generations() as u64 + newest.saturating_sub(opened);
+        if alive >= self.fill.generations_max() {
+            return false;
+        }
+        let (number, now_ms) = (newest + 1, self.now.monotonic_ms);
+        let asked_lately = |(asked, at_ms): (u64, u64)| asked == number && now_ms.saturating_sub(at_ms) < ASK_AGAIN_MS;
+        if !self.asked.is_some_and(asked_lately) {
+            self.asked = Some((number, now_ms));
+            self.outbox.push(Command::OpenGeneration { filter: self.filter, group: self.group, number });
+        }
+        true
+    }
+
+    /// An event is decided, and nothing is set for it.
+    pub(super) fn settle(&mut self, ticket: u64, outcome: Decision) {
+        if let Some(flight) = self.flight_mut(ticket) {
+            flight.outcome = outcome;
+        }
+        self.tell(ticket, outcome);
+        self.release(ticket);
+    }
+
+    /// Tells the decision on an event, and those that wait for it what follows.
+    pub(super) fn tell(&mut self, ticket: u64, outcome: Decision) {
+        let Some(flights) = &mut self.flights else { return };
+        let Some((batch, index)) = flights.event_mut(ticket) else { return };
+        let flight = &mut batch.flights[index];
+        if flight.told {
+            return;
+        }
+        (flight.told, flight.outcome) = (true, outcome);
+        let mut echoes = std::mem::replace(&mut flight.echoes, Queue::EMPTY);
+        batch.decisions[index] = outcome;
+        batch.untold = batch.untold.saturating_sub(1);
+        if batch.untold == 0 {
+            self.closing.push(ticket);
+        }
+        while let Some(echo) = flights.dequeue(&mut echoes) {
+            end_waiting(flights, echo, Some(outcome), &mut self.closing);
+        }
+        if !matches!(outcome, Decision::Undecided(_)) {
+            self.settle_joiners(ticket);
+        }
+    }
+
+    /// Tells those that wait for an event that they are duplicates, but for those that are not for certain.
+    fn settle_joiners(&mut self, ticket: u64) {
+        let Some(leader) = self.flight_mut(ticket) else { return };
+        let mut joiners = std::mem::replace(&mut leader.joiners, Queue::EMPTY);
+        let leader = *leader;
+        while let Some(flights) = &mut self.flights
+            && let Some(joiner) = flights.dequeue(&mut joiners)
+        {
+            let Some(flight) = flights.flight(joiner) else { continue };
+            if flight.phase == Phase::Abandoned || leader.covers(flight.stamp, self.own.rule(), self.refresh) {
+                self.conclude(joiner, Decision::Duplicate);
+            } else {
+                flights.enqueue(ticket, joiner, |leader| &mut leader.joiners);
+            }
+        }
+    }
+
+    /// Ends an event that nobody waits for.
+    pub(super) fn conclude(&mut self, ticket: u64, outcome: Decision) {
+        self.tell(ticket, outcome);
+        self.end(ticket);
+    }
+
+    fn end(&mut self, ticket: u64) {
+        if let Some(flights) = &mut self.flights {
+            flights.end(ticket);
+            self.closing.push(ticket);
+        }
+    }
+
+    /// An event is over: the oldest of those that still wait for it takes its place.
+    pub(super) fn release(&mut self, ticket: u64) {
+        let Some(flights) = &mut self.flights else { return };
+        if flights.leader_of(ticket) == Some(ticket) {
+            flights.unlead(ticket);
+        }
+        let joiners = flights.flight_mut(ticket).map(|leader| std::mem::replace(&mut leader.joiners, Queue::EMPTY));
+        let mut joiners = joiners.unwrap_or(Queue::EMPTY);
+        while let Some(joiner) = flights.dequeue(&mut joiners) {
+            if flights.flight(joiner).is_some_and(|flight| flight.phase == Phase::Abandoned) {
+                end_waiting(flights, joiner, None, &mut self.closing);
+                continue;
+            }
+            flights.lead(joiner);
+            if let Some(flight) = flights.flight_mut(joiner) {
+                (flight.phase, flight.joiners) = (Phase::Testing, joiners);
+            }
+            self.ready.push(joiner);
+            break;
+        }
+        self.end(ticket);
+    }
+
+    /// Runs what became ready, answers batches that are decided, drops those that are over, and sends what was gathered.
+    pub(super) fn finish(&mut self, commands: &mut Vec<Command>) {
+        self.run_ready();
+        while let Some(ticket) = self.closing.pop() {
+            let Some(batch) = self.flights.as_ref().and_then(|flights| flights.batch(ticket)) else { continue };
+            if batch.untold == 0 {
+                self.answer(ticket);
+            }
+            if let Some(flights) = &mut self.flights {
+                flights.retire(ticket);
+            }
+        }
+        self.outbox.flush(commands);
+    }
+
+    /// Answers the batch of an event, all of which is decided, unless it has been answered; the guard learns of it.
+    fn answer(&mut self, ticket: u64) {
+        let Some(batch) = self.flights.as_mut().and_then(|flights| flights.batch_mut(ticket)) else { return };
+        let decisions = batch.decisions.clone();
+        self.answer_with(ticket, decisions);
+    }
+
+    /// Answers the batch of an event, unless it has been answered; the guard learns what is known of it.
+    pub(super) fn answer_with(&mut self, ticket: u64, decisions: Vec<Decision>) {
+        let Some(flights) = &mut self.flights else { return };
+        let Some(batch) = flights.batch_mut(ticket) else { return };
+        let mut reply_to = batch.head.reply_to;
+        if batch.head.records && !batch.is_settled {
+            let name = BatchName { producer: batch.head.producer, sequence: batch.head.sequence };
+            let newest = self.guard.settle_named(name, &batch.head.names, &batch.decisions);
+            reply_to = newest.unwrap_or(reply_to);
+            batch.is_settled = batch.untold == 0;
+            for name in &batch.head.names {
+                self.named.remove(name);
+            }
+        }
+        if !std::mem::replace(&mut batch.replied, true) {
+            let degraded = batch.degraded || !self.complete;
+            self.counts.decisions.count(&decisions);
+            let (clock_ms, spent) = (self.clock.clock_ms(), flights.spare_probes());
+            let reply = GroupReply { reply_to, decisions, estimates: Vec::new(), clock_ms, degraded, spent };
+            self.outbox.push(Command::Reply(reply));
+        }
+    }
+}
+
+/// Ends an event that waited for another, and tells it what it waited for unless nobody waits for that any more.
+fn end_waiting(flights: &mut Flights, ticket: u64, outcome: Option<Decision>, closing: &mut Vec<u64>) {
+    let Some((batch, index)) = flights.event_mut(ticket) else { return };
+    let flight = &mut batch.flights[index];
+    if let Some(outcome) = outcome.filter(|_| !flight.told) {
+        (flight.told, flight.outcome) = (true, outcome);
+        batch.decisions[index] = outcome;
+        batch.untold = batch.untold.saturating_sub(1);
+    }
+    flights.end(ticket);
+    closing.push(ticket);
+}
+
+/// The number of the oldest generation of a mask that is not empty, of those up to `newest`.
+fn oldest_of(generations: u16, newest: u64) -> u64 {
+    let bits = u64::from(u16::BITS);
+    let held = |number: &u64| generations >> (number % bits) & 1 == 1;
+    (newest.saturating_sub(bits - 1)..=newest).find(held).unwrap_or(newest)
+}

@@ -1,0 +1,85 @@
+//! Cells of new events on all nodes: sent by the head, acknowledged by the others.
+//!
+//! Promises: all positions of an event are set, also those that its test has passed, as these may expire sooner; the
+//! event stays in flight until every node has acknowledged or is gone. Must not know: why an event is new.
+
+use super::DividedGroup;
+use super::flights::Phase;
+use crate::{Decision, NodeId, Reason, SetAcks};
+
+/// A set on its way to a node.
+pub(super) struct SetFlight {
+    to: NodeId,
+    tickets: Vec<u64>,
+}
+
+impl DividedGroup {
+    /// Sets an event in generation `number` on all of its nodes.
+    pub(super) fn record(&mut self, ticket: u64, number: u64, outcome: Decision) {
+        let Self { flights: Some(flights), own, placement, outbox, sets, .. } = self else { return };
+        let Some(stamp) = flights.flight(ticket).map(|flight| flight.stamp) else { return };
+        let positions = flights.positions(ticket);
+        if !own.open(placement, positions, stamp.unit, number) {
+            return self.settle(ticket, Decision::Undecided(Reason::NotReady));
+        }
+        own.set(placement, positions, stamp, number);
+        self.counts.sets += 1;
+        let mut waiting = 0;
+        for (index, node) in placement.nodes().iter().enumerate() {
+            let there = || positions.iter().copied().filter(|position| placement.node_at(*position) == index);
+            if index != placement.me() && there().next().is_some() {
+                let set_number = outbox.set(*node, number, there(), stamp);
+                let set = sets.entry(set_number).or_insert_with(|| SetFlight { to: *node, tickets: Vec::new() });
+                set.tickets.push(ticket);
+                waiting += 1;
+            }
+        }
+        if outcome == Decision::FirstSeen {
+            self.fill.record(self.own.len() as u64);
+        }
+        if let Some(flight) = self.flight_mut(ticket) {
+            (flight.phase, flight.outcome, flight.waiting) = (Phase::Setting, outcome, waiting);
+        }
+        if waiting == 0 {
+            self.settle(ticket, outcome);
+        } else if !self.is_safe() {
+            self.tell(ticket, outcome);
+        }
+    }
+
+    /// Another node has set cells, or refused to.
+    pub(super) fn acknowledged(&mut self, from: NodeId, acks: &SetAcks) {
+        let done = acks.set_numbers.iter().map(|number| (*number, true));
+        let refused = acks.refused_numbers.iter().map(|number| (*number, false));
+        for (number, is_done) in done.chain(refused) {
+            if self.sets.get(&number).is_some_and(|set| set.to == from) {
+                self.end_set(number, is_done);
+            }
+        }
+    }
+
+    /// Cells that were to be set on a node are gone with it.
+    pub(super) fn end_sets_of(&mut self, node: NodeId) {
+        let lost = self.sets.iter().filter(|(_, set)| set.to == node);
+        let mut numbers: Vec<u64> = lost.map(|(number, _)| *number).collect();
+        numbers.sort_unstable();
+        numbers.into_iter().for_each(|number| self.end_set(number, true));
+    }
+
+    fn end_set(&mut self, number: u64, is_done: bool) {
+        let Some(set) = self.sets.remove(&number) else { return };
+        for ticket in set.tickets {
+            let Some(flight) = self.flight_mut(ticket).filter(|flight| flight.phase == Phase::Setting) else {
+                continue;
+            };
+            if !is_done && !flight.told {
+                flight.outcome = Decision::Undecided(Reason::Unknown);
+            }
+            flight.waiting = flight.waiting.saturating_sub(1);
+            if flight.waiting == 0 {
+                let outcome = flight.outcome;
+                self.settle(ticket, outcome);
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Submissions: limits, the replay guard, the clock, single-flight; then an event is tested.
+//!
+//! Promises: what is refused is refused before anything is set; a submission that comes again is not run again. Must not
+//! know: what nodes answer.
+
+use firstseen_filter::Placed;
+
+use super::DividedGroup;
+use super::flights::{BATCH_EVENTS_MAX, BatchHead, Flights, NONE, Phase};
+use super::outbox::Question;
+use crate::{Admission, Command, Decision, GroupReply, Lookup, Moment, Operation, Reason, Standing, Submission, Times};
+
+/// Events between the prefetch of cells and their use.
+const AHEAD: u64 = 8;
+
+/// Numbers that are left to each millisecond: an owner that starts later starts above all numbers of the one before,
+/// unless that has taken up more batches than this a millisecond.
+const NUMBERS_PER_MS: u64 = 64;
+
+impl DividedGroup {
+    /// Takes up a submission; its reply comes now or later.
+    pub(crate) fn submit(&mut self, submission: Submission, now: Moment, commands: &mut Vec<Command>) {
+        self.now = now;
+        self.counts.batches += 1;
+        self.counts.events += submission.probes.len() as u64;
+        let admission = match self.refusal(&submission) {
+            Some(reason) => Admission::Refused(reason),
+            None if submission.operation == Operation::Lookup => Admission::New,
+            None => self.guard.admit(&submission, now.monotonic_ms, &mut self.standings),
+        };
+        match admission {
+            Admission::Refused(reason) => self.refuse(submission, reason),
+            Admission::Attached => {}
+            Admission::New | Admission::Known => self.take_up(submission, admission == Admission::Known),
+        }
+        self.finish(commands);
+    }
+
+    /// Why the whole submission cannot be taken up.
+    fn refusal(&self, submission: &Submission) -> Option<Reason> {
+        let events = submission.probes.len();
+        let named = submission.names.is_empty() || submission.names.len() == events;
+        let whole = matches!(submission.operation, Operation::Observe | Operation::Lookup)
+            && submission.probes.shape() == self.placement.plan().shape()
+            && events <= self.limits.batch_events_max.min(BATCH_EVENTS_MAX)
+            && named
+            && self.clock.is_valid(&submission.times, events);
+        let inflight = self.flights.as_ref().map_or(0, Flights::open_events);
+        match () {
+            () if !whole => Some(Reason::Invalid),
+            () if self.is_draining => Some(Reason::NotReady),
+            () if inflight + events > self.limits.inflight_events_max => Some(Reason::Overloaded),
+            () => None,
+        }
+    }
+
+    fn refuse(&mut self, submission: Submission, reason: Reason) {
+        let decisions = vec![Decision::Undecided(reason); submission.probes.len()];
+        self.counts.decisions.count(&decisions);
+        self.outbox.push(Command::Reply(GroupReply {
+            reply_to: submission.reply_to,
+            decisions,
+            estimates: Vec::new(),
+            clock_ms: self.clock.clock_ms(),
+            degraded: false,
+            spent: Some(submission.probes),
+        }));
+    }
+
+    fn take_up(&mut self, submission: Submission, is_known: bool) {
+        let records = submission.operation == Operation::Observe;
+        if records {
+            self.guard.depart(&submission);
+        }
+        let Submission { reply_to, producer, sequence, names, probes, times, deadline_ms, .. } = submission;
+        let events = probes.len();
+        let head = BatchHead { reply_to, records, producer, sequence, names, deadline_ms };
+        let first = self.flights_mut().push(head, probes);
+        self.clock.open_batch(&times, self.now.wall_ms);
+        let standings = std::mem::take(&mut self.standings);
+        (0..AHEAD.min(events as u64)).for_each(|ahead| self.prefetch(first + ahead));
+        for (index, ticket) in (first..).take(events).enumerate() {
+            if index as u64 + AHEAD < events as u64 {
+                self.prefetch(ticket + AHEAD);
+            }
+            match standings.get(index).filter(|_| is_known) {
+                None | Some(Standing::New) => self.place(ticket, &times, index, records),
+                Some(Standing::Answered(decision)) => self.conclude(ticket, *decision),
+                Some(Standing::InFlight) => self.echo(ticket, index),
+            }
+            self.run_ready();
+        }
+        self.standings = standings;
+        self.clock.close_batch(&times);
+        if events == 0 {
+            self.closing.push(first);
+        }
+    }
+
+    fn flights_mut(&mut self) -> &mut Flights {
+        let first_number = self.now.wall_ms.saturating_mul(NUMBERS_PER_MS) & (u64::MAX >> 17);
+        if self.flights.is_none() {
+            self.outbox.number_sets_from(first_number);
+        }
+        self.flights.get_or_insert_with(|| Flights::new(first_number))
+    }
+
+    fn prefetch(&self, ticket: u64) {
+        if let Some(flights) = &self.flights {
+            self.own.prefetch(&self.placement, flights.positions(ticket), self.fill.newest());
+        }
+    }
+
+    /// Finds an event's place in the window and runs it.
+    fn place(&mut self, ticket: u64, times: &Times, index: usize, records: bool) {
+        if let (true, Some((batch, _))) = (records, self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)))
+            && let Some(name) = batch.head.names.get(index)
+        {
+            self.named.insert(*name, ticket);
+        }
+        match self.clock.place(times, index, records) {
+            Placed::At(stamp) => {
+                self.fill.advance(stamp.unit);
+                if let Some(flight) = self.flight_mut(ticket) {
+                    flight.stamp = stamp;
+                }
+                self.start(ticket, records);
+            }
+            Placed::Late => self.conclude(ticket, Decision::Undecided(Reason::Late)),
+            Placed::Refused => self.conclude(ticket, Decision::Undecided(Reason::Future)),
+        }
+    }
+
+    /// Lets an event wait for another of the same positions, or tests it.
+    fn start(&mut self, ticket: u64, records: bool) {
+        let Some(flights) = &mut self.flights else { return };
+        if records && self.limits.single_flight {
+            if let Some(leader) = flights.leader_of(ticket) {
+                return self.join(leader, ticket);
+            }
+            flights.lead(ticket);
+        }
+        self.set_phase(ticket, Phase::Testing);
+        self.test(ticket);
+    }
+
+    fn join(&mut self, leader: u64, ticket: u64) {
+        let Some(flights) = &mut self.flights else { return };
+        let (Some(leading), Some(joining)) = (flights.flight(leader), flights.flight(ticket)) else { return };
+        if leading.told && leading.covers(joining.stamp, self.own.rule(), self.refresh) {
+            self.conclude(ticket, Decision::Duplicate);
+        } else if leading.joiners.len as usize >= self.limits.joiners_max {
+            self.conclude(ticket, Decision::Undecided(Reason::Overloaded));
+        } else {
+            flights.enqueue(leader, ticket, |leader| &mut leader.joiners);
+            self.set_phase(ticket, Phase::Joined);
+        }
+    }
+
+    /// Has an event told what the one of the same name is told.
+    fn echo(&mut self, ticket: u64, index: usize) {
+        let Some(flights) = &mut self.flights else { return };
+        let name = flights.batch(ticket).and_then(|batch| batch.head.names.get(index));
+        let original = name.and_then(|name| self.named.get(name)).copied().unwrap_or(NONE);
+        match flights.flight(original).map(|original| (original.told, original.outcome)) {
+            Some((false, _)) => {
+                flights.enqueue(original, ticket, |original| &mut original.echoes);
+                self.set_phase(ticket, Phase::Echo);
+            }
+            Some((true, outcome)) => self.conclude(ticket, outcome),
+            None => self.conclude(ticket, Decision::Undecided(Reason::Overloaded)),
+        }
+    }
+
+    /// Runs what has waited for an event that is over.
+    pub(super) fn run_ready(&mut self) {
+        while let Some(ticket) = self.ready.pop() {
+            self.test(ticket);
+        }
+    }
+
+    /// Tests an event at own slices, and sends it on if no zero is found.
+    fn test(&mut self, ticket: u64) {
+        let Self { flights: Some(flights), own, placement, outbox, .. } = self else { return };
+        // One that became ready may have been given up since.
+        let Some(flight) = flights.flight(ticket).filter(|flight| flight.phase == Phase::Testing).copied() else {
+            return;
+        };
+        let positions = flights.positions(ticket);
+        let reason = match positions.first() {
+            Some(first) if !placement.is_mine(*first) => Some(Reason::StaleMap),
+            Some(_) if own.has_all(placement, positions) => None,
+            _ => Some(Reason::NotReady),
+        };
+        if let Some(reason) = reason {
+            return self.settle(ticket, Decision::Undecided(reason));
+        }
+        let Some(stamp) = own.rejudge(flight.stamp) else {
+            return self.settle(ticket, Decision::Undecided(Reason::Late));
+        };
+        self.counts.tests += 1;
+        let mut generations = u16::MAX;
+        own.test(placement, positions, stamp, &mut generations);
+        let elsewhere = || positions.iter().copied().filter(|position| !placement.is_mine(*position));
+        let next = elsewhere().next().filter(|_| generations != 0);
+        let mut waiting = 0;
+        if let Some(next) = next {
+            let deadline_ms = flights.batch(ticket).map_or(0, |batch| batch.head.deadline_ms);
+            let left_ms = deadline_ms.saturating_sub(self.now.monotonic_ms);
+            let parallel = self.policies.lookup == Lookup::Parallel;
+            let deadline_in_ms = u32::try_from(left_ms).unwrap_or(u32::MAX);
+            let question = Question { head: self.me, ticket, stamp, generations, parallel, deadline_in_ms };
+            for (index, node) in placement.nodes().iter().enumerate() {
+                let is_asked = if parallel { index != placement.me() } else { index == placement.node_at(next) };
+                let here = || elsewhere().filter(|position| !parallel || placement.node_at(*position) == index);
+                if is_asked && here().next().is_some() {
+                    outbox.test(*node, question, here());
+                    waiting += 1;
+                }
+            }
+        }
+        if let Some(flight) = flights.flight_mut(ticket) {
+            (flight.stamp, flight.generations, flight.waiting) = (stamp, generations, waiting);
+        }
+        if next.is_none() {
+            self.found(ticket);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Submissions that callers have named: blocks of 64 numbers of one source.
+//!
+//! Promises: numbers that follow each other share a block. Must not know: marks, memory limits.
+
+use super::Standing;
+use super::queue::{Keyed, KeyedQueue, mix};
+use super::verdicts::Word;
+use crate::{Decision, SubmissionName};
+
+struct Block {
+    source: u128,
+    /// `number / 64` of the submissions.
+    block: u64,
+    told: Word,
+    in_flight: u64,
+    /// When one of them was last taken up.
+    used_ms: u64,
+    queued_ms: u64,
+}
+
+impl Keyed for Block {
+    type Key = (u128, u64);
+
+    fn key(&self) -> (u128, u64) {
+        (self.source, self.block)
+    }
+
+    fn hash((source, block): (u128, u64)) -> u64 {
+        mix(source, block)
+    }
+}
+
+fn place(name: SubmissionName) -> ((u128, u64), u32) {
+    ((name.source, name.number / 64), (name.number % 64) as u32)
+}
+
+/// All named submissions that are remembered.
+pub(super) struct Names {
+    blocks: KeyedQueue<Block>,
+}
+
+impl Names {
+    pub(super) fn new() -> Self {
+        Self { blocks: KeyedQueue::new() }
+    }
+
+    /// What is known of a submission. A new one is in flight from now on; one of which nothing is known and whose number
+    /// is below `low_water` is too old.
+    pub(super) fn take(&mut self, name: SubmissionName, low_water: u64, now_ms: u64) -> Standing {
+        let (key, bit) = place(name);
+        let is_new = |standing| standing == Standing::New && name.number >= low_water;
+        let Some(block) = self.blocks.find_mut(key) else {
+            if is_new(Standing::New) {
+                self.open(key, 1 << bit, now_ms);
+                return Standing::New;
+            }
+            return Standing::TOO_OLD;
+        };
+        block.used_ms = now_ms;
+        match block.told.standing(bit) {
+            _ if block.in_flight >> bit & 1 == 1 => Standing::InFlight,
+            standing if is_new(standing) => {
+                block.in_flight |= 1 << bit;
+                standing
+            }
+            Standing::New => Standing::TOO_OLD,
+            standing => standing,
+        }
+    }
+
+    fn open(&mut self, (source, block): (u128, u64), in_flight: u64, now_ms: u64) {
+        let told = Word::default();
+        self.blocks.push_back(Block { source, block, told, in_flight, used_ms: now_ms, queued_ms: now_ms });
+    }
+
+    /// What is known of a submission; nothing changes.
+    pub(super) fn recall(&mut self, name: SubmissionName) -> Standing {
+        let (key, bit) = place(name);
+        self.blocks.find_mut(key).map_or(Standing::TOO_OLD, |block| match block.in_flight >> bit & 1 {
+            0 => block.told.standing(bit),
+            _ => Standing::InFlight,
+        })
+    }
+
+    /// Adds what was told; `false` where the block is not remembered.
+    pub(super) fn learn(&mut self, name: SubmissionName, decision: Decision) -> bool {
+        let (key, bit) = place(name);
+        let Some(block) = self.blocks.find_mut(key) else { return false };
+        let told = Word::of(&[decision]);
+        block.told = block.told.with(Word { decided: told.decided << bit, verdicts: told.verdicts << bit });
+        block.in_flight &= !(1 << bit);
+        true
+    }
+
+    /// When the oldest block was taken up, or was last put off.
+    pub(super) fn oldest_ms(&self) -> Option<u64> {
+        self.blocks.front().map(|block| block.queued_ms)
+    }
+
+    /// Puts the oldest block off if it was used within `keep_ms`; otherwise forgets it and returns the source and the
+    /// greatest number that was taken up.
+    pub(super) fn pass(&mut self, now_ms: u64, keep_ms: u64) -> Option<SubmissionName> {
+        let block = self.blocks.pop_front()?;
+        if now_ms.saturating_sub(block.used_ms) < keep_ms {
+            self.blocks.push_back(Block { queued_ms: now_ms, ..block });
+            return None;
+        }
+        let taken = block.told.decided | block.told.verdicts | block.in_flight;
+        let greatest = taken.checked_ilog2()?;
+        Some(SubmissionName { source: block.source, number: block.block * 64 + u64::from(greatest) })
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.blocks.len() as u64 * KeyedQueue::<Block>::ENTRY_BYTES
+    }
+}

@@ -1,0 +1,193 @@
+//! The committed truth that requests are routed by: nodes, filters, and which node owns which slice.
+//!
+//! Promises: plain data, the same on every node at the same version. Must not know: how it is agreed on, how it
+//! travels, what cells hold.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::SlicedDefinition;
+
+/// A node; a number is never given twice, not even after its node has left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub u64);
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A filter; a number is never given twice, so a filter that was dropped and made again is another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FilterId(pub u64);
+
+impl fmt::Display for FilterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Counts the starts of a node's process. 0 has not started yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Incarnation(pub u64);
+
+/// 128 bits that two clusters do not share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ClusterId(pub [u8; 16]);
+
+/// A node as the cluster knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// What its certificate says; of the living, one has it.
+    pub name: String,
+    /// Datacenter or location.
+    pub site: String,
+    /// Where others reach it: `host:port`.
+    pub address: String,
+    /// The newest start that was committed.
+    pub incarnation: Incarnation,
+    /// Bytes of cells that it may be given.
+    pub memory_bytes: u64,
+    /// Whether it votes on the map.
+    pub voter: bool,
+}
+
+/// Who stamps events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClockSource {
+    /// Events bring their times.
+    #[default]
+    Event,
+    /// The node where an event enters.
+    Wall,
+}
+
+/// How slices that share events are asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lookup {
+    /// One after the other, until the first zero.
+    #[default]
+    Pipelined,
+    /// All at once: lower latency, more messages.
+    Parallel,
+}
+
+/// When first-seen may be told where slices share events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerWhen {
+    /// At the first zero; sets are resent until they are acknowledged.
+    #[default]
+    Early,
+    /// When every slice has acknowledged the event.
+    Safe,
+}
+
+/// What a filter does beside filtering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FilterPolicies {
+    /// Who stamps events.
+    pub clock: ClockSource,
+    /// How slices that share events are asked.
+    pub lookup: Lookup,
+    /// When first-seen may be told.
+    pub answer: AnswerWhen,
+    /// How long a submission may be tried again, in milliseconds.
+    pub retry_horizon_ms: u32,
+}
+
+impl Default for FilterPolicies {
+    fn default() -> Self {
+        Self {
+            clock: ClockSource::default(),
+            lookup: Lookup::default(),
+            answer: AnswerWhen::default(),
+            retry_horizon_ms: 60_000,
+        }
+    }
+}
+
+/// The material of a filter's hash secret; it never prints itself.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SecretMaterial(pub [u8; 32]);
+
+impl fmt::Debug for SecretMaterial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretMaterial(..)")
+    }
+}
+
+/// Who has a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceOwner {
+    /// The node.
+    pub node: NodeId,
+    /// The incarnation since which its cells are complete; a younger one has lost what came before it started.
+    pub complete_since: Incarnation,
+}
+
+/// A filter as the cluster knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FilterRecord {
+    /// What users call it.
+    pub name: String,
+    /// Rises with every change of owners or generations.
+    pub epoch: u64,
+    /// All that answers depend on, beside the secret.
+    pub definition: SlicedDefinition,
+    /// What it does beside filtering.
+    pub policies: FilterPolicies,
+    /// By number of the slice.
+    pub owners: Vec<SliceOwner>,
+    /// The committed number of the newest generation, by group of slices that share events; empty while all are 0.
+    pub generations: Vec<u64>,
+}
+
+impl FilterRecord {
+    /// Who owns slice `slice`.
+    pub fn owner(&self, slice: u32) -> Option<SliceOwner> {
+        self.owners.get(slice as usize).copied()
+    }
+}
+
+/// Nodes and filters at one version.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClusterMap {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// Rises with every change.
+    pub version: u64,
+    /// Members, by number.
+    pub nodes: BTreeMap<NodeId, NodeRecord>,
+    /// Filters, by number.
+    pub filters: BTreeMap<FilterId, FilterRecord>,
+}
+
+impl ClusterMap {
+    /// The filter of this name.
+    pub fn filter_named(&self, name: &str) -> Option<(FilterId, &FilterRecord)> {
+        self.filters.iter().find(|(_, filter)| filter.name == name).map(|(id, filter)| (*id, filter))
+    }
+
+    /// The node of this name.
+    pub fn node_named(&self, name: &str) -> Option<(NodeId, &NodeRecord)> {
+        self.nodes.iter().find(|(_, node)| node.name == name).map(|(id, node)| (*id, node))
+    }
+
+    /// Whether slice `slice` of `filter` has had everything that was ever recorded in it.
+    pub fn is_complete(&self, filter: &FilterRecord, slice: u32) -> bool {
+        filter.owner(slice).is_some_and(|owner| {
+            self.nodes.get(&owner.node).is_some_and(|node| node.incarnation == owner.complete_since)
+        })
+    }
+}

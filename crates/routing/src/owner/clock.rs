@@ -1,0 +1,111 @@
+//! The clock of a group: from the times of a batch to the place of each event in the window.
+//!
+//! Promises: one clock for the group, never stepping back. An event in order is placed as an engine in one place would
+//! place it, because producers send what their clock shows with every time. Must not know: cells, other groups.
+
+use firstseen_filter::{FilterDefinition, Placed, Stamp, Unit, UnitClock, WindowClock};
+
+use crate::{ClockSource, Times};
+
+/// The clock of a group's head.
+pub(crate) enum HeadClock {
+    /// There is one unit that never ends.
+    Endless,
+    /// Producers bring units.
+    Event {
+        clock: UnitClock,
+        /// The greatest time that producers have shown, of those in units that were accepted.
+        shown: WindowClock,
+    },
+    /// The owner's own clocks: the time of day, or the count of events.
+    Own { clock: WindowClock, wall_ms: Option<u64> },
+}
+
+impl HeadClock {
+    /// A clock that has seen nothing, for slices of `definition`.
+    pub(crate) fn new(definition: &FilterDefinition, source: ClockSource) -> Self {
+        let FilterDefinition { unit, rule, future_max_ms, .. } = definition;
+        // The owner's own time is never too far ahead, and neither is what was accepted by its unit.
+        let own = || WindowClock::new(unit.clone(), *rule, u64::MAX);
+        match (unit, source) {
+            (Unit::Endless, _) => Self::Endless,
+            (Unit::Events(_), _) => Self::Own { clock: own(), wall_ms: None },
+            (_, ClockSource::Wall) => Self::Own { clock: own(), wall_ms: Some(0) },
+            (_, ClockSource::Event) => {
+                Self::Event { clock: UnitClock::new(*rule, unit.future_units(*future_max_ms)), shown: own() }
+            }
+        }
+    }
+
+    /// Whether `times` can be those of `events` events.
+    pub(crate) fn is_valid(&self, times: &Times, events: usize) -> bool {
+        match self {
+            Self::Event { .. } => times.ticks.is_empty() || times.ticks.len() == events,
+            Self::Endless | Self::Own { .. } => true,
+        }
+    }
+
+    /// Before the events of a batch.
+    pub(crate) fn open_batch(&mut self, times: &Times, now_wall_ms: u64) {
+        match self {
+            Self::Event { clock, .. } => clock.catch_up(times.base_unit),
+            Self::Own { wall_ms: Some(wall_ms), .. } => *wall_ms = now_wall_ms.max(*wall_ms),
+            Self::Own { wall_ms: None, .. } | Self::Endless => {}
+        }
+    }
+
+    /// The place that all events of the open batch have, where it is one.
+    pub(crate) fn common_place(&mut self, times: &Times) -> Option<Placed> {
+        match self {
+            Self::Endless => Some(Placed::At(Stamp::on_time(0))),
+            Self::Event { clock, .. } if times.ticks.is_empty() => Some(clock.place(times.base_unit, times.base_unit)),
+            Self::Event { .. } | Self::Own { .. } => None,
+        }
+    }
+
+    /// The place of event `index` of the open batch. One that `records` is counted, where events are.
+    #[inline]
+    pub(crate) fn place(&mut self, times: &Times, index: usize, records: bool) -> Placed {
+        match self {
+            Self::Endless => Placed::At(Stamp::on_time(0)),
+            Self::Event { clock, .. } => match times.ticks.get(index) {
+                Some(tick) => clock.place(tick.clock_unit, tick.unit),
+                None => clock.place(times.base_unit, times.base_unit),
+            },
+            Self::Own { clock, wall_ms } if records => clock.place(*wall_ms),
+            Self::Own { clock, wall_ms } => clock.place_lookup(*wall_ms),
+        }
+    }
+
+    /// After the events of a batch. What a producer's clock shows counts unless it is ahead of the units that were
+    /// accepted.
+    pub(crate) fn close_batch(&mut self, times: &Times) {
+        if let Self::Event { clock, shown } = self
+            && shown.now_ms().is_none_or(|shown_ms| shown_ms < times.clock_ms)
+        {
+            let mut next = shown.clone();
+            next.catch_up_ms(times.clock_ms);
+            if next.now_unit() <= clock.now_unit() {
+                *shown = next;
+            }
+        }
+    }
+
+    /// The greatest time accepted, in milliseconds since 1970; 0 where there is none.
+    pub(crate) fn clock_ms(&self) -> u64 {
+        match self {
+            Self::Endless => 0,
+            Self::Event { shown, .. } => shown.now_ms().unwrap_or(0),
+            Self::Own { wall_ms, .. } => wall_ms.unwrap_or(0),
+        }
+    }
+
+    /// The greatest unit placed so far.
+    pub(crate) fn now_unit(&self) -> u64 {
+        match self {
+            Self::Endless => 0,
+            Self::Event { clock, .. } => clock.now_unit(),
+            Self::Own { clock, .. } => clock.now_unit(),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What an owner takes on at most.
+//!
+//! Promises: everything that producers can make grow has a bound here. Must not know: what is bounded elsewhere (queues,
+//! streams, links).
+
+/// The limits of one group's owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnerLimits {
+    /// Events of one submission.
+    pub batch_events_max: usize,
+    /// Events in flight at once, where slices share events; more are refused.
+    pub inflight_events_max: usize,
+    /// Submissions of one event that wait for the first at once, where slices share events; more are refused.
+    pub joiners_max: usize,
+    /// Submissions of one event wait for the first of them, where slices share events. Only tests switch it off, to show
+    /// what goes wrong then.
+    pub single_flight: bool,
+    /// Bytes of what is remembered of submissions; more is forgotten before its time.
+    pub guard_bytes_max: u64,
+}
+
+impl Default for OwnerLimits {
+    fn default() -> Self {
+        Self {
+            batch_events_max: 1 << 14,
+            inflight_events_max: 1 << 17,
+            joiners_max: 1 << 10,
+            single_flight: true,
+            guard_bytes_max: 64 << 20,
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The owner of a group of slices: takes submissions, messages of other nodes and the time, gives commands.
+//!
+//! Promises: the same inputs in the same order give the same commands; every submission is answered exactly once, a
+//! retry at the newest place that asked. Must not know: threads, clocks (moments are passed in), how commands are
+//! carried out.
+
+mod clock;
+mod limits;
+mod state;
+mod together;
+
+use firstseen_filter::{BuildError, Unit};
+
+use crate::{ClusterMap, Command, FilterId, FilterRecord, Moment, NodeId, PeerMessage, SlicedBuildError, Submission};
+pub(crate) use clock::HeadClock;
+pub use limits::OwnerLimits;
+pub use state::{DecisionCounts, GroupState, HopCounts, SliceState};
+use together::TogetherGroup;
+
+use crate::divided::DividedGroup;
+
+/// The slices of one group that a node owns, and what is in flight there.
+pub struct GroupOwner {
+    filter: FilterId,
+    group: u32,
+    me: NodeId,
+    cells: Cells,
+}
+
+enum Cells {
+    /// One slice has all positions of an event.
+    Together(Box<TogetherGroup>),
+    /// They are divided over several.
+    Divided(Box<DividedGroup>),
+}
+
+impl GroupOwner {
+    /// Empty slices of `group` of `filter`, those that node `me` has in `map`.
+    ///
+    /// # Errors
+    /// [`SlicedBuildError`]: no memory, or a group that the map does not give to this node.
+    pub fn build(
+        filter: FilterId,
+        map: &ClusterMap,
+        group: u32,
+        me: NodeId,
+        limits: OwnerLimits,
+    ) -> Result<Self, SlicedBuildError> {
+        let record = map.filters.get(&filter).ok_or(SlicedBuildError::Filter(filter))?;
+        if own_slices(record, group, me).next().is_none() {
+            return Err(SlicedBuildError::Group { filter, group, node: me });
+        }
+        if let Unit::Milliseconds(0) | Unit::Events(0) = record.definition.group.unit {
+            return Err(BuildError::Window.into());
+        }
+        let complete = is_complete(map, record, group, me);
+        let cells = match record.definition.slicing.divides_cells() {
+            true => Cells::Divided(Box::new(DividedGroup::new(filter, record, group, me, complete, &limits)?)),
+            false => Cells::Together(Box::new(TogetherGroup::new(record, group, complete, &limits)?)),
+        };
+        Ok(Self { filter, group, me, cells })
+    }
+
+    /// The filter.
+    pub fn filter(&self) -> FilterId {
+        self.filter
+    }
+
+    /// The group.
+    pub fn group(&self) -> u32 {
+        self.group
+    }
+
+    /// Takes up a submission; its reply comes now or later.
+    pub fn submit(&mut self, submission: Submission, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            Cells::Together(group) => group.submit(submission, now, commands),
+            Cells::Divided(group) => group.submit(submission, now, commands),
+        }
+    }
+
+    /// Takes a message of another node, in the order of its link.
+    pub fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            // Its slice shares no events, so nobody has anything to tell it.
+            Cells::Together(_) => {}
+            Cells::Divided(group) => group.receive(from, message, now, commands),
+        }
+    }
+
+    /// The process of a node is gone, and what was in flight to it.
+    pub fn peer_lost(&mut self, peer: NodeId, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            Cells::Together(_) => {}
+            Cells::Divided(group) => group.peer_lost(peer, now, commands),
+        }
+    }
+
+    /// The map has changed.
+    pub fn map_changed(&mut self, map: &ClusterMap, now: Moment, commands: &mut Vec<Command>) {
+        let record = map.filters.get(&self.filter);
+        let owned = record.filter(|record| own_slices(record, self.group, self.me).next().is_some());
+        let complete = owned.map(|record| is_complete(map, record, self.group, self.me));
+        match (&mut self.cells, record) {
+            (Cells::Together(group), _) => group.map_changed(complete),
+            (Cells::Divided(group), Some(record)) => {
+                group.map_changed(record, complete.unwrap_or(false), now, commands);
+            }
+            // Dropped with all that is in flight; the node ends this owner.
+            (Cells::Divided(group), None) => group.drain(now, commands),
+        }
+    }
+
+    /// Looks after what time brings: deadlines, what need not be remembered any more.
+    pub fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            Cells::Together(group) => group.tick(now),
+            Cells::Divided(group) => group.tick(now, commands),
+        }
+    }
+
+    /// The monotonic time at which [`Self::tick`] has something to do, if nothing else happens before.
+    pub fn next_tick_ms(&self) -> Option<u64> {
+        match &self.cells {
+            Cells::Together(group) => group.next_tick_ms(),
+            Cells::Divided(group) => group.next_tick_ms(),
+        }
+    }
+
+    /// The node is about to stop: what is in flight goes on, nothing new is taken up.
+    pub fn drain(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            Cells::Together(group) => group.drain(),
+            Cells::Divided(group) => group.drain(now, commands),
+        }
+    }
+
+    /// The group as it is now.
+    pub fn state(&mut self) -> GroupState {
+        match &mut self.cells {
+            Cells::Together(group) => group.state(),
+            Cells::Divided(group) => group.state(),
+        }
+    }
+}
+
+/// The slices of the group that node `me` has, by number.
+pub(crate) fn own_slices(record: &FilterRecord, group: u32, me: NodeId) -> impl Iterator<Item = u32> {
+    let slicing = record.definition.slicing;
+    let per_group = slicing.slices_per_group();
+    let first = group.saturating_mul(per_group);
+    let slices = if group < slicing.groups() { first..first + per_group } else { 0..0 };
+    slices.filter(move |slice| record.owner(*slice).is_some_and(|owner| owner.node == me))
+}
+
+/// Whether all slices of the group that node `me` has are complete.
+fn is_complete(map: &ClusterMap, record: &FilterRecord, group: u32, me: NodeId) -> bool {
+    own_slices(record, group, me).all(|slice| map.is_complete(record, slice))
+}

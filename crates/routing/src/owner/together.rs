@@ -1,0 +1,323 @@
+//! A group that is one slice: test and record are one step, and every submission is answered at once.
+//!
+//! Promises: answers event by event as a slice of the embedded engine; what is refused leaves nothing behind; nothing is
+//! allocated for an event. Must not know: other slices, nodes.
+
+use std::ops::Range;
+
+use firstseen_filter::{FilterSlice, Kind, Placed, Stamp, Verdict};
+
+use super::{DecisionCounts, GroupState, HeadClock, HopCounts, OwnerLimits, SliceState};
+use crate::guard::{Admission, ReplayGuard, Standing};
+use crate::{
+    Command, Decision, FilterRecord, GroupReply, Load, Moment, Operation, Reason, SlicedBuildError, Submission,
+};
+
+/// The owner of a slice that shares no events with others.
+pub(crate) struct TogetherGroup {
+    number: u32,
+    slice: FilterSlice,
+    estimates_frequencies: bool,
+    clock: HeadClock,
+    guard: ReplayGuard,
+    batch_events_max: usize,
+    complete: bool,
+    /// Why nothing is taken up, where that is so.
+    closed: Option<Reason>,
+    load: Load,
+    batches: u64,
+    events: u64,
+    decisions: DecisionCounts,
+    workbench: Workbench,
+}
+
+/// Buffers of a batch, kept to be used again; one entry an event unless they say otherwise.
+#[derive(Default)]
+struct Workbench {
+    standings: Vec<Standing>,
+    stamps: Vec<Stamp>,
+    verdicts: Vec<Verdict>,
+    estimates: Vec<f64>,
+    /// Events in a row that the slice is asked about.
+    runs: Vec<Range<usize>>,
+}
+
+impl TogetherGroup {
+    pub(crate) fn new(
+        record: &FilterRecord,
+        group: u32,
+        complete: bool,
+        limits: &OwnerLimits,
+    ) -> Result<Self, SlicedBuildError> {
+        let definition = record.definition.slice()?;
+        let horizon_ms = u64::from(record.policies.retry_horizon_ms);
+        Ok(Self {
+            number: group,
+            slice: FilterSlice::build(&definition)?,
+            estimates_frequencies: definition.cells.kind() == Kind::Decaying,
+            clock: HeadClock::new(&definition, record.policies.clock),
+            guard: ReplayGuard::new(horizon_ms, limits.guard_bytes_max),
+            batch_events_max: limits.batch_events_max,
+            complete,
+            closed: None,
+            load: Load::default(),
+            batches: 0,
+            events: 0,
+            decisions: DecisionCounts::default(),
+            workbench: Workbench::default(),
+        })
+    }
+
+    /// Answers a submission.
+    pub(crate) fn submit(&mut self, submission: Submission, now: Moment, commands: &mut Vec<Command>) {
+        let events = submission.probes.len();
+        let mut decisions = vec![Decision::FirstSeen; events];
+        let mut estimates = Vec::new();
+        match self.refusal(&submission, now) {
+            Some(reason) => decisions.fill(Decision::Undecided(reason)),
+            None => self.run(&submission, now, &mut decisions, &mut estimates),
+        }
+        self.batches += 1;
+        self.events += events as u64;
+        self.decisions.count(&decisions);
+        commands.push(Command::Reply(GroupReply {
+            reply_to: submission.reply_to,
+            decisions,
+            estimates,
+            clock_ms: self.clock.clock_ms(),
+            degraded: !self.complete,
+            spent: Some(submission.probes),
+        }));
+    }
+
+    /// Why none of the events is looked at.
+    fn refusal(&self, submission: &Submission, now: Moment) -> Option<Reason> {
+        let events = submission.probes.len();
+        let counts = matches!(submission.operation, Operation::Count | Operation::Estimate);
+        let fits = submission.probes.shape() == self.slice.probe_shape()
+            && counts == self.estimates_frequencies
+            && events <= self.batch_events_max
+            && (submission.names.is_empty() || submission.names.len() == events)
+            && self.clock.is_valid(&submission.times, events);
+        match self.closed {
+            _ if !fits => Some(Reason::Invalid),
+            None if now.monotonic_ms > submission.deadline_ms => Some(Reason::Overloaded),
+            closed => closed,
+        }
+    }
+
+    /// Guard, clock, slice, guard. `decisions` come as first-seen, one an event.
+    fn run(&mut self, submission: &Submission, now: Moment, decisions: &mut [Decision], estimates: &mut Vec<f32>) {
+        let records = matches!(submission.operation, Operation::Observe | Operation::Count);
+        let admission = match records {
+            true => self.guard.admit(submission, now.monotonic_ms, &mut self.workbench.standings),
+            false => Admission::New,
+        };
+        if let Admission::Refused(reason) = admission {
+            decisions.fill(Decision::Undecided(reason));
+            return;
+        }
+        self.clock.open_batch(&submission.times, now.wall_ms);
+        let standings = self.workbench.place(&mut self.clock, submission, admission, decisions);
+        self.clock.close_batch(&submission.times);
+        if let Err(reason) = self.ask(submission, decisions) {
+            self.workbench.refuse(reason, decisions);
+        }
+        if records {
+            self.guard.settle(submission, decisions);
+            if standings == Standings::SomeTwice {
+                self.answer_repeats(submission, decisions);
+            }
+        }
+        if self.estimates_frequencies {
+            self.estimate_again(submission, admission);
+            estimates.extend(self.workbench.estimates.iter().map(|estimate| *estimate as f32));
+        }
+    }
+
+    /// Asks the slice about the events in `runs`.
+    fn ask(&mut self, submission: &Submission, decisions: &mut [Decision]) -> Result<(), Reason> {
+        let Workbench { stamps, verdicts, estimates, runs, .. } = &mut self.workbench;
+        let (probes, mut asked, mut recorded) = (&submission.probes, 0, 0);
+        for run in runs.iter() {
+            let (events, stamps) = (run.clone(), &stamps[run.clone()]);
+            match submission.operation {
+                Operation::Observe => self.slice.observe_probes(probes, events, stamps, &mut verdicts[run.clone()]),
+                Operation::Lookup => self.slice.lookup_probes(probes, events, stamps, &mut verdicts[run.clone()]),
+                Operation::Count => self.slice.count_probes(probes, events, stamps, &mut estimates[run.clone()]),
+                Operation::Estimate => self.slice.estimate_probes(probes, events, stamps, &mut estimates[run.clone()]),
+            }
+            .map_err(|_| Reason::Invalid)?;
+            asked += run.len() as u64;
+            for (decision, verdict) in decisions[run.clone()].iter_mut().zip(&verdicts[run.clone()]) {
+                *decision = match verdict {
+                    Verdict::FirstSeen => Decision::FirstSeen,
+                    Verdict::Duplicate => Decision::Duplicate,
+                    Verdict::Undecided => Decision::Undecided(Reason::Full),
+                };
+                recorded += u64::from(*verdict == Verdict::FirstSeen);
+            }
+        }
+        self.load.positions_tested += asked * u64::from(probes.shape().hashes());
+        self.load.test_visits += asked;
+        self.load.record_visits += match submission.operation {
+            Operation::Observe | Operation::Count => recorded,
+            Operation::Lookup | Operation::Estimate => 0,
+        };
+        Ok(())
+    }
+
+    /// A name that came twice in the batch: the second is told what the first was.
+    fn answer_repeats(&mut self, submission: &Submission, decisions: &mut [Decision]) {
+        let asked = submission.names.iter().zip(&self.workbench.standings).zip(decisions);
+        for ((name, _), decision) in asked.filter(|((_, standing), _)| **standing == Standing::InFlight) {
+            *decision = match self.guard.recall(*name) {
+                Standing::Answered(decision) => decision,
+                Standing::New | Standing::InFlight => Decision::Undecided(Reason::Overloaded),
+            };
+        }
+    }
+
+    /// Frequencies of events that were counted before: they are not counted again.
+    fn estimate_again(&mut self, submission: &Submission, admission: Admission) {
+        let Workbench { standings, estimates, .. } = &mut self.workbench;
+        let present = [Stamp::on_time(self.clock.now_unit())];
+        if admission == Admission::Known {
+            let known = standings.iter().enumerate().filter(|(_, standing)| **standing != Standing::New);
+            for (event, _) in known {
+                let estimate = &mut estimates[event..event + 1];
+                // Probes of this shape were counted just now.
+                let _ = self.slice.estimate_probes(&submission.probes, event..event + 1, &present, estimate);
+            }
+        }
+    }
+
+    /// `complete` says whether the slice has all that was ever recorded in it; none where it is not this node's.
+    pub(crate) fn map_changed(&mut self, complete: Option<bool>) {
+        self.complete = complete == Some(true);
+        if complete.is_none() {
+            self.closed = Some(Reason::StaleMap);
+        }
+    }
+
+    pub(crate) fn tick(&mut self, now: Moment) {
+        self.guard.expire(now.monotonic_ms);
+    }
+
+    pub(crate) fn next_tick_ms(&self) -> Option<u64> {
+        self.guard.next_expiry_ms()
+    }
+
+    pub(crate) fn drain(&mut self) {
+        self.closed = Some(Reason::NotReady);
+    }
+
+    pub(crate) fn state(&mut self) -> GroupState {
+        self.slice.advance(self.clock.now_unit());
+        let (visits, records) = (self.load.test_visits, self.load.record_visits);
+        GroupState {
+            slices: vec![SliceState {
+                slice: self.number,
+                load: self.load,
+                bytes: self.slice.bytes(),
+                generations: self.slice.generations() as u32,
+                live_events: self.slice.live_events(),
+                expected_rate: self.slice.expected_rate(),
+                ready: self.closed.is_none(),
+                complete: self.complete,
+            }],
+            batches: self.batches,
+            events: self.events,
+            decisions: self.decisions,
+            guard_bytes: self.guard.bytes(),
+            guard_bytes_per_horizon_second: self.guard.bytes_per_horizon_second(),
+            inflight_events: 0,
+            hops: HopCounts {
+                tests: visits,
+                test_slices: visits,
+                test_nodes: visits,
+                sets: records,
+                set_slices: records,
+                set_nodes: records,
+            },
+            clock_ms: self.clock.clock_ms(),
+        }
+    }
+}
+
+/// Whether names came twice in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standings {
+    AllOnce,
+    SomeTwice,
+}
+
+impl Workbench {
+    /// Stamps the events that are to be run and gathers them in `runs`; decides all others.
+    fn place(
+        &mut self,
+        clock: &mut HeadClock,
+        submission: &Submission,
+        admission: Admission,
+        decisions: &mut [Decision],
+    ) -> Standings {
+        let events = decisions.len();
+        let records = matches!(submission.operation, Operation::Observe | Operation::Count);
+        self.stamps.clear();
+        self.runs.clear();
+        // What is counted has no verdicts: first-seen is what it is told.
+        self.verdicts.clear();
+        self.verdicts.resize(events, Verdict::FirstSeen);
+        self.estimates.clear();
+        if matches!(submission.operation, Operation::Count | Operation::Estimate) {
+            self.estimates.resize(events, 0.0);
+        }
+        if admission == Admission::New
+            && let Some(Placed::At(stamp)) = clock.common_place(&submission.times)
+        {
+            self.stamps.resize(events, stamp);
+            self.runs.push(0..events);
+            return Standings::AllOnce;
+        }
+        self.stamps.resize(events, Stamp::default());
+        let (mut standings, mut start) = (Standings::AllOnce, 0);
+        for (event, decision) in decisions.iter_mut().enumerate() {
+            let standing = match admission {
+                Admission::Known => self.standings[event],
+                _ => Standing::New,
+            };
+            *decision = match standing {
+                Standing::New => match clock.place(&submission.times, event, records) {
+                    Placed::At(stamp) => {
+                        self.stamps[event] = stamp;
+                        continue;
+                    }
+                    Placed::Late => Decision::Undecided(Reason::Late),
+                    Placed::Refused => Decision::Undecided(Reason::Future),
+                },
+                Standing::InFlight => {
+                    standings = Standings::SomeTwice;
+                    Decision::Undecided(Reason::Overloaded)
+                }
+                Standing::Answered(decision) => decision,
+            };
+            self.end_run(start..event);
+            start = event + 1;
+        }
+        self.end_run(start..events);
+        standings
+    }
+
+    fn end_run(&mut self, run: Range<usize>) {
+        if !run.is_empty() {
+            self.runs.push(run);
+        }
+    }
+
+    /// The slice could not be asked.
+    fn refuse(&self, reason: Reason, decisions: &mut [Decision]) {
+        for run in &self.runs {
+            decisions[run.clone()].fill(Decision::Undecided(reason));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What the nodes of a group tell each other about events in flight.
+//!
+//! Promises: plain data; lists of one message have one entry an event, unless they say otherwise. Must not know: how it
+//! travels.
+
+use firstseen_filter::Stamp;
+
+use crate::{FilterId, NodeId, Reason};
+
+/// A message about one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerMessage {
+    /// The filter.
+    pub filter: FilterId,
+    /// Its epoch as the sender knows it.
+    pub epoch: u64,
+    /// The group.
+    pub group: u32,
+    /// What is told.
+    pub body: PeerBody,
+}
+
+/// What is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerBody {
+    /// To the next node of the pipeline, or from the head to all nodes of an event.
+    Test(TestBatch),
+    /// To the head.
+    Resolved(Resolved),
+    /// From the head.
+    Set(SetBatch),
+    /// To the head.
+    SetAcks(SetAcks),
+}
+
+/// Group positions of several events, in the order of the hash functions of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PositionLists {
+    /// Positions of each event, 1 to 16.
+    pub counts: Vec<u8>,
+    /// All positions, event after event.
+    pub positions: Vec<u64>,
+}
+
+impl PositionLists {
+    /// Adds an event.
+    pub fn push(&mut self, positions: impl IntoIterator<Item = u64>) {
+        let before = self.positions.len();
+        self.positions.extend(positions);
+        self.counts.push((self.positions.len() - before) as u8);
+    }
+
+    /// The lists, one an event.
+    pub fn iter(&self) -> impl Iterator<Item = &[u64]> {
+        let mut rest = &self.positions[..];
+        self.counts.iter().map(move |count| {
+            let (own, others) = rest.split_at((*count as usize).min(rest.len()));
+            rest = others;
+            own
+        })
+    }
+
+    /// Events.
+    pub fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+}
+
+/// Events as far as they have been tested.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TestBatch {
+    /// The node that has the events in flight.
+    pub head: NodeId,
+    /// The head's numbers for them.
+    pub tickets: Vec<u64>,
+    /// Positions that are not tested yet.
+    pub left: PositionLists,
+    /// When the events occurred and are judged.
+    pub stamps: Vec<Stamp>,
+    /// Generations still possible; empty where all are.
+    pub generations: Vec<u16>,
+    /// The node answers the head of what it finds, instead of sending the events on.
+    pub parallel: bool,
+    /// Milliseconds left until nobody waits for the answer.
+    pub deadline_in_ms: u32,
+}
+
+/// What became of events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// The head's numbers.
+    pub tickets: Vec<u64>,
+    /// Whether no position was a zero.
+    pub hits: Vec<bool>,
+    /// Generations that hold the event: one a hit, or empty where the head need not know.
+    pub generations: Vec<u16>,
+    /// Events that could not be tested, by index, with the reason.
+    pub undecided: Vec<(u32, Reason)>,
+    /// Slices that were visited since the head.
+    pub slice_visits: u64,
+    /// Nodes that were visited since the head, the sender included.
+    pub node_visits: u64,
+    /// A slice that was asked is incomplete.
+    pub degraded: bool,
+}
+
+/// Cells to be set, whatever is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetBatch {
+    /// Acknowledged by this number.
+    pub set_number: u64,
+    /// The committed number of the generation to set in.
+    pub generation: u64,
+    /// Positions of the receiver's slices.
+    pub cells: PositionLists,
+    /// When the events occurred and are judged.
+    pub stamps: Vec<Stamp>,
+}
+
+/// Sets that are done, or were refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetAcks {
+    /// Done.
+    pub set_numbers: Vec<u64>,
+    /// Refused: nothing was recorded by them.
+    pub refused_numbers: Vec<u64>,
+}

@@ -1,0 +1,335 @@
+//! Nodes of one filter in memory: a queue for each link, and dice that decide which link delivers next.
+#![allow(dead_code, reason = "every test file uses a part")]
+
+use std::collections::{BTreeMap, VecDeque};
+
+use firstseen_filter::{Digest, Placed, Probes, WindowClock, WindowRule};
+use firstseen_routing::{
+    ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply, HopCounts,
+    Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerBody, PeerMessage, Prober, Reason, SetAcks,
+    SliceOwner, SlicedDefinition, Submission, SubmissionName, Tick, Times,
+};
+
+use crate::common::Dice;
+
+pub(crate) const FILTER: FilterId = FilterId(7);
+
+/// What the network does wrong, to show that tests find it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fault {
+    #[default]
+    None,
+    /// Any message of a link comes next, not the oldest.
+    NoOrder,
+    /// Sets are acknowledged when they leave, and done when they arrive, in any order.
+    EarlyAcks,
+    /// Sets to nodes that have passed the event on are acknowledged and never done.
+    SetsTheRestOnly,
+}
+
+/// All nodes, and what is on its way.
+pub(crate) struct Network {
+    pub(crate) map: ClusterMap,
+    pub(crate) prober: Prober,
+    pub(crate) owners: BTreeMap<(u32, NodeId), GroupOwner>,
+    pub(crate) links: BTreeMap<(NodeId, NodeId), VecDeque<PeerMessage>>,
+    pub(crate) replies: Vec<GroupReply>,
+    /// Generations that nodes ask for.
+    pub(crate) asked: Vec<(u32, u64)>,
+    pub(crate) now: Moment,
+    pub(crate) limits: OwnerLimits,
+    pub(crate) fault: Fault,
+    pub(crate) dice: Dice,
+    /// Nodes that have passed the event at hand on.
+    passed_on: Vec<NodeId>,
+}
+
+/// Owners of all slices, drawn among `nodes` nodes; every node has one at least where there are enough.
+pub(crate) fn random_owners(dice: &mut Dice, slices: u32, nodes: u64) -> Vec<NodeId> {
+    let mut owners: Vec<NodeId> =
+        (0..u64::from(slices)).map(|slice| NodeId(1 + if slice < nodes { slice } else { dice.below(nodes) })).collect();
+    for last in (1..owners.len()).rev() {
+        owners.swap(last, dice.below(last as u64 + 1) as usize);
+    }
+    owners
+}
+
+impl Network {
+    pub(crate) fn new(
+        definition: &SlicedDefinition,
+        policies: FilterPolicies,
+        owners: &[NodeId],
+        limits: OwnerLimits,
+        dice: Dice,
+    ) -> Self {
+        firstseen_routing::divided::check(definition).unwrap();
+        let record = FilterRecord {
+            name: "clicks".to_owned(),
+            epoch: 1,
+            definition: definition.clone(),
+            policies,
+            owners: owners
+                .iter()
+                .map(|node| SliceOwner { node: *node, complete_since: Incarnation::default() })
+                .collect(),
+            generations: vec![0; definition.slicing.groups() as usize],
+        };
+        let mut map = ClusterMap { version: 1, ..ClusterMap::default() };
+        let node = |id: &NodeId| NodeRecord {
+            name: format!("node-{id}"),
+            site: "here".to_owned(),
+            address: String::new(),
+            incarnation: Incarnation::default(),
+            memory_bytes: u64::MAX,
+            voter: true,
+        };
+        map.nodes = owners.iter().map(|id| (*id, node(id))).collect();
+        map.filters.insert(FILTER, record);
+        let mut network = Self {
+            prober: Prober::new(definition).unwrap(),
+            owners: BTreeMap::new(),
+            links: BTreeMap::new(),
+            replies: Vec::new(),
+            asked: Vec::new(),
+            now: Moment { monotonic_ms: 1000, wall_ms: 1_000_000 },
+            limits,
+            fault: Fault::None,
+            dice,
+            passed_on: Vec::new(),
+            map,
+        };
+        for node in network.nodes() {
+            network.start(node);
+        }
+        network
+    }
+
+    pub(crate) fn record(&self) -> &FilterRecord {
+        &self.map.filters[&FILTER]
+    }
+
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        self.map.nodes.keys().copied().collect()
+    }
+
+    /// Gives a node empty slices.
+    fn start(&mut self, node: NodeId) {
+        for group in 0..self.prober.groups() {
+            if let Ok(owner) = GroupOwner::build(FILTER, &self.map, group, node, self.limits) {
+                self.owners.insert((group, node), owner);
+            }
+        }
+    }
+
+    /// A node's process ends and another starts: cells, memory and what is on its way are gone.
+    pub(crate) fn restart(&mut self, node: NodeId) {
+        self.links.retain(|(from, to), _| *from != node && *to != node);
+        self.now = Moment { monotonic_ms: self.now.monotonic_ms + 1, wall_ms: self.now.wall_ms + 1 };
+        self.start(node);
+        let groups: Vec<(u32, NodeId)> = self.owners.keys().copied().filter(|(_, other)| *other != node).collect();
+        for key in groups {
+            let now = self.now;
+            self.command(key, |owner, commands| owner.peer_lost(node, now, commands));
+        }
+    }
+
+    fn command(&mut self, key: (u32, NodeId), run: impl FnOnce(&mut GroupOwner, &mut Vec<Command>)) {
+        let mut commands = Vec::new();
+        let Some(owner) = self.owners.get_mut(&key) else { return };
+        run(owner, &mut commands);
+        for command in commands {
+            match command {
+                Command::Reply(reply) => self.replies.push(reply),
+                Command::Send { to, message } => self.send(key.1, to, message),
+                Command::OpenGeneration { group, number, .. } => self.asked.push((group, number)),
+            }
+        }
+    }
+
+    fn send(&mut self, from: NodeId, to: NodeId, message: PeerMessage) {
+        assert_ne!(from, to, "nothing is sent to oneself: {message:?}");
+        if let (PeerBody::Test(test), true) = (&message.body, self.fault == Fault::SetsTheRestOnly)
+            && test.head != from
+        {
+            self.passed_on.push(from);
+        }
+        if let PeerBody::Set(set) = &message.body {
+            let drops = self.fault == Fault::SetsTheRestOnly && self.passed_on.contains(&to);
+            if drops || self.fault == Fault::EarlyAcks {
+                let acks = SetAcks { set_numbers: vec![set.set_number], refused_numbers: Vec::new() };
+                let ack = PeerMessage { body: PeerBody::SetAcks(acks), ..message.clone() };
+                self.links.entry((to, from)).or_default().push_back(ack);
+            }
+            if drops {
+                return;
+            }
+        }
+        self.links.entry((from, to)).or_default().push_back(message);
+    }
+
+    /// Where an event goes.
+    pub(crate) fn head_of(&self, digest: Digest) -> (u32, NodeId) {
+        let (group, probes) = (self.prober.group(digest), self.probes(&[digest]));
+        let slice = self.prober.head_slice(group, &probes, 0);
+        (group, self.record().owners[slice as usize].node)
+    }
+
+    pub(crate) fn probes(&self, digests: &[Digest]) -> Probes {
+        let mut probes = Probes::new(self.prober.shape());
+        digests.iter().for_each(|digest| self.prober.push(*digest, &mut probes));
+        probes
+    }
+
+    /// Submits events of one group and head.
+    pub(crate) fn submit(&mut self, digests: &[Digest], question: Question) {
+        self.passed_on.clear();
+        let submission = Submission {
+            reply_to: question.reply_to,
+            operation: if question.records { Operation::Observe } else { Operation::Lookup },
+            producer: question.producer,
+            sequence: question.sequence,
+            names: question.names,
+            probes: self.probes(digests),
+            times: question.times,
+            deadline_ms: question.deadline_ms,
+        };
+        let (key, now) = (self.head_of(digests[0]), self.now);
+        self.command(key, |owner, commands| owner.submit(submission, now, commands));
+    }
+
+    /// Delivers one message of a link that the dice pick; `false` where nothing is on its way.
+    pub(crate) fn deliver(&mut self) -> bool {
+        let busy: Vec<(NodeId, NodeId)> = self.links.keys().copied().collect();
+        if busy.is_empty() {
+            return false;
+        }
+        let ends = busy[self.dice.below(busy.len() as u64) as usize];
+        let waiting = self.links[&ends].len() as u64;
+        let is_unordered = matches!(self.fault, Fault::NoOrder | Fault::EarlyAcks);
+        let place = if is_unordered { self.dice.below(waiting) as usize } else { 0 };
+        let Some(message) = self.links.get_mut(&ends).and_then(|link| link.remove(place)) else { return false };
+        self.links.retain(|_, link| !link.is_empty());
+        let ((from, to), group, now) = (ends, message.group, self.now);
+        let repeats = self.fault == Fault::EarlyAcks && matches!(message.body, PeerBody::Set(_));
+        self.command((group, to), |owner, commands| {
+            owner.receive(from, message, now, commands);
+            if repeats {
+                commands.retain(|command| !matches!(command, Command::Send { .. }));
+            }
+        });
+        true
+    }
+
+    /// Delivers everything.
+    pub(crate) fn settle(&mut self) {
+        while self.deliver() {}
+    }
+
+    pub(crate) fn wait(&mut self, ms: u64) {
+        self.now = Moment { monotonic_ms: self.now.monotonic_ms + ms, wall_ms: self.now.wall_ms + ms };
+        let keys: Vec<(u32, NodeId)> = self.owners.keys().copied().collect();
+        for key in keys {
+            let now = self.now;
+            self.command(key, |owner, commands| owner.tick(now, commands));
+        }
+    }
+
+    /// Opens the generations that were asked for.
+    pub(crate) fn agree(&mut self) {
+        for (group, number) in std::mem::take(&mut self.asked) {
+            let Some(record) = self.map.filters.get_mut(&FILTER) else { continue };
+            if record.generations[group as usize] + 1 == number {
+                record.generations[group as usize] = number;
+                record.epoch += 1;
+                self.map.version += 1;
+            }
+        }
+        let (keys, map, now) = (self.owners.keys().copied().collect::<Vec<_>>(), self.map.clone(), self.now);
+        for key in keys {
+            self.command(key, |owner, commands| owner.map_changed(&map, now, commands));
+        }
+    }
+
+    /// What all nodes have done together.
+    pub(crate) fn hops(&mut self) -> HopCounts {
+        self.owners.values_mut().map(|owner| owner.state().hops).fold(HopCounts::default(), |sum, hops| HopCounts {
+            tests: sum.tests + hops.tests,
+            test_slices: sum.test_slices + hops.test_slices,
+            test_nodes: sum.test_nodes + hops.test_nodes,
+            sets: sum.sets + hops.sets,
+            set_slices: sum.set_slices + hops.set_slices,
+            set_nodes: sum.set_nodes + hops.set_nodes,
+        })
+    }
+
+    pub(crate) fn inflight(&mut self) -> u64 {
+        self.owners.values_mut().map(|owner| owner.state().inflight_events).sum()
+    }
+}
+
+/// What is asked about events, beside the events.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    pub(crate) reply_to: u64,
+    pub(crate) records: bool,
+    pub(crate) producer: u128,
+    pub(crate) sequence: u64,
+    pub(crate) names: Vec<SubmissionName>,
+    pub(crate) times: Times,
+    pub(crate) deadline_ms: u64,
+}
+
+/// A producer that asks about one event after the other.
+pub(crate) struct Producer {
+    pub(crate) id: u128,
+    pub(crate) sequence: u64,
+    clock: WindowClock,
+    definition: SlicedDefinition,
+}
+
+impl Producer {
+    pub(crate) fn new(id: u128, definition: &SlicedDefinition) -> Self {
+        let group = &definition.group;
+        let clock = WindowClock::new(group.unit.clone(), group.rule, group.future_max_ms);
+        Self { id, sequence: 0, clock, definition: definition.clone() }
+    }
+
+    /// The next question, of one event; none where the clock refuses its time.
+    pub(crate) fn ask(&mut self, time_ms: u64, records: bool) -> Option<Question> {
+        let base_unit = self.clock.now_unit();
+        if self.clock.place(Some(time_ms)) == Placed::Refused {
+            return None;
+        }
+        let endless = WindowRule { span_units: 1 << 40, lateness_units: 0 };
+        let Placed::At(alone) =
+            WindowClock::new(self.definition.group.unit.clone(), endless, u64::MAX).place(Some(time_ms))
+        else {
+            return None;
+        };
+        let clock_unit = self.clock.now_unit();
+        let ticks = vec![Tick { clock_unit, unit: alone.unit.min(clock_unit) }];
+        let times = Times { base_unit, ticks, clock_ms: self.clock.now_ms().unwrap_or(0) };
+        self.sequence += 1;
+        let (producer, sequence) = (self.id, self.sequence);
+        Some(Question {
+            reply_to: sequence,
+            records,
+            producer,
+            sequence,
+            names: Vec::new(),
+            times,
+            deadline_ms: u64::MAX,
+        })
+    }
+
+    /// Asks about one event alone, and waits until nothing is on its way.
+    pub(crate) fn ask_alone(&mut self, network: &mut Network, digest: Digest, time_ms: u64, records: bool) -> Decision {
+        let Some(question) = self.ask(time_ms, records) else { return Decision::Undecided(Reason::Future) };
+        network.replies.clear();
+        network.submit(&[digest], question);
+        network.settle();
+        assert_eq!(network.replies.len(), 1, "one reply");
+        assert_eq!(network.replies[0].decisions.len(), 1, "one decision");
+        network.replies[0].decisions[0]
+    }
+}

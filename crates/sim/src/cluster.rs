@@ -1,0 +1,150 @@
+//! The nodes of a simulated cluster, and the operator who sets it up.
+//!
+//! Promises: nodes are the real ones; only their edges are simulated. Must not know: what producers do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_filter::{FilterSpec, Kind, Window};
+use firstseen_meta::{MemoryDisk, MetaStorage};
+use firstseen_node::{Clock, Edges, Node, NodeConfig, OwnerSpawner};
+use firstseen_routing::{Slicing, SlicedDefinition};
+use firstseen_wire::net::{Connector, admin_client};
+use firstseen_wire::proto::{admin, producer};
+use tonic::transport::Channel;
+use turmoil::net::TcpListener;
+
+use crate::net::{SimConnector, incoming};
+use crate::scenario::Scenario;
+
+/// What the filter of every run is called.
+pub const FILTER: &str = "clicks";
+/// Milliseconds since 1970 when a simulation begins.
+pub const EPOCH_MS: u64 = 1_700_000_000_000;
+/// Events that the filter is sized for, at a rate at which no false positive is to be expected.
+const CAPACITY_EVENTS: u64 = 10_000;
+const RATE: f64 = 1e-9;
+/// How late an event may come and still be judged exactly: longer than a message takes.
+const LATENESS_MS: u64 = 5_000;
+const PORT: u16 = 7400;
+
+/// The simulated time.
+pub struct SimClock;
+
+impl Clock for SimClock {
+    fn monotonic_ms(&self) -> u64 {
+        now_us() / 1000
+    }
+
+    fn wall_ms(&self) -> u64 {
+        EPOCH_MS + now_us() / 1000
+    }
+}
+
+/// Simulated microseconds since the start.
+pub fn now_us() -> u64 {
+    turmoil::sim_elapsed().unwrap_or_default().as_micros() as u64
+}
+
+/// The name of node `index`.
+pub fn node_name(index: usize) -> String {
+    format!("node-{index}")
+}
+
+/// Where node `index` is reached.
+pub fn node_address(index: usize) -> String {
+    format!("{}:{PORT}", node_name(index))
+}
+
+/// Runs a node until the simulation ends it. `disk` is what it finds when it starts again.
+pub async fn run_node(index: usize, seed: u64, disk: MemoryDisk, connector: SimConnector) -> turmoil::Result {
+    let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
+    let config = NodeConfig {
+        advertise: Some(node_address(index)),
+        insecure: true,
+        memory_max_bytes: 64 << 20,
+        ..NodeConfig::new(&node_name(index), ([0, 0, 0, 0], PORT).into(), "unused")
+    };
+    let edges = Edges {
+        incoming: incoming(listener),
+        address: node_address(index),
+        http: None,
+        connector: Arc::new(connector),
+        clock: Arc::new(SimClock),
+        owners: OwnerSpawner::Tasks,
+        storage: MetaStorage::Memory(disk),
+        seed: seed ^ index as u64,
+    };
+    let _node = Node::start(config, edges).await?;
+    std::future::pending().await
+}
+
+/// Forms the cluster and creates the filter.
+pub async fn set_up(scenario: &Scenario, connector: &SimConnector) -> turmoil::Result {
+    let mut first = admin_client(connector.channel(&node_address(0), None)?);
+    retry(&mut first, |mut client| async move { client.init(admin::InitRequest {}).await.map(|_| ()) }).await?;
+    for index in 1..scenario.nodes {
+        let request = admin::JoinRequest { command_id: vec![index as u8; 16].into(), address: node_address(index) };
+        retry(&mut first, |mut client| {
+            let request = request.clone();
+            async move { client.join(request).await.map(|_| ()) }
+        })
+        .await?;
+    }
+    let request = create(scenario)?;
+    retry(&mut first, |mut client| {
+        let request = request.clone();
+        async move { client.create_filter(request).await.map(|_| ()) }
+    })
+    .await
+}
+
+/// The definition of the scenario's filter.
+pub fn definition(scenario: &Scenario) -> Result<SlicedDefinition, Box<dyn std::error::Error>> {
+    let (kind, window) = match scenario.kind {
+        "bloom" => (Kind::Bloom, "unbounded".to_owned()),
+        "timing" => (Kind::Timing, format!("{}ms", scenario.window_ms)),
+        _ => (Kind::Generations, format!("{}ms", scenario.window_ms)),
+    };
+    let window: Window = window.parse()?;
+    let lateness_ms = (kind != Kind::Bloom).then_some(LATENESS_MS);
+    let spec =
+        FilterSpec { capacity_events: Some(CAPACITY_EVENTS), rate: RATE, lateness_ms, ..FilterSpec::new(kind, window) };
+    let slicing: Slicing = scenario.slicing.parse()?;
+    Ok(SlicedDefinition::new(&spec, slicing)?)
+}
+
+fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, Box<dyn std::error::Error>> {
+    let lookup = if scenario.parallel { producer::Lookup::Parallel } else { producer::Lookup::Pipelined };
+    let answer = if scenario.safe { producer::AnswerWhen::Safe } else { producer::AnswerWhen::Early };
+    Ok(admin::CreateFilterRequest {
+        command_id: vec![0xC0; 16].into(),
+        name: FILTER.to_owned(),
+        definition_json: serde_json::to_string(&definition(scenario)?)?,
+        clock: producer::ClockSource::Event.into(),
+        lookup: lookup.into(),
+        answer: answer.into(),
+        retry_horizon_ms: 60_000,
+        secret: scenario.seed.to_le_bytes().repeat(4).into(),
+        if_absent: true,
+    })
+}
+
+type Admin = admin::admin_client::AdminClient<Channel>;
+
+/// Tries until it works: nodes take a moment to start.
+async fn retry<F, A>(client: &mut Admin, mut attempt: A) -> turmoil::Result
+where
+    F: Future<Output = Result<(), tonic::Status>>,
+    A: FnMut(Admin) -> F,
+{
+    let mut last = None;
+    for _ in 0..50 {
+        match attempt(client.clone()).await {
+            Ok(()) => return Ok(()),
+            Err(status) => last = Some(status),
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Err(last.map_or_else(|| "never tried".into(), |status| status.to_string().into()))
+}

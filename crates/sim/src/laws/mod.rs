@@ -1,0 +1,51 @@
+//! The laws that every history must keep, one file each.
+//!
+//! Promises: a law names the calls that break it. Must not know: how a history was made. The filter of a checked run is
+//! sized so that no false positive is to be expected, so every broken law is a fault.
+
+mod no_false_negative;
+mod no_own_duplicate;
+mod one_winner;
+mod same_name_same_verdict;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::history::{Call, History};
+
+/// What a law found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Violation {
+    /// The law.
+    pub law: &'static str,
+    /// The calls that break it.
+    pub calls: Vec<Call>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.law)?;
+        self.calls.iter().try_for_each(|call| write!(f, "\n  {call}"))
+    }
+}
+
+/// Everything in `history` that breaks a law.
+pub fn check(history: &History) -> Vec<Violation> {
+    let mut by_event: BTreeMap<u64, Vec<&Call>> = BTreeMap::new();
+    for call in &history.calls {
+        by_event.entry(call.event).or_default().push(call);
+    }
+    let mut violations = Vec::new();
+    for calls in by_event.values() {
+        one_winner::check(history, calls, &mut violations);
+        no_false_negative::check(history, calls, &mut violations);
+        no_own_duplicate::check(history, calls, &mut violations);
+    }
+    same_name_same_verdict::check(history, &mut violations);
+    violations
+}
+
+/// Pairs of different calls.
+fn pairs<'a>(calls: &'a [&'a Call]) -> impl Iterator<Item = (&'a Call, &'a Call)> {
+    calls.iter().enumerate().flat_map(|(index, first)| calls[index + 1..].iter().map(|second| (*first, *second)))
+}

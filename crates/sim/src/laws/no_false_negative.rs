@@ -1,0 +1,23 @@
+//! An event that was delivered less than a window ago is never told first-seen by a lookup, once its delivery has
+//! returned. (For submissions `one_winner` says so already.)
+
+use super::Violation;
+use crate::history::{Call, History};
+use firstseen_routing::Decision;
+
+const LAW: &str = "no false negative: a lookup did not find what was delivered before it began";
+
+pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
+    let missed = |call: &&&Call| call.is_lookup && call.told == Some(Decision::FirstSeen);
+    for lookup in calls.iter().filter(missed) {
+        let delivered_before = |call: &&&Call| {
+            call.won()
+                && call.returned_us.is_some_and(|returned_us| returned_us < lookup.began_us)
+                && call.time_ms <= lookup.time_ms
+                && lookup.time_ms - call.time_ms < history.window_ms
+        };
+        if let Some(delivery) = calls.iter().find(delivered_before) {
+            violations.push(Violation { law: LAW, calls: vec![(*delivery).clone(), (*lookup).clone()] });
+        }
+    }
+}

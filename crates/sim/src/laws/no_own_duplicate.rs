@@ -1,0 +1,22 @@
+//! An event is told duplicate only where another submission of it may have been recorded: never because of itself.
+
+use super::Violation;
+use crate::history::{Call, History};
+use firstseen_routing::Decision;
+
+const LAW: &str = "no duplicate of itself: no other submission can have recorded the event";
+
+pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
+    for duplicate in calls.iter().filter(|call| call.told == Some(Decision::Duplicate)) {
+        let explains = |other: &&&Call| {
+            other.id != duplicate.id
+                && (other.name.is_none() || other.name != duplicate.name)
+                && other.may_have_recorded()
+                && duplicate.returned_us.is_none_or(|returned_us| other.began_us < returned_us)
+                && other.time_ms.abs_diff(duplicate.time_ms) <= history.window_at_most_ms
+        };
+        if !calls.iter().any(|call| explains(&call)) {
+            violations.push(Violation { law: LAW, calls: vec![(*duplicate).clone()] });
+        }
+    }
+}

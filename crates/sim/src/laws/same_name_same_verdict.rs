@@ -1,0 +1,20 @@
+//! Submissions of one name get one verdict, however often they are made.
+
+use std::collections::BTreeMap;
+
+use super::Violation;
+use crate::history::{Call, History};
+use firstseen_routing::Decision;
+
+const LAW: &str = "same name, same verdict: a submission was told both first-seen and duplicate";
+
+pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
+    let mut told: BTreeMap<_, &Call> = BTreeMap::new();
+    for call in history.calls.iter().filter(|call| !call.is_lookup) {
+        let (Some(name), Some(Decision::FirstSeen | Decision::Duplicate)) = (call.name, call.told) else { continue };
+        let earlier = told.entry(name).or_insert(call);
+        if earlier.told != call.told {
+            violations.push(Violation { law: LAW, calls: vec![(*earlier).clone(), call.clone()] });
+        }
+    }
+}

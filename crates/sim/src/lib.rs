@@ -1,0 +1,12 @@
+//! The real node and client in a simulated network, where one seed decides everything.
+//!
+//! Promises: the same seed gives the same history. Must not know: anything of production depends on nothing here.
+#![warn(missing_docs)]
+
+pub mod cluster;
+pub mod history;
+pub mod laws;
+pub mod net;
+pub mod producers;
+pub mod run;
+pub mod scenario;

@@ -1,0 +1,175 @@
+//! Producers that ask about the same few events at once, and write down what they are told.
+//!
+//! Promises: every call is in the history before it is made. Must not know: what goes wrong on the way.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use firstseen_client::{Client, Filter, SubmissionName};
+use firstseen_routing::{Decision, Reason};
+
+use crate::cluster::{EPOCH_MS, FILTER, node_address, now_us};
+use crate::history::{Call, History};
+use crate::net::SimConnector;
+use crate::scenario::{Dice, Scenario};
+
+/// A call waits for so long.
+const DEADLINE_MS: u64 = 3_000;
+/// Calls of one producer that run at once.
+const AT_ONCE: u32 = 4;
+/// Of so many calls one is a lookup.
+const LOOKUP_EVERY: u64 = 6;
+/// A submission that ended undecided is made again so often.
+const AGAIN_MAX: u32 = 3;
+
+/// What all producers write into.
+pub type SharedHistory = Arc<Mutex<History>>;
+
+/// Runs producer `number` to its end.
+pub async fn produce(
+    number: u32,
+    scenario: Scenario,
+    connector: SimConnector,
+    history: SharedHistory,
+) -> turmoil::Result {
+    let filter = connect(number, 0, &scenario, &connector).await?;
+    let mut lanes = Vec::new();
+    for lane in 0..AT_ONCE {
+        let lane = Lane {
+            number,
+            lane,
+            scenario: scenario.clone(),
+            connector: connector.clone(),
+            history: history.clone(),
+            filter: filter.clone(),
+        };
+        lanes.push(tokio::spawn(lane.run()));
+    }
+    for lane in lanes {
+        lane.await?.map_err(|error| -> Box<dyn std::error::Error> { error.into() })?;
+    }
+    Ok(())
+}
+
+/// One of a producer's callers.
+struct Lane {
+    number: u32,
+    lane: u32,
+    scenario: Scenario,
+    connector: SimConnector,
+    history: SharedHistory,
+    filter: Filter,
+}
+
+impl Lane {
+    async fn run(self) -> Result<(), String> {
+        let place = u64::from(self.number * AT_ONCE + self.lane);
+        let mut dice = Dice::new(self.scenario.seed.wrapping_mul(31).wrapping_add(place));
+        for call in 0..self.scenario.calls / AT_ONCE {
+            tokio::time::sleep(Duration::from_millis(dice.below(self.scenario.latency_max_ms * 2))).await;
+            let event = dice.below(self.scenario.events);
+            let is_lookup = dice.below(LOOKUP_EVERY) == 0;
+            let number = u64::from(call) * u64::from(AT_ONCE) + u64::from(self.lane);
+            let name = SubmissionName { source: u128::from(self.number) + 1, number };
+            let name = (self.scenario.named && !is_lookup).then_some(name);
+            let told = self.call(&self.filter, event, is_lookup, name).await?;
+            if let (Some(name), Decision::Undecided(_)) = (name, told) {
+                self.again(event, name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Another incarnation of the producer makes the same submission again.
+    async fn again(&self, event: u64, name: SubmissionName) -> Result<(), String> {
+        for start in 0..AGAIN_MAX {
+            let incarnation = 1 + start + name.number as u32 * AGAIN_MAX;
+            let filter = connect(self.number, incarnation, &self.scenario, &self.connector).await;
+            let filter = filter.map_err(|error| error.to_string())?;
+            if !matches!(self.call(&filter, event, false, Some(name)).await?, Decision::Undecided(_)) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn call(
+        &self,
+        filter: &Filter,
+        event: u64,
+        is_lookup: bool,
+        name: Option<SubmissionName>,
+    ) -> Result<Decision, String> {
+        let began_us = now_us();
+        let time_ms = EPOCH_MS + began_us / 1000;
+        let call = Call {
+            id: 0,
+            producer: self.number,
+            event,
+            time_ms,
+            is_lookup,
+            name,
+            began_us,
+            returned_us: None,
+            told: None,
+        };
+        let id = lock(&self.history).begin(call);
+        let key = event.to_le_bytes();
+        let told = match name {
+            _ if is_lookup => filter.test_at(&key, time_ms).await,
+            Some(name) => filter.observe_as_at(name, &key, time_ms).await,
+            None => filter.observe_at(&key, time_ms).await,
+        };
+        let told = told.map_err(|error| error.to_string())?;
+        lock(&self.history).end(id, now_us(), told);
+        Ok(told)
+    }
+}
+
+async fn connect(
+    number: u32,
+    start: u32,
+    scenario: &Scenario,
+    connector: &SimConnector,
+) -> Result<Filter, Box<dyn std::error::Error + Send + Sync>> {
+    let incarnation = u128::from(scenario.seed) << 64 | u128::from(number) << 32 | u128::from(start);
+    let mut last: Box<dyn std::error::Error + Send + Sync> = "never tried".into();
+    for _ in 0..10 {
+        let client = Client::builder()
+            .seeds((0..scenario.nodes).map(|index| node_address((index + number as usize) % scenario.nodes)))
+            .connector(Arc::new(connector.clone()))
+            .incarnation(incarnation)
+            .deadline_ms(DEADLINE_MS)
+            .connect()
+            .await;
+        match client {
+            Ok(client) => match client.filter(FILTER).await {
+                Ok(filter) => return Ok(filter),
+                Err(error) => last = error.into(),
+            },
+            Err(error) => last = error.into(),
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    Err(last)
+}
+
+/// Whether every submission got a definite answer.
+pub fn all_definite(history: &History) -> bool {
+    history.calls.iter().all(|call| matches!(call.told, Some(Decision::FirstSeen | Decision::Duplicate)))
+}
+
+/// How many calls ended undecided, by reason.
+pub fn undecided(history: &History) -> std::collections::BTreeMap<Reason, u64> {
+    let mut counts = std::collections::BTreeMap::new();
+    for call in &history.calls {
+        if let Some(Decision::Undecided(reason)) = call.told {
+            *counts.entry(reason).or_default() += 1;
+        }
+    }
+    counts
+}
+
+fn lock(history: &SharedHistory) -> std::sync::MutexGuard<'_, History> {
+    history.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

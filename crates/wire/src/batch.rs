@@ -1,0 +1,250 @@
+//! Batches of producers: runs of groups on the way to their owner.
+//!
+//! Promises: a batch that is decoded keeps every limit, its runs are of known groups, each once, and every event is
+//! inside the shape of its filter. Must not know: who owns groups, whether the batch is a retry.
+
+use std::ops::Range;
+
+use firstseen_filter::{ProbeShape, Probes};
+use firstseen_routing::{FilterId, Incarnation, Operation, SubmissionName, Tick, Times};
+
+use crate::error::{WireError, check_at_most, check_length};
+use crate::limits::{BATCH_EVENTS_MAX, BATCH_RUNS_MAX, NAME_BYTES, TRACEPARENT_BYTES_MAX};
+use crate::packing::{pack_probes, packed_bytes, unpack_probes};
+use crate::proto::producer as proto;
+use crate::ticks::{are_trivial, pack_ticks, unpack_ticks};
+
+/// What all events of a batch share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchHead {
+    /// Names the batch among those of its producer; a retry has the same.
+    pub sequence: u64,
+    /// The filter.
+    pub filter: FilterId,
+    /// Its epoch as the producer's map shows it.
+    pub epoch: u64,
+    /// The incarnation of the owner as the producer's map shows it.
+    pub incarnation: Incarnation,
+    /// What is done with the events.
+    pub operation: Operation,
+    /// Milliseconds left until nobody waits for the answer.
+    pub deadline_in_ms: u32,
+    /// What the producer's clock shows before the first event, in units of the window.
+    pub base_unit: u64,
+    /// What it shows after the last one, in milliseconds since 1970; 0 where it has none.
+    pub clock_ms: u64,
+    /// W3C trace context; empty where the producer does not trace.
+    pub traceparent: String,
+}
+
+/// The events of one group, as a producer gathers them.
+#[derive(Clone, Debug)]
+pub struct Run<'a> {
+    /// The group.
+    pub group: u32,
+    /// Where the events are.
+    pub probes: &'a Probes,
+    /// Which of them.
+    pub range: Range<usize>,
+    /// Their times, one an event of the range; none where all are in `base_unit`.
+    pub ticks: &'a [Tick],
+    /// Their names, one an event of the range; none where the caller named none.
+    pub names: &'a [SubmissionName],
+}
+
+/// The events of one group, as an owner gets them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnedRun {
+    /// The group.
+    pub group: u32,
+    /// The events.
+    pub probes: Probes,
+    /// Their times.
+    pub times: Times,
+    /// Their names, one an event, or none.
+    pub names: Vec<SubmissionName>,
+}
+
+/// What a filter's batches are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchShape {
+    /// The shape of every event.
+    pub probes: ProbeShape,
+    /// Groups of the filter.
+    pub groups: u32,
+}
+
+/// The message of some runs, whose groups rise.
+///
+/// # Errors
+/// [`WireError`] where the runs break a limit, a group stands twice, or times run backwards.
+pub fn encode(head: &BatchHead, runs: &[Run<'_>]) -> Result<proto::Batch, WireError> {
+    let lengths: Vec<(u32, usize)> = runs.iter().map(|run| (run.group, run.range.len())).collect();
+    let events = check_runs(&lengths, u32::MAX)?;
+    check_at_most("traceparent", head.traceparent.len() as u64, TRACEPARENT_BYTES_MAX as u64)?;
+    let has_ticks = runs.iter().any(|run| !are_trivial(run.ticks, head.base_unit));
+    let has_names = runs.iter().any(|run| !run.names.is_empty());
+    let packed: usize = runs.iter().map(|run| packed_bytes(run.probes.shape(), run.range.len())).sum();
+    let (mut probes, mut ticks, mut names) = (Vec::with_capacity(packed + 8), Vec::new(), Vec::new());
+    for run in runs {
+        check_at_most("probes", run.range.end as u64, run.probes.len() as u64)?;
+        pack_probes(run.probes, run.range.clone(), &mut probes);
+        if has_ticks {
+            pack_run_ticks(run, head.base_unit, &mut ticks)?;
+        }
+        if has_names {
+            check_length("names", run.names.len(), run.range.len())?;
+            run.names.iter().for_each(|name| pack_name(name, &mut names));
+        }
+    }
+    Ok(proto::Batch {
+        sequence: head.sequence,
+        filter_id: head.filter.0,
+        filter_epoch: head.epoch,
+        incarnation: head.incarnation.0,
+        operation: operation_message(head.operation).into(),
+        deadline_ms: head.deadline_in_ms,
+        runs: run_pairs(&lengths),
+        events,
+        probes: probes.into(),
+        ticks: ticks.into(),
+        base_unit: head.base_unit,
+        clock_ms: head.clock_ms,
+        names: names.into(),
+        traceparent: head.traceparent.clone(),
+    })
+}
+
+/// What all events of a batch share; the events are decoded when the filter is known.
+///
+/// # Errors
+/// [`WireError`] names the field.
+pub fn decode_head(batch: &proto::Batch) -> Result<BatchHead, WireError> {
+    check_at_most("events", batch.events.into(), BATCH_EVENTS_MAX.into())?;
+    check_at_most("traceparent", batch.traceparent.len() as u64, TRACEPARENT_BYTES_MAX as u64)?;
+    Ok(BatchHead {
+        sequence: batch.sequence,
+        filter: FilterId(batch.filter_id),
+        epoch: batch.filter_epoch,
+        incarnation: Incarnation(batch.incarnation),
+        operation: operation(batch.operation)?,
+        deadline_in_ms: batch.deadline_ms,
+        base_unit: batch.base_unit,
+        clock_ms: batch.clock_ms,
+        traceparent: batch.traceparent.clone(),
+    })
+}
+
+/// The groups of a batch and the number of their events, in order.
+///
+/// # Errors
+/// [`WireError`] where they break a limit or disagree with `events`.
+pub fn decode_runs(batch: &proto::Batch, groups: u32) -> Result<Vec<(u32, usize)>, WireError> {
+    check_at_most("events", batch.events.into(), BATCH_EVENTS_MAX.into())?;
+    check_at_most("runs", batch.runs.len() as u64, 2 * u64::from(BATCH_RUNS_MAX))?;
+    let lengths = match &batch.runs[..] {
+        [] => vec![(0, batch.events as usize)],
+        pairs if pairs.len().is_multiple_of(2) => pairs.chunks(2).map(|pair| (pair[0], pair[1] as usize)).collect(),
+        pairs => return Err(WireError::Invalid { field: "runs", value: pairs.len() as u64 }),
+    };
+    let events = check_runs(&lengths, groups)?;
+    check_length("events", batch.events as usize, events as usize)?;
+    Ok(lengths)
+}
+
+/// The runs of a batch; `spare` is used up first for the events' memory.
+///
+/// # Errors
+/// [`WireError`] names the field.
+pub fn decode(batch: &proto::Batch, shape: BatchShape, spare: &mut Vec<Probes>) -> Result<Vec<OwnedRun>, WireError> {
+    let lengths = decode_runs(batch, shape.groups)?;
+    let bytes: usize = lengths.iter().map(|(_, events)| packed_bytes(shape.probes, *events)).sum();
+    check_length("probes", batch.probes.len(), bytes)?;
+    if !batch.names.is_empty() {
+        check_length("names", batch.names.len(), batch.events as usize * NAME_BYTES)?;
+    }
+    let (mut packed, mut ticks, mut names) = (&batch.probes[..], &batch.ticks[..], &batch.names[..]);
+    let has_ticks = !ticks.is_empty();
+    let mut runs = Vec::with_capacity(lengths.len());
+    for (group, events) in lengths {
+        let mut probes = spare.pop().unwrap_or_else(|| Probes::new(shape.probes));
+        probes.reset(shape.probes);
+        let (own, others) = packed.split_at(packed_bytes(shape.probes, events));
+        packed = others;
+        unpack_probes(own, events, &mut probes)?;
+        let ticks = if has_ticks { unpack_ticks(&mut ticks, events, batch.base_unit)? } else { Vec::new() };
+        let times = Times { base_unit: batch.base_unit, ticks, clock_ms: batch.clock_ms };
+        let (own, others) = names.split_at(names.len().min(events * NAME_BYTES));
+        names = others;
+        runs.push(OwnedRun { group, probes, times, names: own.chunks_exact(NAME_BYTES).map(unpack_name).collect() });
+    }
+    match ticks.is_empty() {
+        true => Ok(runs),
+        false => Err(WireError::Damaged { field: "ticks" }),
+    }
+}
+
+/// Groups rise, none is empty, and together they are no more than a batch may have.
+fn check_runs(lengths: &[(u32, usize)], groups: u32) -> Result<u32, WireError> {
+    let mut sum = 0u64;
+    for (index, (group, events)) in lengths.iter().enumerate() {
+        let rises = index == 0 || lengths[index - 1].0 < *group;
+        if *group >= groups || *events == 0 || !rises {
+            return Err(WireError::Invalid { field: "runs", value: (*group).into() });
+        }
+        sum += *events as u64;
+        check_at_most("events", sum, BATCH_EVENTS_MAX.into())?;
+    }
+    match u32::try_from(sum) {
+        Ok(sum) if sum > 0 => Ok(sum),
+        _ => Err(WireError::Missing { field: "events" }),
+    }
+}
+
+/// Nothing where all events are of group 0.
+fn run_pairs(lengths: &[(u32, usize)]) -> Vec<u32> {
+    match lengths {
+        [(0, _)] => Vec::new(),
+        several => several.iter().flat_map(|(group, events)| [*group, *events as u32]).collect(),
+    }
+}
+
+fn pack_run_ticks(run: &Run<'_>, base_unit: u64, out: &mut Vec<u8>) -> Result<(), WireError> {
+    if run.ticks.is_empty() {
+        out.resize(out.len() + run.range.len(), 0);
+        return Ok(());
+    }
+    check_length("ticks", run.ticks.len(), run.range.len())?;
+    pack_ticks(run.ticks, base_unit, out)
+}
+
+fn pack_name(name: &SubmissionName, out: &mut Vec<u8>) {
+    out.extend_from_slice(&name.source.to_le_bytes());
+    out.extend_from_slice(&name.number.to_le_bytes());
+}
+
+fn unpack_name(bytes: &[u8]) -> SubmissionName {
+    let (mut source, mut number) = ([0; 16], [0; 8]);
+    source.copy_from_slice(&bytes[..16]);
+    number.copy_from_slice(&bytes[16..NAME_BYTES]);
+    SubmissionName { source: u128::from_le_bytes(source), number: u64::from_le_bytes(number) }
+}
+
+fn operation_message(operation: Operation) -> proto::Operation {
+    match operation {
+        Operation::Observe => proto::Operation::Observe,
+        Operation::Lookup => proto::Operation::Lookup,
+        Operation::Count => proto::Operation::Count,
+        Operation::Estimate => proto::Operation::Estimate,
+    }
+}
+
+fn operation(value: i32) -> Result<Operation, WireError> {
+    match proto::Operation::try_from(value) {
+        Ok(proto::Operation::Observe) => Ok(Operation::Observe),
+        Ok(proto::Operation::Lookup) => Ok(Operation::Lookup),
+        Ok(proto::Operation::Count) => Ok(Operation::Count),
+        Ok(proto::Operation::Estimate) => Ok(Operation::Estimate),
+        _ => Err(WireError::Invalid { field: "operation", value: value as u32 as u64 }),
+    }
+}

@@ -1,0 +1,24 @@
+//! What travels between producers and nodes: protobuf, packing, limits, transport security.
+//!
+//! Promises: whatever bytes come from outside, they become a checked value or an error that names the field, and never
+//! take more memory than their own order of size. Must not know: filters' answers, the cluster's agreement, who calls.
+#![warn(missing_docs)]
+
+pub mod batch;
+mod bits;
+mod error;
+pub mod hello;
+pub mod limits;
+pub mod map;
+pub mod net;
+pub mod packing;
+pub mod peer;
+pub mod proto;
+pub mod reply;
+pub mod status;
+pub mod ticks;
+pub mod tls;
+mod varint;
+mod verdicts;
+
+pub use error::WireError;

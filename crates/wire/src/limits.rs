@@ -1,0 +1,86 @@
+//! Every limit of the protocol, with its unit and its reason.
+//!
+//! Promises: both ends use these same numbers. Must not know: what a node may hold in memory (its configuration).
+
+use std::time::Duration;
+
+use firstseen_filter::HASHES_MAX;
+
+/// What both ends speak. Fields are added without raising it; it rises when an old peer would misread a message.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Events of a batch. A greater batch is no faster (1,024 already are at full speed) and holds its owner up for longer.
+pub const BATCH_EVENTS_MAX: u32 = 8192;
+
+/// Events of a frame between nodes: as many as of a batch, so that a batch never needs two.
+pub const FRAME_EVENTS_MAX: u32 = BATCH_EVENTS_MAX;
+
+/// Runs of a batch: no more than its events.
+pub const BATCH_RUNS_MAX: u32 = BATCH_EVENTS_MAX;
+
+/// Bytes of the packed positions of an event: 16 of 40 bits (2^40 cells) at most.
+pub const EVENT_PROBE_BYTES_MAX: usize = HASHES_MAX as usize * 5;
+
+/// Bytes of the time of an event: two varints of 64 bits.
+pub const EVENT_TICK_BYTES_MAX: usize = 20;
+
+/// Bytes of the name of a submission: a source of 16 and a number of 8.
+pub const NAME_BYTES: usize = 24;
+
+/// Bytes of a batch: the greatest events there are, and room for its head and a trace context.
+pub const BATCH_BYTES_MAX: usize =
+    BATCH_EVENTS_MAX as usize * (EVENT_PROBE_BYTES_MAX + EVENT_TICK_BYTES_MAX + NAME_BYTES + 4) + 4096;
+
+/// Bytes of any message. Above a batch and above a map with a thousand nodes and filters; half of what HTTP/2 lets
+/// through at once, so one message never fills a window.
+pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
+
+/// Batches of a stream that may be unanswered. 64 keep a stream of small batches busy at any distance; it must stay
+/// far below 1,000, where HTTP/2 would end a connection of many small frames unread (the fix of RUSTSEC-2026-0258).
+pub const INFLIGHT_BATCHES_MAX: u32 = 64;
+
+/// Frames of a link between nodes that may be unacknowledged: below 1,000 for the same reason.
+pub const INFLIGHT_FRAMES_MAX: u32 = 256;
+
+/// Streams of one connection: producers of one process share connections.
+pub const STREAMS_MAX: u32 = 1024;
+
+/// HTTP/2 flow control, of a stream and of a connection, in bytes. Below it, a batch in flight over a long line waits
+/// for window updates; and half of it is what small unread frames may take before the connection is ended.
+pub const HTTP2_WINDOW_BYTES: u32 = 8 << 20;
+
+/// Bytes of the headers of a request: a path, a trace context, no more.
+pub const HTTP2_HEADER_BYTES_MAX: u32 = 16 << 10;
+
+/// How long a connection may take to open. A lost SYN is sent again after one second.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A silent connection is asked for a sign of life after this long.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// A connection is given up when the sign of life takes longer: events in flight are undecided for no longer than both.
+pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Bytes of a name (of a node, site, filter) or address: what DNS allows.
+pub const NAME_TEXT_BYTES_MAX: usize = 255;
+
+/// Bytes of a definition as JSON: ten times the longest there is.
+pub const DEFINITION_BYTES_MAX: usize = 64 << 10;
+
+/// Members of a cluster; heartbeats of all to all stay cheap well beyond.
+pub const NODES_MAX: usize = 1024;
+
+/// Filters of a cluster: all of them are sent with every change of the map.
+pub const FILTERS_MAX: usize = 1024;
+
+/// Bytes of a W3C `traceparent`: 55 in version 00, room for more in later ones.
+pub const TRACEPARENT_BYTES_MAX: usize = 128;
+
+/// Characters of the text that says why a batch was refused.
+pub const DETAIL_BYTES_MAX: usize = 512;
+
+/// Numbers of sets acknowledged by one message: at most one a frame in flight, and room for another link's.
+pub const SET_ACKS_MAX: usize = 4096;
+
+const _: () = assert!(BATCH_BYTES_MAX < MESSAGE_BYTES_MAX && MESSAGE_BYTES_MAX <= HTTP2_WINDOW_BYTES as usize / 2);
+const _: () = assert!(INFLIGHT_BATCHES_MAX < 1000 && INFLIGHT_FRAMES_MAX < 1000);

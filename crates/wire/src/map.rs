@@ -1,0 +1,261 @@
+//! The cluster map and its records as messages.
+//!
+//! Promises: a record that comes in is complete, within its limits, and its definition can be read; secrets are in no
+//! message here. Must not know: whether the map is the newest.
+
+use std::collections::BTreeMap;
+
+use firstseen_routing::{
+    AnswerWhen, ClockSource, ClusterId, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, Lookup,
+    NodeId, NodeRecord, SliceOwner, SlicedDefinition,
+};
+use thiserror::Error;
+
+use crate::limits::{DEFINITION_BYTES_MAX, FILTERS_MAX, NAME_TEXT_BYTES_MAX, NODES_MAX};
+use crate::proto::producer as proto;
+
+/// Why a map or a record cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum MapError {
+    /// A field that must be there is missing or has no known value.
+    #[error("field `{field}` of the map is missing or unknown ({value}): is the peer of a newer version?")]
+    Unknown {
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        value: i64,
+    },
+    /// Longer than allowed.
+    #[error("field `{field}` of the map has length {length}, at most {length_max} is allowed")]
+    TooLong {
+        /// The field.
+        field: &'static str,
+        /// What came.
+        length: usize,
+        /// What may.
+        length_max: usize,
+    },
+    /// Not as many as there must be.
+    #[error("field `{field}` of the map has {found} entries instead of {expected}")]
+    Count {
+        /// The field.
+        field: &'static str,
+        /// What came.
+        found: usize,
+        /// What must.
+        expected: usize,
+    },
+    /// Two records with one number.
+    #[error("number {id} stands twice in `{field}` of the map")]
+    Twice {
+        /// The field.
+        field: &'static str,
+        /// The number.
+        id: u64,
+    },
+    /// Not a definition of a filter.
+    #[error("the definition of filter `{filter}` cannot be read: {reason}")]
+    Definition {
+        /// The filter's name.
+        filter: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// The 16 bytes of a cluster's id.
+///
+/// # Errors
+/// [`MapError::Count`] where there are more or fewer.
+pub fn cluster_id(bytes: &[u8]) -> Result<ClusterId, MapError> {
+    let wrong = |_| MapError::Count { field: "cluster_id", found: bytes.len(), expected: 16 };
+    bytes.try_into().map(ClusterId).map_err(wrong)
+}
+
+impl From<&ClusterMap> for proto::ClusterMap {
+    fn from(map: &ClusterMap) -> Self {
+        Self {
+            cluster_id: map.cluster.0.to_vec().into(),
+            version: map.version,
+            nodes: map.nodes.iter().map(|(id, node)| node_message(*id, node)).collect(),
+            filters: map.filters.iter().map(|(id, filter)| filter_message(*id, filter)).collect(),
+        }
+    }
+}
+
+impl TryFrom<proto::ClusterMap> for ClusterMap {
+    type Error = MapError;
+
+    fn try_from(message: proto::ClusterMap) -> Result<Self, MapError> {
+        check_length("nodes", message.nodes.len(), NODES_MAX)?;
+        check_length("filters", message.filters.len(), FILTERS_MAX)?;
+        let mut nodes = BTreeMap::new();
+        for node in message.nodes {
+            let (id, record) = node_record(node)?;
+            if nodes.insert(id, record).is_some() {
+                return Err(MapError::Twice { field: "nodes", id: id.0 });
+            }
+        }
+        let mut filters = BTreeMap::new();
+        for filter in message.filters {
+            let (id, record) = filter_record(filter)?;
+            if filters.insert(id, record).is_some() {
+                return Err(MapError::Twice { field: "filters", id: id.0 });
+            }
+        }
+        Ok(Self { cluster: cluster_id(&message.cluster_id)?, version: message.version, nodes, filters })
+    }
+}
+
+/// A node's record as a message.
+pub fn node_message(id: NodeId, node: &NodeRecord) -> proto::Node {
+    proto::Node {
+        id: id.0,
+        name: node.name.clone(),
+        site: node.site.clone(),
+        address: node.address.clone(),
+        incarnation: node.incarnation.0,
+        memory_bytes: node.memory_bytes,
+        voter: node.voter,
+    }
+}
+
+/// The record in a message.
+///
+/// # Errors
+/// [`MapError`] names the field.
+pub fn node_record(message: proto::Node) -> Result<(NodeId, NodeRecord), MapError> {
+    check_length("node.name", message.name.len(), NAME_TEXT_BYTES_MAX)?;
+    check_length("node.site", message.site.len(), NAME_TEXT_BYTES_MAX)?;
+    check_length("node.address", message.address.len(), NAME_TEXT_BYTES_MAX)?;
+    let record = NodeRecord {
+        name: message.name,
+        site: message.site,
+        address: message.address,
+        incarnation: Incarnation(message.incarnation),
+        memory_bytes: message.memory_bytes,
+        voter: message.voter,
+    };
+    Ok((NodeId(message.id), record))
+}
+
+/// A filter's record as a message.
+pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
+    let policies = &filter.policies;
+    let owner =
+        |owner: &SliceOwner| proto::SliceOwner { node_id: owner.node.0, complete_since: owner.complete_since.0 };
+    proto::Filter {
+        id: id.0,
+        name: filter.name.clone(),
+        epoch: filter.epoch,
+        definition_json: definition_json(&filter.definition),
+        clock: clock_message(policies.clock).into(),
+        lookup: lookup_message(policies.lookup).into(),
+        answer: answer_message(policies.answer).into(),
+        retry_horizon_ms: policies.retry_horizon_ms,
+        owners: filter.owners.iter().map(owner).collect(),
+        generations: filter.generations.clone(),
+        min_live: 0,
+        set_min: 0,
+    }
+}
+
+/// The record in a message.
+///
+/// # Errors
+/// [`MapError`] names the field.
+pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord), MapError> {
+    check_length("filter.name", message.name.len(), NAME_TEXT_BYTES_MAX)?;
+    let definition = definition(&message.name, &message.definition_json)?;
+    let (slices, groups) = (definition.slicing.slices() as usize, definition.slicing.groups() as usize);
+    if message.owners.len() != slices {
+        return Err(MapError::Count { field: "filter.owners", found: message.owners.len(), expected: slices });
+    }
+    if !message.generations.is_empty() && message.generations.len() != groups {
+        let found = message.generations.len();
+        return Err(MapError::Count { field: "filter.generations", found, expected: groups });
+    }
+    let owner = |owner: &proto::SliceOwner| SliceOwner {
+        node: NodeId(owner.node_id),
+        complete_since: Incarnation(owner.complete_since),
+    };
+    let record = FilterRecord {
+        epoch: message.epoch,
+        policies: policies(message.clock, message.lookup, message.answer, message.retry_horizon_ms)?,
+        owners: message.owners.iter().map(owner).collect(),
+        generations: message.generations,
+        definition,
+        name: message.name,
+    };
+    Ok((FilterId(message.id), record))
+}
+
+/// A definition as it travels.
+pub fn definition_json(definition: &SlicedDefinition) -> String {
+    serde_json::to_string(definition).expect("a definition has only fields that JSON has")
+}
+
+/// The definition of filter `filter` in JSON.
+///
+/// # Errors
+/// [`MapError::TooLong`], [`MapError::Definition`].
+pub fn definition(filter: &str, json: &str) -> Result<SlicedDefinition, MapError> {
+    check_length("definition_json", json.len(), DEFINITION_BYTES_MAX)?;
+    let wrong =
+        |error: serde_json::Error| MapError::Definition { filter: filter.to_owned(), reason: error.to_string() };
+    serde_json::from_str(json).map_err(wrong)
+}
+
+/// Policies from the fields of a record, or of a request for one.
+///
+/// # Errors
+/// [`MapError::Unknown`] names the field.
+pub fn policies(clock: i32, lookup: i32, answer: i32, retry_horizon_ms: u32) -> Result<FilterPolicies, MapError> {
+    let clock = match proto::ClockSource::try_from(clock) {
+        Ok(proto::ClockSource::Event) => ClockSource::Event,
+        Ok(proto::ClockSource::Wall) => ClockSource::Wall,
+        _ => return Err(MapError::Unknown { field: "clock", value: clock.into() }),
+    };
+    let lookup = match proto::Lookup::try_from(lookup) {
+        Ok(proto::Lookup::Pipelined) => Lookup::Pipelined,
+        Ok(proto::Lookup::Parallel) => Lookup::Parallel,
+        _ => return Err(MapError::Unknown { field: "lookup", value: lookup.into() }),
+    };
+    let answer = match proto::AnswerWhen::try_from(answer) {
+        Ok(proto::AnswerWhen::Early) => AnswerWhen::Early,
+        Ok(proto::AnswerWhen::Safe) => AnswerWhen::Safe,
+        _ => return Err(MapError::Unknown { field: "answer", value: answer.into() }),
+    };
+    Ok(FilterPolicies { clock, lookup, answer, retry_horizon_ms })
+}
+
+/// Who stamps events, as a message's value.
+pub fn clock_message(clock: ClockSource) -> proto::ClockSource {
+    match clock {
+        ClockSource::Event => proto::ClockSource::Event,
+        ClockSource::Wall => proto::ClockSource::Wall,
+    }
+}
+
+/// How slices are asked, as a message's value.
+pub fn lookup_message(lookup: Lookup) -> proto::Lookup {
+    match lookup {
+        Lookup::Pipelined => proto::Lookup::Pipelined,
+        Lookup::Parallel => proto::Lookup::Parallel,
+    }
+}
+
+/// When first-seen may be told, as a message's value.
+pub fn answer_message(answer: AnswerWhen) -> proto::AnswerWhen {
+    match answer {
+        AnswerWhen::Early => proto::AnswerWhen::Early,
+        AnswerWhen::Safe => proto::AnswerWhen::Safe,
+    }
+}
+
+fn check_length(field: &'static str, length: usize, length_max: usize) -> Result<(), MapError> {
+    match length <= length_max {
+        true => Ok(()),
+        false => Err(MapError::TooLong { field, length, length_max }),
+    }
+}

@@ -1,0 +1,181 @@
+//! Connections: how they are opened and accepted, with the same settings at both ends.
+//!
+//! Promises: a channel that exists has been given every limit of [`crate::limits`]; opening one waits for nothing.
+//! Must not know: which services run over it, when to give up on it.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Channel, Endpoint, Server};
+
+use crate::limits::{
+    CONNECT_TIMEOUT, HTTP2_HEADER_BYTES_MAX, HTTP2_WINDOW_BYTES, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT,
+    MESSAGE_BYTES_MAX, STREAMS_MAX,
+};
+use crate::proto::{admin, meta, peer, producer};
+use crate::tls::{ClientTls, ServerTls};
+
+/// Why no connection can be tried.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// Not an address.
+    #[error("`{address}` is not an address: give host:port")]
+    Address {
+        /// What was given.
+        address: String,
+    },
+    /// The certificate cannot be used for this peer.
+    #[error("TLS to {address} cannot be set up: {reason}")]
+    Tls {
+        /// The peer.
+        address: String,
+        /// What the TLS library says.
+        reason: String,
+    },
+}
+
+/// Opens channels: over TCP, or over a simulated network.
+pub trait Connector: Send + Sync + 'static {
+    /// A channel to `address` (`host:port`) that connects when it is first used, and again whenever it must. With TLS
+    /// the peer must be the node of this name, or any node of the cluster where none is given.
+    ///
+    /// # Errors
+    /// [`ConnectError`] where nothing can be tried; that nobody answers shows when the channel is used.
+    fn channel(&self, address: &str, node_name: Option<&str>) -> Result<Channel, ConnectError>;
+}
+
+impl<C: Connector + ?Sized> Connector for Arc<C> {
+    fn channel(&self, address: &str, node_name: Option<&str>) -> Result<Channel, ConnectError> {
+        (**self).channel(address, node_name)
+    }
+}
+
+/// Opens channels over TCP, with TLS where it is given.
+#[derive(Clone, Default)]
+pub struct TcpConnector {
+    /// One's certificate; without it, connections are plain and nobody is authenticated.
+    pub tls: Option<ClientTls>,
+}
+
+impl Connector for TcpConnector {
+    fn channel(&self, address: &str, node_name: Option<&str>) -> Result<Channel, ConnectError> {
+        let Some(tls) = &self.tls else { return Ok(endpoint("http", address)?.connect_lazy()) };
+        let endpoint = endpoint("https", address)?.tls_config(tls.config(node_name));
+        let tls_error = |error: tonic::transport::Error| ConnectError::Tls {
+            address: address.to_owned(),
+            reason: error.to_string(),
+        };
+        Ok(endpoint.map_err(tls_error)?.connect_lazy())
+    }
+}
+
+/// The plain endpoint of `address` (`host:port`) with every setting, for connectors that bring their own sockets.
+///
+/// # Errors
+/// [`ConnectError::Address`] where it is none.
+pub fn plain_endpoint(address: &str) -> Result<Endpoint, ConnectError> {
+    endpoint("http", address)
+}
+
+fn endpoint(scheme: &str, address: &str) -> Result<Endpoint, ConnectError> {
+    let not_an_address = || ConnectError::Address { address: address.to_owned() };
+    let authority: http::uri::Authority = address.parse().map_err(|_| not_an_address())?;
+    let has_user = address.contains('@');
+    if has_user || authority.port_u16().is_none() || authority.host().is_empty() {
+        return Err(not_an_address());
+    }
+    let endpoint = Endpoint::from_shared(format!("{scheme}://{authority}")).map_err(|_| not_an_address())?;
+    Ok(endpoint
+        .tcp_nodelay(true)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .initial_stream_window_size(HTTP2_WINDOW_BYTES)
+        .initial_connection_window_size(HTTP2_WINDOW_BYTES)
+        .http2_max_header_list_size(HTTP2_HEADER_BYTES_MAX)
+        .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
+        .keep_alive_while_idle(true))
+}
+
+/// A server with the settings of the other end; with TLS, only peers with a certificate of the authority get in.
+///
+/// # Errors
+/// [`tonic::transport::Error`] where the certificate cannot be used ([`crate::tls::TlsFiles::server`] has tried it).
+pub fn server_builder(tls: Option<&ServerTls>) -> Result<Server, tonic::transport::Error> {
+    let server = Server::builder()
+        .initial_stream_window_size(HTTP2_WINDOW_BYTES)
+        .initial_connection_window_size(HTTP2_WINDOW_BYTES)
+        .max_concurrent_streams(STREAMS_MAX)
+        .http2_max_header_list_size(HTTP2_HEADER_BYTES_MAX)
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT));
+    match tls {
+        Some(tls) => server.tls_config(tls.config()),
+        None => Ok(server),
+    }
+}
+
+/// The connections that come in on a listener. The server's own setting does not reach sockets that it is given, and
+/// without it small messages wait up to 40 ms for an acknowledgement.
+pub fn incoming(listener: TcpListener) -> TcpIncoming {
+    TcpIncoming::from(listener).with_nodelay(Some(true))
+}
+
+/// A Producer client with the limits on messages.
+pub fn producer_client(channel: Channel) -> producer::producer_client::ProducerClient<Channel> {
+    producer::producer_client::ProducerClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// A Producer service with the limits on messages.
+pub fn producer_server<S: producer::producer_server::Producer>(
+    service: S,
+) -> producer::producer_server::ProducerServer<S> {
+    producer::producer_server::ProducerServer::new(service)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// A Peer client with the limits on messages.
+pub fn peer_client(channel: Channel) -> peer::peer_client::PeerClient<Channel> {
+    peer::peer_client::PeerClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// A Peer service with the limits on messages.
+pub fn peer_server<S: peer::peer_server::Peer>(service: S) -> peer::peer_server::PeerServer<S> {
+    peer::peer_server::PeerServer::new(service)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// A Meta client with the limits on messages.
+pub fn meta_client(channel: Channel) -> meta::meta_client::MetaClient<Channel> {
+    meta::meta_client::MetaClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// A Meta service with the limits on messages.
+pub fn meta_server<S: meta::meta_server::Meta>(service: S) -> meta::meta_server::MetaServer<S> {
+    meta::meta_server::MetaServer::new(service)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// A Admin client with the limits on messages.
+pub fn admin_client(channel: Channel) -> admin::admin_client::AdminClient<Channel> {
+    admin::admin_client::AdminClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+/// A Admin service with the limits on messages.
+pub fn admin_server<S: admin::admin_server::Admin>(service: S) -> admin::admin_server::AdminServer<S> {
+    admin::admin_server::AdminServer::new(service)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}

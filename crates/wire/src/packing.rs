@@ -1,0 +1,180 @@
+//! Positions of events as a stream of bits.
+//!
+//! Promises: an event takes as many bits as the plan of its filter says and no more; what is unpacked is inside the
+//! shape, or an error. Must not know: which filter the positions are of.
+//!
+//! - spread: k fields of `ceil(log2 cells)` bits;
+//! - blocked: `ceil(log2 blocks)` bits for the block, then k fields of `offset_bits` bits;
+//! - lists: the counts less one, 4 bits each, then all positions, `ceil(log2 range)` bits each.
+//!
+//! Fields are filled from the low end of each byte; the last byte of a stream is filled up with zeros.
+
+use std::ops::Range;
+
+use firstseen_filter::{BlockProbe, HASHES_MAX, ProbeError, ProbeShape, Probes};
+use firstseen_routing::PositionLists;
+
+use crate::bits::{BitReader, BitWriter, bits_below, mask};
+use crate::error::{WireError, check_length};
+
+/// Bits that one event of this shape takes.
+///
+/// ```
+/// use firstseen_filter::ProbeShape;
+/// use firstseen_wire::packing::event_bits;
+/// assert_eq!(event_bits(ProbeShape::Spread { cells: 1_000_000, hashes: 7 }), 7 * 20);
+/// assert_eq!(event_bits(ProbeShape::Blocked { blocks: 1 << 16, offset_bits: 9, hashes: 7 }), 16 + 7 * 9);
+/// ```
+pub fn event_bits(shape: ProbeShape) -> usize {
+    match shape {
+        ProbeShape::Spread { cells, hashes } => bits_below(cells) as usize * hashes as usize,
+        ProbeShape::Blocked { blocks, offset_bits, hashes } => BlockWidths::of(blocks, offset_bits, hashes).sum(),
+    }
+}
+
+/// Bytes that `events` events of this shape take.
+pub fn packed_bytes(shape: ProbeShape, events: usize) -> usize {
+    (event_bits(shape) * events).div_ceil(8)
+}
+
+/// Widths of the three fields that a blocked event is moved by: its offsets are already packed in two words, as many
+/// in each as fit whole.
+#[derive(Clone, Copy)]
+struct BlockWidths {
+    block: u32,
+    words: [u32; 2],
+}
+
+impl BlockWidths {
+    fn of(blocks: u64, offset_bits: u32, hashes: u32) -> Self {
+        let first = hashes.min(u64::BITS / offset_bits.max(1));
+        let second = ((hashes - first) * offset_bits).min(u64::BITS);
+        Self { block: bits_below(blocks), words: [first * offset_bits, second] }
+    }
+
+    fn sum(self) -> usize {
+        (self.block + self.words[0] + self.words[1]) as usize
+    }
+}
+
+/// Appends the events in `range` to `out`, from a byte of their own on.
+///
+/// # Panics
+/// Where `range` is not within the events.
+pub fn pack_probes(probes: &Probes, range: Range<usize>, out: &mut Vec<u8>) {
+    assert!(range.end <= probes.len(), "events {range:?} of {}", probes.len());
+    let mut writer = BitWriter::new(out, event_bits(probes.shape()) * range.len());
+    match probes.shape() {
+        ProbeShape::Spread { cells, .. } => {
+            let bits = bits_below(cells);
+            range.for_each(|index| probes.positions(index).iter().for_each(|position| writer.put(*position, bits)));
+        }
+        ProbeShape::Blocked { blocks, offset_bits, hashes } => {
+            let widths = BlockWidths::of(blocks, offset_bits, hashes);
+            let masks = widths.words.map(mask);
+            for probe in range.filter_map(|index| probes.block(index)) {
+                writer.put(probe.block, widths.block);
+                writer.put(probe.words[0] & masks[0], widths.words[0]);
+                writer.put(probe.words[1] & masks[1], widths.words[1]);
+            }
+        }
+    }
+    writer.finish();
+}
+
+/// Adds `events` events from `bytes`, which must hold just these, to `probes`, in whose shape they are.
+///
+/// # Errors
+/// [`WireError`] where the length is another, or a position is outside the shape; `probes` is spoilt then.
+pub fn unpack_probes(bytes: &[u8], events: usize, probes: &mut Probes) -> Result<(), WireError> {
+    const FIELD: &str = "probes";
+    check_length(FIELD, bytes.len(), packed_bytes(probes.shape(), events))?;
+    let outside =
+        |error: ProbeError| WireError::TooGreat { field: FIELD, found: error.at, max: error.range.saturating_sub(1) };
+    let mut reader = BitReader::new(bytes);
+    match probes.shape() {
+        ProbeShape::Spread { cells, hashes } => {
+            let bits = bits_below(cells);
+            let mut buffer = [0; HASHES_MAX as usize];
+            let positions = &mut buffer[..hashes.min(HASHES_MAX) as usize];
+            for _ in 0..events {
+                positions.iter_mut().for_each(|position| *position = reader.take(bits));
+                probes.push_positions(positions).map_err(outside)?;
+            }
+        }
+        ProbeShape::Blocked { blocks, offset_bits, hashes } => {
+            let widths = BlockWidths::of(blocks, offset_bits, hashes);
+            for _ in 0..events {
+                let block = reader.take(widths.block);
+                let words = [reader.take(widths.words[0]), reader.take(widths.words[1])];
+                probes.push_block(BlockProbe { block, words }).map_err(outside)?;
+            }
+        }
+    }
+    check_padding(FIELD, &reader)
+}
+
+/// Lists of positions below `range` as two streams: counts and positions.
+///
+/// # Errors
+/// [`WireError`] where a list has none or more than 16, or a position is outside.
+pub fn pack_lists(lists: &PositionLists, range: u64) -> Result<(Vec<u8>, Vec<u8>), WireError> {
+    let total: usize = lists.counts.iter().map(|count| usize::from(*count)).sum();
+    check_length("positions", lists.positions.len(), total)?;
+    let mut counts = Vec::new();
+    let mut writer = BitWriter::new(&mut counts, lists.len() * 4);
+    for count in lists.counts.iter().map(|count| u64::from(*count)) {
+        if !(1..=u64::from(HASHES_MAX)).contains(&count) {
+            return Err(WireError::Invalid { field: "counts", value: count });
+        }
+        writer.put(count - 1, 4);
+    }
+    writer.finish();
+    let bits = bits_below(range);
+    let mut positions = Vec::new();
+    let mut writer = BitWriter::new(&mut positions, total * bits as usize);
+    for position in &lists.positions {
+        check_position(*position, range)?;
+        writer.put(*position, bits);
+    }
+    writer.finish();
+    Ok((counts, positions))
+}
+
+/// The `events` lists in two streams, with positions below `range`.
+///
+/// # Errors
+/// [`WireError`] where a stream has another length, or a position is outside.
+pub fn unpack_lists(counts: &[u8], positions: &[u8], events: usize, range: u64) -> Result<PositionLists, WireError> {
+    check_length("counts", counts.len(), events.div_ceil(2))?;
+    let mut reader = BitReader::new(counts);
+    let counts: Vec<u8> = (0..events).map(|_| reader.take(4) as u8 + 1).collect();
+    check_padding("counts", &reader)?;
+    let total: usize = counts.iter().map(|count| usize::from(*count)).sum();
+    let bits = bits_below(range);
+    check_length("positions", positions.len(), (total * bits as usize).div_ceil(8))?;
+    let mut reader = BitReader::new(positions);
+    let mut unpacked = Vec::with_capacity(total);
+    for _ in 0..total {
+        let position = reader.take(bits);
+        check_position(position, range)?;
+        unpacked.push(position);
+    }
+    check_padding("positions", &reader)?;
+    Ok(PositionLists { counts, positions: unpacked })
+}
+
+#[inline(always)]
+fn check_position(position: u64, range: u64) -> Result<(), WireError> {
+    match position < range {
+        true => Ok(()),
+        false => Err(WireError::TooGreat { field: "positions", found: position, max: range.saturating_sub(1) }),
+    }
+}
+
+fn check_padding(field: &'static str, reader: &BitReader<'_>) -> Result<(), WireError> {
+    match reader.is_padding() {
+        true => Ok(()),
+        false => Err(WireError::Damaged { field }),
+    }
+}

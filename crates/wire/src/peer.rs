@@ -1,0 +1,271 @@
+//! Messages between nodes about events in flight.
+//!
+//! Promises: a message that is decoded has one entry an event in every list, and positions inside its group. Must not
+//! know: links and their numbers, what messages make an owner do.
+
+use firstseen_filter::HASHES_MAX;
+use firstseen_routing::{
+    ClusterId, FilterId, Incarnation, NodeId, PeerBody, PeerMessage, PositionLists, Reason, Resolved, SetAcks,
+    SetBatch, TestBatch,
+};
+
+use crate::error::{WireError, check_at_most, check_length};
+use crate::limits::{FRAME_EVENTS_MAX, PROTOCOL_VERSION, SET_ACKS_MAX, TRACEPARENT_BYTES_MAX};
+use crate::packing::{pack_lists, unpack_lists};
+use crate::proto::peer as proto;
+use crate::proto::peer::link_frame::Message;
+use crate::ticks::{pack_stamps, pack_tickets, unpack_stamps, unpack_tickets};
+use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, unpack_reasons};
+
+/// Who opens a link, and to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkEnds {
+    /// The cluster of both.
+    pub cluster: ClusterId,
+    /// The sender of messages.
+    pub from: NodeId,
+    /// Its start.
+    pub from_incarnation: Incarnation,
+    /// Their receiver.
+    pub to: NodeId,
+    /// The start of it that the sender means.
+    pub to_incarnation: Incarnation,
+}
+
+/// The first frame of a link's stream.
+pub fn hello(ends: &LinkEnds) -> proto::LinkFrame {
+    let hello = proto::LinkHello {
+        protocol_version: PROTOCOL_VERSION,
+        from_node: ends.from.0,
+        from_incarnation: ends.from_incarnation.0,
+        to_node: ends.to.0,
+        to_incarnation: ends.to_incarnation.0,
+        cluster_id: ends.cluster.0.to_vec().into(),
+    };
+    proto::LinkFrame { number: 0, message: Some(Message::Hello(hello)) }
+}
+
+/// Who opens the link whose first frame this is.
+///
+/// # Errors
+/// [`WireError`] where it is another message or of another version.
+pub fn accept_hello(frame: &proto::LinkFrame) -> Result<LinkEnds, WireError> {
+    let Some(Message::Hello(hello)) = &frame.message else { return Err(WireError::Missing { field: "hello" }) };
+    if hello.protocol_version != PROTOCOL_VERSION {
+        return Err(WireError::Version { theirs: hello.protocol_version, ours: PROTOCOL_VERSION });
+    }
+    let cluster = <[u8; 16]>::try_from(&hello.cluster_id[..]);
+    let length = |_| WireError::Length { field: "cluster_id", found: hello.cluster_id.len() as u64, expected: 16 };
+    Ok(LinkEnds {
+        cluster: ClusterId(cluster.map_err(length)?),
+        from: NodeId(hello.from_node),
+        from_incarnation: Incarnation(hello.from_incarnation),
+        to: NodeId(hello.to_node),
+        to_incarnation: Incarnation(hello.to_incarnation),
+    })
+}
+
+/// The filter that a message is about, by which its receiver finds the range of positions.
+pub fn filter_of(message: &Message) -> Option<FilterId> {
+    match message {
+        Message::Hello(_) => None,
+        Message::Test(test) => Some(FilterId(test.filter_id)),
+        Message::Resolved(resolved) => Some(FilterId(resolved.filter_id)),
+        Message::Set(set) => Some(FilterId(set.filter_id)),
+        Message::SetAcks(acks) => Some(FilterId(acks.filter_id)),
+    }
+}
+
+/// The message as it travels; group positions of its filter are below `range`.
+///
+/// # Errors
+/// [`WireError`] where lists disagree about the number of events, or something is out of range.
+pub fn encode(message: &PeerMessage, range: u64) -> Result<Message, WireError> {
+    Ok(match &message.body {
+        PeerBody::Test(test) => Message::Test(encode_test(message, test, range)?),
+        PeerBody::Resolved(resolved) => Message::Resolved(encode_resolved(message, resolved)?),
+        PeerBody::Set(set) => Message::Set(encode_set(message, set, range)?),
+        PeerBody::SetAcks(acks) => {
+            check_acks(&acks.set_numbers, &acks.refused_numbers)?;
+            Message::SetAcks(proto::SetAcks {
+                filter_id: message.filter.0,
+                group: message.group,
+                set_numbers: acks.set_numbers.clone(),
+                refused_numbers: acks.refused_numbers.clone(),
+                filter_epoch: message.epoch,
+            })
+        }
+    })
+}
+
+/// The message that came; group positions of its filter are below `range`.
+///
+/// # Errors
+/// [`WireError`] names the field.
+pub fn decode(message: &Message, range: u64) -> Result<PeerMessage, WireError> {
+    let (filter, epoch, group, body) = match message {
+        Message::Hello(_) => return Err(WireError::Invalid { field: "hello", value: 0 }),
+        Message::Test(test) => {
+            (test.filter_id, test.filter_epoch, test.group, PeerBody::Test(decode_test(test, range)?))
+        }
+        Message::Resolved(resolved) => {
+            let body = PeerBody::Resolved(decode_resolved(resolved)?);
+            (resolved.filter_id, resolved.filter_epoch, resolved.group, body)
+        }
+        Message::Set(set) => (set.filter_id, set.filter_epoch, set.group, PeerBody::Set(decode_set(set, range)?)),
+        Message::SetAcks(acks) => {
+            check_acks(&acks.set_numbers, &acks.refused_numbers)?;
+            let body = PeerBody::SetAcks(SetAcks {
+                set_numbers: acks.set_numbers.clone(),
+                refused_numbers: acks.refused_numbers.clone(),
+            });
+            (acks.filter_id, acks.filter_epoch, acks.group, body)
+        }
+    };
+    Ok(PeerMessage { filter: FilterId(filter), epoch, group, body })
+}
+
+fn encode_test(message: &PeerMessage, test: &TestBatch, range: u64) -> Result<proto::TestBatch, WireError> {
+    let events = check_events(test.left.len(), &[("tickets", test.tickets.len()), ("stamps", test.stamps.len())])?;
+    if !test.generations.is_empty() {
+        check_length("generations", test.generations.len(), test.left.len())?;
+    }
+    let (counts, positions) = pack_lists(&test.left, range)?;
+    Ok(proto::TestBatch {
+        filter_id: message.filter.0,
+        filter_epoch: message.epoch,
+        group: message.group,
+        events,
+        tickets: pack_tickets(&test.tickets).into(),
+        counts: counts.into(),
+        positions: positions.into(),
+        stamps: pack_stamps(&test.stamps)?.into(),
+        generations: pack_generations(&test.generations).into(),
+        parallel: test.parallel,
+        head_node: test.head.0,
+        deadline_ms: test.deadline_in_ms,
+        ..Default::default()
+    })
+}
+
+fn decode_test(test: &proto::TestBatch, range: u64) -> Result<TestBatch, WireError> {
+    check_at_most("traceparent", test.traceparent.len() as u64, TRACEPARENT_BYTES_MAX as u64)?;
+    let (events, left) = decode_lists(test.events, &test.counts, &test.positions, range)?;
+    Ok(TestBatch {
+        head: NodeId(test.head_node),
+        tickets: unpack_tickets(&test.tickets, events)?,
+        left,
+        stamps: unpack_stamps(&test.stamps, events)?,
+        generations: unpack_generations(&test.generations, events)?,
+        parallel: test.parallel,
+        deadline_in_ms: test.deadline_ms,
+    })
+}
+
+fn encode_resolved(message: &PeerMessage, resolved: &Resolved) -> Result<proto::Resolved, WireError> {
+    let events = check_events(resolved.tickets.len(), &[("hits", resolved.hits.len())])?;
+    let hits = resolved.hits.iter().filter(|hit| **hit).count();
+    if !resolved.generations.is_empty() {
+        check_length("generations", resolved.generations.len(), hits)?;
+    }
+    let rises = resolved.undecided.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    match resolved.undecided.last() {
+        Some((last, _)) if *last >= events || !rises => {
+            return Err(WireError::Invalid { field: "undecided", value: (*last).into() });
+        }
+        _ => {}
+    }
+    Ok(proto::Resolved {
+        filter_id: message.filter.0,
+        group: message.group,
+        events,
+        tickets: pack_tickets(&resolved.tickets).into(),
+        hits: pack_bitmap(resolved.hits.iter().copied()).into(),
+        generations: pack_generations(&resolved.generations).into(),
+        undecided: pack_reasons(resolved.undecided.iter().copied()),
+        slice_visits: resolved.slice_visits,
+        degraded: resolved.degraded,
+        node_visits: resolved.node_visits,
+        filter_epoch: message.epoch,
+        ..Default::default()
+    })
+}
+
+fn decode_resolved(resolved: &proto::Resolved) -> Result<Resolved, WireError> {
+    check_at_most("events", resolved.events.into(), FRAME_EVENTS_MAX.into())?;
+    let events = resolved.events as usize;
+    let tickets = unpack_tickets(&resolved.tickets, events)?;
+    check_bitmap("hits", &resolved.hits, events)?;
+    let hits: Vec<bool> = (0..events).map(|index| bit(&resolved.hits, index)).collect();
+    let generations = unpack_generations(&resolved.generations, hits.iter().filter(|hit| **hit).count())?;
+    let mut undecided: Vec<(u32, Reason)> = Vec::new();
+    unpack_reasons("undecided", &resolved.undecided, events, |index, reason| undecided.push((index as u32, reason)))?;
+    Ok(Resolved {
+        tickets,
+        hits,
+        generations,
+        undecided,
+        slice_visits: resolved.slice_visits,
+        node_visits: resolved.node_visits,
+        degraded: resolved.degraded,
+    })
+}
+
+fn encode_set(message: &PeerMessage, set: &SetBatch, range: u64) -> Result<proto::SetBatch, WireError> {
+    let events = check_events(set.cells.len(), &[("stamps", set.stamps.len())])?;
+    let (counts, positions) = pack_lists(&set.cells, range)?;
+    Ok(proto::SetBatch {
+        filter_id: message.filter.0,
+        filter_epoch: message.epoch,
+        group: message.group,
+        events,
+        set_number: set.set_number,
+        generation: set.generation,
+        counts: counts.into(),
+        positions: positions.into(),
+        stamps: pack_stamps(&set.stamps)?.into(),
+    })
+}
+
+fn decode_set(set: &proto::SetBatch, range: u64) -> Result<SetBatch, WireError> {
+    let (events, cells) = decode_lists(set.events, &set.counts, &set.positions, range)?;
+    Ok(SetBatch {
+        set_number: set.set_number,
+        generation: set.generation,
+        cells,
+        stamps: unpack_stamps(&set.stamps, events)?,
+    })
+}
+
+/// Lists take at least four bits an event, so they bound what the other fields may claim.
+fn decode_lists(events: u32, counts: &[u8], positions: &[u8], range: u64) -> Result<(usize, PositionLists), WireError> {
+    check_at_most("events", events.into(), FRAME_EVENTS_MAX.into())?;
+    check_at_most("positions", positions.len() as u64, u64::from(FRAME_EVENTS_MAX * HASHES_MAX) * 8)?;
+    let lists = unpack_lists(counts, positions, events as usize, range)?;
+    Ok((events as usize, lists))
+}
+
+/// The number of events, where all lists agree about it.
+fn check_events(events: usize, lists: &[(&'static str, usize)]) -> Result<u32, WireError> {
+    check_at_most("events", events as u64, FRAME_EVENTS_MAX.into())?;
+    lists.iter().try_for_each(|(field, length)| check_length(field, *length, events))?;
+    Ok(events as u32)
+}
+
+fn check_acks(done: &[u64], refused: &[u64]) -> Result<(), WireError> {
+    check_at_most("set_numbers", done.len() as u64, SET_ACKS_MAX as u64)?;
+    check_at_most("refused_numbers", refused.len() as u64, SET_ACKS_MAX as u64)
+}
+
+/// Two bytes each, low end first.
+fn pack_generations(masks: &[u16]) -> Vec<u8> {
+    masks.iter().flat_map(|mask| mask.to_le_bytes()).collect()
+}
+
+/// None, or one for each of `entries`.
+fn unpack_generations(bytes: &[u8], entries: usize) -> Result<Vec<u16>, WireError> {
+    if !bytes.is_empty() {
+        check_length("generations", bytes.len(), entries * 2)?;
+    }
+    Ok(bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect())
+}

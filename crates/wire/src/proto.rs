@@ -1,0 +1,43 @@
+//! The messages and services as they are generated from `proto/`.
+//!
+//! Promises: what is in `proto/`, nothing else; secrets do not print themselves. Must not know: what messages mean
+//! (the checked conversions are in the other modules).
+
+use std::fmt;
+
+/// Everything in `proto/` as an encoded `FileDescriptorSet`, for reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = tonic::include_file_descriptor_set!("firstseen_descriptors");
+
+macro_rules! package {
+    ($name:ident, $path:literal, $doc:literal) => {
+        #[doc = $doc]
+        pub mod $name {
+            /// Version 1.
+            #[allow(missing_docs, unreachable_pub, clippy::all)]
+            pub mod v1 {
+                tonic::include_proto!($path);
+            }
+            pub use v1::*;
+        }
+    };
+}
+
+package!(producer, "firstseen.producer.v1", "Between producers and nodes.");
+package!(peer, "firstseen.peer.v1", "Between nodes: the pipeline of slices that share events.");
+package!(meta, "firstseen.meta.v1", "Between the members of a cluster: Raft and proposals.");
+package!(admin, "firstseen.admin.v1", "For operators.");
+
+impl fmt::Debug for producer::DescribeFilterReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DescribeFilterReply").field("filter", &self.filter).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for admin::CreateFilterRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CreateFilterRequest")
+            .field("name", &self.name)
+            .field("definition_json", &self.definition_json)
+            .finish_non_exhaustive()
+    }
+}

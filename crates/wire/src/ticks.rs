@@ -1,0 +1,143 @@
+//! Times of events: ticks on the way to an owner, stamps and tickets between nodes.
+//!
+//! Promises: a byte an event where times move little, none where they do not move. Must not know: windows, how long a
+//! unit is.
+
+use firstseen_filter::Stamp;
+use firstseen_routing::Tick;
+
+use crate::error::{WireError, check_at_most};
+use crate::varint;
+
+/// The greatest unit that can be sent: units have 62 bits, two flags stand beside them.
+pub const UNIT_MAX: u64 = (1 << 62) - 1;
+
+/// Appends ticks that start from a clock of `base_unit`: an event's clock less that of the event before, shifted by one
+/// bit, which is set where the event is older than the clock; by how much follows then.
+///
+/// # Errors
+/// [`WireError`] where the clock steps back, an event is ahead of it, or a unit is above [`UNIT_MAX`].
+pub fn pack_ticks(ticks: &[Tick], base_unit: u64, out: &mut Vec<u8>) -> Result<(), WireError> {
+    let mut clock_unit = base_unit;
+    for tick in ticks {
+        check_at_most("ticks", tick.clock_unit, UNIT_MAX)?;
+        let (Some(step), Some(late)) =
+            (tick.clock_unit.checked_sub(clock_unit), tick.clock_unit.checked_sub(tick.unit))
+        else {
+            return Err(WireError::Invalid { field: "ticks", value: tick.unit });
+        };
+        varint::put(step << 1 | u64::from(late > 0), out);
+        if late > 0 {
+            varint::put(late, out);
+        }
+        clock_unit = tick.clock_unit;
+    }
+    Ok(())
+}
+
+/// Takes the ticks of `events` events, which start from a clock of `base_unit`, from the front of `bytes`.
+///
+/// # Errors
+/// [`WireError`] where the bytes end early, or a unit is out of range.
+pub fn unpack_ticks(bytes: &mut &[u8], events: usize, base_unit: u64) -> Result<Vec<Tick>, WireError> {
+    const FIELD: &str = "ticks";
+    check_at_most("base_unit", base_unit, UNIT_MAX)?;
+    let mut clock_unit = base_unit;
+    let mut ticks = Vec::with_capacity(events.min(bytes.len()));
+    for _ in 0..events {
+        let step = varint::take(FIELD, bytes)?;
+        clock_unit += step >> 1;
+        check_at_most(FIELD, clock_unit, UNIT_MAX)?;
+        let late = if step & 1 == 1 { varint::take(FIELD, bytes)? } else { 0 };
+        let Some(unit) = clock_unit.checked_sub(late) else { return Err(WireError::Damaged { field: FIELD }) };
+        ticks.push(Tick { clock_unit, unit });
+    }
+    Ok(ticks)
+}
+
+/// Whether ticks say nothing that `base_unit` does not.
+pub fn are_trivial(ticks: &[Tick], base_unit: u64) -> bool {
+    ticks.iter().all(|tick| *tick == Tick { clock_unit: base_unit, unit: base_unit })
+}
+
+/// Stamps: the zigzag difference of `judged` from the event before (the first from 0), shifted by one bit, which is set
+/// where `unit` is another; by how much less follows then. Where all stamps are equal, it stands once.
+///
+/// # Errors
+/// [`WireError`] where an event is judged before its unit, or above [`UNIT_MAX`].
+pub fn pack_stamps(stamps: &[Stamp]) -> Result<Vec<u8>, WireError> {
+    let are_equal = stamps.windows(2).all(|pair| pair[0] == pair[1]);
+    let stamps = if are_equal { &stamps[..stamps.len().min(1)] } else { stamps };
+    let mut out = Vec::with_capacity(stamps.len() + 8);
+    let mut before = 0;
+    for stamp in stamps {
+        check_at_most("stamps", stamp.judged, UNIT_MAX)?;
+        let Some(late) = stamp.judged.checked_sub(stamp.unit) else {
+            return Err(WireError::Invalid { field: "stamps", value: stamp.unit });
+        };
+        varint::put(varint::zigzag(stamp.judged as i64 - before) << 1 | u64::from(late > 0), &mut out);
+        if late > 0 {
+            varint::put(late, &mut out);
+        }
+        before = stamp.judged as i64;
+    }
+    Ok(out)
+}
+
+/// The stamps of `events` events.
+///
+/// # Errors
+/// [`WireError`] where there are more or fewer, or one is out of range.
+pub fn unpack_stamps(mut bytes: &[u8], events: usize) -> Result<Vec<Stamp>, WireError> {
+    let mut stamps = Vec::with_capacity(events.min(bytes.len()));
+    let mut judged = 0i64;
+    while stamps.len() < events {
+        if let ([first], []) = (&stamps[..], bytes) {
+            stamps = vec![*first; events];
+            break;
+        }
+        stamps.push(take_stamp(&mut bytes, &mut judged)?);
+    }
+    varint::check_end("stamps", bytes)?;
+    Ok(stamps)
+}
+
+fn take_stamp(bytes: &mut &[u8], judged: &mut i64) -> Result<Stamp, WireError> {
+    const FIELD: &str = "stamps";
+    let step = varint::take(FIELD, bytes)?;
+    // Both are below 2^62 in size, so the sum is not cut.
+    *judged += varint::unzigzag(step >> 1);
+    let judged = u64::try_from(*judged).map_err(|_| WireError::Damaged { field: FIELD })?;
+    check_at_most(FIELD, judged, UNIT_MAX)?;
+    let late = if step & 1 == 1 { varint::take(FIELD, bytes)? } else { 0 };
+    match judged.checked_sub(late) {
+        Some(unit) => Ok(Stamp { unit, judged }),
+        None => Err(WireError::Damaged { field: FIELD }),
+    }
+}
+
+/// Tickets: zigzag differences from the one before, the first from 0.
+pub fn pack_tickets(tickets: &[u64]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(tickets.len() + 8);
+    let mut before = 0u64;
+    for ticket in tickets {
+        varint::put(varint::zigzag(ticket.wrapping_sub(before) as i64), &mut out);
+        before = *ticket;
+    }
+    out
+}
+
+/// The tickets of `events` events.
+///
+/// # Errors
+/// [`WireError`] where there are more or fewer.
+pub fn unpack_tickets(mut bytes: &[u8], events: usize) -> Result<Vec<u64>, WireError> {
+    let mut tickets = Vec::with_capacity(events.min(bytes.len()));
+    let mut ticket = 0u64;
+    for _ in 0..events {
+        ticket = ticket.wrapping_add(varint::unzigzag(varint::take("tickets", &mut bytes)?) as u64);
+        tickets.push(ticket);
+    }
+    varint::check_end("tickets", bytes)?;
+    Ok(tickets)
+}

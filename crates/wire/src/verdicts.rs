@@ -1,0 +1,107 @@
+//! Bitmaps of verdicts and runs of reasons.
+//!
+//! Promises: an event has at most one entry in each; what stands for no event is refused. Must not know: replies or
+//! frames.
+
+use firstseen_routing::Reason;
+
+use crate::error::{WireError, check_at_most};
+use crate::proto::producer as proto;
+
+/// Bit `i`, from the low end of each byte, is set where entry `i` is; zero bytes at the end are left out.
+pub(crate) fn pack_bitmap(entries: impl ExactSizeIterator<Item = bool>) -> Vec<u8> {
+    let mut bytes = vec![0u8; entries.len().div_ceil(8)];
+    entries.enumerate().for_each(|(index, is_set)| bytes[index / 8] |= u8::from(is_set) << (index % 8));
+    let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    bytes.truncate(used);
+    bytes
+}
+
+/// Whether bit `index` is set.
+#[inline]
+pub(crate) fn bit(bitmap: &[u8], index: usize) -> bool {
+    bitmap.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
+}
+
+/// No bit may stand for an entry beyond the last.
+pub(crate) fn check_bitmap(field: &'static str, bitmap: &[u8], entries: usize) -> Result<(), WireError> {
+    check_at_most(field, bitmap.len() as u64, entries.div_ceil(8) as u64)?;
+    match bitmap.get(entries / 8) {
+        Some(last) if last >> (entries % 8) != 0 => Err(WireError::Invalid { field, value: (*last).into() }),
+        _ => Ok(()),
+    }
+}
+
+/// Triples (entries skipped since the last, entries, reason) of entries that come in order.
+pub(crate) fn pack_reasons(undecided: impl IntoIterator<Item = (u32, Reason)>) -> Vec<u32> {
+    let mut triples: Vec<u32> = Vec::new();
+    let mut end = 0;
+    for (index, reason) in undecided {
+        let code = reason_message(reason) as u32;
+        match triples.last_chunk_mut::<3>() {
+            Some([_, count, last]) if index == end && *last == code => *count += 1,
+            _ => triples.extend([index - end, 1, code]),
+        }
+        end = index + 1;
+    }
+    triples
+}
+
+/// Calls `visit` with the index and reason of every entry in the triples.
+pub(crate) fn unpack_reasons(
+    field: &'static str,
+    triples: &[u32],
+    entries: usize,
+    mut visit: impl FnMut(usize, Reason),
+) -> Result<(), WireError> {
+    if !triples.len().is_multiple_of(3) {
+        return Err(WireError::Invalid { field, value: triples.len() as u64 });
+    }
+    let mut end = 0u64;
+    for triple in triples.chunks_exact(3) {
+        let start = end + u64::from(triple[0]);
+        end = start + u64::from(triple[1]);
+        if triple[1] == 0 {
+            return Err(WireError::Invalid { field, value: 0 });
+        }
+        check_at_most(field, end, entries as u64)?;
+        let reason = reason(field, triple[2])?;
+        (start..end).for_each(|index| visit(index as usize, reason));
+    }
+    Ok(())
+}
+
+/// A reason as a message's value.
+pub(crate) fn reason_message(reason: Reason) -> proto::Reason {
+    match reason {
+        Reason::Full => proto::Reason::Full,
+        Reason::Late => proto::Reason::Late,
+        Reason::Future => proto::Reason::Future,
+        Reason::Overloaded => proto::Reason::Overloaded,
+        Reason::StaleMap => proto::Reason::StaleMap,
+        Reason::TooOld => proto::Reason::TooOld,
+        Reason::Unknown => proto::Reason::Unknown,
+        Reason::NotReady => proto::Reason::NotReady,
+        Reason::Invalid => proto::Reason::Invalid,
+        Reason::UnknownFilter => proto::Reason::UnknownFilter,
+        Reason::SlicesDown => proto::Reason::SlicesDown,
+    }
+}
+
+/// The reason of a message's value. One that a newer peer has added is taken for the one that promises least.
+pub(crate) fn reason(field: &'static str, value: u32) -> Result<Reason, WireError> {
+    Ok(match i32::try_from(value).map(proto::Reason::try_from) {
+        Ok(Ok(proto::Reason::Unspecified)) => return Err(WireError::Missing { field }),
+        Ok(Ok(proto::Reason::Full)) => Reason::Full,
+        Ok(Ok(proto::Reason::Late)) => Reason::Late,
+        Ok(Ok(proto::Reason::Future)) => Reason::Future,
+        Ok(Ok(proto::Reason::Overloaded)) => Reason::Overloaded,
+        Ok(Ok(proto::Reason::StaleMap)) => Reason::StaleMap,
+        Ok(Ok(proto::Reason::TooOld)) => Reason::TooOld,
+        Ok(Ok(proto::Reason::NotReady)) => Reason::NotReady,
+        Ok(Ok(proto::Reason::Invalid)) => Reason::Invalid,
+        Ok(Ok(proto::Reason::UnknownFilter)) => Reason::UnknownFilter,
+        Ok(Ok(proto::Reason::SlicesDown)) => Reason::SlicesDown,
+        Ok(Ok(proto::Reason::Unknown) | Err(_)) | Err(_) => Reason::Unknown,
+    })
+}

@@ -1,0 +1,109 @@
+//! The cluster map as a message: there and back, damaged, and without secrets.
+
+mod common;
+
+use common::Numbers;
+use firstseen_filter::{FilterSpec, Kind};
+use firstseen_routing::{
+    AnswerWhen, ClockSource, ClusterId, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, Lookup,
+    NodeId, NodeRecord, SliceOwner, SlicedDefinition,
+};
+use firstseen_wire::map::MapError;
+use firstseen_wire::proto::{admin, producer};
+use prost::Message;
+
+fn map() -> ClusterMap {
+    let mut map = ClusterMap { cluster: ClusterId([9; 16]), version: 77, ..ClusterMap::default() };
+    for id in 1..=3 {
+        let node = NodeRecord {
+            name: format!("node-{id}"),
+            site: "north".into(),
+            address: format!("10.0.0.{id}:4870"),
+            incarnation: Incarnation(id * 3),
+            memory_bytes: 1 << 30,
+            voter: id != 2,
+        };
+        map.nodes.insert(NodeId(id), node);
+    }
+    for (id, slicing) in [(4, "none"), (5, "horizontal:8"), (9, "vertical:6"), (11, "horizontal-vertical:2x3")] {
+        let spec = FilterSpec {
+            capacity_events: Some(1000),
+            rate: 0.01,
+            ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
+        };
+        let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("possible");
+        let slices = u64::from(definition.slicing.slices());
+        let record = FilterRecord {
+            name: format!("filter-{id}"),
+            epoch: id * 2,
+            policies: FilterPolicies {
+                clock: if id % 2 == 0 { ClockSource::Event } else { ClockSource::Wall },
+                lookup: Lookup::Parallel,
+                answer: AnswerWhen::Safe,
+                retry_horizon_ms: 1234,
+            },
+            owners: (0..slices)
+                .map(|slice| SliceOwner { node: NodeId(slice % 3 + 1), complete_since: Incarnation(slice) })
+                .collect(),
+            generations: vec![2; definition.slicing.groups() as usize],
+            definition,
+        };
+        map.filters.insert(FilterId(id), record);
+    }
+    map
+}
+
+#[test]
+fn maps_come_back() {
+    let map = map();
+    let bytes = producer::ClusterMap::from(&map).encode_to_vec();
+    let message = producer::ClusterMap::decode(&bytes[..]).expect("protobuf");
+    assert_eq!(ClusterMap::try_from(message), Ok(map));
+}
+
+#[test]
+fn damaged_maps_are_maps_or_errors() {
+    let bytes = producer::ClusterMap::from(&map()).encode_to_vec();
+    for mutated in common::mutations(&bytes, &mut Numbers::new(21)) {
+        let Ok(message) = producer::ClusterMap::decode(&mutated[..]) else { continue };
+        let Ok(map) = ClusterMap::try_from(message) else { continue };
+        let slices: usize = map.filters.values().map(|filter| filter.owners.len()).sum();
+        assert!(slices <= mutated.len());
+    }
+}
+
+#[test]
+fn errors_name_the_field() {
+    let message = || producer::ClusterMap::from(&map());
+    let mut two = message();
+    two.nodes[1].id = 1;
+    assert_eq!(ClusterMap::try_from(two), Err(MapError::Twice { field: "nodes", id: 1 }));
+    let mut few = message();
+    few.filters[1].owners.pop();
+    let count = MapError::Count { field: "filter.owners", found: 7, expected: 8 };
+    assert_eq!(ClusterMap::try_from(few), Err(count));
+    let mut clock = message();
+    clock.filters[0].clock = 0;
+    assert_eq!(ClusterMap::try_from(clock), Err(MapError::Unknown { field: "clock", value: 0 }));
+    let mut name = message();
+    name.nodes[0].name = "n".repeat(256);
+    assert!(matches!(ClusterMap::try_from(name), Err(MapError::TooLong { field: "node.name", length: 256, .. })));
+    let mut definition = message();
+    definition.filters[0].definition_json = "{}".into();
+    assert!(
+        matches!(ClusterMap::try_from(definition), Err(MapError::Definition { filter, .. }) if filter == "filter-4")
+    );
+    let mut cluster = message();
+    cluster.cluster_id = vec![1; 15].into();
+    assert!(matches!(ClusterMap::try_from(cluster), Err(MapError::Count { field: "cluster_id", found: 15, .. })));
+}
+
+#[test]
+fn secrets_do_not_print_themselves() {
+    let secret: prost::bytes::Bytes = vec![0xAB; 32].into();
+    let reply = producer::DescribeFilterReply { secret: secret.clone(), ..Default::default() };
+    let request = admin::CreateFilterRequest { secret, name: "clicks".into(), ..Default::default() };
+    for text in [format!("{reply:?}"), format!("{request:?}")] {
+        assert!(!text.contains("171") && !text.contains("secret") && !text.to_lowercase().contains("xab"), "{text}");
+    }
+}

@@ -1,0 +1,75 @@
+//! Messages between nodes: there and back, and damaged.
+
+mod common;
+
+use common::Numbers;
+use firstseen_routing::{ClusterId, Incarnation, NodeId, PeerBody};
+use firstseen_wire::proto::peer::{LinkFrame, link_frame};
+use firstseen_wire::{WireError, limits, peer};
+use prost::Message;
+
+#[test]
+fn messages_come_back_and_damaged_ones_are_messages_or_errors() {
+    let numbers = &mut Numbers::new(11);
+    for (events, range) in [(0, 1), (1, 1), (2, 1000), (17, 1 << 20), (300, 1 << 40), (8192, 14_377_590)] {
+        for message in common::peer_messages(events, range, numbers) {
+            let encoded = peer::encode(&message, range).expect("within limits");
+            assert_eq!(peer::filter_of(&encoded), Some(message.filter));
+            let bytes = LinkFrame { number: 5, message: Some(encoded) }.encode_to_vec();
+            assert!(bytes.len() < limits::MESSAGE_BYTES_MAX);
+            let frame = LinkFrame::decode(&bytes[..]).expect("protobuf");
+            assert_eq!(peer::decode(&frame.message.unwrap(), range), Ok(message));
+            if events > 300 {
+                continue;
+            }
+            for mutated in common::mutations(&bytes, numbers) {
+                let Ok(LinkFrame { message: Some(message), .. }) = LinkFrame::decode(&mutated[..]) else { continue };
+                let Ok(decoded) = peer::decode(&message, range) else { continue };
+                let again = peer::encode(&decoded, range).expect("what was decoded can be encoded");
+                assert_eq!(peer::decode(&again, range), Ok(decoded));
+            }
+        }
+    }
+}
+
+#[test]
+fn lists_that_disagree_are_not_sent() {
+    let numbers = &mut Numbers::new(12);
+    let messages = common::peer_messages(4, 100, numbers);
+    for mut message in messages {
+        match &mut message.body {
+            PeerBody::Test(test) => test.stamps.truncate(1),
+            PeerBody::Resolved(resolved) => resolved.hits.push(true),
+            PeerBody::Set(set) => set.cells.positions[0] = 100,
+            PeerBody::SetAcks(acks) => acks.set_numbers = vec![0; limits::SET_ACKS_MAX + 1],
+        }
+        assert!(peer::encode(&message, 100).is_err());
+    }
+}
+
+#[test]
+fn claims_of_many_events_are_refused() {
+    let test = firstseen_wire::proto::peer::TestBatch { events: u32::MAX, ..Default::default() };
+    let refused = peer::decode(&link_frame::Message::Test(test), 100);
+    assert!(matches!(refused, Err(WireError::TooGreat { field: "events", max: 8192, .. })), "{refused:?}");
+    let set = firstseen_wire::proto::peer::SetBatch { events: 8192, stamps: vec![0].into(), ..Default::default() };
+    let refused = peer::decode(&link_frame::Message::Set(set), 100);
+    assert!(matches!(refused, Err(WireError::Length { field: "counts", found: 0, expected: 4096 })), "{refused:?}");
+}
+
+#[test]
+fn links_begin_with_hello() {
+    let ends = peer::LinkEnds {
+        cluster: ClusterId([7; 16]),
+        from: NodeId(1),
+        from_incarnation: Incarnation(2),
+        to: NodeId(3),
+        to_incarnation: Incarnation(4),
+    };
+    let mut frame = peer::hello(&ends);
+    assert_eq!(peer::accept_hello(&frame), Ok(ends));
+    let Some(link_frame::Message::Hello(hello)) = &mut frame.message else { panic!("a hello") };
+    hello.protocol_version = 9;
+    assert_eq!(peer::accept_hello(&frame), Err(WireError::Version { theirs: 9, ours: 1 }));
+    assert!(peer::accept_hello(&LinkFrame::default()).is_err());
+}

@@ -1,0 +1,187 @@
+//! Who gets in, and as what: connections over loopback, with and without certificates.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use firstseen_wire::net::{self, Connector, TcpConnector};
+use firstseen_wire::proto::producer::producer_server::Producer;
+use firstseen_wire::proto::producer::{
+    ClusterMap, DescribeFilterReply, DescribeFilterRequest, ObserveReply, ObserveRequest, WatchMapRequest,
+};
+use firstseen_wire::status::ErrorKind;
+use firstseen_wire::tls::{
+    ADMIN_NAME, CLIENT_NAME, NODE_NAME, PeerRoles, TlsError, TlsFiles, is_node_named, peer_roles,
+};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tokio::net::TcpListener;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
+use tonic::{Request, Response, Status, Streaming};
+
+/// Tells callers what it takes them for.
+struct Mirror;
+
+const NODE: u64 = 1;
+const CLIENT: u64 = 2;
+const ADMIN: u64 = 4;
+const NODE_A: u64 = 8;
+
+#[tonic::async_trait]
+impl Producer for Mirror {
+    type ObserveStream = tokio_stream::Empty<Result<ObserveReply, Status>>;
+    type WatchMapStream = tokio_stream::Empty<Result<ClusterMap, Status>>;
+
+    async fn observe(&self, _: Request<Streaming<ObserveRequest>>) -> Result<Response<Self::ObserveStream>, Status> {
+        Err(ErrorKind::Unsupported.status("a mirror"))
+    }
+
+    async fn watch_map(&self, _: Request<WatchMapRequest>) -> Result<Response<Self::WatchMapStream>, Status> {
+        Err(ErrorKind::Unsupported.status("a mirror"))
+    }
+
+    async fn describe_filter(
+        &self,
+        request: Request<DescribeFilterRequest>,
+    ) -> Result<Response<DescribeFilterReply>, Status> {
+        let certs = request.peer_certs().unwrap_or_default();
+        let PeerRoles { node, client, admin } = peer_roles(&certs);
+        let found = [(node, NODE), (client, CLIENT), (admin, ADMIN), (is_node_named(&certs, "a"), NODE_A)];
+        let clock_ms = found.iter().filter(|(is_so, _)| *is_so).map(|(_, role)| role).sum();
+        Ok(Response::new(DescribeFilterReply { clock_ms, ..Default::default() }))
+    }
+}
+
+/// An authority and the folder of what it has signed.
+struct Authority<'a> {
+    folder: &'a Path,
+    name: &'static str,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+impl<'a> Authority<'a> {
+    fn new(folder: &'a Path, name: &'static str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).expect("parameters");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
+        fs::write(folder.join(format!("{name}-ca.pem")), issuer.pem()).expect("a file");
+        Self { folder, name, issuer }
+    }
+
+    /// The files of someone with these names.
+    fn sign(&self, file: &str, names: &[&str]) -> TlsFiles {
+        let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+        let key = KeyPair::generate().expect("a key");
+        let cert = CertificateParams::new(names).expect("names").signed_by(&key, &self.issuer).expect("a certificate");
+        let path = |suffix: &str| self.folder.join(format!("{}-{suffix}", self.name));
+        let files =
+            TlsFiles { ca: path("ca.pem"), cert: path(&format!("{file}.pem")), key: path(&format!("{file}.key")) };
+        fs::write(&files.cert, cert.pem()).expect("a file");
+        fs::write(&files.key, key.serialize_pem()).expect("a file");
+        files
+    }
+}
+
+async fn serve(tls: Option<&TlsFiles>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let tls = tls.map(|files| files.server().expect("files of a server"));
+    let mut server = net::server_builder(tls.as_ref()).expect("a certificate that was tried");
+    let router = server.add_service(net::producer_server(Mirror));
+    tokio::spawn(router.serve_with_incoming(net::incoming(listener)));
+    address
+}
+
+/// What the server takes the caller for.
+async fn ask(connector: &TcpConnector, address: &str, node_name: Option<&str>) -> Result<u64, Status> {
+    let channel = connector.channel(address, node_name).expect("an address");
+    let reply = net::producer_client(channel).describe_filter(DescribeFilterRequest::default()).await?;
+    Ok(reply.into_inner().clock_ms)
+}
+
+fn connector(files: &TlsFiles) -> TcpConnector {
+    TcpConnector { tls: Some(files.client().expect("files of a client")) }
+}
+
+#[tokio::test]
+async fn names_that_the_authority_has_signed_are_roles() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ours = Authority::new(folder.path(), "ours");
+    let node_a = ours.sign("a", &[NODE_NAME, "a.node.firstseen"]);
+    let address = serve(Some(&node_a)).await;
+    let roles: [(&[&str], u64); 6] = [
+        (&[NODE_NAME, "a.node.firstseen"], NODE | NODE_A),
+        (&[NODE_NAME, "b.node.firstseen"], NODE),
+        (&["a.node.firstseen"], 0),
+        (&[CLIENT_NAME], CLIENT),
+        (&[ADMIN_NAME, CLIENT_NAME], ADMIN | CLIENT),
+        (&["example.org"], 0),
+    ];
+    for (names, role) in roles {
+        let connector = connector(&ours.sign("caller", names));
+        assert_eq!(ask(&connector, &address, None).await.expect("let in"), role, "{names:?}");
+        assert_eq!(ask(&connector, &address, Some("a")).await.expect("let in"), role, "{names:?}");
+        assert!(ask(&connector, &address, Some("b")).await.is_err(), "node a is not node b");
+    }
+}
+
+#[tokio::test]
+async fn others_do_not_get_in() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (ours, theirs) = (Authority::new(folder.path(), "ours"), Authority::new(folder.path(), "theirs"));
+    let address = serve(Some(&ours.sign("a", &[NODE_NAME]))).await;
+    let client = ours.sign("client", &[CLIENT_NAME]);
+    assert_eq!(ask(&connector(&client), &address, None).await.expect("let in"), CLIENT);
+
+    let stranger = theirs.sign("client", &[CLIENT_NAME]);
+    assert!(ask(&connector(&stranger), &address, None).await.is_err(), "it does not even trust the server");
+    let trusting = TlsFiles { ca: client.ca.clone(), ..stranger };
+    assert!(ask(&connector(&trusting), &address, None).await.is_err(), "signed by another authority");
+
+    let ca = Certificate::from_pem(fs::read(&client.ca).expect("the file"));
+    let nameless = ClientTlsConfig::new().ca_certificate(ca).domain_name(NODE_NAME);
+    let endpoint = Endpoint::from_shared(format!("https://{address}")).expect("an address");
+    let channel = endpoint.tls_config(nameless).expect("a configuration").connect_lazy();
+    assert!(net::producer_client(channel).describe_filter(DescribeFilterRequest::default()).await.is_err());
+    assert!(ask(&TcpConnector::default(), &address, None).await.is_err(), "without TLS");
+
+    let impostor = serve(Some(&ours.sign("impostor", &[CLIENT_NAME]))).await;
+    assert!(ask(&connector(&client), &impostor, None).await.is_err(), "a client's certificate is not a node's");
+    let plain = serve(None).await;
+    assert!(ask(&connector(&client), &plain, None).await.is_err(), "a server without TLS");
+    assert_eq!(ask(&TcpConnector::default(), &plain, None).await.expect("plain to plain"), 0);
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ours = Authority::new(folder.path(), "ours");
+    let (good, other) = (ours.sign("a", &[NODE_NAME]), ours.sign("b", &[NODE_NAME]));
+    assert!(good.client().is_ok() && good.server().is_ok());
+
+    let missing = TlsFiles { key: PathBuf::from("/nowhere/node.key"), ..good.clone() };
+    let error = missing.client().err().expect("no such file");
+    assert!(matches!(error, TlsError::Read { .. }) && error.to_string().contains("/nowhere/node.key"), "{error}");
+
+    let swapped = TlsFiles { cert: good.key.clone(), ..good.clone() };
+    let error = swapped.server().err().expect("a key is no certificate");
+    assert!(matches!(error, TlsError::NotPem { .. }) && error.to_string().contains("BEGIN CERTIFICATE"), "{error}");
+
+    let mismatched = TlsFiles { key: other.key.clone(), ..good.clone() };
+    for error in [mismatched.client().err(), mismatched.server().err()] {
+        let error = error.expect("the key of another certificate");
+        assert!(matches!(error, TlsError::Unusable { .. }), "{error}");
+        assert!(error.to_string().contains(&other.key.display().to_string()), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_address_is_refused_at_once() {
+    let connector = TcpConnector::default();
+    for address in ["", "host", "host:", ":1", "host:port", "http://host:1", "host:1/path", "user@host:1", "host:99999"]
+    {
+        let error = connector.channel(address, None).err().unwrap_or_else(|| panic!("`{address}` was taken"));
+        assert!(error.to_string().contains("host:port"), "{error}");
+    }
+    for address in ["host:1", "127.0.0.1:4870", "[::1]:4870", "a.b.example:65535"] {
+        assert!(connector.channel(address, None).is_ok(), "{address}");
+    }
+}

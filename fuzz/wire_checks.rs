@@ -1,0 +1,80 @@
+//! What must hold for any bytes that come over a wire. The fuzz targets `batch_decode`, `reply_decode` and
+//! `frame_decode` look for bytes for which it does not; `cargo test -p firstseen-wire` replays the corpus through the
+//! same checks.
+
+use firstseen_filter::ProbeShape;
+use firstseen_wire::batch::{self, BatchShape, Run};
+use firstseen_wire::proto::{peer::LinkFrame, producer};
+use firstseen_wire::{limits, peer, reply};
+use prost::Message;
+
+/// Shapes of batches; the first byte of the data picks one.
+pub(crate) const SHAPES: [BatchShape; 4] = [
+    BatchShape { probes: ProbeShape::Blocked { blocks: 1000, offset_bits: 9, hashes: 5 }, groups: 1 },
+    BatchShape { probes: ProbeShape::Blocked { blocks: 1 << 20, offset_bits: 9, hashes: 8 }, groups: 16 },
+    BatchShape { probes: ProbeShape::Spread { cells: 1 << 20, hashes: 3 }, groups: 4 },
+    BatchShape { probes: ProbeShape::Spread { cells: 1_000_003, hashes: 16 }, groups: 4096 },
+];
+
+/// Runs the checks of a target.
+pub(crate) fn run(target: &str, data: &[u8]) {
+    let Some((first, bytes)) = data.split_first() else { return };
+    match target {
+        "batch_decode" => batch(SHAPES[usize::from(*first) % SHAPES.len()], bytes),
+        "reply_decode" => replies(usize::from(*first), bytes),
+        "frame_decode" => frame(1 << (first % 41), bytes),
+        unknown => panic!("no target {unknown}"),
+    }
+}
+
+/// What is decoded is no greater than the bytes allow, and is the same after another way there and back.
+fn batch(shape: BatchShape, bytes: &[u8]) {
+    let Ok(message) = producer::Batch::decode(bytes) else { return };
+    let (Ok(head), Ok(runs)) = (batch::decode_head(&message), batch::decode(&message, shape, &mut Vec::new())) else {
+        return;
+    };
+    let events: usize = runs.iter().map(|run| run.probes.len()).sum();
+    assert!(events <= limits::BATCH_EVENTS_MAX as usize && events <= bytes.len());
+    let borrowed: Vec<_> = runs
+        .iter()
+        .map(|run| Run {
+            group: run.group,
+            probes: &run.probes,
+            range: 0..run.probes.len(),
+            ticks: &run.times.ticks,
+            names: &run.names,
+        })
+        .collect();
+    let encoded = batch::encode(&head, &borrowed).expect("what was decoded can be encoded");
+    let again = batch::decode(&encoded, shape, &mut Vec::new()).expect("and decoded");
+    assert_eq!(batch::decode_head(&encoded), Ok(head));
+    for (run, again) in runs.iter().zip(&again) {
+        assert_eq!((run.group, &run.probes, &run.names), (again.group, &again.probes, &again.names));
+        let base_unit = run.times.base_unit;
+        let trivial = firstseen_wire::ticks::are_trivial(&run.times.ticks, base_unit);
+        assert!(run.times == again.times || trivial && again.times.ticks.is_empty());
+    }
+}
+
+/// A reply has an answer for every event that was asked.
+fn replies(events: usize, bytes: &[u8]) {
+    let Ok(message) = producer::BatchReply::decode(bytes) else { return };
+    let Ok(answers) = reply::decode(&message, events) else { return };
+    assert_eq!(answers.decisions.len(), events);
+    assert!(answers.estimates.is_empty() || answers.estimates.len() == events);
+    let again = reply::decode(&reply::encode(message.sequence, &answers), events).expect("what was decoded");
+    assert_eq!(again.decisions, answers.decisions);
+}
+
+/// A message between nodes says the same after another way there and back.
+fn frame(range: u64, bytes: &[u8]) {
+    let Ok(message) = LinkFrame::decode(bytes) else { return };
+    if let Ok(ends) = peer::accept_hello(&message) {
+        assert_eq!(peer::accept_hello(&peer::hello(&ends)), Ok(ends));
+    }
+    let Some(message) = message.message else { return };
+    let Ok(decoded) = peer::decode(&message, range) else { return };
+    assert_eq!(peer::filter_of(&message), Some(decoded.filter));
+    let encoded = peer::encode(&decoded, range).expect("what was decoded can be encoded");
+    assert_eq!(peer::decode(&encoded, range), Ok(decoded));
+}

@@ -1,0 +1,123 @@
+//! Clusters of real processes: the same answers as in one process, and what operators see.
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::local_cluster::{LocalCluster, eventually, is_alive};
+use crate::run::{Folder, example, number};
+
+/// So low that neither run has a false positive: their secrets differ.
+const FILTER: &str = "--window 24h --capacity 40k --fpr 0.000000001";
+
+#[test]
+fn a_log_through_a_cluster_gives_the_bytes_of_one_process() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--nodes 3");
+    let at = cluster.addresses();
+    let logs = [
+        ("apache", "apache_logs.gz", "--format clf"),
+        ("nasa", "nasa_19950801.tsv.gz", "--format tsv --key host,url --time time"),
+    ];
+    for slicing in ["horizontal:3", "vertical:3", "horizontal-vertical:2x3", "vertical-horizontal:3x2"] {
+        for (name, log, input) in logs {
+            let name = format!("{name}-{}", slicing.replace(':', "-"));
+            cluster.create(&folder, &name, &format!("{FILTER} --slicing {slicing}")).ok();
+            let flags = format!("{input} --report json {}", example(log));
+            let here = format!("{FILTER} --slicing {slicing} --seed 1 --out here --duplicates here2 {flags}");
+            let here = folder.dedup(&here).ok().report();
+            let there = format!("--cluster {at} --filter {name} --out there --duplicates there2 {flags}");
+            let there = folder.dedup(&there).ok().report();
+            for count in ["events", "first_seen", "duplicates", "undecided", "late", "rejected"] {
+                assert_eq!(number(&there, count), number(&here, count), "{name}: {count} in {there}");
+            }
+            for (one, other) in [("here", "there"), ("here2", "there2")] {
+                assert!(folder.read(one) == folder.read(other), "{name}: {one} and {other} differ");
+            }
+        }
+    }
+    let (code, rest) = cluster.end();
+    assert_eq!((code, rest.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn operators_see_filters_and_mistakes() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--nodes 3");
+    let at = cluster.addresses();
+    let made = cluster.create(&folder, "clicks", FILTER).ok();
+    assert!(made.out.contains("horizontal:3: a slice a node"), "{}", made.out);
+    cluster.create(&folder, "clicks", FILTER).fails(1, &["clicks"]);
+    let again = cluster.create(&folder, "clicks", &format!("{FILTER} --if-absent"));
+    assert!(again.ok().out.contains("was there"));
+    cluster.create(&folder, "clicks", "--window 1h --capacity 5k --if-absent").fails(1, &["clicks", "definition"]);
+    cluster.create(&folder, "huge", "--window 24h --capacity 1G").fails(1, &["huge"]);
+    folder.run(&format!("filter drop clikcs --cluster {at}")).fails(2, &["no filter `clikcs`: did you mean `clicks`?"]);
+    folder.dedup(&format!("--cluster {at} --filter clikcs x")).fails(2, &["x"]);
+    folder.write("x", "a\n");
+    folder.dedup(&format!("--cluster {at} --filter clikcs x")).fails(2, &["no filter `clikcs`", "clicks"]);
+    folder.dedup(&format!("--cluster {at} --filter clicks x")).fails(2, &["--time", "--clock wall"]);
+
+    let log = example("apache_logs.gz");
+    folder.dedup(&format!("--cluster {at} --filter clicks --format clf --out /dev/null {log}")).ok();
+    let described = folder.run(&format!("filter describe clicks --json --cluster {at}")).ok();
+    let described: Value = serde_json::from_str(&described.out).expect("JSON");
+    let slices = described["slices"].as_array().expect("slices");
+    let live: u64 = slices.iter().map(|slice| number(&slice["state"], "live_events")).sum();
+    assert_eq!(slices.len(), 3);
+    assert!(live > 5000 && slices.iter().all(|slice| slice["complete"] == true), "{described}");
+    let text = folder.run(&format!("filter describe clicks --cluster {at}")).ok().out;
+    assert!(text.contains("complete since start 1") && text.contains("expected fpr"), "{text}");
+
+    let one = at.split(',').next().expect("an address");
+    let status = folder.run(&format!("cluster status --addr {one}")).ok().out;
+    assert!(status.contains("led by node-") && status.contains("node-3") && status.contains("clicks"), "{status}");
+    folder.run(&format!("cluster init --addr {one}")).fails(1, &["cluster"]);
+    folder.run(&format!("cluster leave nobody --addr {one}")).fails(2, &["no node `nobody`", "node-1"]);
+    assert!(folder.run(&format!("filter list --cluster {at}")).ok().out.contains("timing"));
+    folder.run(&format!("filter drop clicks --cluster {at}")).ok();
+    assert!(!folder.run(&format!("filter list --cluster {at}")).ok().out.contains("clicks"));
+}
+
+#[test]
+fn looking_up_records_nothing() {
+    let folder = Folder::with("a\nb\na\n");
+    let cluster = LocalCluster::start(&folder, "--nodes 1");
+    cluster.create(&folder, "seen", "--capacity 1000").ok();
+    let at = format!("--cluster {} --filter seen", cluster.addresses());
+    for _ in 0..2 {
+        assert_eq!(folder.dedup(&format!("{at} --lookup input")).ok().out, "a\nb\na\n");
+    }
+    assert_eq!(folder.dedup(&format!("{at} input")).ok().out, "a\nb\n");
+    assert_eq!(folder.dedup(&format!("{at} --lookup input")).ok().out, "");
+}
+
+#[test]
+fn a_folder_is_started_again() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--nodes 2 --data it");
+    cluster.create(&folder, "clicks", FILTER).ok();
+    let (first, addresses) = (cluster.ready["cluster"].clone(), cluster.addresses());
+    folder.run("up --data it").fails(2, &["is running"]);
+    assert_eq!(cluster.end().0, Some(0));
+    let cluster = LocalCluster::start(&folder, "--data it");
+    assert_eq!((&cluster.ready["cluster"], cluster.addresses()), (&first, addresses));
+    assert!(folder.run(&format!("filter list --cluster {}", cluster.addresses())).ok().out.contains("clicks"));
+}
+
+#[test]
+fn nodes_end_with_the_process_that_started_them() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--nodes 2");
+    let nodes = cluster.processes();
+    assert!(nodes.iter().all(|node| is_alive(*node)));
+    cluster.signal(Signal::SIGKILL);
+    eventually("the end of the nodes", || !nodes.iter().any(|node| is_alive(*node)));
+}
+
+#[test]
+fn nobody_there_is_told() {
+    let folder = Folder::with("a\n");
+    // Port 1 of this machine: nobody listens there.
+    folder.run("cluster status --addr 127.0.0.1:1").fails(1, &["nothing answers at 127.0.0.1:1"]);
+    folder.dedup("--cluster 127.0.0.1:1 --filter x input").fails(1, &["no node answered", "127.0.0.1:1"]);
+}

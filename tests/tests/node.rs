@@ -1,0 +1,61 @@
+//! `firstseen node`: what is said about configurations, before anything runs.
+
+use std::fs;
+
+use crate::run::Folder;
+
+const GOOD: &str = "name = \"a\"\nlisten = \"127.0.0.1:0\"\ndata_dir = \"data\"\nmemory_max_bytes = 67108864\n";
+
+#[test]
+fn a_configuration_is_checked_without_running() {
+    let folder = Folder::new();
+    folder.write("node.toml", GOOD);
+    let check = || folder.run("node --config node.toml --check-config");
+    check().fails(2, &["data_dir", "data does not exist", "--create"]);
+    assert!(!folder.has("data"), "nothing is created silently");
+    fs::create_dir(folder.path("data")).expect("a folder");
+    assert!(check().ok().out.contains("a node `a` can be started with this"));
+    assert_eq!(fs::read_dir(folder.path("data")).expect("a folder").count(), 0);
+}
+
+#[test]
+fn a_missing_folder_or_file_stops_a_node() {
+    let folder = Folder::new();
+    folder.run("node --config node.toml").fails(2, &["cannot read the configuration node.toml"]);
+    folder.run("node").fails(2, &["--config"]);
+    folder.write("node.toml", GOOD);
+    folder.run("node --config node.toml").fails(2, &["node.toml: data_dir", "--create"]);
+    folder.write("data", "a file");
+    folder.run("node --config node.toml").fails(2, &["is no folder"]);
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    let folder = Folder::new();
+    for (more, words) in [
+        ("colour = 1\n", &["node.toml, line 5", "unknown field `colour`"][..]),
+        ("memory_max_bytes = 1\n", &["node.toml, line 5", "duplicate key"]),
+        ("[tls]\nca = \"no\"\ncert = \"no\"\nkey = \"no\"\n", &["node.toml", "[tls]", "cannot read"]),
+        ("[limits]\nbatch_events_max = 0\n", &["node.toml, line 6", "give 1 to 8192"]),
+        ("][", &["node.toml, line 5"]),
+    ] {
+        folder.write("node.toml", format!("{GOOD}{more}"));
+        folder.run("node --config node.toml --check-config").fails(2, words);
+    }
+    folder.write("node.toml", GOOD.replace("127.0.0.1:0", "0.0.0.0:7400"));
+    folder
+        .run("node --config node.toml --check-config")
+        .fails(2, &["node.toml, line 2", "open to the network", "insecure = true"]);
+    folder.write("node.toml", [0xff, 0xfe, 0x00]);
+    folder.run("node --config node.toml --check-config").fails(2, &["cannot read the configuration node.toml"]);
+}
+
+#[test]
+fn a_node_that_is_not_there_is_not_healthy() {
+    let folder = Folder::new();
+    // Port 1 of this machine: nobody listens there.
+    folder.run("node health --addr 127.0.0.1:1").fails(1, &["no answer from 127.0.0.1:1"]);
+    fs::create_dir(folder.path("data")).expect("a folder");
+    folder.write("node.toml", GOOD);
+    folder.run("node health --config node.toml").fails(2, &["http_listen"]);
+}
