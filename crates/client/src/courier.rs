@@ -16,12 +16,15 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::call::Answer;
 use crate::client::Core;
 use crate::dock::{Dock, Target};
+use crate::intake::LaneTicket;
 use crate::piece::Piece;
 use crate::retry::{Jitter, Next};
 use crate::stream::NodeStream;
 
 /// How often deadlines are looked at while something is under way.
 const TICK: Duration = Duration::from_millis(20);
+/// A node answers every batch by its deadline. A stream on which it has not done so for this long has lost something.
+const ANSWER_GRACE: Duration = Duration::from_secs(10);
 
 /// A batch that will be sent again.
 struct Waiting {
@@ -47,8 +50,19 @@ pub(crate) struct Courier {
     failures: u32,
 }
 
-/// Batches on a stream: none where nobody waits any longer, but the node still owes an answer.
-type Unanswered = HashMap<u64, Option<Piece>>;
+/// A batch on a stream.
+enum Slot {
+    Awaited(Piece),
+    /// Nobody waits any longer, but the node still owes the answer: its credit stays taken, and its filter's share of
+    /// them.
+    Abandoned {
+        _ticket: Arc<LaneTicket>,
+        since: Instant,
+    },
+}
+
+/// Batches on a stream, by sequence.
+type Unanswered = HashMap<u64, Slot>;
 
 impl Courier {
     pub(crate) fn new(core: Arc<Core>, dock: Arc<Dock>) -> Self {
@@ -67,7 +81,8 @@ impl Courier {
             let complaint = self.serve(&mut stream, &mut unanswered).await;
             tracing::debug!(target = ?self.dock.target, complaint, unanswered = unanswered.len(), "stream lost");
             self.failures += 1;
-            for mut piece in unanswered.into_values().flatten() {
+            for slot in unanswered.into_values() {
+                let Slot::Awaited(mut piece) = slot else { continue };
                 piece.tries.lost();
                 let wait_ms = self.jitter.wait_ms(piece.tries.sent);
                 self.send_again(piece, Next::Wait(wait_ms));
@@ -142,8 +157,10 @@ impl Courier {
                 () = &mut tick, if has_work => {
                     let now = Instant::now();
                     tick.as_mut().reset(now + TICK);
-                    self.expire_unanswered(now, unanswered);
                     self.expire(now, Reason::Overloaded);
+                    if let Err(complaint) = self.expire_unanswered(now, unanswered) {
+                        return complaint;
+                    }
                 }
             }
         }
@@ -203,7 +220,7 @@ impl Courier {
                 piece.retry_until.get_or_insert(now + horizon);
                 piece.tries.sent += 1;
                 piece.is_sent = true;
-                unanswered.insert(piece.sequence, Some(piece));
+                unanswered.insert(piece.sequence, Slot::Awaited(piece));
                 stream.send(message)
             }
             Err(error) => {
@@ -216,7 +233,7 @@ impl Courier {
     }
 
     fn take_reply(&mut self, message: &proto::BatchReply, unanswered: &mut Unanswered) {
-        let Some(Some(mut piece)) = unanswered.remove(&message.sequence) else { return };
+        let Some(Slot::Awaited(mut piece)) = unanswered.remove(&message.sequence) else { return };
         piece.is_sent = false;
         let answers = match reply::decode(message, piece.events()) {
             Ok(answers) => answers,
@@ -285,13 +302,26 @@ impl Courier {
         }
     }
 
-    /// Tells those whose batches are on the stream. The node still owes the answer: its credit stays taken.
-    fn expire_unanswered(&self, now: Instant, unanswered: &mut Unanswered) {
+    /// Tells those whose batches are on the stream; the complaint if the node owes answers for too long.
+    fn expire_unanswered(&self, now: Instant, unanswered: &mut Unanswered) -> Result<(), String> {
         for slot in unanswered.values_mut() {
-            if let Some(piece) = slot.take_if(|piece| piece.deadline <= now) {
-                let reason = piece.tries.out_of_time(true, Reason::Unknown);
-                piece.tell(reason);
+            match slot {
+                Slot::Awaited(piece) if piece.deadline <= now => {
+                    let abandoned = Slot::Abandoned { _ticket: piece.ticket(), since: now };
+                    if let Slot::Awaited(piece) = std::mem::replace(slot, abandoned) {
+                        let reason = piece.tries.out_of_time(true, Reason::Unknown);
+                        piece.tell(reason);
+                    }
+                }
+                Slot::Abandoned { since, .. } if now.saturating_duration_since(*since) > ANSWER_GRACE => {
+                    return Err(format!(
+                        "a batch has had no answer for {} s after its deadline",
+                        ANSWER_GRACE.as_secs()
+                    ));
+                }
+                Slot::Awaited(_) | Slot::Abandoned { .. } => {}
             }
         }
+        Ok(())
     }
 }

@@ -242,9 +242,16 @@ impl Filter {
         for from in (0..digests.len()).step_by(part) {
             let range = from..digests.len().min(from + part);
             let deadline = core.deadline();
-            if !core.reserve(range.len() as u32, deadline).await? {
+            let refused = match core.reserve(range.len() as u32, deadline).await {
+                Ok(true) => None,
+                Ok(false) => Some(Reason::Overloaded),
+                // Some of the events are on their way already: the call has answers.
+                Err(CallError::Closed) if from > 0 => Some(Reason::NotReady),
+                Err(error) => return Err(error),
+            };
+            if let Some(reason) = refused {
                 let rest = range.start as u32..digests.len() as u32;
-                call.answer(rest.map(|index| (index, Answer::undecided(Reason::Overloaded))));
+                call.answer(rest.map(|index| (index, Answer::undecided(reason))));
                 break;
             }
             let events = Events {

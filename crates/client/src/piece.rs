@@ -102,6 +102,11 @@ impl Piece {
         self.callers.len()
     }
 
+    /// Keeps the batch counted as in flight.
+    pub(crate) fn ticket(&self) -> Arc<LaneTicket> {
+        self.ticket.clone()
+    }
+
     /// The message, as the map has it now.
     pub(crate) fn message(&self, map: &ClusterMap, owner: NodeId, now: Instant) -> Result<Batch, WireError> {
         let left_ms = self.deadline.saturating_duration_since(now).as_millis();

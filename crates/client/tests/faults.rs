@@ -4,9 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{FakeCluster, Fate, by_sequence, definition, eventually};
+use common::{Arrival, FakeCluster, Fate, by_sequence, definition, eventually};
 use firstseen_client::{Digest, FilterSecret, Reason, Verdict};
-use firstseen_routing::{ClockSource, NodeId};
+use firstseen_routing::{ClockSource, NodeId, Prober};
 use tokio::time::{Instant, timeout};
 
 fn digests(from: u64, to: u64) -> Vec<Digest> {
@@ -230,4 +230,79 @@ async fn a_node_that_comes_back_is_found_again() {
     assert_eq!(filter.observe(b"a").await, Ok(Verdict::FirstSeen));
     assert_eq!(cluster.arrivals().len(), 9);
     assert!(by_sequence(&cluster.arrivals()).len() == 1);
+}
+
+#[tokio::test]
+async fn a_run_that_must_be_divided_is_recorded_once_or_unknown() {
+    for fate in [Fate::Refuse(Reason::StaleMap), Fate::LoseReply] {
+        let cluster = FakeCluster::start(2).await;
+        let id = cluster.add_filter("clicks", definition("1h", "vertical:4"), ClockSource::Wall);
+        let client = cluster.client().await;
+        let filter = client.filter("clicks").await.expect("a filter");
+        // Node 1 owns slices 0 and 2, and is about to lose slice 2: what it gets for both has two owners then.
+        let prober = Prober::new(filter.definition()).expect("a prober");
+        let has_slice_2 = move |arrival: &Arrival| {
+            let run = &arrival.runs[0];
+            arrival.node == NodeId(1)
+                && (0..run.probes.len()).any(|event| prober.head_slice(0, &run.probes, event) == 2)
+        };
+        cluster.judge(move |arrival, _| if has_slice_2(arrival) { fate } else { Fate::Answer });
+        let call = tokio::spawn(async move { filter.observe_digests(&digests(0, 300), &[]).await });
+        eventually("a first try", || cluster.arrivals().iter().any(has_slice_2)).await;
+        cluster.change(|map| {
+            let filter = map.filters.get_mut(&id).expect("the filter");
+            filter.owners[2].node = NodeId(2);
+            filter.epoch += 1;
+        });
+        let verdicts = call.await.expect("no panic").expect("verdicts");
+        let count = |verdict: Verdict| verdicts.iter().filter(|told| **told == verdict).count();
+        let (new, unknown) = (count(Verdict::FirstSeen), count(Verdict::Undecided(Reason::Unknown)));
+        assert_eq!((new + unknown, cluster.recorded()), (300, 300), "{fate:?}");
+        // Refused, nothing was recorded before: both parts are new. Lost, it was, and no node can tell any more.
+        assert_eq!(unknown > 0, fate == Fate::LoseReply, "{fate:?}: {unknown} unknown");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_can_be_reached_again_is_asked_directly() {
+    let cluster = FakeCluster::start(2).await;
+    cluster.add_filter("clicks", definition("1h", "horizontal:2"), ClockSource::Wall);
+    let address = cluster.map().nodes[&NodeId(2)].address.clone();
+    let set_address = |to: &str| {
+        cluster.change(|map| map.nodes.get_mut(&NodeId(2)).expect("node 2").address = to.to_owned());
+    };
+    set_address("127.0.0.1:1");
+    let client = cluster.builder().relay_after_ms(20).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    assert!(filter.observe_digests(&digests(0, 50), &[]).await.is_ok());
+    assert!(cluster.arrivals().iter().all(|arrival| arrival.node == NodeId(1)));
+    set_address(&address);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut number = 50;
+    while !cluster.arrivals().iter().any(|arrival| arrival.node == NodeId(2)) {
+        assert!(Instant::now() < deadline, "never asked directly");
+        assert!(filter.observe_digests(&digests(number, number + 10), &[]).await.is_ok());
+        number += 10;
+    }
+}
+
+#[tokio::test]
+async fn when_the_client_is_dropped_everybody_is_answered() {
+    let cluster = FakeCluster::start(1).await;
+    cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
+    cluster.judge(|_, _| Fate::Ignore);
+    let client = cluster.builder().batch_events_max(4).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    let many = tokio::spawn({
+        let filter = filter.clone();
+        async move { filter.observe_digests(&digests(0, 1_000), &[]).await }
+    });
+    let one = tokio::spawn(async move { filter.observe(b"a").await });
+    eventually("batches on their way", || cluster.arrivals().len() >= 2).await;
+    drop(client);
+    let verdicts = timeout(Duration::from_secs(2), many).await.expect("answered").expect("no panic").expect("verdicts");
+    let undecided = |verdict: &Verdict| matches!(verdict, Verdict::Undecided(Reason::Unknown | Reason::NotReady));
+    assert!(verdicts.len() == 1_000 && verdicts.iter().all(undecided));
+    assert!(verdicts.contains(&Verdict::Undecided(Reason::NotReady)));
+    assert!(timeout(Duration::from_secs(2), one).await.is_ok());
 }

@@ -74,43 +74,41 @@ fn blocked<R: CellRule, E: Events, const BYTES: usize, const OFFSET_BITS: u32>(
 ) {
     let blocks = memory.as_chunks_mut::<BYTES>().0;
     let (block_count, hashes) = (geometry.blocks(), geometry.hashes());
-    walk(events.count(), found, Blocked::<R, E, BYTES, OFFSET_BITS> { events, blocks, block_count, hashes, rule });
+    walk(events, found, Blocked::<R, BYTES, OFFSET_BITS> { blocks, block_count, hashes, rule });
 }
 
 #[inline(always)]
 fn spread<R: CellRule, E: Events>(memory: &mut [u8], geometry: &Geometry, events: E, rule: &mut R, found: &mut [bool]) {
-    walk(events.count(), found, Spread { events, memory, geometry, rule });
+    walk(events, found, Spread { memory, geometry, rule });
 }
 
 /// The steps of a walk in one layout.
-trait Steps {
+trait Steps<E: Events> {
     /// Where an event's cells are.
     type Probe: Copy + Default;
 
-    /// Of event `index`.
-    fn locate(&self, index: usize) -> Self::Probe;
+    fn locate(&self, events: E, index: usize) -> Self::Probe;
 
     fn fetch(&self, probe: Self::Probe);
 
     fn touch(&mut self, probe: Self::Probe, index: usize) -> bool;
 }
 
-struct Blocked<'a, R, E, const BYTES: usize, const OFFSET_BITS: u32> {
-    events: E,
+struct Blocked<'a, R, const BYTES: usize, const OFFSET_BITS: u32> {
     blocks: &'a mut [[u8; BYTES]],
     block_count: u64,
     hashes: u32,
     rule: &'a mut R,
 }
 
-impl<R: CellRule, E: Events, const BYTES: usize, const OFFSET_BITS: u32> Steps
-    for Blocked<'_, R, E, BYTES, OFFSET_BITS>
+impl<R: CellRule, E: Events, const BYTES: usize, const OFFSET_BITS: u32> Steps<E>
+    for Blocked<'_, R, BYTES, OFFSET_BITS>
 {
     type Probe = BlockProbe;
 
     #[inline(always)]
-    fn locate(&self, index: usize) -> BlockProbe {
-        self.events.block(index, self.block_count, self.hashes > 64 / OFFSET_BITS)
+    fn locate(&self, events: E, index: usize) -> BlockProbe {
+        events.block(index, self.block_count, self.hashes > 64 / OFFSET_BITS)
     }
 
     #[inline(always)]
@@ -125,19 +123,18 @@ impl<R: CellRule, E: Events, const BYTES: usize, const OFFSET_BITS: u32> Steps
     }
 }
 
-struct Spread<'a, R, E> {
-    events: E,
+struct Spread<'a, R> {
     memory: &'a mut [u8],
     geometry: &'a Geometry,
     rule: &'a mut R,
 }
 
-impl<R: CellRule, E: Events> Steps for Spread<'_, R, E> {
+impl<R: CellRule, E: Events> Steps<E> for Spread<'_, R> {
     type Probe = E::Spread;
 
     #[inline(always)]
-    fn locate(&self, index: usize) -> E::Spread {
-        self.events.spread(index)
+    fn locate(&self, events: E, index: usize) -> E::Spread {
+        events.spread(index)
     }
 
     #[inline(always)]
@@ -157,13 +154,14 @@ impl<R: CellRule, E: Events> Steps for Spread<'_, R, E> {
 /// The prefetches of a group stand side by side: each waits for its address to be translated, and only those that are
 /// few instructions apart wait together.
 #[inline(always)]
-fn walk<S: Steps>(events: usize, found: &mut [bool], mut steps: S) {
-    assert_eq!(events, found.len(), "one answer an event");
+fn walk<E: Events, S: Steps<E>>(events: E, found: &mut [bool], mut steps: S) {
+    let count = events.count();
+    assert_eq!(count, found.len(), "one answer an event");
     let mut probes = [S::Probe::default(); 2 * GROUP];
-    for start in (0..events + GROUP).step_by(GROUP) {
-        let (ahead, next) = (start.min(events), events.min(start + GROUP));
+    for start in (0..count + GROUP).step_by(GROUP) {
+        let (ahead, next) = (start.min(count), count.min(start + GROUP));
         for index in ahead..next {
-            probes[index % (2 * GROUP)] = steps.locate(index);
+            probes[index % (2 * GROUP)] = steps.locate(events, index);
         }
         for index in ahead..next {
             steps.fetch(probes[index % (2 * GROUP)]);

@@ -53,7 +53,7 @@ pub(crate) struct Place {
 impl PendingBatch {
     /// A batch with runs of these numbers of events, and a place for each. `finished` must have room for it: it gets
     /// the batch when all places are answered.
-    pub(crate) fn new(
+    pub(crate) fn places(
         sequence: u64,
         admitted_us: u64,
         runs: &[usize],
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn the_last_answer_hands_the_batch_back() {
         let (sender, mut finished) = mpsc::channel(1);
-        let mut places = PendingBatch::new(7, 0, &[1, 2], sender);
+        let mut places = PendingBatch::places(7, 0, &[1, 2], sender);
         let second = places.pop().expect("two places");
         second.answer(RunReply::undecided(2, Reason::Full));
         assert!(finished.try_recv().is_err(), "the first run is still open");
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_stream_that_is_gone_is_no_trouble() {
         let (sender, finished) = mpsc::channel(1);
-        let places = PendingBatch::new(1, 0, &[1], sender);
+        let places = PendingBatch::places(1, 0, &[1], sender);
         drop(finished);
         drop(places);
     }

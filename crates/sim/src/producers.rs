@@ -32,7 +32,7 @@ pub async fn produce(
     connector: SimConnector,
     history: SharedHistory,
 ) -> turmoil::Result {
-    let filter = connect(number, 0, &scenario, &connector).await?;
+    let filter = connect(number, 0, &scenario, &connector).await.map_err(|error| error.to_string())?;
     let mut lanes = Vec::new();
     for lane in 0..AT_ONCE {
         let lane = Lane {
@@ -46,7 +46,7 @@ pub async fn produce(
         lanes.push(tokio::spawn(lane.run()));
     }
     for lane in lanes {
-        lane.await?.map_err(|error| -> Box<dyn std::error::Error> { error.into() })?;
+        lane.await??;
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use std::ops::Range;
 use firstseen_filter::{BlockProbe, HASHES_MAX, ProbeError, ProbeShape, Probes};
 use firstseen_routing::PositionLists;
 
-use crate::bits::{BitReader, BitWriter, bits_below, mask};
+use crate::bits::{BitReader, BitWriter, WIDE_BITS_MAX, bits_below, mask};
 use crate::error::{WireError, check_length};
 
 /// Bits that one event of this shape takes.
@@ -37,8 +37,8 @@ pub fn packed_bytes(shape: ProbeShape, events: usize) -> usize {
     (event_bits(shape) * events).div_ceil(8)
 }
 
-/// Widths of the three fields that a blocked event is moved by: its offsets are already packed in two words, as many
-/// in each as fit whole.
+/// Widths of the three parts of a blocked event: its offsets are already packed in two words, as many in each as fit
+/// whole.
 #[derive(Clone, Copy)]
 struct BlockWidths {
     block: u32,
@@ -54,6 +54,12 @@ impl BlockWidths {
 
     fn sum(self) -> usize {
         (self.block + self.words[0] + self.words[1]) as usize
+    }
+
+    /// Whether the event can be moved at once.
+    #[inline(always)]
+    fn is_one_field(self) -> bool {
+        self.block + self.words[0] + self.words[1] <= WIDE_BITS_MAX
     }
 }
 
@@ -71,11 +77,16 @@ pub fn pack_probes(probes: &Probes, range: Range<usize>, out: &mut Vec<u8>) {
         }
         ProbeShape::Blocked { blocks, offset_bits, hashes } => {
             let widths = BlockWidths::of(blocks, offset_bits, hashes);
-            let masks = widths.words.map(mask);
+            let (masks, head_bits) = (widths.words.map(mask), widths.block + widths.words[0]);
             for probe in range.filter_map(|index| probes.block(index)) {
-                writer.put(probe.block, widths.block);
-                writer.put(probe.words[0] & masks[0], widths.words[0]);
-                writer.put(probe.words[1] & masks[1], widths.words[1]);
+                let [first, second] = [0, 1].map(|word: usize| u128::from(probe.words[word] & masks[word]));
+                let head = u128::from(probe.block) | first << widths.block;
+                if widths.is_one_field() {
+                    writer.put_wide(head | second << head_bits, head_bits + widths.words[1]);
+                } else {
+                    writer.put_wide(head, head_bits);
+                    writer.put_wide(second, widths.words[1]);
+                }
             }
         }
     }
@@ -104,9 +115,16 @@ pub fn unpack_probes(bytes: &[u8], events: usize, probes: &mut Probes) -> Result
         }
         ProbeShape::Blocked { blocks, offset_bits, hashes } => {
             let widths = BlockWidths::of(blocks, offset_bits, hashes);
+            let (masks, head_bits) = (widths.words.map(mask), widths.block + widths.words[0]);
             for _ in 0..events {
-                let block = reader.take(widths.block);
-                let words = [reader.take(widths.words[0]), reader.take(widths.words[1])];
+                let (head, second) = if widths.is_one_field() {
+                    let whole = reader.take_wide(head_bits + widths.words[1]);
+                    (whole, whole >> head_bits)
+                } else {
+                    (reader.take_wide(head_bits), reader.take_wide(widths.words[1]))
+                };
+                let block = head as u64 & mask(widths.block);
+                let words = [(head >> widths.block) as u64 & masks[0], second as u64 & masks[1]];
                 probes.push_block(BlockProbe { block, words }).map_err(outside)?;
             }
         }

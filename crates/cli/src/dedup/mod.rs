@@ -5,6 +5,7 @@
 
 mod engine;
 mod here;
+mod pace;
 mod remote;
 mod run;
 mod setup;

@@ -9,12 +9,13 @@ use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, Waker};
 
 use anyhow::Context;
-use firstseen_client::{CallError, Client, Filter, FilterError, Verdict};
+use firstseen_client::{CallError, Client, ConnectError, Filter, FilterError, Verdict};
 use firstseen_routing::{Answer, Reason};
 use tokio::runtime::Runtime;
 
 use super::ClusterArgs;
 use super::here::times_ms;
+use super::pace::{Cut, Pace};
 use crate::exit::UsageError;
 use crate::input::Batch;
 
@@ -24,10 +25,18 @@ const INFLIGHT_EVENTS_MAX: usize = 1 << 16;
 /// Batches that may be unanswered, however small.
 const INFLIGHT_BATCHES_MAX: usize = 32;
 /// How long an event may stay unanswered. A run over a file can wait longer than who serves a page.
-const DEADLINE_MS: u64 = 30_000;
+const DEADLINE_MS: u64 = 15_000;
 
 /// A batch and what became of it.
 type Answered = (Box<Batch>, Result<Vec<Verdict>, CallError>);
+
+/// A batch that is unanswered.
+struct Asking {
+    answer: Pin<Box<dyn Future<Output = Answered>>>,
+    events: usize,
+    /// The clock at its first event.
+    unit: u64,
+}
 
 /// A filter of a cluster.
 pub(super) struct Remote {
@@ -35,8 +44,9 @@ pub(super) struct Remote {
     pub(super) filter: Filter,
     pub(super) undecided: BTreeMap<Reason, u64>,
     lookup: bool,
-    inflight: VecDeque<Pin<Box<dyn Future<Output = Answered>>>>,
-    inflight_events: VecDeque<usize>,
+    /// Where what is in flight must not lie far apart in time.
+    pace: Option<Pace>,
+    inflight: VecDeque<Asking>,
     /// Of the batch that is being handled.
     verdicts: Vec<Verdict>,
     // Last, so that the client ends before its runtime.
@@ -59,20 +69,27 @@ impl Remote {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.context("cannot start")?;
         let (client, filter) = runtime.block_on(async {
-            let client = builder.connect().await?;
+            let client = builder.connect().await.map_err(|error| match error {
+                ConnectError::NoSeed | ConnectError::Address(_) | ConnectError::Tls(_) => {
+                    anyhow::Error::new(UsageError(error.to_string()))
+                }
+                error => error.into(),
+            })?;
             let filter = client.filter(name).await.map_err(|error| match error {
                 FilterError::NotFound { .. } => anyhow::Error::new(UsageError(error.to_string())),
                 error => error.into(),
             })?;
             anyhow::Ok((client, filter))
         })?;
+        let definition = filter.definition();
+        let is_paced = filter.needs_times() && definition.slicing.divides_cells();
         Ok(Self {
+            pace: is_paced.then(|| Pace::of(&definition.group)),
             addresses: args.cluster.clone(),
             filter,
             undecided: BTreeMap::new(),
             lookup,
             inflight: VecDeque::new(),
-            inflight_events: VecDeque::new(),
             verdicts: Vec::new(),
             _client: client,
             runtime,
@@ -81,7 +98,23 @@ impl Remote {
 
     /// Whether another batch should wait until the oldest one is answered.
     pub(super) fn is_full(&self) -> bool {
-        self.inflight.len() >= INFLIGHT_BATCHES_MAX || self.inflight_events.iter().sum::<usize>() >= INFLIGHT_EVENTS_MAX
+        let events: usize = self.inflight.iter().map(|asking| asking.events).sum();
+        self.inflight.len() >= INFLIGHT_BATCHES_MAX || events >= INFLIGHT_EVENTS_MAX
+    }
+
+    /// How `batch` must be asked about.
+    pub(super) fn cut(&mut self, batch: &Batch) -> Cut {
+        let events = 0..batch.parsed.len();
+        let Some(pace) = &mut self.pace else { return Cut { ranges: vec![events], units: 0..0 } };
+        let mut times = Vec::new();
+        times_ms(&batch.parsed, events, &mut times);
+        pace.cut(&times)
+    }
+
+    /// Whether a batch that is cut like this must wait until the oldest one is answered.
+    pub(super) fn must_wait(&self, cut: &Cut) -> bool {
+        let (Some(pace), Some(oldest)) = (&self.pace, self.inflight.front()) else { return false };
+        pace.must_wait(cut, oldest.unit)
     }
 
     /// Whether nothing is unanswered.
@@ -90,31 +123,21 @@ impl Remote {
     }
 
     /// Asks about all events of `batch`.
-    pub(super) fn ask(&mut self, batch: Box<Batch>) {
+    pub(super) fn ask(&mut self, batch: Box<Batch>, Cut { ranges, units }: Cut) {
         let (filter, lookup) = (self.filter.clone(), self.lookup);
-        let needs_times = filter.needs_times();
         let events = batch.parsed.len();
-        let mut asking: Pin<Box<dyn Future<Output = Answered>>> = Box::pin(async move {
-            let parsed = &batch.parsed;
-            let mut times = Vec::new();
-            if needs_times {
-                times_ms(parsed, 0..parsed.len(), &mut times);
-            }
-            let verdicts = match lookup {
-                true => filter.test_digests(parsed.digests(), &times).await,
-                false => filter.observe_digests(parsed.digests(), &times).await,
-            };
+        let mut answer: Pin<Box<dyn Future<Output = Answered>>> = Box::pin(async move {
+            let verdicts = verdicts(&filter, lookup, &batch, ranges).await;
             (batch, verdicts)
         });
         // The first poll queues the events in the client, and so before those of the next batch.
         let entered = self.runtime.enter();
-        let polled = asking.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
+        let polled = answer.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
         drop(entered);
-        self.inflight.push_back(match polled {
-            Poll::Ready(answered) => Box::pin(std::future::ready(answered)),
-            Poll::Pending => asking,
-        });
-        self.inflight_events.push_back(events);
+        if let Poll::Ready(answered) = polled {
+            answer = Box::pin(std::future::ready(answered));
+        }
+        self.inflight.push_back(Asking { answer, events, unit: units.start });
     }
 
     /// Waits for the oldest batch; [`Self::answer`] then tells of its events.
@@ -123,8 +146,7 @@ impl Remote {
     /// Where the client could not even ask.
     pub(super) fn oldest(&mut self) -> anyhow::Result<Option<Box<Batch>>> {
         let Some(oldest) = self.inflight.pop_front() else { return Ok(None) };
-        self.inflight_events.pop_front();
-        let (batch, verdicts) = self.runtime.block_on(oldest);
+        let (batch, verdicts) = self.runtime.block_on(oldest.answer);
         self.verdicts = verdicts?;
         Ok(Some(batch))
     }
@@ -145,4 +167,26 @@ impl Remote {
             });
         }
     }
+}
+
+/// Asks about one range after the other.
+async fn verdicts(
+    filter: &Filter,
+    lookup: bool,
+    batch: &Batch,
+    ranges: Vec<Range<usize>>,
+) -> Result<Vec<Verdict>, CallError> {
+    let mut verdicts = Vec::new();
+    let mut times = Vec::new();
+    for range in ranges {
+        if filter.needs_times() {
+            times_ms(&batch.parsed, range.clone(), &mut times);
+        }
+        let digests = &batch.parsed.digests()[range];
+        verdicts.extend(match lookup {
+            true => filter.test_digests(digests, &times).await?,
+            false => filter.observe_digests(digests, &times).await?,
+        });
+    }
+    Ok(verdicts)
 }

@@ -60,9 +60,13 @@ mod tests {
         let addr = listener.local_addr().unwrap().to_string();
         let serving = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut asked = [0; 12];
-            stream.read_exact(&mut asked).unwrap();
-            assert_eq!(&asked, b"GET /readyz ");
+            let mut asked = Vec::new();
+            while !asked.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                asked.extend(byte);
+            }
+            assert!(asked.starts_with(b"GET /readyz "));
             stream.write_all(answer.as_bytes()).unwrap();
         });
         let code = run(&HealthArgs { addr, config: None }).unwrap();

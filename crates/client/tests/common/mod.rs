@@ -202,6 +202,11 @@ impl FakeCluster {
         lock(&self.state).arrivals.clone()
     }
 
+    /// Events recorded.
+    pub(crate) fn recorded(&self) -> usize {
+        lock(&self.state).recorded.len()
+    }
+
     pub(crate) fn unanswered_max(&self) -> usize {
         lock(&self.state).unanswered_max
     }
@@ -320,7 +325,9 @@ async fn serve_stream(
         let message = proto::ObserveReply { message: Some(observe_reply::Message::Reply(reply)) };
         let (replies, unanswered) = (replies.clone(), unanswered.clone());
         let answer = async move {
-            tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+            if wait_ms > 0 {
+                tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+            }
             *lock(&unanswered) -= 1;
             let _ = replies.send(Ok(message)).await;
         };

@@ -163,7 +163,7 @@ impl Session {
         let admitted_us = self.shared.clock.monotonic_us();
         let admitted_ms = self.shared.clock.monotonic_ms();
         let events: Vec<usize> = runs.iter().map(|run| run.submission.probes.len()).collect();
-        let places = PendingBatch::new(sequence, admitted_us, &events, self.finish.clone());
+        let places = PendingBatch::places(sequence, admitted_us, &events, self.finish.clone());
         for (run, place) in runs.into_iter().zip(places) {
             let owner = self.shared.owners.of(run.filter, run.group);
             owner.offer(Run { filter: run.filter, group: run.group, submission: run.submission, admitted_ms, place });

@@ -22,7 +22,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// A node and its folder.
 pub struct TestNode {
     pub node: Node,
-    pub folder: tempfile::TempDir,
+    config: NodeConfig,
+    folder: tempfile::TempDir,
 }
 
 impl TestNode {
@@ -43,9 +44,20 @@ impl TestNode {
             ..NodeConfig::new(name, any, folder.path())
         };
         change(&mut config);
+        Self::start_in(folder, config).await
+    }
+
+    async fn start_in(folder: tempfile::TempDir, config: NodeConfig) -> Self {
         let edges = Edges::of_machine(&config).await.expect("the edges");
-        let node = Node::start(config, edges).await.expect("the node starts");
-        Self { node, folder }
+        let node = Node::start(config.clone(), edges).await.expect("the node starts");
+        Self { node, config, folder }
+    }
+
+    /// Stops it, and starts it again with what it has kept, at another port.
+    pub async fn restart(self) -> Self {
+        let Self { node, config, folder } = self;
+        node.shutdown().await;
+        Self::start_in(folder, config).await
     }
 
     pub fn channel(&self) -> Channel {

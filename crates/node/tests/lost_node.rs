@@ -1,0 +1,114 @@
+//! A node that is gone, and comes back: its slices are not answered for, then answered for as incomplete.
+
+mod common;
+
+use common::{Hashing, RawStream, TestNode};
+use firstseen_node::Limits;
+use firstseen_routing::{Decision, NodeId, Reason};
+use firstseen_wire::proto::producer::{self, Batch, BatchReply};
+use firstseen_wire::reply;
+
+async fn three_nodes() -> [TestNode; 3] {
+    let nodes = [
+        TestNode::start("a", Limits::default()).await,
+        TestNode::start("b", Limits::default()).await,
+        TestNode::start("c", Limits::default()).await,
+    ];
+    nodes[0].init().await;
+    nodes[0].join(&nodes[1]).await;
+    nodes[0].join(&nodes[2]).await;
+    nodes
+}
+
+fn events(from: usize, to: usize) -> Vec<String> {
+    (from..to).map(|event| format!("event-{event}")).collect()
+}
+
+fn names(events: &[String]) -> Vec<&str> {
+    events.iter().map(String::as_str).collect()
+}
+
+/// The number that the cluster gave to the third node.
+async fn number_of_c(node: &TestNode) -> NodeId {
+    node.map().await.node_named("c").expect("node c").0
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_for_a_node_that_is_gone_are_refused() {
+    let [a, b, c] = three_nodes().await;
+    a.create("clicks", "horizontal:6").await;
+    let gone = number_of_c(&a).await;
+    let hashing = Hashing::of(&a, "clicks").await;
+    c.node.shutdown().await;
+    let (mut stream, _) = RawStream::greeted(&a, 1).await;
+    let events = events(0, 100);
+    for (node, indexes, batch) in hashing.batches(1, &names(&events)) {
+        let reply = match node == NodeId(2) {
+            true => ask_again(&b, &mut stream, &batch).await,
+            false => stream.ask(batch).await,
+        };
+        let expected = if node == gone { producer::Reason::NotReady } else { producer::Reason::Unspecified };
+        assert_eq!(reply.refused, i32::from(expected), "node {node}, {} events: {reply:?}", indexes.len());
+    }
+}
+
+/// Node b learns of the filter a little later than node a.
+async fn ask_again(node: &TestNode, stream: &mut RawStream, batch: &Batch) -> BatchReply {
+    node.knows("clicks").await;
+    stream.ask(batch.clone()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_is_back() {
+    let [a, b, c] = three_nodes().await;
+    a.create("clicks", "vertical:6").await;
+    for node in [&a, &b, &c] {
+        node.knows("clicks").await;
+    }
+    let number = number_of_c(&a).await;
+    let hashing = Hashing::of(&a, "clicks").await;
+    let (mut stream, _) = RawStream::greeted(&a, 1).await;
+    let before = events(0, 50);
+    let decisions = hashing.observe(&mut stream, 1, &names(&before)).await;
+    assert!(decisions.iter().all(|decision| *decision == Decision::FirstSeen), "{decisions:?}");
+
+    let incarnation = hashing.map.nodes[&number].incarnation;
+    let c = c.restart().await;
+    c.ready().await;
+    common::wait_for("the new start of c is known", || {
+        a.node.meta().map().borrow().nodes[&number].incarnation > incarnation
+    })
+    .await;
+    for node in [&a, &b, &c] {
+        node.ready().await;
+    }
+    let hashing = Hashing::of(&a, "clicks").await;
+    // Until every node acts on the new map, events may be undecided; never is one told what is not so.
+    let mut sequence = 100;
+    let degraded = loop {
+        let after = events(sequence as usize * 50, (sequence as usize + 1) * 50);
+        let mut replies = Vec::new();
+        for (_, indexes, batch) in hashing.batches(sequence, &names(&after)) {
+            let reply = stream.ask(Batch { deadline_ms: 2_000, ..batch }).await;
+            replies.push(reply::decode(&reply, indexes.len()).expect("answers"));
+        }
+        let is_told = |decision: &Decision| *decision != Decision::Duplicate;
+        let told = replies.iter().all(|reply| reply.decisions.iter().all(is_told));
+        assert!(told, "new events are no duplicates: {replies:?}");
+        let is_first = |decision: &Decision| *decision == Decision::FirstSeen;
+        if replies.iter().all(|reply| reply.decisions.iter().all(is_first)) {
+            break replies.iter().any(|reply| reply.degraded);
+        }
+        let is_honest = |decision: &Decision| match decision {
+            Decision::Undecided(reason) => {
+                matches!(reason, Reason::Unknown | Reason::NotReady | Reason::StaleMap)
+            }
+            _ => true,
+        };
+        assert!(replies.iter().all(|reply| reply.decisions.iter().all(is_honest)), "{replies:?}");
+        sequence += 10;
+        assert!(sequence < 1000, "it never works again: {replies:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    assert!(degraded, "the slices of c have lost what came before its new start");
+}
