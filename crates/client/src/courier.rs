@@ -51,6 +51,7 @@ pub(crate) struct Courier {
 }
 
 /// A batch on a stream.
+#[expect(clippy::large_enum_variant, reason = "nearly all slots are awaited, and a stream has few")]
 enum Slot {
     Awaited(Piece),
     /// Nobody waits any longer, but the node still owes the answer: its credit stays taken, and its filter's share of

@@ -8,7 +8,7 @@ use std::time::Duration;
 use firstseen_filter::{FilterSpec, Kind, Window};
 use firstseen_meta::{MemoryDisk, MetaStorage};
 use firstseen_node::{Clock, Edges, Node, NodeConfig, OwnerSpawner};
-use firstseen_routing::{Slicing, SlicedDefinition};
+use firstseen_routing::{SlicedDefinition, Slicing};
 use firstseen_wire::net::{Connector, admin_client};
 use firstseen_wire::proto::{admin, producer};
 use tonic::transport::Channel;

@@ -32,7 +32,7 @@ pub async fn produce(
     connector: SimConnector,
     history: SharedHistory,
 ) -> turmoil::Result {
-    let filter = connect(number, 0, &scenario, &connector).await.map_err(|error| error.to_string())?;
+    let (_client, filter) = connect(number, 0, &scenario, &connector).await.map_err(|error| error.to_string())?;
     let mut lanes = Vec::new();
     for lane in 0..AT_ONCE {
         let lane = Lane {
@@ -85,7 +85,7 @@ impl Lane {
         for start in 0..AGAIN_MAX {
             let incarnation = 1 + start + name.number as u32 * AGAIN_MAX;
             let filter = connect(self.number, incarnation, &self.scenario, &self.connector).await;
-            let filter = filter.map_err(|error| error.to_string())?;
+            let (_client, filter) = filter.map_err(|error| error.to_string())?;
             if !matches!(self.call(&filter, event, false, Some(name)).await?, Decision::Undecided(_)) {
                 break;
             }
@@ -131,7 +131,7 @@ async fn connect(
     start: u32,
     scenario: &Scenario,
     connector: &SimConnector,
-) -> Result<Filter, Box<dyn std::error::Error + Send + Sync>> {
+) -> Result<(Client, Filter), Box<dyn std::error::Error + Send + Sync>> {
     let incarnation = u128::from(scenario.seed) << 64 | u128::from(number) << 32 | u128::from(start);
     let mut last: Box<dyn std::error::Error + Send + Sync> = "never tried".into();
     for _ in 0..10 {
@@ -144,7 +144,7 @@ async fn connect(
             .await;
         match client {
             Ok(client) => match client.filter(FILTER).await {
-                Ok(filter) => return Ok(filter),
+                Ok(filter) => return Ok((client, filter)),
                 Err(error) => last = error.into(),
             },
             Err(error) => last = error.into(),

@@ -15,7 +15,17 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ("meta", &["firstseen-filter", "firstseen-routing", "firstseen-wire"]),
     ("node", &["firstseen-filter", "firstseen-routing", "firstseen-wire", "firstseen-meta"]),
     ("client", &["firstseen-filter", "firstseen-routing", "firstseen-wire"]),
-    ("sim", &["firstseen-filter", "firstseen-routing", "firstseen-wire", "firstseen-meta", "firstseen-node", "firstseen-client"]),
+    (
+        "sim",
+        &[
+            "firstseen-filter",
+            "firstseen-routing",
+            "firstseen-wire",
+            "firstseen-meta",
+            "firstseen-node",
+            "firstseen-client",
+        ],
+    ),
     (
         "cli",
         &[

@@ -1,6 +1,7 @@
 //! `firstseen filter describe`: what the map says of a filter, and what each owner says of its slices.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::Write;
 use std::time::Duration;
 
@@ -73,8 +74,8 @@ pub(super) async fn run(args: &DescribeArgs, operator: &Operator, out: &mut dyn 
     let (number, filter) = find(&map, &args.name)?;
     let mut replies = BTreeMap::new();
     for owner in &filter.owners {
-        if !replies.contains_key(&owner.node) {
-            replies.insert(owner.node, inspect(operator, &map, owner.node, &args.name).await);
+        if let Entry::Vacant(vacant) = replies.entry(owner.node) {
+            vacant.insert(inspect(operator, &map, owner.node, &args.name).await);
         }
     }
     let description = description(&map, number, filter, &replies);

@@ -69,9 +69,9 @@ fn refuses(cells: &CellDefinition) -> bool {
         | CellDefinition::Timing { growth, .. }
         | CellDefinition::Generations { growth, .. } => growth.is_some(),
         CellDefinition::JumpingCounting { events_max, .. } => events_max.is_some(),
-        CellDefinition::SlidingCounting { .. }
-        | CellDefinition::Stable { .. }
-        | CellDefinition::Decaying { .. } => false,
+        CellDefinition::SlidingCounting { .. } | CellDefinition::Stable { .. } | CellDefinition::Decaying { .. } => {
+            false
+        }
     }
 }
 
