@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::bench::BenchArgs;
 use crate::certs::CertsArgs;
 use crate::cluster::ClusterArgs;
 use crate::dedup::DedupArgs;
@@ -39,4 +40,6 @@ pub enum Command {
     Filter(FilterCommandArgs),
     /// Make certificates of a test authority
     Certs(CertsArgs),
+    /// Measure what this machine does
+    Bench(BenchArgs),
 }

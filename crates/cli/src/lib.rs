@@ -11,6 +11,7 @@
 //! Must not know: how a filter works, how a format is cut.
 
 pub mod args;
+pub mod bench;
 pub mod certs;
 pub mod cluster;
 pub mod confirm;
@@ -65,6 +66,10 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Filter(args) => {
             filter::run(&args, &mut std::io::stdout().lock())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Bench(args) => {
+            bench::run(&args)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Certs(args) => {

@@ -6,13 +6,13 @@
 use firstseen_client::{Client, Filter, TlsFiles};
 use tokio::runtime::Runtime;
 
+use super::ClusterBenchArgs;
 use super::calls::{calls_per_s, latency};
 use super::figures::{ClusterFigures, Figures, Measured};
 use super::flow::events_per_s;
 use super::keys::Keys;
 use super::local::LocalCluster;
 use super::redis::Redis;
-use super::ClusterBenchArgs;
 
 /// Redis is asked about so many times fewer events: it would take minutes otherwise.
 const REDIS_FEWER: u64 = 20;

@@ -51,14 +51,14 @@ impl Redis {
     /// Events a second over all connections: each asks about its share of `keys`.
     pub(super) fn events_per_s(&self, keys: Keys) -> anyhow::Result<f64> {
         let started = Instant::now();
-        let first_seen = std::thread::scope(|scope| {
+        let first_seen: anyhow::Result<u64> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..CONNECTIONS)
                 .map(|connection| scope.spawn(move || self.share(keys.share(connection, CONNECTIONS))))
                 .collect();
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a connection broke"))).sum()
         });
         let seconds = started.elapsed().as_secs_f64();
-        let first_seen: u64 = first_seen?;
+        let first_seen = first_seen?;
         let distinct: u64 = (0..CONNECTIONS).map(|connection| keys.share(connection, CONNECTIONS).distinct()).sum();
         if first_seen != distinct {
             bail!("redis told {first_seen} of {distinct} distinct keys first-seen");
