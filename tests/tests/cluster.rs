@@ -50,7 +50,8 @@ fn operators_see_filters_and_mistakes() {
     let again = cluster.create(&folder, "clicks", &format!("{FILTER} --if-absent"));
     assert!(again.ok().out.contains("was there"));
     cluster.create(&folder, "clicks", "--window 1h --capacity 5k --if-absent").fails(1, &["clicks", "definition"]);
-    cluster.create(&folder, "huge", "--window 24h --capacity 1G").fails(1, &["huge"]);
+    let lacking = ["filter `huge` takes", "do not fit on the nodes", "bytes free", "raise their memory"];
+    cluster.create(&folder, "huge", "--window 24h --capacity 1G").fails(1, &lacking);
     folder.run(&format!("filter drop clikcs --cluster {at}")).fails(2, &["no filter `clikcs`: did you mean `clicks`?"]);
     folder.dedup(&format!("--cluster {at} --filter clikcs x")).fails(2, &["x"]);
     folder.write("x", "a\n");

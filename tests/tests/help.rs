@@ -71,7 +71,7 @@ fn help_mentions_every_flag() {
 #[test]
 fn other_commands_explain_themselves() {
     for (command, words) in [
-        ("up", "--nodes --data --port --json"),
+        ("up", "--nodes --data --port --tls --memory --json 130"),
         ("node", "--config --check-config --create health"),
         ("node health", "--addr"),
         ("cluster", "init join form status leave"),
@@ -79,6 +79,9 @@ fn other_commands_explain_themselves() {
         ("filter", "create list describe drop"),
         ("filter create", "--cluster --window --slicing --clock --lookup --answer --retry-horizon --if-absent"),
         ("certs", "--out --nodes --clients --admin --hosts --days"),
+        ("plan", "--events-per-window --fpr --window --kind --nodes --failures --failures-fpr --json"),
+        ("bench", "cluster Redis"),
+        ("bench cluster", "--events --runs --batch --no-redis --no-tls --json"),
     ] {
         let mut asked = firstseen();
         asked.args(command.split(' ')).arg("--help");
@@ -106,7 +109,7 @@ fn the_commands_are_listed() {
     let mut command = firstseen();
     command.arg("--help");
     let help = text(command);
-    for name in ["dedup", "estimate", "plan", "up", "node", "cluster", "filter", "certs"] {
+    for name in ["dedup", "estimate", "plan", "up", "node", "cluster", "filter", "certs", "bench"] {
         assert!(help.contains(&format!("\n  {name} ")), "{name} is not in:\n{help}");
     }
     let mut command = firstseen();

@@ -63,8 +63,13 @@ impl LocalCluster {
     }
 
     /// Ends it in order; its exit code, and what else it printed.
-    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(self) -> (Option<i32>, String) {
         self.signal(Signal::SIGTERM);
+        self.rest()
+    }
+
+    /// Waits for its end; its exit code, and what else it printed.
+    pub(crate) fn rest(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).expect("text");
         (self.child.wait().expect("an end").code(), rest)

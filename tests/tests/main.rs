@@ -20,4 +20,5 @@ mod run;
 mod slicing;
 mod state;
 mod terminal;
+mod up;
 mod windows;

@@ -93,6 +93,14 @@ impl Folder {
         Ran::of(command.output().expect("the binary"))
     }
 
+    /// What a shell makes of `script` in this folder, where `firstseen` is the binary.
+    pub(crate) fn shell(&self, script: &str) -> Ran {
+        let mut shell = Command::new("sh");
+        shell.arg("-euc").arg(format!("firstseen() {{ \"$FIRSTSEEN_UNDER_TEST\" \"$@\"; }}\n{script}"));
+        shell.env("FIRSTSEEN_UNDER_TEST", firstseen().get_program());
+        Ran::of(shell.current_dir(self.0.path()).stdin(Stdio::null()).output().expect("a shell"))
+    }
+
     /// `firstseen dedup` with `flags` and with `input` on standard input.
     pub(crate) fn dedup_from(&self, flags: &str, input: &[u8]) -> Ran {
         let mut child = self.start(flags);

@@ -39,8 +39,11 @@ pub fn describe(definition: &SlicedDefinition) -> String {
         }
     }
     parts.extend(unit(&group.unit, group.rule.span_units));
-    if definition.slicing.slices() > 1 {
-        parts.push(definition.slicing.to_string());
+    match (definition.slicing.slices(), definition.slicing.groups()) {
+        (..=1, _) => {}
+        // Sizes and limits are those of one group.
+        (_, 2..) => parts.push(format!("each of the {} groups of {}", definition.slicing.groups(), definition.slicing)),
+        (..) => parts.push(definition.slicing.to_string()),
     }
     parts.join(", ")
 }

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use firstseen_routing::{Decision, Reason};
 use tokio::sync::{Notify, oneshot};
 
+use crate::trace::TraceParent;
+
 /// What is told of one event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Answer {
@@ -27,8 +29,9 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A call about many events.
+/// A call about many events, or one that is traced.
 pub(crate) struct ManyCall {
+    trace: Option<TraceParent>,
     state: Mutex<ManyState>,
     done: Notify,
 }
@@ -39,9 +42,9 @@ struct ManyState {
 }
 
 impl ManyCall {
-    pub(crate) fn new(events: usize) -> Arc<Self> {
+    pub(crate) fn new(events: usize, trace: Option<TraceParent>) -> Arc<Self> {
         let answers = vec![Answer::undecided(Reason::Unknown); events];
-        Arc::new(Self { state: Mutex::new(ManyState { answers, missing: events }), done: Notify::new() })
+        Arc::new(Self { trace, state: Mutex::new(ManyState { answers, missing: events }), done: Notify::new() })
     }
 
     /// Answers several events under one lock.
@@ -83,6 +86,8 @@ pub(crate) enum Place {
     One(u32),
     /// To event `index` of this caller.
     Many { caller: u32, index: u32 },
+    /// Nowhere: the event has been answered.
+    Answered,
 }
 
 /// Everybody who waits for events of one batch.
@@ -92,6 +97,7 @@ pub(crate) struct Callers {
     manys: Vec<Arc<ManyCall>>,
     /// One an event, in the order of the batch.
     places: Vec<Place>,
+    answered: usize,
 }
 
 impl Callers {
@@ -103,18 +109,34 @@ impl Callers {
         self.places.len()
     }
 
+    /// Events that are not answered.
+    pub(crate) fn waiting(&self) -> usize {
+        self.places.len() - self.answered
+    }
+
+    /// The trace of the first call that has one.
+    pub(crate) fn trace(&self) -> Option<TraceParent> {
+        self.manys.iter().find_map(|call| call.trace)
+    }
+
+    /// Whether event `index` is not answered.
+    pub(crate) fn awaits(&self, index: usize) -> bool {
+        !matches!(self.places[index], Place::Answered)
+    }
+
     /// The next event is the only one of its caller.
     pub(crate) fn push_one(&mut self, sender: oneshot::Sender<Answer>) {
         self.places.push(Place::One(self.ones.len() as u32));
         self.ones.push(Some(sender));
     }
 
-    /// The next event is number `index` of a call.
-    pub(crate) fn push_many(&mut self, call: &Arc<ManyCall>, index: u32) {
+    /// The next events are those of a call that have these numbers.
+    pub(crate) fn push_many(&mut self, call: &Arc<ManyCall>, indices: impl Iterator<Item = u32>) {
         if !self.manys.last().is_some_and(|last| Arc::ptr_eq(last, call)) {
             self.manys.push(call.clone());
         }
-        self.places.push(Place::Many { caller: self.manys.len() as u32 - 1, index });
+        let caller = self.manys.len() as u32 - 1;
+        self.places.extend(indices.map(|index| Place::Many { caller, index }));
     }
 
     /// Puts the events into another order: event `i` is then what was event `order[i]`.
@@ -131,15 +153,41 @@ impl Callers {
                     taken.places.push(Place::One(taken.ones.len() as u32));
                     taken.ones.push(self.ones[caller as usize].take());
                 }
-                Place::Many { caller, index } => taken.push_many(&self.manys[caller as usize], index),
+                Place::Many { caller, index } => taken.push_many(&self.manys[caller as usize], std::iter::once(index)),
+                Place::Answered => {
+                    taken.places.push(Place::Answered);
+                    taken.answered += 1;
+                }
             }
         }
         taken
     }
 
-    /// Answers every event; afterwards nobody is waiting.
+    /// Answers those events that have an answer already; tells how many.
+    pub(crate) fn answer_some(&mut self, answer_of: impl Fn(usize) -> Option<Answer>) -> usize {
+        let before = self.answered;
+        for (event, place) in self.places.iter_mut().enumerate() {
+            let Some(answer) = answer_of(event) else { continue };
+            match *place {
+                Place::One(caller) => {
+                    if let Some(sender) = self.ones[caller as usize].take() {
+                        // The caller may have gone away.
+                        let _ = sender.send(answer);
+                    }
+                }
+                Place::Many { caller, index } => self.manys[caller as usize].answer(std::iter::once((index, answer))),
+                Place::Answered => continue,
+            }
+            *place = Place::Answered;
+            self.answered += 1;
+        }
+        self.answered - before
+    }
+
+    /// Answers every event that still waits; afterwards nobody does.
     pub(crate) fn answer(&mut self, answer_of: impl Fn(usize) -> Answer) {
         let places = std::mem::take(&mut self.places);
+        self.answered = 0;
         let mut event = 0;
         while let Some(place) = places.get(event) {
             match *place {
@@ -150,6 +198,7 @@ impl Callers {
                     }
                     event += 1;
                 }
+                Place::Answered => event += 1,
                 Place::Many { caller: of, .. } => {
                     let own = places[event..].iter().map_while(|place| match place {
                         Place::Many { caller, index } if *caller == of => Some(*index),
@@ -177,20 +226,21 @@ mod tests {
 
     #[tokio::test]
     async fn answers_go_to_their_callers_whatever_the_order_of_the_batch() {
-        let (many, other) = (ManyCall::new(3), ManyCall::new(1));
+        let (many, other) = (ManyCall::new(3, None), ManyCall::new(1, None));
         let (sender, one) = oneshot::channel();
         let (gone, nobody) = oneshot::channel();
         drop(nobody);
         let mut callers = Callers::with_events(6);
-        callers.push_many(&many, 0);
-        callers.push_many(&many, 1);
+        callers.push_many(&many, 0..2);
         callers.push_one(sender);
-        callers.push_many(&other, 0);
+        callers.push_many(&other, 0..1);
         callers.push_one(gone);
-        callers.push_many(&many, 2);
+        callers.push_many(&many, 2..3);
         callers.reorder(&[5, 4, 3, 2, 1, 0]);
         let mut taken = callers.take_some([1, 2, 3].into_iter());
         let mut rest = callers.take_some([0, 4, 5].into_iter());
+        assert_eq!((taken.waiting(), taken.answer_some(|event| (event == 1).then(|| answer(1)))), (3, 1));
+        assert_eq!((taken.waiting(), taken.awaits(1), taken.awaits(2)), (2, false, true));
         taken.answer(answer);
         rest.answer(|event| answer(10 + event));
         assert_eq!(one.await, Ok(answer(2)));

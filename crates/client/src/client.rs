@@ -3,7 +3,7 @@
 //! Promises: what is queued is bounded; when the last handle is dropped, everything ends and every caller is answered.
 //! Must not know: how batches are made and sent.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -14,10 +14,11 @@ use firstseen_wire::map::filter_record;
 use firstseen_wire::net::{Connector, producer_client};
 use firstseen_wire::proto::producer as proto;
 use firstseen_wire::status::ErrorKind;
+use firstseen_wire::watch;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::transport::Channel;
 
 use crate::call::lock;
@@ -29,6 +30,7 @@ use crate::intake::FilterCore;
 use crate::options::{Builder, Limits};
 use crate::piece::Piece;
 use crate::retry::Jitter;
+use crate::trace::{CurrentTrace, TraceParent};
 use crate::watch::{Watcher, complaint};
 
 /// A node that has only just heard of a filter's creation is given so long to do so.
@@ -70,7 +72,7 @@ impl Client {
         for seed in &builder.seeds {
             connector.channel(seed, None)?;
         }
-        let core = Arc::new(Core::new(builder.limits, connector, incarnation));
+        let core = Arc::new(Core::new(builder.limits, connector, incarnation, builder.current_trace));
         let client = Self { _closer: Arc::new(Closer(core.clone())), core };
         client.core.spawn(Watcher::new(client.core.clone(), builder.seeds).run());
         client.core.spawn(Courier::new(client.core.clone(), client.core.door_dock.clone()).run());
@@ -146,14 +148,17 @@ pub(crate) struct Core {
     limits: Limits,
     connector: Arc<dyn Connector>,
     incarnation: u128,
+    current_trace: Option<CurrentTrace>,
     maps: watch::Sender<Arc<ClusterMap>>,
     /// Of the map that is there, for those who look often.
     map_version: AtomicU64,
+    /// The newest that any node has told of.
+    version_heard_of: watch::Sender<u64>,
     /// A channel to a node that answers.
     door: watch::Sender<Option<Channel>>,
     door_dock: Arc<Dock>,
-    docks: Mutex<HashMap<NodeId, Arc<Dock>>>,
-    filters: Mutex<HashMap<FilterId, Weak<FilterCore>>>,
+    docks: Mutex<BTreeMap<NodeId, Arc<Dock>>>,
+    filters: Mutex<BTreeMap<FilterId, Weak<FilterCore>>>,
     /// Room for events that are queued or in flight.
     room: Semaphore,
     sequence: AtomicU64,
@@ -165,18 +170,25 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    fn new(limits: Limits, connector: Arc<dyn Connector>, incarnation: u128) -> Self {
+    fn new(
+        limits: Limits,
+        connector: Arc<dyn Connector>,
+        incarnation: u128,
+        current_trace: Option<CurrentTrace>,
+    ) -> Self {
         Self {
             room: Semaphore::new((limits.queued_events_max as usize).min(Semaphore::MAX_PERMITS)),
             limits,
             connector,
             incarnation,
+            current_trace,
             maps: watch::Sender::new(Arc::new(ClusterMap::default())),
             map_version: AtomicU64::new(0),
             door: watch::Sender::new(None),
             door_dock: Arc::new(Dock::new(Target::Door)),
             docks: Mutex::default(),
             filters: Mutex::default(),
+            version_heard_of: watch::Sender::new(0),
             sequence: AtomicU64::new(1),
             jitters: AtomicU64::new(incarnation as u64),
             runtime: Handle::current(),
@@ -198,9 +210,9 @@ impl Core {
         std::mem::take(&mut *lock(&self.tasks)).iter().for_each(AbortHandle::abort);
         let filters: Vec<_> = lock(&self.filters).values().filter_map(Weak::upgrade).collect();
         filters.iter().for_each(|filter| filter.close());
-        let docks: Vec<_> = lock(&self.docks).drain().map(|(_, dock)| dock).collect();
+        let docks: Vec<_> = std::mem::take(&mut *lock(&self.docks)).into_values().collect();
         docks.iter().chain([&self.door_dock]).for_each(|dock| dock.clear());
-        self.door.send_replace(None);
+        self.door.send(None);
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -213,6 +225,12 @@ impl Core {
 
     pub(crate) fn incarnation(&self) -> u128 {
         self.incarnation
+    }
+
+    /// The trace that the calling task belongs to.
+    #[inline]
+    pub(crate) fn current_trace(&self) -> Option<TraceParent> {
+        self.current_trace.as_ref().and_then(|current| current())
     }
 
     /// A generator that no other part has.
@@ -271,15 +289,38 @@ impl Core {
             return Err("this node belongs to another cluster than the first that answered".to_owned());
         }
         if map.version > current.version {
-            let version = map.version;
-            self.maps.send_replace(Arc::new(map));
-            self.map_version.store(version, Ordering::Release);
+            // First: whoever has seen the map finds its version too.
+            self.map_version.store(map.version, Ordering::Release);
+            self.maps.send(Arc::new(map));
         }
         Ok(())
     }
 
+    /// A node has a map of this version.
+    pub(crate) fn heard_of_version(&self, version: u64) {
+        self.version_heard_of.send_if_modified(|known| {
+            version > *known && {
+                *known = version;
+                true
+            }
+        });
+    }
+
+    /// Returns when a map that a node has told of is missing for so long.
+    pub(crate) async fn map_is_behind_for(&self, lag_max: Duration) {
+        let (mut heard_of, mut maps) = (self.version_heard_of.subscribe(), self.maps());
+        loop {
+            // Both senders live as long as this.
+            let _ = heard_of.wait_for(|version| *version > self.map_version()).await;
+            let awaited = *heard_of.borrow();
+            if timeout(lag_max, maps.wait_for(|map| map.version >= awaited)).await.is_err() {
+                return;
+            }
+        }
+    }
+
     pub(crate) fn set_door(&self, channel: Channel) {
-        self.door.send_replace(Some(channel));
+        self.door.send(Some(channel));
     }
 
     pub(crate) fn complain(&self, complaints: &BTreeMap<String, String>) {

@@ -4,7 +4,7 @@
 //! its deadline; while its node cannot be reached, whoever can be reached is asked to relay. Must not know: how events
 //! get into batches.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ enum Slot {
 }
 
 /// Batches on a stream, by sequence.
-type Unanswered = HashMap<u64, Slot>;
+type Unanswered = BTreeMap<u64, Slot>;
 
 impl Courier {
     pub(crate) fn new(core: Arc<Core>, dock: Arc<Dock>) -> Self {
@@ -100,6 +100,7 @@ impl Courier {
             let opened = loop {
                 self.work_without_stream();
                 tokio::select! {
+                    biased;
                     opened = &mut opening => break opened,
                     () = self.dock.wake.notified() => {}
                     () = sleep(TICK) => {}
@@ -148,13 +149,9 @@ impl Courier {
                 return complaint;
             }
             let has_work = !unanswered.is_empty() || !self.waiting.is_empty() || !self.dock.is_idle();
+            // The tick is seldom due; last, it would not be looked at while replies pour in.
             tokio::select! {
-                reply = stream.next_reply() => match reply {
-                    Ok(reply) => self.take_reply(&reply, unanswered),
-                    Err(complaint) => return complaint,
-                },
-                () = self.dock.wake.notified() => {}
-                _ = maps.changed() => {}
+                biased;
                 () = &mut tick, if has_work => {
                     let now = Instant::now();
                     tick.as_mut().reset(now + TICK);
@@ -163,6 +160,12 @@ impl Courier {
                         return complaint;
                     }
                 }
+                reply = stream.next_reply() => match reply {
+                    Ok(reply) => self.take_reply(&reply, unanswered),
+                    Err(complaint) => return complaint,
+                },
+                () = self.dock.wake.notified() => {}
+                _ = maps.changed() => {}
             }
         }
     }
@@ -255,13 +258,26 @@ impl Courier {
         if answers.degraded {
             piece.filter.note_degraded(answers.decisions.len());
         }
-        let tries = piece.tries.clone();
-        piece.answer(answers.clock_ms, |event| Answer {
-            decision: match answers.decisions[event] {
-                Decision::Undecided(Reason::TooOld) => Decision::Undecided(tries.tell(Reason::TooOld)),
-                decision => decision,
-            },
+        let told = |event: usize| Answer {
+            decision: answers.decisions[event],
             estimate: answers.estimates.get(event).copied().unwrap_or(0.0),
+        };
+        let retryable = answers.decisions.iter().find_map(|decision| match decision {
+            Decision::Undecided(reason) if reason.is_worth_retrying() => Some(*reason),
+            _ => None,
+        });
+        // Sent again as a whole, since that is how it is named: what has been decided is remembered.
+        if let Some(reason) = retryable
+            && let next = piece.tries.refused(reason, piece.routed_by, answers.map_version, &mut self.jitter)
+            && !matches!(next, Next::Tell(_))
+        {
+            piece.answer_definite(answers.clock_ms, told);
+            return self.send_again(piece, next);
+        }
+        let tries = piece.tries.clone();
+        piece.answer(answers.clock_ms, |event| match told(event) {
+            Answer { decision: Decision::Undecided(reason), .. } => Answer::undecided(tries.tell(reason)),
+            answer => answer,
         });
     }
 
@@ -270,7 +286,10 @@ impl Courier {
         let due = match next {
             Next::Tell(reason) => return piece.tell(reason),
             Next::Wait(wait_ms) => Due::At(Instant::now() + Duration::from_millis(wait_ms)),
-            Next::Map(version) => Due::Map(version),
+            Next::Map(version) => {
+                self.core.heard_of_version(version);
+                Due::Map(version)
+            }
         };
         self.waiting.push(Waiting { piece, due });
     }

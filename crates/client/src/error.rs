@@ -84,9 +84,13 @@ pub enum FilterError {
     Closed,
 }
 
+/// Names of filters in a message at most.
+const NAMES_TOLD_MAX: usize = 12;
+
 fn filters_there(there: &[String]) -> String {
     match there {
         [] => "it has none".to_owned(),
+        names if names.len() > NAMES_TOLD_MAX => format!("it has {} others", names.len()),
         names => format!("it has {}", names.join(", ")),
     }
 }

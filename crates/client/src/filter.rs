@@ -12,7 +12,9 @@ use firstseen_routing::{Decision, FilterId, Operation, Reason, SlicedDefinition,
 use crate::audit::AuditReport;
 use crate::call::{Answer, ManyCall, lock};
 use crate::error::CallError;
-use crate::intake::{Asked, Events, FilterCore};
+use crate::intake::{Events, FilterCore};
+use crate::queue::Asked;
+use crate::trace::TraceParent;
 
 /// What is told of one event.
 pub use firstseen_routing::Decision as Verdict;
@@ -216,6 +218,13 @@ impl Filter {
         name: Option<SubmissionName>,
     ) -> Result<Answer, CallError> {
         self.check(operation, time_ms.is_some())?;
+        if let Some(trace) = self.core.core().current_trace() {
+            let (digests, times_ms, names) = (std::slice::from_ref(&digest), time_ms.as_slice(), name.as_slice());
+            let events = Events { digests, times_ms, names };
+            // In a box, so that calls which are not traced do not carry its room.
+            let answers = Box::pin(self.many(operation, events, Some(trace))).await?;
+            return answers.first().copied().ok_or(CallError::Closed);
+        }
         let deadline = self.core.core().deadline();
         if !self.core.core().reserve(1, deadline).await? {
             return Ok(Answer::undecided(Reason::Overloaded));
@@ -227,10 +236,17 @@ impl Filter {
     }
 
     async fn verdicts(&self, operation: Operation, events: Events<'_>) -> Result<Vec<Verdict>, CallError> {
-        Ok(self.many(operation, events).await?.into_iter().map(|answer| answer.decision).collect())
+        let trace = self.core.core().current_trace();
+        Ok(self.many(operation, events, trace).await?.into_iter().map(|answer| answer.decision).collect())
     }
 
-    async fn many(&self, operation: Operation, events: Events<'_>) -> Result<Vec<Answer>, CallError> {
+    /// Asks about many events, or about one of a call that is traced.
+    async fn many(
+        &self,
+        operation: Operation,
+        events: Events<'_>,
+        trace: Option<TraceParent>,
+    ) -> Result<Vec<Answer>, CallError> {
         let Events { digests, times_ms, names } = events;
         self.check(operation, !times_ms.is_empty() || digests.is_empty())?;
         check_lengths("times", digests.len(), times_ms.len())?;
@@ -238,7 +254,7 @@ impl Filter {
         let core = self.core.core();
         let limits = core.limits();
         let part = limits.batch_events_max.min(limits.queued_events_max) as usize;
-        let call = ManyCall::new(digests.len());
+        let call = ManyCall::new(digests.len(), trace);
         for from in (0..digests.len()).step_by(part) {
             let range = from..digests.len().min(from + part);
             let deadline = core.deadline();

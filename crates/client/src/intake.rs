@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use firstseen_filter::{Digest, FilterSecret, Probes, Unit, WindowClock};
 use firstseen_routing::{
-    ClockSource, Decision, FilterId, FilterRecord, NodeId, Operation, Prober, Reason, SlicedBuildError, SubmissionName,
-    Tick,
+    ClockSource, Decision, FilterId, FilterRecord, NodeId, Prober, Reason, SlicedBuildError, SubmissionName, Tick,
 };
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -18,8 +17,9 @@ use crate::audit::Auditor;
 use crate::call::{Answer, Caller, ManyCall, lock};
 use crate::client::Core;
 use crate::dock::Dock;
+use crate::pace::Pace;
 use crate::piece::Piece;
-use crate::queue::{Queue, Queued};
+use crate::queue::{Asked, Queue, Queued, When};
 
 /// A filter as this client uses it.
 pub(crate) struct FilterCore {
@@ -39,11 +39,20 @@ pub(crate) struct FilterCore {
 struct Intake {
     /// Of filters that judge events by their own times.
     clock: Option<WindowClock>,
+    pace: Pace,
     scratch: Probes,
     map_version: u64,
+    is_closed: bool,
     /// The lane of every slice.
     lane_of_slice: Vec<u32>,
     lanes: Vec<Lane>,
+}
+
+impl Intake {
+    /// The clock up to which events may be sent now.
+    fn unit_max(&self) -> u64 {
+        self.pace.unit_max(self.lanes.iter().filter_map(|lane| lane.queue.first_unit()))
+    }
 }
 
 /// Events on their way to one node.
@@ -60,23 +69,23 @@ struct Lane {
 pub(crate) struct LaneTicket {
     filter: Arc<FilterCore>,
     lane: usize,
+    /// The clock at its first event.
+    unit: u64,
 }
 
 impl Drop for LaneTicket {
     fn drop(&mut self) {
         let mut intake = lock(&self.filter.intake);
-        if let Some(lane) = intake.lanes.get_mut(self.lane) {
+        let Intake { lanes, pace, .. } = &mut *intake;
+        if let Some(lane) = lanes.get_mut(self.lane) {
             lane.inflight_batches -= 1;
-            self.filter.list_if_due(lane, self.lane);
+        }
+        pace.end(self.unit);
+        match pace.holds_back() {
+            true => self.filter.list_all_due(&mut intake),
+            false => self.filter.list_if_due(&mut intake, self.lane),
         }
     }
-}
-
-/// What a call asks for, of all of its events.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked {
-    pub(crate) operation: Operation,
-    pub(crate) deadline: Instant,
 }
 
 /// Events of a call: times and names, where there are any, one an event.
@@ -116,8 +125,10 @@ impl FilterCore {
             .map(Mutex::new);
         let intake = Intake {
             clock,
+            pace: Pace::of(&record.definition, has_clock),
             scratch: Probes::new(prober.shape()),
             map_version: 0,
+            is_closed: false,
             lane_of_slice: Vec::new(),
             lanes: Vec::new(),
         };
@@ -194,7 +205,9 @@ impl FilterCore {
     ) -> Result<oneshot::Receiver<Answer>, Answer> {
         let mut intake = lock(&self.intake);
         self.refresh(&mut intake);
-        let (queued, lane) = match self.place(&mut intake, digest, time_ms, 0) {
+        let placed = self.lane(&mut intake, digest);
+        let placed = placed.and_then(|(group, lane)| Ok((group, lane, self.when(&mut intake, time_ms)?)));
+        let (group, lane, when) = match placed {
             Ok(placed) => placed,
             Err(reason) => {
                 self.core.release(1);
@@ -202,10 +215,10 @@ impl FilterCore {
             }
         };
         let (sender, receiver) = oneshot::channel();
-        self.push(&mut intake, lane, queued, name, asked, Caller::One(sender));
-        if let Some(of) = intake.lanes.get_mut(lane) {
-            self.list_if_due(of, lane);
-        }
+        let of = &mut intake.lanes[lane];
+        of.queue.push(Queued { digest, group, index: 0 }, when, name);
+        of.dock.count_queued(of.queue.seal(|| Caller::One(sender), asked, name.is_some()), 0);
+        self.list_if_due(&mut intake, lane);
         Ok(receiver)
     }
 
@@ -214,12 +227,24 @@ impl FilterCore {
     pub(crate) fn queue_many(self: &Arc<Self>, call: &Arc<ManyCall>, from: u32, events: Events<'_>, asked: Asked) {
         let mut intake = lock(&self.intake);
         self.refresh(&mut intake);
+        let lanes = intake.lanes.len().max(1);
+        intake.lanes.iter_mut().for_each(|lane| lane.queue.reserve(events.digests.len().div_ceil(lanes)));
+        let mut last = None;
         for (event, (digest, index)) in events.digests.iter().zip(from..).enumerate() {
             let time_ms = events.times_ms.get(event).copied();
-            match self.place(&mut intake, *digest, time_ms, index) {
-                Ok((queued, lane)) => {
-                    let (name, caller) = (events.names.get(event).copied(), Caller::Many(call.clone()));
-                    self.push(&mut intake, lane, queued, name, asked, caller);
+            let placed = self.lane(&mut intake, *digest).and_then(|(group, lane)| {
+                let when = match last {
+                    // The clock stands where the event before has put it.
+                    Some((of, When { tick, .. })) if of == time_ms => When { tick, before_unit: tick.clock_unit },
+                    _ => self.when(&mut intake, time_ms)?,
+                };
+                last = Some((time_ms, when));
+                Ok((group, lane, when))
+            });
+            match placed {
+                Ok((group, lane, when)) => {
+                    let name = events.names.get(event).copied();
+                    intake.lanes[lane].queue.push(Queued { digest: *digest, group, index }, when, name);
                 }
                 Err(reason) => {
                     self.core.release(1);
@@ -227,19 +252,16 @@ impl FilterCore {
                 }
             }
         }
-        for (number, lane) in intake.lanes.iter_mut().enumerate() {
-            self.list_if_due(lane, number);
+        for lane in &mut intake.lanes {
+            let added = lane.queue.seal(|| Caller::Many(call.clone()), asked, !events.names.is_empty());
+            lane.dock.count_queued(added, 0);
         }
+        self.list_all_due(&mut intake);
     }
 
-    /// The event's place in time, and the lane to its owner.
-    fn place(
-        &self,
-        intake: &mut Intake,
-        digest: Digest,
-        time_ms: Option<u64>,
-        index: u32,
-    ) -> Result<(Queued, usize), Reason> {
+    /// The event's group, and the lane to its owner.
+    #[inline]
+    fn lane(&self, intake: &mut Intake, digest: Digest) -> Result<(u32, usize), Reason> {
         let group = self.prober.group(digest);
         let slice = match self.is_divided {
             true => {
@@ -249,35 +271,22 @@ impl FilterCore {
             }
             false => group,
         };
-        let lane = *intake.lane_of_slice.get(slice as usize).ok_or(Reason::UnknownFilter)?;
-        let (tick, before_unit) = match &mut intake.clock {
-            None => (Tick::default(), 0),
-            Some(clock) => {
-                let before_unit = clock.now_unit();
-                let (clock_unit, unit) = clock.place_tick(time_ms).ok_or(Reason::Future)?;
-                (Tick { clock_unit, unit }, before_unit)
-            }
-        };
-        Ok((Queued { digest, group, index, tick, before_unit }, lane as usize))
+        let nowhere = if intake.is_closed { Reason::NotReady } else { Reason::UnknownFilter };
+        let lane = intake.lane_of_slice.get(slice as usize).ok_or(nowhere)?;
+        Ok((group, *lane as usize))
     }
 
-    fn push(
-        &self,
-        intake: &mut Intake,
-        lane: usize,
-        queued: Queued,
-        name: Option<SubmissionName>,
-        asked: Asked,
-        caller: Caller,
-    ) {
-        let lane = &mut intake.lanes[lane];
-        lane.dock.count_queued(1, 0);
-        lane.queue.push(queued, name, (asked.operation, asked.deadline), caller);
+    /// The event's place in time, which moves the clock.
+    fn when(&self, intake: &mut Intake, time_ms: Option<u64>) -> Result<When, Reason> {
+        let Some(clock) = &mut intake.clock else { return Ok(When::default()) };
+        let before_unit = clock.now_unit();
+        let (clock_unit, unit) = clock.place_tick(time_ms).ok_or(Reason::Future)?;
+        Ok(When { tick: Tick { clock_unit, unit }, before_unit })
     }
 
     /// Follows the map. Events that are queued already are sent on by the courier that finds them.
     fn refresh(self: &Arc<Self>, intake: &mut Intake) {
-        if intake.map_version == self.core.map_version() {
+        if intake.map_version == self.core.map_version() || intake.is_closed {
             return;
         }
         let map = self.core.map();
@@ -300,46 +309,61 @@ impl FilterCore {
         }));
     }
 
-    fn is_due(&self, lane: &Lane) -> bool {
+    fn is_due(&self, lane: &Lane, unit_max: u64) -> bool {
         let limits = self.core.limits();
         let inflight_max = match lane.queue.len() >= limits.batch_events_max as usize {
             true => limits.inflight_batches_max,
             false => limits.gathering_batches_max.min(limits.inflight_batches_max),
         };
-        lane.queue.len() > 0 && lane.inflight_batches < inflight_max
+        lane.inflight_batches < inflight_max && lane.queue.first_unit().is_some_and(|unit| unit <= unit_max)
     }
 
-    fn list_if_due(self: &Arc<Self>, lane: &mut Lane, number: usize) {
-        if !lane.is_listed && self.is_due(lane) {
+    fn list_if_due(self: &Arc<Self>, intake: &mut Intake, number: usize) {
+        let unit_max = intake.unit_max();
+        if let Some(lane) = intake.lanes.get_mut(number)
+            && !lane.is_listed
+            && self.is_due(lane, unit_max)
+        {
             lane.is_listed = true;
             lane.dock.list(self.clone(), number);
         }
     }
 
+    fn list_all_due(self: &Arc<Self>, intake: &mut Intake) {
+        (0..intake.lanes.len()).for_each(|number| self.list_if_due(intake, number));
+    }
+
     /// The batch that is due in a lane, for a node that takes `events_max` events at once and `batches_max` batches.
+    /// Only the lane's courier asks, so that batches are sent in the order of their events.
     pub(crate) fn take(self: &Arc<Self>, number: usize, events_max: usize, batches_max: u32) -> Option<Piece> {
         let mut intake = lock(&self.intake);
         let clock_ms = intake.clock.as_ref().and_then(WindowClock::now_ms).unwrap_or(0);
+        let unit_max = intake.unit_max();
         let lane = intake.lanes.get_mut(number)?;
         lane.is_listed = false;
-        if !self.is_due(lane) || lane.inflight_batches >= batches_max {
+        if !self.is_due(lane, unit_max) || lane.inflight_batches >= batches_max {
             return None;
         }
+        let unit = lane.queue.first_unit()?;
         let events_max = events_max.min(self.core.limits().batch_events_max as usize);
-        let taken = lane.queue.take(events_max, self.span_units)?;
+        let taken = lane.queue.take(events_max, self.span_units, unit_max)?;
         lane.dock.count_queued(0, taken.events.len());
         lane.inflight_batches += 1;
-        self.list_if_due(lane, number);
+        intake.pace.begin(unit);
+        self.list_if_due(&mut intake, number);
         drop(intake);
-        Some(Piece::new(self.clone(), taken, clock_ms, LaneTicket { filter: self.clone(), lane: number }))
+        Some(Piece::new(self.clone(), taken, clock_ms, LaneTicket { filter: self.clone(), lane: number, unit }))
     }
 
     /// Answers queued events whose time is over.
-    pub(crate) fn expire(&self, number: usize, now: Instant, reason: Reason) {
-        if let Some(lane) = lock(&self.intake).lanes.get_mut(number) {
-            let expired = lane.queue.expire(now, Answer::undecided(reason));
+    pub(crate) fn expire(self: &Arc<Self>, number: usize, now: Instant, reason: Reason) {
+        let mut intake = lock(&self.intake);
+        let Some(lane) = intake.lanes.get_mut(number) else { return };
+        let expired = lane.queue.expire(now, Answer::undecided(reason));
+        if expired > 0 {
             lane.dock.count_queued(0, expired);
             self.core.release(expired);
+            self.list_all_due(&mut intake);
         }
     }
 
@@ -350,6 +374,7 @@ impl FilterCore {
             lane.queue.give_up(Answer::undecided(Reason::NotReady));
         }
         // Later calls are refused where room is reserved; those that have room already find no lane.
+        intake.is_closed = true;
         intake.lane_of_slice.clear();
     }
 }

@@ -19,10 +19,12 @@ mod error;
 mod filter;
 mod intake;
 mod options;
+mod pace;
 mod piece;
 mod queue;
 mod retry;
 mod stream;
+mod trace;
 mod watch;
 
 pub use audit::{AuditReport, ErrorRate};
@@ -34,3 +36,4 @@ pub use firstseen_routing::{Reason, SubmissionName};
 pub use firstseen_wire::net::{Connector, TcpConnector};
 pub use firstseen_wire::tls::TlsFiles;
 pub use options::Builder;
+pub use trace::{TraceParent, TraceParentError};

@@ -2,6 +2,7 @@
 //!
 //! Promises: every limit is at least 1 when a client runs. Must not know: what is done with them.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use firstseen_wire::limits::BATCH_EVENTS_MAX;
@@ -10,6 +11,7 @@ use firstseen_wire::tls::TlsFiles;
 
 use crate::client::Client;
 use crate::error::ConnectError;
+use crate::trace::{CurrentTrace, TraceParent};
 
 /// Limits of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,12 +47,14 @@ pub struct Builder {
     pub(crate) tls: Option<TlsFiles>,
     pub(crate) connector: Option<Arc<dyn Connector>>,
     pub(crate) incarnation: Option<u128>,
+    pub(crate) current_trace: Option<CurrentTrace>,
     pub(crate) limits: Limits,
 }
 
 impl Builder {
     pub(crate) fn new() -> Self {
-        Self { seeds: Vec::new(), tls: None, connector: None, incarnation: None, limits: Limits::default() }
+        let limits = Limits::default();
+        Self { seeds: Vec::new(), tls: None, connector: None, incarnation: None, current_trace: None, limits }
     }
 
     /// Nodes to start from, as `host:port`; one that answers is enough.
@@ -132,6 +136,15 @@ impl Builder {
         self
     }
 
+    /// Where the trace context of a call comes from: it goes on in the spans of the nodes that the call's events touch.
+    /// The function is asked once a call, in the task or thread that calls, and must not wait. A batch with events of
+    /// several calls has the context of the first that has one. Without it nothing is sent.
+    #[must_use]
+    pub fn traceparent(mut self, current: impl Fn() -> Option<TraceParent> + Send + Sync + 'static) -> Self {
+        self.current_trace = Some(Arc::new(current));
+        self
+    }
+
     /// The incarnation of this producer, instead of 16 random bytes: no two runs may share one. Waiting times between
     /// tries follow from it too.
     #[must_use]
@@ -145,7 +158,12 @@ impl Builder {
     /// # Errors
     /// [`ConnectError`]: what is missing, or that nobody answered.
     pub async fn connect(self) -> Result<Client, ConnectError> {
-        Client::start(self).await
+        self.connecting().await
+    }
+
+    /// In a box, so that the client is compiled here, and not again in each crate that waits for it.
+    fn connecting(self) -> Pin<Box<dyn Future<Output = Result<Client, ConnectError>> + Send>> {
+        Box::pin(Client::start(self))
     }
 
     pub(crate) fn check(&self) -> Result<(), ConnectError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use firstseen_filter::{Digest, ProbeShape, Probes};
 use firstseen_routing::{
-    ClusterMap, FilterRecord, Incarnation, NodeId, Operation, Reason, SubmissionName, Tick, Times,
+    ClusterMap, Decision, FilterRecord, Incarnation, NodeId, Operation, Reason, SubmissionName, Tick, Times,
 };
 use firstseen_wire::WireError;
 use firstseen_wire::batch::{self, BatchHead, Run};
@@ -16,8 +16,9 @@ use tokio::time::Instant;
 
 use crate::call::{Answer, Callers};
 use crate::intake::{FilterCore, LaneTicket};
-use crate::queue::Taken;
+use crate::queue::{Asked, Taken};
 use crate::retry::Tries;
+use crate::trace::TraceParent;
 
 /// Events that are sent under one sequence.
 pub(crate) struct Piece {
@@ -30,6 +31,8 @@ pub(crate) struct Piece {
     times: Times,
     names: Vec<SubmissionName>,
     callers: Callers,
+    /// Part of the content: a batch that is sent again has it again.
+    trace: Option<TraceParent>,
     /// Events whose answers are checked.
     audited: Vec<(u32, Digest)>,
     pub(crate) deadline: Instant,
@@ -40,6 +43,8 @@ pub(crate) struct Piece {
     pub(crate) routed_by: u64,
     /// On its way: an answer may still come.
     pub(crate) is_sent: bool,
+    /// Its message, but for what is known only when it is sent.
+    content: Result<Batch, WireError>,
     /// As long as one part of the batch is in somebody's hands, the batch counts as in flight.
     ticket: Arc<LaneTicket>,
 }
@@ -47,8 +52,13 @@ pub(crate) struct Piece {
 impl Piece {
     /// The batch of `taken` events, grouped in runs.
     pub(crate) fn new(filter: Arc<FilterCore>, taken: Taken, clock_ms: u64, ticket: LaneTicket) -> Self {
-        let Taken { operation, mut events, mut names, mut callers, deadline } = taken;
-        let base_unit = events.first().map_or(0, |event| event.before_unit);
+        let Taken { asked: Asked { operation, deadline }, mut events, whens, mut names, mut callers } = taken;
+        let base_unit = whens.first().map_or(0, |run| run.when.before_unit);
+        let still = Tick { clock_unit: base_unit, unit: base_unit };
+        let mut ticks = match whens.iter().all(|run| run.when.tick == still) {
+            true => Vec::new(),
+            false => whens.iter().flat_map(|run| std::iter::repeat_n(run.when.tick, run.events)).collect(),
+        };
         if filter.prober().groups() > 1 {
             let mut order: Vec<u32> = (0..events.len() as u32).collect();
             order.sort_by_key(|index| events[*index as usize].group);
@@ -56,6 +66,9 @@ impl Piece {
             events = order.iter().map(|index| events[*index as usize]).collect();
             if !names.is_empty() {
                 names = order.iter().map(|index| names[*index as usize]).collect();
+            }
+            if !ticks.is_empty() {
+                ticks = order.iter().map(|index| ticks[*index as usize]).collect();
             }
         }
         let mut probes = Probes::new(filter.prober().shape());
@@ -71,21 +84,17 @@ impl Piece {
                 audited.push((index, event.digest));
             }
         }
-        let still = Tick { clock_unit: base_unit, unit: base_unit };
-        let ticks = match events.iter().all(|event| event.tick == still) {
-            true => Vec::new(),
-            false => events.iter().map(|event| event.tick).collect(),
-        };
         let times = Times { base_unit, ticks, clock_ms };
         let sequence = filter.core().next_sequence();
         let ticket = Arc::new(ticket);
-        Self {
+        let mut piece = Self {
             sequence,
             operation,
             runs,
             probes,
             times,
             names,
+            trace: callers.trace(),
             callers,
             audited,
             deadline,
@@ -95,7 +104,10 @@ impl Piece {
             is_sent: false,
             ticket,
             filter,
-        }
+            content: Ok(Batch::default()),
+        };
+        piece.content = piece.packed();
+        piece
     }
 
     pub(crate) fn events(&self) -> usize {
@@ -110,16 +122,26 @@ impl Piece {
     /// The message, as the map has it now.
     pub(crate) fn message(&self, map: &ClusterMap, owner: NodeId, now: Instant) -> Result<Batch, WireError> {
         let left_ms = self.deadline.saturating_duration_since(now).as_millis();
+        Ok(Batch {
+            sequence: self.sequence,
+            filter_epoch: map.filters.get(&self.filter.id()).map_or(0, |record| record.epoch),
+            incarnation: map.nodes.get(&owner).map_or(0, |node| node.incarnation.0),
+            deadline_ms: u32::try_from(left_ms).unwrap_or(u32::MAX).max(1),
+            ..self.content.clone()?
+        })
+    }
+
+    fn packed(&self) -> Result<Batch, WireError> {
         let head = BatchHead {
             sequence: self.sequence,
             filter: self.filter.id(),
-            epoch: map.filters.get(&self.filter.id()).map_or(0, |record| record.epoch),
-            incarnation: map.nodes.get(&owner).map_or(Incarnation(0), |node| node.incarnation),
+            epoch: 0,
+            incarnation: Incarnation(0),
             operation: self.operation,
-            deadline_in_ms: u32::try_from(left_ms).unwrap_or(u32::MAX).max(1),
+            deadline_in_ms: 0,
             base_unit: self.times.base_unit,
             clock_ms: self.times.clock_ms,
-            traceparent: String::new(),
+            traceparent: self.trace.map(|trace| trace.to_string()).unwrap_or_default(),
         };
         let mut end = 0;
         let runs = self.runs.iter().map(|(group, events)| {
@@ -150,6 +172,12 @@ impl Piece {
 
     /// The node that owns all of it; `None` if there are several.
     pub(crate) fn owner(&self, record: &FilterRecord) -> Option<NodeId> {
+        if !record.definition.slicing.divides_cells() {
+            // The first event of a run speaks for it.
+            let mut owners = self.runs.iter().map(|(group, _)| record.owner(*group).map(|owner| owner.node));
+            let first = owners.next()??;
+            return owners.all(|owner| owner == Some(first)).then_some(first);
+        }
         let mut owners = self.owners(record).map(|(_, owner)| owner);
         let first = owners.next()??;
         owners.all(|owner| owner == Some(first)).then_some(first)
@@ -223,7 +251,7 @@ impl Piece {
         let audited = self.audited.iter().filter_map(|(event, digest)| {
             events.binary_search(&(*event as usize)).ok().map(|event| (event as u32, *digest))
         });
-        Self {
+        let mut part = Self {
             filter: self.filter.clone(),
             sequence: self.sequence,
             operation: self.operation,
@@ -231,6 +259,7 @@ impl Piece {
             probes,
             times: Times { ticks: some(&self.times.ticks), ..self.times },
             names: events.iter().filter_map(|event| self.names.get(*event).copied()).collect(),
+            trace: self.trace,
             audited: audited.collect(),
             callers: self.callers.take_some(events.iter().copied()),
             deadline: self.deadline,
@@ -239,7 +268,19 @@ impl Piece {
             routed_by: self.routed_by,
             is_sent: false,
             ticket: self.ticket.clone(),
-        }
+            content: Ok(Batch::default()),
+        };
+        part.content = part.packed();
+        part
+    }
+
+    /// Answers the events of which something definite is known, and keeps the others; `clock_ms` as in [`Self::answer`].
+    pub(crate) fn answer_definite(&mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) {
+        let definite =
+            |event| Some(answer_of(event)).filter(|answer| !matches!(answer.decision, Decision::Undecided(_)));
+        self.audit(clock_ms, |event| definite(event).map(|answer| answer.decision));
+        let answered = self.callers.answer_some(definite);
+        self.filter.core().release(answered);
     }
 
     /// Answers every event; `clock_ms` is what the owner's clock shows, 0 where it shows none.
@@ -253,22 +294,30 @@ impl Piece {
     }
 
     fn finish(&mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) {
-        if self.operation == Operation::Observe && !self.audited.is_empty() {
-            let still = Tick { clock_unit: self.times.base_unit, unit: self.times.base_unit };
-            let told = self.audited.iter().map(|(event, digest)| {
-                let event = *event as usize;
-                (*digest, self.times.ticks.get(event).copied().unwrap_or(still), answer_of(event).decision)
-            });
-            self.filter.audit(clock_ms, told);
-        }
-        self.filter.core().release(self.events());
+        self.audit(clock_ms, |event| Some(answer_of(event).decision));
+        self.filter.core().release(self.callers.waiting());
         self.callers.answer(answer_of);
+    }
+
+    /// Checks what is told of audited events, each once.
+    fn audit(&mut self, clock_ms: u64, told: impl Fn(usize) -> Option<Decision>) {
+        if self.operation != Operation::Observe || self.audited.is_empty() {
+            return;
+        }
+        let still = Tick { clock_unit: self.times.base_unit, unit: self.times.base_unit };
+        let (callers, ticks) = (&self.callers, &self.times.ticks);
+        let told =
+            self.audited.iter().filter(|(event, _)| callers.awaits(*event as usize)).filter_map(|(event, digest)| {
+                let event = *event as usize;
+                Some((*digest, ticks.get(event).copied().unwrap_or(still), told(event)?))
+            });
+        self.filter.audit(clock_ms, told);
     }
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        if self.events() > 0 {
+        if self.callers.waiting() > 0 {
             let reason = self.tries.out_of_time(self.is_sent, Reason::NotReady);
             self.finish(0, |_| Answer::undecided(reason));
         }

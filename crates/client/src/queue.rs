@@ -4,13 +4,16 @@
 //! times in which a node accepts whatever this producer's clock has accepted. Must not know: when a batch is due.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::time::Duration;
 
 use firstseen_filter::Digest;
 use firstseen_routing::{Operation, SubmissionName, Tick};
 use tokio::time::Instant;
 
 use crate::call::{Answer, Caller, Callers};
+
+/// A batch ends with the first of its deadlines; those of the others are not much later.
+const DEADLINE_SPREAD: Duration = Duration::from_millis(100);
 
 /// An event on its way into a batch.
 #[derive(Clone, Copy, Debug)]
@@ -19,28 +22,46 @@ pub(crate) struct Queued {
     pub(crate) group: u32,
     /// Its number in its call.
     pub(crate) index: u32,
+}
+
+/// The place of an event in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct When {
     pub(crate) tick: Tick,
     /// What the clock showed before it.
     pub(crate) before_unit: u64,
 }
 
+/// Events in a row, and what they have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WhenRun {
+    pub(crate) when: When,
+    pub(crate) events: usize,
+}
+
+/// What a call asks for, of all of its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) operation: Operation,
+    pub(crate) deadline: Instant,
+}
+
 /// Events of one caller.
 struct Segment {
     caller: Caller,
-    operation: Operation,
+    asked: Asked,
     is_named: bool,
     events: usize,
-    deadline: Instant,
 }
 
 /// What the events of a batch have in common, and the events.
 pub(crate) struct Taken {
-    pub(crate) operation: Operation,
+    pub(crate) asked: Asked,
     pub(crate) events: Vec<Queued>,
+    pub(crate) whens: Vec<WhenRun>,
     /// One an event, or none.
     pub(crate) names: Vec<SubmissionName>,
     pub(crate) callers: Callers,
-    pub(crate) deadline: Instant,
 }
 
 /// The queue of one filter and node.
@@ -48,8 +69,11 @@ pub(crate) struct Taken {
 pub(crate) struct Queue {
     segments: VecDeque<Segment>,
     events: VecDeque<Queued>,
+    whens: VecDeque<WhenRun>,
     /// Of events in segments that are named.
     names: VecDeque<SubmissionName>,
+    /// Events behind the last segment.
+    unsealed: usize,
 }
 
 impl Queue {
@@ -57,75 +81,115 @@ impl Queue {
         self.events.len()
     }
 
-    /// Adds the only event of a caller, or one of the events of a call.
-    pub(crate) fn push(
-        &mut self,
-        event: Queued,
-        name: Option<SubmissionName>,
-        (operation, deadline): (Operation, Instant),
-        caller: Caller,
-    ) {
-        let is_named = name.is_some();
+    /// So many events are about to come.
+    pub(crate) fn reserve(&mut self, events: usize) {
+        self.events.reserve(events);
+    }
+
+    /// Adds an event, whose caller [`Self::seal`] tells. Inlined, since an event that is passed through memory stalls its
+    /// reader until all of its fields are written.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, event: Queued, when: When, name: Option<SubmissionName>) {
         self.events.push_back(event);
         self.names.extend(name);
-        if let (Caller::Many(call), Some(last)) = (&caller, self.segments.back_mut())
-            && matches!(&last.caller, Caller::Many(of_last) if Arc::ptr_eq(call, of_last))
-            && (last.operation, last.is_named, last.deadline) == (operation, is_named, deadline)
-        {
-            last.events += 1;
-            return;
+        self.unsealed += 1;
+        match self.whens.back_mut() {
+            Some(run) if run.when == when => run.events += 1,
+            _ => self.whens.push_back(WhenRun { when, events: 1 }),
         }
-        self.segments.push_back(Segment { caller, operation, is_named, events: 1, deadline });
+    }
+
+    /// The events that were added since the last time are `caller`'s; either all of them have names or none. Tells how
+    /// many they are.
+    pub(crate) fn seal(&mut self, caller: impl FnOnce() -> Caller, asked: Asked, is_named: bool) -> usize {
+        let events = std::mem::take(&mut self.unsealed);
+        if events > 0 {
+            self.segments.push_back(Segment { caller: caller(), asked, is_named, events });
+        }
+        events
+    }
+
+    /// The clock at the first event.
+    pub(crate) fn first_unit(&self) -> Option<u64> {
+        self.whens.front().map(|run| run.when.tick.clock_unit)
     }
 
     /// The events of the next batch: at most `events_max`, whose clock is at most `span_units` ahead of where it stood
-    /// before them (beyond that a node might take the last ones for events from the future).
-    pub(crate) fn take(&mut self, events_max: usize, span_units: u64) -> Option<Taken> {
-        let (first, base_unit) = (self.segments.front()?, self.events.front()?.before_unit);
-        let (operation, is_named, deadline) = (first.operation, first.is_named, first.deadline);
-        let in_span = |event: &&Queued| event.tick.clock_unit <= base_unit.saturating_add(span_units);
+    /// before them (beyond that a node might take the last ones for events from the future), and at most `unit_max`.
+    pub(crate) fn take(&mut self, events_max: usize, span_units: u64, unit_max: u64) -> Option<Taken> {
+        let (first, base_unit) = (self.segments.front()?, self.whens.front()?.when.before_unit);
+        let (asked, is_named) = (first.asked, first.is_named);
+        let unit_max = base_unit.saturating_add(span_units).min(unit_max);
+        let in_span = self.whens.iter().take_while(|run| run.when.tick.clock_unit <= unit_max);
         // The first event has the clock's word, however far the clock stepped for it.
-        let events_max = self.events.iter().take(events_max).take_while(in_span).count().max(1);
-        let mut taken = Taken {
-            operation,
-            events: Vec::with_capacity(events_max),
-            names: Vec::new(),
-            callers: Callers::with_events(events_max),
-            deadline,
+        let events_max = in_span.map(|run| run.events).sum::<usize>().clamp(1, events_max.max(1));
+        let fits = |segment: &&Segment| {
+            (segment.asked.operation, segment.is_named) == (asked.operation, is_named)
+                && segment.asked.deadline <= asked.deadline + DEADLINE_SPREAD
         };
-        while let Some(segment) = self.segments.front_mut()
-            && (segment.operation, segment.is_named) == (operation, is_named)
-            && taken.events.len() < events_max
+        let fitting = self.segments.iter().take_while(fits).map(|segment| segment.events).sum::<usize>();
+        let events = self.take_events(fitting.min(events_max));
+        let names = if is_named { self.names.drain(..events.len()).collect() } else { Vec::new() };
+        let callers = self.take_callers(&events);
+        let mut whens = Vec::new();
+        self.drain_whens(events.len(), |run| whens.push(run));
+        Some(Taken { asked, events, whens, names, callers })
+    }
+
+    /// The first events; all of them without a copy.
+    fn take_events(&mut self, count: usize) -> Vec<Queued> {
+        match count == self.events.len() {
+            true => std::mem::take(&mut self.events).into(),
+            false => self.events.drain(..count).collect(),
+        }
+    }
+
+    /// Who waits for the first events, which are these.
+    fn take_callers(&mut self, events: &[Queued]) -> Callers {
+        let mut callers = Callers::with_events(events.len());
+        while callers.len() < events.len()
+            && let Some(segment) = self.segments.front_mut()
         {
-            let events = segment.events.min(events_max - taken.events.len());
-            segment.events -= events;
+            let from = callers.len();
+            let count = segment.events.min(events.len() - from);
+            segment.events -= count;
             let is_over = segment.events == 0;
-            let from = taken.events.len();
-            taken.events.extend(self.events.drain(..events));
-            if is_named {
-                taken.names.extend(self.names.drain(..events));
-            }
             match &segment.caller {
                 Caller::Many(call) => {
-                    taken.events[from..].iter().for_each(|event| taken.callers.push_many(call, event.index));
+                    callers.push_many(call, events[from..from + count].iter().map(|event| event.index));
                     if is_over {
                         self.segments.pop_front();
                     }
                 }
                 Caller::One(_) => {
                     if let Some(Segment { caller: Caller::One(sender), .. }) = self.segments.pop_front() {
-                        taken.callers.push_one(sender);
+                        callers.push_one(sender);
                     }
                 }
             }
         }
-        Some(taken)
+        callers
+    }
+
+    /// Takes the places in time of so many events from the front.
+    fn drain_whens(&mut self, mut events: usize, mut take: impl FnMut(WhenRun)) {
+        while events > 0
+            && let Some(run) = self.whens.front_mut()
+        {
+            let part = run.events.min(events);
+            take(WhenRun { events: part, ..*run });
+            events -= part;
+            run.events -= part;
+            if run.events == 0 {
+                self.whens.pop_front();
+            }
+        }
     }
 
     /// Answers callers whose time is over at `now`, and tells how many events that were.
     pub(crate) fn expire(&mut self, now: Instant, answer: Answer) -> usize {
         let mut expired = 0;
-        while self.segments.front().is_some_and(|segment| segment.deadline <= now) {
+        while self.segments.front().is_some_and(|segment| segment.asked.deadline <= now) {
             expired += self.answer_front(answer);
         }
         expired
@@ -145,6 +209,7 @@ impl Queue {
         if segment.is_named {
             self.names.drain(..segment.events);
         }
+        self.drain_whens(segment.events, drop);
         let events = self.events.drain(..segment.events);
         match segment.caller {
             // The caller may have gone away.
@@ -157,6 +222,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use firstseen_routing::{Decision, Reason};
@@ -165,48 +231,81 @@ mod tests {
     use super::*;
     use crate::call::ManyCall;
 
-    fn event(index: u32, before_unit: u64, clock_unit: u64) -> Queued {
-        let tick = Tick { clock_unit, unit: clock_unit };
-        Queued { digest: Digest { lo: index.into(), hi: 0 }, group: 0, index, tick, before_unit }
+    fn event(index: u32) -> Queued {
+        Queued { digest: Digest { lo: index.into(), hi: 0 }, group: 0, index }
+    }
+
+    fn when(before_unit: u64, clock_unit: u64) -> When {
+        When { tick: Tick { clock_unit, unit: clock_unit }, before_unit }
     }
 
     fn indices(taken: &Taken) -> Vec<u32> {
         taken.events.iter().map(|event| event.index).collect()
     }
 
+    fn push_of(queue: &mut Queue, call: &Arc<ManyCall>, index: u32, when: When, asked: Asked) {
+        queue.push(event(index), when, None);
+        queue.seal(|| Caller::Many(call.clone()), asked, false);
+    }
+
     #[tokio::test]
     async fn batches_are_of_one_operation_and_end_where_the_clock_has_gone_too_far() {
-        let (mut queue, deadline) = (Queue::default(), Instant::now() + Duration::from_secs(1));
-        let call = ManyCall::new(6);
-        for (index, clock_unit) in (0..).zip([0, 5, 10, 11, 30, 30]) {
-            let name = (index == 5).then_some(SubmissionName { source: 1, number: 2 });
-            let before = if index == 0 { 0 } else { [0, 0, 5, 10, 11, 30][index as usize] };
-            queue.push(
-                event(index, before, clock_unit),
-                name,
-                (Operation::Observe, deadline),
-                Caller::Many(call.clone()),
-            );
+        let mut queue = Queue::default();
+        let asked = Asked { operation: Operation::Observe, deadline: Instant::now() + Duration::from_secs(1) };
+        let call = ManyCall::new(6, None);
+        for (index, (before, clock)) in (0..).zip([(0, 0), (0, 5), (5, 10), (10, 11), (11, 30)]) {
+            queue.push(event(index), when(before, clock), None);
         }
+        assert_eq!(queue.seal(|| Caller::Many(call.clone()), asked, false), 5);
+        queue.push(event(5), when(30, 30), Some(SubmissionName { source: 1, number: 2 }));
+        assert_eq!(queue.seal(|| Caller::Many(call.clone()), asked, true), 1);
         let (sender, _receiver) = oneshot::channel();
-        queue.push(event(0, 30, 30), None, (Operation::Lookup, deadline), Caller::One(sender));
-        let batches: Vec<Taken> = std::iter::from_fn(|| queue.take(4, 10)).collect();
+        queue.push(event(0), when(30, 30), None);
+        queue.seal(|| Caller::One(sender), Asked { operation: Operation::Lookup, ..asked }, false);
+        let batches: Vec<Taken> = std::iter::from_fn(|| queue.take(4, 10, 30)).collect();
         assert_eq!(
             batches.iter().map(indices).collect::<Vec<_>>(),
             [vec![0, 1, 2], vec![3], vec![4], vec![5], vec![0]]
         );
         assert_eq!(batches.iter().map(|batch| batch.names.len()).collect::<Vec<_>>(), [0, 0, 0, 1, 0]);
-        assert_eq!(batches[4].operation, Operation::Lookup);
-        assert_eq!(queue.len(), 0);
+        assert!(
+            batches.iter().all(|batch| batch.whens.iter().map(|run| run.events).sum::<usize>() == batch.events.len())
+        );
+        assert_eq!(batches[4].asked.operation, Operation::Lookup);
+        assert_eq!((queue.len(), queue.first_unit()), (0, None));
+    }
+
+    #[tokio::test]
+    async fn events_of_one_place_in_time_are_shared_out_over_batches() {
+        let mut queue = Queue::default();
+        let asked = Asked { operation: Operation::Observe, deadline: Instant::now() + Duration::from_secs(1) };
+        let call = ManyCall::new(5, None);
+        (0..5).for_each(|index| push_of(&mut queue, &call, index, when(7, 7), asked));
+        let runs = |taken: Taken| taken.whens.iter().map(|run| (run.when, run.events)).collect::<Vec<_>>();
+        assert_eq!(queue.take(3, 10, 10).map(runs), Some(vec![(when(7, 7), 3)]));
+        assert_eq!(queue.take(3, 10, 10).map(runs), Some(vec![(when(7, 7), 2)]));
+        assert!(queue.take(3, 10, 10).is_none());
+    }
+
+    #[tokio::test]
+    async fn an_old_event_does_not_shorten_the_time_of_new_ones() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let call = ManyCall::new(3, None);
+        for (index, after_ms) in [(0, 0), (1, 90), (2, 900)] {
+            let asked = Asked { operation: Operation::Observe, deadline: now + Duration::from_millis(after_ms) };
+            push_of(&mut queue, &call, index, when(0, 0), asked);
+        }
+        assert_eq!(queue.take(4, 10, 10).map(|batch| indices(&batch)), Some(vec![0, 1]));
+        assert_eq!(queue.take(4, 10, 10).map(|batch| indices(&batch)), Some(vec![2]));
     }
 
     #[tokio::test]
     async fn what_waits_too_long_is_answered() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        let call = ManyCall::new(2);
+        let call = ManyCall::new(2, None);
         for index in 0..2 {
-            let until = (Operation::Observe, now + Duration::from_secs(index.into()));
-            queue.push(event(index, 0, 0), None, until, Caller::Many(call.clone()));
+            let asked = Asked { operation: Operation::Observe, deadline: now + Duration::from_secs(index.into()) };
+            push_of(&mut queue, &call, index, when(0, 0), asked);
         }
         let answer = Answer::undecided(Reason::Overloaded);
         assert_eq!((queue.expire(now, answer), queue.len()), (1, 1));

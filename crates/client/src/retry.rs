@@ -82,6 +82,8 @@ impl Tries {
                 Next::Wait(jitter.spread(OVERLOAD_WAIT_MS << (3 * (self.overload_refusals - 1))))
             }
             Reason::StaleMap if map_version > routed_by => Next::Map(map_version),
+            // The node has not heard of a filter that the client's map shows.
+            Reason::UnknownFilter if map_version < routed_by => Next::Wait(jitter.wait_ms(self.sent)),
             reason if reason.is_worth_retrying() => Next::Wait(jitter.wait_ms(self.sent)),
             reason => Next::Tell(self.tell(reason)),
         }
@@ -131,6 +133,8 @@ mod tests {
         let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
         assert_eq!(tries.refused(Reason::StaleMap, 3, 5, &mut jitter), Next::Map(5));
         assert!(matches!(tries.refused(Reason::StaleMap, 5, 5, &mut jitter), Next::Wait(_)));
+        assert!(matches!(tries.refused(Reason::UnknownFilter, 5, 4, &mut jitter), Next::Wait(_)));
+        assert_eq!(tries.refused(Reason::UnknownFilter, 5, 5, &mut jitter), Next::Tell(Reason::UnknownFilter));
         assert_eq!(tries.refused(Reason::Invalid, 5, 5, &mut jitter), Next::Tell(Reason::Invalid));
     }
 

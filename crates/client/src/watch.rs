@@ -18,6 +18,9 @@ use tonic::transport::Channel;
 use crate::client::Core;
 use crate::retry::Jitter;
 
+/// How long a node that is followed may lag behind what other nodes say of the map.
+const LAG_MAX: Duration = Duration::from_millis(500);
+
 /// Someone to ask for the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Candidate {
@@ -91,10 +94,17 @@ impl Watcher {
         }
     }
 
-    /// Takes maps until there are no more.
+    /// Takes maps until there are no more, or others show that they are old.
     async fn follow(&self, mut maps: Streaming<proto::ClusterMap>) -> String {
+        let lagging = self.core.map_is_behind_for(LAG_MAX);
+        tokio::pin!(lagging);
         loop {
-            match maps.message().await {
+            let message = tokio::select! {
+                biased;
+                message = maps.message() => message,
+                () = &mut lagging => return "other nodes have a newer map".to_owned(),
+            };
+            match message {
                 Ok(Some(message)) => match ClusterMap::try_from(message) {
                     Ok(map) => {
                         if let Err(complaint) = self.core.set_map(map) {

@@ -5,7 +5,7 @@
 
 use crate::generation::Generation;
 use crate::kernel::CellRule;
-use crate::kind::{CellKind, Pass, Recorded, Recording};
+use crate::kind::{CellKind, Density, Pass, Recorded, Recording, sample};
 use crate::probe::Offsets;
 use crate::{Layout, Stamp, WindowRule};
 
@@ -103,20 +103,24 @@ impl CellKind for Bits {
 
     fn sweep(&self, _generation: &mut Generation, _now: u64, _budget_bytes: usize) {}
 
-    /// `(set bits / m)^k`; blocked: its mean over the blocks.
-    fn rate(&self, generation: &Generation, _now: u64) -> f64 {
+    /// The rate is `(set bits / m)^k`; blocked: its mean over the blocks.
+    fn density(&self, generation: &Generation, _now: u64, bytes_max: usize) -> Density {
         let geometry = &generation.geometry;
         let exponent = geometry.hashes() as i32;
-        let fill = |bytes: &[u8], cells: u64| {
+        let density = |bytes: &[u8], cells: u64| {
             let ones: u64 = bytes.iter().map(|byte| u64::from(byte.count_ones())).sum();
-            ones as f64 / cells as f64
+            let fill = ones as f64 / cells as f64;
+            Density { fill, rate: fill.powi(exponent) }
         };
         match geometry.layout() {
-            Layout::Classic | Layout::Partitioned => fill(generation.memory.bytes(), geometry.cells()).powi(exponent),
+            Layout::Classic | Layout::Partitioned => {
+                let bytes = sample(generation.memory.bytes(), bytes_max, 1);
+                density(bytes, geometry.cells().min(bytes.len() as u64 * 8))
+            }
             Layout::Blocked { .. } => {
-                let blocks = generation.memory.bytes().chunks_exact(geometry.block_cells() as usize / 8);
-                let rates: f64 = blocks.map(|block| fill(block, geometry.block_cells()).powi(exponent)).sum();
-                rates / geometry.blocks() as f64
+                let block_bytes = geometry.block_cells() as usize / 8;
+                let blocks = sample(generation.memory.bytes(), bytes_max, block_bytes).chunks_exact(block_bytes);
+                Density::mean(blocks.map(|block| density(block, geometry.block_cells())))
             }
         }
     }

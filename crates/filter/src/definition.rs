@@ -3,6 +3,8 @@
 //! Promises: a definition that exists can be built, and says all that a saved filter depends on. Must not know: what
 //! users asked for (see [`crate::spec`]), where slices live.
 
+mod check;
+
 use serde::{Deserialize, Serialize};
 
 use crate::decaying::DecayingShape;

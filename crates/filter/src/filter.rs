@@ -16,6 +16,7 @@ use crate::flags::Flags;
 use crate::frequencies::Frequencies;
 use crate::generations::{Generations8, Generations16};
 use crate::growth::Limit;
+use crate::kind::Density;
 use crate::slice::{CellSlice, MergeError};
 use crate::stable::{StableError, StableFilter};
 use crate::timing::{Timers8, Timers16};
@@ -33,8 +34,18 @@ pub enum BuildError {
         source: io::Error,
     },
     /// A definition that was changed by hand.
-    #[error("the definition's window does not fit its cells")]
+    #[error("the definition's window does not fit its cells: describe the filter by its window and capacity")]
     Window,
+    /// The same, in a field that has a range.
+    #[error("`{field}` of the definition is {value}: {rule}")]
+    Field {
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        value: String,
+        /// What it may hold.
+        rule: &'static str,
+    },
     /// A counting filter of this shape is impossible.
     #[error(transparent)]
     Counting(#[from] CountingError),
@@ -110,6 +121,7 @@ impl FilterSlice {
     /// # Errors
     /// [`BuildError`]: no memory, or a definition that no [`crate::FilterSpec`] gives.
     pub fn build(definition: &FilterDefinition) -> Result<Self, BuildError> {
+        definition.check()?;
         let window = definition.rule;
         let memory = |bytes| move |source| BuildError::Memory { bytes, source };
         Ok(Self(match &definition.cells {
@@ -336,7 +348,25 @@ impl FilterSlice {
     /// The chance that an event never seen is called a duplicate, from the cells as they are; with equal timers an
     /// upper bound.
     pub fn expected_rate(&self) -> f64 {
-        on_kind!(&self.0, slice => slice.rate(), flags => flags.kind.expected_rate())
+        on_kind!(&self.0, slice => slice.density().rate, flags => flags.kind.expected_rate())
+    }
+
+    /// The share of cells that are set, where it says how full the slice is, and [`Self::expected_rate`]: told by the
+    /// first `bytes_max` bytes of cells, as [`crate::FILL_SAMPLE_BYTES`]. Positions are hashed, so these are set as
+    /// densely as all others; `usize::MAX` reads all of them.
+    pub fn fill_and_rate(&self, bytes_max: usize) -> (Option<f64>, f64) {
+        let fill = match &self.0 {
+            Cells::Stable(flags) => Some(flags.kind.fill_within(bytes_max)),
+            _ => None,
+        };
+        on_kind!(
+            &self.0,
+            slice => {
+                let Density { fill, rate } = slice.density_within(bytes_max);
+                (Some(fill), rate)
+            },
+            flags => (fill, flags.kind.rate_within(bytes_max))
+        )
     }
 
     /// Adds what `other` has recorded, as [`CellSlice::merge`] says.

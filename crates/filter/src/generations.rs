@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 
 use crate::generation::Generation;
 use crate::kernel::{CellRule, Element};
-use crate::kind::{CellKind, Pass, Recorded, Recording};
+use crate::kind::{CellKind, Density, Pass, Recorded, Recording, sample};
 use crate::probe::Offsets;
 use crate::{Layout, Stamp, WindowRule};
 
@@ -192,13 +192,14 @@ impl<W: Word> CellKind for Generations<W> {
         generation.swept_bytes = end;
     }
 
-    /// `1 - product over live generations of (1 - fill^k)`; blocked: its mean over the blocks.
-    fn rate(&self, generation: &Generation, now: u64) -> f64 {
+    /// A cell is a bit of a live generation. The rate is `1 - product over live generations of (1 - fill^k)`; blocked:
+    /// its mean over the blocks.
+    fn density(&self, generation: &Generation, now: u64, bytes_max: usize) -> Density {
         let geometry = &generation.geometry;
         let alive = self.alive_for(now, now);
         let exponent = geometry.hashes() as i32;
         let width = W::BITS as usize / 8;
-        let rate = |bytes: &[u8]| {
+        let density = |bytes: &[u8]| {
             let mut set = [0u64; 16];
             for word in bytes.chunks_exact(width) {
                 let word = read_word(word) & alive;
@@ -207,13 +208,16 @@ impl<W: Word> CellKind for Generations<W> {
                 }
             }
             let words = (bytes.len() / width) as f64;
-            1.0 - set.iter().map(|count| 1.0 - (*count as f64 / words).powi(exponent)).product::<f64>()
+            let cells = words * f64::from(alive.count_ones().max(1));
+            let misses = set.iter().map(|count| 1.0 - (*count as f64 / words).powi(exponent));
+            Density { fill: set.iter().sum::<u64>() as f64 / cells, rate: 1.0 - misses.product::<f64>() }
         };
         match geometry.layout() {
-            Layout::Classic | Layout::Partitioned => rate(generation.memory.bytes()),
+            Layout::Classic | Layout::Partitioned => density(sample(generation.memory.bytes(), bytes_max, width)),
             Layout::Blocked { lines } => {
-                let blocks = generation.memory.bytes().chunks_exact(usize::from(lines) * crate::arch::LINE_BYTES);
-                blocks.map(rate).sum::<f64>() / geometry.blocks() as f64
+                let block_bytes = usize::from(lines) * crate::arch::LINE_BYTES;
+                let blocks = sample(generation.memory.bytes(), bytes_max, block_bytes).chunks_exact(block_bytes);
+                Density::mean(blocks.map(density))
             }
         }
     }

@@ -47,6 +47,39 @@ pub(crate) struct Recorded {
     pub(crate) refreshed: bool,
 }
 
+/// Bytes of cells that tell how densely a slice is set where nobody can wait for all of them: a million timers, which
+/// puts the fill within 0.2 % of the whole, as hashing spreads events evenly.
+pub const FILL_SAMPLE_BYTES: usize = 1 << 20;
+
+/// The first `bytes_max` bytes of `cells` in whole pieces of `piece_bytes`, one piece at least; all where there are no
+/// more.
+pub(crate) fn sample(cells: &[u8], bytes_max: usize, piece_bytes: usize) -> &[u8] {
+    let bytes = (bytes_max / piece_bytes).max(1).saturating_mul(piece_bytes);
+    &cells[..bytes.min(cells.len())]
+}
+
+/// How densely cells are set.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Density {
+    /// The share of cells that are alive.
+    pub fill: f64,
+    /// The chance that an unseen event finds all its cells alive.
+    pub rate: f64,
+}
+
+impl Density {
+    /// Of blocks of one size, each of which an event meets with the same chance.
+    pub(crate) fn mean(blocks: impl Iterator<Item = Self>) -> Self {
+        let (mut sum, mut count) = (Self::default(), 0u64);
+        for block in blocks {
+            sum = Self { fill: sum.fill + block.fill, rate: sum.rate + block.rate };
+            count += 1;
+        }
+        let count = count.max(1) as f64;
+        Self { fill: sum.fill / count, rate: sum.rate / count }
+    }
+}
+
 /// A kind of cell with its window rule.
 pub(crate) trait CellKind: PartialEq {
     /// The rule for one walk.
@@ -72,8 +105,8 @@ pub(crate) trait CellKind: PartialEq {
     /// A bounded step of upkeep: at most `budget_bytes` of cells.
     fn sweep(&self, generation: &mut Generation, now: u64, budget_bytes: usize);
 
-    /// The chance that an unseen event finds all its cells alive, from the cells as they are.
-    fn rate(&self, generation: &Generation, now: u64) -> f64;
+    /// How densely the cells are set as they are; reads the first `bytes_max` bytes of them.
+    fn density(&self, generation: &Generation, now: u64, bytes_max: usize) -> Density;
 
     /// Which generations of a word (bit 0 alone where a cell is no word) hold all of `positions`, as an event stamped
     /// `stamp` sees them, and the least expiry found there.

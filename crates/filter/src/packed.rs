@@ -70,7 +70,19 @@ impl PackedCells {
 
     /// Cells that are not zero; reads all of them.
     pub(crate) fn occupied(&self) -> u64 {
-        self.words().map(|word| u64::from(self.occupied_lanes(word).count_ones())).sum()
+        self.occupied_in(usize::MAX)
+    }
+
+    /// Cells that are not zero in the first `bytes` bytes, which are rounded down to whole words.
+    pub(crate) fn occupied_in(&self, bytes: usize) -> u64 {
+        self.words().take(bytes / 8).map(|word| u64::from(self.occupied_lanes(word).count_ones())).sum()
+    }
+
+    /// The share of cells that are not zero, told by the first `bytes_max` bytes; a word at least.
+    pub(crate) fn share_occupied(&self, bytes_max: usize) -> f64 {
+        let bytes = bytes_max.max(8) / 8 * 8;
+        let cells = self.cells.min((bytes as u64).saturating_mul(8) >> self.bits_log2);
+        self.occupied_in(bytes) as f64 / cells as f64
     }
 
     /// Cells at their greatest value; reads all of them.

@@ -10,7 +10,7 @@ use crate::events::{Events, Hashed};
 use crate::generation::Generation;
 use crate::growth::{Growth, Limit};
 use crate::kernel;
-use crate::kind::{CellKind, Pass, Recording};
+use crate::kind::{CellKind, Density, Pass, Recording};
 use crate::{Digest, FilterSecret, Geometry, Sighting, Stamp, Verdict};
 
 /// Bytes of cells that upkeep may visit for each event of a batch.
@@ -314,10 +314,24 @@ impl<K: CellKind> CellSlice<K> {
         self.stack.iter().map(|generation| generation.live.total()).sum()
     }
 
-    /// The chance that an event never seen is called a duplicate, from the cells as they are: a generation's rate is
-    /// its fill to the k-th power (blocked: the mean over blocks), and `1 - product (1 - rate)` over generations.
-    pub fn rate(&self) -> f64 {
-        1.0 - self.stack.iter().map(|generation| 1.0 - self.kind.rate(generation, self.now)).product::<f64>()
+    /// How densely the cells are set; reads all of them. The rate is the chance that an event never seen is called a
+    /// duplicate: a generation's is its fill to the k-th power (blocked: the mean over blocks), and that of all is
+    /// `1 - product (1 - rate)`.
+    pub fn density(&self) -> Density {
+        self.density_within(usize::MAX)
+    }
+
+    /// The same from a sample: reads about `bytes_max` bytes, the first ones of every generation in equal shares.
+    pub(crate) fn density_within(&self, bytes_max: usize) -> Density {
+        let share_bytes = bytes_max / self.stack.len().max(1);
+        let (mut alive, mut cells, mut miss) = (0.0, 0.0, 1.0);
+        for generation in &self.stack {
+            let Density { fill, rate } = self.kind.density(generation, self.now, share_bytes);
+            alive += fill * generation.geometry.cells() as f64;
+            cells += generation.geometry.cells() as f64;
+            miss *= 1.0 - rate;
+        }
+        Density { fill: if cells > 0.0 { alive / cells } else { 0.0 }, rate: 1.0 - miss }
     }
 
     /// Adds what `other`, a slice of the same definition, has recorded. Both are first brought to the later of their

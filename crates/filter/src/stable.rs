@@ -77,7 +77,7 @@ impl StableShape {
         }
         let decrements = rates::stable::decrements(cells as f64, hashes, rate, u32::from(max));
         let shape = Self { cells, hashes, max, decrements };
-        shape.geometry()?;
+        shape.check()?;
         Ok(shape)
     }
 
@@ -92,7 +92,8 @@ impl StableShape {
         (8 - self.max.leading_zeros()).next_power_of_two()
     }
 
-    fn geometry(&self) -> Result<Geometry, StableError> {
+    /// The geometry of the cells, if the shape is possible.
+    pub(crate) fn check(&self) -> Result<Geometry, StableError> {
         let Self { cells, hashes, max, decrements } = *self;
         let geometry = Geometry::new(cells, hashes, 1, Layout::Classic)?;
         if max == 0 {
@@ -135,7 +136,7 @@ impl StableFilter {
     /// # Errors
     /// If the shape is impossible or the system refuses the memory.
     pub fn new(shape: StableShape, seed: u64) -> Result<Self, StableError> {
-        let geometry = shape.geometry()?;
+        let geometry = shape.check()?;
         let decrement_parts = (shape.decrements * PARTS as f64).round() as u128;
         let cells = PackedCells::zeroed(shape.cells, shape.cell_bits())?;
         Ok(Self { shape, geometry, cells, decrement_parts, carried_parts: 0, generator: SplitMix(seed) })
@@ -205,13 +206,23 @@ impl StableFilter {
 
     /// The part of the cells that is not zero; reads all of them.
     pub fn fill(&self) -> f64 {
-        self.cells.occupied() as f64 / self.shape.cells as f64
+        self.fill_within(usize::MAX)
+    }
+
+    /// The same, told by the first `bytes_max` bytes of the cells.
+    pub(crate) fn fill_within(&self, bytes_max: usize) -> f64 {
+        self.cells.share_occupied(bytes_max)
     }
 
     /// The chance that a key never seen is called a duplicate now: `fill^K`. It goes towards
     /// [`StableShape::stable_rate`].
     pub fn expected_rate(&self) -> f64 {
-        rates::plain::rate_from_fill(self.shape.hashes, self.fill())
+        self.rate_within(usize::MAX)
+    }
+
+    /// The same, told by the first `bytes_max` bytes of the cells.
+    pub(crate) fn rate_within(&self, bytes_max: usize) -> f64 {
+        rates::plain::rate_from_fill(self.shape.hashes, self.fill_within(bytes_max))
     }
 
     /// Bytes that [`Self::write_body`] writes, for this shape.

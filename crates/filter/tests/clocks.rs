@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Dice, config};
-use firstseen_filter::{Placed, Unit, UnitClock, WindowClock, WindowRule};
+use firstseen_filter::{Placed, Stamp, Unit, UnitClock, WindowClock, WindowRule};
 use proptest::prelude::*;
 
 /// A time, or how the next differs from the one before.
@@ -75,7 +75,9 @@ proptest! {
         let future_max_units = unit.future_units(future_max_ms);
         let mut exact = WindowClock::new(unit.clone(), rule, future_max_ms);
         let mut producer = WindowClock::new(unit, rule, future_max_ms);
-        let mut heads = vec![UnitClock::new(rule, future_max_units); owners as usize];
+        let mut head = UnitClock::new(rule, future_max_units);
+        head.show_present(u64::MAX);
+        let mut heads = vec![head; owners as usize];
         let mut dice = Dice(seed);
         let (mut base_unit, mut told_base) = (0, vec![false; owners as usize]);
         for time_ms in times(&steps, unit_ms, future_max_ms) {
@@ -137,4 +139,26 @@ fn units_beyond_all_times_are_refused() {
     assert_eq!(clock.place(3, u64::MAX), Placed::Refused);
     clock.catch_up(u64::MAX);
     assert_eq!(clock.now_unit(), 0);
+}
+
+#[test]
+fn nobody_moves_the_clock_far_ahead_of_the_present() {
+    let new = || UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
+    // The first event, and one behind it.
+    let mut clock = new();
+    clock.show_present(1000);
+    assert_eq!(clock.place(1061, 1061), Placed::Refused);
+    assert_eq!(clock.place(1060, 1060), Placed::At(Stamp::on_time(1060)));
+    // A clock that runs along with old events, and a producer that lives in the present.
+    let mut clock = new();
+    clock.show_present(1000);
+    assert_eq!(clock.place(7, 7), Placed::At(Stamp::on_time(7)));
+    clock.catch_up(1061);
+    clock.catch_up(1 << 40);
+    assert_eq!((clock.now_unit(), clock.place(1 << 40, 1 << 40)), (7, Placed::Refused));
+    clock.catch_up(1060);
+    assert_eq!(clock.now_unit(), 1060);
+    // Wherever the present is, events may go on.
+    clock.catch_up(1120);
+    assert_eq!((clock.now_unit(), clock.place(1180, 1180)), (1120, Placed::At(Stamp::on_time(1180))));
 }

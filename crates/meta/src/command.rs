@@ -6,6 +6,7 @@
 use std::fmt;
 
 use firstseen_routing::{ClusterId, FilterId, FilterPolicies, Incarnation, NodeId, SecretMaterial, SlicedDefinition};
+use firstseen_wire::limits::MAP_FILTERS_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -288,6 +289,21 @@ pub enum Refusal {
         address: String,
         /// Why not, and what to do.
         reason: String,
+    },
+    /// The map would be too large for a message.
+    #[error(
+        "filter `{name}` with {slices} slices takes up to {bytes} bytes in the cluster's map, and {free_bytes} of \
+         {MAP_FILTERS_BYTES_MAX} are left: use fewer slices, or drop filters that are not needed"
+    )]
+    MapFull {
+        /// The filter.
+        name: String,
+        /// Its slices.
+        slices: u32,
+        /// Bytes of its record, with all that changes in it.
+        bytes: u64,
+        /// Bytes that are left.
+        free_bytes: u64,
     },
 }
 

@@ -5,10 +5,8 @@
 use std::time::Duration;
 
 use crate::command::NodeProfile;
+use crate::slots::slot;
 use crate::store::MetaStorage;
-
-/// Nodes whose election timeouts are all different.
-const SLOTS: u64 = 16;
 
 /// What a node brings to its cluster.
 #[derive(Clone, Debug)]
@@ -58,13 +56,11 @@ impl Default for RaftTiming {
 }
 
 impl RaftTiming {
-    /// How long node `node` waits for a leader: in a range of its own among [`SLOTS`] neighbours, and drawn from
-    /// `seed` within it for those that share a range. The consensus library draws only once in the life of a process;
-    /// two nodes that drew alike would stand against each other for ever.
+    /// How long node `node` waits for a leader: in the range of its slot, which no other voter has, and drawn from
+    /// `seed` within it.
     pub(crate) fn election_timeout_ms(&self, node: u64, seed: u64) -> u64 {
-        let slot = node.saturating_sub(1) % SLOTS;
         let spread = (self.election_width_ms / 4).max(1);
-        self.election_base_ms + slot * self.election_width_ms + mixed(seed) % spread
+        self.election_base_ms + slot(node) * self.election_width_ms + mixed(seed) % spread
     }
 
     pub(crate) fn attempt(&self) -> Duration {
@@ -92,4 +88,23 @@ pub(crate) fn mixed_128(parts: &[u64]) -> [u8; 16] {
     bits[..8].copy_from_slice(&fold(1).to_le_bytes());
     bits[8..].copy_from_slice(&fold(2).to_le_bytes());
     bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slots::SLOTS;
+
+    #[test]
+    fn ranges_of_different_slots_do_not_meet_whatever_is_drawn() {
+        for election_width_ms in [1, 3, 75, 60_000] {
+            let timing = RaftTiming { election_width_ms, ..RaftTiming::default() };
+            let drawn = |node| (0..200).map(move |seed| timing.election_timeout_ms(node, seed));
+            for node in 1..3 * SLOTS {
+                let (longest, next) = (drawn(node).max(), drawn(node + 1).min());
+                assert!(node % SLOTS == 0 || longest < next, "node {node}: {longest:?}, the next {next:?}");
+                assert_eq!(slot(node), slot(node + SLOTS));
+            }
+        }
+    }
 }

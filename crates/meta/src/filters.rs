@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use firstseen_routing::divided::check;
 use firstseen_routing::{FilterId, FilterRecord};
-use firstseen_wire::limits::FILTERS_MAX;
+use firstseen_wire::limits::{FILTERS_MAX, MAP_FILTERS_BYTES_MAX};
+use firstseen_wire::map::filter_bytes_max;
 
 use crate::command::{NewFilter, Outcome, Refusal};
 use crate::placement::{generation_max, place};
@@ -29,12 +30,30 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
         return Err(Refusal::Full { what: "filters".to_owned(), most: FILTERS_MAX as u64 });
     }
     let owners = place(&state.map, &name, &definition)?;
-    let filter = FilterId(state.next_filter);
-    state.next_filter += 1;
+    let filter = state.map.next_filter;
     let record = FilterRecord { name, epoch: 1, definition, policies, owners, generations: Vec::new() };
+    check_map(state, filter, &record)?;
     Arc::make_mut(&mut state.secrets).insert(filter, secret);
-    Arc::make_mut(&mut state.map).filters.insert(filter, record);
+    let map = Arc::make_mut(&mut state.map);
+    map.filters.insert(filter, record);
+    map.next_filter = FilterId(filter.0 + 1);
     Ok(Outcome::FilterCreated { filter, existed: false })
+}
+
+/// All filters travel with every change of the map, in one message.
+fn check_map(state: &State, filter: FilterId, record: &FilterRecord) -> Result<(), Refusal> {
+    let bytes_of = |(filter, record): (&FilterId, &FilterRecord)| filter_bytes_max(*filter, record);
+    let (bytes, used_bytes) = (bytes_of((&filter, record)), state.map.filters.iter().map(bytes_of).sum());
+    let free_bytes = MAP_FILTERS_BYTES_MAX.saturating_sub(used_bytes);
+    match bytes <= free_bytes {
+        true => Ok(()),
+        false => Err(Refusal::MapFull {
+            name: record.name.clone(),
+            slices: record.definition.slicing.slices(),
+            bytes: bytes as u64,
+            free_bytes: free_bytes as u64,
+        }),
+    }
 }
 
 pub(crate) fn drop_named(state: &mut State, name: &str) -> Result<Outcome, Refusal> {

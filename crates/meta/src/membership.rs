@@ -20,6 +20,7 @@ use crate::codec;
 use crate::command::{COMMAND_BYTES_MAX, Change, Command, CommandId, NodeProfile, Outcome, Refusal};
 use crate::config::{RaftTiming, mixed_128};
 use crate::network::{CallError, Network};
+use crate::slots;
 use crate::types::{Applied, Member, Raft};
 
 /// Most voters: more make every change slower, and no safer than losing three at once. Other nodes follow.
@@ -135,10 +136,14 @@ impl Controller {
         self.admit(node, Member { name: record.name, address: record.address }).await
     }
 
+    /// Who is at `address`: asked for its name first, and then as the one of that name, so that with certificates
+    /// nobody joins under another's.
     async fn identify(&self, address: &str) -> Result<(AdminClient<Channel>, IdentifyReply), CallError> {
-        let mut admin = admin_client(self.network.connector.channel(address, None)?);
-        let reply = self.ask(admin.identify(IdentifyRequest {})).await?;
-        Ok((admin, reply))
+        let mut anyone = admin_client(self.network.connector.channel(address, None)?);
+        let name = self.ask(anyone.identify(IdentifyRequest {})).await?.name;
+        let mut named = admin_client(self.network.connector.channel(address, Some(&name))?);
+        let reply = self.ask(named.identify(IdentifyRequest {})).await?;
+        Ok((named, reply))
     }
 
     async fn ask<T>(
@@ -165,7 +170,9 @@ impl Controller {
         let limit = Some(Duration::from_millis(self.timing.membership_ms));
         let waited = self.raft.wait(limit).metrics(caught_up, "the new node has the log").await;
         waited.map_err(|error| NoAnswer::Again(format!("node {node} does not follow: {error}")))?;
-        if !membership.voters.contains(&node.0) && membership.voters.len() < VOTERS_MAX {
+        let has_place =
+            membership.voters.len() < VOTERS_MAX && slots::is_free(node.0, membership.voters.iter().copied());
+        if !membership.voters.contains(&node.0) && has_place {
             self.change(ChangeMembers::AddVoterIds(BTreeSet::from([node.0])), true).await?;
         }
         let mut answer = self.show_voter(node).await?;

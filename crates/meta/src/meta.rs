@@ -3,6 +3,7 @@
 //! Promises: the map is what a majority has agreed on, perhaps not the newest; what was answered to have been done was
 //! done once, and whoever asked sees it in the map. Must not know: what the node does with the map.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,8 +12,9 @@ use firstseen_routing::{ClusterId, ClusterMap, FilterId, Incarnation, NodeId, Se
 use firstseen_wire::net::{Connector, meta_server};
 use firstseen_wire::proto::meta::Proposal;
 use firstseen_wire::proto::meta::meta_server::MetaServer;
+use firstseen_wire::watch;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -22,6 +24,7 @@ use crate::config::{MetaConfig, mixed_128};
 use crate::error::MetaError;
 use crate::membership::{Answer, Job, NoAnswer, Task, write};
 use crate::network::{CallError, Network};
+use crate::sender::Heard;
 use crate::service::MetaService;
 use crate::store::{Database, Identity, Published};
 use crate::types::{Applied, Member, Raft};
@@ -56,6 +59,7 @@ pub(crate) struct Running {
     pub(crate) raft: Raft,
     pub(crate) network: Network,
     pub(crate) jobs: mpsc::Sender<Job>,
+    pub(crate) heard: Heard,
 }
 
 impl Running {
@@ -102,6 +106,18 @@ impl Meta {
     /// # Errors
     /// [`MetaError::Store`]: the file and what is wrong with it.
     pub async fn open(config: MetaConfig, connector: Arc<dyn Connector>) -> Result<Self, MetaError> {
+        Self::opening(config, connector).await
+    }
+
+    /// In a box, so that the consensus is compiled here, and not again in each crate that waits for it.
+    fn opening(
+        config: MetaConfig,
+        connector: Arc<dyn Connector>,
+    ) -> Pin<Box<dyn Future<Output = Result<Self, MetaError>> + Send>> {
+        Box::pin(Self::open_here(config, connector))
+    }
+
+    async fn open_here(config: MetaConfig, connector: Arc<dyn Connector>) -> Result<Self, MetaError> {
         let database = Database::open(config.storage.clone()).await?;
         let starts = database.value::<u64>(STARTS).await?.unwrap_or(0) + 1;
         database.put(STARTS, &starts).await?;
@@ -175,7 +191,7 @@ impl Meta {
         let identity = Identity { cluster, node: NodeId(1), founder: true };
         self.become_member(identity).await?;
         let limit = Duration::from_millis(self.inner.config.timing.propose_ms);
-        let started = async { self.incarnation().wait_for(Option::is_some).await.map(drop) };
+        let started = async { self.incarnation().wait_for(Option::is_some).await };
         match tokio::time::timeout(limit, started).await {
             Ok(Ok(())) => Ok(identity),
             Ok(Err(_)) | Err(_) => Err(MetaError::Unknown {
@@ -225,9 +241,9 @@ impl Meta {
         self.request(Asked::Command(command)).await
     }
 
-    /// What other members ask of this node, for its server.
-    pub fn service(&self) -> MetaServer<MetaService> {
-        meta_server(MetaService::new(self.clone()))
+    /// What other members ask of this node, for its server; `is_secure` says that it asks callers for certificates.
+    pub fn service(&self, is_secure: bool) -> MetaServer<MetaService> {
+        meta_server(MetaService::new(self.clone(), is_secure))
     }
 
     /// Ends everything and closes the database. The node leaves its cluster no more than by a crash.
@@ -262,7 +278,7 @@ impl Meta {
     }
 
     pub(crate) fn show_incarnation(&self, incarnation: Incarnation) {
-        self.inner.incarnation.send_replace(Some(incarnation));
+        self.inner.incarnation.send(Some(incarnation));
     }
 
     pub(crate) fn stopped(&self) -> &CancellationToken {
@@ -299,7 +315,7 @@ impl Meta {
         };
         let raft = start::raft(&inner.config, &inner.database, &network).await?;
         let jobs = start::controller(&raft, &network, &inner.config.timing, &inner.stop, &inner.tasks);
-        if inner.running.set(Running { identity, raft, network, jobs }).is_err() {
+        if inner.running.set(Running { identity, raft, network, jobs, heard: Heard::default() }).is_err() {
             return Err(MetaError::Busy);
         }
         inner.tasks.spawn(announce::until_known(self.clone()));
@@ -328,8 +344,7 @@ impl Meta {
         let Applied { index, outcome } =
             limited.map_err(|_| MetaError::Unknown { what: asked.what(), waited_ms, last })??;
         // Who asked should find it in the map; a node that is far behind answers nevertheless.
-        let wait = running.raft.wait(Some(timing.attempt()));
-        wait.applied_index_at_least(Some(index), "an answer is shown").await.ok();
+        tokio::time::timeout(timing.attempt(), self.inner.published.shows(index)).await.ok();
         match outcome {
             Some(outcome) => Ok(outcome?),
             None => Err(MetaError::Stopped { reason: "an entry of the log was answered as another".to_owned() }),
@@ -356,9 +371,8 @@ impl Meta {
         let otherwise = membership.membership().get_node(&leader.0).cloned().unwrap_or_default();
         let member: Member = running.network.member(leader.0, &otherwise);
         let command = codec::encode(asked)?.into();
-        let mut request =
-            tonic::Request::new(Proposal { cluster_id: running.identity.cluster.0.to_vec().into(), command });
-        request.set_timeout(limit);
+        let Identity { cluster, node, .. } = running.identity;
+        let request = Proposal { cluster_id: cluster.0.to_vec().into(), command, from_node: node.0 };
         let mut client = running.network.client(&member)?;
         let reply = tokio::time::timeout(limit, client.propose(request)).await;
         let reply = reply.map_err(|_| CallError::Timeout(limit))??.into_inner();

@@ -21,7 +21,8 @@ const WIDE_COUNTER_BITS: u64 = 8;
 pub fn slice_bytes(definition: &SlicedDefinition) -> Result<u64, String> {
     let slice = definition.slice().map_err(|error| error.to_string())?;
     let generations = |growth: &Option<Growth>| u64::from(growth.map_or(1, |growth| growth.generations_max.max(1)));
-    let cell_bytes = |cells: u64, bits: u64| cells.div_ceil(PADDING_CELLS).saturating_mul(PADDING_CELLS / 8 * bits);
+    let cell_bytes =
+        |cells: u64, bits: u64| cells.div_ceil(PADDING_CELLS).saturating_mul((PADDING_CELLS / 8).saturating_mul(bits));
     Ok(match &slice.cells {
         CellDefinition::Bloom { geometry, growth }
         | CellDefinition::Timing { geometry, growth, .. }

@@ -1,12 +1,13 @@
 //! What other members may ask of this one.
 //!
-//! Promises: a message for another cluster or another node, or from a node that has left, is refused before it is
-//! read. Must not know: certificates (the server checks who may call at all).
+//! Promises: a message for another cluster or another node, or from somebody else than it says, is refused before it is
+//! read. Must not know: who may call at all (the server asks for a node's certificate).
 
 use firstseen_routing::NodeId;
 use firstseen_wire::proto::meta::meta_server::Meta as Service;
 use firstseen_wire::proto::meta::{Proposal, ProposalReply, RaftMessage};
 use firstseen_wire::status::ErrorKind;
+use openraft::raft::{AppendEntriesRequest, InstallSnapshotRequest, VoteRequest};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tonic::{Request, Response, Status};
@@ -14,15 +15,19 @@ use tonic::{Request, Response, Status};
 use crate::codec;
 use crate::membership::NoAnswer;
 use crate::meta::{Meta, Running};
+use crate::sender::Sender;
+use crate::types::{TypeConfig, Vote};
 
 /// The service of a node.
 pub struct MetaService {
     meta: Meta,
+    /// Whether callers show certificates.
+    is_secure: bool,
 }
 
 impl MetaService {
-    pub(crate) fn new(meta: Meta) -> Self {
-        Self { meta }
+    pub(crate) fn new(meta: Meta, is_secure: bool) -> Self {
+        Self { meta, is_secure }
     }
 
     fn running(&self, cluster: &[u8]) -> Result<&Running, Status> {
@@ -35,20 +40,61 @@ impl MetaService {
         Ok(running)
     }
 
-    /// What a message asks, if it is for this node.
-    fn question<T: DeserializeOwned>(&self, message: &RaftMessage) -> Result<(&Running, T), Status> {
+    /// What a message of `sender` asks, if it is for this node.
+    fn question<T: Voiced>(&self, sender: &Sender, message: &RaftMessage) -> Result<(&Running, T), Status> {
         let running = self.running(&message.cluster_id)?;
-        let me = running.identity.node;
+        let (me, from) = (running.identity.node, NodeId(message.from_node));
         if message.to_node != me.0 {
             let wrong = format!("this is node {me}, not node {}: check the addresses of the nodes", message.to_node);
             return Err(ErrorKind::Invalid.status(wrong));
         }
-        if message.from_node == me.0 || self.meta.published().has_left(NodeId(message.from_node)) {
-            let gone = format!("node {} has left the cluster: stop it and remove its data", message.from_node);
-            return Err(ErrorKind::Forbidden.status(gone));
+        if from == me {
+            return Err(ErrorKind::Forbidden.status(format!("this is node {me} itself: another process has its data")));
         }
-        let question = codec::decode(&message.payload).map_err(|error| ErrorKind::Invalid.status(error))?;
+        let patience = self.meta.config().timing.attempt();
+        match T::LEADS {
+            true => sender.may_lead(running, from, patience)?,
+            false => sender.may_be(running, from, patience)?,
+        }
+        let question: T = codec::decode(&message.payload).map_err(|error| ErrorKind::Invalid.status(error))?;
+        let voice = question.vote().leader_id.node_id;
+        if voice != from.0 {
+            return Err(ErrorKind::Forbidden.status(format!("node {from} speaks for node {voice}")));
+        }
         Ok((running, question))
+    }
+}
+
+/// A question that some node asks as itself.
+trait Voiced: DeserializeOwned {
+    /// Whether only a leader asks it.
+    const LEADS: bool;
+
+    /// Says who leads, or would.
+    fn vote(&self) -> &Vote;
+}
+
+impl Voiced for AppendEntriesRequest<TypeConfig> {
+    const LEADS: bool = true;
+
+    fn vote(&self) -> &Vote {
+        &self.vote
+    }
+}
+
+impl Voiced for InstallSnapshotRequest<TypeConfig> {
+    const LEADS: bool = true;
+
+    fn vote(&self) -> &Vote {
+        &self.vote
+    }
+}
+
+impl Voiced for VoteRequest<u64> {
+    const LEADS: bool = false;
+
+    fn vote(&self) -> &Vote {
+        &self.vote
     }
 }
 
@@ -65,26 +111,31 @@ fn answer<T: Serialize>(asked: &RaftMessage, answer: &T) -> Result<Response<Raft
 #[tonic::async_trait]
 impl Service for MetaService {
     async fn append_entries(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
+        let sender = Sender::of(&request, self.is_secure);
         let message = request.into_inner();
-        let (running, question) = self.question(&message)?;
+        let (running, question) = self.question(&sender, &message)?;
         answer(&message, &running.raft.append_entries(question).await)
     }
 
     async fn vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
+        let sender = Sender::of(&request, self.is_secure);
         let message = request.into_inner();
-        let (running, question) = self.question(&message)?;
+        let (running, question) = self.question(&sender, &message)?;
         answer(&message, &running.raft.vote(question).await)
     }
 
     async fn install_snapshot(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
+        let sender = Sender::of(&request, self.is_secure);
         let message = request.into_inner();
-        let (running, question) = self.question(&message)?;
+        let (running, question) = self.question(&sender, &message)?;
         answer(&message, &running.raft.install_snapshot(question).await)
     }
 
     async fn propose(&self, request: Request<Proposal>) -> Result<Response<ProposalReply>, Status> {
+        let sender = Sender::of(&request, self.is_secure);
         let proposal = request.into_inner();
         let running = self.running(&proposal.cluster_id)?;
+        sender.must_be(running, NodeId(proposal.from_node))?;
         let question = codec::decode(&proposal.command).map_err(|error| ErrorKind::Invalid.status(error))?;
         let leader = running.leader();
         if leader != Some(running.identity.node) {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, CodecError};
 use crate::command::{Change, Command, CommandId, NodeProfile, Outcome, Refusal};
-use crate::filters;
+use crate::{filters, slots};
 
 /// Commands whose outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 4096;
@@ -27,13 +27,13 @@ pub struct State {
     pub(crate) map: Arc<ClusterMap>,
     pub(crate) secrets: Arc<Secrets>,
     next_node: u64,
-    pub(crate) next_filter: u64,
     outcomes: VecDeque<(CommandId, Result<Outcome, Refusal>)>,
 }
 
 impl Default for State {
     fn default() -> Self {
-        Self { map: Arc::default(), secrets: Arc::default(), next_node: 1, next_filter: 1, outcomes: VecDeque::new() }
+        let map = ClusterMap { next_filter: FilterId(1), ..ClusterMap::default() };
+        Self { map: Arc::new(map), secrets: Arc::default(), next_node: 1, outcomes: VecDeque::new() }
     }
 }
 
@@ -43,7 +43,6 @@ struct Parts {
     map_json: String,
     secrets: Secrets,
     next_node: u64,
-    next_filter: u64,
     outcomes: VecDeque<(CommandId, Result<Outcome, Refusal>)>,
 }
 
@@ -58,7 +57,7 @@ impl State {
         &self.secrets
     }
 
-    /// Whether `node` was in the cluster and has left. It is never a member again.
+    /// Whether `node` was in the cluster and has left, or its number was passed over. It is never a member again.
     pub fn has_left(&self, node: NodeId) -> bool {
         node.0 < self.next_node && !self.map.nodes.contains_key(&node)
     }
@@ -92,7 +91,6 @@ impl State {
             map_json: serde_json::to_string(&*self.map).map_err(|error| CodecError::Malformed(error.to_string()))?,
             secrets: (*self.secrets).clone(),
             next_node: self.next_node,
-            next_filter: self.next_filter,
             outcomes: self.outcomes.clone(),
         })
     }
@@ -109,7 +107,6 @@ impl State {
             map: Arc::new(map),
             secrets: Arc::new(parts.secrets),
             next_node: parts.next_node,
-            next_filter: parts.next_filter,
             outcomes: parts.outcomes,
         })
     }
@@ -155,8 +152,8 @@ impl State {
         if self.map.nodes.len() >= NODES_MAX {
             return Err(Refusal::Full { what: "nodes".to_owned(), most: NODES_MAX as u64 });
         }
-        let node = NodeId(self.next_node);
-        self.next_node += 1;
+        let node = NodeId(slots::number_for(self.next_node, &self.map.nodes));
+        self.next_node = node.0 + 1;
         let record =
             NodeRecord { name, site, address, incarnation: Incarnation::default(), memory_bytes, voter: false };
         Arc::make_mut(&mut self.map).nodes.insert(node, record);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_meta::{Change, Command, CommandId, MetaError, NewFilter, Outcome, Refusal};
-use firstseen_routing::{FilterId, NodeId, SecretMaterial};
+use firstseen_routing::{FilterId, NodeId, SecretMaterial, divided};
 use firstseen_wire::map as wire_map;
 use firstseen_wire::proto::admin::admin_server::Admin;
 use firstseen_wire::proto::admin::{
@@ -23,6 +23,7 @@ use crate::edges;
 use crate::owner::GroupLook;
 use crate::roles::Caller;
 use crate::shared::Shared;
+use crate::view::{GroupFault, View};
 
 /// How long a change that is agreed on may take to be acted on here.
 const APPLY_MAX: Duration = Duration::from_secs(10);
@@ -43,6 +44,11 @@ impl AdminService {
         Ok(request.into_inner())
     }
 
+    fn admit_node<T>(&self, request: Request<T>) -> Result<T, Status> {
+        Caller::of(&request, self.shared.is_secure).must_be_admin_or_node()?;
+        Ok(request.into_inner())
+    }
+
     /// The id of a command: the caller's, so that it may ask again, or one of its own.
     fn command_id(&self, given: &[u8]) -> Result<CommandId, Status> {
         match given {
@@ -51,8 +57,21 @@ impl AdminService {
         }
     }
 
+    /// What to say of a filter that the cluster has, and this node cannot hold.
+    fn not_built(&self, view: &View, filter: FilterId, fault: &GroupFault) -> String {
+        let GroupFault { group, reason, .. } = fault;
+        let name = view.map.filters.get(&filter).map_or("?", |record| &record.name);
+        let more = view.faults.iter().filter(|fault| fault.filter == filter).count().saturating_sub(1);
+        let node = &self.shared.config.name;
+        format!(
+            "filter `{name}` is created, but node {node} cannot hold group {group} of it: {reason} ({more} more of its \
+             groups here). Events of these groups are undecided: drop the filter and create a smaller one, or give the \
+             node's machine the memory and start the node again"
+        )
+    }
+
     /// Waits until this node acts on a map that is as asked.
-    async fn applied(&self, is_so: impl Fn(&crate::view::View) -> bool) -> Result<(), Status> {
+    async fn applied(&self, is_so: impl Fn(&View) -> bool) -> Result<(), Status> {
         let mut views = self.shared.views.clone();
         let seen = tokio::time::timeout(APPLY_MAX, views.wait_for(|view| is_so(view))).await;
         let late =
@@ -65,7 +84,7 @@ impl AdminService {
 #[tonic::async_trait]
 impl Admin for AdminService {
     async fn identify(&self, request: Request<IdentifyRequest>) -> Result<Response<IdentifyReply>, Status> {
-        self.admit(request)?;
+        self.admit_node(request)?;
         let config = &self.shared.config;
         let identity = self.shared.meta.identity();
         Ok(Response::new(IdentifyReply {
@@ -94,7 +113,7 @@ impl Admin for AdminService {
     }
 
     async fn adopt(&self, request: Request<AdoptRequest>) -> Result<Response<AdoptReply>, Status> {
-        let AdoptRequest { cluster_id, node_id } = self.admit(request)?;
+        let AdoptRequest { cluster_id, node_id } = self.admit_node(request)?;
         let cluster = wire_map::cluster_id(&cluster_id).map_err(|error| ErrorKind::Invalid.status(error))?;
         self.shared.meta.adopt(cluster, NodeId(node_id)).await.map_err(|error| status(&error))?;
         Ok(Response::new(AdoptReply {}))
@@ -135,7 +154,11 @@ impl Admin for AdminService {
             return Err(ErrorKind::Internal.status(format!("creating a filter ended with {outcome:?}")));
         };
         self.applied(|view| view.map.filters.contains_key(&filter)).await?;
+        // The view counts once the owners act on it: what they could not build, they have said.
         let view = self.shared.view();
+        if let Some(fault) = view.fault_of(filter) {
+            return Err(ErrorKind::NotNow.status(self.not_built(&view, filter, fault)));
+        }
         let record = view.map.filters.get(&filter).map(|record| wire_map::filter_message(filter, record));
         Ok(Response::new(CreateFilterReply { filter: record, existed }))
     }
@@ -172,6 +195,9 @@ fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<Ne
     let invalid = |error| ErrorKind::Invalid.status(error);
     let CreateFilterRequest { name, definition_json, clock, lookup, answer, retry_horizon_ms, if_absent, .. } = request;
     let definition = wire_map::definition(&name, &definition_json).map_err(invalid)?;
+    // The cluster would refuse it too, but only after all of its nodes had written it down.
+    let impossible = |refusal| ErrorKind::Invalid.status(format!("filter `{name}`: {refusal}"));
+    divided::check(&definition).map_err(impossible)?;
     let policies = wire_map::policies(clock, lookup, answer, retry_horizon_ms).map_err(invalid)?;
     Ok(NewFilter { name, definition, policies, secret, if_absent })
 }
@@ -187,6 +213,8 @@ fn slices(looks: &[GroupLook], filter: FilterId) -> Vec<SliceState> {
             bytes: slice.bytes,
             generations: slice.generations,
             live_events: slice.live_events.unwrap_or(0),
+            live_events_unknown: slice.live_events.is_none(),
+            fill: slice.fill,
             expected_rate: slice.expected_rate,
             positions_tested: slice.load.positions_tested,
             test_visits: slice.load.test_visits,
@@ -228,6 +256,7 @@ fn refusal_kind(refusal: &Refusal) -> ErrorKind {
         | Refusal::NodeOwnsSlices { .. }
         | Refusal::Memory { .. }
         | Refusal::Full { .. }
+        | Refusal::MapFull { .. }
         | Refusal::Generation { .. }
         | Refusal::Candidate { .. } => ErrorKind::NotNow,
     }

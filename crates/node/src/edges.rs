@@ -202,7 +202,7 @@ pub struct Edges {
 #[derive(Debug, Error)]
 pub enum EdgeError {
     /// An address cannot be listened on.
-    #[error("{field}: cannot listen on {address}: {source}; is another process there?")]
+    #[error("{field}: cannot listen on {address}; is another process there?")]
     Listen {
         /// The setting.
         field: &'static str,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use firstseen_meta::{Change, Command, Meta};
 use firstseen_routing::{ClusterMap, Incarnation};
-use tokio::sync::{mpsc, watch};
+use firstseen_wire::watch;
+use tokio::sync::mpsc;
 
 use crate::links::Links;
 use crate::owner::Proposal;
@@ -39,8 +40,9 @@ impl Follower {
             let faults = shared.owners.show(&view).await;
             let version = view.map.version;
             tracing::info!(version, filters = view.filters.len(), faults = faults.len(), "a new map counts");
-            self.views.send_replace(Arc::new(View { faults, ..(*view).clone() }));
+            self.views.send(Arc::new(View { faults, ..(*view).clone() }));
             let changed = tokio::select! {
+                biased;
                 changed = maps.changed() => changed,
                 changed = incarnations.changed() => changed,
             };

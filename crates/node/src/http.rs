@@ -32,12 +32,9 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 async fn healthz(State(shared): State<Arc<Shared>>) -> Response {
-    match shared.meta.is_alive() {
-        true => "ok\n".into_response(),
-        false => {
-            let text = "the consensus of this node has stopped: start the node again, and see its log for the cause\n";
-            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
-        }
+    match shared.not_alive() {
+        None => "ok\n".into_response(),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod admin;
 mod config;
+mod dates;
 mod edges;
 mod follow;
 mod http;

@@ -13,9 +13,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstseen_routing::{ClusterMap, Incarnation, NodeId, NodeRecord, PeerMessage};
 use firstseen_wire::net::Connector;
-use tokio::sync::{mpsc, watch};
+use firstseen_wire::watch;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::Metrics;
 use crate::view::{Me, View};
 
 pub(crate) use incoming::PeerService;
@@ -31,14 +33,17 @@ pub(crate) struct LinkHandle {
 }
 
 impl LinkHandle {
-    /// Hands over a message; waits for nothing. False where too many wait already, or the peer's process is gone.
-    pub(crate) fn send(&self, message: PeerMessage) -> bool {
+    /// Hands over a message; waits for nothing. It comes back where too many wait already, or the peer's process is gone.
+    pub(crate) fn send(&self, message: PeerMessage) -> Option<PeerMessage> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let sent = self.messages.try_send(message).is_ok();
-        if !sent {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-        sent
+        let refused = self.messages.try_send(message).err()?;
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        Some(refused.into_inner())
+    }
+
+    /// Whether more than half of the messages wait that may.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.waiting() > self.messages.max_capacity() as u64 / 2
     }
 
     /// Messages that were handed over and are not acknowledged.
@@ -52,13 +57,19 @@ pub(crate) struct Links {
     connector: Arc<dyn Connector>,
     queue_max: usize,
     views: watch::Receiver<Arc<View>>,
+    metrics: Arc<Metrics>,
     links: BTreeMap<NodeId, LinkHandle>,
 }
 
 impl Links {
     /// None yet.
-    pub(crate) fn new(connector: Arc<dyn Connector>, queue_max: u32, views: watch::Receiver<Arc<View>>) -> Self {
-        Self { connector, queue_max: queue_max as usize, views, links: BTreeMap::new() }
+    pub(crate) fn new(
+        connector: Arc<dyn Connector>,
+        queue_max: u32,
+        views: watch::Receiver<Arc<View>>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { connector, queue_max: queue_max as usize, views, metrics, links: BTreeMap::new() }
     }
 
     /// Follows the map: a link for each process of another node.
@@ -97,6 +108,7 @@ impl Links {
             queue,
             waiting: handle.waiting.clone(),
             views: self.views.clone(),
+            metrics: self.metrics.clone(),
         };
         let end = handle.end.clone();
         tokio::spawn(end.run_until_cancelled_owned(link.run()));

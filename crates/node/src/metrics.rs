@@ -25,28 +25,67 @@ struct ReasonLabel {
     reason: String,
 }
 
-/// What the streams and owners of a node count.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FilterLabel {
+    filter: String,
+}
+
+type ByFilter = Family<FilterLabel, Histogram, fn() -> Histogram>;
+
+/// Batches of one filter. A stream keeps it, so that nothing is looked up by name for a batch.
+#[derive(Clone)]
+pub(crate) struct BatchMeter {
+    events: Histogram,
+    latency_seconds: Histogram,
+}
+
+impl BatchMeter {
+    /// A batch of so many events came in.
+    pub(crate) fn received(&self, events: u32) {
+        self.events.observe(f64::from(events));
+    }
+
+    /// A batch was answered after this long.
+    pub(crate) fn answered(&self, elapsed_us: u64) {
+        self.latency_seconds.observe(elapsed_us as f64 / 1e6);
+    }
+}
+
+/// What the streams, links and owners of a node count.
 pub(crate) struct Metrics {
     registry: Registry,
-    batch_events: Histogram,
+    batch_events: ByFilter,
     queue_age_seconds: Histogram,
-    latency_seconds: Histogram,
+    latency_seconds: ByFilter,
     received_bytes: Counter,
     sent_bytes: Counter,
     received_events: Counter,
     refused: Family<ReasonLabel, Counter>,
     relayed: Counter,
+    link_received_bytes: Counter,
+    link_sent_bytes: Counter,
+}
+
+/// Buckets from 0.1 ms to 52 s.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_1, 2.0, 20))
+}
+
+/// Buckets from 1 to 8,192.
+fn events() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, 2.0, 14))
 }
 
 impl Metrics {
     /// Nothing is counted yet.
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("firstseen");
-        let seconds = || Histogram::new(exponential_buckets(0.000_1, 2.0, 20));
-        let (queue_age_seconds, latency_seconds) = (seconds(), seconds());
-        let batch_events = Histogram::new(exponential_buckets(1.0, 2.0, 14));
+        let queue_age_seconds = seconds();
+        let latency_seconds = ByFilter::new_with_constructor(seconds);
+        let batch_events = ByFilter::new_with_constructor(events);
         let (received_bytes, sent_bytes, received_events) =
             (Counter::default(), Counter::default(), Counter::default());
+        let (link_received_bytes, link_sent_bytes) = (Counter::default(), Counter::default());
         let refused = Family::<ReasonLabel, Counter>::default();
         let relayed = Counter::default();
         registry.register("batch_events", "Events of a batch", batch_events.clone());
@@ -58,6 +97,10 @@ impl Metrics {
         registry.register_with_unit("producer_received", help, Unit::Bytes, received_bytes.clone());
         let help = "Bytes of replies to producers";
         registry.register_with_unit("producer_sent", help, Unit::Bytes, sent_bytes.clone());
+        let help = "Bytes of frames from other nodes, and of acknowledgements";
+        registry.register_with_unit("link_received", help, Unit::Bytes, link_received_bytes.clone());
+        let help = "Bytes of frames to other nodes, with those that are sent again";
+        registry.register_with_unit("link_sent", help, Unit::Bytes, link_sent_bytes.clone());
         registry.register("producer_received_events", "Events of batches from producers", received_events.clone());
         registry.register("batches_refused", "Batches that were refused as a whole, by reason", refused.clone());
         registry.register("batches_relayed", "Batches forwarded to the node that owns the slices", relayed.clone());
@@ -71,12 +114,22 @@ impl Metrics {
             received_events,
             refused,
             relayed,
+            link_received_bytes,
+            link_sent_bytes,
+        }
+    }
+
+    /// The batches of a filter, by its name.
+    pub(crate) fn meter(&self, filter: &str) -> BatchMeter {
+        let label = FilterLabel { filter: filter.to_owned() };
+        BatchMeter {
+            events: self.batch_events.get_or_create(&label).clone(),
+            latency_seconds: self.latency_seconds.get_or_create(&label).clone(),
         }
     }
 
     /// A batch came in.
     pub(crate) fn batch(&self, batch: &Batch) {
-        self.batch_events.observe(f64::from(batch.events));
         self.received_events.inc_by(u64::from(batch.events));
         self.received_bytes.inc_by(batch.encoded_len() as u64);
     }
@@ -91,9 +144,14 @@ impl Metrics {
         self.queue_age_seconds.observe(age_ms as f64 / 1e3);
     }
 
-    /// A batch was answered after this long.
-    pub(crate) fn answered(&self, elapsed_us: u64) {
-        self.latency_seconds.observe(elapsed_us as f64 / 1e6);
+    /// Something came from another node.
+    pub(crate) fn link_received(&self, message: &impl Message) {
+        self.link_received_bytes.inc_by(message.encoded_len() as u64);
+    }
+
+    /// Something is sent to another node.
+    pub(crate) fn link_sent(&self, message: &impl Message) {
+        self.link_sent_bytes.inc_by(message.encoded_len() as u64);
     }
 
     /// A batch was refused as a whole.

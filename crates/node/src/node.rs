@@ -4,6 +4,7 @@
 //! that is shut down answers what it has admitted, within its limit of time. Must not know: what services do.
 
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,8 +12,9 @@ use std::time::Duration;
 use firstseen_meta::{Meta, MetaConfig, MetaError, NodeProfile};
 use firstseen_routing::OwnerLimits;
 use firstseen_wire::tls::TlsError;
+use firstseen_wire::watch;
 use thiserror::Error;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +24,7 @@ use crate::follow::{self, Follower};
 use crate::ids::Ids;
 use crate::links::Links;
 use crate::metrics::Metrics;
-use crate::owner::{self, Owners, Proposal, Worker, WorkerParts};
+use crate::owner::{self, Loss, Owners, Proposal, Worker, WorkerParts};
 use crate::shared::Shared;
 use crate::view::View;
 use crate::{http, serve};
@@ -36,7 +38,7 @@ const DRAIN_LOOK: Duration = Duration::from_millis(10);
 /// How long connections may take to end once their streams have.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 
-/// Why a node cannot be started.
+/// Why a node cannot be started, or cannot go on.
 #[derive(Debug, Error)]
 pub enum NodeError {
     /// The configuration is wrong.
@@ -54,6 +56,9 @@ pub enum NodeError {
     /// The services cannot be offered.
     #[error("the node cannot serve: {0}")]
     Serve(String),
+    /// An owner has panicked while the node ran.
+    #[error("{0}")]
+    OwnerLost(String),
 }
 
 /// A node that runs.
@@ -71,6 +76,15 @@ impl Node {
     /// # Errors
     /// [`NodeError`]: what is wrong, and with which setting.
     pub async fn start(config: NodeConfig, edges: Edges) -> Result<Self, NodeError> {
+        Self::starting(config, edges).await
+    }
+
+    /// In a box, so that the node is compiled here, and not again in each crate that waits for it.
+    fn starting(config: NodeConfig, edges: Edges) -> Pin<Box<dyn Future<Output = Result<Self, NodeError>> + Send>> {
+        Box::pin(Self::start_here(config, edges))
+    }
+
+    async fn start_here(config: NodeConfig, edges: Edges) -> Result<Self, NodeError> {
         config.check()?;
         let tls = config.tls.as_ref().map(|tls| tls.files().server()).transpose()?;
         let Edges { incoming, address, http, connector, clock, owners: spawner, storage, seed } = edges;
@@ -87,7 +101,7 @@ impl Node {
         let (proposals, proposed) = mpsc::channel(PROPOSALS_MAX);
         let owners = spawn_owners(&config, spawner, &clock, &metrics, &proposals)?;
         let (publish, views) = watch::channel(Arc::new(View::default()));
-        let links = Links::new(connector.clone(), config.limits.link_queue_max, views.clone());
+        let links = Links::new(connector.clone(), config.limits.link_queue_max, views.clone(), metrics.clone());
         let shared = Arc::new(Shared {
             address,
             is_secure: tls.is_some(),
@@ -136,6 +150,17 @@ impl Node {
     /// Why it cannot serve all that it should; nothing where it can.
     pub fn not_ready(&self) -> Option<String> {
         self.shared.not_ready()
+    }
+
+    /// Whether the process works; where not, it must be started again.
+    pub fn is_alive(&self) -> bool {
+        self.shared.not_alive().is_none()
+    }
+
+    /// Waits until the node cannot go on: an owner has panicked, and the state of its slices is lost. The node takes
+    /// nothing for those slices any more; it is to be shut down and started again, so that the map says what is lost.
+    pub async fn failure(&self) -> NodeError {
+        NodeError::OwnerLost(self.shared.owners.loss().happened().await)
     }
 
     /// Its part in the cluster.
@@ -194,6 +219,7 @@ fn spawn_owners(
 ) -> Result<Owners, NodeError> {
     let (owners, limits) = (config.owner_threads(), &config.limits);
     let mut queues = Vec::with_capacity(owners);
+    let loss = Arc::new(Loss::default());
     for index in 0..owners {
         let (queue, inbox) = owner::queue(limits.queue_events_max);
         let worker = Worker::new(WorkerParts {
@@ -212,8 +238,9 @@ fn spawn_owners(
             metrics: metrics.clone(),
             proposals: proposals.clone(),
         });
-        spawner.spawn(format!("{}-owner-{index}", config.name), worker.run())?;
+        let name = format!("{}-owner-{index}", config.name);
+        spawner.spawn(name.clone(), loss.clone().watch(name, worker.run()))?;
         queues.push(queue);
     }
-    Ok(Owners::new(queues))
+    Ok(Owners::new(queues, loss))
 }

@@ -3,8 +3,10 @@
 //! Promises: what waits for an owner is bounded in events and in messages, and a run that finds no room is refused
 //! before anything is set. Must not know: streams, how messages travel.
 
+mod backlog;
 mod desk;
 mod groups;
+mod loss;
 mod pace;
 mod worker;
 
@@ -17,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::pending::{Place, RunReply};
 use crate::view::{GroupFault, View};
 
+pub(crate) use loss::Loss;
 pub(crate) use worker::{Proposal, Worker, WorkerParts};
 
 /// Pieces of work that wait for one owner, whatever their size.
@@ -32,6 +35,8 @@ pub(crate) enum Work {
         from: NodeId,
         /// The message.
         message: PeerMessage,
+        /// When it came, in monotonic milliseconds.
+        received_ms: u64,
     },
     /// A new map.
     View {
@@ -40,12 +45,19 @@ pub(crate) enum Work {
         /// Told when it does, with what it could not do.
         done: oneshot::Sender<Vec<GroupFault>>,
     },
-    /// A look at the groups of one filter, or of all.
+    /// A look at the groups of one filter, or of all, and at a sample of their cells.
     State {
         /// The filter; all where there is none.
         filter: Option<FilterId>,
         /// Gets them.
         reply: oneshot::Sender<Vec<GroupLook>>,
+    },
+    /// The clock of one filter, without a look at its cells.
+    Clock {
+        /// The filter.
+        filter: FilterId,
+        /// Gets the greatest of its groups, in milliseconds since 1970; 0 where none shows one.
+        reply: oneshot::Sender<u64>,
     },
     /// Nothing new will come: finish.
     Drain {
@@ -144,12 +156,18 @@ impl OwnerInbox {
 /// All owners of a node.
 pub(crate) struct Owners {
     queues: Box<[OwnerQueue]>,
+    loss: Arc<Loss>,
 }
 
 impl Owners {
-    /// These.
-    pub(crate) fn new(queues: Vec<OwnerQueue>) -> Self {
-        Self { queues: queues.into() }
+    /// These; `loss` tells of the first that ends before the node does.
+    pub(crate) fn new(queues: Vec<OwnerQueue>, loss: Arc<Loss>) -> Self {
+        Self { queues: queues.into(), loss }
+    }
+
+    /// Whether one of them is lost.
+    pub(crate) fn loss(&self) -> &Loss {
+        &self.loss
     }
 
     /// The owner of a group. Groups of a filter follow each other, so they are spread evenly.
@@ -164,45 +182,41 @@ impl Owners {
 
     /// Gives all of them a new view; what could not be done of it.
     pub(crate) async fn show(&self, view: &Arc<View>) -> Vec<GroupFault> {
-        let mut answers = Vec::new();
-        for queue in &self.queues {
-            let (done, answer) = oneshot::channel();
-            if queue.hand(Work::View { view: view.clone(), done }).await {
-                answers.push(answer);
-            }
-        }
-        let mut faults = Vec::new();
-        for answer in answers {
-            faults.extend(answer.await.unwrap_or_default());
-        }
-        faults
+        self.ask(|done| Work::View { view: view.clone(), done }).await.into_iter().flatten().collect()
     }
 
     /// The state of the groups of one filter, or of all.
     pub(crate) async fn look(&self, filter: Option<FilterId>) -> Vec<GroupLook> {
-        let mut answers = Vec::new();
-        for queue in &self.queues {
-            let (reply, answer) = oneshot::channel();
-            if queue.hand(Work::State { filter, reply }).await {
-                answers.push(answer);
-            }
-        }
-        let mut looks = Vec::new();
-        for answer in answers {
-            looks.extend(answer.await.unwrap_or_default());
-        }
+        let looks = self.ask(|reply| Work::State { filter, reply }).await;
+        let mut looks: Vec<GroupLook> = looks.into_iter().flatten().collect();
         looks.sort_by_key(|look| (look.filter, look.group));
         looks
     }
 
+    /// The greatest clock of the groups of a filter here, in milliseconds since 1970; 0 where none shows one.
+    pub(crate) async fn clock_ms(&self, filter: FilterId) -> u64 {
+        self.ask(|reply| Work::Clock { filter, reply }).await.into_iter().max().unwrap_or(0)
+    }
+
     /// Waits until nothing is in flight anywhere.
     pub(crate) async fn drain(&self) {
+        self.ask(|done| Work::Drain { done }).await;
+    }
+
+    /// Asks all owners at once; what those say that are not lost.
+    async fn ask<T>(&self, work: impl Fn(oneshot::Sender<T>) -> Work) -> Vec<T> {
+        let mut answers = Vec::new();
         for queue in &self.queues {
-            let (done, answer) = oneshot::channel();
-            if queue.hand(Work::Drain { done }).await {
-                let _ = answer.await;
+            let (reply, answer) = oneshot::channel();
+            if queue.hand(work(reply)).await {
+                answers.push(answer);
             }
         }
+        let mut told = Vec::new();
+        for answer in answers {
+            told.extend(answer.await.ok());
+        }
+        told
     }
 
     /// Events that wait, in all queues.

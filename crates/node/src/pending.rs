@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use firstseen_filter::Probes;
-use firstseen_routing::{Decision, Reason};
+use firstseen_routing::{Decision, FilterId, Reason};
 use tokio::sync::mpsc;
 
 /// What an owner says to one run.
@@ -34,6 +34,8 @@ impl RunReply {
 
 /// A batch whose runs are asked.
 pub(crate) struct PendingBatch {
+    /// Its filter.
+    pub(crate) filter: FilterId,
     /// Names it among those of its producer.
     pub(crate) sequence: u64,
     /// When it came in, in monotonic microseconds.
@@ -54,14 +56,14 @@ impl PendingBatch {
     /// A batch with runs of these numbers of events, and a place for each. `finished` must have room for it: it gets
     /// the batch when all places are answered.
     pub(crate) fn places(
-        sequence: u64,
+        (filter, sequence): (FilterId, u64),
         admitted_us: u64,
         runs: &[usize],
         finished: mpsc::Sender<Arc<PendingBatch>>,
     ) -> Vec<Place> {
         let replies = runs.iter().map(|_| OnceLock::new()).collect();
         let open = AtomicU32::new(u32::try_from(runs.len()).unwrap_or(u32::MAX));
-        let batch = Arc::new(Self { sequence, admitted_us, replies, open, finished });
+        let batch = Arc::new(Self { filter, sequence, admitted_us, replies, open, finished });
         let place = |(run, events): (usize, &usize)| Place { batch: Some(batch.clone()), run, events: *events };
         runs.iter().enumerate().map(place).collect()
     }
@@ -119,7 +121,7 @@ mod tests {
     #[test]
     fn the_last_answer_hands_the_batch_back() {
         let (sender, mut finished) = mpsc::channel(1);
-        let mut places = PendingBatch::places(7, 0, &[1, 2], sender);
+        let mut places = PendingBatch::places((FilterId(1), 7), 0, &[1, 2], sender);
         let second = places.pop().expect("two places");
         second.answer(RunReply::undecided(2, Reason::Full));
         assert!(finished.try_recv().is_err(), "the first run is still open");
@@ -133,7 +135,7 @@ mod tests {
     #[test]
     fn a_stream_that_is_gone_is_no_trouble() {
         let (sender, finished) = mpsc::channel(1);
-        let places = PendingBatch::places(1, 0, &[1], sender);
+        let places = PendingBatch::places((FilterId(1), 1), 0, &[1], sender);
         drop(finished);
         drop(places);
     }

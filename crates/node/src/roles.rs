@@ -39,8 +39,13 @@ impl Caller {
         allow(is_named, &format!("the certificate of node `{name}` (`{name}.{}`)", tls::NODE_NAME))
     }
 
-    /// Operators, and nodes for them.
+    /// Only operators.
     pub(crate) fn must_be_admin(&self) -> Result<(), Status> {
+        allow(self.roles.admin, "an operator's certificate (`admin.firstseen`)")
+    }
+
+    /// Operators, and the node that lets this one join for them.
+    pub(crate) fn must_be_admin_or_node(&self) -> Result<(), Status> {
         allow(self.roles.admin || self.roles.node, "an operator's certificate (`admin.firstseen`)")
     }
 

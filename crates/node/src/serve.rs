@@ -11,8 +11,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::interceptor::InterceptedService;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
+use tower::util::MapResponseLayer;
 
 use crate::admin::AdminService;
+use crate::dates;
 use crate::edges::Incoming;
 use crate::links::PeerService;
 use crate::node::NodeError;
@@ -28,6 +30,8 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) -> Result<(), NodeError> {
     let (reporter, health) = tonic_health::server::health_reporter();
+    // It begins with the opposite, which is not so before the first report.
+    reporter.set_service_status("", ServingStatus::NotServing).await;
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .build_v1()
@@ -38,14 +42,16 @@ pub(crate) async fn serve(
         Ok(request)
     };
     let failed = |error: tonic::transport::Error| NodeError::Serve(error.to_string());
+    let clock = shared.clock.clone();
     let router = net::server_builder(tls.as_ref())
         .map_err(failed)?
+        .layer(MapResponseLayer::new(move |response| dates::date(&clock, response)))
         .add_service(health)
         .add_service(reflection)
         .add_service(net::producer_server(ProducerService::new(shared.clone())))
         .add_service(net::peer_server(PeerService::new(shared.clone())))
         .add_service(net::admin_server(AdminService::new(shared.clone())))
-        .add_service(InterceptedService::new(shared.meta.service(), only_nodes));
+        .add_service(InterceptedService::new(shared.meta.service(is_secure), only_nodes));
     let reporting = tokio::spawn(stop.clone().run_until_cancelled_owned(report(reporter, shared)));
     let served = router.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await;
     reporting.abort();
@@ -62,8 +68,10 @@ async fn report(reporter: HealthReporter, shared: Arc<Shared>) {
         };
         reporter.set_service_status("", status).await;
         let changed = tokio::select! {
-            changed = views.changed() => changed.is_ok(),
+            biased;
             () = shared.drained.cancelled() => false,
+            _ = shared.owners.loss().happened() => false,
+            changed = views.changed() => changed.is_ok(),
         };
         if !changed {
             break;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use firstseen_meta::Meta;
 use firstseen_wire::net::Connector;
-use tokio::sync::watch;
+use firstseen_wire::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::NodeConfig;
@@ -62,8 +62,18 @@ impl Shared {
         self.draining.load(Ordering::Relaxed)
     }
 
+    /// Why the process must be started again; nothing where it works.
+    pub(crate) fn not_alive(&self) -> Option<String> {
+        let stopped =
+            || "the consensus of this node has stopped: start the node again, and see its log for the cause".to_owned();
+        self.owners.loss().reason().or_else(|| (!self.meta.is_alive()).then(stopped))
+    }
+
     /// Why the node cannot serve all that it should; nothing where it can.
     pub(crate) fn not_ready(&self) -> Option<String> {
+        if let Some(lost) = self.owners.loss().reason() {
+            return Some(lost);
+        }
         match self.is_draining() {
             true => Some("the node is about to stop".to_owned()),
             false => self.view().not_ready(),

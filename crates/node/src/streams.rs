@@ -19,8 +19,8 @@ use firstseen_wire::proto::producer::{
 };
 use firstseen_wire::status::ErrorKind;
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::{ReceiverStream, WatchStream};
-use tokio_stream::{Stream, StreamExt};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::roles::Caller;
@@ -92,14 +92,16 @@ impl Producer for ProducerService {
         if view.me.is_none() {
             return Err(ErrorKind::Unavailable.status("this node belongs to no cluster yet"));
         }
+        if let Some(lost) = self.shared.owners.loss().reason() {
+            return Err(ErrorKind::Unavailable.status(lost));
+        }
         let unknown = || ErrorKind::NotFound.status(format!("there is no filter `{name}` (map {})", view.map.version));
         let (id, record) = view.map.filter_named(&name).ok_or_else(unknown)?;
         let secret = self.shared.meta.secret(id).ok_or_else(unknown)?;
-        let looks = self.shared.owners.look(Some(id)).await;
         Ok(Response::new(DescribeFilterReply {
             filter: Some(wire_map::filter_message(id, record)),
             secret: secret.0.to_vec().into(),
-            clock_ms: looks.iter().map(|look| look.state.clock_ms).max().unwrap_or(0),
+            clock_ms: self.shared.owners.clock_ms(id).await,
             map_version: view.map.version,
             slices_ready: view.slices_ready(id),
         }))
@@ -109,26 +111,28 @@ impl Producer for ProducerService {
         Caller::of(&request, self.shared.is_secure).must_be_client()?;
         let mut known_version = request.into_inner().known_version;
         let stopping = self.shared.stopping.clone();
-        let views = WatchStream::new(self.shared.views.clone());
-        let maps = views.filter_map(move |view| {
-            let is_news = view.map.version > known_version;
-            known_version = known_version.max(view.map.version);
-            is_news.then(|| Ok(ClusterMap::from(&*view.map)))
-        });
+        let mut views = self.shared.views.clone();
         let (sender, outbound) = mpsc::channel(1);
         tokio::spawn(async move {
-            let mut maps = std::pin::pin!(maps);
             let pump = async {
-                while let Some(map) = maps.next().await {
-                    if sender.send(map).await.is_err() {
+                loop {
+                    let map = views.borrow_and_update().map.clone();
+                    if map.version > known_version {
+                        known_version = map.version;
+                        if sender.send(Ok(ClusterMap::from(&*map))).await.is_err() {
+                            return;
+                        }
+                    }
+                    if views.changed().await.is_err() {
                         return;
                     }
                 }
             };
             tokio::select! {
-                () = pump => {}
-                () = sender.closed() => {}
+                biased;
                 () = stopping.cancelled() => {}
+                () = sender.closed() => {}
+                () = pump => {}
             }
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))

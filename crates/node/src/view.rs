@@ -104,6 +104,11 @@ impl View {
         own.filter(|(_, slice)| !is_faulty(*slice)).count() as u32
     }
 
+    /// The first group of a filter that this node should own and cannot.
+    pub(crate) fn fault_of(&self, id: FilterId) -> Option<&GroupFault> {
+        self.faults.iter().find(|fault| fault.filter == id)
+    }
+
     /// Why this node cannot serve all that it should; nothing where it can.
     pub(crate) fn not_ready(&self) -> Option<String> {
         if self.me.is_none() {

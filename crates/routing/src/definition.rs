@@ -4,7 +4,8 @@
 //! answers. Must not know: the state of a filter.
 
 use firstseen_filter::{
-    CellDefinition, FilterDefinition, FilterSpec, Geometry, GeometryError, Growth, Kind, Layout, SpecError, Window,
+    CellDefinition, FilterDefinition, FilterSpec, FrequencySpec, Geometry, GeometryError, Growth, Kind, Layout,
+    SpecError, Window,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -99,6 +100,24 @@ impl SlicedDefinition {
             *geometry = Geometry::new(cells, geometry.hashes(), geometry.cell_bits(), Layout::Classic)?;
         }
         Ok(Self { slicing, group })
+    }
+
+    /// The definition of a filter of frequencies as `spec` asks, each slice of which counts its share of the keys.
+    ///
+    /// ```
+    /// use firstseen_filter::{FrequencySpec, Kind};
+    /// use firstseen_routing::SlicedDefinition;
+    /// let spec = FrequencySpec::new("1h".parse().unwrap(), 0.5);
+    /// let definition = SlicedDefinition::frequencies(&spec, "horizontal:4".parse().unwrap()).unwrap();
+    /// assert_eq!(definition.slice().unwrap().cells.kind(), Kind::Decaying);
+    /// assert!(SlicedDefinition::frequencies(&spec, "vertical:4".parse().unwrap()).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`DefinitionError`]: what does not fit together, and what to change.
+    pub fn frequencies(spec: &FrequencySpec, slicing: Slicing) -> Result<Self, DefinitionError> {
+        check(Kind::Decaying, &spec.epoch, None, slicing)?;
+        Ok(Self { slicing, group: spec.share(slicing.groups()).resolve()? })
     }
 
     /// The definition of each slice.

@@ -171,6 +171,9 @@ pub struct ClusterMap {
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     /// Filters, by number.
     pub filters: BTreeMap<FilterId, FilterRecord>,
+    /// The number that the next filter gets. Below it, one that is not here is gone; from it on, this map is too old to
+    /// know.
+    pub next_filter: FilterId,
 }
 
 impl ClusterMap {

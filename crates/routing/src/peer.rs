@@ -3,6 +3,8 @@
 //! Promises: plain data; lists of one message have one entry an event, unless they say otherwise. Must not know: how it
 //! travels.
 
+use std::sync::Arc;
+
 use firstseen_filter::Stamp;
 
 use crate::{FilterId, NodeId, Reason};
@@ -18,6 +20,16 @@ pub struct PeerMessage {
     pub group: u32,
     /// What is told.
     pub body: PeerBody,
+}
+
+impl PeerMessage {
+    /// It has waited for so long.
+    pub fn pass_time(&mut self, waited_ms: u64) {
+        if let PeerBody::Test(test) = &mut self.body {
+            let waited_ms = u32::try_from(waited_ms).unwrap_or(u32::MAX);
+            test.deadline_in_ms = test.deadline_in_ms.saturating_sub(waited_ms);
+        }
+    }
 }
 
 /// What is told.
@@ -88,6 +100,10 @@ pub struct TestBatch {
     pub parallel: bool,
     /// Milliseconds left until nobody waits for the answer.
     pub deadline_in_ms: u32,
+    /// A slice that was asked is incomplete.
+    pub degraded: bool,
+    /// W3C trace context of the first of these events whose producer traces.
+    pub traceparent: Option<Arc<str>>,
 }
 
 /// What became of events.

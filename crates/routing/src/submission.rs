@@ -2,6 +2,8 @@
 //!
 //! Promises: plain data. Must not know: how it travels, who carries commands out.
 
+use std::sync::Arc;
+
 use firstseen_filter::Probes;
 
 use crate::{BatchName, Decision, FilterId, NodeId, PeerMessage};
@@ -67,6 +69,8 @@ pub struct Submission {
     pub times: Times,
     /// The owner's monotonic time after which nobody waits for the reply.
     pub deadline_ms: u64,
+    /// W3C trace context, if the producer traces; other nodes are told.
+    pub traceparent: Option<Arc<str>>,
 }
 
 impl Submission {

@@ -122,6 +122,61 @@ fn the_order_of_messages_does_not_matter() {
     }
 }
 
+/// The workload of `crates/node/tests/nodes/one_winner.rs`: 64 producers go through the same 10,000 events in batches, eight
+/// of them in step with each other. How many events had another number of winners than one.
+fn not_one_winner(lookup: Lookup, limits: OwnerLimits) -> usize {
+    const EVENTS: u64 = 10_000;
+    const BATCH_EVENTS: u64 = 625;
+    let definition = definition(&spec(Kind::Timing, "24h", 1 << 20, 6), "vertical:6");
+    let mut dice = Dice(64);
+    let owners = random_owners(&mut dice, 6, 3);
+    let policies = FilterPolicies { lookup, ..FilterPolicies::default() };
+    let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.roll()));
+    let digests: Vec<_> = (0..EVENTS).map(digest).collect();
+    let mut submitted: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for round in 0..EVENTS / BATCH_EVENTS {
+        for producer in 0..64 {
+            let from = (producer / 8 * 1250 + round * BATCH_EVENTS) % EVENTS;
+            let mut heads: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+            for event in from..from + BATCH_EVENTS {
+                heads.entry(network.head_of(digests[event as usize])).or_default().push(event);
+            }
+            for (part, events) in heads.into_values().enumerate() {
+                let question = question(producer, round * 3 + part as u64, u64::MAX);
+                let batch: Vec<_> = events.iter().map(|event| digests[*event as usize]).collect();
+                submitted.insert(question.reply_to, events);
+                network.submit(&batch, question);
+                (0..dice.below(4)).for_each(|_| _ = network.deliver());
+            }
+        }
+    }
+    network.settle();
+    let mut winners = vec![0; EVENTS as usize];
+    assert_eq!(network.replies.len(), submitted.len(), "every batch is answered once");
+    for reply in &network.replies {
+        for (event, decision) in submitted[&reply.reply_to].iter().zip(&reply.decisions) {
+            match decision {
+                Decision::FirstSeen => winners[*event as usize] += 1,
+                Decision::Duplicate => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    winners.iter().filter(|winners| **winners != 1).count()
+}
+
+#[test]
+fn of_64_producers_one_is_told_first_seen_unless_single_flight_is_off() {
+    // Nothing is refused, however much is in flight.
+    let limits = OwnerLimits { inflight_events_max: 1 << 20, ..OwnerLimits::default() };
+    for lookup in [Lookup::Pipelined, Lookup::Parallel] {
+        assert_eq!(not_one_winner(lookup, limits), 0, "{lookup:?}");
+        let without = not_one_winner(lookup, OwnerLimits { single_flight: false, ..limits });
+        println!("{lookup:?}, without single-flight: {without} of 10,000 events");
+        assert!(without > 0, "{lookup:?}: the workload does not show it");
+    }
+}
+
 /// A submission that is tried until it gets a definite answer.
 struct Attempt {
     producer: u64,

@@ -69,7 +69,7 @@ impl Cluster {
             clock: clock(&definition.group),
             producer: 77,
             sequence: 0,
-            now: Moment { monotonic_ms: 1000, wall_ms: 0 },
+            now: Moment { monotonic_ms: 1000, wall_ms: 1_790_000_000_000 },
         }
     }
 
@@ -130,8 +130,17 @@ impl Cluster {
 
 fn submission(operation: Operation, producer: u128, sequence: u64, prober: &Prober, times: Times) -> Submission {
     let probes = Probes::new(prober.shape());
-    let deadline_ms = u64::MAX;
-    Submission { reply_to: sequence, operation, producer, sequence, names: Vec::new(), probes, times, deadline_ms }
+    Submission {
+        reply_to: sequence,
+        operation,
+        producer,
+        sequence,
+        names: Vec::new(),
+        probes,
+        times,
+        deadline_ms: u64::MAX,
+        traceparent: None,
+    }
 }
 
 fn is_definite(reply: &GroupReply) -> bool {
@@ -262,7 +271,7 @@ fn what_is_forgotten_is_too_old() {
     assert_eq!(cluster.submit(0, second).decisions, [Decision::FirstSeen; 50]);
     let other = Submission { producer: 6, ..first };
     assert_eq!(cluster.submit(0, other).decisions, [Decision::Duplicate; 50]);
-    let state = cluster.owners[0].state();
+    let state = cluster.owners[0].state(usize::MAX);
     assert_eq!((state.batches, state.events, state.decisions.undecided_for(Reason::TooOld)), (5, 250, 50));
     assert_eq!((state.decisions.first_seen, state.decisions.duplicate), (150, 50));
 }

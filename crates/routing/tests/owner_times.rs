@@ -59,6 +59,7 @@ fn submit(
         probes,
         times: Times { base_unit, ..Times::default() },
         deadline_ms: 5,
+        traceparent: None,
     };
     let mut commands = Vec::new();
     owner.submit(submission, Moment { monotonic_ms: 5, wall_ms }, &mut commands);
@@ -93,7 +94,7 @@ fn a_retry_is_not_counted_twice() {
     definition.group.rule = WindowRule { span_units: 100, lateness_units: 0 };
     let mut owner = owner(&definition, ClockSource::Event);
     let mut ask = |operation, sequence, unit, keys: &[u64]| {
-        let reply = submit(&mut owner, &definition, operation, sequence, unit, 0, keys);
+        let reply = submit(&mut owner, &definition, operation, sequence, unit, 60_000, keys);
         assert_eq!(reply.decisions, vec![Decision::FirstSeen; keys.len()]);
         reply.estimates
     };

@@ -27,6 +27,8 @@ const RATE: f64 = 1e-9;
 /// How late an event may come and still be judged exactly: longer than a message takes.
 const LATENESS_MS: u64 = 5_000;
 const PORT: u16 = 7400;
+/// Owners of a node, however many cores this machine has.
+const OWNERS: usize = 2;
 
 /// The simulated time.
 pub struct SimClock;
@@ -63,10 +65,11 @@ pub async fn run_node(index: usize, seed: u64, disk: MemoryDisk, connector: SimC
         advertise: Some(node_address(index)),
         insecure: true,
         memory_max_bytes: 64 << 20,
+        owners: Some(OWNERS),
         ..NodeConfig::new(&node_name(index), ([0, 0, 0, 0], PORT).into(), "unused")
     };
     let edges = Edges {
-        incoming: incoming(listener),
+        incoming: incoming(listener, connector.recorder.clone()),
         address: node_address(index),
         http: None,
         connector: Arc::new(connector),
@@ -75,8 +78,9 @@ pub async fn run_node(index: usize, seed: u64, disk: MemoryDisk, connector: SimC
         storage: MetaStorage::Memory(disk),
         seed: seed ^ index as u64,
     };
-    let _node = Node::start(config, edges).await?;
-    std::future::pending().await
+    let node = Node::start(config, edges).await?;
+    // A panic of an owner would otherwise end in its task.
+    Err(node.failure().await.into())
 }
 
 /// Forms the cluster and creates the filter.

@@ -1,34 +1,35 @@
 //! Runs scenarios: `cargo run -p firstseen-sim -- --seeds 0..100`.
+//!
+//! Prints a hash of everything that happened, which is the same whenever a seed is run. With `--trace`, everything that
+//! was delivered comes before it, for comparing two runs line by line.
 
 use std::process::ExitCode;
 
 use firstseen_sim::laws::check;
 use firstseen_sim::producers::undecided;
-use firstseen_sim::run::run;
+use firstseen_sim::run::{Run, run};
 use firstseen_sim::scenario::Scenario;
 
+struct Asked {
+    seeds: std::ops::Range<u64>,
+    shows_trace: bool,
+}
+
 fn main() -> ExitCode {
-    let Some(seeds) = seeds(std::env::args().skip(1)) else {
-        eprintln!("usage: firstseen-sim --seeds FIRST..END");
+    let Some(asked) = asked(std::env::args().skip(1)) else {
+        eprintln!("usage: firstseen-sim --seeds FIRST..END [--trace]");
         return ExitCode::from(2);
     };
-    let mut failed = 0;
-    for seed in seeds {
+    for seed in asked.seeds {
         let scenario = Scenario::new(seed);
-        match run(&scenario) {
-            Ok(history) => {
-                let violations = check(&history);
-                let calls = history.calls.len();
-                println!("{scenario}: {calls} calls, undecided {:?}, {} faults", undecided(&history), violations.len());
-                violations.iter().for_each(|violation| println!("{violation}"));
-                failed += usize::from(!violations.is_empty());
-            }
+        let is_good = match run(&scenario) {
+            Ok(run) => report(&scenario, &run, asked.shows_trace),
             Err(error) => {
                 println!("{scenario}: the run did not end: {error}");
-                failed += 1;
+                false
             }
-        }
-        if failed > 0 {
+        };
+        if !is_good {
             println!("again: cargo run -p firstseen-sim -- --seeds {seed}..{}", seed + 1);
             return ExitCode::FAILURE;
         }
@@ -36,8 +37,27 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn seeds(mut args: impl Iterator<Item = String>) -> Option<std::ops::Range<u64>> {
-    let (flag, value) = (args.next()?, args.next()?);
+/// Prints what came of a run; whether every law was kept.
+fn report(scenario: &Scenario, run: &Run, shows_trace: bool) -> bool {
+    if shows_trace {
+        run.trace.deliveries.iter().for_each(|delivery| println!("{delivery}"));
+        print!("{}", run.history);
+    }
+    let violations = check(&run.history);
+    let (calls, undecided, faults) = (run.history.calls.len(), undecided(&run.history), violations.len());
+    println!("{scenario}: {calls} calls, undecided {undecided:?}, {faults} faults, trace {:016x}", run.hash());
+    violations.iter().for_each(|violation| println!("{violation}"));
+    violations.is_empty()
+}
+
+fn asked(args: impl Iterator<Item = String>) -> Option<Asked> {
+    let args: Vec<String> = args.collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (value, shows_trace) = match args[..] {
+        ["--seeds", value] => (value, false),
+        ["--seeds", value, "--trace"] => (value, true),
+        _ => return None,
+    };
     let (first, end) = value.split_once("..")?;
-    (flag == "--seeds" && args.next().is_none()).then_some(first.parse().ok()?..end.parse().ok()?)
+    Some(Asked { seeds: first.parse().ok()?..end.parse().ok()?, shows_trace })
 }

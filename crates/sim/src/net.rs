@@ -1,9 +1,11 @@
 //! tonic over turmoil: connections of the simulated network, which can be broken at will.
 //!
-//! Promises: everything between hosts goes through turmoil, so that a seed decides when it arrives; [`Breaker::reset`]
-//! resets every connection that is open, with whatever was on its way. Must not know: what is sent.
+//! Promises: everything between hosts goes through turmoil, so that a seed decides when it arrives, and is written down
+//! when it does; [`Breaker::reset`] resets every connection that is open, with whatever was on its way. Must not know:
+//! what is sent.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -18,6 +20,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::Channel;
 use tower::service_fn;
 use turmoil::net::{TcpListener, TcpStream};
+
+use crate::trace::{Delivered, Recorder};
 
 /// How long connecting may take in simulated time.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
@@ -44,12 +48,17 @@ impl Breaker {
 /// A connection that a [`Breaker`] can reset.
 pub struct SimStream {
     stream: TcpStream,
+    local: SocketAddr,
+    remote: SocketAddr,
     broken: Pin<Box<WaitForCancellationFutureOwned>>,
+    recorder: Recorder,
 }
 
 impl SimStream {
-    fn new(stream: TcpStream, token: CancellationToken) -> Self {
-        Self { stream, broken: Box::pin(token.cancelled_owned()) }
+    fn new(stream: TcpStream, token: CancellationToken, recorder: Recorder) -> io::Result<Self> {
+        let (local, remote) = (stream.local_addr()?, stream.peer_addr()?);
+        recorder.record(remote, local, Delivered::Connection);
+        Ok(Self { stream, local, remote, broken: Box::pin(token.cancelled_owned()), recorder })
     }
 
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
@@ -57,6 +66,11 @@ impl SimStream {
             Poll::Ready(()) => Err(io::ErrorKind::ConnectionReset.into()),
             Poll::Pending => Ok(()),
         }
+    }
+
+    fn read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.check(context)?;
+        Pin::new(&mut self.stream).poll_read(context, buffer)
     }
 }
 
@@ -66,8 +80,15 @@ impl AsyncRead for SimStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.check(context)?;
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let polled = self.read(context, buffer);
+        match (&polled, &buffer.filled()[before..]) {
+            (Poll::Pending, _) => {}
+            (Poll::Ready(Ok(())), []) => self.recorder.record(self.remote, self.local, Delivered::End),
+            (Poll::Ready(Ok(())), bytes) => self.recorder.bytes(self.remote, self.local, bytes),
+            (Poll::Ready(Err(_)), _) => self.recorder.record(self.remote, self.local, Delivered::Reset),
+        }
+        polled
     }
 }
 
@@ -88,15 +109,16 @@ impl AsyncWrite for SimStream {
 }
 
 /// The connections that arrive at `listener`.
-pub fn incoming(listener: TcpListener) -> Incoming {
-    let accept = |listener: TcpListener| async move {
-        let accepted = listener.accept().await.map(|(stream, remote)| {
-            let local = stream.local_addr().ok();
-            Connection::new(SimStream::new(stream, CancellationToken::new()), local, Some(remote))
+pub fn incoming(listener: TcpListener, recorder: Recorder) -> Incoming {
+    let accept = |(listener, recorder): (TcpListener, Recorder)| async move {
+        let accepted = listener.accept().await.and_then(|(stream, _)| {
+            let stream = SimStream::new(stream, CancellationToken::new(), recorder.clone())?;
+            let (local, remote) = (stream.local, stream.remote);
+            Ok(Connection::new(stream, Some(local), Some(remote)))
         });
-        Some((accepted, listener))
+        Some((accepted, (listener, recorder)))
     };
-    Box::pin(futures_util::stream::unfold(listener, accept))
+    Box::pin(futures_util::stream::unfold((listener, recorder), accept))
 }
 
 /// Connects through the simulated network.
@@ -104,17 +126,19 @@ pub fn incoming(listener: TcpListener) -> Incoming {
 pub struct SimConnector {
     /// Breaks what was connected.
     pub breaker: Breaker,
+    /// Writes down what comes in.
+    pub recorder: Recorder,
 }
 
 impl Connector for SimConnector {
     fn channel(&self, address: &str, _node_name: Option<&str>) -> Result<Channel, ConnectError> {
-        let breaker = self.breaker.clone();
+        let Self { breaker, recorder } = self.clone();
         let connect = service_fn(move |uri: Uri| {
-            let token = breaker.token();
+            let (token, recorder) = (breaker.token(), recorder.clone());
             async move {
                 let host = uri.host().unwrap_or_default().to_owned();
                 let stream = TcpStream::connect((host.as_str(), uri.port_u16().unwrap_or_default())).await?;
-                io::Result::Ok(TokioIo::new(SimStream::new(stream, token)))
+                io::Result::Ok(TokioIo::new(SimStream::new(stream, token, recorder)?))
             }
         });
         Ok(plain_endpoint(address)?.connect_timeout(CONNECT_MAX).connect_with_connector_lazy(connect))

@@ -53,6 +53,12 @@ const FORBIDDEN: [(&str, &str); 9] = [
     ("rand::", "randomness"),
 ];
 
+/// What only one place may name, and what would go wrong if others did.
+const CONFINED: [(&str, &str, &str); 2] = [
+    ("openraft", "crates/meta/src/", "how the map is agreed on is crates/meta's affair, so that it can be replaced"),
+    ("bincode", "crates/meta/src/codec.rs", "bytes on disk and between members have one format, with its own tests"),
+];
+
 fn manifest(member: &str) -> toml::Table {
     let path = root().join("crates").join(member).join("Cargo.toml");
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -97,6 +103,46 @@ fn pure_crates_know_no_world() {
             }
         }
     }
+}
+
+/// Lines of code that name `name` outside of comments and of texts: as a path, an import or a macro's path.
+fn names(text: &str, name: &str) -> Vec<usize> {
+    let code = |line: &str| {
+        let line = line.split("//").next().unwrap_or_default();
+        line.split('"').step_by(2).collect::<Vec<_>>().join(" ")
+    };
+    let is_word =
+        |line: &str| line.split(|letter: char| !(letter.is_alphanumeric() || letter == '_')).any(|word| word == name);
+    (1..).zip(text.lines()).filter(|(_, line)| is_word(&code(line))).map(|(number, _)| number).collect()
+}
+
+#[test]
+fn consensus_and_its_bytes_are_named_in_one_place() {
+    for (name, place, why) in CONFINED {
+        let mut found_there = 0;
+        for source in sources().iter().filter(|source| !source.path.starts_with("crates/tidy/")) {
+            let lines = names(&source.text, name);
+            match source.path.starts_with(place) {
+                true => found_there += lines.len(),
+                false => assert!(lines.is_empty(), "{} names {name} in lines {lines:?}: {why}", source.path),
+            }
+        }
+        assert!(found_there > 0, "{place} does not name {name}: this test looks in the wrong place");
+        for (member, _) in ALLOWED.iter().filter(|(member, _)| !place.starts_with(&format!("crates/{member}/"))) {
+            let manifest = manifest(member);
+            for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+                let named = manifest.get(section).and_then(|section| section.get(name));
+                assert!(named.is_none(), "crates/{member} depends on {name}: {why}");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_are_found_in_code_only() {
+    let text = "// openraft\nuse openraft::Raft;\nlet quiet = \"openraft=error\"; // openraft\nlet openrafts = 1;\n\
+                openraft::declare_raft_types!(\n";
+    assert_eq!(names(text, "openraft"), [2, 5]);
 }
 
 #[test]

@@ -20,5 +20,6 @@ pub mod ticks;
 pub mod tls;
 mod varint;
 mod verdicts;
+pub mod watch;
 
 pub use error::WireError;

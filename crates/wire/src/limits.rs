@@ -55,6 +55,9 @@ pub const HTTP2_HEADER_BYTES_MAX: u32 = 16 << 10;
 /// How long a connection may take to open. A lost SYN is sent again after one second.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// How long a stream may take to say hello: one that says nothing holds a place that others need.
+pub const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A silent connection is asked for a sign of life after this long.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -73,6 +76,14 @@ pub const NODES_MAX: usize = 1024;
 /// Filters of a cluster: all of them are sent with every change of the map.
 pub const FILTERS_MAX: usize = 1024;
 
+/// Bytes that the records of all filters may take in a map, counted with room for all that changes in them later: a
+/// hundred thousand slices in all. With the greatest records of as many nodes as there may be, the map still fits into
+/// a message.
+pub const MAP_FILTERS_BYTES_MAX: usize = 3 << 20;
+
+/// Bytes of the record of a node at most: three texts, each with its tag and length, and five numbers.
+const NODE_BYTES_MAX: usize = 3 * (NAME_TEXT_BYTES_MAX + 3) + 64;
+
 /// Bytes of a W3C `traceparent`: 55 in version 00, room for more in later ones.
 pub const TRACEPARENT_BYTES_MAX: usize = 128;
 
@@ -83,4 +94,5 @@ pub const DETAIL_BYTES_MAX: usize = 512;
 pub const SET_ACKS_MAX: usize = 4096;
 
 const _: () = assert!(BATCH_BYTES_MAX < MESSAGE_BYTES_MAX && MESSAGE_BYTES_MAX <= HTTP2_WINDOW_BYTES as usize / 2);
+const _: () = assert!(NODES_MAX * NODE_BYTES_MAX + MAP_FILTERS_BYTES_MAX < MESSAGE_BYTES_MAX);
 const _: () = assert!(INFLIGHT_BATCHES_MAX < 1000 && INFLIGHT_FRAMES_MAX < 1000);

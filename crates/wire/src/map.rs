@@ -9,6 +9,7 @@ use firstseen_routing::{
     AnswerWhen, ClockSource, ClusterId, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, Lookup,
     NodeId, NodeRecord, SliceOwner, SlicedDefinition,
 };
+use prost::Message;
 use thiserror::Error;
 
 use crate::limits::{DEFINITION_BYTES_MAX, FILTERS_MAX, NAME_TEXT_BYTES_MAX, NODES_MAX};
@@ -79,6 +80,7 @@ impl From<&ClusterMap> for proto::ClusterMap {
             version: map.version,
             nodes: map.nodes.iter().map(|(id, node)| node_message(*id, node)).collect(),
             filters: map.filters.iter().map(|(id, filter)| filter_message(*id, filter)).collect(),
+            next_filter: map.next_filter.0,
         }
     }
 }
@@ -103,7 +105,8 @@ impl TryFrom<proto::ClusterMap> for ClusterMap {
                 return Err(MapError::Twice { field: "filters", id: id.0 });
             }
         }
-        Ok(Self { cluster: cluster_id(&message.cluster_id)?, version: message.version, nodes, filters })
+        let (cluster, next_filter) = (cluster_id(&message.cluster_id)?, FilterId(message.next_filter));
+        Ok(Self { cluster, version: message.version, nodes, filters, next_filter })
     }
 }
 
@@ -158,6 +161,26 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
         min_live: 0,
         set_min: 0,
     }
+}
+
+/// Bytes of the longest number: a tag and 64 bits.
+const NUMBER_BYTES_MAX: usize = 11;
+
+/// Bytes of the owner of a slice at most: two numbers, with tag and length.
+const OWNER_BYTES_MAX: usize = 2 + 2 * NUMBER_BYTES_MAX;
+
+/// Bytes that a filter's record will ever take in a message of the map, however often nodes start and generations open.
+pub fn filter_bytes_max(id: FilterId, filter: &FilterRecord) -> usize {
+    let message = proto::Filter { owners: Vec::new(), generations: Vec::new(), ..filter_message(id, filter) };
+    let groups = filter.definition.slicing.groups() as usize;
+    // The epoch and two thresholds may rise; tags and lengths of the record and of its generations.
+    let rest = 3 * NUMBER_BYTES_MAX + 2 * NUMBER_BYTES_MAX;
+    message.encoded_len() + filter.owners.len() * OWNER_BYTES_MAX + groups * NUMBER_BYTES_MAX + rest
+}
+
+/// Bytes of the map as a message.
+pub fn map_bytes(map: &ClusterMap) -> usize {
+    proto::ClusterMap::from(map).encoded_len()
 }
 
 /// The record in a message.

@@ -126,6 +126,8 @@ pub fn decode(message: &Message, range: u64) -> Result<PeerMessage, WireError> {
 }
 
 fn encode_test(message: &PeerMessage, test: &TestBatch, range: u64) -> Result<proto::TestBatch, WireError> {
+    let traceparent_bytes = test.traceparent.as_ref().map_or(0, |traceparent| traceparent.len());
+    check_at_most("traceparent", traceparent_bytes as u64, TRACEPARENT_BYTES_MAX as u64)?;
     let events = check_events(test.left.len(), &[("tickets", test.tickets.len()), ("stamps", test.stamps.len())])?;
     if !test.generations.is_empty() {
         check_length("generations", test.generations.len(), test.left.len())?;
@@ -144,6 +146,8 @@ fn encode_test(message: &PeerMessage, test: &TestBatch, range: u64) -> Result<pr
         parallel: test.parallel,
         head_node: test.head.0,
         deadline_ms: test.deadline_in_ms,
+        degraded: test.degraded,
+        traceparent: test.traceparent.as_deref().unwrap_or_default().to_owned(),
         ..Default::default()
     })
 }
@@ -159,6 +163,8 @@ fn decode_test(test: &proto::TestBatch, range: u64) -> Result<TestBatch, WireErr
         generations: unpack_generations(&test.generations, events)?,
         parallel: test.parallel,
         deadline_in_ms: test.deadline_ms,
+        degraded: test.degraded,
+        traceparent: (!test.traceparent.is_empty()).then(|| test.traceparent.as_str().into()),
     })
 }
 

@@ -3,7 +3,7 @@
 //! Promises: a reply that is decoded has an answer for every event that was asked, and none for others. Must not know:
 //! how answers come about.
 
-use firstseen_routing::{Decision, GroupReply, Reason};
+use firstseen_routing::{Decision, Reason};
 
 use crate::error::{WireError, check_length};
 use crate::limits::DETAIL_BYTES_MAX;
@@ -102,66 +102,4 @@ fn truncated(text: &str) -> String {
         end -= 1;
     }
     text[..end].to_owned()
-}
-
-/// Gathers the replies to the runs of one batch, in whatever order they come.
-#[derive(Clone, Debug)]
-pub struct ReplyMerger {
-    sequence: u64,
-    runs: Vec<RunPlace>,
-    missing: usize,
-    answers: Answers,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct RunPlace {
-    first: usize,
-    events: usize,
-    is_missing: bool,
-}
-
-impl ReplyMerger {
-    /// Waits for runs of these numbers of events of batch `sequence`.
-    pub fn new(sequence: u64, run_events: impl IntoIterator<Item = usize>) -> Self {
-        let mut runs = Vec::new();
-        let mut first = 0;
-        for events in run_events {
-            runs.push(RunPlace { first, events, is_missing: true });
-            first += events;
-        }
-        let decisions = vec![Decision::Undecided(Reason::Unknown); first];
-        Self { sequence, missing: runs.len(), runs, answers: Answers { decisions, ..Answers::default() } }
-    }
-
-    /// Takes the answers to run `run` and says whether they were the last; those of a run that has been answered, of no
-    /// run or of another length are ignored.
-    pub fn add(&mut self, run: usize, reply: &GroupReply) -> bool {
-        let Some(place) = self.runs.get_mut(run).filter(|place| place.is_missing) else { return self.is_complete() };
-        let range = place.first..place.first + place.events;
-        if reply.decisions.len() != place.events {
-            return false;
-        }
-        place.is_missing = false;
-        self.missing -= 1;
-        let answers = &mut self.answers;
-        answers.decisions[range.clone()].copy_from_slice(&reply.decisions);
-        if reply.estimates.len() == range.len() {
-            answers.estimates.resize(answers.decisions.len(), 0.0);
-            answers.estimates[range].copy_from_slice(&reply.estimates);
-        }
-        answers.clock_ms = answers.clock_ms.max(reply.clock_ms);
-        answers.degraded |= reply.degraded;
-        self.is_complete()
-    }
-
-    /// Whether every run has been answered.
-    pub fn is_complete(&self) -> bool {
-        self.missing == 0
-    }
-
-    /// The reply; events of runs that are missing are undecided, and may have been recorded.
-    pub fn finish(mut self, map_version: u64) -> proto::BatchReply {
-        self.answers.map_version = map_version;
-        encode(self.sequence, &self.answers)
-    }
 }

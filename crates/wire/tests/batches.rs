@@ -4,10 +4,10 @@ mod common;
 
 use common::Numbers;
 use firstseen_filter::{ProbeShape, Probes};
-use firstseen_routing::{Decision, GroupReply, Reason, SubmissionName, Tick};
+use firstseen_routing::{Decision, Reason, SubmissionName, Tick};
 use firstseen_wire::batch::{self, BatchShape, OwnedRun, Run};
 use firstseen_wire::proto::producer::{self, observe_reply, observe_request};
-use firstseen_wire::reply::{self, Answers, ReplyMerger};
+use firstseen_wire::reply::{self, Answers};
 use firstseen_wire::ticks::are_trivial;
 use firstseen_wire::{WireError, hello, limits, packing};
 use prost::Message;
@@ -246,39 +246,6 @@ fn refusals_are_for_every_event() {
     assert_eq!((answers.map_version, answers.detail.as_str()), (9, "the map is at version 9"));
     let long = "ü".repeat(limits::DETAIL_BYTES_MAX);
     assert!(reply::refusal(4, 3, Reason::Invalid, &long, 9).detail.len() <= limits::DETAIL_BYTES_MAX);
-}
-
-#[test]
-fn replies_of_runs_are_merged_in_any_order() {
-    let numbers = &mut Numbers::new(8);
-    let runs = [3, 1, 20];
-    let replies: Vec<GroupReply> = runs
-        .iter()
-        .zip(1..)
-        .map(|(events, clock_ms)| GroupReply {
-            reply_to: 0,
-            decisions: common::decisions(*events, numbers),
-            estimates: Vec::new(),
-            clock_ms,
-            degraded: clock_ms == 2,
-            spent: None,
-        })
-        .collect();
-    for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0]] {
-        let mut merger = ReplyMerger::new(6, runs);
-        for (count, run) in order.into_iter().enumerate() {
-            assert_eq!(merger.add(run, &replies[run]), count == 2);
-            assert_eq!(merger.add(run, &replies[run]), count == 2, "once more says nothing new");
-        }
-        let answers = reply::decode(&merger.finish(12), 24).unwrap();
-        let whole: Vec<Decision> = replies.iter().flat_map(|reply| reply.decisions.clone()).collect();
-        assert_eq!((answers.decisions, answers.clock_ms, answers.map_version), (whole, 3, 12));
-        assert!(answers.degraded);
-    }
-    let mut partly = ReplyMerger::new(6, runs);
-    partly.add(0, &replies[0]);
-    let answers = reply::decode(&partly.finish(12), 24).unwrap();
-    assert!(answers.decisions[3..].iter().all(|decision| *decision == Decision::Undecided(Reason::Unknown)));
 }
 
 #[test]

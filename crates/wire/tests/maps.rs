@@ -13,7 +13,8 @@ use firstseen_wire::proto::{admin, producer};
 use prost::Message;
 
 fn map() -> ClusterMap {
-    let mut map = ClusterMap { cluster: ClusterId([9; 16]), version: 77, ..ClusterMap::default() };
+    let mut map =
+        ClusterMap { cluster: ClusterId([9; 16]), version: 77, next_filter: FilterId(9), ..ClusterMap::default() };
     for id in 1..=3 {
         let node = NodeRecord {
             name: format!("node-{id}"),

@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use super::ClusterBenchArgs;
 use super::calls::{calls_per_s, latency};
 use super::figures::{ClusterFigures, Figures, Measured};
-use super::flow::events_per_s;
+use super::flow::{WINDOW_MS, events_per_s};
 use super::keys::Keys;
 use super::local::LocalCluster;
 use super::redis::Redis;
@@ -87,7 +87,8 @@ impl Bench {
     ) -> anyhow::Result<T> {
         let slicing = format!("horizontal:{}", self.nodes);
         let capacity = args.events.to_string();
-        let definition = ["--kind", "generations", "--window", "1h", "--capacity", &capacity, "--slicing", &slicing];
+        let window = format!("{}s", WINDOW_MS / 1000);
+        let definition = ["--kind", "generations", "--window", &window, "--capacity", &capacity, "--slicing", &slicing];
         self.cluster.filter(&[&["create", "bench"], &definition[..]].concat())?;
         let measured = runtime.block_on(async {
             let files = self.cluster.client_files().map(|[ca, cert, key]| TlsFiles { ca, cert, key });

@@ -1,4 +1,5 @@
-//! A stream of batches from one producer: as many events a second as go through.
+//! A stream of batches from one producer: as many events a second as go through. Their times fill the window evenly, as
+//! in a log that is read again; a filter of generations refuses a window's events in one moment.
 //!
 //! Promises: every event got a definite answer, and as many were told first-seen as there are distinct keys (but for
 //! false positives at the filter's rate); otherwise the measurement is an error. Must not know: who answers.
@@ -10,6 +11,8 @@ use firstseen_client::{Filter, Verdict};
 
 use super::keys::Keys;
 
+/// The window of the filter.
+pub(super) const WINDOW_MS: u64 = 3_600_000;
 /// Callers that have a batch each on its way.
 const CALLERS: u64 = 16;
 /// False positives and chance may hide so many of the distinct keys.
@@ -17,10 +20,10 @@ const HIDDEN_MAX: f64 = 0.02;
 
 /// Events a second.
 pub(super) async fn events_per_s(filter: &Filter, keys: Keys, batch_events: u32) -> anyhow::Result<f64> {
-    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
+    let begin_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64 - WINDOW_MS;
     let started = Instant::now();
     let callers: Vec<_> = (0..CALLERS)
-        .map(|caller| tokio::spawn(send(filter.clone(), keys.share(caller, CALLERS), batch_events as usize, now_ms)))
+        .map(|caller| tokio::spawn(send(filter.clone(), keys.share(caller, CALLERS), batch_events as usize, begin_ms)))
         .collect();
     let mut first_seen = 0;
     for caller in callers {
@@ -35,7 +38,7 @@ pub(super) async fn events_per_s(filter: &Filter, keys: Keys, batch_events: u32)
 }
 
 /// Sends a share batch by batch; how many were told first-seen.
-async fn send(filter: Filter, keys: Keys, batch_events: usize, now_ms: u64) -> anyhow::Result<u64> {
+async fn send(filter: Filter, keys: Keys, batch_events: usize, begin_ms: u64) -> anyhow::Result<u64> {
     let (mut events, mut times_ms) = (Vec::with_capacity(batch_events), Vec::with_capacity(batch_events));
     let (mut first_seen, mut next) = (0, 0);
     while next < keys.events() {
@@ -43,7 +46,7 @@ async fn send(filter: Filter, keys: Keys, batch_events: usize, now_ms: u64) -> a
         events.clear();
         events.extend((next..end).map(|event| keys.key(event)));
         times_ms.clear();
-        times_ms.resize(events.len(), now_ms);
+        times_ms.resize(events.len(), begin_ms + next * WINDOW_MS / keys.events());
         for verdict in filter.observe_batch(&events, &times_ms).await? {
             match verdict {
                 Verdict::FirstSeen => first_seen += 1,

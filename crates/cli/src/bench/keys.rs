@@ -13,19 +13,25 @@ const REPEAT_BACK: u64 = 2;
 pub(super) struct Keys {
     /// Keeps the keys of runs and shares apart.
     stream: u64,
+    /// How its keys begin.
+    prefix: [u8; 8],
     events: u64,
 }
 
 impl Keys {
     /// `events` events that no other `stream` has.
     pub(super) fn new(stream: u64, events: u64) -> Self {
-        Self { stream: stream << 8, events }
+        Self::of(stream << 8, events)
     }
 
     /// Part `index` of `shares` of the stream.
     pub(super) fn share(self, index: u64, shares: u64) -> Self {
         let events = self.events / shares + u64::from(index < self.events % shares);
-        Self { stream: self.stream + index + 1, events }
+        Self::of(self.stream + index + 1, events)
+    }
+
+    fn of(stream: u64, events: u64) -> Self {
+        Self { stream, prefix: printable(stream), events }
     }
 
     /// Events.
@@ -42,7 +48,7 @@ impl Keys {
     pub(super) fn key(self, index: u64) -> [u8; 16] {
         let number = if index % REPEAT_EVERY == REPEAT_EVERY - 1 { index - REPEAT_BACK } else { index };
         let mut key = [0; 16];
-        key[..8].copy_from_slice(&printable(self.stream));
+        key[..8].copy_from_slice(&self.prefix);
         key[8..].copy_from_slice(&printable(number));
         key
     }

@@ -5,7 +5,6 @@
 
 mod engine;
 mod here;
-mod pace;
 mod remote;
 mod run;
 mod setup;

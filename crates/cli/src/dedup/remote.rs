@@ -10,12 +10,12 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use anyhow::Context;
 use firstseen_client::{CallError, Client, ConnectError, Filter, FilterError, Verdict};
+use firstseen_filter::Kind;
 use firstseen_routing::{Answer, Reason};
 use tokio::runtime::Runtime;
 
 use super::ClusterArgs;
 use super::here::times_ms;
-use super::pace::{Cut, Pace};
 use crate::exit::UsageError;
 use crate::input::Batch;
 
@@ -34,8 +34,6 @@ type Answered = (Box<Batch>, Result<Vec<Verdict>, CallError>);
 struct Asking {
     answer: Pin<Box<dyn Future<Output = Answered>>>,
     events: usize,
-    /// The clock at its first event.
-    unit: u64,
 }
 
 /// A filter of a cluster.
@@ -44,8 +42,6 @@ pub(super) struct Remote {
     pub(super) filter: Filter,
     pub(super) undecided: BTreeMap<Reason, u64>,
     lookup: bool,
-    /// Where what is in flight must not lie far apart in time.
-    pace: Option<Pace>,
     inflight: VecDeque<Asking>,
     /// Of the batch that is being handled.
     verdicts: Vec<Verdict>,
@@ -79,12 +75,15 @@ impl Remote {
                 FilterError::NotFound { .. } => anyhow::Error::new(UsageError(error.to_string())),
                 error => error.into(),
             })?;
+            if filter.definition().group.cells.kind() == Kind::Decaying {
+                let text = format!(
+                    "filter `{name}` tells frequencies, not duplicates: producers ask it with the client crate"
+                );
+                return Err(UsageError(text).into());
+            }
             anyhow::Ok((client, filter))
         })?;
-        let definition = filter.definition();
-        let is_paced = filter.needs_times() && definition.slicing.divides_cells();
         Ok(Self {
-            pace: is_paced.then(|| Pace::of(&definition.group)),
             addresses: args.cluster.clone(),
             filter,
             undecided: BTreeMap::new(),
@@ -102,32 +101,17 @@ impl Remote {
         self.inflight.len() >= INFLIGHT_BATCHES_MAX || events >= INFLIGHT_EVENTS_MAX
     }
 
-    /// How `batch` must be asked about.
-    pub(super) fn cut(&mut self, batch: &Batch) -> Cut {
-        let events = 0..batch.parsed.len();
-        let Some(pace) = &mut self.pace else { return Cut { ranges: vec![events], units: 0..0 } };
-        let mut times = Vec::new();
-        times_ms(&batch.parsed, events, &mut times);
-        pace.cut(&times)
-    }
-
-    /// Whether a batch that is cut like this must wait until the oldest one is answered.
-    pub(super) fn must_wait(&self, cut: &Cut) -> bool {
-        let (Some(pace), Some(oldest)) = (&self.pace, self.inflight.front()) else { return false };
-        pace.must_wait(cut, oldest.unit)
-    }
-
     /// Whether nothing is unanswered.
     pub(super) fn is_idle(&self) -> bool {
         self.inflight.is_empty()
     }
 
     /// Asks about all events of `batch`.
-    pub(super) fn ask(&mut self, batch: Box<Batch>, Cut { ranges, units }: Cut) {
+    pub(super) fn ask(&mut self, batch: Box<Batch>) {
         let (filter, lookup) = (self.filter.clone(), self.lookup);
         let events = batch.parsed.len();
         let mut answer: Pin<Box<dyn Future<Output = Answered>>> = Box::pin(async move {
-            let verdicts = verdicts(&filter, lookup, &batch, ranges).await;
+            let verdicts = verdicts(&filter, lookup, &batch).await;
             (batch, verdicts)
         });
         // The first poll queues the events in the client, and so before those of the next batch.
@@ -137,7 +121,7 @@ impl Remote {
         if let Poll::Ready(answered) = polled {
             answer = Box::pin(std::future::ready(answered));
         }
-        self.inflight.push_back(Asking { answer, events, unit: units.start });
+        self.inflight.push_back(Asking { answer, events });
     }
 
     /// Waits for the oldest batch; [`Self::answer`] then tells of its events.
@@ -169,24 +153,13 @@ impl Remote {
     }
 }
 
-/// Asks about one range after the other.
-async fn verdicts(
-    filter: &Filter,
-    lookup: bool,
-    batch: &Batch,
-    ranges: Vec<Range<usize>>,
-) -> Result<Vec<Verdict>, CallError> {
-    let mut verdicts = Vec::new();
+async fn verdicts(filter: &Filter, lookup: bool, batch: &Batch) -> Result<Vec<Verdict>, CallError> {
     let mut times = Vec::new();
-    for range in ranges {
-        if filter.needs_times() {
-            times_ms(&batch.parsed, range.clone(), &mut times);
-        }
-        let digests = &batch.parsed.digests()[range];
-        verdicts.extend(match lookup {
-            true => filter.test_digests(digests, &times).await?,
-            false => filter.observe_digests(digests, &times).await?,
-        });
+    if filter.needs_times() {
+        times_ms(&batch.parsed, 0..batch.parsed.len(), &mut times);
     }
-    Ok(verdicts)
+    match lookup {
+        true => filter.test_digests(batch.parsed.digests(), &times).await,
+        false => filter.observe_digests(batch.parsed.digests(), &times).await,
+    }
 }

@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use super::DedupArgs;
 use super::engine::{Engine, Outputs, Source};
 use super::here::Here;
-use super::pace::Cut;
 use super::setup::Setup;
 use super::tally::Tally;
 use crate::confirm::Confirm;
@@ -81,11 +80,6 @@ impl DedupPass {
         Ok(batch)
     }
 
-    /// Whether a batch that is cut like this must not be asked about before the oldest one is answered.
-    fn must_wait(&self, cut: &Cut) -> bool {
-        matches!(&self.engine.source, Source::Cluster(remote) if remote.must_wait(cut))
-    }
-
     /// Handles the oldest of the batches that a cluster was asked about; `None` if there is none.
     fn oldest(&mut self) -> anyhow::Result<Option<Box<Batch>>> {
         let Source::Cluster(remote) = &mut self.engine.source else { return Ok(None) };
@@ -96,18 +90,8 @@ impl DedupPass {
 impl Pass for DedupPass {
     fn batch(&mut self, batch: Box<Batch>) -> anyhow::Result<Option<Box<Batch>>> {
         let Source::Cluster(remote) = &mut self.engine.source else { return self.handle(batch).map(Some) };
-        let cut = remote.cut(&batch);
-        let mut spent = None;
-        while self.must_wait(&cut) {
-            spent = self.oldest()?;
-        }
-        if let Source::Cluster(remote) = &mut self.engine.source {
-            remote.ask(batch, cut);
-            if remote.is_full() {
-                spent = self.oldest()?;
-            }
-        }
-        Ok(spent)
+        remote.ask(batch);
+        if remote.is_full() { self.oldest() } else { Ok(None) }
     }
 
     fn begin(&mut self) -> anyhow::Result<()> {

@@ -3,10 +3,10 @@
 
 use std::io::{self, Read, Write};
 
-use firstseen_filter::rates::plain;
+use anyhow::bail;
 use firstseen_filter::{
-    CounterStorage, DecayRule, DecayingError, DecayingFilter, DecayingShape, FilterSecret, HASHES_MAX, Unit, Window,
-    WindowClock, WindowRule,
+    CellDefinition, CounterStorage, DecayRule, DecayingError, DecayingFilter, DecayingShape, FilterDefinition,
+    FilterSecret, FrequencySpec, Window, WindowClock,
 };
 use firstseen_records::RecordParser;
 use serde::{Deserialize, Serialize};
@@ -15,9 +15,6 @@ use super::args::{DecayArgs, DecayRuleArg, EstimateArgs, StorageArg};
 use crate::exit::UsageError;
 use crate::size::Count;
 use crate::state::{self, Definition, StateHeader};
-
-/// No occurrence is too old to be counted: what is left of it only gets less.
-const RULE: WindowRule = WindowRule { span_units: u64::MAX, lateness_units: 0 };
 
 /// What a saved filter was built from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,13 +47,12 @@ pub(super) struct Clocked {
 }
 
 impl Clocked {
-    fn new(definition: &DecayingDefinition) -> anyhow::Result<Self> {
-        let filter = DecayingFilter::new(definition.shape).map_err(|error| match error {
+    fn new(resolved: &FilterDefinition, shape: DecayingShape) -> anyhow::Result<Self> {
+        let filter = DecayingFilter::new(shape).map_err(|error| match error {
             DecayingError::Memory(_) => anyhow::Error::new(error),
             _ => UsageError(error.to_string()).into(),
         })?;
-        let unit = unit(&definition.epoch)?;
-        Ok(Self { filter, clock: WindowClock::new(unit, RULE, definition.future_max_ms) })
+        Ok(Self { filter, clock: WindowClock::new(resolved.unit.clone(), resolved.rule, resolved.future_max_ms) })
     }
 
     pub(super) fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
@@ -82,13 +78,18 @@ impl Setup {
         check(args)?;
         let saved = args.run.saved()?;
         let seed = state::seed(args.decay.seed, saved.as_ref());
-        let definition = definition(&args.decay)?;
+        let resolved = resolved(&args.decay)?;
+        let CellDefinition::Decaying { shape } = resolved.cells else {
+            bail!("frequencies were resolved to kind {}", resolved.cells.kind())
+        };
+        let (epoch, future_max_ms) = (resolved.window.clone(), resolved.future_max_ms);
+        let definition = DecayingDefinition { shape, epoch, future_max_ms };
         let epochs = format!("--epoch {}", definition.epoch);
-        let needs_time = unit(&definition.epoch)?.needs_time();
-        let needs_time = needs_time.then_some((epochs.as_str(), "count in events (--epoch 1000000events)"));
+        let needs_time =
+            resolved.unit.needs_time().then_some((epochs.as_str(), "count in events (--epoch 1000000events)"));
         let parser = args.input.parser(needs_time, FilterSecret::from_seed(seed))?;
         let header = StateHeader { key: args.input.key_identity(), seed, definition };
-        let mut clocked = Clocked::new(&header.definition)?;
+        let mut clocked = Clocked::new(&resolved, shape)?;
         if let (Some(saved), Some(path)) = (saved, args.run.state.as_deref()) {
             saved.load(path, &header, |body| clocked.read_body(body))?;
         }
@@ -110,45 +111,24 @@ fn check(args: &EstimateArgs) -> anyhow::Result<()> {
     Err(UsageError(wrong.to_owned()).into())
 }
 
-fn unit(epoch: &Window) -> anyhow::Result<Unit> {
-    match *epoch {
-        Window::Duration(ms) => Ok(Unit::Milliseconds(ms)),
-        Window::Events(events) => Ok(Unit::Events(events)),
-        _ => Err(UsageError(format!("an epoch cannot be {epoch}: write a duration (1h) or 1000000events")).into()),
-    }
-}
-
-fn definition(args: &DecayArgs) -> anyhow::Result<DecayingDefinition> {
-    let (cells, hashes) = size(args)?;
-    let lambda = args.lambda;
+/// What the flags ask for, resolved as for a filter of a cluster.
+fn resolved(args: &DecayArgs) -> anyhow::Result<FilterDefinition> {
+    let (Count(capacity_keys), lambda) = (args.capacity, args.lambda);
     let rule = match args.rule {
         DecayRuleArg::Literal => DecayRule::Literal { lambda },
         DecayRuleArg::Lasting => DecayRule::Lasting { lambda, fraction_bits: args.fraction_bits },
     };
-    let storage = match args.storage {
-        StorageArg::Basic => CounterStorage::Basic,
-        // C05 4: half as many extensions as cells.
-        StorageArg::Extended => CounterStorage::Extended { extensions: u32::try_from(cells / 2).unwrap_or(u32::MAX) },
+    let spec = FrequencySpec {
+        rule,
+        capacity_keys,
+        rate: args.fpr,
+        cells: args.cells.map(|Count(cells)| cells),
+        hashes: args.hashes,
+        basic: args.storage == StorageArg::Basic,
+        future_max_ms: args.future_max,
+        ..FrequencySpec::new(args.epoch.clone(), lambda)
     };
-    let shape = DecayingShape { cells, hashes, rule, storage };
-    Ok(DecayingDefinition { shape, epoch: args.epoch.clone(), future_max_ms: args.future_max })
-}
-
-/// Cells and positions: a key never seen has an estimate above zero where all its cells are in use, so a plain filter's
-/// formula gives the rate (C05 4.1).
-fn size(args: &DecayArgs) -> anyhow::Result<(u64, u32)> {
-    let Count(capacity) = args.capacity;
-    let keys = capacity as f64;
-    let sized = match (args.cells, args.hashes) {
-        (Some(Count(cells)), hashes) => {
-            let best = plain::best_hashes(cells as f64, keys).round().clamp(1.0, f64::from(HASHES_MAX)) as u32;
-            return Ok((cells, hashes.unwrap_or(best)));
-        }
-        (None, Some(hashes)) => plain::size_with(keys, args.fpr, hashes),
-        (None, None) => plain::size(keys, args.fpr),
-    };
-    let size = sized.map_err(|error| UsageError(error.to_string()))?;
-    Ok((size.cells, size.hashes))
+    spec.resolve().map_err(|error| UsageError(error.to_string()).into())
 }
 
 #[cfg(test)]
@@ -164,7 +144,11 @@ mod tests {
     }
 
     fn sized(flags: &str) -> anyhow::Result<(u64, u32)> {
-        size(&Flags::parse_from(["estimate"].into_iter().chain(flags.split_whitespace())).decay)
+        let flags = Flags::parse_from(["estimate"].into_iter().chain(flags.split_whitespace()));
+        match resolved(&flags.decay)?.cells {
+            CellDefinition::Decaying { shape } => Ok((shape.cells, shape.hashes)),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -174,5 +158,19 @@ mod tests {
         assert_eq!(sized("--cells 5000 --hashes 3").unwrap(), (5000, 3));
         assert_eq!(sized("--capacity 1e6 --hashes 4").unwrap().1, 4);
         assert!(sized("--fpr 0").is_err() && sized("--fpr 1").is_err());
+    }
+
+    #[test]
+    fn storage_and_decay_are_those_asked_for() {
+        let shape = |flags: &str| {
+            let flags = Flags::parse_from(["estimate"].into_iter().chain(flags.split_whitespace()));
+            let CellDefinition::Decaying { shape } = resolved(&flags.decay).unwrap().cells else { panic!("decaying") };
+            (shape.rule, shape.storage)
+        };
+        let (lasting, literal) =
+            (DecayRule::Lasting { lambda: 0.9, fraction_bits: 6 }, DecayRule::Literal { lambda: 0.5 });
+        let half = CounterStorage::Extended { extensions: 2500 };
+        assert_eq!(shape("--lambda 0.9 --fraction-bits 6 --cells 5000"), (lasting, half));
+        assert_eq!(shape("--rule literal --storage basic"), (literal, CounterStorage::Basic));
     }
 }

@@ -44,10 +44,15 @@ fn proposed(nodes: usize) -> Slicing {
 }
 
 fn request(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<CreateFilterRequest> {
-    let CreateArgs { name, filter, policies, .. } = args;
-    let seed = state::seed(filter.seed, None::<&SavedState<SlicedDefinition>>);
-    let spec = filter.spec(filter.window(&policies.tz)?, seed);
-    let definition = SlicedDefinition::new(&spec, slicing).map_err(|error| UsageError(error.to_string()))?;
+    let CreateArgs { name, filter, frequencies, policies, .. } = args;
+    let definition = match frequencies.spec(filter) {
+        Some(spec) => SlicedDefinition::frequencies(&spec, slicing),
+        None => {
+            let seed = state::seed(filter.seed, None::<&SavedState<SlicedDefinition>>);
+            SlicedDefinition::new(&filter.spec(filter.window(&policies.tz)?, seed), slicing)
+        }
+    }
+    .map_err(|error| UsageError(error.to_string()))?;
     if !definition.group.one_shape() {
         return Err(UsageError(format!(
             "filter `{name}` would start small and grow to other shapes, which a filter of a cluster cannot: say how \
@@ -83,6 +88,7 @@ fn secret(seed: u64) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use firstseen_filter::CellDefinition;
     use firstseen_routing::ClockSource;
     use firstseen_wire::map::{definition, policies};
 
@@ -119,6 +125,14 @@ mod tests {
     }
 
     #[test]
+    fn an_epoch_makes_a_filter_of_frequencies() {
+        let request = asked("--epoch 1h --lambda 0.25 --capacity 3000").unwrap();
+        let made = definition("clicks", &request.definition_json).unwrap();
+        let CellDefinition::Decaying { shape } = made.group.cells else { panic!("{made:?}") };
+        assert_eq!((shape.rule.lambda(), made.slicing.to_string().as_str()), (0.25, "horizontal:3"));
+    }
+
+    #[test]
     fn a_seed_gives_the_same_secret_again() {
         let [one, again, other] = [7, 7, 8].map(|seed| asked(&format!("--capacity 10 --seed {seed}")).unwrap().secret);
         assert_eq!((one.len(), one == again, one == other), (32, true, false));
@@ -128,6 +142,8 @@ mod tests {
     fn what_a_cluster_cannot_is_refused_before_anybody_is_asked() {
         for (flags, said) in [
             ("--kind stable --memory 1MiB --slicing vertical:2", "kind stable cannot be sliced `vertical:2`"),
+            ("--epoch 1h --slicing vertical:2", "kind decaying cannot be sliced `vertical:2`"),
+            ("--epoch unbounded", "an epoch is a duration"),
             ("--window 24h", "filter `clicks` would start small"),
         ] {
             let error = asked(flags).unwrap_err().to_string();

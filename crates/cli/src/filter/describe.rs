@@ -47,8 +47,9 @@ pub(super) struct Fares {
     pub(super) ready: bool,
     pub(super) bytes: u64,
     pub(super) generations: u32,
-    pub(super) live_events: u64,
-    /// Live events over those that it has room for, where that is known.
+    /// Nothing where the slice does not count them.
+    pub(super) live_events: Option<u64>,
+    /// The share of cells that are set, where it says how full the slice is.
     pub(super) fill: Option<f64>,
     pub(super) expected_rate: f64,
     pub(super) positions_tested: u64,
@@ -105,7 +106,6 @@ fn description<'a>(
     replies: &BTreeMap<NodeId, anyhow::Result<InspectFilterReply>>,
 ) -> Description<'a> {
     let node_name = |node: NodeId| map.nodes.get(&node).map_or("?", |node| node.name.as_str());
-    let room_events = filter.definition.group.capacity_events;
     let slices = (0..).zip(&filter.owners).map(|(slice, owner)| {
         let reply = replies.get(&owner.node).and_then(|reply| reply.as_ref().ok());
         let state = reply.and_then(|reply| reply.slices.iter().find(|state| state.slice == slice));
@@ -114,7 +114,7 @@ fn description<'a>(
             node: node_name(owner.node),
             complete_since: owner.complete_since.0,
             complete: map.is_complete(filter, slice),
-            state: state.map(|state| Fares::of(state, room_events)),
+            state: state.map(Fares::of),
         }
     });
     let nodes = replies.iter().map(|(node, reply)| Owner {
@@ -136,13 +136,13 @@ fn description<'a>(
 }
 
 impl Fares {
-    fn of(state: &SliceState, room_events: Option<u64>) -> Self {
+    fn of(state: &SliceState) -> Self {
         Self {
             ready: state.ready,
             bytes: state.bytes,
             generations: state.generations,
-            live_events: state.live_events,
-            fill: room_events.filter(|events| *events > 0).map(|events| state.live_events as f64 / events as f64),
+            live_events: (!state.live_events_unknown).then_some(state.live_events),
+            fill: state.fill,
             expected_rate: state.expected_rate,
             positions_tested: state.positions_tested,
             test_visits: state.test_visits,

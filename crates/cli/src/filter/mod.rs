@@ -10,6 +10,7 @@ mod text;
 use std::io::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
+use firstseen_filter::{FrequencySpec, Window};
 use firstseen_routing::{AnswerWhen, ClockSource, ClusterMap, FilterId, FilterRecord, Lookup};
 use firstseen_wire::proto::admin::DropFilterRequest;
 
@@ -17,6 +18,7 @@ use crate::cluster;
 use crate::connect::{self, Operator, TlsArgs, fresh_id};
 use crate::exit::UsageError;
 use crate::filter_args::{FilterArgs, parse_duration_ms};
+use crate::size::Count;
 
 /// Flags of `firstseen filter`.
 #[derive(Debug, Args)]
@@ -94,9 +96,43 @@ pub struct CreateArgs {
     /// What to make.
     #[command(flatten)]
     pub filter: FilterArgs,
+    /// What it counts, if it does.
+    #[command(flatten)]
+    pub frequencies: FrequencyArgs,
     /// How it is used.
     #[command(flatten)]
     pub policies: PolicyArgs,
+}
+
+/// A filter that tells how often events come, older ones counting less, instead of whether they are new.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Frequencies")]
+pub struct FrequencyArgs {
+    /// Count events instead (kind decaying): counters decay every DURATION, or every `1000000events`; --capacity is the
+    /// keys that count at one time, a million if not given
+    #[arg(long, value_name = "DURATION", conflicts_with_all = [
+        "window", "rule", "kind", "memory", "lateness", "layout", "cell_bits", "sub_windows", "equal_timers", "growth",
+        "stable_max", "stable_decrements",
+    ])]
+    pub epoch: Option<Window>,
+    /// What an occurrence is worth one epoch later
+    #[arg(long, default_value_t = 0.5, requires = "epoch")]
+    pub lambda: f64,
+}
+
+impl FrequencyArgs {
+    /// What to count, where that is asked for.
+    fn spec(&self, filter: &FilterArgs) -> Option<FrequencySpec> {
+        let spec = FrequencySpec::new(self.epoch.clone()?, self.lambda);
+        Some(FrequencySpec {
+            capacity_keys: filter.capacity.map_or(spec.capacity_keys, |Count(keys)| keys),
+            rate: filter.fpr,
+            cells: filter.cells.map(|Count(cells)| cells),
+            hashes: filter.hashes,
+            future_max_ms: filter.future_max,
+            ..spec
+        })
+    }
 }
 
 /// What a filter does beside filtering.
@@ -212,6 +248,9 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
     })
 }
 
+/// Names of filters in a message at most.
+const NAMES_TOLD_MAX: usize = 12;
+
 /// The filter of this name.
 fn find<'a>(map: &'a ClusterMap, name: &str) -> anyhow::Result<(FilterId, &'a FilterRecord)> {
     map.filter_named(name).ok_or_else(|| {
@@ -220,6 +259,9 @@ fn find<'a>(map: &'a ClusterMap, name: &str) -> anyhow::Result<(FilterId, &'a Fi
         let near = match there.first() {
             None => "the cluster has none: firstseen filter create".to_owned(),
             Some(nearest) if strsim::jaro_winkler(nearest, name) > 0.8 => format!("did you mean `{nearest}`?"),
+            Some(_) if there.len() > NAMES_TOLD_MAX => {
+                format!("of the cluster's {} the nearest are {}", there.len(), there[..NAMES_TOLD_MAX].join(", "))
+            }
             Some(_) => format!("the cluster has {}", there.join(", ")),
         };
         UsageError(format!("no filter `{name}`: {near}")).into()

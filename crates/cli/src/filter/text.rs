@@ -23,7 +23,9 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     let states = || slices.iter().filter_map(|slice| slice.state.as_ref());
     let bytes = states().map(|state| state.bytes).sum();
     let guard_bytes = nodes.iter().map(|node| node.guard_bytes).sum();
-    line("memory", format!("{} of cells, {} of replay guards", ByteSize(bytes), ByteSize(guard_bytes)));
+    let per_second = nodes.iter().map(|node| node.guard_bytes_per_horizon_second).sum::<f64>().ceil() as u64;
+    let guards = format!("{} of replay guards ({} a second of horizon)", ByteSize(guard_bytes), ByteSize(per_second));
+    line("memory", format!("{} of cells, {guards}", ByteSize(bytes)));
     if !definition.slicing.divides_cells() {
         let known = states().count();
         let mean = states().map(|state| state.expected_rate).sum::<f64>() / known.max(1) as f64;
@@ -58,7 +60,7 @@ fn table(slices: &[Slice<'_>]) -> String {
             slice.slice.to_string(),
             slice.node.to_owned(),
             state(slice),
-            told(&|state| grouped(state.live_events)),
+            told(&|state| state.live_events.map_or_else(|| "-".to_owned(), grouped)),
             told(&|state| state.fill.map_or_else(|| "-".to_owned(), |fill| format!("{:.1} %", 100.0 * fill))),
             told(&|state| rate(state.expected_rate)),
             told(&|state| ByteSize(state.bytes).to_string()),

@@ -20,7 +20,10 @@ pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
         end_with(parent)?;
     }
     let file = NodeFile::read(path)?;
-    check_folder(&file.node.data_dir, args.create && !args.check_config, path)?;
+    // What would be made is not made for a check.
+    if !(args.check_config && args.create && !file.node.data_dir.exists()) {
+        check_folder(&file.node.data_dir, args.create, path)?;
+    }
     if args.check_config {
         println!("{}: a node `{}` can be started with this", path.display(), file.node.name);
         return Ok(ExitCode::SUCCESS);
@@ -39,7 +42,18 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
     let name = file.node.name.clone();
     let node = Node::start(file.node, edges).await.with_context(|| format!("node {name} cannot start"))?;
     tracing::info!(name, address = node.addr(), http = ?node.http_addr(), "node is listening");
-    let first = signals.next().await;
+    let first = tokio::select! {
+        first = signals.next() => first,
+        failure = node.failure() => {
+            tracing::error!(%failure, "the node ends");
+            // What the other owners have admitted is answered; a signal ends that.
+            tokio::select! {
+                () = node.shutdown() => {}
+                _ = signals.next() => {}
+            }
+            return Err(failure).with_context(|| format!("node {name} has ended"));
+        }
+    };
     tracing::info!(signal = first, "draining; a second signal ends the node at once");
     tokio::select! {
         () = node.shutdown() => Ok(ExitCode::SUCCESS),

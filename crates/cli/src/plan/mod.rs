@@ -4,6 +4,7 @@
 //! Must not know: records, files.
 
 mod costs;
+mod create;
 mod load;
 mod memory;
 mod nodes;
@@ -15,6 +16,7 @@ mod tests;
 
 use std::fmt::Display;
 use std::io::Write;
+use std::num::NonZeroU32;
 
 use clap::Args;
 use firstseen_filter::{FilterSpec, Kind, Window};
@@ -76,6 +78,9 @@ struct Plan {
     /// Over nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     spread: Option<Spread>,
+    /// The command that makes it on so many nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    create: Option<String>,
 }
 
 /// A kind that cannot be had.
@@ -114,9 +119,11 @@ fn one_kind(args: &PlanArgs, kind: Kind) -> anyhow::Result<Plan> {
     let spec = spec(args, kind, window)?;
     let costs = Costs::of(&spec).map_err(refused)?;
     let spread = Spread::of(&spec, args.nodes, args.failures, args.failures_fpr).map_err(refused)?;
+    let nodes = args.nodes.and_then(NonZeroU32::new);
+    let create = nodes.map(|nodes| create::command(&spec, nodes)).transpose().map_err(refused)?;
     let (events_per_window, window) = (costs.events_per_window, spec.window);
     let (filters, refused, references) = (vec![costs], Vec::new(), Vec::new());
-    Ok(Plan { events_per_window, fpr: args.fpr, window, filters, refused, references, spread })
+    Ok(Plan { events_per_window, fpr: args.fpr, window, filters, refused, references, spread, create })
 }
 
 fn all_kinds(args: &PlanArgs) -> anyhow::Result<Plan> {
@@ -134,7 +141,8 @@ fn all_kinds(args: &PlanArgs) -> anyhow::Result<Plan> {
         Some(Refused { reason, .. }) if filters.is_empty() => Err(refused(reason)),
         _ => {
             let references = memory::references(events_per_window);
-            Ok(Plan { events_per_window, fpr: args.fpr, window, filters, refused: cannot, references, spread: None })
+            let (fpr, refused, spread, create) = (args.fpr, cannot, None, None);
+            Ok(Plan { events_per_window, fpr, window, filters, refused, references, spread, create })
         }
     }
 }

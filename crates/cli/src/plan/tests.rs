@@ -5,10 +5,12 @@ use firstseen_filter::rates::{failures, plain};
 use firstseen_filter::{
     Digest, FilterSecret, FilterSlice, FilterSpec, GrowthSpec, Kind, Limit, Stamp, Verdict, Window,
 };
+use firstseen_routing::SlicedDefinition;
 use serde_json::Value;
 
 use super::costs::Costs;
 use super::{PlanArgs, memory, run};
+use crate::filter::CreateArgs;
 
 #[derive(Parser)]
 struct Line {
@@ -158,6 +160,41 @@ fn the_text_has_the_figures_and_fits_a_terminal() {
         let text = plan(line).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{line}\n{text}");
     }
+}
+
+#[derive(Parser)]
+struct Create {
+    #[command(flatten)]
+    args: CreateArgs,
+}
+
+/// The definition that the last lines of a plan ask for, as a shell would pass them on.
+fn asked_for(text: &str, seed: u64) -> SlicedDefinition {
+    let start = text.find("firstseen filter create ").unwrap_or_else(|| panic!("no command in\n{text}"));
+    let command = text[start..].replace("\\\n", " ");
+    assert_eq!(command.lines().count(), 1, "it is the last that is said:\n{text}");
+    let args = Create::try_parse_from(command.split_whitespace().skip(2)).unwrap_or_else(|e| panic!("{e}")).args;
+    let window = args.filter.window(&args.policies.tz).unwrap();
+    SlicedDefinition::new(&args.filter.spec(window, seed), args.filter.slicing.expect("--slicing")).unwrap()
+}
+
+#[test]
+fn the_last_lines_make_what_was_planned() {
+    for (kind, window) in KINDS.into_iter().chain([(Kind::Bloom, "landmark:day@Europe/Athens")]) {
+        for (nodes, slicing) in [(1, "none"), (3, "horizontal:3")] {
+            let line = format!("--events-per-window 50000 --fpr 0.002 --kind {kind} --window {window} --nodes {nodes}");
+            let text = plan(&line).unwrap();
+            let planned = FilterSpec { rate: 0.002, ..spec(kind, window, 50_000) };
+            let definition = SlicedDefinition::new(&planned, slicing.parse().unwrap()).unwrap();
+            assert_eq!(asked_for(&text, planned.seed), definition, "{line}");
+            let mut command = text.lines().skip_while(|line| !line.starts_with("firstseen filter create"));
+            assert!(command.all(|line| line.chars().count() <= 80), "{text}");
+            let create = json(&line)["create"].as_str().expect("a command").to_owned();
+            assert_eq!(asked_for(&create, planned.seed), definition, "{line}");
+        }
+    }
+    let compared = plan("--events-per-window 50000").unwrap();
+    assert!(!compared.contains("filter create"), "of several kinds none is chosen:\n{compared}");
 }
 
 #[test]

@@ -31,10 +31,31 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
             compared(plan, filters, out)?;
         }
     }
-    match &plan.spread {
-        Some(spread) => spread_over_nodes(spread, out),
+    if let Some(spread) = &plan.spread {
+        spread_over_nodes(spread, out)?;
+    }
+    match &plan.create {
+        Some(command) => last_words(command, out),
         None => Ok(()),
     }
+}
+
+/// A command to paste into a shell, flag by flag in lines that it joins.
+fn last_words(command: &str, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out)?;
+    writeln!(out, "  Made by this (--cluster names any of the nodes):")?;
+    writeln!(out)?;
+    let mut flags = command.split(" --");
+    let mut line = flags.next().unwrap_or_default().to_owned();
+    for flag in flags {
+        if line.chars().count() + " --".len() + flag.chars().count() + " \\".len() > COLUMNS {
+            writeln!(out, "{line} \\")?;
+            line = "   ".to_owned();
+        }
+        line.push_str(" --");
+        line.push_str(flag);
+    }
+    writeln!(out, "{line}")
 }
 
 fn one(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {

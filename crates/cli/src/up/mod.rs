@@ -27,8 +27,13 @@ const NODES_MAX: i64 = 64;
 /// How often is looked whether a node has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// What is said below the flags.
+const ENDS: &str = "Ctrl-C or SIGTERM ends the nodes in order, and then this with exit code 0; a second one kills them \
+                    (130, as before the cluster is ready). Exit code 1: the nodes became no cluster, or none is left.";
+
 /// Flags of `firstseen up`.
 #[derive(Debug, Args)]
+#[command(after_help = ENDS)]
 pub struct UpArgs {
     /// Nodes; by default 3, or as many as the folder has
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=NODES_MAX))]

@@ -12,15 +12,15 @@ use std::time::Duration;
 use firstseen_client::{Builder, Client, Reason};
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{
-    ClockSource, ClusterId, ClusterMap, Decision, FilterId, FilterPolicies, FilterRecord, GroupReply, Incarnation,
-    NodeId, NodeRecord, Operation, Prober, SliceOwner, SlicedDefinition,
+    ClockSource, ClusterId, ClusterMap, Decision, FilterId, FilterPolicies, FilterRecord, Incarnation, NodeId,
+    NodeRecord, Operation, Prober, SliceOwner, SlicedDefinition,
 };
 use firstseen_wire::batch::{BatchShape, OwnedRun, decode, decode_head};
 use firstseen_wire::hello::{Credit, accept_hello, welcome};
 use firstseen_wire::map::filter_message;
 use firstseen_wire::net::producer_server;
 use firstseen_wire::proto::producer::{self as proto, observe_reply, observe_request, producer_server::Producer};
-use firstseen_wire::reply::{ReplyMerger, refusal};
+use firstseen_wire::reply::{self, Answers, refusal};
 use prost::Message;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -368,18 +368,14 @@ impl FakeCluster {
         if let Fate::Refuse(reason) = fate {
             return Ok((refusal(head.sequence, batch.events, reason, "the test refuses", map.version), 0));
         }
-        let mut merger = ReplyMerger::new(head.sequence, arrival.runs.iter().map(|run| run.probes.len()));
-        let clock_ms = state.clock_ms;
-        for (index, run) in arrival.runs.iter().enumerate() {
-            let decisions = state.decide(producer, &arrival, run);
-            let estimates = Vec::new();
-            let reply = GroupReply { reply_to: 0, decisions, estimates, clock_ms, degraded: false, spent: None };
-            merger.add(index, &reply);
-        }
+        let decisions = arrival.runs.iter().flat_map(|run| state.decide(producer, &arrival, run)).collect();
+        let (clock_ms, map_version) = (state.clock_ms, map.version);
+        let answers = Answers { decisions, clock_ms, map_version, ..Answers::default() };
+        let reply = reply::encode(head.sequence, &answers);
         match fate {
             Fate::LoseReply => Err(true),
-            Fate::AnswerAfter(wait_ms) => Ok((merger.finish(map.version), wait_ms)),
-            _ => Ok((merger.finish(map.version), 0)),
+            Fate::AnswerAfter(wait_ms) => Ok((reply, wait_ms)),
+            _ => Ok((reply, 0)),
         }
     }
 }

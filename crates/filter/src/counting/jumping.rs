@@ -61,13 +61,7 @@ impl JumpingCounting {
     /// If the shape is impossible, the window has more than [`SUB_WINDOWS_MAX`] sub-windows or lateness, or the
     /// system refuses the memory.
     pub fn new(cells: u64, hashes: u32, window: WindowRule) -> Result<Self, CountingError> {
-        let geometry = Geometry::new(cells, hashes, 1, Layout::Classic)?;
-        if !(1..=SUB_WINDOWS_MAX).contains(&window.span_units) {
-            return Err(CountingError::SubWindows(window.span_units));
-        }
-        if window.lateness_units != 0 {
-            return Err(CountingError::Lateness(window.lateness_units));
-        }
+        let geometry = Self::check(cells, hashes, window)?;
         let part_bytes = memory_bytes(cells.next_multiple_of(LINE_BITS) / 8)?;
         let marks_bytes = memory_bytes(part_bytes as u64 * window.span_units)?;
         let sum_bits = if window.span_units < 16 { 4 } else { 8 };
@@ -79,6 +73,18 @@ impl JumpingCounting {
             part_bytes,
             now: 0,
         })
+    }
+
+    /// The shape, if a filter of it is possible.
+    pub(crate) fn check(cells: u64, hashes: u32, window: WindowRule) -> Result<Geometry, CountingError> {
+        let geometry = Geometry::new(cells, hashes, 1, Layout::Classic)?;
+        if !(1..=SUB_WINDOWS_MAX).contains(&window.span_units) {
+            return Err(CountingError::SubWindows(window.span_units));
+        }
+        match window.lateness_units {
+            0 => Ok(geometry),
+            lateness_units => Err(CountingError::Lateness(lateness_units)),
+        }
     }
 
     /// Tests every event, and records it in the sub-window of its `unit` if it is distinct; `duplicate[i]` is true if
@@ -166,7 +172,7 @@ impl JumpingCounting {
 
     /// The part of the cells that is not zero; reads the whole sum.
     pub fn fill(&self) -> f64 {
-        self.sums.occupied() as f64 / self.geometry.cells() as f64
+        self.sums.share_occupied(usize::MAX)
     }
 
     /// The chance that a key not recorded in the window is called a duplicate now: `fill^k`.
@@ -174,7 +180,12 @@ impl JumpingCounting {
     /// With n events recorded in live sub-windows `fill = 1 - (1 - 1/m)^(k n)` (M05 5.1). The window just before a
     /// jump holds `span_units` full sub-windows: size m for those.
     pub fn expected_rate(&self) -> f64 {
-        rates::plain::rate_from_fill(self.geometry.hashes(), self.fill())
+        self.rate_within(usize::MAX)
+    }
+
+    /// The same, told by the first `bytes_max` bytes of the sums.
+    pub(crate) fn rate_within(&self, bytes_max: usize) -> f64 {
+        rates::plain::rate_from_fill(self.geometry.hashes(), self.sums.share_occupied(bytes_max))
     }
 
     /// Bytes that [`Self::write_body`] writes, for this shape and window.

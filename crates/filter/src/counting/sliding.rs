@@ -58,10 +58,7 @@ impl SlidingCounting {
     /// If the shape is impossible, the window is empty or above [`WINDOW_EVENTS_MAX`], or the system refuses the
     /// memory.
     pub fn new(cells: u64, hashes: u32, window_events: u64) -> Result<Self, CountingError> {
-        let geometry = Geometry::new(cells, hashes, 1, Layout::Classic)?;
-        if !(1..=WINDOW_EVENTS_MAX).contains(&window_events) {
-            return Err(CountingError::WindowEvents(window_events));
-        }
+        let geometry = Self::check(cells, hashes, window_events)?;
         Ok(Self {
             geometry,
             window_events,
@@ -70,6 +67,14 @@ impl SlidingCounting {
             now: 0,
             next: 0,
         })
+    }
+
+    /// The shape, if a filter of it is possible.
+    pub(crate) fn check(cells: u64, hashes: u32, window_events: u64) -> Result<Geometry, CountingError> {
+        match (1..=WINDOW_EVENTS_MAX).contains(&window_events) {
+            true => Ok(Geometry::new(cells, hashes, 1, Layout::Classic)?),
+            false => Err(CountingError::WindowEvents(window_events)),
+        }
     }
 
     /// Tests every arrival, and records it if it is distinct; `duplicate[i]` is true if event `i` was recorded among
@@ -185,13 +190,18 @@ impl SlidingCounting {
 
     /// The part of the cells that is not zero, stuck ones included; reads all counters.
     pub fn fill(&self) -> f64 {
-        self.counters.occupied() as f64 / self.geometry.cells() as f64
+        self.counters.share_occupied(usize::MAX)
     }
 
     /// The chance that a key not recorded in the window is called a duplicate now: `fill^k`, and with n distinct
     /// events in the window (at most N) `fill = 1 - (1 - 1/m)^(k n)` (M05 5.1).
     pub fn expected_rate(&self) -> f64 {
-        rates::plain::rate_from_fill(self.geometry.hashes(), self.fill())
+        self.rate_within(usize::MAX)
+    }
+
+    /// The same, told by the first `bytes_max` bytes of the counters.
+    pub(crate) fn rate_within(&self, bytes_max: usize) -> f64 {
+        rates::plain::rate_from_fill(self.geometry.hashes(), self.counters.share_occupied(bytes_max))
     }
 
     /// Bytes that [`Self::write_body`] writes, for this shape and window.

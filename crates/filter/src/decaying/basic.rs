@@ -56,8 +56,11 @@ impl BasicCells {
         changed
     }
 
-    pub(super) fn occupied(&self) -> u64 {
-        self.cells().iter().filter(|cell| **cell != [0; 2]).count() as u64
+    /// The share of counters that are not zero, told by the first `bytes_max` bytes; one counter at least.
+    pub(super) fn share_occupied(&self, bytes_max: usize) -> f64 {
+        let cells = self.cells();
+        let looked_at = &cells[..(bytes_max / 2).max(1).min(cells.len())];
+        looked_at.iter().filter(|cell| **cell != [0; 2]).count() as f64 / looked_at.len() as f64
     }
 
     pub(super) fn bytes(&self) -> u64 {

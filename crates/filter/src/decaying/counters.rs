@@ -66,11 +66,11 @@ impl Counters {
         }
     }
 
-    /// Counters that are not zero; reads all of them.
-    pub(super) fn occupied(&self) -> u64 {
+    /// The share of counters that are not zero, told by those in the first `bytes_max` bytes.
+    pub(super) fn share_occupied(&self, bytes_max: usize) -> f64 {
         match self {
-            Self::Basic(cells) => cells.occupied(),
-            Self::Extended(cells) => cells.occupied(),
+            Self::Basic(cells) => cells.share_occupied(bytes_max),
+            Self::Extended(cells) => cells.share_occupied(bytes_max),
         }
     }
 

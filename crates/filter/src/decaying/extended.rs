@@ -198,10 +198,14 @@ impl ExtendedCells {
         }
     }
 
-    /// Counters that are not zero; reads all of them.
-    pub(super) fn occupied(&self) -> u64 {
-        let extended: u64 = (0..self.table.bytes().len() / 4).map(|block| self.occupied_above_base(block)).sum();
-        self.base.occupied() + extended
+    /// The share of counters that are not zero, told by those of the first `bytes_max` bytes of the base; a block of
+    /// them at least.
+    pub(super) fn share_occupied(&self, bytes_max: usize) -> f64 {
+        let block_bytes = BLOCK_CELLS * self.base.bits() as usize / 8;
+        let blocks = (bytes_max / block_bytes).max(1).min(self.table.bytes().len() / 4);
+        let extended: u64 = (0..blocks).map(|block| self.occupied_above_base(block)).sum();
+        let cells = self.cells.min((blocks * BLOCK_CELLS) as u64);
+        (self.base.occupied_in(blocks * block_bytes) + extended) as f64 / cells as f64
     }
 
     /// Cells of the block that are zero in the base and not above.

@@ -328,14 +328,19 @@ impl DecayingFilter {
 
     /// The part of the counters that is not zero; reads all of them.
     pub fn fill(&self) -> f64 {
-        self.counters.occupied() as f64 / self.geometry.cells() as f64
+        self.counters.share_occupied(usize::MAX)
     }
 
     /// The chance that an event never seen has an estimate above zero now: `fill^k` (C05 4.1), times the chance that
     /// BF_0 knows it, where there is one.
     pub fn expected_rate(&self) -> f64 {
-        let counted = rates::plain::rate_from_fill(self.geometry.hashes(), self.fill());
-        self.seen.as_ref().map_or(counted, |seen| counted * seen.expected_rate())
+        self.rate_within(usize::MAX)
+    }
+
+    /// The same, told by the first `bytes_max` bytes of the counters, and of BF_0.
+    pub(crate) fn rate_within(&self, bytes_max: usize) -> f64 {
+        let counted = rates::plain::rate_from_fill(self.geometry.hashes(), self.counters.share_occupied(bytes_max));
+        self.seen.as_ref().map_or(counted, |seen| counted * seen.rate_within(bytes_max))
     }
 
     /// Bytes that [`Self::write_body`] writes now.

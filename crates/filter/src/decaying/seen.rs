@@ -90,13 +90,11 @@ impl SeenLately {
         self.arrays.iter().map(|array| array.bytes().len() as u64).sum()
     }
 
-    /// The chance that BF_0 knows an event that it never saw: `1 - (1 - p_0^k)(1 - p_1^k)` over the two fills.
-    pub(super) fn expected_rate(&self) -> f64 {
-        let bits = self.geometry.cells() as f64;
-        let unknown = self
-            .arrays
-            .iter()
-            .map(|array| 1.0 - (array.occupied() as f64 / bits).powf(f64::from(self.geometry.hashes())));
+    /// The chance that BF_0 knows an event that it never saw: `1 - (1 - p_0^k)(1 - p_1^k)` over the two fills, each
+    /// told by the first `bytes_max` bytes.
+    pub(super) fn rate_within(&self, bytes_max: usize) -> f64 {
+        let hashes = f64::from(self.geometry.hashes());
+        let unknown = self.arrays.iter().map(|array| 1.0 - array.share_occupied(bytes_max).powf(hashes));
         1.0 - unknown.product::<f64>()
     }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::generation::Generation;
 use crate::kernel::CellRule;
-use crate::kind::{CellKind, Pass, Recorded, Recording};
+use crate::kind::{CellKind, Density, Pass, Recorded, Recording, sample};
 use crate::probe::Offsets;
 use crate::{HASHES_MAX, Layout, Stamp, WindowRule};
 use wheel::{Span, Timer, View, code_of};
@@ -201,22 +201,25 @@ impl<T: Timer> CellKind for Timers<T> {
         self.sweep_some(generation, now, budget_bytes);
     }
 
-    /// `(alive timers / m)^k`; blocked: its mean over the blocks.
-    fn rate(&self, generation: &Generation, now: u64) -> f64 {
+    /// The rate is `(alive timers / m)^k`; blocked: its mean over the blocks.
+    fn density(&self, generation: &Generation, now: u64, bytes_max: usize) -> Density {
         let geometry = &generation.geometry;
         let view = self.view(now, now);
-        let fill = |bytes: &[u8]| {
-            let cells = bytes.chunks_exact(T::BITS as usize / 8);
+        let exponent = geometry.hashes() as i32;
+        let width = T::BITS as usize / 8;
+        let density = |bytes: &[u8]| {
+            let cells = bytes.chunks_exact(width);
             let len = cells.len();
             let alive = cells.filter(|cell| view.rank(read_code(cell)) > 0).count();
-            alive as f64 / len as f64
+            let fill = alive as f64 / len as f64;
+            Density { fill, rate: fill.powi(exponent) }
         };
-        let exponent = geometry.hashes() as i32;
         match geometry.layout() {
-            Layout::Classic | Layout::Partitioned => fill(generation.memory.bytes()).powi(exponent),
+            Layout::Classic | Layout::Partitioned => density(sample(generation.memory.bytes(), bytes_max, width)),
             Layout::Blocked { lines } => {
-                let blocks = generation.memory.bytes().chunks_exact(usize::from(lines) * crate::arch::LINE_BYTES);
-                blocks.map(|block| fill(block).powi(exponent)).sum::<f64>() / geometry.blocks() as f64
+                let block_bytes = usize::from(lines) * crate::arch::LINE_BYTES;
+                let blocks = sample(generation.memory.bytes(), bytes_max, block_bytes).chunks_exact(block_bytes);
+                Density::mean(blocks.map(density))
             }
         }
     }

@@ -156,6 +156,47 @@ fn what_lacks_is_said() {
 }
 
 #[test]
+fn the_map_never_outgrows_a_message() {
+    let mut cluster = Cluster::new(2, 1 << 50);
+    let wanted = definition(Kind::Bloom, 1 << 20, "horizontal:4096");
+    let mut created = 0;
+    let refused = loop {
+        match cluster.ask(filter(&format!("f{created}"), wanted.clone(), false)) {
+            Ok(_) => created += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert!(matches!(refused, Refusal::MapFull { slices: 4096, .. }) && created > 20, "{created}: {refused}");
+    assert!(refused.to_string().contains("use fewer slices, or drop filters"), "{refused}");
+    // Whatever becomes of them, and however many nodes join.
+    let mut map = (*cluster.state.map).clone();
+    for record in map.filters.values_mut() {
+        record.epoch = u64::MAX;
+        record.generations = vec![u64::MAX; record.definition.slicing.groups() as usize];
+        let last = firstseen_routing::SliceOwner { node: NodeId(u64::MAX), complete_since: Incarnation(u64::MAX) };
+        record.owners.fill(last);
+    }
+    let text = "x".repeat(NAME_TEXT_BYTES_MAX);
+    let node = NodeRecord {
+        name: text.clone(),
+        site: text.clone(),
+        address: text,
+        incarnation: Incarnation(u64::MAX),
+        memory_bytes: u64::MAX,
+        voter: true,
+    };
+    let ids = (0..NODES_MAX as u64).map(|number| NodeId(u64::MAX - number));
+    map.nodes = ids.map(|id| (id, node.clone())).collect();
+    let bytes = firstseen_wire::map::map_bytes(&map);
+    let least = firstseen_wire::limits::MAP_FILTERS_BYTES_MAX * 9 / 10;
+    assert!((least..firstseen_wire::limits::MESSAGE_BYTES_MAX).contains(&bytes), "{bytes} bytes");
+    // Small ones find room until it is used up, and what is dropped gives room back.
+    cluster.ask(filter("small", definition(Kind::Bloom, 1000, "none"), false)).unwrap();
+    cluster.ask(Change::DropFilter { name: "f0".into() }).unwrap();
+    cluster.ask(filter("again", wanted, false)).unwrap();
+}
+
+#[test]
 fn generations_open_one_by_one() {
     let mut cluster = Cluster::new(1, 1 << 30);
     cluster.ask(filter("a", definition(Kind::Timing, 1000, "horizontal:2"), false)).unwrap();

@@ -131,22 +131,29 @@ impl Database {
         };
         let blocking = matches!(storage, MetaStorage::File(_));
         let database = Self { place: Arc::clone(&place), blocking, open: Arc::default() };
+        database.open_again(storage).await?;
+        Ok(database)
+    }
+
+    /// Closes what is open, and opens `storage` in its place, for all clones.
+    pub(super) async fn open_again(&self, storage: MetaStorage) -> Result<(), StoreError> {
         let open = move |database: &Self| {
+            let mut place = database.open.write().unwrap_or_else(PoisonError::into_inner);
+            place.take();
             let builder = redb::Builder::new();
             let opened = match storage {
                 MetaStorage::File(path) => builder.create(path),
                 MetaStorage::Memory(disk) => builder.create_with_backend(disk),
             };
-            let opened = opened.map_err(|error| database.failed("open it", error))?;
-            *database.open.write().unwrap_or_else(PoisonError::into_inner) = Some(opened);
+            *place = Some(opened.map_err(|error| database.failed("open it", error))?);
+            drop(place);
             database.transact(|transaction| {
                 transaction.open_table(LOG)?;
                 transaction.open_table(VALUES)?;
                 Ok(())
             })
         };
-        database.run(open).await?;
-        Ok(database)
+        self.run(open).await
     }
 
     /// Closes the file when the work at hand is done; everything after it is refused.

@@ -7,10 +7,10 @@ use std::io::Cursor;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use firstseen_routing::{ClusterMap, NodeId};
+use firstseen_wire::watch;
 use openraft::storage::RaftStateMachine;
 use openraft::{EntryPayload, ErrorSubject, ErrorVerb, OptionalSend, RaftSnapshotBuilder};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
 
 use super::database::{Database, StoreError};
 use super::log::failed;
@@ -23,18 +23,25 @@ const SNAPSHOT: &str = "snapshot";
 #[derive(Debug)]
 pub(crate) struct Published {
     map: watch::Sender<Arc<ClusterMap>>,
+    /// The newest entry of the log that the state shows.
+    applied: watch::Sender<u64>,
     state: RwLock<State>,
 }
 
 impl Default for Published {
     fn default() -> Self {
-        Self { map: watch::Sender::new(Arc::default()), state: RwLock::default() }
+        Self { map: watch::Sender::new(Arc::default()), applied: watch::Sender::new(0), state: RwLock::default() }
     }
 }
 
 impl Published {
     pub(crate) fn map(&self) -> watch::Receiver<Arc<ClusterMap>> {
         self.map.subscribe()
+    }
+
+    /// Waits until the state shows entry `index` of the log.
+    pub(crate) async fn shows(&self, index: u64) {
+        self.applied.subscribe().wait_for(|applied| *applied >= index).await.ok();
     }
 
     pub(crate) fn newest(&self) -> Arc<ClusterMap> {
@@ -116,6 +123,13 @@ impl Machine {
     fn adopt(&mut self, meta: &SnapshotMeta, state: State) {
         (self.applied, self.membership) = (meta.last_log_id, meta.last_membership.clone());
         self.published.change(|current| *current = state);
+        self.show_applied();
+    }
+
+    fn show_applied(&self) {
+        if let Some(log_id) = self.applied {
+            self.published.applied.send(log_id.index);
+        }
     }
 }
 
@@ -171,6 +185,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
             self.applied = Some(log_id);
             answers.push(Applied { index: log_id.index, outcome });
         }
+        self.show_applied();
         Ok(answers)
     }
 

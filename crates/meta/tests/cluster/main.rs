@@ -45,7 +45,8 @@ async fn settled(node: &Node, voters: usize) -> Arc<ClusterMap> {
         map.nodes.len() == voters && map.nodes.values().all(|node| node.voter && node.incarnation.0 > 0)
     };
     let mut map = node.meta.map();
-    eventually("all vote", async { map.wait_for(ready).await.unwrap().clone() }).await
+    eventually("all vote", async { map.wait_for(ready).await.unwrap() }).await;
+    map.borrow().clone()
 }
 
 fn leader_of(nodes: &[Node]) -> Option<usize> {
@@ -106,7 +107,8 @@ async fn restarts_lose_nothing_and_count() {
     let node = Node::resume(kept).await;
     assert_eq!(node.meta.identity(), identity);
     let mut incarnation = node.meta.incarnation();
-    let now = eventually("it has started", async { *incarnation.wait_for(Option::is_some).await.unwrap() }).await;
+    eventually("it has started", async { incarnation.wait_for(Option::is_some).await.unwrap() }).await;
+    let now = *incarnation.borrow();
     assert!(now.unwrap() > was, "{now:?} after {was:?}");
     nodes.push(node);
     // All of them at once.
@@ -164,6 +166,28 @@ async fn nodes_leave_for_good() {
     let newcomer = Node::start("d").await;
     assert_eq!(join(&nodes[0], [45; 16], &newcomer).await, Ok(4), "numbers are never given twice");
     settled(&newcomer, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_leaves_at_its_own_word() {
+    for count in [2, 3] {
+        let mut nodes = three().await;
+        if count == 2 {
+            let other = (leader_of(&nodes).unwrap() + 1) % 3;
+            let other = nodes.remove(other);
+            nodes[0].meta.leave([51; 16], other.meta.identity().unwrap().node).await.unwrap();
+            other.stop().await;
+            settled(&nodes[0], 2).await;
+        }
+        let gone = nodes.remove(leader_of(&nodes).unwrap());
+        let number = gone.meta.identity().unwrap().node;
+        gone.meta.leave([52; 16], number).await.unwrap();
+        for node in &nodes {
+            settled(node, count - 1).await;
+        }
+        nodes[0].meta.propose(command(53, filter("clicks"))).await.unwrap();
+        gone.stop().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

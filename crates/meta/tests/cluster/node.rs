@@ -82,7 +82,7 @@ impl Node {
         let stop = CancellationToken::new();
         let router = server_builder(None)
             .unwrap()
-            .add_service(meta.service())
+            .add_service(meta.service(false))
             .add_service(AdminServer::new(Operator { meta: meta.clone(), profile }));
         let ended = stop.clone().cancelled_owned();
         let server = tokio::spawn(async move {

@@ -1,7 +1,8 @@
 //! The receiving end of links.
 //!
 //! Promises: of each peer only its living process is listened to, on its newest stream; a message is handed to its
-//! owner once, in order, before it is acknowledged. Must not know: what messages mean.
+//! owner once, in order, before it is acknowledged; where there is no owner to take it any more, nothing is
+//! acknowledged again. Must not know: what messages mean.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use firstseen_routing::{LinkEnd, LinkReceiver, NodeId, PeerMessage};
 use firstseen_wire::WireError;
-use firstseen_wire::limits::INFLIGHT_FRAMES_MAX;
+use firstseen_wire::limits::{HELLO_TIMEOUT, INFLIGHT_FRAMES_MAX};
 use firstseen_wire::peer::{self, LinkEnds};
 use firstseen_wire::proto::peer::peer_server::Peer;
 use firstseen_wire::proto::peer::{LinkAck, LinkFrame, link_frame};
@@ -24,9 +25,6 @@ use crate::owner::Work;
 use crate::roles::Caller;
 use crate::shared::Shared;
 use crate::view::View;
-
-/// How long a stream may take to say hello.
-const HELLO_MAX: Duration = Duration::from_secs(5);
 
 /// How long a message of a new filter waits for the map that has it.
 const MAP_MAX: Duration = Duration::from_secs(2);
@@ -85,7 +83,10 @@ impl Peer for PeerService {
         let peer = check(&self.shared.view(), &hello, &caller)?;
         let inputs = self.receiver(peer);
         let (begun, answer) = oneshot::channel();
-        let gone = || ErrorKind::Unavailable.status("a newer process of the node has a link already");
+        let gone = || match self.shared.owners.loss().reason() {
+            Some(lost) => ErrorKind::Unavailable.status(lost),
+            None => ErrorKind::Unavailable.status("a newer process of the node has a link already"),
+        };
         inputs.send(Input::Begin { ends: hello, begun }).await.map_err(|_| gone())?;
         let Begun { stream, acks } = answer.await.map_err(|_| gone())?;
         let (shared, stopping) = (self.shared.clone(), self.shared.stopping.clone());
@@ -105,7 +106,7 @@ impl Peer for PeerService {
 
 async fn hello(frames: &mut Streaming<LinkFrame>) -> Result<LinkEnds, Status> {
     let missing = || ErrorKind::Invalid.status("the first frame of a link must be its hello");
-    let first = tokio::time::timeout(HELLO_MAX, frames.message()).await.map_err(|_| missing())?;
+    let first = tokio::time::timeout(HELLO_TIMEOUT, frames.message()).await.map_err(|_| missing())?;
     peer::accept_hello(&first?.ok_or_else(missing)?).map_err(|error| match error {
         WireError::Version { .. } => ErrorKind::NotNow.status(error),
         other => ErrorKind::Invalid.status(other),
@@ -150,11 +151,16 @@ async fn read(
             Ok(None) => return,
             Err(status) => return tracing::debug!(%peer, %status, "a link is broken"),
         };
+        shared.metrics.link_received(&frame);
         let number = frame.number;
         let Some(message) = frame.message else {
             return tracing::error!(%peer, number, "a node sends a message of a kind that this version does not know");
         };
-        let message = match decode(shared, &message).await {
+        if !knows_filter(shared, &message).await {
+            // Not acknowledged, it is sent again on the next stream.
+            return tracing::debug!(%peer, number, "a message of a filter whose map has not come here");
+        }
+        let message = match decode(shared, &message) {
             Ok(message) => message,
             Err(error) => return tracing::error!(%peer, number, %error, "a node sends what cannot be read"),
         };
@@ -164,14 +170,17 @@ async fn read(
     }
 }
 
-/// The message, once the map knows its filter; none for a filter that is gone.
-async fn decode(shared: &Shared, message: &link_frame::Message) -> Result<Option<PeerMessage>, WireError> {
-    let filter = peer::filter_of(message).ok_or(WireError::Missing { field: "filter_id" })?;
-    // Numbers of filters rise: one above all that are known is new, and the map with it is on its way here.
-    let is_known = |view: &Arc<View>| view.map.filters.last_key_value().is_some_and(|(newest, _)| filter <= *newest);
+/// Waits for a map that has the filter of a message, or had it; false where none comes.
+async fn knows_filter(shared: &Shared, message: &link_frame::Message) -> bool {
+    let is_known = |view: &Arc<View>| peer::filter_of(message).is_none_or(|filter| filter < view.map.next_filter);
     let mut views = shared.views.clone();
-    let _ = tokio::time::timeout(MAP_MAX, views.wait_for(is_known)).await;
-    let range = views.borrow().position_range(filter);
+    tokio::time::timeout(MAP_MAX, views.wait_for(is_known)).await.is_ok_and(|seen| seen.is_ok())
+}
+
+/// The message; none for a filter that is gone.
+fn decode(shared: &Shared, message: &link_frame::Message) -> Result<Option<PeerMessage>, WireError> {
+    let filter = peer::filter_of(message).ok_or(WireError::Missing { field: "filter_id" })?;
+    let range = shared.views.borrow().position_range(filter);
     range.map(|range| peer::decode(message, range)).transpose()
 }
 
@@ -190,7 +199,11 @@ impl Receiver {
         while let Some(input) = queue.recv().await {
             match input {
                 Input::Begin { ends, begun } => self.begin(&ends, begun),
-                Input::Frame { stream, number, message } => self.frame(stream, number, message).await,
+                Input::Frame { stream, number, message } => {
+                    if !self.frame(stream, number, message).await {
+                        return;
+                    }
+                }
                 Input::End { stream } => drop(self.stream.take_if(|(newest, _)| *newest == stream)),
             }
         }
@@ -214,14 +227,19 @@ impl Receiver {
         let _ = begun.send(Begun { stream: self.streams, acks });
     }
 
-    async fn frame(&mut self, stream: u64, number: u64, message: Option<PeerMessage>) {
-        let Some((_, acks)) = self.stream.as_ref().filter(|(newest, _)| *newest == stream) else { return };
-        let Some(link) = &mut self.link else { return };
+    /// False where its owner is lost: the link has counted the message as handled, so the peer must not hear of this
+    /// link again, on no stream.
+    async fn frame(&mut self, stream: u64, number: u64, message: Option<PeerMessage>) -> bool {
+        let Some((_, acks)) = self.stream.as_ref().filter(|(newest, _)| *newest == stream) else { return true };
+        let Some(link) = &mut self.link else { return true };
         match link.accept(number) {
             Ok(true) => {
                 if let Some(message) = message {
                     let owner = self.shared.owners.of(message.filter, message.group);
-                    owner.hand(Work::Peer { from: self.peer, message }).await;
+                    let received_ms = self.shared.clock.monotonic_ms();
+                    if !owner.hand(Work::Peer { from: self.peer, message, received_ms }).await {
+                        return false;
+                    }
                 }
                 acks.send_replace(link.handled());
             }
@@ -231,5 +249,6 @@ impl Receiver {
                 self.stream = None;
             }
         }
+        true
     }
 }

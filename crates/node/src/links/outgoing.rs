@@ -12,10 +12,12 @@ use firstseen_wire::limits::INFLIGHT_FRAMES_MAX;
 use firstseen_wire::net::{self, Connector};
 use firstseen_wire::peer::{self, LinkEnds};
 use firstseen_wire::proto::peer::{LinkAck, LinkFrame, link_frame};
-use tokio::sync::{mpsc, watch};
+use firstseen_wire::watch;
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
+use crate::metrics::Metrics;
 use crate::view::{Me, View};
 
 /// The first pause after a break; it doubles up to [`PAUSE_MAX`].
@@ -32,6 +34,7 @@ pub(super) struct Outgoing {
     pub(super) queue: mpsc::Receiver<PeerMessage>,
     pub(super) waiting: Arc<AtomicU64>,
     pub(super) views: watch::Receiver<Arc<View>>,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// Messages as they travel, by number.
@@ -74,20 +77,23 @@ impl Outgoing {
         loop {
             while let Some((number, message)) = sender.next_to_send() {
                 let frame = LinkFrame { number, message: Some(message.clone()) };
+                self.metrics.link_sent(&frame);
                 send(&frames, frame).await?;
             }
             tokio::select! {
+                biased;
+                ack = next_ack(&mut acks) => self.acknowledged(sender, ack?)?,
                 message = self.queue.recv(), if !sender.is_full() => match message {
                     None if sender.unacknowledged_frames() == 0 => return Ok(()),
                     None => self.acknowledged(sender, next_ack(&mut acks).await?)?,
                     Some(message) => self.push(sender, &message),
                 },
-                ack = next_ack(&mut acks) => self.acknowledged(sender, ack?)?,
             }
         }
     }
 
     fn acknowledged(&self, sender: &mut Sender, ack: LinkAck) -> Result<(), Status> {
+        self.metrics.link_received(&ack);
         self.forgetting(sender, |sender| sender.acknowledge(ack.number))
     }
 

@@ -44,6 +44,7 @@ struct HopLabels {
 
 type Count<L> = Family<L, Counter>;
 type Level<L> = Family<L, Gauge>;
+type Ratio<L> = Family<L, Gauge<f64, AtomicU64>>;
 
 /// Registers everything that the looks tell.
 pub(super) fn register(registry: &mut Registry, view: &View, looks: &[GroupLook]) {
@@ -57,7 +58,8 @@ pub(super) fn register(registry: &mut Registry, view: &View, looks: &[GroupLook]
 }
 
 struct Slices {
-    expected_rate: Family<SliceLabels, Gauge<f64, AtomicU64>>,
+    fill: Ratio<SliceLabels>,
+    expected_rate: Ratio<SliceLabels>,
     bytes: Level<SliceLabels>,
     live_events: Level<SliceLabels>,
     generations: Level<SliceLabels>,
@@ -71,6 +73,7 @@ struct Slices {
 impl Slices {
     fn new(registry: &mut Registry) -> Self {
         let slices = Self {
+            fill: Family::default(),
             expected_rate: Family::default(),
             bytes: Family::default(),
             live_events: Family::default(),
@@ -81,6 +84,8 @@ impl Slices {
             set_visits: Family::default(),
             positions: Family::default(),
         };
+        let help = "The share of cells that are set, where it says how full the slice is; from a sample of 1 MiB";
+        registry.register("slice_fill_ratio", help, slices.fill.clone());
         let help = "The chance that an event never seen is called a duplicate, from the cells as they are";
         registry.register("slice_expected_false_positive_ratio", help, slices.expected_rate.clone());
         registry.register_with_unit("slice_cells", "Memory of cells", Unit::Bytes, slices.bytes.clone());
@@ -98,6 +103,9 @@ impl Slices {
 
     fn show(&self, filter: &str, slice: &SliceState) {
         let labels = SliceLabels { filter: filter.to_owned(), slice: slice.slice };
+        if let Some(fill) = slice.fill {
+            self.fill.get_or_create(&labels).set(fill);
+        }
         self.expected_rate.get_or_create(&labels).set(slice.expected_rate);
         self.bytes.get_or_create(&labels).set(level(slice.bytes));
         if let Some(live_events) = slice.live_events {
@@ -116,6 +124,7 @@ struct Groups {
     decisions: Count<DecisionLabels>,
     batches: Count<GroupLabels>,
     guard_bytes: Level<GroupLabels>,
+    guard_rate: Ratio<GroupLabels>,
     inflight: Level<GroupLabels>,
     hop_events: Count<HopLabels>,
     hop_slices: Count<HopLabels>,
@@ -128,6 +137,7 @@ impl Groups {
             decisions: Family::default(),
             batches: Family::default(),
             guard_bytes: Family::default(),
+            guard_rate: Family::default(),
             inflight: Family::default(),
             hop_events: Family::default(),
             hop_slices: Family::default(),
@@ -137,6 +147,8 @@ impl Groups {
         registry.register("submissions", "Runs of batches that owners took up", groups.batches.clone());
         let help = "Memory of what is remembered of submissions for retries";
         registry.register_with_unit("guard", help, Unit::Bytes, groups.guard_bytes.clone());
+        let help = "Memory of a second of the retry horizon, as it was taken lately";
+        registry.register("guard_bytes_per_horizon_second", help, groups.guard_rate.clone());
         let help = "Events that are not answered, or whose cells are not all set";
         registry.register("group_inflight_events", help, groups.inflight.clone());
         registry.register("pipeline_events", "Events tested and set at the head", groups.hop_events.clone());
@@ -152,6 +164,7 @@ impl Groups {
         let labels = GroupLabels { filter, group };
         self.batches.get_or_create(&labels).inc_by(state.batches);
         self.guard_bytes.get_or_create(&labels).set(level(state.guard_bytes));
+        self.guard_rate.get_or_create(&labels).set(state.guard_bytes_per_horizon_second);
         self.inflight.get_or_create(&labels).set(level(state.inflight_events));
     }
 

@@ -61,7 +61,7 @@ impl Desk {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_routing::{Decision, Reason};
+    use firstseen_routing::{Decision, FilterId, Reason};
     use tokio::sync::mpsc;
 
     use super::*;
@@ -72,7 +72,7 @@ mod tests {
         let (sender, mut finished) = mpsc::channel(2);
         let mut desk = Desk::default();
         let mut take = |sequence, deadline_ms| {
-            let place = PendingBatch::places(sequence, 0, &[1], sender.clone()).pop().expect("one run");
+            let place = PendingBatch::places((FilterId(1), sequence), 0, &[1], sender.clone()).pop().expect("one run");
             desk.take(place, deadline_ms)
         };
         let (first, _second) = (take(1, 10), take(2, 20));

@@ -6,10 +6,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firstseen_routing::{Command, FilterId, GroupOwner, Moment, NodeId, OwnerLimits, PeerMessage, Reason, Submission};
+use firstseen_filter::FILL_SAMPLE_BYTES;
+use firstseen_routing::{
+    Command, FilterId, GroupOwner, Moment, NodeId, OwnerLimits, PeerMessage, Reason, SliceOwner, Submission, divided,
+};
 
 use super::{GroupLook, Owners};
+use crate::links::LinkHandle;
 use crate::view::{GroupFault, View};
+
+/// Bytes of cells that one look reads, unless there are so many slices that each reads its least: nothing else is done
+/// meanwhile, so it must be over in some milliseconds however large the filters are.
+const LOOK_SAMPLE_BYTES: usize = 16 << 20;
 
 /// The groups of one owner.
 pub(super) struct Groups {
@@ -82,23 +90,27 @@ impl Groups {
         true
     }
 
-    /// Takes a message of another node. One for a group that is not here gets no answer: its sender's own deadline, or
-    /// the map on its way to it, ends what it waits for.
+    /// Takes a message of another node. What is asked of a group that is not here is refused.
     pub(super) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         match self.groups.get_mut(&(message.filter, message.group)) {
             Some(group) => group.receive(from, message, now, commands),
             None => {
                 let (filter, group) = (message.filter, message.group);
                 tracing::debug!(%from, %filter, group, "a message for a group that is not here");
+                commands.extend(divided::refuse(from, message, NOT_HERE));
             }
         }
     }
 
-    /// A message of a group could not be sent: what is in flight to that node is lost to it.
-    pub(super) fn unsent(&mut self, to: NodeId, key: (FilterId, u32), now: Moment, commands: &mut Vec<Command>) {
-        if let Some(group) = self.groups.get_mut(&key) {
-            group.peer_lost(to, now, commands);
-        }
+    /// Whether one of the links that the group needs is half full: room for what follows from events that are in
+    /// flight already, not for more of them.
+    pub(super) fn is_held_up(&self, (filter, group): (FilterId, u32)) -> bool {
+        let Some(record) = self.view.map.filters.get(&filter) else { return false };
+        let slicing = record.definition.slicing;
+        let per_group = slicing.slices_per_group() as usize;
+        let owners = record.owners.chunks(per_group.max(1)).nth(group as usize).unwrap_or_default();
+        let link = |owner: &SliceOwner| self.view.links.get(&owner.node);
+        slicing.divides_cells() && owners.iter().filter_map(link).any(LinkHandle::is_half_full)
     }
 
     /// Lets time pass.
@@ -112,8 +124,8 @@ impl Groups {
     }
 
     /// Whether nothing is in flight.
-    pub(super) fn are_idle(&mut self) -> bool {
-        self.groups.values_mut().all(|group| group.state().inflight_events == 0)
+    pub(super) fn are_idle(&self) -> bool {
+        self.groups.values().all(|group| group.inflight_events() == 0)
     }
 
     /// Nothing new will come.
@@ -123,10 +135,21 @@ impl Groups {
 
     /// The states of the groups of `filter`, or of all.
     pub(super) fn look(&mut self, filter: Option<FilterId>) -> Vec<GroupLook> {
-        let asked = self.groups.iter_mut().filter(|((of, _), _)| filter.is_none_or(|filter| filter == *of));
-        asked
-            .map(|((filter, group), owner)| GroupLook { filter: *filter, group: *group, state: owner.state() })
-            .collect()
+        let is_asked = |of: &FilterId| filter.is_none_or(|filter| filter == *of);
+        let asked = self.groups.keys().filter(|(of, _)| is_asked(of)).count();
+        let sample_bytes = FILL_SAMPLE_BYTES.min(LOOK_SAMPLE_BYTES / asked.max(1));
+        let groups = self.groups.iter_mut().filter(|((of, _), _)| is_asked(of));
+        let look = |((filter, group), owner): (&(FilterId, u32), &mut GroupOwner)| GroupLook {
+            filter: *filter,
+            group: *group,
+            state: owner.state(sample_bytes),
+        };
+        groups.map(look).collect()
+    }
+
+    /// The greatest clock of the groups of `filter`; 0 where none shows one.
+    pub(super) fn clock_ms(&self, filter: FilterId) -> u64 {
+        self.groups.range((filter, 0)..=(filter, u32::MAX)).map(|(_, owner)| owner.clock_ms()).max().unwrap_or(0)
     }
 }
 
@@ -134,7 +157,7 @@ impl Groups {
 pub(super) const NOT_HERE: Reason = Reason::NotReady;
 
 /// Nodes whose process of the old view is gone.
-fn lost_peers(old: &View, new: &View) -> Vec<NodeId> {
+pub(super) fn lost_peers(old: &View, new: &View) -> Vec<NodeId> {
     let is_lost = |(id, node): (&NodeId, &firstseen_routing::NodeRecord)| {
         let same = new.map.nodes.get(id).is_some_and(|now| now.incarnation == node.incarnation);
         (!same).then_some(*id)

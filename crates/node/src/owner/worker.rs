@@ -6,25 +6,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_routing::{Command, GroupReply, Moment, NodeId, OwnerLimits, PeerMessage, Reason};
+use firstseen_routing::{Command, GroupReply, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason};
 use tokio::sync::{mpsc, oneshot};
 
+use super::backlog::Backlog;
 use super::desk::Desk;
-use super::groups::{Groups, NOT_HERE};
+use super::groups::{Groups, NOT_HERE, lost_peers};
 use super::pace::Pace;
 use super::{OwnerInbox, Run, Work};
 use crate::edges::Clock;
 use crate::metrics::Metrics;
 use crate::pending::RunReply;
+use crate::view::View;
 
 /// How often time passes for the groups at most.
 const TICK_MS: u64 = 10;
 
 /// Pieces of work between two looks at the clock for ticks.
 const WORK_BETWEEN_TICKS: usize = 64;
-
-/// Messages that commands of commands may lead to before the rest is left for the next round.
-const ROUNDS_MAX: usize = 8;
 
 /// What an owner is made of.
 pub(crate) struct WorkerParts {
@@ -65,6 +64,7 @@ pub(crate) struct Worker {
     clock: Arc<dyn Clock>,
     groups: Groups,
     desk: Desk,
+    backlog: Backlog,
     pace: Option<Pace>,
     queue_age_max_ms: u64,
     metrics: Arc<Metrics>,
@@ -83,6 +83,7 @@ impl Worker {
             inbox: parts.inbox,
             clock: parts.clock,
             desk: Desk::default(),
+            backlog: Backlog::default(),
             pace: parts.rate_max_events_per_s.map(Pace::new),
             queue_age_max_ms: parts.queue_age_max_ms,
             metrics: parts.metrics,
@@ -126,7 +127,8 @@ impl Worker {
 
     /// How long the owner may sleep if no work comes; for ever where there is none.
     fn next_tick_in(&self) -> Option<Duration> {
-        let next_ms = [self.groups.next_tick_ms(), self.desk.next_end_ms()].into_iter().flatten().min()?;
+        let again_ms = (!self.backlog.is_empty()).then_some(0);
+        let next_ms = [again_ms, self.groups.next_tick_ms(), self.desk.next_end_ms()].into_iter().flatten().min()?;
         let in_ms = next_ms.saturating_sub(self.clock.monotonic_ms());
         Some(Duration::from_millis(in_ms.max(TICK_MS)))
     }
@@ -136,22 +138,45 @@ impl Worker {
         let now = self.clock.now();
         match work {
             Work::Run(run) => return self.submit(run, now),
-            Work::Peer { from, message } => self.groups.receive(from, message, now, &mut self.commands),
+            Work::Peer { from, mut message, received_ms } => {
+                message.pass_time(now.monotonic_ms.saturating_sub(received_ms));
+                self.receive(from, message, now);
+            }
             Work::View { view, done } => {
+                lost_peers(self.groups.view(), &view).into_iter().for_each(|lost| self.backlog.forget(lost));
                 let faults = self.groups.follow(view, now, &mut self.commands);
                 let _ = done.send(faults);
             }
             Work::State { filter, reply } => {
                 let _ = reply.send(self.groups.look(filter));
             }
+            Work::Clock { filter, reply } => {
+                let _ = reply.send(self.groups.clock_ms(filter));
+            }
             Work::Drain { done } => {
                 self.groups.drain(now, &mut self.commands);
                 self.draining.push(done);
             }
         }
-        self.carry_out(now);
+        self.carry_out();
         self.finish_drain();
         0
+    }
+
+    fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment) {
+        let _entered = match &message.body {
+            PeerBody::Test(test) => tracing::debug_span!(
+                "peer_test",
+                %from,
+                filter = message.filter.0,
+                group = message.group,
+                events = test.tickets.len(),
+                traceparent = test.traceparent.as_deref()
+            )
+            .entered(),
+            _ => tracing::Span::none().entered(),
+        };
+        self.groups.receive(from, message, now, &mut self.commands);
     }
 
     fn submit(&mut self, run: Run, now: Moment) -> u64 {
@@ -162,14 +187,27 @@ impl Worker {
             run.refuse(Reason::Overloaded);
             return 0;
         }
+        if self.groups.is_held_up((run.filter, run.group)) {
+            run.refuse(Reason::Overloaded);
+            return 0;
+        }
         let Run { filter, group, mut submission, place, .. } = run;
         let events = place.events();
+        let _entered = tracing::debug_span!(
+            "owner_batch",
+            filter = filter.0,
+            group,
+            sequence = submission.sequence,
+            events,
+            traceparent = submission.traceparent.as_deref()
+        )
+        .entered();
         let number = self.desk.take(place, submission.deadline_ms);
         submission.reply_to = number;
         if !self.groups.submit((filter, group), submission, now, &mut self.commands) {
             self.desk.answer(number, RunReply::undecided(events, NOT_HERE));
         }
-        self.carry_out(now);
+        self.carry_out();
         self.pace.as_mut().map_or(0, |pace| pace.take(events, now))
     }
 
@@ -179,34 +217,30 @@ impl Worker {
             return;
         }
         self.next_tick_ms = now.monotonic_ms + TICK_MS;
+        self.backlog.send_again(link(self.groups.view()));
         self.groups.tick(now, &mut self.commands);
-        self.carry_out(now);
+        self.carry_out();
         self.desk.expire(now.monotonic_ms);
         self.finish_drain();
     }
 
     /// Tells those who wait for it that nothing is in flight any more.
     fn finish_drain(&mut self) {
-        if !self.draining.is_empty() && self.desk.is_empty() && self.groups.are_idle() {
+        if !self.draining.is_empty() && self.desk.is_empty() && self.backlog.is_empty() && self.groups.are_idle() {
             for done in self.draining.drain(..) {
                 let _ = done.send(());
             }
         }
     }
 
-    fn carry_out(&mut self, now: Moment) {
-        for _ in 0..ROUNDS_MAX {
-            if self.commands.is_empty() {
-                return;
-            }
-            for command in std::mem::take(&mut self.commands) {
-                match command {
-                    Command::Reply(reply) => self.reply(reply),
-                    Command::Send { to, message } => self.send(to, message, now),
-                    Command::OpenGeneration { filter, group, number } => {
-                        // Where there is no room, the group asks again.
-                        let _ = self.proposals.try_send(Proposal { filter, group, number });
-                    }
+    fn carry_out(&mut self) {
+        for command in std::mem::take(&mut self.commands) {
+            match command {
+                Command::Reply(reply) => self.reply(reply),
+                Command::Send { to, message } => self.backlog.send(to, message, link(self.groups.view())),
+                Command::OpenGeneration { filter, group, number } => {
+                    // Where there is no room, the group asks again.
+                    let _ = self.proposals.try_send(Proposal { filter, group, number });
                 }
             }
         }
@@ -216,13 +250,12 @@ impl Worker {
         let GroupReply { reply_to, decisions, estimates, clock_ms, degraded, spent } = reply;
         self.desk.answer(reply_to, RunReply { decisions, estimates, clock_ms, degraded, spent });
     }
+}
 
-    fn send(&mut self, to: NodeId, message: PeerMessage, now: Moment) {
-        let key = (message.filter, message.group);
-        let sent = self.groups.view().links.get(&to).is_some_and(|link| link.send(message));
-        if !sent {
-            tracing::warn!(%to, "a node cannot be reached, or too much waits for it: what is in flight is given up");
-            self.groups.unsent(to, key, now, &mut self.commands);
-        }
+/// Hands a message to the link of a node; it comes back where it finds no room.
+fn link(view: &View) -> impl Fn(NodeId, PeerMessage) -> Option<PeerMessage> {
+    |to, message| match view.links.get(&to) {
+        Some(link) => link.send(message),
+        None => Some(message),
     }
 }

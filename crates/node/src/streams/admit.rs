@@ -3,6 +3,8 @@
 //! Promises: a batch that is refused here has set nothing; one that is admitted keeps every limit, is for the map that
 //! this node acts on, and all of it belongs to one node. Must not know: queues, how answers travel.
 
+use std::sync::Arc;
+
 use firstseen_filter::Probes;
 use firstseen_routing::{FilterId, NodeId, Reason, Submission};
 use firstseen_wire::WireError;
@@ -65,6 +67,7 @@ pub(super) fn admit(
     let deadline_max_ms = shared.config.limits.batch_deadline_max_ms;
     let deadline_in_ms = if head.deadline_in_ms == 0 { deadline_max_ms } else { head.deadline_in_ms };
     let deadline_ms = now_ms + u64::from(deadline_in_ms.min(deadline_max_ms));
+    let traceparent: Option<Arc<str>> = (!head.traceparent.is_empty()).then(|| head.traceparent.as_str().into());
     let submission = |run: OwnedRun| AdmittedRun {
         filter: head.filter,
         group: run.group,
@@ -77,6 +80,7 @@ pub(super) fn admit(
             probes: run.probes,
             times: run.times,
             deadline_ms,
+            traceparent: traceparent.clone(),
         },
     };
     Ok(Admitted::Here(runs.into_iter().map(submission).collect()))

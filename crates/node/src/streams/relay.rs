@@ -101,10 +101,7 @@ impl Relay {
                 return Ok(());
             }
             tokio::select! {
-                queued = self.queue.recv(), if more && unanswered < proxy.credits => {
-                    more = queued.is_some();
-                    next = queued;
-                }
+                biased;
                 reply = proxy.replies.message() => {
                     let reply = reply?.and_then(|reply| reply.message);
                     let Some(observe_reply::Message::Reply(reply)) = reply else {
@@ -114,6 +111,10 @@ impl Relay {
                     if self.replies.send(reply).await.is_err() {
                         return Ok(());
                     }
+                }
+                queued = self.queue.recv(), if more && unanswered < proxy.credits => {
+                    more = queued.is_some();
+                    next = queued;
                 }
             }
         }

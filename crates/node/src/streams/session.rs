@@ -3,12 +3,15 @@
 //! Promises: every batch gets one reply, in whatever order; a producer that sends without credit, or takes no replies,
 //! has its stream ended. No owner ever waits for a stream. Must not know: cells, other streams.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use firstseen_filter::Probes;
+use firstseen_routing::FilterId;
 use firstseen_wire::WireError;
 use firstseen_wire::hello::{self, Credit};
+use firstseen_wire::limits::HELLO_TIMEOUT;
 use firstseen_wire::proto::producer::{
     Batch, BatchReply, ObserveReply, ObserveRequest, observe_reply, observe_request,
 };
@@ -19,6 +22,7 @@ use tonic::{Status, Streaming};
 
 use super::admit::{self, Admitted, Refused};
 use super::relays::Relays;
+use crate::metrics::BatchMeter;
 use crate::owner::Run;
 use crate::pending::PendingBatch;
 use crate::shared::Shared;
@@ -41,6 +45,8 @@ pub(super) struct Session {
     producer: u128,
     unanswered: u32,
     spare: Vec<Probes>,
+    /// Of the filters that the stream has brought batches for.
+    meters: Vec<(FilterId, BatchMeter)>,
 }
 
 impl Session {
@@ -50,7 +56,18 @@ impl Session {
         let (finish, finished) = mpsc::channel(credits);
         let (relay, relayed) = mpsc::channel(credits);
         let relays = Relays::new(shared.clone(), relay);
-        Self { shared, replies, finished, finish, relayed, relays, producer: 0, unanswered: 0, spare: Vec::new() }
+        Self {
+            shared,
+            replies,
+            finished,
+            finish,
+            relayed,
+            relays,
+            producer: 0,
+            unanswered: 0,
+            spare: Vec::new(),
+            meters: Vec::new(),
+        }
     }
 
     /// Serves the stream until it ends.
@@ -69,11 +86,17 @@ impl Session {
         if let Err(status) = self.greet(&mut requests).await {
             return Some(status);
         }
-        let stopping = self.shared.stopping.clone();
-        let replies = self.replies.clone();
+        let (stopping, replies) = (self.shared.stopping.clone(), self.replies.clone());
+        let (mut stopped, mut closed) = (pin!(stopping.cancelled()), pin!(replies.closed()));
         let mut more = true;
         loop {
+            // Answers before requests: their number is bounded by the credit, so requests come to their turn.
             let done = tokio::select! {
+                biased;
+                () = &mut stopped => Err(ErrorKind::Unavailable.status("the node is about to stop")),
+                () = &mut closed => return None,
+                Some(batch) = self.finished.recv() => self.finished(batch),
+                Some(reply) = self.relayed.recv() => self.answer(reply),
                 request = requests.message(), if more => match request {
                     Ok(Some(request)) => self.request(request),
                     Ok(None) => {
@@ -82,10 +105,6 @@ impl Session {
                     }
                     Err(status) => Err(status),
                 },
-                Some(batch) = self.finished.recv() => self.finished(batch),
-                Some(reply) = self.relayed.recv() => self.answer(reply),
-                () = replies.closed() => return None,
-                () = stopping.cancelled() => Err(ErrorKind::Unavailable.status("the node is about to stop")),
             };
             if let Err(status) = done {
                 return Some(status);
@@ -100,7 +119,8 @@ impl Session {
     async fn greet(&mut self, requests: &mut Streaming<ObserveRequest>) -> Result<(), Status> {
         let missing = || ErrorKind::Invalid.status("the first message of a stream must be its hello");
         let stopping = self.shared.stopping.clone();
-        let first = stopping.run_until_cancelled(requests.message()).await.ok_or_else(missing)??;
+        let hello = tokio::time::timeout(HELLO_TIMEOUT, requests.message());
+        let first = stopping.run_until_cancelled(hello).await.ok_or_else(missing)?.map_err(|_| missing())??;
         self.producer = hello::accept_hello(&first.ok_or_else(missing)?).map_err(|error| match error {
             WireError::Version { .. } => ErrorKind::NotNow.status(error),
             other => ErrorKind::Invalid.status(other),
@@ -141,11 +161,14 @@ impl Session {
         );
         let _entered = span.enter();
         let view = self.shared.view();
-        let of = (batch.sequence, batch.events);
+        let (of, filter) = ((batch.sequence, batch.events), FilterId(batch.filter_id));
         self.shared.metrics.batch(&batch);
+        if let Some(meter) = self.meter(&view, filter) {
+            meter.received(batch.events);
+        }
         match admit::admit(&self.shared, &view, self.producer, &batch, &mut self.spare) {
             Ok(Admitted::Here(runs)) => {
-                self.submit(of.0, runs);
+                self.submit((filter, of.0), runs);
                 Ok(())
             }
             Ok(Admitted::At(node)) => match self.relays.send(&view, node, self.producer, batch) {
@@ -159,11 +182,24 @@ impl Session {
         }
     }
 
-    fn submit(&mut self, sequence: u64, runs: Vec<admit::AdmittedRun>) {
+    /// The meter of a filter; none of one that does not exist, so that producers cannot make up names.
+    fn meter(&mut self, view: &View, filter: FilterId) -> Option<&BatchMeter> {
+        let index = match self.meters.iter().position(|(known, _)| *known == filter) {
+            Some(index) => index,
+            None => {
+                let meter = self.shared.metrics.meter(&view.map.filters.get(&filter)?.name);
+                self.meters.push((filter, meter));
+                self.meters.len() - 1
+            }
+        };
+        self.meters.get(index).map(|(_, meter)| meter)
+    }
+
+    fn submit(&mut self, name: (FilterId, u64), runs: Vec<admit::AdmittedRun>) {
         let admitted_us = self.shared.clock.monotonic_us();
         let admitted_ms = self.shared.clock.monotonic_ms();
         let events: Vec<usize> = runs.iter().map(|run| run.submission.probes.len()).collect();
-        let places = PendingBatch::places(sequence, admitted_us, &events, self.finish.clone());
+        let places = PendingBatch::places(name, admitted_us, &events, self.finish.clone());
         for (run, place) in runs.into_iter().zip(places) {
             let owner = self.shared.owners.of(run.filter, run.group);
             owner.offer(Run { filter: run.filter, group: run.group, submission: run.submission, admitted_ms, place });
@@ -173,7 +209,9 @@ impl Session {
     /// All runs of a batch are answered.
     fn finished(&mut self, batch: Arc<PendingBatch>) -> Result<(), Status> {
         let elapsed_us = self.shared.clock.monotonic_us().saturating_sub(batch.admitted_us);
-        self.shared.metrics.answered(elapsed_us);
+        if let Some((_, meter)) = self.meters.iter().find(|(filter, _)| *filter == batch.filter) {
+            meter.answered(elapsed_us);
+        }
         let message = reply::encode(batch.sequence, &self.answers(&batch));
         // Another run's owner may still be about to let go of the batch; then its buffers are not used again.
         if let Ok(batch) = Arc::try_unwrap(batch) {

@@ -2,10 +2,10 @@
 //!
 //! Promises: what is refused is refused by name when it is created, with what to do instead. Must not know: nodes.
 
-use firstseen_filter::{CellDefinition, Growth, Unit};
+use firstseen_filter::{BuildError, CELLS_MAX, CellDefinition, Growth};
 use thiserror::Error;
 
-use crate::{DefinitionError, SlicedDefinition, Slicing};
+use crate::{DefinitionError, Prober, SlicedBuildError, SlicedDefinition, Slicing};
 
 /// Why a filter cannot run in a cluster.
 #[derive(Debug, Error)]
@@ -13,9 +13,12 @@ pub enum ClusterRefusal {
     /// It cannot be built in one place either.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
-    /// A unit without length.
-    #[error("the definition's window counts in units of nothing: describe the filter with a window")]
-    Unit,
+    /// A definition that no description of a filter gives.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// Nobody could tell the positions of its events.
+    #[error(transparent)]
+    Positions(#[from] SlicedBuildError),
     /// Timers of one event lie on several nodes, and none of them sees which are equal.
     #[error(
         "equal timers ({equal_timers}) cannot be compared over the nodes of slicing `{slicing}`: leave them out, or \
@@ -37,7 +40,10 @@ pub enum ClusterRefusal {
         ratio: f64,
     },
     /// A group has more cells than positions can name.
-    #[error("{slices} slices of {cells} cells are more than positions can name: use fewer slices")]
+    #[error(
+        "{slices} slices of {cells} cells are more than the {CELLS_MAX} cells that positions can name: use fewer slices, or \
+         describe a smaller filter"
+    )]
     Cells {
         /// Slices that share events.
         slices: u32,
@@ -64,10 +70,9 @@ pub enum ClusterRefusal {
 /// # Errors
 /// [`ClusterRefusal`]: what cannot be, and what to do instead.
 pub fn check(definition: &SlicedDefinition) -> Result<(), ClusterRefusal> {
+    definition.group.check()?;
     let slice = definition.slice()?;
-    if let Unit::Milliseconds(0) | Unit::Events(0) = slice.unit {
-        return Err(ClusterRefusal::Unit);
-    }
+    slice.check()?;
     let slicing = definition.slicing;
     if let CellDefinition::Timing { equal_timers: equal_timers @ 2.., .. } = slice.cells
         && slicing.divides_cells()
@@ -84,10 +89,11 @@ pub fn check(definition: &SlicedDefinition) -> Result<(), ClusterRefusal> {
     | CellDefinition::Generations { geometry, .. } = slice.cells
     {
         let (slices, cells) = (slicing.slices_per_group(), geometry.cells());
-        if cells.checked_mul(u64::from(slices)).is_none() {
+        if cells.checked_mul(u64::from(slices)).is_none_or(|all| all > CELLS_MAX) {
             return Err(ClusterRefusal::Cells { slices, cells });
         }
     }
+    Prober::new(definition)?;
     Ok(())
 }
 
@@ -98,5 +104,51 @@ pub(crate) fn growth_of(cells: &CellDefinition) -> Option<Growth> {
         | CellDefinition::Timing { growth, .. }
         | CellDefinition::Generations { growth, .. } => *growth,
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::{FilterSpec, Geometry, Kind, Layout};
+
+    use super::*;
+
+    /// A definition in JSON, and the same with another number at `path`.
+    fn with(slicing: &str, path: &str, number: u64) -> SlicedDefinition {
+        let spec = FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Timing, "1h".parse().unwrap()) };
+        let definition = SlicedDefinition::new(&spec, slicing.parse().unwrap()).unwrap();
+        let mut json = serde_json::to_value(&definition).unwrap();
+        *json.pointer_mut(path).unwrap_or_else(|| panic!("{path} in {definition:?}")) = number.into();
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn what_can_never_be_built_is_refused_by_its_field() {
+        for (path, number, said) in [
+            ("/group/cells/geometry/cell_bits", 1, "`cell_bits` of the definition is 1"),
+            ("/group/cells/growth/generations_max", 4_000_000_000, "`generations_max` of the definition is 4000000000"),
+            ("/group/cells/growth/capacity_events", 0, "`capacity_events` of the definition is 0"),
+            ("/group/cells/equal_timers", 17, "`equal_timers` of the definition is 17"),
+            ("/group/rule/span_units", u64::MAX, "window does not fit its cells"),
+            ("/group/unit/milliseconds", 0, "`unit` of the definition is 0"),
+            ("/group/rate", 1, "`rate` of the definition is 1"),
+        ] {
+            for slicing in ["none", "horizontal:4", "vertical:4"] {
+                let error = check(&with(slicing, path, number)).unwrap_err().to_string();
+                assert!(error.contains(said), "{slicing}, {path}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_has_no_more_cells_than_positions_can_name() {
+        let mut definition = with("vertical:3", "/group/cells/equal_timers", 0);
+        let CellDefinition::Timing { geometry, .. } = &mut definition.group.cells else { panic!("{definition:?}") };
+        *geometry = Geometry::new(CELLS_MAX - 1, geometry.hashes(), 8, Layout::Classic).unwrap();
+        check(&definition).unwrap();
+        let CellDefinition::Timing { geometry, .. } = &mut definition.group.cells else { panic!("{definition:?}") };
+        *geometry = Geometry::new(CELLS_MAX, geometry.hashes(), 8, Layout::Classic).unwrap();
+        let error = check(&definition).unwrap_err().to_string();
+        assert!(error.contains("3 slices of 366503875926 cells"), "{error}");
     }
 }

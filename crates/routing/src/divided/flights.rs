@@ -6,6 +6,8 @@
 //! A ticket names an event: the number of its batch, and its index there. Numbers are not used again, so what comes back
 //! late for an event that is over finds nothing.
 
+use std::sync::Arc;
+
 use firstseen_filter::{Probes, Refresh, Stamp, WindowRule};
 use hashbrown::HashTable;
 
@@ -105,6 +107,7 @@ pub(crate) struct BatchHead {
     pub(crate) sequence: u64,
     pub(crate) names: Vec<SubmissionName>,
     pub(crate) deadline_ms: u64,
+    pub(crate) traceparent: Option<Arc<str>>,
 }
 
 /// A submission whose events are in flight.
@@ -153,7 +156,8 @@ fn hash(positions: &[u64]) -> u64 {
 }
 
 impl Flights {
-    /// None yet. Numbers start at `first_number`, above all that an earlier owner of this group has given.
+    /// None yet. Numbers start at `first_number`, apart from those that an owner of this group has given in another
+    /// process.
     pub(crate) fn new(first_number: u64) -> Self {
         Self {
             slots: (0..SLOTS_MIN).map(|_| None).collect(),

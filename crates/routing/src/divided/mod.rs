@@ -26,17 +26,18 @@ mod submit;
 use firstseen_filter::{CellDefinition, Geometry, Refresh};
 use hashbrown::HashMap;
 
-use crate::owner::HeadClock;
+use crate::owner::{HeadClock, share_of_sample};
 use crate::{
     AnswerWhen, Command, DecisionCounts, DefinitionError, FilterId, FilterPolicies, FilterRecord, GroupPlan,
-    GroupState, HopCounts, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, ReplayGuard, SliceState,
-    SlicedBuildError, Standing, SubmissionName,
+    GroupState, HopCounts, Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, ReplayGuard, SliceState,
+    SlicedBuildError, Standing, SubmissionName, TestBatch,
 };
 pub use check::{ClusterRefusal, check};
 use fill::Fill;
 use flights::Flights;
 use outbox::{Outbox, Sender};
 use own::OwnSlices;
+pub use passage::refuse;
 use placement::Placement;
 pub use replay::{Visits, replay};
 use sets::SetFlight;
@@ -46,6 +47,8 @@ pub(crate) struct DividedGroup {
     filter: FilterId,
     group: u32,
     me: NodeId,
+    /// The start of this node that the group was built in.
+    incarnation: Incarnation,
     limits: OwnerLimits,
     policies: FilterPolicies,
     refresh: Refresh,
@@ -59,7 +62,7 @@ pub(crate) struct DividedGroup {
     clock: HeadClock,
     guard: ReplayGuard,
     standings: Vec<Standing>,
-    /// Made with the first submission, whose time numbers start at.
+    /// Made with the first submission.
     flights: Option<Flights>,
     sets: HashMap<u64, SetFlight>,
     /// Named submissions whose batches are not settled.
@@ -92,7 +95,7 @@ impl DividedGroup {
         filter: FilterId,
         record: &FilterRecord,
         group: u32,
-        me: NodeId,
+        (me, incarnation): (NodeId, Incarnation),
         complete: bool,
         limits: &OwnerLimits,
     ) -> Result<Self, SlicedBuildError> {
@@ -111,6 +114,7 @@ impl DividedGroup {
             filter,
             group,
             me,
+            incarnation,
             limits: *limits,
             policies: record.policies,
             refresh,
@@ -141,12 +145,12 @@ impl DividedGroup {
         self.now = now;
         match message.body {
             PeerBody::Test(batch) => {
-                passage::test(&batch, &mut self.own, &self.placement, &mut self.outbox);
-                if !self.complete && batch.head != self.me {
-                    self.outbox.mark_degraded(batch.head);
-                }
+                let degraded = batch.degraded || !self.complete;
+                passage::test(&TestBatch { degraded, ..batch }, &mut self.own, &self.placement, &mut self.outbox);
             }
             PeerBody::Set(batch) => {
+                // Its sender knows that the generation was committed.
+                self.fill.open(batch.generation);
                 passage::set(from, &batch, &mut self.own, &self.placement, &mut self.outbox);
             }
             PeerBody::Resolved(resolved) => self.resolved(&resolved),
@@ -180,20 +184,34 @@ impl DividedGroup {
         self.fill.open(record.generations.get(self.group as usize).copied().unwrap_or(0));
     }
 
-    /// The group as it is now.
-    pub(crate) fn state(&mut self) -> GroupState {
+    pub(crate) fn inflight_events(&self) -> u64 {
+        self.flights.as_ref().map_or(0, Flights::open_events) as u64
+    }
+
+    pub(crate) fn clock_ms(&self) -> u64 {
+        self.clock.clock_ms()
+    }
+
+    /// The group as it is now, its slices told by samples.
+    pub(crate) fn state(&mut self, sample_bytes: usize) -> GroupState {
+        let slice_sample_bytes = share_of_sample(sample_bytes, self.own.len());
+        let inflight_events = self.inflight_events();
         let first = self.group.saturating_mul(self.placement.slices() as u32);
         let complete = self.complete;
         let (test_nodes, set_nodes) = (self.own.test_node_visits, self.own.set_node_visits);
-        let states = self.own.states().map(|(index, slice, load)| SliceState {
-            slice: first + index as u32,
-            load,
-            bytes: slice.bytes(),
-            generations: slice.generations() as u32,
-            live_events: slice.live_events(),
-            expected_rate: slice.expected_rate(),
-            ready: true,
-            complete,
+        let states = self.own.states().map(|(index, slice, load)| {
+            let (fill, expected_rate) = slice.fill_and_rate(slice_sample_bytes);
+            SliceState {
+                slice: first + index as u32,
+                load,
+                bytes: slice.bytes(),
+                generations: slice.generations() as u32,
+                live_events: slice.live_events(),
+                fill,
+                expected_rate,
+                ready: true,
+                complete,
+            }
         });
         let slices: Vec<SliceState> = states.collect();
         let Counts { batches, events, tests, sets, decisions } = self.counts;
@@ -203,7 +221,7 @@ impl DividedGroup {
             decisions,
             guard_bytes: self.guard.bytes(),
             guard_bytes_per_horizon_second: self.guard.bytes_per_horizon_second(),
-            inflight_events: self.flights.as_ref().map_or(0, Flights::open_events) as u64,
+            inflight_events,
             hops: HopCounts {
                 tests,
                 test_slices: slices.iter().map(|slice| slice.load.test_visits).sum(),

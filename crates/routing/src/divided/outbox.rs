@@ -3,6 +3,8 @@
 //! Promises: what is added for a node leaves in the order of adding, in as few messages as limits allow. Must not know:
 //! why it is sent.
 
+use std::sync::Arc;
+
 use firstseen_filter::Stamp;
 
 use crate::{Command, FilterId, NodeId, PeerBody, PeerMessage, Reason, Resolved, SetAcks, SetBatch, TestBatch};
@@ -20,13 +22,16 @@ pub(crate) struct Sender {
 
 /// An event to be tested elsewhere.
 #[derive(Clone, Copy)]
-pub(crate) struct Question {
+pub(crate) struct Question<'a> {
     pub(crate) head: NodeId,
     pub(crate) ticket: u64,
     pub(crate) stamp: Stamp,
     pub(crate) generations: u16,
     pub(crate) parallel: bool,
     pub(crate) deadline_in_ms: u32,
+    /// A slice that was asked is incomplete.
+    pub(crate) degraded: bool,
+    pub(crate) traceparent: Option<&'a Arc<str>>,
 }
 
 /// What became of an event.
@@ -60,7 +65,7 @@ impl Outbox {
         Self { sender, letters: Vec::new(), full: Vec::new(), next_set_number: 0 }
     }
 
-    /// Numbers sets from here on, above all that an earlier owner of this group has given.
+    /// Numbers sets from here on, apart from those that an owner of this group has given in another process.
     pub(crate) fn number_sets_from(&mut self, number: u64) {
         self.next_set_number = number;
     }
@@ -82,29 +87,33 @@ impl Outbox {
     }
 
     /// Asks `to` about the positions of `left`.
-    pub(crate) fn test(&mut self, to: NodeId, question: Question, left: impl IntoIterator<Item = u64>) {
+    pub(crate) fn test(&mut self, to: NodeId, question: Question<'_>, left: impl IntoIterator<Item = u64>) {
         let sender = self.sender;
         let test = &mut self.letters(to).test;
-        let fits = test.head == question.head && test.parallel == question.parallel;
+        let fits = (test.head, test.parallel, test.degraded) == (question.head, question.parallel, question.degraded);
         if !test.tickets.is_empty() && (!fits || test.tickets.len() >= MESSAGE_EVENTS_MAX) {
             let test = PeerBody::Test(std::mem::take(test));
             self.full.push(send(sender, to, test));
         }
         let test = &mut self.letters(to).test;
         if test.tickets.is_empty() {
-            (test.head, test.parallel) = (question.head, question.parallel);
+            (test.head, test.parallel, test.degraded) = (question.head, question.parallel, question.degraded);
             test.deadline_in_ms = question.deadline_in_ms;
         }
-        test.deadline_in_ms = test.deadline_in_ms.min(question.deadline_in_ms);
+        test.deadline_in_ms = test.deadline_in_ms.max(question.deadline_in_ms);
+        if test.traceparent.is_none() {
+            test.traceparent = question.traceparent.cloned();
+        }
         test.tickets.push(question.ticket);
         test.left.push(left);
         test.stamps.push(question.stamp);
         test.generations.push(question.generations);
     }
 
-    /// Tells `head` what was found.
-    pub(crate) fn resolve(&mut self, head: NodeId, ticket: u64, finding: Finding, slice_visits: u64) {
+    /// Tells `head` what was found, and whether it rests on an incomplete slice.
+    pub(crate) fn resolve(&mut self, head: NodeId, ticket: u64, finding: Finding, slice_visits: u64, degraded: bool) {
         let resolved = &mut self.letters(head).resolved;
+        resolved.degraded |= degraded;
         match finding {
             Finding::Held(generations) => {
                 resolved.hits.push(generations != 0);
@@ -120,11 +129,6 @@ impl Outbox {
         resolved.tickets.push(ticket);
         resolved.slice_visits += slice_visits;
         resolved.node_visits += u64::from(slice_visits > 0);
-    }
-
-    /// Marks what is told to `head` as resting on an incomplete slice.
-    pub(crate) fn mark_degraded(&mut self, head: NodeId) {
-        self.letters(head).resolved.degraded = true;
     }
 
     /// Has `to` set cells in generation `number`; gives the number of the set.

@@ -7,10 +7,14 @@
 use super::outbox::{Finding, Outbox, Question};
 use super::own::OwnSlices;
 use super::placement::Placement;
-use crate::{NodeId, Reason, SetBatch, TestBatch};
+use crate::{Command, NodeId, PeerBody, PeerMessage, Reason, Resolved, SetAcks, SetBatch, TestBatch};
 
 /// Tests the events of a batch and sends on what is not decided here.
 pub(crate) fn test(batch: &TestBatch, own: &mut OwnSlices, placement: &Placement, outbox: &mut Outbox) {
+    // Nobody waits for these any more: their head has given them up by its own clock.
+    if batch.deadline_in_ms == 0 {
+        return;
+    }
     let events = || batch.left.iter().zip(&batch.tickets).zip(&batch.stamps).enumerate();
     let newest = own.newest_generation();
     for (_, ((left, _), _)) in events() {
@@ -20,7 +24,8 @@ pub(crate) fn test(batch: &TestBatch, own: &mut OwnSlices, placement: &Placement
     }
     for (index, ((left, ticket), stamp)) in events() {
         let generations = batch.generations.get(index).copied().unwrap_or(u16::MAX);
-        let refuse = |outbox: &mut Outbox, reason| outbox.resolve(batch.head, *ticket, Finding::Undecided(reason), 0);
+        let refuse =
+            |outbox: &mut Outbox, reason| outbox.resolve(batch.head, *ticket, Finding::Undecided(reason), 0, false);
         if !placement.admits(left) {
             refuse(outbox, Reason::Invalid);
             continue;
@@ -45,10 +50,12 @@ pub(crate) fn test(batch: &TestBatch, own: &mut OwnSlices, placement: &Placement
                     generations: mask,
                     parallel: false,
                     deadline_in_ms: batch.deadline_in_ms,
+                    degraded: batch.degraded,
+                    traceparent: batch.traceparent.as_ref(),
                 };
                 outbox.test(placement.nodes()[placement.node_at(first)], question, elsewhere());
             }
-            _ => outbox.resolve(batch.head, *ticket, Finding::Held(mask), visits),
+            _ => outbox.resolve(batch.head, *ticket, Finding::Held(mask), visits, batch.degraded),
         }
     }
 }
@@ -75,4 +82,22 @@ pub(crate) fn set(
     let cells = events().map(|(cells, stamp)| own.set(placement, cells, *stamp, batch.generation)).sum();
     outbox.acknowledge(head, batch.set_number, true);
     cells
+}
+
+/// What a node answers that has none of the slices a message is about: nothing was tested or set, because of `reason`.
+/// Nothing to what is an answer itself.
+pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Option<Command> {
+    let (to, body) = match message.body {
+        PeerBody::Test(TestBatch { head, tickets, .. }) => {
+            let undecided = (0..).zip(&tickets).map(|(event, _)| (event, reason)).collect();
+            let hits = vec![false; tickets.len()];
+            (head, PeerBody::Resolved(Resolved { tickets, hits, undecided, ..Resolved::default() }))
+        }
+        PeerBody::Set(set) => {
+            let refused_numbers = vec![set.set_number];
+            (from, PeerBody::SetAcks(SetAcks { refused_numbers, ..SetAcks::default() }))
+        }
+        PeerBody::Resolved(_) | PeerBody::SetAcks(_) => return None,
+    };
+    Some(Command::Send { to, message: PeerMessage { body, ..message } })
 }

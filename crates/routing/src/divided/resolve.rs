@@ -103,7 +103,7 @@ impl DividedGroup {
         if alive >= self.fill.generations_max() {
             return false;
         }
-        let (number, now_ms) = (newest + 1, self.now.monotonic_ms);
+        let (number, now_ms) = (newest.saturating_add(1), self.now.monotonic_ms);
         let asked_lately = |(asked, at_ms): (u64, u64)| asked == number && now_ms.saturating_sub(at_ms) < ASK_AGAIN_MS;
         if !self.asked.is_some_and(asked_lately) {
             self.asked = Some((number, now_ms));
@@ -226,8 +226,11 @@ impl DividedGroup {
         let mut reply_to = batch.head.reply_to;
         if batch.head.records && !batch.is_settled {
             let name = BatchName { producer: batch.head.producer, sequence: batch.head.sequence };
-            let newest = self.guard.settle_named(name, &batch.head.names, &batch.decisions);
-            reply_to = newest.unwrap_or(reply_to);
+            self.guard.learn(name, &batch.head.names, &batch.decisions);
+            // Once it is answered, what is in flight under its name is a retry.
+            if !batch.replied {
+                reply_to = self.guard.arrive(name).unwrap_or(reply_to);
+            }
             batch.is_settled = batch.untold == 0;
             for name in &batch.head.names {
                 self.named.remove(name);

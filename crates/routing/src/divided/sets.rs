@@ -10,30 +10,17 @@ use crate::{Decision, NodeId, Reason, SetAcks};
 /// A set on its way to a node.
 pub(super) struct SetFlight {
     to: NodeId,
+    generation: u64,
     tickets: Vec<u64>,
 }
 
 impl DividedGroup {
     /// Sets an event in generation `number` on all of its nodes.
     pub(super) fn record(&mut self, ticket: u64, number: u64, outcome: Decision) {
-        let Self { flights: Some(flights), own, placement, outbox, sets, .. } = self else { return };
-        let Some(stamp) = flights.flight(ticket).map(|flight| flight.stamp) else { return };
-        let positions = flights.positions(ticket);
-        if !own.open(placement, positions, stamp.unit, number) {
+        let Some(waiting) = self.set(ticket, number) else {
             return self.settle(ticket, Decision::Undecided(Reason::NotReady));
-        }
-        own.set(placement, positions, stamp, number);
+        };
         self.counts.sets += 1;
-        let mut waiting = 0;
-        for (index, node) in placement.nodes().iter().enumerate() {
-            let there = || positions.iter().copied().filter(|position| placement.node_at(*position) == index);
-            if index != placement.me() && there().next().is_some() {
-                let set_number = outbox.set(*node, number, there(), stamp);
-                let set = sets.entry(set_number).or_insert_with(|| SetFlight { to: *node, tickets: Vec::new() });
-                set.tickets.push(ticket);
-                waiting += 1;
-            }
-        }
         if outcome == Decision::FirstSeen {
             self.fill.record(self.own.len() as u64);
         }
@@ -45,6 +32,29 @@ impl DividedGroup {
         } else if !self.is_safe() {
             self.tell(ticket, outcome);
         }
+    }
+
+    /// Sets the cells of an event here and sends for the others; how many nodes are to acknowledge. `None` where the
+    /// generation is not here, and nothing is set.
+    fn set(&mut self, ticket: u64, number: u64) -> Option<u16> {
+        let Self { flights: Some(flights), own, placement, outbox, sets, .. } = self else { return None };
+        let stamp = flights.flight(ticket)?.stamp;
+        let positions = flights.positions(ticket);
+        if !own.open(placement, positions, stamp.unit, number) {
+            return None;
+        }
+        own.set(placement, positions, stamp, number);
+        let mut waiting = 0;
+        for (index, node) in placement.nodes().iter().enumerate() {
+            let there = || positions.iter().copied().filter(|position| placement.node_at(*position) == index);
+            if index != placement.me() && there().next().is_some() {
+                let set_number = outbox.set(*node, number, there(), stamp);
+                let new = || SetFlight { to: *node, generation: number, tickets: Vec::new() };
+                sets.entry(set_number).or_insert_with(new).tickets.push(ticket);
+                waiting += 1;
+            }
+        }
+        Some(waiting)
     }
 
     /// Another node has set cells, or refused to.
@@ -66,16 +76,20 @@ impl DividedGroup {
         numbers.into_iter().for_each(|number| self.end_set(number, true));
     }
 
+    /// A set is over. One that was refused, because its generation is gone there, is done again in the newest.
     fn end_set(&mut self, number: u64, is_done: bool) {
         let Some(set) = self.sets.remove(&number) else { return };
+        let newest = self.fill.newest();
         for ticket in set.tickets {
-            let Some(flight) = self.flight_mut(ticket).filter(|flight| flight.phase == Phase::Setting) else {
+            if self.flight_mut(ticket).is_none_or(|flight| flight.phase != Phase::Setting) {
                 continue;
-            };
-            if !is_done && !flight.told {
+            }
+            let again = if !is_done && newest > set.generation { self.set(ticket, newest) } else { None };
+            let Some(flight) = self.flight_mut(ticket) else { continue };
+            if !is_done && again.is_none() && !flight.told {
                 flight.outcome = Decision::Undecided(Reason::Unknown);
             }
-            flight.waiting = flight.waiting.saturating_sub(1);
+            flight.waiting = flight.waiting.saturating_sub(1) + again.unwrap_or(0);
             if flight.waiting == 0 {
                 let outcome = flight.outcome;
                 self.settle(ticket, outcome);

@@ -3,7 +3,7 @@
 //! Promises: what is refused is refused before anything is set; a submission that comes again is not run again. Must not
 //! know: what nodes answer.
 
-use firstseen_filter::Placed;
+use firstseen_filter::{Placed, Refresh};
 
 use super::DividedGroup;
 use super::flights::{BATCH_EVENTS_MAX, BatchHead, Flights, NONE, Phase};
@@ -13,9 +13,9 @@ use crate::{Admission, Command, Decision, GroupReply, Lookup, Moment, Operation,
 /// Events between the prefetch of cells and their use.
 const AHEAD: u64 = 8;
 
-/// Numbers that are left to each millisecond: an owner that starts later starts above all numbers of the one before,
-/// unless that has taken up more batches than this a millisecond.
-const NUMBERS_PER_MS: u64 = 64;
+/// Bits of a number that count. The eight above, all that a ticket has room for, are of the incarnation: what other
+/// nodes still tell of the numbers of a process before is not taken for one of these.
+const NUMBER_BITS: u32 = 40;
 
 impl DividedGroup {
     /// Takes up a submission; its reply comes now or later.
@@ -72,9 +72,10 @@ impl DividedGroup {
         if records {
             self.guard.depart(&submission);
         }
-        let Submission { reply_to, producer, sequence, names, probes, times, deadline_ms, .. } = submission;
+        let Submission { reply_to, producer, sequence, names, probes, times, deadline_ms, traceparent, .. } =
+            submission;
         let events = probes.len();
-        let head = BatchHead { reply_to, records, producer, sequence, names, deadline_ms };
+        let head = BatchHead { reply_to, records, producer, sequence, names, deadline_ms, traceparent };
         let first = self.flights_mut().push(head, probes);
         self.clock.open_batch(&times, self.now.wall_ms);
         let standings = std::mem::take(&mut self.standings);
@@ -98,7 +99,7 @@ impl DividedGroup {
     }
 
     fn flights_mut(&mut self) -> &mut Flights {
-        let first_number = self.now.wall_ms.saturating_mul(NUMBERS_PER_MS) & (u64::MAX >> 17);
+        let first_number = (self.incarnation.0 & 0xFF) << NUMBER_BITS;
         if self.flights.is_none() {
             self.outbox.number_sets_from(first_number);
         }
@@ -134,14 +135,25 @@ impl DividedGroup {
     /// Lets an event wait for another of the same positions, or tests it.
     fn start(&mut self, ticket: u64, records: bool) {
         let Some(flights) = &mut self.flights else { return };
-        if records && self.limits.single_flight {
-            if let Some(leader) = flights.leader_of(ticket) {
-                return self.join(leader, ticket);
+        if self.limits.single_flight {
+            match flights.leader_of(ticket) {
+                None if records => flights.lead(ticket),
+                Some(leader) if records => return self.join(leader, ticket),
+                Some(leader) if self.has_told(leader, ticket) => return self.conclude(ticket, Decision::Duplicate),
+                // What is only looked up waits for nobody, and nobody waits for it.
+                Some(_) | None => {}
             }
-            flights.lead(ticket);
         }
         self.set_phase(ticket, Phase::Testing);
         self.test(ticket);
+    }
+
+    /// Whether an event that is only looked up is a duplicate of one whose cells may not all be set yet.
+    fn has_told(&self, leader: u64, ticket: u64) -> bool {
+        let flight = |ticket| self.flights.as_ref().and_then(|flights| flights.flight(ticket));
+        let (Some(leading), Some(asking)) = (flight(leader), flight(ticket)) else { return false };
+        // It leaves nothing to be set, so whether cells would be refreshed does not matter.
+        leading.told && leading.covers(asking.stamp, self.own.rule(), Refresh::Fixed)
     }
 
     fn join(&mut self, leader: u64, ticket: u64) {
@@ -205,11 +217,15 @@ impl DividedGroup {
         let next = elsewhere().next().filter(|_| generations != 0);
         let mut waiting = 0;
         if let Some(next) = next {
-            let deadline_ms = flights.batch(ticket).map_or(0, |batch| batch.head.deadline_ms);
+            let head = flights.batch(ticket).map(|batch| &batch.head);
+            let deadline_ms = head.map_or(0, |head| head.deadline_ms);
+            let traceparent = head.and_then(|head| head.traceparent.as_ref());
             let left_ms = deadline_ms.saturating_sub(self.now.monotonic_ms);
             let parallel = self.policies.lookup == Lookup::Parallel;
             let deadline_in_ms = u32::try_from(left_ms).unwrap_or(u32::MAX);
-            let question = Question { head: self.me, ticket, stamp, generations, parallel, deadline_in_ms };
+            let degraded = false;
+            let question =
+                Question { head: self.me, ticket, stamp, generations, parallel, deadline_in_ms, degraded, traceparent };
             for (index, node) in placement.nodes().iter().enumerate() {
                 let is_asked = if parallel { index != placement.me() } else { index == placement.node_at(next) };
                 let here = || elsewhere().filter(|position| !parallel || placement.node_at(*position) == index);

@@ -76,8 +76,9 @@ struct Flight {
 /// let mut probes = Probes::new(ProbeShape::Spread { cells: 8, hashes: 1 });
 /// probes.push_positions(&[3]).unwrap();
 /// let (operation, times) = (Operation::Observe, Times::default());
+/// let (names, traceparent) = (Vec::new(), None);
 /// let batch =
-///     Submission { reply_to: 1, operation, producer: 7, sequence: 1, names: vec![], probes, times, deadline_ms: 100 };
+///     Submission { reply_to: 1, operation, producer: 7, sequence: 1, names, probes, times, deadline_ms: 100, traceparent };
 ///
 /// let mut guard = ReplayGuard::new(60_000, 1 << 20);
 /// let mut standings = Vec::new();
@@ -181,22 +182,28 @@ impl ReplayGuard {
     /// [`Reason::Unknown`] stands until something definite is learnt; others may be run again. The newest place that
     /// asked for a batch in flight is returned.
     pub fn settle(&mut self, submission: &Submission, decisions: &[Decision]) -> Option<u64> {
-        self.settle_named(submission.name(), &submission.names, decisions)
+        self.learn(submission.name(), &submission.names, decisions);
+        self.arrive(submission.name())
     }
 
-    /// The same, where the batch itself is not there any more.
-    pub fn settle_named(&mut self, name: BatchName, names: &[SubmissionName], decisions: &[Decision]) -> Option<u64> {
+    /// What is known of a batch, before it has arrived or after: the same as [`Self::settle`], but for a retry that
+    /// may be in flight by now, which stays there.
+    pub fn learn(&mut self, name: BatchName, names: &[SubmissionName], decisions: &[Decision]) {
         if names.is_empty() {
             if !self.batches.learn(name, decisions) {
                 self.producers.raise(name.producer, name.sequence);
             }
         } else {
-            names.iter().zip(decisions).for_each(|(name, decision)| self.learn(*name, *decision));
+            names.iter().zip(decisions).for_each(|(name, decision)| self.learn_named(*name, *decision));
         }
+    }
+
+    /// A batch is in flight no more, as it is answered; the newest place that asked for it, where it was in flight.
+    pub fn arrive(&mut self, name: BatchName) -> Option<u64> {
         self.flights.remove(&name).map(|flight| flight.reply_to)
     }
 
-    fn learn(&mut self, name: SubmissionName, decision: Decision) {
+    fn learn_named(&mut self, name: SubmissionName, decision: Decision) {
         if !self.names.learn(name, decision) {
             self.sources.raise(name.source, name.number);
         }

@@ -16,6 +16,8 @@ pub(crate) enum HeadClock {
         clock: UnitClock,
         /// The greatest time that producers have shown, of those in units that were accepted.
         shown: WindowClock,
+        /// The time of day, which no producer's clock may be far ahead of.
+        present: WindowClock,
     },
     /// The owner's own clocks: the time of day, or the count of events.
     Own { clock: WindowClock, wall_ms: Option<u64> },
@@ -32,7 +34,8 @@ impl HeadClock {
             (Unit::Events(_), _) => Self::Own { clock: own(), wall_ms: None },
             (_, ClockSource::Wall) => Self::Own { clock: own(), wall_ms: Some(0) },
             (_, ClockSource::Event) => {
-                Self::Event { clock: UnitClock::new(*rule, unit.future_units(*future_max_ms)), shown: own() }
+                let clock = UnitClock::new(*rule, unit.future_units(*future_max_ms));
+                Self::Event { clock, shown: own(), present: own() }
             }
         }
     }
@@ -48,7 +51,11 @@ impl HeadClock {
     /// Before the events of a batch.
     pub(crate) fn open_batch(&mut self, times: &Times, now_wall_ms: u64) {
         match self {
-            Self::Event { clock, .. } => clock.catch_up(times.base_unit),
+            Self::Event { clock, present, .. } => {
+                present.catch_up_ms(now_wall_ms);
+                clock.show_present(present.now_unit());
+                clock.catch_up(times.base_unit);
+            }
             Self::Own { wall_ms: Some(wall_ms), .. } => *wall_ms = now_wall_ms.max(*wall_ms),
             Self::Own { wall_ms: None, .. } | Self::Endless => {}
         }
@@ -80,7 +87,7 @@ impl HeadClock {
     /// After the events of a batch. What a producer's clock shows counts unless it is ahead of the units that were
     /// accepted.
     pub(crate) fn close_batch(&mut self, times: &Times) {
-        if let Self::Event { clock, shown } = self
+        if let Self::Event { clock, shown, .. } = self
             && shown.now_ms().is_none_or(|shown_ms| shown_ms < times.clock_ms)
         {
             let mut next = shown.clone();

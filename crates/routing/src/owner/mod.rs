@@ -11,9 +11,12 @@ mod together;
 
 use firstseen_filter::{BuildError, Unit};
 
-use crate::{ClusterMap, Command, FilterId, FilterRecord, Moment, NodeId, PeerMessage, SlicedBuildError, Submission};
+use crate::{
+    ClusterMap, Command, FilterId, FilterRecord, Incarnation, Moment, NodeId, PeerMessage, SlicedBuildError, Submission,
+};
 pub(crate) use clock::HeadClock;
 pub use limits::OwnerLimits;
+pub(crate) use state::share_of_sample;
 pub use state::{DecisionCounts, GroupState, HopCounts, SliceState};
 use together::TogetherGroup;
 
@@ -55,7 +58,10 @@ impl GroupOwner {
         }
         let complete = is_complete(map, record, group, me);
         let cells = match record.definition.slicing.divides_cells() {
-            true => Cells::Divided(Box::new(DividedGroup::new(filter, record, group, me, complete, &limits)?)),
+            true => {
+                let start = map.nodes.get(&me).map_or(Incarnation::default(), |node| node.incarnation);
+                Cells::Divided(Box::new(DividedGroup::new(filter, record, group, (me, start), complete, &limits)?))
+            }
             false => Cells::Together(Box::new(TogetherGroup::new(record, group, complete, &limits)?)),
         };
         Ok(Self { filter, group, me, cells })
@@ -135,11 +141,28 @@ impl GroupOwner {
         }
     }
 
-    /// The group as it is now.
-    pub fn state(&mut self) -> GroupState {
+    /// The group as it is now. How densely its slices are set is told by `sample_bytes` of their cells together, but by
+    /// 4 KiB of each at least; `usize::MAX` reads all of them.
+    pub fn state(&mut self, sample_bytes: usize) -> GroupState {
         match &mut self.cells {
-            Cells::Together(group) => group.state(),
-            Cells::Divided(group) => group.state(),
+            Cells::Together(group) => group.state(sample_bytes),
+            Cells::Divided(group) => group.state(sample_bytes),
+        }
+    }
+
+    /// Events that are neither answered nor refused yet, or whose cells are not all set; reads no cells.
+    pub fn inflight_events(&self) -> u64 {
+        match &self.cells {
+            Cells::Together(_) => 0,
+            Cells::Divided(group) => group.inflight_events(),
+        }
+    }
+
+    /// The greatest time accepted so far, in milliseconds since 1970, 0 where there is none; reads no cells.
+    pub fn clock_ms(&self) -> u64 {
+        match &self.cells {
+            Cells::Together(group) => group.clock_ms(),
+            Cells::Divided(group) => group.clock_ms(),
         }
     }
 }

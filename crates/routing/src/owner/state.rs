@@ -4,6 +4,14 @@
 
 use crate::{Decision, Load, Reason};
 
+/// Bytes of cells of each slice that are read at least: as many timers give the fill within 3 %.
+const SLICE_SAMPLE_MIN_BYTES: usize = 4 << 10;
+
+/// What each of `slices` may read where all together may read `sample_bytes`.
+pub(crate) fn share_of_sample(sample_bytes: usize, slices: usize) -> usize {
+    (sample_bytes / slices.max(1)).max(SLICE_SAMPLE_MIN_BYTES)
+}
+
 /// The owner of a group, as it is now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupState {
@@ -40,7 +48,9 @@ pub struct SliceState {
     pub generations: u32,
     /// Events recorded that have not expired, where the slice counts them.
     pub live_events: Option<u64>,
-    /// The chance that an event never seen is called a duplicate, from the slice's own cells as they are.
+    /// The share of cells that are set, where it says how full the slice is; told by a sample of the cells.
+    pub fill: Option<f64>,
+    /// The chance that an event never seen is called a duplicate, from the same cells as they are.
     pub expected_rate: f64,
     /// Whether the slice answers.
     pub ready: bool,

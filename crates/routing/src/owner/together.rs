@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use firstseen_filter::{FilterSlice, Kind, Placed, Stamp, Verdict};
 
-use super::{DecisionCounts, GroupState, HeadClock, HopCounts, OwnerLimits, SliceState};
+use super::{DecisionCounts, GroupState, HeadClock, HopCounts, OwnerLimits, SliceState, share_of_sample};
 use crate::guard::{Admission, ReplayGuard, Standing};
 use crate::{
     Command, Decision, FilterRecord, GroupReply, Load, Moment, Operation, Reason, SlicedBuildError, Submission,
@@ -212,8 +212,13 @@ impl TogetherGroup {
         self.closed = Some(Reason::NotReady);
     }
 
-    pub(crate) fn state(&mut self) -> GroupState {
+    pub(crate) fn clock_ms(&self) -> u64 {
+        self.clock.clock_ms()
+    }
+
+    pub(crate) fn state(&mut self, sample_bytes: usize) -> GroupState {
         self.slice.advance(self.clock.now_unit());
+        let (fill, expected_rate) = self.slice.fill_and_rate(share_of_sample(sample_bytes, 1));
         let (visits, records) = (self.load.test_visits, self.load.record_visits);
         GroupState {
             slices: vec![SliceState {
@@ -222,7 +227,8 @@ impl TogetherGroup {
                 bytes: self.slice.bytes(),
                 generations: self.slice.generations() as u32,
                 live_events: self.slice.live_events(),
-                expected_rate: self.slice.expected_rate(),
+                fill,
+                expected_rate,
                 ready: self.closed.is_none(),
                 complete: self.complete,
             }],

@@ -7,12 +7,15 @@ use firstseen_filter::{Digest, Placed, Probes, WindowClock, WindowRule};
 use firstseen_routing::{
     ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply, HopCounts,
     Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerBody, PeerMessage, Prober, Reason, SetAcks,
-    SliceOwner, SlicedDefinition, Submission, SubmissionName, Tick, Times,
+    SliceOwner, SlicedDefinition, Submission, SubmissionName, Tick, Times, divided,
 };
 
 use crate::common::Dice;
 
 pub(crate) const FILTER: FilterId = FilterId(7);
+
+/// The time of day when a test begins: events of tests lie in the past.
+const NOW_WALL_MS: u64 = 1_790_000_000_000;
 
 /// What the network does wrong, to show that tests find it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,7 +94,7 @@ impl Network {
             links: BTreeMap::new(),
             replies: Vec::new(),
             asked: Vec::new(),
-            now: Moment { monotonic_ms: 1000, wall_ms: 1_000_000 },
+            now: Moment { monotonic_ms: 1000, wall_ms: NOW_WALL_MS },
             limits,
             fault: Fault::None,
             dice,
@@ -124,7 +127,11 @@ impl Network {
     /// A node's process ends and another starts: cells, memory and what is on its way are gone.
     pub(crate) fn restart(&mut self, node: NodeId) {
         self.links.retain(|(from, to), _| *from != node && *to != node);
-        self.now = Moment { monotonic_ms: self.now.monotonic_ms + 1, wall_ms: self.now.wall_ms + 1 };
+        // The machine's clock was set right, to an earlier time.
+        self.now = Moment { monotonic_ms: self.now.monotonic_ms + 1, wall_ms: self.now.wall_ms - 100 };
+        if let Some(record) = self.map.nodes.get_mut(&node) {
+            record.incarnation.0 += 1;
+        }
         self.start(node);
         let groups: Vec<(u32, NodeId)> = self.owners.keys().copied().filter(|(_, other)| *other != node).collect();
         for key in groups {
@@ -192,6 +199,7 @@ impl Network {
             probes: self.probes(digests),
             times: question.times,
             deadline_ms: question.deadline_ms,
+            traceparent: None,
         };
         let (key, now) = (self.head_of(digests[0]), self.now);
         self.command(key, |owner, commands| owner.submit(submission, now, commands));
@@ -207,9 +215,36 @@ impl Network {
         let waiting = self.links[&ends].len() as u64;
         let is_unordered = matches!(self.fault, Fault::NoOrder | Fault::EarlyAcks);
         let place = if is_unordered { self.dice.below(waiting) as usize } else { 0 };
+        self.deliver_at(ends, place)
+    }
+
+    /// Delivers the oldest message of one link; `false` where none is on its way there.
+    pub(crate) fn deliver_on(&mut self, ends: (NodeId, NodeId)) -> bool {
+        self.deliver_at(ends, 0)
+    }
+
+    /// The oldest message of one link, which is lost.
+    pub(crate) fn take(&mut self, ends: (NodeId, NodeId)) -> Option<PeerMessage> {
+        let message = self.links.get_mut(&ends)?.pop_front();
+        self.links.retain(|_, link| !link.is_empty());
+        message
+    }
+
+    /// Another message of a link, before all others.
+    pub(crate) fn put(&mut self, ends: (NodeId, NodeId), message: PeerMessage) {
+        self.links.entry(ends).or_default().push_front(message);
+    }
+
+    fn deliver_at(&mut self, ends: (NodeId, NodeId), place: usize) -> bool {
         let Some(message) = self.links.get_mut(&ends).and_then(|link| link.remove(place)) else { return false };
         self.links.retain(|_, link| !link.is_empty());
         let ((from, to), group, now) = (ends, message.group, self.now);
+        if !self.owners.contains_key(&(group, to)) {
+            if let Some(Command::Send { to: head, message }) = divided::refuse(from, message, Reason::NotReady) {
+                self.send(to, head, message);
+            }
+            return true;
+        }
         let repeats = self.fault == Fault::EarlyAcks && matches!(message.body, PeerBody::Set(_));
         self.command((group, to), |owner, commands| {
             owner.receive(from, message, now, commands);
@@ -234,6 +269,14 @@ impl Network {
         }
     }
 
+    /// Tells one node what the map is now.
+    pub(crate) fn tell_map(&mut self, node: NodeId) {
+        let (map, now) = (self.map.clone(), self.now);
+        for group in 0..self.prober.groups() {
+            self.command((group, node), |owner, commands| owner.map_changed(&map, now, commands));
+        }
+    }
+
     /// Opens the generations that were asked for.
     pub(crate) fn agree(&mut self) {
         for (group, number) in std::mem::take(&mut self.asked) {
@@ -244,26 +287,25 @@ impl Network {
                 self.map.version += 1;
             }
         }
-        let (keys, map, now) = (self.owners.keys().copied().collect::<Vec<_>>(), self.map.clone(), self.now);
-        for key in keys {
-            self.command(key, |owner, commands| owner.map_changed(&map, now, commands));
-        }
+        self.nodes().into_iter().for_each(|node| self.tell_map(node));
     }
 
     /// What all nodes have done together.
     pub(crate) fn hops(&mut self) -> HopCounts {
-        self.owners.values_mut().map(|owner| owner.state().hops).fold(HopCounts::default(), |sum, hops| HopCounts {
-            tests: sum.tests + hops.tests,
-            test_slices: sum.test_slices + hops.test_slices,
-            test_nodes: sum.test_nodes + hops.test_nodes,
-            sets: sum.sets + hops.sets,
-            set_slices: sum.set_slices + hops.set_slices,
-            set_nodes: sum.set_nodes + hops.set_nodes,
+        self.owners.values_mut().map(|owner| owner.state(usize::MAX).hops).fold(HopCounts::default(), |sum, hops| {
+            HopCounts {
+                tests: sum.tests + hops.tests,
+                test_slices: sum.test_slices + hops.test_slices,
+                test_nodes: sum.test_nodes + hops.test_nodes,
+                sets: sum.sets + hops.sets,
+                set_slices: sum.set_slices + hops.set_slices,
+                set_nodes: sum.set_nodes + hops.set_nodes,
+            }
         })
     }
 
-    pub(crate) fn inflight(&mut self) -> u64 {
-        self.owners.values_mut().map(|owner| owner.state().inflight_events).sum()
+    pub(crate) fn inflight(&self) -> u64 {
+        self.owners.values().map(|owner| owner.inflight_events()).sum()
     }
 }
 

@@ -127,6 +127,8 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         generations: if events.is_multiple_of(2) { generations.clone() } else { Vec::new() },
         parallel: events.is_multiple_of(3),
         deadline_in_ms: 250,
+        degraded: events.is_multiple_of(5),
+        traceparent: events.is_multiple_of(2).then(|| "00-aaaa-bbbb-01".into()),
     };
     let resolved = Resolved {
         tickets,

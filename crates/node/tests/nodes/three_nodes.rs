@@ -1,8 +1,6 @@
 //! Three nodes: the pipeline between them, and one door for all.
 
-mod common;
-
-use common::{Hashing, RawStream, TestNode};
+use crate::common::{Hashing, RawStream, TestNode};
 use firstseen_node::Limits;
 use firstseen_routing::Decision;
 

@@ -1,8 +1,6 @@
 //! One node: a cluster, a filter, a stream spoken by hand.
 
-mod common;
-
-use common::{Hashing, RawStream, TestNode};
+use crate::common::{Hashing, RawStream, TestNode};
 use firstseen_node::Limits;
 use firstseen_routing::Decision;
 use firstseen_wire::proto::{admin, producer};
@@ -64,7 +62,7 @@ async fn watchers_see_the_map_now_and_when_it_changes() {
     let mut maps = producer.watch_map(watch).await.expect("watched").into_inner();
     let first = maps.message().await.expect("a map").expect("a map");
     node.create("clicks", "none").await;
-    let next = tokio::time::timeout(common::PATIENCE, maps.message()).await.expect("in time");
+    let next = tokio::time::timeout(crate::common::PATIENCE, maps.message()).await.expect("in time");
     let next = next.expect("a map").expect("a map");
     assert!(next.version > first.version && next.filters.len() == 1, "{next:?}");
 }

@@ -1,10 +1,16 @@
 //! Nodes in this process on free ports, and a producer that speaks the protocol by hand.
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
+pub mod certs;
+pub mod cluster;
+pub mod logs;
+pub mod proxy;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_filter::{FilterSecret, FilterSpec, Kind, Probes};
-use firstseen_node::{Edges, Limits, Node, NodeConfig, Timing};
+use firstseen_filter::{FilterSecret, FilterSpec, Kind, ProbeShape, Probes};
+use firstseen_node::{Clock, Edges, Limits, Node, NodeConfig, Timing};
 use firstseen_routing::{ClusterMap, Decision, FilterId, FilterRecord, NodeId, Operation, Prober, SlicedDefinition};
 use firstseen_wire::batch::{self, BatchHead, Run};
 use firstseen_wire::net::{self, Connector, TcpConnector};
@@ -34,6 +40,19 @@ impl TestNode {
 
     /// A node whose configuration was changed by `change`.
     pub async fn start_with(name: &str, change: impl FnOnce(&mut NodeConfig)) -> Self {
+        let (folder, config) = Self::configured(name, change);
+        Self::start_in(folder, config).await
+    }
+
+    /// A node that reads `clock`.
+    pub async fn start_by(name: &str, clock: Arc<dyn Clock>) -> Self {
+        let (folder, config) = Self::configured(name, |_| {});
+        let edges = Edges { clock, ..Edges::of_machine(&config).await.expect("the edges") };
+        let node = Node::start(config.clone(), edges).await.expect("the node starts");
+        Self { node, config, folder }
+    }
+
+    fn configured(name: &str, change: impl FnOnce(&mut NodeConfig)) -> (tempfile::TempDir, NodeConfig) {
         let folder = tempfile::tempdir().expect("a folder");
         let any = "127.0.0.1:0".parse().expect("an address");
         let mut config = NodeConfig {
@@ -44,7 +63,7 @@ impl TestNode {
             ..NodeConfig::new(name, any, folder.path())
         };
         change(&mut config);
-        Self::start_in(folder, config).await
+        (folder, config)
     }
 
     async fn start_in(folder: tempfile::TempDir, config: NodeConfig) -> Self {
@@ -123,6 +142,23 @@ impl TestNode {
         ClusterMap::try_from(status.map.expect("a map")).expect("a map that can be read")
     }
 
+    /// A number that the node exports: the first whose line begins with `name`.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let (_, text) = self.get("/metrics").await;
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in\n{text}"));
+        line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+    }
+
+    /// Waits until a number that the node exports is `value`.
+    pub async fn metric_becomes(&self, name: &str, value: f64) {
+        let waiting = async {
+            while self.metric(name).await != value {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{name} never became {value}"));
+    }
+
     pub async fn get(&self, path: &str) -> (u16, String) {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let address = self.node.http_addr().expect("http");
@@ -155,16 +191,27 @@ pub struct RawStream {
 impl RawStream {
     /// A stream whose first message is `first`.
     pub async fn open(node: &TestNode, first: ObserveRequest) -> Self {
+        Self::over(node.channel(), first).await
+    }
+
+    /// A stream over a channel that has others too.
+    pub async fn over(channel: Channel, first: ObserveRequest) -> Self {
         let (requests, outbound) = mpsc::channel(1024);
         requests.send(first).await.expect("room");
-        let mut client = net::producer_client(node.channel());
+        // Without the limits of the client library: the node's are tested.
+        let mut client = producer::producer_client::ProducerClient::new(channel);
         let replies = client.observe(ReceiverStream::new(outbound)).await.expect("a stream").into_inner();
         Self { requests, replies }
     }
 
     /// A stream that was welcomed.
     pub async fn greeted(node: &TestNode, producer: u128) -> (Self, hello::Credit) {
-        let mut stream = Self::open(node, hello::hello(producer)).await;
+        Self::greeted_over(node.channel(), producer).await
+    }
+
+    /// A stream over a channel that has others too, which was welcomed.
+    pub async fn greeted_over(channel: Channel, producer: u128) -> (Self, hello::Credit) {
+        let mut stream = Self::over(channel, hello::hello(producer)).await;
         let welcome = stream.next().await.expect("no status").expect("a welcome");
         (stream, hello::accept_welcome(&welcome).expect("a welcome"))
     }
@@ -212,10 +259,20 @@ pub struct Hashing {
 
 impl Hashing {
     pub async fn of(node: &TestNode, name: &str) -> Self {
+        Self::with(node, name, FilterSecret::from_seed(7)).await
+    }
+
+    /// Of a producer that hashes under `secret`.
+    pub async fn with(node: &TestNode, name: &str, secret: FilterSecret) -> Self {
         let map = node.map().await;
         let (id, record) = map.filter_named(name).expect("the filter");
         let prober = Prober::new(&record.definition).expect("a prober");
-        Self { id, record: record.clone(), prober, secret: FilterSecret::from_seed(7), map }
+        Self { id, record: record.clone(), prober, secret, map }
+    }
+
+    /// What each event is packed as.
+    pub fn shape(&self) -> ProbeShape {
+        self.prober.shape()
     }
 
     /// Batches of events, one for each node that owns the first slices of some, in the order of nodes; each with the

@@ -1,8 +1,6 @@
 //! A node that is gone, and comes back: its slices are not answered for, then answered for as incomplete.
 
-mod common;
-
-use common::{Hashing, RawStream, TestNode};
+use crate::common::{Hashing, RawStream, TestNode};
 use firstseen_node::Limits;
 use firstseen_routing::{Decision, NodeId, Reason};
 use firstseen_wire::proto::producer::{self, Batch, BatchReply};
@@ -59,6 +57,42 @@ async fn ask_again(node: &TestNode, stream: &mut RawStream, batch: &Batch) -> Ba
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn divided_events_that_need_a_node_that_is_gone_are_undecided_by_their_deadline() {
+    const DEADLINE_MS: u32 = 400;
+    let [a, b, c] = three_nodes().await;
+    a.create("clicks", "vertical:6").await;
+    for node in [&a, &b, &c] {
+        node.knows("clicks").await;
+    }
+    let gone = number_of_c(&a).await;
+    let hashing = Hashing::of(&a, "clicks").await;
+    let (mut stream, _) = RawStream::greeted(&a, 1).await;
+    let before = events(0, 100);
+    hashing.observe(&mut stream, 1, &names(&before)).await;
+    c.node.shutdown().await;
+    let mut undecided = 0;
+    for (sequence, again) in [(100, events(0, 100)), (200, events(100, 200))] {
+        let is_known = sequence == 100;
+        for (node, indexes, batch) in hashing.batches(sequence, &names(&again)) {
+            let asked = std::time::Instant::now();
+            let reply = stream.ask(Batch { deadline_ms: DEADLINE_MS, ..batch }).await;
+            let waited = asked.elapsed().as_millis();
+            assert!(waited < u128::from(DEADLINE_MS) + 5_000, "an answer after {waited} ms");
+            for decision in reply::decode(&reply, indexes.len()).expect("answers").decisions {
+                match decision {
+                    Decision::Undecided(Reason::NotReady | Reason::Unknown | Reason::SlicesDown) => undecided += 1,
+                    // Cells of an event that came before are all set, so only its last node could tell.
+                    Decision::FirstSeen => assert!(!is_known && node != gone, "event known, node {node}"),
+                    Decision::Duplicate => assert!(is_known && node != gone, "event new, node {node}"),
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+    assert!(undecided > 20, "only {undecided} of 200 events needed node c");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_is_back() {
     let [a, b, c] = three_nodes().await;
     a.create("clicks", "vertical:6").await;
@@ -75,7 +109,7 @@ async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_
     let incarnation = hashing.map.nodes[&number].incarnation;
     let c = c.restart().await;
     c.ready().await;
-    common::wait_for("the new start of c is known", || {
+    crate::common::wait_for("the new start of c is known", || {
         a.node.meta().map().borrow().nodes[&number].incarnation > incarnation
     })
     .await;

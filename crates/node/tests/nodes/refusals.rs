@@ -1,13 +1,15 @@
 //! What a node refuses, and how it says so.
 
-mod common;
-
-use common::{Hashing, RawStream, TestNode};
+use crate::common::{Hashing, RawStream, TestNode};
+use firstseen_filter::{FilterSpec, Kind, ProbeShape};
 use firstseen_node::Limits;
+use firstseen_routing::SlicedDefinition;
 use firstseen_wire::hello;
 use firstseen_wire::net;
+use firstseen_wire::packing::event_bits;
+use firstseen_wire::proto::admin::{CreateFilterRequest, DropFilterRequest};
 use firstseen_wire::proto::peer::{LinkFrame, LinkHello, link_frame};
-use firstseen_wire::proto::producer::{Batch, BatchReply, ObserveRequest, Reason, observe_request};
+use firstseen_wire::proto::producer::{self, Batch, BatchReply, ObserveRequest, Reason, observe_request};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 
@@ -99,23 +101,34 @@ async fn sending_without_credit_ends_the_stream() {
     assert!(status.message().contains("credit"), "{status}");
 }
 
+/// All positions are as great as their bits allow, and the bits that fill up the last byte are clean.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_that_never_reads_holds_nobody_up() {
+async fn positions_outside_of_the_filter_are_refused() {
     let node = node().await;
-    let hashing = Hashing::of(&node, "clicks").await;
-    let (deaf, _) = RawStream::greeted(&node, 1).await;
-    for sequence in 0..500 {
-        let message = Some(observe_request::Message::Batch(hashing.batch(sequence, &["a"])));
-        if deaf.requests.send(ObserveRequest { message }).await.is_err() {
-            break;
+    node.create("spread", "vertical:2").await;
+    let (mut stream, _) = RawStream::greeted(&node, 1).await;
+    for (name, sequence) in [("clicks", 10), ("spread", 20)] {
+        let hashing = Hashing::of(&node, name).await;
+        let places = match hashing.shape() {
+            ProbeShape::Spread { cells, .. } => cells,
+            ProbeShape::Blocked { blocks, .. } => blocks,
+        };
+        assert!(!places.is_power_of_two(), "{name}: {places} places leave no position outside");
+        let good = hashing.batch(sequence, &["a", "b", "c"]);
+        let bits = event_bits(hashing.shape()) * 3;
+        let ones = |byte: usize| (0..8).filter(|bit| byte * 8 + bit < bits).fold(0u8, |byte, bit| byte | 1 << bit);
+        let outside: Vec<u8> = (0..good.probes.len()).map(ones).collect();
+        let reply = stream.ask(Batch { probes: outside.into(), ..good.clone() }).await;
+        assert_refused(&reply, Reason::Invalid, "`probes` holds");
+        if !bits.is_multiple_of(8) {
+            let mut dirty = good.probes.to_vec();
+            *dirty.last_mut().expect("bytes") |= 0x80;
+            let reply = stream.ask(Batch { probes: dirty.into(), sequence: sequence + 1, ..good.clone() }).await;
+            assert_refused(&reply, Reason::Invalid, "`probes` is cut off or damaged");
         }
+        let reply = stream.ask(good).await;
+        assert_eq!((reply.refused, reply.events, reply.duplicates.len()), (0, 3, 0), "{name}: nothing was set");
     }
-    let (mut other, _) = RawStream::greeted(&node, 2).await;
-    for sequence in 0..50 {
-        let reply = other.ask(hashing.batch(sequence, &["b"])).await;
-        assert_eq!(reply.refused, 0, "{reply:?}");
-    }
-    drop(deaf);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -148,4 +161,66 @@ async fn links_of_strangers_are_refused() {
         assert_eq!(status.code(), code, "{status}");
         assert!(status.message().contains(text), "{status}");
     }
+}
+
+/// A request for a filter whose slices have `cells` timers of 16 bits each.
+fn of_cells(name: &str, slicing: &str, cells: u64) -> CreateFilterRequest {
+    let slicing: firstseen_routing::Slicing = slicing.parse().expect("a slicing");
+    let spec = FilterSpec {
+        cells: Some(cells * u64::from(slicing.slices())),
+        cell_bits: Some(16),
+        ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
+    };
+    let definition = SlicedDefinition::new(&spec, slicing).expect("a definition");
+    CreateFilterRequest {
+        name: name.to_owned(),
+        definition_json: firstseen_wire::map::definition_json(&definition),
+        clock: producer::ClockSource::Wall.into(),
+        lookup: producer::Lookup::Pipelined.into(),
+        answer: producer::AnswerWhen::Early.into(),
+        retry_horizon_ms: 60_000,
+        ..CreateFilterRequest::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_can_never_be_built_does_not_reach_the_log() {
+    let node = node().await;
+    let before = node.node.meta().status().last_applied;
+    let good = of_cells("wide", "none", 1024);
+    for (there, instead, said) in [
+        ("\"cell_bits\":16", "\"cell_bits\":1", "`cell_bits` of the definition is 1"),
+        ("\"cell_bits\":16", "\"cell_bits\":8", "window does not fit its cells"),
+        ("\"cells\":1024", "\"cells\":1099511627777", "choose 1 to 1099511627776"),
+        ("\"slicing\":\"none\"", "\"slicing\":\"vertical:4097\"", "choose 1 to 4096"),
+        ("\"equal_timers\":0", "\"equal_timers\":99", "`equal_timers` of the definition is 99"),
+    ] {
+        assert!(good.definition_json.contains(there), "{there} in {}", good.definition_json);
+        let definition_json = good.definition_json.replace(there, instead);
+        let request = CreateFilterRequest { definition_json, ..good.clone() };
+        let refused = node.admin().create_filter(request).await.expect_err(instead);
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+        assert!(refused.message().contains(said) && refused.message().contains("`wide`"), "{refused}");
+    }
+    assert_eq!(node.node.meta().status().last_applied, before, "nothing was proposed");
+    node.admin().create_filter(good).await.expect("nothing is wrong with it");
+}
+
+/// Slices of 2 TiB, more than any process can address: the machine refuses, whatever it promises.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_filter_whose_slices_find_no_memory_is_created_with_a_warning() {
+    let node = TestNode::start_with("a", |config| config.memory_max_bytes = 1 << 50).await;
+    node.init().await;
+    node.ready().await;
+    let told = node.admin().create_filter(of_cells("huge", "horizontal:256", 1 << 40)).await.expect_err("no memory");
+    assert_eq!(told.code(), Code::FailedPrecondition, "{told}");
+    for said in ["filter `huge` is created", "node a cannot hold group", "no memory for 2199023255552 bytes", "drop"] {
+        assert!(told.message().contains(said), "{told}");
+    }
+    assert!(node.map().await.filter_named("huge").is_some(), "the cluster has it");
+    assert_eq!(node.get("/readyz").await.0, 503);
+    assert_eq!(node.get("/metrics").await.0, 200, "what could be built is told from samples");
+    let drop = DropFilterRequest { command_id: vec![].into(), name: "huge".to_owned() };
+    node.admin().drop_filter(drop).await.expect("dropped");
+    node.ready().await;
 }

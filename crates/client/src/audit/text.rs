@@ -1,0 +1,141 @@
+//! Reports as Prometheus reads them.
+//!
+//! Promises: every metric is described once, whatever the number of filters; a rate that nothing promises is left out.
+//! Must not know: how reports come about.
+
+use std::fmt::Write as _;
+
+use super::{AuditReport, ErrorRate};
+
+/// What a rate is about.
+const FALSE_POSITIVE: &str = "false_positive";
+const FALSE_NEGATIVE: &str = "false_negative";
+
+impl AuditReport {
+    /// The reports of some filters, each with its name, in the text format of Prometheus (version 0.0.4), to be served
+    /// with what else your program exports.
+    ///
+    /// Rates stand beside their bounds: `firstseen_audit_rate` is what was measured, `firstseen_audit_rate_at_most` what
+    /// the true rate exceeds with a chance of 5 % at most, and `firstseen_audit_rate_promised` what the filter was made
+    /// for. So `firstseen_audit_rate_promised - firstseen_audit_rate_at_most > 0` says that a promise is kept.
+    ///
+    /// ```
+    /// use firstseen_client::{AuditReport, ErrorRate};
+    /// # let report = AuditReport {
+    /// #     sample_rate: 0.5, keys: 500, promised_false_positives: Some(0.01), promised_false_negatives: Some(0.0),
+    /// #     false_positives: ErrorRate { errors: 3, cases: 500 }, false_negatives: ErrorRate { errors: 0, cases: 400 },
+    /// #     unknown_keys: 0, has_ended: false, is_impossible: false,
+    /// # };
+    /// // let report = filter.audit().expect("Builder::audit");
+    /// let text = AuditReport::prometheus(&[("clicks", report)]);
+    /// assert!(text.contains("firstseen_audit_rate{filter=\"clicks\",error=\"false_positive\"} 0.006\n"));
+    /// assert!(text.contains("firstseen_audit_rate_promised{filter=\"clicks\",error=\"false_positive\"} 0.01\n"));
+    /// ```
+    pub fn prometheus(reports: &[(&str, Self)]) -> String {
+        let mut text = Text::default();
+        let rates = |of: fn(&ErrorRate) -> f64| {
+            move |report: &Self| [Some(of(&report.false_positives)), Some(of(&report.false_negatives))]
+        };
+        text.gauge(reports, "sample_rate", "Share of keys that are watched", |report| report.sample_rate);
+        text.gauge(reports, "keys", "Keys that are remembered at present", |report| report.keys as f64);
+        let help = "Keys left out since an answer was lost";
+        text.gauge(reports, "unknown_keys", help, |report| report.unknown_keys as f64);
+        let help = "1 while the audit measures; 0 where it needed too many keys, or the window counts events";
+        text.gauge(reports, "active", help, |report| f64::from(!(report.has_ended || report.is_impossible)));
+        let help = "Verdicts on watched keys that an error was possible in";
+        text.rates(reports, ("cases_total", "counter", help), rates(|rate| rate.cases as f64));
+        let help = "Those that were wrong";
+        text.rates(reports, ("errors_total", "counter", help), rates(|rate| rate.errors as f64));
+        text.rates(reports, ("rate", "gauge", "Rate that was measured"), rates(ErrorRate::rate));
+        let help = "Bound that the true rate exceeds with a chance of 5 % at most";
+        text.rates(reports, ("rate_at_most", "gauge", help), rates(ErrorRate::at_most));
+        let help = "Rate that the definition of the filter promises";
+        let promised = |report: &Self| [report.promised_false_positives, report.promised_false_negatives];
+        text.rates(reports, ("rate_promised", "gauge", help), promised);
+        text.0
+    }
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn head(&mut self, (name, kind, help): (&str, &str, &str)) {
+        let _ = writeln!(self.0, "# HELP firstseen_audit_{name} {help}\n# TYPE firstseen_audit_{name} {kind}");
+    }
+
+    fn gauge(
+        &mut self,
+        reports: &[(&str, AuditReport)],
+        name: &str,
+        help: &str,
+        value_of: impl Fn(&AuditReport) -> f64,
+    ) {
+        self.head((name, "gauge", help));
+        for (filter, report) in reports {
+            let _ = writeln!(self.0, "firstseen_audit_{name}{{filter=\"{}\"}} {}", escaped(filter), value_of(report));
+        }
+    }
+
+    /// A metric with a value for each of the two errors.
+    fn rates(
+        &mut self,
+        reports: &[(&str, AuditReport)],
+        metric: (&str, &str, &str),
+        values_of: impl Fn(&AuditReport) -> [Option<f64>; 2],
+    ) {
+        self.head(metric);
+        for (filter, report) in reports {
+            for (error, value) in [FALSE_POSITIVE, FALSE_NEGATIVE].into_iter().zip(values_of(report)) {
+                let Some(value) = value else { continue };
+                let (name, filter) = (metric.0, escaped(filter));
+                let _ = writeln!(self.0, "firstseen_audit_{name}{{filter=\"{filter}\",error=\"{error}\"}} {value}");
+            }
+        }
+    }
+}
+
+/// As the value of a label.
+fn escaped(name: &str) -> String {
+    name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: AuditReport = AuditReport {
+        sample_rate: 0.25,
+        keys: 7,
+        false_positives: ErrorRate { errors: 1, cases: 4 },
+        promised_false_positives: None,
+        false_negatives: ErrorRate { errors: 0, cases: 0 },
+        promised_false_negatives: Some(0.0),
+        unknown_keys: 2,
+        has_ended: false,
+        is_impossible: false,
+    };
+
+    #[test]
+    fn each_metric_is_described_once_and_has_a_line_for_each_filter() {
+        let ended = AuditReport { has_ended: true, ..REPORT };
+        let text = AuditReport::prometheus(&[("a", REPORT), ("b\"\\", ended)]);
+        for (name, lines) in [("sample_rate", 2), ("active", 2), ("cases_total", 4), ("rate", 4), ("rate_promised", 2)]
+        {
+            let count = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+            assert_eq!(count(&format!("# TYPE firstseen_audit_{name} ")), 1, "{text}");
+            assert_eq!(count(&format!("firstseen_audit_{name}{{")), lines, "{name} in {text}");
+        }
+        for line in [
+            "firstseen_audit_active{filter=\"a\"} 1",
+            "firstseen_audit_active{filter=\"b\\\"\\\\\"} 0",
+            "firstseen_audit_unknown_keys{filter=\"a\"} 2",
+            "firstseen_audit_errors_total{filter=\"a\",error=\"false_positive\"} 1",
+            "firstseen_audit_rate{filter=\"a\",error=\"false_positive\"} 0.25",
+            "firstseen_audit_rate_at_most{filter=\"a\",error=\"false_negative\"} 1",
+            "firstseen_audit_rate_promised{filter=\"a\",error=\"false_negative\"} 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "no `{line}` in\n{text}");
+        }
+    }
+}

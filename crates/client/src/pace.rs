@@ -1,0 +1,96 @@
+//! How far apart in time events may be that a cluster is asked about at once.
+//!
+//! Where slices share events, the slices of one group on different nodes each have a clock, and an event moves the clock
+//! of those that it visits. A log is read much faster than it was written: with a day of it in flight, some clocks
+//! would be a day ahead of events that have yet to come, and call them late. So what is in flight stays within half of
+//! the lateness, which leaves the other half for events that are out of order; then every event is judged as it would be
+//! in one process. Events as they happen are never that far apart.
+//!
+//! Promises: an event is held back only while older ones of its filter are unanswered. Must not know: who is asked, why
+//! an answer takes its time.
+
+use firstseen_routing::SlicedDefinition;
+
+/// Follows what is in flight of one filter; where its slices share no events, nothing.
+pub(crate) struct Pace {
+    skew_units_max: Option<u64>,
+    /// The clock at the first event of each batch in flight.
+    inflight_units: Vec<u64>,
+}
+
+impl Pace {
+    /// For a filter with this definition, whose events bring their times or not.
+    pub(crate) fn of(definition: &SlicedDefinition, has_clock: bool) -> Self {
+        let is_paced = has_clock && definition.slicing.divides_cells();
+        let skew_units_max = is_paced.then_some(definition.group.rule.lateness_units / 2);
+        Self { skew_units_max, inflight_units: Vec::new() }
+    }
+
+    /// Whether the end of a batch may allow events of other nodes.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.skew_units_max.is_some()
+    }
+
+    /// A batch is sent that begins at this clock.
+    pub(crate) fn begin(&mut self, unit: u64) {
+        if self.holds_back() {
+            self.inflight_units.push(unit);
+        }
+    }
+
+    /// A batch that began at this clock is answered.
+    pub(crate) fn end(&mut self, unit: u64) {
+        if let Some(place) = self.inflight_units.iter().position(|began| *began == unit) {
+            self.inflight_units.swap_remove(place);
+        }
+    }
+
+    /// The clock up to which events may be sent, where those that wait begin at `queued_units`.
+    pub(crate) fn unit_max(&self, queued_units: impl Iterator<Item = u64>) -> u64 {
+        let Some(skew_units_max) = self.skew_units_max else { return u64::MAX };
+        let oldest = self.inflight_units.iter().copied().chain(queued_units).min();
+        oldest.map_or(u64::MAX, |oldest| oldest.saturating_add(skew_units_max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::iter::empty;
+
+    use firstseen_filter::{FilterSpec, Kind};
+
+    use super::*;
+
+    fn pace(window: &str, kind: Kind, slicing: &str) -> Pace {
+        let spec = FilterSpec { capacity_events: Some(100), ..FilterSpec::new(kind, window.parse().unwrap()) };
+        Pace::of(&SlicedDefinition::new(&spec, slicing.parse().unwrap()).unwrap(), true)
+    }
+
+    /// A window of 128 s has units of 1 s and a lateness of 16.
+    #[test]
+    fn what_is_in_flight_spans_half_the_lateness() {
+        let mut pace = pace("128s", Kind::Timing, "vertical:4");
+        assert_eq!(pace.unit_max(empty()), u64::MAX);
+        assert_eq!(pace.unit_max([110, 100].into_iter()), 108);
+        [100, 103, 100].into_iter().for_each(|unit| pace.begin(unit));
+        assert_eq!(pace.unit_max([120].into_iter()), 108);
+        pace.end(100);
+        assert_eq!(pace.unit_max([120].into_iter()), 108);
+        pace.end(100);
+        assert_eq!(pace.unit_max([120].into_iter()), 111);
+    }
+
+    #[test]
+    fn landmarks_are_not_crossed_in_flight() {
+        let mut pace = pace("landmark:1h", Kind::Bloom, "vertical:4");
+        pace.begin(7);
+        assert_eq!(pace.unit_max([8].into_iter()), 7);
+    }
+
+    #[test]
+    fn slices_that_share_no_events_need_no_pace() {
+        let mut pace = pace("128s", Kind::Timing, "horizontal:4");
+        pace.begin(1);
+        assert_eq!((pace.holds_back(), pace.unit_max([900].into_iter())), (false, u64::MAX));
+    }
+}

@@ -1,0 +1,138 @@
+//! A W3C trace context, as far as it travels (<https://www.w3.org/TR/trace-context/>).
+//!
+//! Promises: one that exists is valid; copying it allocates nothing. Must not know: where it comes from, who traces.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// Characters of version 00, and of what every later version begins with.
+const CHARACTERS: usize = 55;
+/// The flag of a trace that is recorded.
+const SAMPLED: u8 = 1;
+
+/// Gives the trace context of whoever calls.
+pub(crate) type CurrentTrace = Arc<dyn Fn() -> Option<TraceParent> + Send + Sync>;
+
+/// The trace that a call belongs to, and the span within it; [`crate::Builder::traceparent`].
+///
+/// ```
+/// use firstseen_client::TraceParent;
+/// let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+/// let trace: TraceParent = text.parse().unwrap();
+/// assert_eq!(trace, TraceParent::new(0x4bf92f3577b34da6a3ce929d0e0e4736, 0xf067aa0ba902b7, true).unwrap());
+/// assert_eq!(trace.to_string(), text);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TraceParent {
+    trace_id: u128,
+    parent_id: u64,
+    flags: u8,
+}
+
+/// Why a text or a pair of numbers is no trace context.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TraceParentError {
+    /// Not of the form.
+    #[error("`{0}` is no traceparent: it is 00-<32 hex digits>-<16 hex digits>-<2 hex digits>, in lower case")]
+    Form(String),
+    /// A trace or a span of number 0, which names none.
+    #[error("a traceparent has a trace id and a parent id other than 0: take both from the same span")]
+    Zero,
+}
+
+impl TraceParent {
+    /// Span `parent_id` of trace `trace_id`.
+    ///
+    /// # Errors
+    /// [`TraceParentError::Zero`] where one of them is 0.
+    pub fn new(trace_id: u128, parent_id: u64, is_sampled: bool) -> Result<Self, TraceParentError> {
+        Self { trace_id, parent_id, flags: if is_sampled { SAMPLED } else { 0 } }.checked()
+    }
+
+    /// What all spans of the trace share.
+    pub fn trace_id(&self) -> u128 {
+        self.trace_id
+    }
+
+    fn checked(self) -> Result<Self, TraceParentError> {
+        if self.trace_id == 0 || self.parent_id == 0 { Err(TraceParentError::Zero) } else { Ok(self) }
+    }
+}
+
+impl fmt::Display for TraceParent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace_id, self.parent_id, self.flags)
+    }
+}
+
+impl FromStr for TraceParent {
+    type Err = TraceParentError;
+
+    /// Of a later version, the part that this one knows.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        parse(text).ok_or_else(|| TraceParentError::Form(text.chars().take(2 * CHARACTERS).collect()))?.checked()
+    }
+}
+
+fn parse(text: &str) -> Option<TraceParent> {
+    let (known, more) = text.split_at_checked(CHARACTERS)?;
+    let mut parts = known.split('-');
+    let version = hex(parts.next()?, 2)?;
+    let trace_id = hex(parts.next()?, 32)?;
+    let parent_id = u64::try_from(hex(parts.next()?, 16)?).ok()?;
+    let flags = u8::try_from(hex(parts.next()?, 2)?).ok()?;
+    let may_go_on = match version {
+        0 => more.is_empty(),
+        0xff => false,
+        _ => more.is_empty() || more.starts_with('-'),
+    };
+    (may_go_on && parts.next().is_none()).then_some(TraceParent { trace_id, parent_id, flags })
+}
+
+/// A number of just so many hexadecimal digits, in lower case.
+fn hex(digits: &str, count: usize) -> Option<u128> {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    let is_number = digits.len() == count && digits.bytes().all(is_hex);
+    is_number.then(|| u128::from_str_radix(digits, 16).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_standard_allows_is_read() {
+        let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+        let later = format!("cc-{}-what-comes-then", &good[3..]);
+        assert_eq!(good.parse::<TraceParent>().map(|trace| trace.to_string()).as_deref(), Ok(good));
+        assert_eq!(later.parse::<TraceParent>().map(|trace| trace.to_string()).as_deref(), Ok(good));
+        let bad = [
+            "",
+            "00",
+            &good[..54],
+            &format!("{good}-00"),
+            &later.replace("-00-", "-00"),
+            &good.replace('a', "A"),
+            &good.replace("00-0", "ff-0"),
+            &good.replace('-', "_"),
+            &good.replacen('f', "g", 1),
+            &good.replacen('7', "-", 1),
+            &"ü".repeat(40),
+        ];
+        for text in bad {
+            assert_eq!(text.parse::<TraceParent>(), Err(TraceParentError::Form(text.chars().take(110).collect())));
+        }
+    }
+
+    #[test]
+    fn zero_names_no_trace() {
+        let zero = Err(TraceParentError::Zero);
+        assert_eq!(TraceParent::new(0, 1, true), zero);
+        assert_eq!(TraceParent::new(1, 0, true), zero);
+        assert_eq!(format!("00-{}-b7ad6b7169203331-01", "0".repeat(32)).parse(), zero);
+        assert_eq!(format!("00-0af7651916cd43dd8448eb211c80319c-{}-01", "0".repeat(16)).parse(), zero);
+    }
+}

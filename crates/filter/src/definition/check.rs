@@ -1,0 +1,217 @@
+//! Whether a definition that came from outside can be built at all.
+//!
+//! Promises: what passes fails to build only where the system refuses the memory, and no sum over its fields overflows;
+//! nothing is allocated to find out. Must not know: who sent it, how much memory there is.
+
+use std::ops::RangeInclusive;
+
+use super::{CellDefinition, FilterDefinition};
+use crate::counting::{JumpingCounting, SlidingCounting};
+use crate::filter::BuildError;
+use crate::generations::{Generations8, Generations16};
+use crate::growth::{GENERATIONS_MAX, Growth, JumpLimit};
+use crate::timing::{Timers8, Timers16};
+use crate::{Geometry, Unit};
+
+/// As of what users ask for.
+const RATIO_RANGE: RangeInclusive<f64> = 1.0..=16.0;
+
+impl FilterDefinition {
+    /// Whether a slice of this definition can be built wherever there is memory for it. [`crate::FilterSpec`] gives only
+    /// such definitions; one that was read may be any.
+    ///
+    /// ```
+    /// use firstseen_filter::{FilterDefinition, FilterSpec, Kind, WindowRule};
+    /// let spec = FilterSpec {
+    ///     capacity_events: Some(1000),
+    ///     ..FilterSpec::new(Kind::Timing, "1h".parse().unwrap())
+    /// };
+    /// let definition = spec.resolve().unwrap();
+    /// assert!(definition.check().is_ok());
+    /// let longer = WindowRule { span_units: 1_000_000, lateness_units: 0 };
+    /// assert!(FilterDefinition { rule: longer, ..definition }.check().is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`BuildError`] names the field, or what does not fit together.
+    pub fn check(&self) -> Result<(), BuildError> {
+        share("rate", self.rate)?;
+        if let Unit::Milliseconds(0) | Unit::Events(0) = self.unit {
+            return Err(refused("unit", 0, "a unit has a length"));
+        }
+        if self.rule.span_units == 0 || self.rule.span_units.checked_add(self.rule.lateness_units).is_none() {
+            return Err(BuildError::Window);
+        }
+        match &self.cells {
+            CellDefinition::Bloom { geometry, growth } => {
+                cell_bits(geometry, &[1])?;
+                growth.as_ref().map_or(Ok(()), grows)
+            }
+            CellDefinition::Timing { geometry, refresh, equal_timers, growth } => {
+                cell_bits(geometry, &[8, 16])?;
+                if *equal_timers > geometry.hashes() {
+                    return Err(refused(
+                        "equal_timers",
+                        equal_timers,
+                        "choose at most as many as an event has positions",
+                    ));
+                }
+                let fits = match geometry.cell_bits() {
+                    8 => Timers8::new(self.rule, *refresh, *equal_timers).is_some(),
+                    _ => Timers16::new(self.rule, *refresh, *equal_timers).is_some(),
+                };
+                fits.then_some(()).ok_or(BuildError::Window)?;
+                growth.as_ref().map_or(Ok(()), grows)
+            }
+            CellDefinition::Generations { geometry, growth } => {
+                cell_bits(geometry, &[8, 16])?;
+                let fits = match geometry.cell_bits() {
+                    8 => Generations8::new(self.rule).is_some(),
+                    _ => Generations16::new(self.rule).is_some(),
+                };
+                fits.then_some(()).ok_or(BuildError::Window)?;
+                match growth {
+                    Some(growth) if growth.generations_max != 1 => Err(refused(
+                        "generations_max",
+                        growth.generations_max,
+                        "kind generations never grows; choose 1",
+                    )),
+                    growth => growth.as_ref().map_or(Ok(()), grows),
+                }
+            }
+            CellDefinition::JumpingCounting { cells, hashes, events_max } => {
+                JumpingCounting::check(*cells, *hashes, self.rule)?;
+                match events_max {
+                    Some(0) => Err(refused("events_max", 0, "choose at least 1")),
+                    _ => Ok(()),
+                }
+            }
+            CellDefinition::SlidingCounting { cells, hashes, window_events } => {
+                SlidingCounting::check(*cells, *hashes, *window_events)?;
+                Ok(())
+            }
+            CellDefinition::Stable { shape, .. } => {
+                shape.check()?;
+                Ok(())
+            }
+            CellDefinition::Decaying { shape } => {
+                shape.check()?;
+                Ok(())
+            }
+        }
+    }
+}
+
+fn cell_bits(geometry: &Geometry, allowed: &[u32]) -> Result<(), BuildError> {
+    match allowed.contains(&geometry.cell_bits()) {
+        true => Ok(()),
+        false => Err(refused(
+            "cell_bits",
+            geometry.cell_bits(),
+            "choose 1 for kind bloom, 8 or 16 for timing and generations",
+        )),
+    }
+}
+
+fn grows(growth: &Growth) -> Result<(), BuildError> {
+    let Growth { limit: _, generations_max, ratio, capacity_events, generation_rate, jumps } = *growth;
+    if !(1..=GENERATIONS_MAX).contains(&generations_max) {
+        return Err(refused("generations_max", generations_max, "choose 1 to 16"));
+    }
+    if !RATIO_RANGE.contains(&ratio) {
+        return Err(refused("ratio", ratio, "choose 1 to 16"));
+    }
+    if capacity_events == 0 {
+        return Err(refused("capacity_events", 0, "choose at least 1"));
+    }
+    share("generation_rate", generation_rate)?;
+    if let Some(JumpLimit { events, jumps, exponent }) = jumps {
+        for (field, value) in [("jumps.events", events), ("jumps.jumps", jumps), ("jumps.exponent", exponent)] {
+            if !(value.is_finite() && value > 0.0) {
+                return Err(refused(field, value, "choose a number above 0"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A rate lies between the two.
+fn share(field: &'static str, value: f64) -> Result<(), BuildError> {
+    match value > 0.0 && value < 1.0 {
+        true => Ok(()),
+        false => Err(refused(field, value, "choose more than 0 and less than 1")),
+    }
+}
+
+fn refused(field: &'static str, value: impl ToString, rule: &'static str) -> BuildError {
+    BuildError::Field { field, value: value.to_string(), rule }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FilterSlice, FilterSpec, FrequencySpec, Kind};
+
+    fn spec(kind: Kind, window: &str) -> FilterDefinition {
+        let capacity_events = Some(1000);
+        FilterSpec { capacity_events, ..FilterSpec::new(kind, window.parse().unwrap()) }.resolve().unwrap()
+    }
+
+    /// Of each kind of cells one, as users ask for them.
+    fn all() -> Vec<FilterDefinition> {
+        vec![
+            spec(Kind::Bloom, "unbounded"),
+            spec(Kind::Bloom, "landmark:1h"),
+            FilterSpec::new(Kind::Timing, "1h".parse().unwrap()).resolve().unwrap(),
+            spec(Kind::Timing, "5000events"),
+            spec(Kind::Generations, "1h"),
+            spec(Kind::Counting, "1h"),
+            FilterSpec::new(Kind::Counting, "1000events".parse().unwrap()).resolve().unwrap(),
+            spec(Kind::Stable, "unbounded"),
+            FrequencySpec::new("1h".parse().unwrap(), 0.5).resolve().unwrap(),
+        ]
+    }
+
+    /// The numbers of a definition, each by the path to it.
+    fn numbers(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
+        match value {
+            serde_json::Value::Number(_) => found.push(path.to_owned()),
+            serde_json::Value::Object(fields) => {
+                fields.iter().for_each(|(name, value)| numbers(value, &format!("{path}/{name}"), found));
+            }
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn what_users_ask_for_can_be_built() {
+        all()
+            .iter()
+            .for_each(|definition| definition.check().unwrap_or_else(|error| panic!("{error}: {definition:?}")));
+    }
+
+    #[test]
+    fn whatever_number_a_definition_holds_it_is_refused_or_fails_for_memory_alone() {
+        let mut refusals = 0;
+        for definition in all() {
+            let json = serde_json::to_value(&definition).unwrap();
+            let mut paths = Vec::new();
+            numbers(&json, "", &mut paths);
+            assert!(paths.len() > 5, "{paths:?}");
+            for path in paths {
+                for number in ["0", "1", "-1", "255", "65536", "4294967295", "18446744073709551615", "0.5", "1e300"] {
+                    let mut changed = json.clone();
+                    *changed.pointer_mut(&path).unwrap() = serde_json::from_str(number).unwrap();
+                    let Ok(changed) = serde_json::from_value::<FilterDefinition>(changed) else { continue };
+                    match (changed.check(), FilterSlice::build(&changed)) {
+                        (Ok(()), Ok(_) | Err(BuildError::Memory { .. })) => {}
+                        (Ok(()), Err(error)) if error.to_string().starts_with("no memory") => {}
+                        (Ok(()), Err(error)) => panic!("{path} = {number}: {error}"),
+                        (Err(_), _) => refusals += 1,
+                    }
+                }
+            }
+        }
+        assert!(refusals > 50, "{refusals} refusals");
+    }
+}

@@ -1,0 +1,109 @@
+//! Who speaks: whether a message comes from the member that it names.
+//!
+//! Promises: who has left is not heard once the others agree without it, and with certificates nobody is heard as another member. Must not know: what
+//! messages ask.
+//!
+//! A node that is behind may not know a member yet that the others have agreed on: one that has just been adopted knows
+//! nobody, and one that was away for long may know only members that have left since. Such a node would never catch up
+//! if it heard nobody else. So numbers that it has never seen are heard, from any node's certificate, while no member
+//! that it knows has led it for as long as a message may take; never where it leads itself, and never to propose.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use firstseen_routing::NodeId;
+use firstseen_wire::status::ErrorKind;
+use firstseen_wire::tls;
+use tokio::time::Instant;
+use tonic::transport::CertificateDer;
+use tonic::{Request, Status};
+
+use crate::meta::Running;
+
+/// When a member that this node knows has last led it.
+#[derive(Debug, Default)]
+pub(crate) struct Heard(Mutex<Option<Instant>>);
+
+impl Heard {
+    fn now(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn is_within(&self, limit: Duration) -> bool {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_some_and(|last| last.elapsed() < limit)
+    }
+}
+
+/// Whoever has sent a message, as its connection shows.
+pub(crate) struct Sender {
+    /// None where nobody is asked for a certificate.
+    certificates: Option<Arc<Vec<CertificateDer<'static>>>>,
+}
+
+impl Sender {
+    /// The sender of `request`; `is_secure` says that the listener asks for certificates.
+    pub(crate) fn of<T>(request: &Request<T>, is_secure: bool) -> Self {
+        Self { certificates: is_secure.then(|| request.peer_certs().unwrap_or_default()) }
+    }
+
+    /// Refuses all but member `node`, whom this node knows.
+    pub(crate) fn must_be(&self, running: &Running, node: NodeId) -> Result<(), Status> {
+        let unknown = || {
+            let unknown = format!("node {node} is not a member that this node knows: let it join");
+            ErrorKind::Forbidden.status(unknown)
+        };
+        self.must_be_named(&known_name(running, node)?.ok_or_else(unknown)?)
+    }
+
+    /// Refuses all but member `node`, or one that this node cannot know yet.
+    pub(crate) fn may_be(&self, running: &Running, node: NodeId, patience: Duration) -> Result<(), Status> {
+        if known_name(running, node)?.is_some() {
+            return self.must_be(running, node);
+        }
+        let leads = running.leader() == Some(running.identity.node);
+        match leads || running.heard.is_within(patience) {
+            true => self.must_be(running, node),
+            false => Ok(()),
+        }
+    }
+
+    /// What [`Self::may_be`] does, for a message of a leader.
+    pub(crate) fn may_lead(&self, running: &Running, node: NodeId, patience: Duration) -> Result<(), Status> {
+        self.may_be(running, node, patience)?;
+        if known_name(running, node)?.is_some() {
+            running.heard.now();
+        }
+        Ok(())
+    }
+
+    fn must_be_named(&self, name: &str) -> Result<(), Status> {
+        let is_named = self.certificates.as_ref().is_none_or(|certificates| tls::is_node_named(certificates, name));
+        match is_named {
+            true => Ok(()),
+            false => {
+                let wrong = format!("this needs the certificate of node `{name}` (`{name}.{}`)", tls::NODE_NAME);
+                Err(ErrorKind::Forbidden.status(wrong))
+            }
+        }
+    }
+}
+
+/// What member `node` is called, as the map says, or as the consensus knows it while the map is not here yet.
+fn known_name(running: &Running, node: NodeId) -> Result<Option<String>, Status> {
+    let published = &running.network.published;
+    if let Some(record) = published.newest().nodes.get(&node) {
+        return Ok(Some(record.name.clone()));
+    }
+    let metrics = running.raft.metrics();
+    let membership = Arc::clone(&metrics.borrow().membership_config);
+    match membership.membership().get_node(&node.0) {
+        // Also one that is about to leave: where it leads, it has to bring the others to agree on that.
+        Some(member) => Ok(Some(member.name.clone())),
+        None if published.has_left(node) => {
+            let gone = format!("node {node} has left the cluster: stop it and remove its data");
+            Err(ErrorKind::Forbidden.status(gone))
+        }
+        None => Ok(None),
+    }
+}

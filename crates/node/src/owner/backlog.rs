@@ -1,0 +1,108 @@
+//! Messages of one owner that found no room on their link.
+//!
+//! Promises: what sets cells, or tells that they are set, is kept and leaves in order as soon as there is room; there is
+//! no more of it than events are in flight. A test, or what it found, is dropped: whoever waits for it gives up in time.
+//! Must not know: links, what events are.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use firstseen_routing::{NodeId, PeerBody, PeerMessage};
+
+/// Messages by the node they are for; no entry is empty.
+#[derive(Default)]
+pub(super) struct Backlog {
+    waiting: BTreeMap<NodeId, VecDeque<PeerMessage>>,
+}
+
+impl Backlog {
+    /// Hands a message to `link`, which gives it back where there is no room, behind those that wait already.
+    pub(super) fn send(
+        &mut self,
+        to: NodeId,
+        message: PeerMessage,
+        link: impl Fn(NodeId, PeerMessage) -> Option<PeerMessage>,
+    ) {
+        let refused = match self.waiting.contains_key(&to) {
+            true => Some(message),
+            false => link(to, message),
+        };
+        match refused {
+            Some(kept @ PeerMessage { body: PeerBody::Set(_) | PeerBody::SetAcks(_), .. }) => {
+                self.waiting.entry(to).or_default().push_back(kept);
+            }
+            Some(_) => tracing::debug!(%to, "too much waits for a node: a test is given up"),
+            None => {}
+        }
+    }
+
+    /// Hands what waits to `link` as far as there is room.
+    pub(super) fn send_again(&mut self, link: impl Fn(NodeId, PeerMessage) -> Option<PeerMessage>) {
+        self.waiting.retain(|to, messages| {
+            while let Some(message) = messages.pop_front() {
+                if let Some(refused) = link(*to, message) {
+                    messages.push_front(refused);
+                    return true;
+                }
+            }
+            false
+        });
+    }
+
+    /// The process of a node is gone, and what was meant for it.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        self.waiting.remove(&node);
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use firstseen_routing::{FilterId, Resolved, SetAcks, SetBatch, TestBatch};
+
+    use super::*;
+
+    fn message(epoch: u64, body: PeerBody) -> PeerMessage {
+        PeerMessage { filter: FilterId(1), epoch, group: 0, body }
+    }
+
+    #[test]
+    fn sets_wait_for_room_and_tests_do_not() {
+        let (to, other) = (NodeId(2), NodeId(3));
+        let (room, sent) = (RefCell::new(0), RefCell::new(Vec::new()));
+        let link = |_, message: PeerMessage| {
+            let mut room = room.borrow_mut();
+            if *room == 0 {
+                return Some(message);
+            }
+            *room -= 1;
+            sent.borrow_mut().push(message.epoch);
+            None
+        };
+        let mut backlog = Backlog::default();
+        backlog.send(to, message(1, PeerBody::Set(SetBatch::default())), link);
+        backlog.send(to, message(2, PeerBody::Test(TestBatch::default())), link);
+        backlog.send(to, message(3, PeerBody::Resolved(Resolved::default())), link);
+        *room.borrow_mut() = 2;
+        backlog.send(to, message(4, PeerBody::SetAcks(SetAcks::default())), link);
+        assert!(sent.borrow().is_empty() && !backlog.is_empty(), "it does not overtake the set");
+        backlog.send(other, message(5, PeerBody::Test(TestBatch::default())), link);
+        backlog.send_again(link);
+        assert_eq!(*sent.borrow(), [5, 1]);
+        backlog.send_again(link);
+        assert!(!backlog.is_empty());
+        *room.borrow_mut() = 9;
+        backlog.send_again(link);
+        assert_eq!(*sent.borrow(), [5, 1, 4]);
+        assert!(backlog.is_empty());
+        *room.borrow_mut() = 0;
+        backlog.send(to, message(6, PeerBody::Set(SetBatch::default())), link);
+        backlog.forget(to);
+        assert!(backlog.is_empty());
+    }
+}

@@ -1,0 +1,124 @@
+//! With certificates, a node is heard as itself and as nobody else, and no longer once it has left.
+
+use crate::common::TestNode;
+use crate::common::certs::{Authority, channel, settings};
+use firstseen_routing::{ClusterMap, NodeId};
+use firstseen_wire::limits::PROTOCOL_VERSION;
+use firstseen_wire::net::{admin_client, meta_client, peer_client};
+use firstseen_wire::proto::admin;
+use firstseen_wire::proto::meta::{Proposal, RaftMessage};
+use firstseen_wire::proto::peer::{LinkFrame, LinkHello, link_frame};
+use firstseen_wire::tls::TlsFiles;
+use tokio_stream::StreamExt;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+/// Two members with certificates, and the operator's.
+struct Pair {
+    a: TestNode,
+    b: TestNode,
+    authority: Authority,
+    b_files: TlsFiles,
+    admin: TlsFiles,
+    _folder: tempfile::TempDir,
+}
+
+async fn member(authority: &Authority, name: &str) -> (TestNode, TlsFiles) {
+    let files = authority.node(name);
+    let node = TestNode::start_with(name, |config| config.tls = Some(settings(&files))).await;
+    (node, files)
+}
+
+async fn join(through: &TestNode, admin: &TlsFiles, node: &TestNode) -> Result<u64, Status> {
+    let request = admin::JoinRequest { command_id: Vec::new().into(), address: node.node.addr().to_owned() };
+    Ok(admin_client(channel(through, admin)).join(request).await?.into_inner().node_id)
+}
+
+async fn pair() -> Pair {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new(folder.path());
+    let admin = authority.sign("admin", &["admin.firstseen"]);
+    let (a, _) = member(&authority, "a").await;
+    let (b, b_files) = member(&authority, "b").await;
+    admin_client(channel(&a, &admin)).init(admin::InitRequest {}).await.expect("init");
+    assert_eq!(join(&a, &admin, &b).await.expect("b joins"), 2);
+    a.ready().await;
+    b.ready().await;
+    Pair { a, b, authority, b_files, admin, _folder: folder }
+}
+
+fn map_of(node: &TestNode) -> ClusterMap {
+    node.node.meta().map().borrow().as_ref().clone()
+}
+
+/// What a node says to a hello in the name of member `from`.
+async fn hello(channel: Channel, map: &ClusterMap, from: u64) -> Result<(), Status> {
+    let to = if from == 1 { 2 } else { 1 };
+    let hello = LinkHello {
+        protocol_version: PROTOCOL_VERSION,
+        from_node: from,
+        from_incarnation: map.nodes.get(&NodeId(from)).map_or(1, |node| node.incarnation.0),
+        to_node: to,
+        to_incarnation: map.nodes[&NodeId(to)].incarnation.0,
+        cluster_id: map.cluster.0.to_vec().into(),
+    };
+    let first = LinkFrame { number: 0, message: Some(link_frame::Message::Hello(hello)) };
+    // The stream stays open, as a link does.
+    let frames = tokio_stream::once(first).chain(tokio_stream::pending());
+    peer_client(channel).link(frames).await.map(drop)
+}
+
+/// What a node says to a question of the consensus, and to a proposal, in the name of member `from`. Neither can be
+/// read, so where the sender is accepted they are malformed.
+async fn meta(channel: Channel, map: &ClusterMap, from: u64, to: u64) -> [Code; 2] {
+    let cluster_id = map.cluster.0.to_vec();
+    let message =
+        RaftMessage { cluster_id: cluster_id.clone().into(), from_node: from, to_node: to, payload: vec![9].into() };
+    let proposal = Proposal { cluster_id: cluster_id.into(), command: vec![9].into(), from_node: from };
+    let mut client = meta_client(channel);
+    let asked = client.append_entries(message).await.expect_err("it cannot be read").code();
+    [asked, client.propose(proposal).await.expect_err("it cannot be read").code()]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_is_heard_as_itself_only() {
+    let Pair { a, b, authority, b_files, admin, _folder } = pair().await;
+    let map = map_of(&a);
+    let to_a = channel(&a, &b_files);
+    assert_eq!(meta(to_a.clone(), &map, 2, 1).await, [Code::InvalidArgument; 2], "b as b");
+    hello(to_a, &map, 2).await.expect("b as b");
+
+    // A third member, and to it b speaks as a.
+    let (c, c_files) = member(&authority, "c").await;
+    assert_eq!(join(&a, &admin, &c).await.expect("c joins"), 3);
+    c.ready().await;
+    let map = map_of(&c);
+    assert_eq!(meta(channel(&c, &b_files), &map, 1, 3).await, [Code::PermissionDenied; 2], "b as a");
+    let refused = hello(channel(&b, &c_files), &map, 1).await.expect_err("c as a");
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    assert!(refused.message().contains("`a.node.firstseen`"), "{refused}");
+    // As somebody whom nobody knows: this node is led, so there is nobody whom it could not know yet.
+    assert_eq!(meta(channel(&c, &b_files), &map, 77, 3).await, [Code::PermissionDenied; 2], "b as nobody");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_has_left_cannot_propose() {
+    let Pair { a, b, b_files, admin, _folder, .. } = pair().await;
+    let leave = admin::LeaveRequest { command_id: Vec::new().into(), node_id: 2 };
+    admin_client(channel(&a, &admin)).leave(leave).await.expect("b leaves");
+    let map = map_of(&a);
+    assert!(!map.nodes.contains_key(&NodeId(2)));
+    assert_eq!(meta(channel(&a, &b_files), &map, 2, 1).await, [Code::PermissionDenied; 2], "as itself");
+    assert_eq!(meta(channel(&a, &b_files), &map, 3, 1).await, [Code::PermissionDenied; 2], "as the next");
+    drop(b);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_joins_under_anothers_name() {
+    let Pair { a, authority, admin, _folder, .. } = pair().await;
+    let files = authority.node("d");
+    let imposter = TestNode::start_with("c", |config| config.tls = Some(settings(&files))).await;
+    let refused = join(&a, &admin, &imposter).await.expect_err("its certificate is d's");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    assert_eq!(map_of(&a).nodes.len(), 2);
+}

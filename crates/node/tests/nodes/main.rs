@@ -1,0 +1,19 @@
+//! Nodes in this process, on real sockets. One binary, since building one takes longer than running it.
+
+mod bad_producers;
+mod common;
+mod hops;
+mod identity;
+mod lost_node;
+mod lost_owner;
+mod one_node;
+mod one_winner;
+mod refusals;
+mod retries;
+mod roles;
+mod same_answers;
+mod services;
+mod stop_and_metrics;
+mod three_nodes;
+mod vertical_batches;
+mod wire_cost;

@@ -1,0 +1,160 @@
+//! Submissions that are tried again, on real connections that lose replies: no event is told to be a duplicate of itself.
+
+use std::sync::Arc;
+
+use crate::common::cluster::TestCluster;
+use crate::common::proxy::ProxyConnector;
+use firstseen_client::{AuditReport, Filter, SubmissionName, Verdict};
+use firstseen_filter::rates::{band, plain};
+use firstseen_filter::{Digest, FilterSpec, Kind};
+use firstseen_routing::{ClockSource, FilterPolicies, SlicedDefinition};
+
+const SLICINGS: [&str; 2] = ["horizontal:6", "vertical:6"];
+
+/// So roomy that no false positive is expected (10^-5 in a run).
+fn roomy(slicing: &str) -> SlicedDefinition {
+    let window = "24h".parse().expect("a window");
+    let spec = FilterSpec { capacity_events: Some(50_000), rate: 1e-9, ..FilterSpec::new(Kind::Timing, window) };
+    SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition")
+}
+
+fn wall() -> FilterPolicies {
+    FilterPolicies { clock: ClockSource::Wall, ..FilterPolicies::default() }
+}
+
+fn digests(filter: &Filter, count: u64) -> Vec<Digest> {
+    (0..count).map(|event| filter.secret().digest(&event.to_le_bytes())).collect()
+}
+
+fn assert_all(what: &str, told: &[Verdict], expected: Verdict) {
+    let others: Vec<_> = told.iter().enumerate().filter(|(_, verdict)| **verdict != expected).collect();
+    let some = others.iter().take(5).collect::<Vec<_>>();
+    assert!(others.is_empty(), "{what}: {} of {} are not {expected:?}: {some:?}", others.len(), told.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_whose_answers_were_lost_are_told_what_was_decided() {
+    const CUTS: usize = 16;
+    for slicing in SLICINGS {
+        let cluster = TestCluster::start(3).await;
+        cluster.create("clicks", &roomy(slicing), wall()).await;
+        let proxies = ProxyConnector::that_loses_replies(20_000, CUTS);
+        let builder = cluster.builder(0).connector(Arc::new(proxies.clone())).batch_events_max(128);
+        let client = builder.connect().await.expect("a client");
+        let filter = client.filter("clicks").await.expect("a filter");
+        let digests = digests(&filter, 40_000);
+        let (before, after) = digests.split_at(20_000);
+        // The map changes while batches are in flight.
+        let changes = async {
+            for number in 0..5 {
+                cluster.create(&format!("other-{number}"), &roomy("horizontal:3"), wall()).await;
+            }
+        };
+        let version = client.map().version;
+        let (told, ()) = tokio::join!(filter.observe_digests(before, &[]), changes);
+        assert_all(slicing, &told.expect("verdicts"), Verdict::FirstSeen);
+        assert!(client.map().version > version, "the map has changed");
+        assert_all(slicing, &filter.observe_digests(after, &[]).await.expect("verdicts"), Verdict::FirstSeen);
+        assert!(proxies.cuts() >= CUTS / 2, "{slicing}: only {} connections lost replies", proxies.cuts());
+        println!("{slicing}: {} connections lost replies", proxies.cuts());
+        assert_all(slicing, &filter.observe_digests(&digests, &[]).await.expect("verdicts"), Verdict::Duplicate);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_producer_that_starts_anew_and_names_its_submissions_is_told_what_it_was_told() {
+    for slicing in SLICINGS {
+        let cluster = TestCluster::start(3).await;
+        cluster.create("clicks", &roomy(slicing), wall()).await;
+        // An offset in a partition names a submission: every event stands at two offsets.
+        let names: Vec<SubmissionName> = (0..2000).map(|number| SubmissionName { source: 9, number }).collect();
+        let (client, filter) = cluster.producer(0, "clicks").await;
+        let events: Vec<Digest> = digests(&filter, 1000).repeat(2);
+        let first = filter.observe_digests_as(&names, &events, &[]).await.expect("verdicts");
+        assert_all(slicing, &first[..1000], Verdict::FirstSeen);
+        assert_all(slicing, &first[1000..], Verdict::Duplicate);
+        drop((client, filter));
+
+        let (_client, filter) = cluster.producer(1, "clicks").await;
+        let again = filter.observe_digests_as(&names, &events, &[]).await.expect("verdicts");
+        let other = (0..names.len()).find(|number| again[*number] != first[*number]);
+        assert_eq!(other.map(|number| (number, again[number])), None, "{slicing}: by name, of another producer");
+        for number in [3u64, 1003] {
+            let event = (number % 1000).to_le_bytes();
+            let told = filter.observe_as(SubmissionName { source: 9, number }, &event).await.expect("a verdict");
+            assert_eq!(told, first[number as usize], "{slicing}: one by one");
+        }
+        let other = SubmissionName { source: 10, number: 3 };
+        let told = filter.observe_as(other, &3u64.to_le_bytes()).await.expect("a verdict");
+        assert_eq!(told, Verdict::Duplicate, "{slicing}: another submission of the event");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_audit_measures_what_the_formulas_say() {
+    const CELLS: u64 = 120_000;
+    const HASHES: u32 = 4;
+    const EVENTS: u64 = 30_000;
+    let cluster = TestCluster::start(3).await;
+    let window = "24h".parse().expect("a window");
+    let spec = FilterSpec { cells: Some(CELLS), hashes: Some(HASHES), ..FilterSpec::new(Kind::Timing, window) };
+    for slicing in ["vertical:6", "horizontal:6"] {
+        let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
+        cluster.create(slicing, &definition, wall()).await;
+        let client = cluster.builder(2).audit(0.25).connect().await.expect("a client");
+        let filter = client.filter(slicing).await.expect("a filter");
+        let digests = digests(&filter, EVENTS);
+        for _ in 0..2 {
+            filter.observe_digests(&digests, &[]).await.expect("verdicts");
+        }
+        let report = filter.audit().expect("an audit");
+        println!("{slicing}: {report:?}");
+        let sampled = band::binomial(0.25, EVENTS, 1.0 - 1e-6);
+        assert!(sampled.contains(&report.false_positives.cases), "{slicing}: a quarter of the keys: {report:?}");
+        assert_eq!((report.false_negatives.errors, report.unknown_keys), (0, 0), "{slicing}: {report:?}");
+        assert!(report.false_negatives.cases > EVENTS / 5 && !report.has_ended, "{slicing}: {report:?}");
+        let groups = f64::from(definition.slicing.groups());
+        let delivered = EVENTS as f64 * 0.93;
+        let rate = plain::stream_mean(CELLS as f64 / groups, HASHES, delivered / groups);
+        let allowed = band::binomial(rate, report.false_positives.cases, 1.0 - 1e-6);
+        assert!(allowed.contains(&report.false_positives.errors), "{slicing}: {allowed:?} allowed, {report:?}");
+        assert!(report.false_positives.at_most() >= report.false_positives.rate(), "{slicing}: {report:?}");
+        let promised = (report.promised_false_positives, report.promised_false_negatives);
+        assert_eq!(promised, (None, Some(0.0)), "{slicing}: only the size was chosen");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_audit_shows_what_was_measured_beside_what_was_promised() {
+    const EVENTS: u64 = 30_000;
+    const RATE: f64 = 0.02;
+    let cluster = TestCluster::start(3).await;
+    let window = "24h".parse().expect("a window");
+    let spec = FilterSpec { capacity_events: Some(EVENTS), rate: RATE, ..FilterSpec::new(Kind::Timing, window) };
+    let definition = SlicedDefinition::new(&spec, "vertical:6".parse().expect("a slicing")).expect("a definition");
+    cluster.create("clicks", &definition, wall()).await;
+    let client = cluster.builder(0).audit(0.5).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    let digests = digests(&filter, EVENTS);
+    for _ in 0..2 {
+        filter.observe_digests(&digests, &[]).await.expect("verdicts");
+    }
+    let report = filter.audit().expect("an audit");
+    assert_eq!((report.promised_false_positives, report.promised_false_negatives), (Some(RATE), Some(0.0)));
+    // A filter that fills up has its rate at the end; on the way it errs, but less.
+    let (positives, negatives) = (report.false_positives, report.false_negatives);
+    assert!(positives.errors > 0 && positives.at_most() < RATE, "{report:?}");
+    assert!(negatives.errors == 0 && negatives.cases > EVENTS / 3 && negatives.at_most() < 1e-3, "{report:?}");
+
+    let text = AuditReport::prometheus(&[(filter.name(), report)]);
+    let value = |name: &str, error: &str| -> f64 {
+        let start = format!("firstseen_audit_{name}{{filter=\"clicks\",error=\"{error}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&start));
+        line.unwrap_or_else(|| panic!("no {start} in\n{text}")).parse().expect("a number")
+    };
+    for (error, measured, promised) in [("false_positive", positives, RATE), ("false_negative", negatives, 0.0)] {
+        let exported = ["errors_total", "cases_total", "rate", "rate_at_most", "rate_promised"];
+        let told = [measured.errors as f64, measured.cases as f64, measured.rate(), measured.at_most(), promised];
+        assert_eq!(exported.map(|name| value(name, error)), told, "{text}");
+    }
+}

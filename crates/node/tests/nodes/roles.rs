@@ -1,0 +1,42 @@
+//! With certificates, nothing is done for a caller without the role for it.
+
+use crate::common::TestNode;
+use crate::common::certs::{Authority, channel, settings};
+use firstseen_wire::net;
+use firstseen_wire::proto::meta::RaftMessage;
+use firstseen_wire::proto::{admin, peer, producer};
+use tonic::Code;
+use tonic::transport::Channel;
+
+/// What a caller is told by the four services: admin, producer, peer, meta.
+async fn codes(channel: Channel) -> [Code; 4] {
+    let admin = net::admin_client(channel.clone()).identify(admin::IdentifyRequest {}).await;
+    let describe = producer::DescribeFilterRequest { name: "none".to_owned() };
+    let producer = net::producer_client(channel.clone()).describe_filter(describe).await;
+    let peer = net::peer_client(channel.clone()).link(tokio_stream::empty::<peer::LinkFrame>()).await;
+    let meta = net::meta_client(channel).vote(RaftMessage::default()).await;
+    let code = |status: Option<tonic::Status>| status.map_or(Code::Ok, |status| status.code());
+    [code(admin.err()), code(producer.err()), code(peer.err()), code(meta.err())]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_service_asks_for_its_role() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new(folder.path());
+    let own = authority.node("a");
+    let node = TestNode::start_with("a", |config| config.tls = Some(settings(&own))).await;
+    let client = authority.sign("client", &["client.firstseen"]);
+    let operator = authority.sign("admin", &["admin.firstseen"]);
+    let init = net::admin_client(channel(&node, &own)).init(admin::InitRequest {}).await;
+    assert_eq!(init.expect_err("a node is no operator").code(), Code::PermissionDenied);
+    let drop = admin::DropFilterRequest { name: "none".to_owned(), ..admin::DropFilterRequest::default() };
+    let dropped = net::admin_client(channel(&node, &own)).drop_filter(drop).await;
+    assert_eq!(dropped.expect_err("a node is no operator").code(), Code::PermissionDenied);
+    net::admin_client(channel(&node, &operator)).init(admin::InitRequest {}).await.expect("an operator may");
+    let nobody = authority.sign("nobody", &["nobody.firstseen"]);
+    use Code::{InvalidArgument as Malformed, NotFound, Ok, PermissionDenied as Denied};
+    assert_eq!(codes(channel(&node, &client)).await, [Denied, NotFound, Denied, Denied]);
+    assert_eq!(codes(channel(&node, &operator)).await, [Ok, NotFound, Denied, Denied]);
+    assert_eq!(codes(channel(&node, &nobody)).await, [Denied; 4]);
+    assert_eq!(codes(channel(&node, &own)).await, [Ok, NotFound, Malformed, Malformed]);
+}

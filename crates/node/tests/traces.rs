@@ -1,0 +1,136 @@
+//! A producer's trace goes on: the spans of all nodes that a batch touches show its context.
+
+#[path = "nodes/common/mod.rs"]
+mod common;
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use common::PATIENCE;
+use common::cluster::TestCluster;
+use firstseen_client::{Filter, TraceParent, Verdict};
+use firstseen_filter::{FilterSpec, Kind};
+use firstseen_routing::{ClockSource, FilterPolicies, SlicedDefinition};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// A span of a node that shows a trace context.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Shown {
+    span: &'static str,
+    traceparent: String,
+    /// The node that asked, where another one did.
+    from: String,
+}
+
+static SHOWN: Mutex<BTreeSet<Shown>> = Mutex::new(BTreeSet::new());
+static SPANS: AtomicU64 = AtomicU64::new(1);
+
+/// Keeps the spans of nodes that have a trace context.
+struct Recorder;
+
+impl Visit for Shown {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "traceparent" {
+            self.traceparent = value.to_owned();
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "from" {
+            self.from = format!("{value:?}");
+        }
+    }
+}
+
+impl Subscriber for Recorder {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_span() && metadata.target().starts_with("firstseen_node")
+    }
+
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        let mut shown = Shown { span: span.metadata().name(), ..Shown::default() };
+        span.record(&mut shown);
+        if !shown.traceparent.is_empty() {
+            SHOWN.lock().unwrap_or_else(PoisonError::into_inner).insert(shown);
+        }
+        Id::from_u64(SPANS.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, _: &Event<'_>) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// The spans that show `traceparent`.
+fn shown(traceparent: &str) -> Vec<Shown> {
+    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    shown.iter().filter(|shown| shown.traceparent == traceparent).cloned().collect()
+}
+
+/// The nodes that asked others within a trace.
+fn asking(traceparent: &str) -> BTreeSet<String> {
+    shown(traceparent).into_iter().filter(|shown| shown.span == "peer_test").map(|shown| shown.from).collect()
+}
+
+fn definition() -> SlicedDefinition {
+    let window = "24h".parse().expect("a window");
+    let spec = FilterSpec { capacity_events: Some(50_000), rate: 1e-9, ..FilterSpec::new(Kind::Timing, window) };
+    SlicedDefinition::new(&spec, "vertical:6".parse().expect("a slicing")).expect("a definition")
+}
+
+thread_local! {
+    /// What a tracing library would keep for the calling task.
+    static CURRENT: Cell<Option<TraceParent>> = const { Cell::new(None) };
+}
+
+/// Calls within `trace`.
+async fn observe(filter: &Filter, trace: Option<TraceParent>, events: &[String]) -> Vec<Verdict> {
+    // The client asks when the call is made: before it waits for anything.
+    CURRENT.set(trace);
+    filter.observe_batch(events, &[]).await.expect("verdicts")
+}
+
+fn events() -> Vec<String> {
+    (0..200).map(|event| format!("event-{event}")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_trace_goes_through_all_nodes() {
+    tracing::subscriber::set_global_default(Recorder).expect("the only one of this process");
+    let cluster = TestCluster::start(3).await;
+    let policies = FilterPolicies { clock: ClockSource::Wall, ..FilterPolicies::default() };
+    cluster.create("clicks", &definition(), policies).await;
+    let client = cluster.builder(0).traceparent(|| CURRENT.get()).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    let [many, one] = [0xabc, 0xdef].map(|trace_id| TraceParent::new(trace_id, 7, true).expect("numbers above 0"));
+
+    assert_eq!(observe(&filter, Some(many), &events()).await, [Verdict::FirstSeen; 200]);
+    // New events end at their heads, at a zero, and so do duplicates of those in flight there; other duplicates go
+    // through all of their slices. Each node heads some of the events, and asks others about them.
+    let traceparent = "00-00000000000000000000000000000abc-0000000000000007-01";
+    let all_nodes_pass_it_on = async {
+        while asking(traceparent).len() < 3 {
+            assert_eq!(observe(&filter, Some(many), &events()).await, [Verdict::Duplicate; 200]);
+        }
+    };
+    let in_time = tokio::time::timeout(PATIENCE, all_nodes_pass_it_on).await;
+    assert!(in_time.is_ok(), "nodes that pass it on: {:?}", asking(traceparent));
+    for span in ["batch", "owner_batch"] {
+        assert!(shown(traceparent).iter().any(|shown| shown.span == span), "{span} does not show it");
+    }
+
+    CURRENT.set(Some(one));
+    assert_eq!(filter.observe(b"another").await.expect("a verdict"), Verdict::FirstSeen);
+    let spans = shown(&one.to_string());
+    assert!(spans.iter().any(|shown| shown.span == "owner_batch"), "a call of one event is traced too: {spans:?}");
+
+    let before = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).len();
+    assert_eq!(observe(&filter, None, &events()).await, [Verdict::Duplicate; 200]);
+    assert_eq!(SHOWN.lock().unwrap_or_else(PoisonError::into_inner).len(), before, "nothing is made up");
+}

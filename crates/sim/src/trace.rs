@@ -1,0 +1,134 @@
+//! Everything that was delivered in a run.
+//!
+//! Promises: runs with equal traces have delivered the same bytes over the same connections at the same times, in the
+//! same order. Must not know: what bytes mean.
+
+use std::fmt::{self, Write};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::cluster::now_us;
+
+/// Something that has reached its receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// When, in simulated microseconds.
+    pub time_us: u64,
+    /// Whose it is.
+    pub from: SocketAddr,
+    /// Whom it reached.
+    pub to: SocketAddr,
+    /// What it is.
+    pub what: Delivered,
+}
+
+/// What reached somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// A connection.
+    Connection,
+    /// Bytes of one.
+    Bytes {
+        /// How many.
+        length: usize,
+        /// XXH3-64 of them.
+        hash: u64,
+    },
+    /// Its end.
+    End,
+    /// Its end, without notice.
+    Reset,
+}
+
+impl fmt::Display for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { time_us, from, to, what } = self;
+        write!(f, "{time_us} us, {from} to {to}: ")?;
+        match what {
+            Delivered::Connection => f.write_str("a connection"),
+            Delivered::Bytes { length, hash } => write!(f, "{length} bytes, {hash:016x}"),
+            Delivered::End => f.write_str("the end"),
+            Delivered::Reset => f.write_str("reset"),
+        }
+    }
+}
+
+/// All that was delivered, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// In the order in which it came.
+    pub deliveries: Vec<Delivery>,
+}
+
+impl Trace {
+    /// The first place at which `other` differs, and what stands there in both.
+    pub fn first_difference(&self, other: &Self) -> Option<String> {
+        let (ours, theirs) = (&self.deliveries, &other.deliveries);
+        let longest = ours.len().max(theirs.len());
+        let place = (0..longest).find(|place| ours.get(*place) != theirs.get(*place))?;
+        let show = |found: Option<&Delivery>| found.map_or_else(|| "nothing more".to_owned(), ToString::to_string);
+        Some(format!("delivery {place}: {}; the other run: {}", show(ours.get(place)), show(theirs.get(place))))
+    }
+
+    /// Puts the trace into `hasher`.
+    pub fn hash_into(&self, hasher: &mut Xxh3) {
+        let mut line = String::new();
+        for delivery in &self.deliveries {
+            line.clear();
+            let _ = writeln!(line, "{delivery}");
+            hasher.update(line.as_bytes());
+        }
+    }
+}
+
+/// Writes a trace. Clones write into the same.
+#[derive(Clone, Default)]
+pub struct Recorder(Arc<Mutex<Trace>>);
+
+impl Recorder {
+    /// Writes down bytes that have come in.
+    pub fn bytes(&self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        self.record(from, to, Delivered::Bytes { length: bytes.len(), hash: xxh3_64(bytes) });
+    }
+
+    /// Writes down what has come in now.
+    pub fn record(&self, from: SocketAddr, to: SocketAddr, what: Delivered) {
+        let mut trace = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        trace.deliveries.push(Delivery { time_us: now_us(), from, to, what });
+    }
+
+    /// What has been written.
+    pub fn trace(&self) -> Trace {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(bytes: &[&[u8]]) -> Trace {
+        let (recorder, local) = (Recorder::default(), SocketAddr::from(([10, 0, 0, 1], 7400)));
+        bytes.iter().for_each(|bytes| recorder.bytes(local, local, bytes));
+        recorder.trace()
+    }
+
+    fn hash(trace: &Trace) -> u64 {
+        let mut hasher = Xxh3::new();
+        trace.hash_into(&mut hasher);
+        hasher.digest()
+    }
+
+    #[test]
+    fn a_byte_an_order_and_an_end_are_differences() {
+        let (one, same) = (trace(&[b"a", b"b"]), trace(&[b"a", b"b"]));
+        assert_eq!((one.first_difference(&same), hash(&one)), (None, hash(&same)));
+        for (place, other) in [(1, trace(&[b"a", b"c"])), (0, trace(&[b"b", b"a"])), (1, trace(&[b"a"]))] {
+            let difference = one.first_difference(&other).expect("they differ");
+            assert!(difference.starts_with(&format!("delivery {place}:")), "{difference}");
+            assert_ne!(hash(&one), hash(&other));
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What is simulated leaves nothing to chance: a seed must decide everything.
+
+use firstseen_tidy::{Source, sources};
+
+/// The crates that run in a simulation.
+const SIMULATED: [&str; 5] =
+    ["crates/wire/src/", "crates/meta/src/", "crates/node/src/", "crates/client/src/", "crates/sim/src/"];
+
+/// Where tokio's `watch` has one receiver only, so that there is no order to draw.
+const ONE_RECEIVER: &str = "crates/node/src/links/incoming.rs";
+
+/// What is wrong with a source.
+fn faults(source: &Source) -> Vec<String> {
+    let Source { path, text } = source;
+    let biased = |rest: &str| rest.trim_start().starts_with("biased;");
+    let unbiased = text.split("select! {").skip(1).filter(|rest| !biased(rest)).count();
+    let draws = |line: &&str| line.contains("use tokio::sync::") && line.contains("watch");
+    let watches = text.lines().filter(draws).filter(|_| path != ONE_RECEIVER).count();
+    let unbiased = (unbiased > 0).then(|| format!("{path}: {unbiased} `select!` without `biased` draw their order"));
+    let watches = (watches > 0).then(|| format!("{path}: tokio's `watch` draws the order of waking, wire's does not"));
+    unbiased.into_iter().chain(watches).collect()
+}
+
+#[test]
+fn nothing_that_is_simulated_draws_its_order() {
+    let sources = sources();
+    let simulated = sources.iter().filter(|source| SIMULATED.iter().any(|folder| source.path.starts_with(folder)));
+    let faults: Vec<String> = simulated.flat_map(faults).collect();
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn what_draws_is_found() {
+    let source = |text: &str| Source { path: "x.rs".to_owned(), text: text.to_owned() };
+    let drawn = ["tokio::select! {\n a = b => {}\n}", "use tokio::sync::{mpsc, watch};"];
+    let settled = ["tokio::select! {\n    biased;\n a = b => {}\n}", "use tokio::sync::mpsc;"];
+    assert!(drawn.iter().all(|text| faults(&source(text)).len() == 1));
+    assert!(settled.iter().all(|text| faults(&source(text)).is_empty()));
+}

@@ -1,0 +1,84 @@
+//! `firstseen up` beyond its defaults: certificates, the command that `plan` ends with, signals.
+
+use nix::sys::signal::{Signal, kill};
+use serde_json::Value;
+
+use crate::local_cluster::{LocalCluster, eventually, is_alive};
+use crate::run::{Folder, example, number};
+
+/// So low that neither run has a false positive: their secrets differ.
+const FILTER: &str = "--window 24h --capacity 40k --fpr 0.000000001 --slicing vertical:6";
+
+/// Flags for the certificates that `up --tls` makes.
+fn tls(name: &str) -> String {
+    let file = |file: &str| format!("firstseen-data/certs/{file}");
+    format!(
+        "--tls-ca {} --tls-cert {} --tls-key {}",
+        file("ca.pem"),
+        file(&format!("{name}.pem")),
+        file(&format!("{name}.key"))
+    )
+}
+
+#[test]
+fn a_log_through_nodes_with_certificates_gives_the_counts_of_one_process() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--nodes 3 --tls");
+    let at = cluster.addresses();
+    cluster.create(&folder, "requests", &format!("{FILTER} {}", tls("local.client"))).fails(1, &["admin.firstseen"]);
+    cluster.create(&folder, "requests", &format!("{FILTER} {}", tls("admin"))).ok();
+    let input = format!("--format clf --report json {}", example("apache_logs.gz"));
+    let here = folder.dedup(&format!("{FILTER} --seed 1 --out here --duplicates here2 {input}")).ok().report();
+    let client = tls("local.client");
+    let there = format!("--cluster {at} --filter requests {client} --out there --duplicates there2 {input}");
+    let there = folder.dedup(&there).ok().report();
+    for count in ["events", "first_seen", "duplicates", "undecided", "late", "rejected"] {
+        assert_eq!(number(&there, count), number(&here, count), "{count} in {there}");
+    }
+    assert!(number(&there, "first_seen") > 1000 && number(&there, "duplicates") > 1000, "{there}");
+    for (one, other) in [("here", "there"), ("here2", "there2")] {
+        assert!(folder.read(one) == folder.read(other), "{one} and {other} differ");
+    }
+    assert_eq!(cluster.end().0, Some(0));
+}
+
+#[test]
+fn the_last_lines_of_a_plan_can_be_pasted() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--nodes 2");
+    let plan = folder.run("plan --events-per-window 20k --fpr 0.002 --window 12h --nodes 2").ok().out;
+    let (_, command) = plan.split_once("\nfirstseen filter create").expect("a command");
+    let address = cluster.addresses();
+    let command = format!("firstseen filter create{}", command.replace("127.0.0.1:7400", &address));
+    assert!(command.contains(" --slicing horizontal:2") && command.contains(&address), "{command}");
+    let made = folder.shell(&command).ok().out;
+    assert!(made.contains("filter planned") && made.contains("horizontal:2"), "{made}");
+    let described = folder.run(&format!("filter describe planned --json --cluster {address}")).ok().out;
+    let described: Value = serde_json::from_str(&described).expect("JSON");
+    let group = &described["definition"]["group"];
+    assert_eq!((&group["window"], &group["rate"]), (&"12h".into(), &0.002.into()), "{described}");
+    // Half of the events, and room for what falls on one of the two by chance.
+    assert!((10_000..12_000).contains(&number(group, "capacity_events")), "{described}");
+    assert_eq!(described["slices"].as_array().map(Vec::len), Some(2), "{described}");
+}
+
+#[test]
+fn an_interrupt_ends_all_nodes_and_a_second_one_does_not_wait() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--nodes 3");
+    let nodes = cluster.processes();
+    cluster.signal(Signal::SIGINT);
+    assert_eq!(cluster.rest(), (Some(0), String::new()));
+    assert!(!nodes.iter().any(|node| is_alive(*node)), "it waits for its nodes");
+
+    let cluster = LocalCluster::start(&folder, "");
+    let nodes = cluster.processes();
+    // A node that cannot end: the first interrupt waits for it.
+    kill(nodes[1], Signal::SIGSTOP).expect("a process");
+    cluster.signal(Signal::SIGINT);
+    eventually("the end of the others", || !is_alive(nodes[0]) && !is_alive(nodes[2]));
+    assert!(is_alive(nodes[1]));
+    cluster.signal(Signal::SIGINT);
+    assert_eq!(cluster.rest(), (Some(130), String::new()));
+    assert!(!is_alive(nodes[1]), "it is killed");
+}
