@@ -109,6 +109,7 @@ impl Links {
             waiting: handle.waiting.clone(),
             views: self.views.clone(),
             metrics: self.metrics.clone(),
+            is_down: false,
         };
         let end = handle.end.clone();
         tokio::spawn(end.run_until_cancelled_owned(link.run()));

@@ -7,7 +7,7 @@ use tracing_subscriber::fmt;
 use super::config_file::{LogConfig, LogFormat};
 
 /// What libraries say on the way to an answer that the node tells itself.
-const QUIET: &str = "openraft=error,h2=warn,hyper=warn,tower=warn";
+const QUIET: &str = "openraft=error,openraft::replication=off,h2=warn,hyper=warn,tower=warn";
 
 /// What `level` lets through.
 ///

@@ -35,6 +35,8 @@ pub(super) struct Outgoing {
     pub(super) waiting: Arc<AtomicU64>,
     pub(super) views: watch::Receiver<Arc<View>>,
     pub(super) metrics: Arc<Metrics>,
+    /// The peer could not be reached when it was last tried.
+    pub(super) is_down: bool,
 }
 
 /// Messages as they travel, by number.
@@ -52,8 +54,13 @@ impl Outgoing {
             match self.session(&mut sender, &mut pause).await {
                 Ok(()) => return,
                 Err(status) => {
-                    let peer = self.peer;
-                    tracing::debug!(%peer, name = self.node.name, %status, "a link is broken and will be tried again");
+                    let (peer, name) = (self.peer, &self.node.name);
+                    match std::mem::replace(&mut self.is_down, true) {
+                        false => {
+                            tracing::warn!(%peer, name, %status, "node cannot be reached; tried again until it can")
+                        }
+                        true => tracing::debug!(%peer, name, %status, "node cannot be reached"),
+                    }
                 }
             }
             tokio::time::sleep(pause).await;
@@ -73,6 +80,9 @@ impl Outgoing {
             return Err(Status::internal("the peer's first acknowledgement does not answer the hello"));
         }
         *pause = PAUSE_MIN;
+        if std::mem::take(&mut self.is_down) {
+            tracing::info!(peer = %self.peer, name = self.node.name, "node is reached again");
+        }
         self.forgetting(sender, |sender| sender.resume(resumed.number))?;
         loop {
             while let Some((number, message)) = sender.next_to_send() {
