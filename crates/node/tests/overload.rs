@@ -10,7 +10,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{Hashing, RawStream, TestNode};
@@ -23,6 +23,7 @@ use firstseen_wire::proto::producer::{Batch, ObserveReply, ObserveRequest, Opera
 use firstseen_wire::reply;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
 
 /// Events a second.
@@ -148,14 +149,14 @@ async fn create_roomy(node: &TestNode) {
 }
 
 /// Looks at the node while it is under load: the greatest queue, and the greatest memory.
-async fn watch(node: Arc<TestNode>, is_over: Arc<AtomicBool>) -> (u64, u64) {
+async fn watch(node: Arc<TestNode>, over: CancellationToken) -> (u64, u64) {
     let (mut queued, mut resident) = (0, 0);
-    while !is_over.load(Ordering::Relaxed) {
+    let mut looks = tokio::time::interval(Duration::from_millis(20));
+    while over.run_until_cancelled(looks.tick()).await.is_some() {
         let (_, text) = node.get("/metrics").await;
         let line = text.lines().find_map(|line| line.strip_prefix("firstseen_queue_events ")).expect("a gauge");
         queued = queued.max(line.parse::<u64>().expect("a number"));
         resident = resident.max(resident_bytes());
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     (queued, resident)
 }
@@ -192,13 +193,13 @@ async fn three_times_what_an_owner_takes() {
         .collect();
     let mut doors = Doors::open(&node).await;
 
-    let (before, is_over) = (resident_bytes(), Arc::new(AtomicBool::new(false)));
-    let watching = tokio::spawn(watch(node.clone(), is_over.clone()));
+    let (before, over) = (resident_bytes(), CancellationToken::new());
+    let watching = tokio::spawn(watch(node.clone(), over.clone()));
     let started = Instant::now();
     let offering = open_loop(&doors, &batches, cap * LOAD).await;
     let answers = doors.take(batches.len()).await;
     let elapsed = started.elapsed();
-    is_over.store(true, Ordering::Relaxed);
+    over.cancel();
     let (queued, resident) = watching.await.expect("no panic");
 
     let mut told = Told::default();

@@ -1,22 +1,9 @@
 //! A node that is gone, and comes back: its slices are not answered for, then answered for as incomplete.
 
-use crate::common::{Hashing, RawStream, TestNode};
-use firstseen_node::Limits;
+use crate::common::{Hashing, RawStream, TestNode, three_nodes};
 use firstseen_routing::{Decision, NodeId, Reason};
 use firstseen_wire::proto::producer::{self, Batch, BatchReply};
 use firstseen_wire::reply;
-
-async fn three_nodes() -> [TestNode; 3] {
-    let nodes = [
-        TestNode::start("a", Limits::default()).await,
-        TestNode::start("b", Limits::default()).await,
-        TestNode::start("c", Limits::default()).await,
-    ];
-    nodes[0].init().await;
-    nodes[0].join(&nodes[1]).await;
-    nodes[0].join(&nodes[2]).await;
-    nodes
-}
 
 fn events(from: usize, to: usize) -> Vec<String> {
     (from..to).map(|event| format!("event-{event}")).collect()
@@ -24,6 +11,16 @@ fn events(from: usize, to: usize) -> Vec<String> {
 
 fn names(events: &[String]) -> Vec<&str> {
     events.iter().map(String::as_str).collect()
+}
+
+/// Every event of `clicks` has cells on several of them.
+async fn three_nodes_that_share_events() -> [TestNode; 3] {
+    let nodes = three_nodes().await;
+    nodes[0].create("clicks", "vertical:6").await;
+    for node in &nodes {
+        node.knows("clicks").await;
+    }
+    nodes
 }
 
 /// The number that the cluster gave to the third node.
@@ -59,11 +56,7 @@ async fn ask_again(node: &TestNode, stream: &mut RawStream, batch: &Batch) -> Ba
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn divided_events_that_need_a_node_that_is_gone_are_undecided_by_their_deadline() {
     const DEADLINE_MS: u32 = 400;
-    let [a, b, c] = three_nodes().await;
-    a.create("clicks", "vertical:6").await;
-    for node in [&a, &b, &c] {
-        node.knows("clicks").await;
-    }
+    let [a, _b, c] = three_nodes_that_share_events().await;
     let gone = number_of_c(&a).await;
     let hashing = Hashing::of(&a, "clicks").await;
     let (mut stream, _) = RawStream::greeted(&a, 1).await;
@@ -94,11 +87,7 @@ async fn divided_events_that_need_a_node_that_is_gone_are_undecided_by_their_dea
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_is_back() {
-    let [a, b, c] = three_nodes().await;
-    a.create("clicks", "vertical:6").await;
-    for node in [&a, &b, &c] {
-        node.knows("clicks").await;
-    }
+    let [a, b, c] = three_nodes_that_share_events().await;
     let number = number_of_c(&a).await;
     let hashing = Hashing::of(&a, "clicks").await;
     let (mut stream, _) = RawStream::greeted(&a, 1).await;

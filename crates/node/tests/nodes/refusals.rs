@@ -1,6 +1,6 @@
 //! What a node refuses, and how it says so.
 
-use crate::common::{Hashing, RawStream, TestNode};
+use crate::common::{Hashing, RawStream, TestNode, request_to_create};
 use firstseen_filter::{FilterSpec, Kind, ProbeShape};
 use firstseen_node::Limits;
 use firstseen_routing::SlicedDefinition;
@@ -9,7 +9,7 @@ use firstseen_wire::net;
 use firstseen_wire::packing::event_bits;
 use firstseen_wire::proto::admin::{CreateFilterRequest, DropFilterRequest};
 use firstseen_wire::proto::peer::{LinkFrame, LinkHello, link_frame};
-use firstseen_wire::proto::producer::{self, Batch, BatchReply, ObserveRequest, Reason, observe_request};
+use firstseen_wire::proto::producer::{Batch, BatchReply, ObserveRequest, Reason, observe_request};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Code;
 
@@ -172,15 +172,7 @@ fn of_cells(name: &str, slicing: &str, cells: u64) -> CreateFilterRequest {
         ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
     };
     let definition = SlicedDefinition::new(&spec, slicing).expect("a definition");
-    CreateFilterRequest {
-        name: name.to_owned(),
-        definition_json: firstseen_wire::map::definition_json(&definition),
-        clock: producer::ClockSource::Wall.into(),
-        lookup: producer::Lookup::Pipelined.into(),
-        answer: producer::AnswerWhen::Early.into(),
-        retry_horizon_ms: 60_000,
-        ..CreateFilterRequest::default()
-    }
+    request_to_create(name, &definition)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

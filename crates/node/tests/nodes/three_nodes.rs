@@ -1,19 +1,11 @@
 //! Three nodes: the pipeline between them, and one door for all.
 
-use crate::common::{Hashing, RawStream, TestNode};
-use firstseen_node::Limits;
+use crate::common::{Hashing, RawStream};
 use firstseen_routing::Decision;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_door_gives_the_same_answers() {
-    let nodes = [
-        TestNode::start("a", Limits::default()).await,
-        TestNode::start("b", Limits::default()).await,
-        TestNode::start("c", Limits::default()).await,
-    ];
-    nodes[0].init().await;
-    nodes[0].join(&nodes[1]).await;
-    nodes[0].join(&nodes[2]).await;
+    let nodes = crate::common::three_nodes().await;
     for (number, slicing) in (1u64..).zip(["horizontal:6", "vertical:6", "horizontal-vertical:2x3"]) {
         nodes[0].create(slicing, slicing).await;
         for node in &nodes {

@@ -124,16 +124,8 @@ impl TestNode {
             ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
         };
         let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
-        let request = admin::CreateFilterRequest {
-            name: name.to_owned(),
-            definition_json: firstseen_wire::map::definition_json(&definition),
-            clock: producer::ClockSource::Wall.into(),
-            lookup: producer::Lookup::Pipelined.into(),
-            answer: producer::AnswerWhen::Early.into(),
-            retry_horizon_ms: 60_000,
-            ..Default::default()
-        };
-        let reply = self.admin().create_filter(request).await.expect("create").into_inner();
+        let reply = self.admin().create_filter(request_to_create(name, &definition)).await;
+        let reply = reply.expect("create").into_inner();
         FilterId(reply.filter.expect("the filter").id)
     }
 
@@ -152,9 +144,8 @@ impl TestNode {
     /// Waits until a number that the node exports is `value`.
     pub async fn metric_becomes(&self, name: &str, value: f64) {
         let waiting = async {
-            while self.metric(name).await != value {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            // Each look is a request of its own.
+            while self.metric(name).await != value {}
         };
         tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{name} never became {value}"));
     }
@@ -180,6 +171,32 @@ pub async fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
         }
     };
     tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited too long: {what}"));
+}
+
+/// Three nodes that agree on one map.
+pub async fn three_nodes() -> [TestNode; 3] {
+    let nodes = [
+        TestNode::start("a", Limits::default()).await,
+        TestNode::start("b", Limits::default()).await,
+        TestNode::start("c", Limits::default()).await,
+    ];
+    nodes[0].init().await;
+    nodes[0].join(&nodes[1]).await;
+    nodes[0].join(&nodes[2]).await;
+    nodes
+}
+
+/// A filter whose nodes stamp events, with a secret that they draw.
+pub fn request_to_create(name: &str, definition: &SlicedDefinition) -> admin::CreateFilterRequest {
+    admin::CreateFilterRequest {
+        name: name.to_owned(),
+        definition_json: firstseen_wire::map::definition_json(definition),
+        clock: producer::ClockSource::Wall.into(),
+        lookup: producer::Lookup::Pipelined.into(),
+        answer: producer::AnswerWhen::Early.into(),
+        retry_horizon_ms: 60_000,
+        ..Default::default()
+    }
 }
 
 /// A stream spoken by hand.
