@@ -82,3 +82,11 @@ fn an_interrupt_ends_all_nodes_and_a_second_one_does_not_wait() {
     assert_eq!(cluster.rest(), (Some(130), String::new()));
     assert!(!is_alive(nodes[1]), "it is killed");
 }
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_written() {
+    let folder = Folder::new();
+    folder.run("up --memory 1").fails(2, &["memory_max_bytes = 1", "1048576"]);
+    folder.run("up --port 65535").fails(2, &["port 65535 is too high"]);
+    assert!(!folder.has("firstseen-data"), "a folder is left behind");
+}

@@ -242,11 +242,15 @@ impl Core {
         self.sequence.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// How long a call may take.
+    pub(crate) fn patience(&self) -> Duration {
+        // A deadline that no clock can show is as good as thirty years.
+        Duration::from_millis(self.limits.deadline_ms.min(1_000_000_000_000))
+    }
+
     /// When a call that starts now is over.
     pub(crate) fn deadline(&self) -> Instant {
-        // A deadline that no clock can show is as good as thirty years.
-        let wait_ms = self.limits.deadline_ms.min(1_000_000_000_000);
-        Instant::now() + Duration::from_millis(wait_ms)
+        Instant::now() + self.patience()
     }
 
     /// Waits until there is room for `events` more; `false` when the deadline is over first.

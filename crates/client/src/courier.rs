@@ -123,7 +123,10 @@ impl Courier {
         let now = Instant::now();
         let down_since = *self.down_since.get_or_insert(now);
         let patience = Duration::from_millis(self.core.limits().relay_after_ms);
-        self.expire(now, Reason::NotReady);
+        // With nobody to be reached for as long as a call may take, the next call need not wait as long again.
+        let last_deadline = now + self.core.patience();
+        let is_hopeless = self.dock.target == Target::Door && now >= down_since + self.core.patience();
+        self.expire(if is_hopeless { last_deadline } else { now }, Reason::NotReady);
         self.dispatch_due(now);
         if self.dock.target == Target::Door || now.saturating_duration_since(down_since) < patience {
             return;
@@ -251,7 +254,7 @@ impl Courier {
         self.failures = 0;
         let is_refused = message.refused != i32::from(proto::Reason::Unspecified);
         if is_refused && let Some(Decision::Undecided(reason)) = answers.decisions.first() {
-            let next = piece.tries.refused(*reason, piece.routed_by, answers.map_version, &mut self.jitter);
+            let next = self.next_after(&mut piece, *reason, answers.map_version);
             tracing::debug!(?reason, ?next, detail = answers.detail, "a batch was refused");
             return self.send_again(piece, next);
         }
@@ -262,13 +265,9 @@ impl Courier {
             decision: answers.decisions[event],
             estimate: answers.estimates.get(event).copied().unwrap_or(0.0),
         };
-        let retryable = answers.decisions.iter().find_map(|decision| match decision {
-            Decision::Undecided(reason) if reason.is_worth_retrying() => Some(*reason),
-            _ => None,
-        });
         // Sent again as a whole, since that is how it is named: what has been decided is remembered.
-        if let Some(reason) = retryable
-            && let next = piece.tries.refused(reason, piece.routed_by, answers.map_version, &mut self.jitter)
+        if let Some(reason) = worth_retrying(&answers.decisions)
+            && let next = self.next_after(&mut piece, reason, answers.map_version)
             && !matches!(next, Next::Tell(_))
         {
             piece.answer_definite(answers.clock_ms, told);
@@ -279,6 +278,14 @@ impl Courier {
             Answer { decision: Decision::Undecided(reason), .. } => Answer::undecided(tries.tell(reason)),
             answer => answer,
         });
+    }
+
+    /// What to do with a batch of which a node, whose map has version `map_version`, says `reason`.
+    fn next_after(&mut self, piece: &mut Piece, reason: Reason, map_version: u64) -> Next {
+        match reason == Reason::SlicesDown && piece.filter.waits_for_slices(Instant::now()) {
+            true => piece.tries.awaits_slices(&mut self.jitter),
+            false => piece.tries.refused(reason, piece.routed_by, map_version, &mut self.jitter),
+        }
     }
 
     fn send_again(&mut self, mut piece: Piece, next: Next) {
@@ -306,7 +313,7 @@ impl Courier {
         }
     }
 
-    /// Tells those whose time is over, as far as their batches are not on the stream.
+    /// Tells those whose time is over at `now`, as far as their batches are not on the stream.
     fn expire(&mut self, now: Instant, otherwise: Reason) {
         let is_over = |waiting: &mut Waiting| waiting.piece.deadline <= now;
         for Waiting { piece, .. } in self.waiting.extract_if(.., is_over) {
@@ -344,4 +351,16 @@ impl Courier {
         }
         Ok(())
     }
+}
+
+/// Why a batch may be sent again; that slices are down only where it is all that holds events up.
+fn worth_retrying(decisions: &[Decision]) -> Option<Reason> {
+    let reasons = || {
+        decisions.iter().filter_map(|decision| match decision {
+            Decision::Undecided(reason) => Some(*reason),
+            _ => None,
+        })
+    };
+    let find = |is_so: fn(&Reason) -> bool| reasons().find(is_so);
+    find(|reason| reason.is_worth_retrying()).or_else(|| find(|reason| *reason == Reason::SlicesDown))
 }

@@ -17,6 +17,7 @@ use crate::audit::Auditor;
 use crate::call::{Answer, Caller, ManyCall, lock};
 use crate::client::Core;
 use crate::dock::Dock;
+use crate::outage::Outage;
 use crate::pace::Pace;
 use crate::piece::Piece;
 use crate::queue::{Asked, Queue, Queued, When};
@@ -33,6 +34,7 @@ pub(crate) struct FilterCore {
     span_units: u64,
     auditor: Option<Mutex<Auditor>>,
     degraded_events: AtomicU64,
+    outage: Mutex<Outage>,
     intake: Mutex<Intake>,
 }
 
@@ -133,8 +135,8 @@ impl FilterCore {
             lanes: Vec::new(),
         };
         let is_divided = record.definition.slicing.divides_cells();
-        let (intake, degraded_events) = (Mutex::new(intake), AtomicU64::new(0));
-        Ok(Self { core, id, secret, prober, is_divided, span_units, auditor, degraded_events, intake, record })
+        let (intake, outage, degraded_events) = (Mutex::new(intake), Mutex::default(), AtomicU64::new(0));
+        Ok(Self { core, id, secret, prober, is_divided, span_units, auditor, degraded_events, outage, intake, record })
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -169,6 +171,11 @@ impl FilterCore {
     /// So many events were answered by slices that are not complete.
     pub(crate) fn note_degraded(&self, events: usize) {
         self.degraded_events.fetch_add(events as u64, Ordering::Relaxed);
+    }
+
+    /// A node says that slices are down: whether to ask again before callers are told.
+    pub(crate) fn waits_for_slices(&self, now: Instant) -> bool {
+        lock(&self.outage).is_worth_waiting(now, self.core.patience())
     }
 
     pub(crate) fn needs_times(&self) -> bool {

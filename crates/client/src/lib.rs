@@ -19,6 +19,7 @@ mod error;
 mod filter;
 mod intake;
 mod options;
+mod outage;
 mod pace;
 mod piece;
 mod queue;

@@ -89,6 +89,12 @@ impl Tries {
         }
     }
 
+    /// A node says that slices are down, and they are waited for.
+    pub(crate) fn awaits_slices(&mut self, jitter: &mut Jitter) -> Next {
+        self.refused = Some(Reason::SlicesDown);
+        Next::Wait(jitter.wait_ms(self.sent))
+    }
+
     /// What to tell of an event of which a node says `reason`: an earlier try may have recorded it.
     pub(crate) fn tell(&self, reason: Reason) -> Reason {
         if self.may_have_recorded { Reason::Unknown } else { reason }

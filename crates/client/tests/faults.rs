@@ -137,6 +137,24 @@ async fn without_an_answer_by_the_deadline_nothing_is_known() {
 }
 
 #[tokio::test]
+async fn slices_that_are_down_are_waited_for_once() {
+    let cluster = FakeCluster::start(1).await;
+    cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
+    let client = cluster.builder().deadline_ms(200).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    cluster.judge(|_, _| Fate::Refuse(Reason::SlicesDown));
+    let mut tries = Vec::new();
+    for event in [b"a", b"b", b"c"] {
+        let before = cluster.arrivals().len();
+        assert_eq!(filter.observe(event).await, Ok(Verdict::Undecided(Reason::SlicesDown)));
+        tries.push(cluster.arrivals().len() - before);
+    }
+    assert!(tries[0] > 2 && tries[2] == 1, "{tries:?}");
+    cluster.judge(|_, _| Fate::Answer);
+    assert_eq!(filter.observe(b"c").await, Ok(Verdict::FirstSeen));
+}
+
+#[tokio::test]
 async fn a_dropped_call_takes_nothing_from_others() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);

@@ -146,6 +146,11 @@ impl Meta {
         self.inner.running.get().map(|running| running.identity)
     }
 
+    /// Whether this node was a member, and is none any more.
+    pub fn has_left(&self) -> bool {
+        self.identity().is_some_and(|identity| self.inner.published.has_left(identity.node))
+    }
+
     /// Which start of the node this is, once the cluster has said so.
     pub fn incarnation(&self) -> watch::Receiver<Option<Incarnation>> {
         self.inner.incarnation.subscribe()

@@ -135,6 +135,7 @@ impl Admin for AdminService {
             leader: consensus.leader.map_or(0, |leader| leader.0),
             term: consensus.term,
             last_applied: consensus.last_applied,
+            unreachable: self.shared.view().unreachable.iter().map(|node| node.0).collect(),
         }))
     }
 
@@ -159,8 +160,13 @@ impl Admin for AdminService {
         if let Some(fault) = view.fault_of(filter) {
             return Err(ErrorKind::NotNow.status(self.not_built(&view, filter, fault)));
         }
-        let record = view.map.filters.get(&filter).map(|record| wire_map::filter_message(filter, record));
-        Ok(Response::new(CreateFilterReply { filter: record, existed }))
+        let record = view.map.filters.get(&filter);
+        let owns = |node: &&NodeId| record.is_some_and(|record| record.owners.iter().any(|owner| owner.node == **node));
+        Ok(Response::new(CreateFilterReply {
+            existed,
+            unreachable: view.unreachable.iter().filter(owns).map(|node| node.0).collect(),
+            filter: record.map(|record| wire_map::filter_message(filter, record)),
+        }))
     }
 
     async fn drop_filter(&self, request: Request<DropFilterRequest>) -> Result<Response<DropFilterReply>, Status> {

@@ -1,4 +1,4 @@
-//! Follows the map: from what the cluster agrees on to what this node acts on.
+//! Follows the map, and who can be reached: from what the cluster agrees on to what this node acts on.
 //!
 //! Promises: a view is published when all owners act on it, one after the other; it counts this node in only once the
 //! map shows its start. Must not know: streams.
@@ -28,6 +28,7 @@ impl Follower {
     pub(crate) async fn run(mut self, shared: Arc<Shared>) {
         let mut maps = self.meta.map();
         let mut incarnations = self.meta.incarnation();
+        let mut unreachable = self.links.unreachable();
         loop {
             let map = maps.borrow_and_update().clone();
             let incarnation = *incarnations.borrow_and_update();
@@ -36,15 +37,19 @@ impl Follower {
                 Some(me) => self.links.follow(&map, me),
                 None => BTreeMap::new(),
             };
-            let view = Arc::new(View::new(map, me, links));
+            let unreachable_now = unreachable.borrow_and_update().clone();
+            let view = Arc::new(View::new(map, me, links, unreachable_now));
             let faults = shared.owners.show(&view).await;
             let version = view.map.version;
-            tracing::info!(version, filters = view.filters.len(), faults = faults.len(), "a new map counts");
+            if shared.view().map.version != version {
+                tracing::info!(version, filters = view.filters.len(), faults = faults.len(), "a new map counts");
+            }
             self.views.send(Arc::new(View { faults, ..(*view).clone() }));
             let changed = tokio::select! {
                 biased;
                 changed = maps.changed() => changed,
                 changed = incarnations.changed() => changed,
+                changed = unreachable.changed() => changed,
             };
             if changed.is_err() {
                 return;

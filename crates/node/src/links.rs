@@ -6,10 +6,12 @@
 
 mod incoming;
 mod outgoing;
+mod reach;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use firstseen_routing::{ClusterMap, Incarnation, NodeId, NodeRecord, PeerMessage};
 use firstseen_wire::net::Connector;
@@ -21,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::view::{Me, View};
 
 pub(crate) use incoming::PeerService;
+use reach::{Reach, Unreachable};
 
 /// The way to one process of a peer.
 #[derive(Clone)]
@@ -58,18 +61,28 @@ pub(crate) struct Links {
     queue_max: usize,
     views: watch::Receiver<Arc<View>>,
     metrics: Arc<Metrics>,
+    patience: Duration,
+    unreachable: Unreachable,
     links: BTreeMap<NodeId, LinkHandle>,
 }
 
 impl Links {
-    /// None yet.
+    /// None yet; a peer that is down for `patience` is not waited for.
     pub(crate) fn new(
         connector: Arc<dyn Connector>,
         queue_max: u32,
+        patience: Duration,
         views: watch::Receiver<Arc<View>>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { connector, queue_max: queue_max as usize, views, metrics, links: BTreeMap::new() }
+        let unreachable = Arc::new(watch::Sender::new(BTreeSet::new()));
+        let (queue_max, links) = (queue_max as usize, BTreeMap::new());
+        Self { connector, queue_max, views, metrics, patience, unreachable, links }
+    }
+
+    /// Peers that nobody waits for, as they change.
+    pub(crate) fn unreachable(&self) -> watch::Receiver<BTreeSet<NodeId>> {
+        self.unreachable.subscribe()
     }
 
     /// Follows the map: a link for each process of another node.
@@ -109,8 +122,11 @@ impl Links {
             waiting: handle.waiting.clone(),
             views: self.views.clone(),
             metrics: self.metrics.clone(),
+            up: watch::Sender::new(false),
             is_down: false,
         };
+        let (patience, up, unreachable) = (self.patience, link.up.subscribe(), self.unreachable.clone());
+        tokio::spawn(Reach { peer: id, patience, up, unreachable }.run());
         let end = handle.end.clone();
         tokio::spawn(end.run_until_cancelled_owned(link.run()));
         handle

@@ -101,7 +101,9 @@ impl Node {
         let (proposals, proposed) = mpsc::channel(PROPOSALS_MAX);
         let owners = spawn_owners(&config, spawner, &clock, &metrics, &proposals)?;
         let (publish, views) = watch::channel(Arc::new(View::default()));
-        let links = Links::new(connector.clone(), config.limits.link_queue_max, views.clone(), metrics.clone());
+        let patience = Duration::from_millis(config.timing.unreachable_after_ms);
+        let queue_max = config.limits.link_queue_max;
+        let links = Links::new(connector.clone(), queue_max, patience, views.clone(), metrics.clone());
         let shared = Arc::new(Shared {
             address,
             is_secure: tls.is_some(),

@@ -74,9 +74,12 @@ impl Shared {
         if let Some(lost) = self.owners.loss().reason() {
             return Some(lost);
         }
-        match self.is_draining() {
-            true => Some("the node is about to stop".to_owned()),
-            false => self.view().not_ready(),
+        if self.is_draining() {
+            return Some("the node is about to stop".to_owned());
         }
+        if self.meta.has_left() {
+            return Some("the node has left its cluster for good: stop it and remove its data".to_owned());
+        }
+        self.view().not_ready()
     }
 }

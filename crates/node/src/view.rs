@@ -3,7 +3,7 @@
 //! Promises: one version of the truth in one value; whoever holds it sees no change. It is published only when the
 //! owners act on it. Must not know: how the map is agreed on, streams.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use firstseen_filter::ProbeShape;
@@ -52,13 +52,20 @@ pub(crate) struct View {
     pub(crate) filters: BTreeMap<FilterId, FilterView>,
     /// The ways to the other nodes.
     pub(crate) links: BTreeMap<NodeId, LinkHandle>,
+    /// Nodes that have been out of reach of this one for so long that nobody is to wait for them.
+    pub(crate) unreachable: BTreeSet<NodeId>,
     /// What this node should own and cannot.
     pub(crate) faults: Vec<GroupFault>,
 }
 
 impl View {
     /// The view of `map` for `me`.
-    pub(crate) fn new(map: Arc<ClusterMap>, me: Option<Me>, links: BTreeMap<NodeId, LinkHandle>) -> Self {
+    pub(crate) fn new(
+        map: Arc<ClusterMap>,
+        me: Option<Me>,
+        links: BTreeMap<NodeId, LinkHandle>,
+        unreachable: BTreeSet<NodeId>,
+    ) -> Self {
         let mut filters = BTreeMap::new();
         for (id, record) in &map.filters {
             match Prober::new(&record.definition) {
@@ -66,7 +73,8 @@ impl View {
                 Err(error) => tracing::error!(filter = %record.name, %error, "a filter of the map cannot be routed"),
             }
         }
-        Self { map, me, filters, links, faults: Vec::new() }
+        let unreachable = unreachable.into_iter().filter(|node| links.contains_key(node)).collect();
+        Self { map, me, filters, links, unreachable, faults: Vec::new() }
     }
 
     /// The number of this node.

@@ -34,7 +34,7 @@ pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender}
 pub use load::{Load, fairness, greatest_share};
 pub use map::{
     AnswerWhen, ClockSource, ClusterId, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, Lookup,
-    NodeId, NodeRecord, SecretMaterial, SliceOwner,
+    NodeId, NodeRecord, SecretMaterial, SliceOwner, Thresholds,
 };
 pub use owner::{DecisionCounts, GroupOwner, GroupState, HopCounts, OwnerLimits, SliceState};
 pub use peer::{PeerBody, PeerMessage, PositionLists, Resolved, SetAcks, SetBatch, TestBatch};

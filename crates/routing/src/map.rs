@@ -92,6 +92,16 @@ pub enum AnswerWhen {
     Safe,
 }
 
+/// How many of an event's k positions a verdict needs where slices are down (Koloniari 2011, section 3.2); 0 stands for
+/// the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// Positions on live, complete slices, for any verdict at all.
+    pub min_live: u32,
+    /// Positions that are set, for a duplicate: x of k.
+    pub set_min: u32,
+}
+
 /// What a filter does beside filtering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FilterPolicies {
@@ -103,6 +113,8 @@ pub struct FilterPolicies {
     pub answer: AnswerWhen,
     /// How long a submission may be tried again, in milliseconds.
     pub retry_horizon_ms: u32,
+    /// When slices are down.
+    pub thresholds: Thresholds,
 }
 
 impl Default for FilterPolicies {
@@ -112,6 +124,7 @@ impl Default for FilterPolicies {
             lookup: Lookup::default(),
             answer: AnswerWhen::default(),
             retry_horizon_ms: 60_000,
+            thresholds: Thresholds::default(),
         }
     }
 }

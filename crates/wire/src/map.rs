@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use firstseen_routing::{
     AnswerWhen, ClockSource, ClusterId, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, Lookup,
-    NodeId, NodeRecord, SliceOwner, SlicedDefinition,
+    NodeId, NodeRecord, SliceOwner, SlicedDefinition, Thresholds,
 };
 use prost::Message;
 use thiserror::Error;
@@ -158,8 +158,8 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
         retry_horizon_ms: policies.retry_horizon_ms,
         owners: filter.owners.iter().map(owner).collect(),
         generations: filter.generations.clone(),
-        min_live: 0,
-        set_min: 0,
+        min_live: policies.thresholds.min_live,
+        set_min: policies.thresholds.set_min,
     }
 }
 
@@ -204,7 +204,10 @@ pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord),
     };
     let record = FilterRecord {
         epoch: message.epoch,
-        policies: policies(message.clock, message.lookup, message.answer, message.retry_horizon_ms)?,
+        policies: FilterPolicies {
+            thresholds: Thresholds { min_live: message.min_live, set_min: message.set_min },
+            ..policies(message.clock, message.lookup, message.answer, message.retry_horizon_ms)?
+        },
         owners: message.owners.iter().map(owner).collect(),
         generations: message.generations,
         definition,
@@ -249,7 +252,7 @@ pub fn policies(clock: i32, lookup: i32, answer: i32, retry_horizon_ms: u32) -> 
         Ok(proto::AnswerWhen::Safe) => AnswerWhen::Safe,
         _ => return Err(MapError::Unknown { field: "answer", value: answer.into() }),
     };
-    Ok(FilterPolicies { clock, lookup, answer, retry_horizon_ms })
+    Ok(FilterPolicies { clock, lookup, answer, retry_horizon_ms, thresholds: Thresholds::default() })
 }
 
 /// Who stamps events, as a message's value.

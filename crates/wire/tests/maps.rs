@@ -6,7 +6,7 @@ use common::Numbers;
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{
     AnswerWhen, ClockSource, ClusterId, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, Lookup,
-    NodeId, NodeRecord, SliceOwner, SlicedDefinition,
+    NodeId, NodeRecord, SliceOwner, SlicedDefinition, Thresholds,
 };
 use firstseen_wire::map::MapError;
 use firstseen_wire::proto::{admin, producer};
@@ -42,6 +42,7 @@ fn map() -> ClusterMap {
                 lookup: Lookup::Parallel,
                 answer: AnswerWhen::Safe,
                 retry_horizon_ms: 1234,
+                thresholds: Thresholds { min_live: 3, set_min: id as u32 },
             },
             owners: (0..slices)
                 .map(|slice| SliceOwner { node: NodeId(slice % 3 + 1), complete_since: Incarnation(slice) })

@@ -167,6 +167,8 @@ pub(crate) struct ClusterStatus {
     pub(crate) leader: Option<NodeId>,
     pub(crate) term: u64,
     pub(crate) last_applied: u64,
+    /// Nodes that the one that was asked cannot reach.
+    pub(crate) unreachable: Vec<NodeId>,
 }
 
 /// Asks for the map.
@@ -174,13 +176,15 @@ pub(crate) struct ClusterStatus {
 /// # Errors
 /// What the node says; a map that cannot be read; that there is no cluster yet.
 pub(crate) async fn status(member: &Operator) -> anyhow::Result<ClusterStatus> {
-    let StatusReply { map, leader, term, last_applied } =
+    let StatusReply { map, leader, term, last_applied, unreachable } =
         member.call(async |mut client| client.status(StatusRequest {}).await).await?;
     let map = match map {
         Some(map) if map.version > 0 => map,
         _ => anyhow::bail!("this node belongs to no cluster yet: firstseen cluster init, join or form"),
     };
-    Ok(ClusterStatus { map: map.try_into()?, leader: (leader > 0).then_some(NodeId(leader)), term, last_applied })
+    let leader = (leader > 0).then_some(NodeId(leader));
+    let unreachable = unreachable.into_iter().map(NodeId).collect();
+    Ok(ClusterStatus { map: map.try_into()?, leader, term, last_applied, unreachable })
 }
 
 async fn leave(member: &Operator, node: &str) -> anyhow::Result<NodeId> {

@@ -32,6 +32,7 @@ struct NodeDocument<'a> {
     voter: bool,
     leader: bool,
     slices: u64,
+    reachable: bool,
 }
 
 #[derive(Serialize)]
@@ -48,7 +49,7 @@ struct FilterDocument<'a> {
 
 /// The status as one JSON document.
 pub(super) fn json(status: &ClusterStatus) -> anyhow::Result<String> {
-    let ClusterStatus { map, leader, term, last_applied } = status;
+    let ClusterStatus { map, leader, term, last_applied, unreachable } = status;
     let nodes = map.nodes.iter().map(|(number, node)| NodeDocument {
         number: number.0,
         name: &node.name,
@@ -59,6 +60,7 @@ pub(super) fn json(status: &ClusterStatus) -> anyhow::Result<String> {
         voter: node.voter,
         leader: Some(*number) == *leader,
         slices: slices_of(map, *number),
+        reachable: !unreachable.contains(number),
     });
     let document = StatusDocument {
         cluster: hex(&map.cluster.0),
@@ -93,7 +95,7 @@ pub(crate) fn filters_json(map: &ClusterMap) -> anyhow::Result<String> {
 
 /// The status as tables.
 pub(super) fn text(status: &ClusterStatus) -> String {
-    let ClusterStatus { map, leader, term, last_applied } = status;
+    let ClusterStatus { map, leader, term, last_applied, unreachable } = status;
     let mut text = String::new();
     let leads = match leader.and_then(|leader| map.nodes.get(&leader)) {
         Some(node) => format!("led by {}", node.name),
@@ -101,7 +103,7 @@ pub(super) fn text(status: &ClusterStatus) -> String {
     };
     let cluster = hex(&map.cluster.0);
     let _ = writeln!(text, "cluster {cluster}, map {}, term {term}, applied {last_applied}, {leads}", map.version);
-    let mut nodes = Table::new(&["node", "number", "address", "site", "start", "memory", "slices", "votes"]);
+    let mut nodes = Table::new(&["node", "number", "address", "site", "start", "memory", "slices", "votes", "reached"]);
     for (number, node) in &map.nodes {
         nodes.row([
             node.name.clone(),
@@ -111,7 +113,8 @@ pub(super) fn text(status: &ClusterStatus) -> String {
             node.incarnation.0.to_string(),
             ByteSize(node.memory_bytes).to_string(),
             slices_of(map, *number).to_string(),
-            if node.voter { "yes" } else { "no" }.to_owned(),
+            yes_or_no(node.voter),
+            yes_or_no(!unreachable.contains(number)),
         ]);
     }
     text.push_str(&nodes.text());
@@ -120,6 +123,10 @@ pub(super) fn text(status: &ClusterStatus) -> String {
         text.push_str(&filters_text(map));
     }
     text
+}
+
+fn yes_or_no(is_so: bool) -> String {
+    if is_so { "yes" } else { "no" }.to_owned()
 }
 
 /// A table of the filters of `map`.

@@ -31,6 +31,14 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
         true => writeln!(out, "filter {name}, number {number}, was there: {}", describe(&filter.definition))?,
         false => writeln!(out, "filter {name}, number {number}: {}", describe(&filter.definition))?,
     }
+    if !reply.unreachable.is_empty() {
+        let numbers: Vec<String> = reply.unreachable.iter().map(u64::to_string).collect();
+        let nodes = numbers.join(", ");
+        eprintln!(
+            "firstseen: of the nodes that own its slices, {nodes} cannot be reached: events there are undecided until \
+             they are started again (see firstseen cluster status)"
+        );
+    }
     if is_proposed && !reply.existed {
         writeln!(out, "slicing {slicing}: a slice a node, as --slicing said nothing else")?;
     }

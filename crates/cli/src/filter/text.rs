@@ -13,7 +13,7 @@ use crate::table::Table;
 /// The description, each fact on a line, then a table of slices.
 pub(super) fn describe(description: &Description<'_>) -> String {
     let Description { name, number, epoch, definition, policies, slices, nodes } = description;
-    let FilterPolicies { clock, lookup, answer, retry_horizon_ms } = policies;
+    let FilterPolicies { clock, lookup, answer, retry_horizon_ms, .. } = policies;
     let mut text = String::new();
     let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<14} {value}");
     line("filter", format!("{name}, number {number}, epoch {epoch}"));

@@ -5,10 +5,11 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use firstseen_node::NodeConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::certs::{self, CertsArgs};
@@ -73,6 +74,19 @@ pub(super) struct Asked {
     pub(super) memory: ByteSize,
 }
 
+impl Asked {
+    /// Before anything is written.
+    fn check(&self) -> Result<(), UsageError> {
+        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port.unwrap_or(1)));
+        let node = NodeConfig { memory_max_bytes: self.memory.0, ..NodeConfig::new("node", loopback, "data") };
+        node.check().map_err(|error| UsageError(error.to_string()))?;
+        match self.port {
+            Some(first) => following(first, 2 * self.nodes.unwrap_or(NODES)).map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Folder {
     /// Makes a folder, or takes the one that is there.
     ///
@@ -80,6 +94,7 @@ impl Folder {
     /// [`UsageError`] where it holds something else, or another number of nodes or ports, or is in use.
     pub(super) fn open(path: &Path, asked: Asked) -> anyhow::Result<Self> {
         let shown = path.display();
+        asked.check()?;
         check_ours(path)?;
         fs::create_dir_all(path).with_context(|| format!("cannot make the folder {shown}"))?;
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(path.join(DESCRIPTION));
@@ -240,10 +255,10 @@ fn check_ours(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn following(first: u16, count: u32) -> anyhow::Result<Vec<u16>> {
+fn following(first: u16, count: u32) -> Result<Vec<u16>, UsageError> {
     let ports: Vec<u16> = (first..=u16::MAX).take(count as usize).collect();
     if ports.len() < count as usize {
-        bail!(UsageError(format!("port {first} is too high: {count} ports must follow")));
+        return Err(UsageError(format!("port {first} is too high: {count} ports must follow")));
     }
     Ok(ports)
 }

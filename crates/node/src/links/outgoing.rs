@@ -35,6 +35,8 @@ pub(super) struct Outgoing {
     pub(super) waiting: Arc<AtomicU64>,
     pub(super) views: watch::Receiver<Arc<View>>,
     pub(super) metrics: Arc<Metrics>,
+    /// Whether the peer takes messages at present.
+    pub(super) up: watch::Sender<bool>,
     /// The peer could not be reached when it was last tried.
     pub(super) is_down: bool,
 }
@@ -51,7 +53,9 @@ impl Outgoing {
         let mut sender = Sender::new(ends, INFLIGHT_FRAMES_MAX as usize);
         let mut pause = PAUSE_MIN;
         loop {
-            match self.session(&mut sender, &mut pause).await {
+            let ended = self.session(&mut sender, &mut pause).await;
+            self.up.send(false);
+            match ended {
                 Ok(()) => return,
                 Err(status) => {
                     let (peer, name) = (self.peer, &self.node.name);
@@ -80,6 +84,7 @@ impl Outgoing {
             return Err(Status::internal("the peer's first acknowledgement does not answer the hello"));
         }
         *pause = PAUSE_MIN;
+        self.up.send(true);
         if std::mem::take(&mut self.is_down) {
             tracing::info!(peer = %self.peer, name = self.node.name, "node is reached again");
         }

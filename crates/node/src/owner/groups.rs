@@ -58,6 +58,9 @@ impl Groups {
                 faults.push(GroupFault { filter, group, reason });
             }
         }
+        for group in self.groups.values_mut() {
+            group.reach_changed(&view.unreachable, now, commands);
+        }
         self.view = view;
         faults
     }

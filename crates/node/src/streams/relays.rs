@@ -32,6 +32,10 @@ impl Relays {
         let unreachable =
             || refused(Reason::NotReady, format!("node {node}, which owns the slices, cannot be reached"));
         let record = view.map.nodes.get(&node).ok_or_else(unreachable)?;
+        if view.unreachable.contains(&node) {
+            let detail = format!("node {} ({node}), which owns the slices, is out of reach", record.name);
+            return Err(refused(Reason::SlicesDown, detail));
+        }
         let is_current = self.relays.get(&node).is_some_and(|(incarnation, _)| *incarnation == record.incarnation);
         if !is_current {
             let (forward, queue) = mpsc::channel(self.shared.config.limits.inflight_batches_max as usize);

@@ -1,7 +1,7 @@
 //! With certificates, a node is heard as itself and as nobody else, and no longer once it has left.
 
-use crate::common::TestNode;
 use crate::common::certs::{Authority, channel, settings};
+use crate::common::{TestNode, wait_for};
 use firstseen_routing::{ClusterMap, NodeId};
 use firstseen_wire::limits::PROTOCOL_VERSION;
 use firstseen_wire::net::{admin_client, meta_client, peer_client};
@@ -106,6 +106,8 @@ async fn a_node_that_has_left_cannot_propose() {
     let Pair { a, b, b_files, admin, _folder, .. } = pair().await;
     let leave = admin::LeaveRequest { command_id: Vec::new().into(), node_id: 2 };
     admin_client(channel(&a, &admin)).leave(leave).await.expect("b leaves");
+    let says_so = || b.node.not_ready().is_some_and(|reason| reason.contains("has left its cluster for good"));
+    wait_for("b knows that it has left", says_so).await;
     let map = map_of(&a);
     assert!(!map.nodes.contains_key(&NodeId(2)));
     assert_eq!(meta(channel(&a, &b_files), &map, 2, 1).await, [Code::PermissionDenied; 2], "as itself");

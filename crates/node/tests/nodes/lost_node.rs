@@ -1,6 +1,7 @@
 //! A node that is gone, and comes back: its slices are not answered for, then answered for as incomplete.
 
 use crate::common::{Hashing, RawStream, TestNode, three_nodes};
+use firstseen_client::{Client, Filter, Verdict};
 use firstseen_routing::{Decision, NodeId, Reason};
 use firstseen_wire::proto::producer::{self, Batch, BatchReply};
 use firstseen_wire::reply;
@@ -73,7 +74,9 @@ async fn divided_events_that_need_a_node_that_is_gone_are_undecided_by_their_dea
             assert!(waited < u128::from(DEADLINE_MS) + 5_000, "an answer after {waited} ms");
             for decision in reply::decode(&reply, indexes.len()).expect("answers").decisions {
                 match decision {
-                    Decision::Undecided(Reason::NotReady | Reason::Unknown | Reason::SlicesDown) => undecided += 1,
+                    Decision::Undecided(
+                        Reason::NotReady | Reason::Unknown | Reason::SlicesDown | Reason::Overloaded,
+                    ) => undecided += 1,
                     // Cells of an event that came before are all set, so only its last node could tell.
                     Decision::FirstSeen => assert!(!is_known && node != gone, "event known, node {node}"),
                     Decision::Duplicate => assert!(is_known && node != gone, "event new, node {node}"),
@@ -83,6 +86,76 @@ async fn divided_events_that_need_a_node_that_is_gone_are_undecided_by_their_dea
         }
     }
     assert!(undecided > 20, "only {undecided} of 200 events needed node c");
+}
+
+/// Whether every answer is definite or says that slices are down, and some do.
+fn are_told(verdicts: &[Verdict]) -> bool {
+    let down = Verdict::Undecided(Reason::SlicesDown);
+    let is_told = |verdict: &&Verdict| matches!(verdict, Verdict::FirstSeen | Verdict::Duplicate) || **verdict == down;
+    verdicts.iter().filter(is_told).count() == verdicts.len() && verdicts.contains(&down)
+}
+
+/// Asks about 300 new events.
+async fn ask_anew(filter: &Filter, call: usize) -> Vec<Verdict> {
+    let events = events(call * 300, call * 300 + 300);
+    filter.observe_batch(&events, &[]).await.expect("verdicts")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_holds_producers_up_once_and_operators_see_it() {
+    const DEADLINE_MS: u64 = 1_000;
+    for slicing in ["horizontal:6", "vertical:6"] {
+        let [a, b, c] = three_nodes().await;
+        a.create("clicks", slicing).await;
+        let gone = number_of_c(&a).await;
+        let client = Client::builder().seeds([a.node.addr()]).deadline_ms(DEADLINE_MS).relay_after_ms(50);
+        let client = client.connect().await.expect("a client");
+        let filter = client.filter("clicks").await.expect("a filter");
+        let before = ask_anew(&filter, 0).await;
+        assert!(before.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{slicing}: {before:?}");
+        let c = c.stop().await;
+        for node in [&a, &b] {
+            node.finds_unreachable(&[gone]).await;
+        }
+        // The first call may wait for the node to come back; whoever comes later need not.
+        let mut calls_ms = Vec::new();
+        for call in 1..=20 {
+            let asked = std::time::Instant::now();
+            let told = ask_anew(&filter, call).await;
+            calls_ms.push(asked.elapsed().as_millis() as u64);
+            assert!(are_told(&told), "{slicing}, call {call}: {told:?}");
+        }
+        assert!(calls_ms.iter().sum::<u64>() < 20 * DEADLINE_MS / 2, "{slicing}: {calls_ms:?}");
+
+        let c = c.start().await;
+        c.ready().await;
+        for node in [&a, &b] {
+            node.finds_unreachable(&[]).await;
+        }
+        let after = ask_anew(&filter, 100).await;
+        assert!(after.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{slicing}: {after:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_no_node_is_left_only_the_first_calls_wait() {
+    const DEADLINE_MS: u64 = 1_000;
+    let [a, b, c] = three_nodes().await;
+    a.create("clicks", "horizontal:6").await;
+    let seeds = [a.node.addr(), b.node.addr(), c.node.addr()];
+    let client = Client::builder().seeds(seeds).deadline_ms(DEADLINE_MS).relay_after_ms(50);
+    let client = client.connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    for node in [a, b, c] {
+        node.node.shutdown().await;
+    }
+    let asked = std::time::Instant::now();
+    for call in 0..20 {
+        let told = ask_anew(&filter, call).await;
+        assert!(told.iter().all(|verdict| matches!(verdict, Verdict::Undecided(_))), "{told:?}");
+    }
+    let waited_ms = asked.elapsed().as_millis();
+    assert!(waited_ms < u128::from(20 * DEADLINE_MS / 2), "{waited_ms} ms");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -124,7 +197,7 @@ async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_
         }
         let is_honest = |decision: &Decision| match decision {
             Decision::Undecided(reason) => {
-                matches!(reason, Reason::Unknown | Reason::NotReady | Reason::StaleMap)
+                matches!(reason, Reason::Unknown | Reason::NotReady | Reason::StaleMap | Reason::SlicesDown)
             }
             _ => true,
         };

@@ -34,7 +34,7 @@ impl DividedGroup {
     /// Answers a batch whose deadline has come.
     fn expire(&mut self, first: u64) {
         let Some(batch) = self.flights.as_ref().and_then(|flights| flights.batch(first)) else { return };
-        let (decisions, events) = (batch.decisions.clone(), batch.flights.len());
+        let events = batch.flights.len();
         for ticket in (first..).take(events) {
             let Some(flight) = self.flight_mut(ticket).filter(|flight| !flight.told) else { continue };
             match flight.phase {
@@ -51,13 +51,14 @@ impl DividedGroup {
                 Phase::Setting | Phase::Abandoned | Phase::Over => {}
             }
         }
-        self.answer_with(first, decisions);
+        self.answer(first);
     }
 
     /// A node's process is gone: what was asked of it will not be answered, and what was set there is lost.
     pub(crate) fn peer_lost(&mut self, peer: NodeId, now: Moment, commands: &mut Vec<Command>) {
         self.now = now;
         self.end_sets_of(peer);
+        self.count_stuck_events();
         if let Some(index) = self.placement.index_of(peer) {
             // An event may have got stuck on its way to that node, wherever it is now.
             let asked = |group: &Self, ticket: u64| {
@@ -74,7 +75,7 @@ impl DividedGroup {
         self.give_up_tests(|_, _| true, Decision::Undecided(Reason::StaleMap));
     }
 
-    fn give_up_tests(&mut self, is_lost: impl Fn(&Self, u64) -> bool, outcome: Decision) {
+    pub(super) fn give_up_tests(&mut self, is_lost: impl Fn(&Self, u64) -> bool, outcome: Decision) {
         let testing = self.flights.as_ref().map(Flights::testing).unwrap_or_default();
         let lost: Vec<u64> = testing.into_iter().filter(|ticket| is_lost(self, *ticket)).collect();
         lost.into_iter().for_each(|ticket| self.settle(ticket, outcome));

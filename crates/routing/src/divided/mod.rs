@@ -18,6 +18,7 @@ mod outbox;
 mod own;
 mod passage;
 mod placement;
+mod reach;
 mod replay;
 mod resolve;
 mod sets;
@@ -39,6 +40,7 @@ use outbox::{Outbox, Sender};
 use own::OwnSlices;
 pub use passage::refuse;
 use placement::Placement;
+use reach::Unreachable;
 pub use replay::{Visits, replay};
 use sets::SetFlight;
 
@@ -56,6 +58,7 @@ pub(crate) struct DividedGroup {
     is_draining: bool,
     now: Moment,
     placement: Placement,
+    unreachable: Unreachable,
     own: OwnSlices,
     fill: Fill,
     outbox: Outbox,
@@ -123,6 +126,7 @@ impl DividedGroup {
             now: Moment::default(),
             own: OwnSlices::build(definition.clone(), &placement)?,
             placement,
+            unreachable: Unreachable::default(),
             fill,
             outbox: Outbox::new(Sender { filter, epoch: record.epoch, group }),
             clock: HeadClock::new(&definition, record.policies.clock),
@@ -146,7 +150,9 @@ impl DividedGroup {
         match message.body {
             PeerBody::Test(batch) => {
                 let degraded = batch.degraded || !self.complete;
-                passage::test(&TestBatch { degraded, ..batch }, &mut self.own, &self.placement, &mut self.outbox);
+                let batch = TestBatch { degraded, ..batch };
+                let Self { own, placement, unreachable, outbox, .. } = self;
+                passage::test(&batch, own, placement, unreachable, outbox);
             }
             PeerBody::Set(batch) => {
                 // Its sender knows that the generation was committed.

@@ -7,10 +7,17 @@
 use super::outbox::{Finding, Outbox, Question};
 use super::own::OwnSlices;
 use super::placement::Placement;
+use super::reach::Unreachable;
 use crate::{Command, NodeId, PeerBody, PeerMessage, Reason, Resolved, SetAcks, SetBatch, TestBatch};
 
 /// Tests the events of a batch and sends on what is not decided here.
-pub(crate) fn test(batch: &TestBatch, own: &mut OwnSlices, placement: &Placement, outbox: &mut Outbox) {
+pub(super) fn test(
+    batch: &TestBatch,
+    own: &mut OwnSlices,
+    placement: &Placement,
+    unreachable: &Unreachable,
+    outbox: &mut Outbox,
+) {
     // Nobody waits for these any more: their head has given them up by its own clock.
     if batch.deadline_in_ms == 0 {
         return;
@@ -34,13 +41,17 @@ pub(crate) fn test(batch: &TestBatch, own: &mut OwnSlices, placement: &Placement
             refuse(outbox, Reason::StaleMap);
             continue;
         }
+        let elsewhere = || left.iter().copied().filter(|position| !placement.is_mine(*position));
+        if unreachable.has_any(placement, elsewhere()) {
+            refuse(outbox, Reason::SlicesDown);
+            continue;
+        }
         let Some(stamp) = own.rejudge(*stamp) else {
             refuse(outbox, Reason::Late);
             continue;
         };
         let mut mask = generations;
         let visits = own.test(placement, left, stamp, &mut mask);
-        let elsewhere = || left.iter().copied().filter(|position| !placement.is_mine(*position));
         match elsewhere().next() {
             Some(first) if mask != 0 && !batch.parallel => {
                 let question = Question {

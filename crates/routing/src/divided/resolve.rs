@@ -212,15 +212,8 @@ impl DividedGroup {
         self.outbox.flush(commands);
     }
 
-    /// Answers the batch of an event, all of which is decided, unless it has been answered; the guard learns of it.
-    fn answer(&mut self, ticket: u64) {
-        let Some(batch) = self.flights.as_mut().and_then(|flights| flights.batch_mut(ticket)) else { return };
-        let decisions = batch.decisions.clone();
-        self.answer_with(ticket, decisions);
-    }
-
     /// Answers the batch of an event, unless it has been answered; the guard learns what is known of it.
-    pub(super) fn answer_with(&mut self, ticket: u64, decisions: Vec<Decision>) {
+    pub(super) fn answer(&mut self, ticket: u64) {
         let Some(flights) = &mut self.flights else { return };
         let Some(batch) = flights.batch_mut(ticket) else { return };
         let mut reply_to = batch.head.reply_to;
@@ -237,7 +230,7 @@ impl DividedGroup {
             }
         }
         if !std::mem::replace(&mut batch.replied, true) {
-            let degraded = batch.degraded || !self.complete;
+            let (degraded, decisions) = (batch.degraded || !self.complete, batch.decisions.clone());
             self.counts.decisions.count(&decisions);
             let (clock_ms, spent) = (self.clock.clock_ms(), flights.spare_probes());
             let reply = GroupReply { reply_to, decisions, estimates: Vec::new(), clock_ms, degraded, spent };

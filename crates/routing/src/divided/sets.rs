@@ -14,6 +14,16 @@ pub(super) struct SetFlight {
     tickets: Vec<u64>,
 }
 
+impl SetFlight {
+    pub(super) fn to(&self) -> NodeId {
+        self.to
+    }
+
+    pub(super) fn tickets(&self) -> &[u64] {
+        &self.tickets
+    }
+}
+
 impl DividedGroup {
     /// Sets an event in generation `number` on all of its nodes.
     pub(super) fn record(&mut self, ticket: u64, number: u64, outcome: Decision) {

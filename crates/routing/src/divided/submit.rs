@@ -8,6 +8,7 @@ use firstseen_filter::{Placed, Refresh};
 use super::DividedGroup;
 use super::flights::{BATCH_EVENTS_MAX, BatchHead, Flights, NONE, Phase};
 use super::outbox::Question;
+use super::reach::OUT_OF_REACH;
 use crate::{Admission, Command, Decision, GroupReply, Lookup, Moment, Operation, Reason, Standing, Submission, Times};
 
 /// Events between the prefetch of cells and their use.
@@ -46,6 +47,7 @@ impl DividedGroup {
             && named
             && self.clock.is_valid(&submission.times, events);
         let inflight = self.flights.as_ref().map_or(0, Flights::open_events);
+        let inflight = inflight.saturating_sub(self.unreachable.stuck_events());
         match () {
             () if !whole => Some(Reason::Invalid),
             () if self.is_draining => Some(Reason::NotReady),
@@ -193,7 +195,7 @@ impl DividedGroup {
 
     /// Tests an event at own slices, and sends it on if no zero is found.
     fn test(&mut self, ticket: u64) {
-        let Self { flights: Some(flights), own, placement, outbox, .. } = self else { return };
+        let Self { flights: Some(flights), own, placement, unreachable, outbox, .. } = self else { return };
         // One that became ready may have been given up since.
         let Some(flight) = flights.flight(ticket).filter(|flight| flight.phase == Phase::Testing).copied() else {
             return;
@@ -206,6 +208,9 @@ impl DividedGroup {
         };
         if let Some(reason) = reason {
             return self.settle(ticket, Decision::Undecided(reason));
+        }
+        if unreachable.has_any(placement, positions.iter().copied()) {
+            return self.settle(ticket, OUT_OF_REACH);
         }
         let Some(stamp) = own.rejudge(flight.stamp) else {
             return self.settle(ticket, Decision::Undecided(Reason::Late));

@@ -9,6 +9,8 @@ mod limits;
 mod state;
 mod together;
 
+use std::collections::BTreeSet;
+
 use firstseen_filter::{BuildError, Unit};
 
 use crate::{
@@ -99,6 +101,14 @@ impl GroupOwner {
         match &mut self.cells {
             Cells::Together(_) => {}
             Cells::Divided(group) => group.peer_lost(peer, now, commands),
+        }
+    }
+
+    /// These nodes have been out of reach for so long that events are not to wait for them; others are not.
+    pub fn reach_changed(&mut self, unreachable: &BTreeSet<NodeId>, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            Cells::Together(_) => {}
+            Cells::Divided(group) => group.reach_changed(unreachable, now, commands),
         }
     }
 

@@ -269,6 +269,20 @@ impl Network {
         }
     }
 
+    /// All nodes find that these are out of reach, and no others.
+    pub(crate) fn reach_changed(&mut self, unreachable: &[NodeId]) {
+        self.nodes().into_iter().for_each(|node| self.reach_changed_at(node, unreachable));
+    }
+
+    /// One node finds that these are out of reach, and no others.
+    pub(crate) fn reach_changed_at(&mut self, node: NodeId, unreachable: &[NodeId]) {
+        let unreachable = unreachable.iter().copied().filter(|other| *other != node).collect();
+        let now = self.now;
+        for group in 0..self.prober.groups() {
+            self.command((group, node), |owner, commands| owner.reach_changed(&unreachable, now, commands));
+        }
+    }
+
     /// Tells one node what the map is now.
     pub(crate) fn tell_map(&mut self, node: NodeId) {
         let (map, now) = (self.map.clone(), self.now);

@@ -59,7 +59,12 @@ impl TestNode {
             http_listen: Some(any),
             memory_max_bytes: 64 << 20,
             owners: Some(2),
-            timing: Timing { heartbeat_ms: 50, election_base_ms: 200, election_width_ms: 50 },
+            timing: Timing {
+                heartbeat_ms: 50,
+                election_base_ms: 200,
+                election_width_ms: 50,
+                unreachable_after_ms: 300,
+            },
             ..NodeConfig::new(name, any, folder.path())
         };
         change(&mut config);
@@ -74,9 +79,29 @@ impl TestNode {
 
     /// Stops it, and starts it again with what it has kept, at another port.
     pub async fn restart(self) -> Self {
+        self.stop().await.start().await
+    }
+
+    /// Stops it.
+    pub async fn stop(self) -> StoppedNode {
         let Self { node, config, folder } = self;
         node.shutdown().await;
-        Self::start_in(folder, config).await
+        StoppedNode { config, folder }
+    }
+
+    /// Waits until it has found that another is out of reach, or that none is.
+    pub async fn finds_unreachable(&self, others: &[NodeId]) {
+        let others: Vec<u64> = others.iter().map(|node| node.0).collect();
+        let waiting = async {
+            while self.status().await.unreachable != others {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{others:?} are never unreachable"));
+    }
+
+    pub async fn status(&self) -> admin::StatusReply {
+        self.admin().status(admin::StatusRequest {}).await.expect("status").into_inner()
     }
 
     pub fn channel(&self) -> Channel {
@@ -130,8 +155,7 @@ impl TestNode {
     }
 
     pub async fn map(&self) -> ClusterMap {
-        let status = self.admin().status(admin::StatusRequest {}).await.expect("status").into_inner();
-        ClusterMap::try_from(status.map.expect("a map")).expect("a map that can be read")
+        ClusterMap::try_from(self.status().await.map.expect("a map")).expect("a map that can be read")
     }
 
     /// A number that the node exports: the first whose line begins with `name`.
@@ -160,6 +184,19 @@ impl TestNode {
         stream.read_to_string(&mut text).await.expect("read");
         let (head, body) = text.split_once("\r\n\r\n").expect("a response");
         (head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a code"), body.to_owned())
+    }
+}
+
+/// A node that is stopped, and what it has kept.
+pub struct StoppedNode {
+    config: NodeConfig,
+    folder: tempfile::TempDir,
+}
+
+impl StoppedNode {
+    /// Starts it again, at another port.
+    pub async fn start(self) -> TestNode {
+        TestNode::start_in(self.folder, self.config).await
     }
 }
 
