@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the cluster of docker-compose.yml without a registry: builds a static binary, starts three nodes, streams the
 # sample log through them, and compares what they tell with a run in one process; for a filter whose events are divided
-# over the nodes, and for one whose cells are. Ends well with a notice where no container engine answers.
+# over the nodes, for one whose cells are, and for a tree with a producer at each of three sites. Ends well with a notice
+# where no container engine answers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,7 +38,7 @@ done
 export FIRSTSEEN_DOCKERFILE=cluster/Dockerfile.offline FIRSTSEEN_IMAGE=firstseen:check
 compose+=(-p firstseen-check)
 end() {
-  "${compose[@]}" down --volumes --remove-orphans >/dev/null 2>&1 || true
+  "${compose[@]}" --profile sites down --volumes --remove-orphans >/dev/null 2>&1 || true
   docker image rm firstseen:check >/dev/null 2>&1 || true
   rm -rf cluster/image
 }
@@ -67,6 +68,33 @@ container() {
 }
 ended() { [ "$(docker inspect --format '{{.State.Status}}' "$(container "$1")" 2>/dev/null)" = exited ]; }
 
+# Three sites read the same log at once: together they pass on what one process does, and find repeats at home.
+check_tree() {
+  echo "== a tree over three sites"
+  local once site told first_seen=0 once_first_seen leaf
+  once=$("$binary" dedup --format clf --capacity 100k --fpr 0.000001 --seed 1 --out /dev/null --report json \
+    examples/data/apache_logs.gz 2>&1)
+  once_first_seen=$(echo "$once" | field first_seen)
+  cluster/delay.sh 25 firstseen-check
+  "${compose[@]}" --profile sites up --detach athens ioannina oslo
+  for site in athens ioannina oslo; do
+    wait_for 60 "the producer at $site has not ended" ended "$site"
+    told=$(docker logs "$(container "$site")" 2>&1)
+    leaf=$(echo "$told" | grep -o '"duplicates_by_level":\[[0-9]*,[0-9]*\]' | tr -d ']' | cut -d, -f2)
+    if [ "${leaf:-0}" -eq 0 ] || [ "$(echo "$told" | field undecided)" != 0 ]; then
+      echo "FAILED: the producer at $site found no repeats at its leaf, or some events were undecided: $told" >&2
+      exit 1
+    fi
+    first_seen=$((first_seen + $(echo "$told" | field first_seen)))
+    printf '%-12s %s repeats found at the leaf\n' "$site" "$leaf"
+  done
+  if [ "$first_seen" != "$once_first_seen" ]; then
+    echo "FAILED: first_seen is $once_first_seen in one process and $first_seen over three sites" >&2
+    exit 1
+  fi
+  printf '%-12s %s\n' first_seen "$first_seen"
+}
+
 expected=$("$binary" dedup --format clf --window 24h --capacity 100k --fpr 0.000001 --seed 1 --out /dev/null \
   --report json examples/data/apache_logs.gz 2>&1)
 for slicing in horizontal:3 vertical:3; do
@@ -85,6 +113,9 @@ for slicing in horizontal:3 vertical:3; do
     fi
     printf '%-12s %s\n' "$name" "$there"
   done
-  "${compose[@]}" down --volumes --remove-orphans
+  if [ "$slicing" = horizontal:3 ]; then
+    check_tree
+  fi
+  "${compose[@]}" --profile sites down --volumes --remove-orphans
 done
 echo "the cluster told what one process tells"

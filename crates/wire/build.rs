@@ -9,6 +9,9 @@ use prost::Message;
 const SECRET_MESSAGES: [&str; 2] =
     ["firstseen.producer.v1.DescribeFilterReply", "firstseen.admin.v1.CreateFilterRequest"];
 
+/// What goes between nodes has a codec of its own (`src/frames.rs`).
+const FRAMES: &str = "firstseen.peer.v1";
+
 fn main() -> Result<(), Box<dyn error::Error>> {
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
     println!("cargo:rerun-if-changed={}", root.display());
@@ -18,6 +21,11 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     // With descriptors that are already there the generator does not write them.
     fs::write(out.join("firstseen_descriptors.bin"), descriptors.encode_to_vec())?;
-    tonic_prost_build::configure().bytes(".").skip_debug(SECRET_MESSAGES).compile_fds(descriptors)?;
+    let (mut frames, mut others) = (descriptors.clone(), descriptors);
+    frames.file.retain(|file| file.package() == FRAMES);
+    others.file.retain(|file| file.package() != FRAMES);
+    tonic_prost_build::configure().bytes(".").skip_debug(SECRET_MESSAGES).compile_fds(others)?;
+    // A frame that is no protobuf ends neither its stream nor, sent again, the link.
+    tonic_prost_build::configure().bytes(".").codec_path("crate::frames::FrameCodec").compile_fds(frames)?;
     Ok(())
 }

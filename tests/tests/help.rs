@@ -2,7 +2,7 @@
 
 use crate::run::{Ran, dedup, firstseen};
 
-const FLAGS: [&str; 47] = [
+const FLAGS: [&str; 48] = [
     "--format",
     "--key",
     "--time",
@@ -44,6 +44,7 @@ const FLAGS: [&str; 47] = [
     "--report-file",
     "--cluster",
     "--filter",
+    "--site",
     "--tls-ca",
     "--tls-cert",
     "--tls-key",
@@ -71,16 +72,17 @@ fn help_mentions_every_flag() {
 #[test]
 fn other_commands_explain_themselves() {
     for (command, words) in [
-        ("up", "--nodes --data --port --tls --memory --json 130"),
+        ("up", "--nodes --sites --nodes-per-site --data --port --tls --memory --json 130"),
         ("node", "--config --check-config --create health"),
         ("node health", "--addr"),
         ("cluster", "init join form status leave"),
         ("cluster join", "--addr --tls-ca --tls-cert --tls-key"),
         ("filter", "create list describe drop"),
-        ("filter create", "--cluster --window --slicing --clock --lookup --answer --retry-horizon --if-absent"),
+        ("filter create", "--cluster --window --slicing --clock --lookup --answer --retry-horizon --if-absent --tree"),
         ("certs", "--out --nodes --clients --admin --hosts --days"),
         ("plan", "--events-per-window --fpr --window --kind --nodes --failures --failures-fpr --json"),
-        ("bench", "cluster Redis"),
+        ("bench", "cluster Redis tree"),
+        ("bench tree", "--events --delay-ms --runs --json"),
         ("bench cluster", "--events --runs --batch --no-redis --no-tls --json"),
     ] {
         let mut asked = firstseen();

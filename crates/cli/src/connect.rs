@@ -3,6 +3,7 @@
 //! Promises: a request that may not have been carried out is sent again under the same id, to each of the addresses in
 //! turn, until a deadline. Must not know: what is asked.
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use firstseen_wire::net::{Connector, TcpConnector, admin_client};
+use firstseen_wire::net::{Connector, Mismatch, TcpConnector, admin_client};
 use firstseen_wire::proto::admin::admin_client::AdminClient;
 use firstseen_wire::status::ErrorKind;
 use firstseen_wire::tls::TlsFiles;
@@ -125,6 +126,7 @@ impl Operator {
             channels.push((address, channel));
         }
         let mut attempts = channels.iter().cycle();
+        let mut mismatches = BTreeMap::new();
         loop {
             let Some((address, channel)) = attempts.next() else { bail!(UsageError("no address is given".to_owned())) };
             let answer = timeout(ATTEMPT.min(self.patience), request(admin_client(channel.clone()))).await;
@@ -133,6 +135,15 @@ impl Operator {
                 Ok(Err(status)) => status,
                 Err(_) => Status::deadline_exceeded("no answer in time"),
             };
+            // Of a node's own words a status has no cause: that is how tonic tells of connections.
+            if status.source().is_some()
+                && let Some(mismatch) = self.connector.examine(address, None).await
+            {
+                mismatches.insert(address.as_str(), mismatch);
+                if self.addresses.iter().all(|address| mismatches.contains_key(address.as_str())) {
+                    return Err(unfit(&mismatches));
+                }
+            }
             let kind = ErrorKind::from(&status);
             if !kind.is_worth_retrying() || Instant::now() + PAUSE > deadline {
                 return Err(refused(address, kind, &status));
@@ -140,6 +151,19 @@ impl Operator {
             sleep(PAUSE).await;
         }
     }
+}
+
+/// Where waiting changes nothing, and what to do instead.
+pub fn mismatched(address: &str, mismatch: &Mismatch) -> String {
+    match mismatch.concerns_certificates() {
+        true => format!("{address} {mismatch} (--tls-ca, --tls-cert, --tls-key)"),
+        false => format!("{address} {mismatch}"),
+    }
+}
+
+fn unfit(mismatches: &BTreeMap<&str, Mismatch>) -> anyhow::Error {
+    let all = mismatches.iter().map(|(address, mismatch)| mismatched(address, mismatch));
+    UsageError(all.collect::<Vec<_>>().join("; ")).into()
 }
 
 /// What to tell of a request that failed.
@@ -158,12 +182,17 @@ fn refused(address: &str, kind: ErrorKind, status: &Status) -> anyhow::Error {
                 "the node at {address} refuses: {message}; give --tls-ca, --tls-cert and --tls-key of a certificate for it"
             )
         }
-        ErrorKind::Unsupported => anyhow::anyhow!("the node at {address} cannot do this: {message}; is it older?"),
+        ErrorKind::Unsupported => anyhow::anyhow!(
+            "the node at {address} cannot do this: {message}; is it older, or is this its port for health and metrics?"
+        ),
         _ if is_connection_refused(status) => anyhow::anyhow!(
             "nothing answers at {address} ({}): is the node running, and does it use TLS (--tls-ca, ...)?",
             root_cause(status)
         ),
-        _ => anyhow::anyhow!("the node at {address} gives no definite answer: {message}"),
+        _ => anyhow::anyhow!(
+            "the node at {address} gives no definite answer: {message}. Without a majority of the nodes nothing can be \
+             agreed on; what was asked for may still be done when there is one: see firstseen cluster status"
+        ),
     }
 }
 

@@ -53,6 +53,31 @@ pub struct ClusterReport {
     /// Events answered by slices that have lost what came before their node started: some of those told to be
     /// first-seen may be duplicates.
     pub degraded_events: u64,
+    /// Where duplicates were found, of a filter in a tree.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeReport>,
+}
+
+/// Where the levels of a tree found duplicates.
+#[derive(Debug, Serialize)]
+pub struct TreeReport {
+    /// The place of the filter that was asked.
+    pub place: String,
+    /// Duplicates that each level found, from the root to this place.
+    pub duplicates_by_level: Vec<u64>,
+}
+
+impl TreeReport {
+    /// `root 12, level 1 34, athens 560`.
+    fn text(&self) -> String {
+        let last = self.duplicates_by_level.len().saturating_sub(1);
+        let levels = self.duplicates_by_level.iter().enumerate().map(|(level, found)| match level {
+            level if level == last => format!("{} {}", self.place, grouped(*found)),
+            0 => format!("root {}", grouped(*found)),
+            level => format!("level {level} {}", grouped(*found)),
+        });
+        levels.collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl FilterReport {
@@ -89,6 +114,7 @@ impl FilterReport {
                     ("cluster", report.cluster.join(", ")),
                     ("filter", format!("{filter_name}: {filter}, window {window}")),
                 ];
+                lines.extend(report.tree.as_ref().map(|tree| ("duplicates at", tree.text())));
                 if *degraded_events > 0 {
                     let events = grouped(*degraded_events);
                     lines.push(("degraded", format!("{events} events answered by slices that lost what came before")));
@@ -117,9 +143,19 @@ mod tests {
             window: "1h".to_owned(),
             undecided_reasons: BTreeMap::from([(Reason::Unknown, 3), (Reason::Overloaded, 1200)]),
             degraded_events: 0,
+            tree: None,
         });
         assert_eq!(report.undecided(), ": passed on; 1,200 overloaded, 3 unknown (perhaps recorded)");
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!((&json["undecided_reasons"]["unknown"], &json["filter_name"]), (&3.into(), &"clicks".into()));
+        assert!(json.get("duplicates_by_level").is_none(), "{json}");
+    }
+
+    #[test]
+    fn duplicates_are_told_by_level() {
+        let tree = |hits: &[u64]| TreeReport { place: "athens".to_owned(), duplicates_by_level: hits.to_vec() };
+        assert_eq!(tree(&[7]).text(), "athens 7");
+        assert_eq!(tree(&[1200, 0, 34]).text(), "root 1,200, level 1 0, athens 34");
+        assert_eq!(serde_json::to_value(tree(&[1, 2])).unwrap()["duplicates_by_level"], serde_json::json!([1, 2]));
     }
 }

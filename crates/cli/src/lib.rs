@@ -29,6 +29,7 @@ pub mod input;
 pub mod input_args;
 pub mod node;
 pub mod output;
+mod places;
 pub mod plan;
 pub mod progress;
 pub mod rejects;

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use firstseen_routing::{Decision, Reason};
+use firstseen_routing::{Decision, Reason, Seen};
 use tokio::sync::{Notify, oneshot};
 
 use crate::trace::TraceParent;
@@ -19,6 +19,10 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    pub(crate) fn duplicate() -> Self {
+        Self { decision: Decision::Duplicate, estimate: 0.0 }
+    }
+
     pub(crate) fn undecided(reason: Reason) -> Self {
         Self { decision: Decision::Undecided(reason), estimate: 0.0 }
     }
@@ -39,12 +43,16 @@ pub(crate) struct ManyCall {
 struct ManyState {
     answers: Vec<Answer>,
     missing: usize,
+    /// Where events were found, by the levels of a tree; none where nobody has said.
+    seen: Vec<Seen>,
+    degraded: bool,
 }
 
 impl ManyCall {
     pub(crate) fn new(events: usize, trace: Option<TraceParent>) -> Arc<Self> {
         let answers = vec![Answer::undecided(Reason::Unknown); events];
-        Arc::new(Self { trace, state: Mutex::new(ManyState { answers, missing: events }), done: Notify::new() })
+        let state = ManyState { answers, missing: events, seen: Vec::new(), degraded: false };
+        Arc::new(Self { trace, state: Mutex::new(state), done: Notify::new() })
     }
 
     /// Answers several events under one lock.
@@ -57,6 +65,21 @@ impl ManyCall {
         if state.missing == 0 {
             self.done.notify_one();
         }
+    }
+
+    /// Where an event was found, which is about to be answered.
+    fn note(&self, index: u32, seen: Seen, degraded: bool) {
+        let mut state = lock(&self.state);
+        let events = state.answers.len();
+        state.seen.resize(events, Seen::default());
+        state.seen[index as usize] = seen;
+        state.degraded |= degraded;
+    }
+
+    /// What was told beside the answers.
+    pub(crate) fn noted(&self) -> (Vec<Seen>, bool) {
+        let mut state = lock(&self.state);
+        (std::mem::take(&mut state.seen), state.degraded)
     }
 
     /// Waits for all answers, and takes them in the order of the events.
@@ -182,6 +205,15 @@ impl Callers {
             self.answered += 1;
         }
         self.answered - before
+    }
+
+    /// Where events were found, for the calls that wait for them.
+    pub(crate) fn note(&self, degraded: bool, seen_of: impl Fn(usize) -> Seen) {
+        for (event, place) in self.places.iter().enumerate() {
+            if let Place::Many { caller, index } = place {
+                self.manys[*caller as usize].note(*index, seen_of(event), degraded);
+            }
+        }
     }
 
     /// Answers every event that still waits; afterwards nobody does.

@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use firstseen_filter::FilterSecret;
-use firstseen_routing::{ClusterMap, FilterId, NodeId};
+use firstseen_filter::{CellDefinition, FilterSecret, Refresh};
+use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, NodeId};
 use firstseen_wire::map::filter_record;
 use firstseen_wire::net::{Connector, producer_client};
 use firstseen_wire::proto::producer as proto;
 use firstseen_wire::status::ErrorKind;
 use firstseen_wire::watch;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::transport::Channel;
@@ -72,14 +72,24 @@ impl Client {
         for seed in &builder.seeds {
             connector.channel(seed, None)?;
         }
-        let core = Arc::new(Core::new(builder.limits, connector, incarnation, builder.current_trace));
+        let core = Arc::new(Core::new(builder.limits, connector, incarnation, builder.current_trace, builder.site));
         let client = Self { _closer: Arc::new(Closer(core.clone())), core };
-        client.core.spawn(Watcher::new(client.core.clone(), builder.seeds).run());
+        let (told, hopeless) = oneshot::channel();
+        client.core.spawn(Watcher::new(client.core.clone(), builder.seeds, told).run());
         client.core.spawn(Courier::new(client.core.clone(), client.core.door_dock.clone()).run());
         let mut maps = client.core.maps.subscribe();
         let has_map = maps.wait_for(|map| map.version > 0);
-        match timeout_at(client.core.deadline(), has_map).await {
-            Ok(Ok(_)) => Ok(client.clone()),
+        let first = async {
+            tokio::select! {
+                biased;
+                map = has_map => Ok(map.is_ok()),
+                // Nothing is told, but for this: while it may still be that a seed answers, the map is waited for.
+                Ok(mismatches) = hopeless => Err(ConnectError::Settings(mismatches)),
+            }
+        };
+        match timeout_at(client.core.deadline(), first).await {
+            Ok(Ok(true)) => Ok(client.clone()),
+            Ok(Err(error)) => Err(error),
             _ => Err(ConnectError::Unreachable {
                 waited_ms: client.core.limits.deadline_ms,
                 tried: client.core.complaints(),
@@ -149,6 +159,8 @@ pub(crate) struct Core {
     connector: Arc<dyn Connector>,
     incarnation: u128,
     current_trace: Option<CurrentTrace>,
+    /// Where it is, in trees.
+    site: Option<String>,
     maps: watch::Sender<Arc<ClusterMap>>,
     /// Of the map that is there, for those who look often.
     map_version: AtomicU64,
@@ -170,11 +182,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    fn new(
+    pub(crate) fn new(
         limits: Limits,
         connector: Arc<dyn Connector>,
         incarnation: u128,
         current_trace: Option<CurrentTrace>,
+        site: Option<String>,
     ) -> Self {
         Self {
             room: Semaphore::new((limits.queued_events_max as usize).min(Semaphore::MAX_PERMITS)),
@@ -182,6 +195,7 @@ impl Core {
             connector,
             incarnation,
             current_trace,
+            site,
             maps: watch::Sender::new(Arc::new(ClusterMap::default())),
             map_version: AtomicU64::new(0),
             door: watch::Sender::new(None),
@@ -205,7 +219,7 @@ impl Core {
         }
     }
 
-    fn close(&self) {
+    pub(crate) fn close(&self) {
         self.room.close();
         std::mem::take(&mut *lock(&self.tasks)).iter().for_each(AbortHandle::abort);
         let filters: Vec<_> = lock(&self.filters).values().filter_map(Weak::upgrade).collect();
@@ -401,6 +415,12 @@ impl Core {
         if self.room.is_closed() {
             return Err(FilterError::Closed);
         }
+        let (id, record) = self.leaf(name, id, record)?;
+        let refreshes =
+            matches!(record.definition.group.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. });
+        if refreshes && self.limits.local_bytes_max > 0 {
+            return Err(FilterError::Refresh { name: name.to_owned() });
+        }
         let mut filters = lock(&self.filters);
         if let Some(filter) = filters.get(&id).and_then(Weak::upgrade) {
             filter.catch_up(reply.clock_ms);
@@ -412,5 +432,25 @@ impl Core {
         filters.retain(|_, filter| filter.strong_count() > 0);
         filters.insert(id, Arc::downgrade(&filter));
         Ok(filter)
+    }
+
+    /// The leaf of a tree at this client's site; the filter itself where it has no tree, or the client no site.
+    fn leaf(&self, name: &str, id: FilterId, record: FilterRecord) -> Result<(FilterId, FilterRecord), FilterError> {
+        let Some(Branch { root, top_down, .. }) = &record.branch else { return Ok((id, record)) };
+        let map = self.map();
+        let mut of_tree = map.filters.iter().filter_map(|(id, filter)| {
+            filter.branch.as_ref().filter(|branch| branch.root == *root).map(|branch| (*id, filter, branch))
+        });
+        let place = match &self.site {
+            // What no leaf knows would be taken for a mistake of the root.
+            None if *top_down == 0 => return Ok((id, record)),
+            None => None,
+            Some(site) => of_tree.clone().find(|(.., branch)| branch.place == *site),
+        };
+        place.map(|(id, level, _)| (id, level.clone())).ok_or_else(|| FilterError::NoPlace {
+            name: name.to_owned(),
+            site: self.site.clone().unwrap_or_default(),
+            there: of_tree.by_ref().map(|(.., branch)| branch.place.clone()).collect(),
+        })
     }
 }

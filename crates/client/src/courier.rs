@@ -57,7 +57,7 @@ enum Slot {
     /// Nobody waits any longer, but the node still owes the answer: its credit stays taken, and its filter's share of
     /// them.
     Abandoned {
-        _ticket: Arc<LaneTicket>,
+        _ticket: Option<Arc<LaneTicket>>,
         since: Instant,
     },
 }
@@ -261,6 +261,8 @@ impl Courier {
         if answers.degraded {
             piece.filter.note_degraded(answers.decisions.len());
         }
+        piece.filter.note_level_hits(&answers.level_hits);
+        piece.note(answers.degraded, &answers.seen);
         let told = |event: usize| Answer {
             decision: answers.decisions[event],
             estimate: answers.estimates.get(event).copied().unwrap_or(0.0),
@@ -284,7 +286,10 @@ impl Courier {
     fn next_after(&mut self, piece: &mut Piece, reason: Reason, map_version: u64) -> Next {
         match reason == Reason::SlicesDown && piece.filter.waits_for_slices(Instant::now()) {
             true => piece.tries.awaits_slices(&mut self.jitter),
-            false => piece.tries.refused(reason, piece.routed_by, map_version, &mut self.jitter),
+            false => {
+                let retries_max = self.core.limits().overload_retries_max;
+                piece.tries.refused(reason, (piece.routed_by, map_version), retries_max, &mut self.jitter)
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Promises: kinds follow what the caller does next. Must not know: how requests travel.
 
-use firstseen_wire::net::ConnectError as AddressError;
+use firstseen_wire::net::{ConnectError as AddressError, Mismatch};
 use firstseen_wire::tls::TlsError;
 use thiserror::Error;
 
@@ -32,9 +32,27 @@ pub enum ConnectError {
         /// Every address that was tried, with what it said last.
         tried: String,
     },
+    /// Every seed answers, and none in a way that a connection can come of: waiting changes nothing, the settings of one
+    /// of the two ends do.
+    #[error("{}", settings(.0))]
+    Settings(Vec<SeedMismatch>),
     /// The blocking client has no thread to run on.
     #[error("the client's thread cannot be started: {0}")]
     Thread(std::io::Error),
+}
+
+/// Why a seed cannot be reached as things are.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{address} {mismatch}")]
+pub struct SeedMismatch {
+    /// Its address, as it was given.
+    pub address: String,
+    /// What was seen there, and what to do.
+    pub mismatch: Mismatch,
+}
+
+fn settings(seeds: &[SeedMismatch]) -> String {
+    seeds.iter().map(SeedMismatch::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Why a filter cannot be used.
@@ -50,6 +68,24 @@ pub enum FilterError {
         name: String,
         /// The filters that there are.
         there: Vec<String>,
+    },
+    /// Its tree has no such leaf.
+    #[error("the tree of filter `{name}` has no place `{site}`; {}; name the producer's site", filters_there(.there))]
+    NoPlace {
+        /// What was asked for.
+        name: String,
+        /// Where the client is.
+        site: String,
+        /// The places that there are.
+        there: Vec<String>,
+    },
+    /// A duplicate that is answered here would not start the window again.
+    #[error(
+        "filter `{name}` refreshes its window with every duplicate, so nodes must see them all: leave local_bytes_max out"
+    )]
+    Refresh {
+        /// What was asked for.
+        name: String,
     },
     /// Nobody could be asked in time.
     #[error("filter `{name}` could not be described within {waited_ms} ms: {reason}; try again")]

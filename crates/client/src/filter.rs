@@ -7,7 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use firstseen_filter::{Digest, FilterSecret, Kind};
-use firstseen_routing::{Decision, FilterId, Operation, Reason, SlicedDefinition, SubmissionName};
+use firstseen_routing::{
+    Branch, Decision, FilterId, Operation, Reason, SlicedDefinition, SubmissionName, TREE_LEVELS_MAX,
+};
 
 use crate::audit::AuditReport;
 use crate::call::{Answer, ManyCall, lock};
@@ -74,6 +76,11 @@ impl Filter {
     /// All that its answers depend on, beside the secret.
     pub fn definition(&self) -> &SlicedDefinition {
         &self.core.record().definition
+    }
+
+    /// Its place in a tree, where it has one.
+    pub fn branch(&self) -> Option<&Branch> {
+        self.core.record().branch.as_ref()
     }
 
     /// The key of its hash, for digests that are computed elsewhere.
@@ -198,6 +205,17 @@ impl Filter {
     /// How often the filter errs, as measured by this client; `None` unless it was asked to ([`crate::Builder::audit`]).
     pub fn audit(&self) -> Option<AuditReport> {
         self.core.auditor().map(|auditor| lock(auditor).report())
+    }
+
+    /// Duplicates that each level of the filter's tree has found, as nodes have told this client, from the root on; all 0
+    /// where it is in no tree.
+    pub fn level_hits(&self) -> [u64; TREE_LEVELS_MAX] {
+        self.core.level_hits()
+    }
+
+    /// Duplicates that this client has answered itself ([`crate::Builder::local_bytes_max`]).
+    pub fn local_hits(&self) -> u64 {
+        self.core.local_hits()
     }
 
     /// Events answered by slices that have lost what came before their node started: some of those told to be

@@ -5,10 +5,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use firstseen_filter::{Digest, FilterSecret, Probes, Unit, WindowClock};
 use firstseen_routing::{
-    ClockSource, Decision, FilterId, FilterRecord, NodeId, Prober, Reason, SlicedBuildError, SubmissionName, Tick,
+    ClockSource, Decision, FilterId, FilterRecord, NodeId, Operation, Prober, Reason, SlicedBuildError, SubmissionName,
+    TREE_LEVELS_MAX, Tick,
 };
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -17,6 +19,7 @@ use crate::audit::Auditor;
 use crate::call::{Answer, Caller, ManyCall, lock};
 use crate::client::Core;
 use crate::dock::Dock;
+use crate::local::LocalFilter;
 use crate::outage::Outage;
 use crate::pace::Pace;
 use crate::piece::Piece;
@@ -33,7 +36,10 @@ pub(crate) struct FilterCore {
     /// Units that the clock may advance within one batch.
     span_units: u64,
     auditor: Option<Mutex<Auditor>>,
+    local: Option<Mutex<LocalFilter>>,
     degraded_events: AtomicU64,
+    /// Duplicates found at each level of a tree, from the root on.
+    level_hits: [AtomicU64; TREE_LEVELS_MAX],
     outage: Mutex<Outage>,
     intake: Mutex<Intake>,
 }
@@ -106,7 +112,7 @@ impl FilterCore {
         secret: FilterSecret,
         clock_ms: u64,
     ) -> Result<Self, SlicedBuildError> {
-        let prober = Prober::new(&record.definition)?;
+        let prober = Prober::of(&core.map(), &record)?;
         let group = &record.definition.group;
         let has_clock = group.unit.needs_time() && record.policies.clock == ClockSource::Event;
         let mut clock = has_clock.then(|| WindowClock::new(group.unit.clone(), group.rule, group.future_max_ms));
@@ -125,6 +131,8 @@ impl FilterCore {
         let auditor = (limits.audit_rate > 0.0)
             .then(|| Auditor::new(group, has_clock, limits.audit_rate, limits.audit_keys_max))
             .map(Mutex::new);
+        let remembers = limits.local_bytes_max > 0;
+        let local = if remembers { LocalFilter::new(&record, limits.local_bytes_max).map(Mutex::new) } else { None };
         let intake = Intake {
             clock,
             pace: Pace::of(&record.definition, has_clock),
@@ -136,7 +144,22 @@ impl FilterCore {
         };
         let is_divided = record.definition.slicing.divides_cells();
         let (intake, outage, degraded_events) = (Mutex::new(intake), Mutex::default(), AtomicU64::new(0));
-        Ok(Self { core, id, secret, prober, is_divided, span_units, auditor, degraded_events, outage, intake, record })
+        let level_hits = Default::default();
+        Ok(Self {
+            core,
+            id,
+            secret,
+            prober,
+            is_divided,
+            span_units,
+            auditor,
+            local,
+            degraded_events,
+            level_hits,
+            outage,
+            intake,
+            record,
+        })
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -168,6 +191,17 @@ impl FilterCore {
         self.degraded_events.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn level_hits(&self) -> [u64; TREE_LEVELS_MAX] {
+        self.level_hits.each_ref().map(|hits| hits.load(Ordering::Relaxed))
+    }
+
+    /// So many duplicates were found at each level of a tree, from the root on.
+    pub(crate) fn note_level_hits(&self, hits: &[u32]) {
+        for (counter, hits) in self.level_hits.iter().zip(hits) {
+            counter.fetch_add((*hits).into(), Ordering::Relaxed);
+        }
+    }
+
     /// So many events were answered by slices that are not complete.
     pub(crate) fn note_degraded(&self, events: usize) {
         self.degraded_events.fetch_add(events as u64, Ordering::Relaxed);
@@ -176,6 +210,40 @@ impl FilterCore {
     /// A node says that slices are down: whether to ask again before callers are told.
     pub(crate) fn waits_for_slices(&self, now: Instant) -> bool {
         lock(&self.outage).is_worth_waiting(now, self.core.patience())
+    }
+
+    /// Whether what is told first-seen is remembered here.
+    pub(crate) fn remembers(&self) -> bool {
+        self.local.is_some()
+    }
+
+    /// Duplicates that were answered here.
+    pub(crate) fn local_hits(&self) -> u64 {
+        self.local.as_ref().map_or(0, |local| lock(local).hits())
+    }
+
+    /// The place of an event that occurs now, where nodes stamp events; otherwise the one it has.
+    pub(crate) fn local_tick(&self, tick: Tick) -> Tick {
+        self.local.as_ref().map_or(tick, |local| lock(local).tick(tick, wall_ms))
+    }
+
+    /// These were told first-seen, in these units.
+    pub(crate) fn remember(&self, told: impl Iterator<Item = (Digest, u64)>) {
+        if let Some(local) = &self.local {
+            let mut local = lock(local);
+            told.for_each(|(digest, unit)| local.remember(digest, unit));
+        }
+    }
+
+    /// Whether an event that its caller has not named is known here.
+    #[inline]
+    fn is_known_here(&self, digest: Digest, tick: Tick, asked: Asked, is_named: bool) -> bool {
+        let Some(local) = self.local.as_ref().filter(|_| asked.operation == Operation::Observe && !is_named) else {
+            return false;
+        };
+        let mut local = lock(local);
+        let tick = local.tick(tick, wall_ms);
+        local.knows(digest, tick)
     }
 
     pub(crate) fn needs_times(&self) -> bool {
@@ -215,6 +283,10 @@ impl FilterCore {
         let placed = self.lane(&mut intake, digest);
         let placed = placed.and_then(|(group, lane)| Ok((group, lane, self.when(&mut intake, time_ms)?)));
         let (group, lane, when) = match placed {
+            Ok((_, _, when)) if self.is_known_here(digest, when.tick, asked, name.is_some()) => {
+                self.core.release(1);
+                return Err(Answer::duplicate());
+            }
             Ok(placed) => placed,
             Err(reason) => {
                 self.core.release(1);
@@ -249,6 +321,10 @@ impl FilterCore {
                 Ok((group, lane, when))
             });
             match placed {
+                Ok((_, _, when)) if self.is_known_here(*digest, when.tick, asked, !events.names.is_empty()) => {
+                    self.core.release(1);
+                    call.answer(std::iter::once((index, Answer::duplicate())));
+                }
                 Ok((group, lane, when)) => {
                     let name = events.names.get(event).copied();
                     intake.lanes[lane].queue.push(Queued { digest: *digest, group, index }, when, name);
@@ -287,7 +363,14 @@ impl FilterCore {
     fn when(&self, intake: &mut Intake, time_ms: Option<u64>) -> Result<When, Reason> {
         let Some(clock) = &mut intake.clock else { return Ok(When::default()) };
         let before_unit = clock.now_unit();
-        let (clock_unit, unit) = clock.place_tick(time_ms).ok_or(Reason::Future)?;
+        let placed = clock.place_tick(time_ms).or_else(|| {
+            // The filter was quiet for long: what happens now is not in the future.
+            let time_ms =
+                time_ms.filter(|time_ms| wall_ms().abs_diff(*time_ms) <= self.record.definition.group.future_max_ms)?;
+            clock.catch_up_ms(time_ms);
+            clock.place_tick(Some(time_ms))
+        });
+        let (clock_unit, unit) = placed.ok_or(Reason::Future)?;
         Ok(When { tick: Tick { clock_unit, unit }, before_unit })
     }
 
@@ -318,7 +401,9 @@ impl FilterCore {
 
     fn is_due(&self, lane: &Lane, unit_max: u64) -> bool {
         let limits = self.core.limits();
-        let inflight_max = match lane.queue.len() >= limits.batch_events_max as usize {
+        // What climbs from a leaf takes long, and what the leaf knows would gather behind it.
+        let climbs = self.record.branch.as_ref().is_some_and(|branch| !branch.is_root());
+        let inflight_max = match climbs || lane.queue.len() >= limits.batch_events_max as usize {
             true => limits.inflight_batches_max,
             false => limits.gathering_batches_max.min(limits.inflight_batches_max),
         };
@@ -384,4 +469,10 @@ impl FilterCore {
         intake.is_closed = true;
         intake.lane_of_slice.clear();
     }
+}
+
+/// Milliseconds since 1970.
+fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

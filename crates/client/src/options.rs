@@ -11,6 +11,7 @@ use firstseen_wire::tls::TlsFiles;
 
 use crate::client::Client;
 use crate::error::ConnectError;
+use crate::retry::OVERLOAD_RETRIES_MAX;
 use crate::trace::{CurrentTrace, TraceParent};
 
 /// Limits of a client.
@@ -24,6 +25,8 @@ pub(crate) struct Limits {
     pub(crate) relay_after_ms: u64,
     pub(crate) audit_rate: f64,
     pub(crate) audit_keys_max: usize,
+    pub(crate) local_bytes_max: usize,
+    pub(crate) overload_retries_max: u32,
 }
 
 impl Default for Limits {
@@ -37,6 +40,8 @@ impl Default for Limits {
             relay_after_ms: 500,
             audit_rate: 0.0,
             audit_keys_max: 1 << 18,
+            local_bytes_max: 0,
+            overload_retries_max: OVERLOAD_RETRIES_MAX,
         }
     }
 }
@@ -48,13 +53,22 @@ pub struct Builder {
     pub(crate) connector: Option<Arc<dyn Connector>>,
     pub(crate) incarnation: Option<u128>,
     pub(crate) current_trace: Option<CurrentTrace>,
+    pub(crate) site: Option<String>,
     pub(crate) limits: Limits,
 }
 
 impl Builder {
     pub(crate) fn new() -> Self {
         let limits = Limits::default();
-        Self { seeds: Vec::new(), tls: None, connector: None, incarnation: None, current_trace: None, limits }
+        Self {
+            seeds: Vec::new(),
+            tls: None,
+            connector: None,
+            incarnation: None,
+            current_trace: None,
+            site: None,
+            limits,
+        }
     }
 
     /// Nodes to start from, as `host:port`; one that answers is enough.
@@ -142,6 +156,30 @@ impl Builder {
     #[must_use]
     pub fn traceparent(mut self, current: impl Fn() -> Option<TraceParent> + Send + Sync + 'static) -> Self {
         self.current_trace = Some(Arc::new(current));
+        self
+    }
+
+    /// Remembers what was told first-seen, in so many bytes for each filter, and answers its duplicates without asking
+    /// anybody: level zero of a tree. Submissions that are named by the caller are always asked about. 0, as by default,
+    /// remembers nothing.
+    #[must_use]
+    pub fn local_bytes_max(mut self, bytes: usize) -> Self {
+        self.limits.local_bytes_max = bytes;
+        self
+    }
+
+    /// How often a batch is sent again that a node has refused for overload; 2 by default, after 20 and 160 ms, then
+    /// after 1.3 s each. More only for producers that can wait, as everybody's tries are load.
+    #[must_use]
+    pub fn overload_retries_max(mut self, retries: u32) -> Self {
+        self.limits.overload_retries_max = retries;
+        self
+    }
+
+    /// Where this producer is: of filters in a tree, events go to the leaf of this name. Without it they go to the root.
+    #[must_use]
+    pub fn site(mut self, site: impl Into<String>) -> Self {
+        self.site = Some(site.into());
         self
     }
 

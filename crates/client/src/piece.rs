@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use firstseen_filter::{Digest, ProbeShape, Probes};
 use firstseen_routing::{
-    ClusterMap, Decision, FilterRecord, Incarnation, NodeId, Operation, Reason, SubmissionName, Tick, Times,
+    Climb, ClusterMap, Decision, FilterRecord, FromLevel, Incarnation, NodeId, Operation, Reason, Seen, SubmissionName,
+    Tick, Times,
 };
 use firstseen_wire::WireError;
 use firstseen_wire::batch::{self, BatchHead, Run};
 use firstseen_wire::proto::producer::Batch;
 use tokio::time::Instant;
 
-use crate::call::{Answer, Callers};
+use crate::call::{Answer, Callers, ManyCall};
 use crate::intake::{FilterCore, LaneTicket};
 use crate::queue::{Asked, Taken};
 use crate::retry::Tries;
@@ -33,6 +34,9 @@ pub(crate) struct Piece {
     callers: Callers,
     /// Part of the content: a batch that is sent again has it again.
     trace: Option<TraceParent>,
+    /// One an event, where what is told first-seen is remembered; and the place of those that nodes stamp.
+    digests: Vec<Digest>,
+    local_tick: Tick,
     /// Events whose answers are checked.
     audited: Vec<(u32, Digest)>,
     pub(crate) deadline: Instant,
@@ -45,8 +49,12 @@ pub(crate) struct Piece {
     pub(crate) is_sent: bool,
     /// Its message, but for what is known only when it is sent.
     content: Result<Batch, WireError>,
-    /// As long as one part of the batch is in somebody's hands, the batch counts as in flight.
-    ticket: Arc<LaneTicket>,
+    /// The level of a tree that it comes from, which is to know where events were found.
+    from: Option<FromLevel>,
+    /// It was brought up before, and may have been recorded.
+    again: bool,
+    /// As long as one part of the batch is in somebody's hands, the batch counts as in flight in its lane.
+    ticket: Option<Arc<LaneTicket>>,
 }
 
 impl Piece {
@@ -85,8 +93,11 @@ impl Piece {
             }
         }
         let times = Times { base_unit, ticks, clock_ms };
+        let remembers = filter.remembers() && operation == Operation::Observe;
+        let digests = if remembers { events.iter().map(|event| event.digest).collect() } else { Vec::new() };
+        let local_tick = if remembers { filter.local_tick(still) } else { still };
         let sequence = filter.core().next_sequence();
-        let ticket = Arc::new(ticket);
+        let ticket = Some(Arc::new(ticket));
         let mut piece = Self {
             sequence,
             operation,
@@ -96,12 +107,16 @@ impl Piece {
             names,
             trace: callers.trace(),
             callers,
+            digests,
+            local_tick,
             audited,
             deadline,
             tries: Tries::default(),
             retry_until: None,
             routed_by: 0,
             is_sent: false,
+            from: None,
+            again: false,
             ticket,
             filter,
             content: Ok(Batch::default()),
@@ -110,12 +125,53 @@ impl Piece {
         piece
     }
 
+    /// The batch of events that have climbed to a level of a tree, whose answers go to `call`.
+    pub(crate) fn of_climb(filter: Arc<FilterCore>, climb: Climb, deadline: Instant, call: &Arc<ManyCall>) -> Self {
+        let Climb { from, group, operation, probes, times, again, .. } = climb;
+        let events = probes.len() as u32;
+        let mut callers = Callers::with_events(events as usize);
+        callers.push_many(call, 0..events);
+        let sequence = filter.core().next_sequence();
+        let mut piece = Self {
+            sequence,
+            operation,
+            runs: vec![(group, events)],
+            probes,
+            times,
+            names: Vec::new(),
+            trace: callers.trace(),
+            callers,
+            digests: Vec::new(),
+            local_tick: Tick::default(),
+            audited: Vec::new(),
+            deadline,
+            tries: Tries::default(),
+            retry_until: None,
+            routed_by: 0,
+            is_sent: false,
+            from: Some(from),
+            again,
+            ticket: None,
+            filter,
+            content: Ok(Batch::default()),
+        };
+        piece.content = piece.packed();
+        piece
+    }
+
+    /// Where events were found.
+    pub(crate) fn note(&self, degraded: bool, seen: &[Seen]) {
+        if self.from.is_some() {
+            self.callers.note(degraded, |event| seen.get(event).copied().unwrap_or_default());
+        }
+    }
+
     pub(crate) fn events(&self) -> usize {
         self.callers.len()
     }
 
     /// Keeps the batch counted as in flight.
-    pub(crate) fn ticket(&self) -> Arc<LaneTicket> {
+    pub(crate) fn ticket(&self) -> Option<Arc<LaneTicket>> {
         self.ticket.clone()
     }
 
@@ -127,6 +183,7 @@ impl Piece {
             filter_epoch: map.filters.get(&self.filter.id()).map_or(0, |record| record.epoch),
             incarnation: map.nodes.get(&owner).map_or(0, |node| node.incarnation.0),
             deadline_ms: u32::try_from(left_ms).unwrap_or(u32::MAX).max(1),
+            again: self.again || self.tries.may_have_recorded(),
             ..self.content.clone()?
         })
     }
@@ -142,6 +199,8 @@ impl Piece {
             base_unit: self.times.base_unit,
             clock_ms: self.times.clock_ms,
             traceparent: self.trace.map(|trace| trace.to_string()).unwrap_or_default(),
+            from: self.from,
+            again: false,
         };
         let mut end = 0;
         let runs = self.runs.iter().map(|(group, events)| {
@@ -260,6 +319,8 @@ impl Piece {
             times: Times { ticks: some(&self.times.ticks), ..self.times },
             names: events.iter().filter_map(|event| self.names.get(*event).copied()).collect(),
             trace: self.trace,
+            digests: events.iter().filter_map(|event| self.digests.get(*event).copied()).collect(),
+            local_tick: self.local_tick,
             audited: audited.collect(),
             callers: self.callers.take_some(events.iter().copied()),
             deadline: self.deadline,
@@ -267,6 +328,8 @@ impl Piece {
             retry_until: self.retry_until,
             routed_by: self.routed_by,
             is_sent: false,
+            from: self.from,
+            again: self.again,
             ticket: self.ticket.clone(),
             content: Ok(Batch::default()),
         };
@@ -279,6 +342,7 @@ impl Piece {
         let definite =
             |event| Some(answer_of(event)).filter(|answer| !matches!(answer.decision, Decision::Undecided(_)));
         self.audit(clock_ms, |event| definite(event).map(|answer| answer.decision));
+        self.remember(&answer_of);
         let answered = self.callers.answer_some(definite);
         self.filter.core().release(answered);
     }
@@ -295,8 +359,20 @@ impl Piece {
 
     fn finish(&mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) {
         self.audit(clock_ms, |event| Some(answer_of(event).decision));
+        self.remember(&answer_of);
         self.filter.core().release(self.callers.waiting());
         self.callers.answer(answer_of);
+    }
+
+    /// Keeps what is told first-seen, where that is wanted.
+    fn remember(&self, answer_of: impl Fn(usize) -> Answer) {
+        if self.digests.is_empty() {
+            return;
+        }
+        let is_first = |event: &usize| self.callers.awaits(*event) && answer_of(*event).decision == Decision::FirstSeen;
+        let unit = |event: usize| self.times.ticks.get(event).unwrap_or(&self.local_tick).unit;
+        let first = (0..self.digests.len()).filter(is_first);
+        self.filter.remember(first.map(|event| (self.digests[event], unit(event))));
     }
 
     /// Checks what is told of audited events, each once.

@@ -1,12 +1,12 @@
 //! When a batch is tried again, and what it is told when it is not.
 //!
 //! Promises: nothing is told to be unrecorded that may have been recorded; overload is never answered with more load
-//! than two more tries. Must not know: clocks, streams; waiting times differ by a generator whose seed is passed in.
+//! than a few more tries. Must not know: clocks, streams; waiting times differ by a generator whose seed is passed in.
 
 use firstseen_routing::Reason;
 
-/// Tries after a refusal for overload.
-const OVERLOAD_RETRIES_MAX: u32 = 2;
+/// Tries after a refusal for overload, where nothing else is said.
+pub(crate) const OVERLOAD_RETRIES_MAX: u32 = 2;
 /// The first wait after overload, growing eightfold: a node that sheds load needs a pause, not another try.
 const OVERLOAD_WAIT_MS: u64 = 20;
 /// The first wait after a loss, doubling.
@@ -71,15 +71,27 @@ impl Tries {
         self.may_have_recorded = true;
     }
 
+    /// Whether a try may have recorded events.
+    pub(crate) fn may_have_recorded(&self) -> bool {
+        self.may_have_recorded
+    }
+
     /// A node refused the batch; `routed_by` is the version of the map that it was sent by, `map_version` the node's.
-    pub(crate) fn refused(&mut self, reason: Reason, routed_by: u64, map_version: u64, jitter: &mut Jitter) -> Next {
+    pub(crate) fn refused(
+        &mut self,
+        reason: Reason,
+        (routed_by, map_version): (u64, u64),
+        overload_retries_max: u32,
+        jitter: &mut Jitter,
+    ) -> Next {
         self.refused = Some(reason);
         self.may_have_recorded |= reason.may_have_recorded();
         match reason {
-            Reason::Overloaded if self.overload_refusals == OVERLOAD_RETRIES_MAX => Next::Tell(self.tell(reason)),
+            Reason::Overloaded if self.overload_refusals >= overload_retries_max => Next::Tell(self.tell(reason)),
             Reason::Overloaded => {
                 self.overload_refusals += 1;
-                Next::Wait(jitter.spread(OVERLOAD_WAIT_MS << (3 * (self.overload_refusals - 1))))
+                let wait_ms = OVERLOAD_WAIT_MS << (3 * (self.overload_refusals - 1)).min(6);
+                Next::Wait(jitter.spread(wait_ms))
             }
             Reason::StaleMap if map_version > routed_by => Next::Map(map_version),
             // The node has not heard of a filter that the client's map shows.
@@ -116,7 +128,8 @@ mod tests {
     #[test]
     fn overload_is_tried_twice_again_ever_more_slowly() {
         let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
-        let waits: Vec<_> = (0..3).map(|_| tries.refused(Reason::Overloaded, 1, 1, &mut jitter)).collect();
+        let waits: Vec<_> =
+            (0..3).map(|_| tries.refused(Reason::Overloaded, (1, 1), OVERLOAD_RETRIES_MAX, &mut jitter)).collect();
         assert!(matches!(waits[0], Next::Wait(10..=20)), "{waits:?}");
         assert!(matches!(waits[1], Next::Wait(80..=160)), "{waits:?}");
         assert_eq!(waits[2], Next::Tell(Reason::Overloaded));
@@ -127,21 +140,33 @@ mod tests {
         let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
         assert_eq!(tries.out_of_time(false, Reason::NotReady), Reason::NotReady);
         assert_eq!(tries.out_of_time(true, Reason::NotReady), Reason::Unknown);
-        assert!(matches!(tries.refused(Reason::NotReady, 1, 1, &mut jitter), Next::Wait(_)));
+        assert!(matches!(tries.refused(Reason::NotReady, (1, 1), OVERLOAD_RETRIES_MAX, &mut jitter), Next::Wait(_)));
         assert_eq!(tries.out_of_time(false, Reason::Overloaded), Reason::NotReady);
         tries.lost();
         assert_eq!(tries.out_of_time(false, Reason::Overloaded), Reason::Unknown);
-        assert_eq!(tries.refused(Reason::TooOld, 1, 1, &mut jitter), Next::Tell(Reason::Unknown));
+        assert_eq!(
+            tries.refused(Reason::TooOld, (1, 1), OVERLOAD_RETRIES_MAX, &mut jitter),
+            Next::Tell(Reason::Unknown)
+        );
     }
 
     #[test]
     fn a_stale_map_waits_for_a_newer_one_only_if_there_is_one() {
         let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
-        assert_eq!(tries.refused(Reason::StaleMap, 3, 5, &mut jitter), Next::Map(5));
-        assert!(matches!(tries.refused(Reason::StaleMap, 5, 5, &mut jitter), Next::Wait(_)));
-        assert!(matches!(tries.refused(Reason::UnknownFilter, 5, 4, &mut jitter), Next::Wait(_)));
-        assert_eq!(tries.refused(Reason::UnknownFilter, 5, 5, &mut jitter), Next::Tell(Reason::UnknownFilter));
-        assert_eq!(tries.refused(Reason::Invalid, 5, 5, &mut jitter), Next::Tell(Reason::Invalid));
+        assert_eq!(tries.refused(Reason::StaleMap, (3, 5), OVERLOAD_RETRIES_MAX, &mut jitter), Next::Map(5));
+        assert!(matches!(tries.refused(Reason::StaleMap, (5, 5), OVERLOAD_RETRIES_MAX, &mut jitter), Next::Wait(_)));
+        assert!(matches!(
+            tries.refused(Reason::UnknownFilter, (5, 4), OVERLOAD_RETRIES_MAX, &mut jitter),
+            Next::Wait(_)
+        ));
+        assert_eq!(
+            tries.refused(Reason::UnknownFilter, (5, 5), OVERLOAD_RETRIES_MAX, &mut jitter),
+            Next::Tell(Reason::UnknownFilter)
+        );
+        assert_eq!(
+            tries.refused(Reason::Invalid, (5, 5), OVERLOAD_RETRIES_MAX, &mut jitter),
+            Next::Tell(Reason::Invalid)
+        );
     }
 
     #[test]

@@ -9,13 +9,16 @@ use std::time::Duration;
 
 use firstseen_routing::ClusterMap;
 use firstseen_wire::limits::CONNECT_TIMEOUT;
-use firstseen_wire::net::producer_client;
+use firstseen_wire::net::{Mismatch, producer_client};
 use firstseen_wire::proto::producer as proto;
+use firstseen_wire::status::ErrorKind;
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tonic::Streaming;
 use tonic::transport::Channel;
 
 use crate::client::Core;
+use crate::error::SeedMismatch;
 use crate::retry::Jitter;
 
 /// How long a node that is followed may lag behind what other nodes say of the map.
@@ -36,36 +39,77 @@ pub(crate) struct Watcher {
     jitter: Jitter,
     /// What each address said last.
     complaints: BTreeMap<String, String>,
+    /// Told when it is of no use to wait for a first map.
+    hopeless: Option<oneshot::Sender<Vec<SeedMismatch>>>,
+}
+
+/// Why there is no map from a candidate.
+struct Failure {
+    complaint: String,
+    /// Why there will be none, where that is known.
+    mismatch: Option<Mismatch>,
+}
+
+impl From<String> for Failure {
+    fn from(complaint: String) -> Self {
+        Self { complaint, mismatch: None }
+    }
+}
+
+impl From<Mismatch> for Failure {
+    fn from(mismatch: Mismatch) -> Self {
+        Self { complaint: mismatch.to_string(), mismatch: Some(mismatch) }
+    }
 }
 
 impl Watcher {
-    pub(crate) fn new(core: Arc<Core>, seeds: Vec<String>) -> Self {
+    /// Follows the map from `seeds` on; `hopeless` is told where not one of them can ever be reached as things are.
+    pub(crate) fn new(core: Arc<Core>, seeds: Vec<String>, hopeless: oneshot::Sender<Vec<SeedMismatch>>) -> Self {
         let jitter = core.jitter();
-        Self { core, seeds, jitter, complaints: BTreeMap::new() }
+        Self { core, seeds, jitter, complaints: BTreeMap::new(), hopeless: Some(hopeless) }
     }
 
     /// Goes from one candidate to the next, and stays with one for as long as it answers.
     pub(crate) async fn run(mut self) {
         let mut failures = 0;
         loop {
-            for candidate in self.candidates() {
+            let candidates = self.candidates();
+            let (tried, mut mismatches) = (candidates.len(), Vec::new());
+            for candidate in candidates {
                 let before = self.core.map_version();
-                let complaint = match self.open(&candidate).await {
+                let failure = match self.open(&candidate).await {
                     Ok((channel, maps)) => {
                         self.core.set_door(channel);
-                        self.follow(maps).await
+                        self.follow(&candidate, maps).await
                     }
-                    Err(complaint) => complaint,
+                    Err(failure) => failure,
                 };
+                let Failure { complaint, mismatch } = failure;
                 tracing::debug!(address = candidate.address, complaint, "no map from there any more");
+                let address = candidate.address.clone();
+                mismatches.extend(mismatch.map(|mismatch| SeedMismatch { address, mismatch }));
                 self.complaints.insert(candidate.address, complaint);
                 self.core.complain(&self.complaints);
                 if self.core.map_version() > before {
                     failures = 0;
                 }
             }
+            self.give_up(tried, mismatches);
             failures += 1;
             sleep(Duration::from_millis(self.jitter.wait_ms(failures + 2))).await;
+        }
+    }
+
+    /// Tells whoever waits for the first map that none of the seeds can ever give it. The search goes on: whoever waits
+    /// ends it.
+    fn give_up(&mut self, tried: usize, mismatches: Vec<SeedMismatch>) {
+        if self.core.map_version() > 0 {
+            self.hopeless = None;
+        } else if mismatches.len() == tried
+            && let Some(hopeless) = self.hopeless.take()
+        {
+            // Fails where nobody waits any more.
+            let _ = hopeless.send(mismatches);
         }
     }
 
@@ -81,7 +125,7 @@ impl Watcher {
         all
     }
 
-    async fn open(&self, candidate: &Candidate) -> Result<(Channel, Streaming<proto::ClusterMap>), String> {
+    async fn open(&self, candidate: &Candidate) -> Result<(Channel, Streaming<proto::ClusterMap>), Failure> {
         let connector = self.core.connector();
         let channel = connector.channel(&candidate.address, candidate.node_name.as_deref());
         let channel = channel.map_err(|error| error.to_string())?;
@@ -89,32 +133,47 @@ impl Watcher {
         let request = proto::WatchMapRequest { known_version: self.core.map_version() };
         match timeout(CONNECT_TIMEOUT, client.watch_map(request)).await {
             Ok(Ok(maps)) => Ok((channel, maps.into_inner())),
-            Ok(Err(status)) => Err(complaint(&status)),
-            Err(_) => Err(format!("no answer within {} ms", CONNECT_TIMEOUT.as_millis())),
+            Ok(Err(status)) => Err(self.failure(candidate, &status).await),
+            Err(_) => Err(format!("no answer within {} ms", CONNECT_TIMEOUT.as_millis()).into()),
         }
     }
 
+    /// What a status comes of. Only the first map is worth a second look at the address: later on the settings are
+    /// known to be right.
+    async fn failure(&self, Candidate { address, node_name }: &Candidate, status: &tonic::Status) -> Failure {
+        if ErrorKind::from(status) == ErrorKind::Unsupported {
+            return Mismatch::OtherService.into();
+        }
+        // Of a node's own words a status has no cause: that is how tonic tells of connections.
+        let is_connection = std::error::Error::source(status).is_some();
+        let mismatch = match is_connection && self.core.map_version() == 0 {
+            true => self.core.connector().examine(address, node_name.as_deref()).await,
+            false => None,
+        };
+        mismatch.map_or_else(|| complaint(status).into(), Failure::from)
+    }
+
     /// Takes maps until there are no more, or others show that they are old.
-    async fn follow(&self, mut maps: Streaming<proto::ClusterMap>) -> String {
+    async fn follow(&self, candidate: &Candidate, mut maps: Streaming<proto::ClusterMap>) -> Failure {
         let lagging = self.core.map_is_behind_for(LAG_MAX);
         tokio::pin!(lagging);
         loop {
             let message = tokio::select! {
                 biased;
                 message = maps.message() => message,
-                () = &mut lagging => return "other nodes have a newer map".to_owned(),
+                () = &mut lagging => return "other nodes have a newer map".to_owned().into(),
             };
             match message {
                 Ok(Some(message)) => match ClusterMap::try_from(message) {
                     Ok(map) => {
                         if let Err(complaint) = self.core.set_map(map) {
-                            return complaint;
+                            return complaint.into();
                         }
                     }
-                    Err(error) => return error.to_string(),
+                    Err(error) => return error.to_string().into(),
                 },
-                Ok(None) => return "the node ended the watch".to_owned(),
-                Err(status) => return complaint(&status),
+                Ok(None) => return "the node ended the watch".to_owned().into(),
+                Err(status) => return self.failure(candidate, &status).await,
             }
         }
     }

@@ -191,3 +191,37 @@ async fn a_filter_asked_for_twice_is_one_and_a_new_one_is_found() {
     assert_eq!(filter.observe(b"a").await, Ok(Verdict::FirstSeen));
     assert_eq!(again.observe(b"a").await, Ok(Verdict::Duplicate));
 }
+
+#[tokio::test]
+async fn what_was_told_first_seen_is_answered_here() {
+    let cluster = FakeCluster::start(1).await;
+    for (name, clock) in [("wall", ClockSource::Wall), ("event", ClockSource::Event)] {
+        cluster.add_filter(name, definition("1h", "none"), clock);
+        let client = cluster.builder().local_bytes_max(1 << 20).connect().await.expect("a client");
+        let filter = client.filter(name).await.expect("a filter");
+        let times = if clock == ClockSource::Event { vec![1_000_000; 3] } else { Vec::new() };
+        let ask = async |events: [&str; 3]| filter.observe_batch(&events, &times).await.expect("verdicts");
+        let (first, again) = (Verdict::FirstSeen, Verdict::Duplicate);
+        assert_eq!(ask(["a", "b", "c"]).await, [first; 3]);
+        let before = cluster.arrivals().len();
+        assert_eq!(ask(["c", "b", "a"]).await, [again; 3]);
+        assert_eq!((cluster.arrivals().len(), filter.local_hits()), (before, 3), "{name}: nobody was asked");
+        assert_eq!(ask(["c", "d", "a"]).await, [again, first, again]);
+        assert_eq!(cluster.arrivals().last().map(common::Arrival::events), Some(1));
+        // Who names a submission is told what the node remembers of it.
+        let name = SubmissionName { source: 1, number: 1 };
+        let before = cluster.arrivals().len();
+        match clock {
+            ClockSource::Event => drop(filter.observe_as_at(name, b"a", 1_000_000).await.expect("a verdict")),
+            ClockSource::Wall => drop(filter.observe_as(name, b"a").await.expect("a verdict")),
+        }
+        assert_eq!(cluster.arrivals().len(), before + 1);
+        if clock == ClockSource::Event {
+            // An hour and a half later.
+            assert_ne!(filter.observe_at(b"z", 1_000_000 + 5_400_000).await, Ok(again));
+            let before = cluster.arrivals().len();
+            let _ = filter.observe_at(b"a", 1_000_000 + 5_400_000).await;
+            assert_eq!(cluster.arrivals().len(), before + 1, "its window is over, so nodes are asked");
+        }
+    }
+}

@@ -101,6 +101,13 @@ impl<W: Word> Generations<W> {
         Self::mask((now + 1).saturating_sub(self.window.span_units + self.window.lateness_units), newest)
     }
 
+    /// When the oldest generation of a mask that is alive leaves the window.
+    fn expiry_of(&self, held: u32, now: u64) -> u64 {
+        let first = now.saturating_sub(u64::from(W::BITS) - 1);
+        let oldest = (first..=now).find(|generation| held & Self::bit(*generation) != 0);
+        oldest.map_or(u64::MAX, |generation| self.window.expiry(generation))
+    }
+
     fn keep(words: &mut [u8], kept: u32) {
         let kept = W::from_bits(kept).bits();
         for word in W::of(words) {
@@ -229,7 +236,7 @@ impl<W: Word> CellKind for Generations<W> {
             let start = *position as usize * width;
             held & read_word(&bytes[start..start + width])
         });
-        (held as u16, u64::MAX)
+        (held as u16, self.expiry_of(held, now))
     }
 
     fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, _now: u64) -> u64 {

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 /// The layout of what follows; raised when a type changes its fields.
-pub const FORMAT_VERSION: u8 = 1;
+pub const FORMAT_VERSION: u8 = 2;
 
 /// Most bytes of one value: a snapshot of everything.
 pub const BYTES_MAX: usize = 64 << 20;
@@ -109,7 +109,9 @@ fn checksum(version: u8, body: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_routing::{FilterPolicies, NodeId, SecretMaterial, SlicedDefinition};
+    use firstseen_routing::{
+        CutOff, FilterPolicies, NodeId, PlaceSpec, SecretMaterial, SlicedDefinition, TreeMode, TreeSpec,
+    };
     use proptest::prelude::*;
 
     use super::*;
@@ -130,7 +132,7 @@ mod tests {
     fn bytes_of_a_version_never_change() {
         let command = encode(&add_node()).unwrap();
         let golden = concat!(
-            "01",
+            "02",
             "CRC",
             "07070707070707070707070707070707",
             "01000000",
@@ -144,7 +146,7 @@ mod tests {
         );
         assert_eq!(hex(&command), golden.replace("CRC", &hex(&command[1..5])));
         let applied = Applied { index: 9, outcome: Some(Ok(Outcome::NodeAdded(NodeId(3)))) };
-        let golden = "01CRC0900000000000000010000000001000000".to_owned() + "0300000000000000";
+        let golden = "02CRC0900000000000000010000000001000000".to_owned() + "0300000000000000";
         let bytes = encode(&applied).unwrap();
         assert_eq!(hex(&bytes), golden.replace("CRC", &hex(&bytes[1..5])));
         let refused = Applied { index: 9, outcome: Some(Err(Refusal::NodeUnknown { node: NodeId(3) })) };
@@ -153,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_that_of_the_standard() {
-        assert_eq!(hex(&encode(&()).unwrap()), "01".to_owned() + &hex(&crc32fast::hash(&[1]).to_le_bytes()));
+        assert_eq!(hex(&encode(&()).unwrap()), "02".to_owned() + &hex(&crc32fast::hash(&[2]).to_le_bytes()));
     }
 
     #[test]
@@ -162,13 +164,17 @@ mod tests {
             capacity_events: Some(1000),
             ..firstseen_filter::FilterSpec::new(firstseen_filter::Kind::Timing, "1h".parse().unwrap())
         };
-        let definition = SlicedDefinition::new(&spec, "vertical:8".parse().unwrap()).unwrap();
+        let slicing = "vertical:8".parse().unwrap();
+        let definition = SlicedDefinition::new(&spec, slicing).unwrap();
+        let (name, parent, sites) = ("athens".to_owned(), Some("root".to_owned()), vec!["athens".to_owned()]);
+        let place = PlaceSpec { name, parent, fold: 3, slicing: Some(slicing), sites };
         let filter = NewFilter {
             name: "clicks".into(),
             definition,
             policies: FilterPolicies::default(),
             secret: SecretMaterial([3; 32]),
             if_absent: true,
+            tree: Some(TreeSpec { mode: TreeMode::Dense, cut_off: CutOff::Local, top_down: 1, places: vec![place] }),
         };
         let command = Command { id: [1; 16], change: Change::CreateFilter(filter) };
         assert_eq!(decode::<Command>(&encode(&command).unwrap()), Ok(command));
@@ -177,8 +183,8 @@ mod tests {
     #[test]
     fn another_version_is_named() {
         let mut bytes = encode(&1u64).unwrap();
-        bytes[0] = 2;
-        assert_eq!(decode::<u64>(&bytes), Err(CodecError::Version { found: 2 }));
+        bytes[0] = 1;
+        assert_eq!(decode::<u64>(&bytes), Err(CodecError::Version { found: 1 }));
         assert_eq!(decode::<u64>(&[]), Err(CodecError::Short { bytes: 0 }));
     }
 

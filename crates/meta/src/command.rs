@@ -5,7 +5,9 @@
 
 use std::fmt;
 
-use firstseen_routing::{ClusterId, FilterId, FilterPolicies, Incarnation, NodeId, SecretMaterial, SlicedDefinition};
+use firstseen_routing::{
+    ClusterId, FilterId, FilterPolicies, Incarnation, NodeId, SecretMaterial, SlicedDefinition, TreeSpec,
+};
 use firstseen_wire::limits::MAP_FILTERS_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -131,6 +133,8 @@ pub struct NewFilter {
     pub secret: SecretMaterial,
     /// No refusal where a filter of this name, definition and policies exists.
     pub if_absent: bool,
+    /// The tree whose root it is, with the levels below.
+    pub tree: Option<TreeSpec>,
 }
 
 /// What a command has done.
@@ -249,6 +253,22 @@ pub enum Refusal {
         name: String,
         /// What is wrong, and what to change.
         reason: String,
+    },
+    /// There is no such tree.
+    #[error("filter `{name}`: {reason}")]
+    Tree {
+        /// The filter.
+        name: String,
+        /// What is wrong, and what to change.
+        reason: String,
+    },
+    /// A level of a tree lives and dies with its root.
+    #[error("filter `{name}` is a level of the tree `{root}`: drop that")]
+    Level {
+        /// The filter.
+        name: String,
+        /// The root.
+        root: String,
     },
     /// The nodes have no room.
     #[error(

@@ -5,45 +5,61 @@
 use std::sync::Arc;
 
 use firstseen_routing::divided::check;
-use firstseen_routing::{FilterId, FilterRecord};
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord};
 use firstseen_wire::limits::{FILTERS_MAX, MAP_FILTERS_BYTES_MAX};
 use firstseen_wire::map::filter_bytes_max;
 
 use crate::command::{NewFilter, Outcome, Refusal};
-use crate::placement::{generation_max, place};
+use crate::placement::{generation_max, owners};
 use crate::state::{State, check_text};
+use crate::tree;
 
 pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Refusal> {
-    let NewFilter { name, definition, policies, secret, if_absent } = asked;
+    let NewFilter { name, definition, policies, secret, if_absent, tree } = asked;
     check_text("the name of a filter", &name)?;
+    check(&definition).map_err(|refusal| Refusal::Definition { name: name.clone(), reason: refusal.to_string() })?;
+    let places = tree::plan(&state.map, &name, &definition, tree.as_ref())?;
     if let Some((filter, record)) = state.map.filter_named(&name) {
-        let differs = match (record.definition == definition, record.policies == policies) {
-            (false, _) => "definition",
-            (_, false) => "set of policies",
-            (true, true) if if_absent => return Ok(Outcome::FilterCreated { filter, existed: true }),
-            (true, true) => return Err(Refusal::FilterExists { name }),
+        let same_tree = tree::is_built_so(&state.map, filter, tree.as_ref(), &places);
+        let differs = match (record.definition == definition, record.policies == policies, same_tree) {
+            (false, ..) => "definition",
+            (_, false, _) => "set of policies",
+            (.., false) => "tree",
+            (true, true, true) if if_absent => return Ok(Outcome::FilterCreated { filter, existed: true }),
+            (true, true, true) => return Err(Refusal::FilterExists { name }),
         };
         return Err(Refusal::FilterDiffers { name, differs: differs.to_owned() });
     }
-    check(&definition).map_err(|refusal| Refusal::Definition { name: name.clone(), reason: refusal.to_string() })?;
-    if state.map.filters.len() >= FILTERS_MAX {
-        return Err(Refusal::Full { what: "filters".to_owned(), most: FILTERS_MAX as u64 });
+    // All of the tree, or nothing.
+    let mut map = (*state.map).clone();
+    let root = map.next_filter;
+    for place in &places {
+        let name = tree::name_of(&name, place);
+        check_text("the name of a filter", &name)?;
+        if map.filter_named(&name).is_some() {
+            return Err(Refusal::FilterExists { name });
+        }
+        if map.filters.len() >= FILTERS_MAX {
+            return Err(Refusal::Full { what: "filters".to_owned(), most: FILTERS_MAX as u64 });
+        }
+        let owners = owners(&map, &name, &place.definition, &place.sites)?;
+        let branch = tree.as_ref().map(|tree| tree::branch(tree, root, place));
+        let definition = place.definition.clone();
+        let record = FilterRecord { name, epoch: 1, definition, policies, owners, generations: Vec::new(), branch };
+        check_map(&map, map.next_filter, &record)?;
+        let filter = map.next_filter;
+        Arc::make_mut(&mut state.secrets).insert(filter, secret);
+        map.filters.insert(filter, record);
+        map.next_filter = FilterId(filter.0 + 1);
     }
-    let owners = place(&state.map, &name, &definition)?;
-    let filter = state.map.next_filter;
-    let record = FilterRecord { name, epoch: 1, definition, policies, owners, generations: Vec::new() };
-    check_map(state, filter, &record)?;
-    Arc::make_mut(&mut state.secrets).insert(filter, secret);
-    let map = Arc::make_mut(&mut state.map);
-    map.filters.insert(filter, record);
-    map.next_filter = FilterId(filter.0 + 1);
-    Ok(Outcome::FilterCreated { filter, existed: false })
+    state.map = Arc::new(map);
+    Ok(Outcome::FilterCreated { filter: root, existed: false })
 }
 
 /// All filters travel with every change of the map, in one message.
-fn check_map(state: &State, filter: FilterId, record: &FilterRecord) -> Result<(), Refusal> {
+fn check_map(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Result<(), Refusal> {
     let bytes_of = |(filter, record): (&FilterId, &FilterRecord)| filter_bytes_max(*filter, record);
-    let (bytes, used_bytes) = (bytes_of((&filter, record)), state.map.filters.iter().map(bytes_of).sum());
+    let (bytes, used_bytes) = (bytes_of((&filter, record)), map.filters.iter().map(bytes_of).sum());
     let free_bytes = MAP_FILTERS_BYTES_MAX.saturating_sub(used_bytes);
     match bytes <= free_bytes {
         true => Ok(()),
@@ -60,8 +76,16 @@ pub(crate) fn drop_named(state: &mut State, name: &str) -> Result<Outcome, Refus
     let Some((filter, _)) = state.map.filter_named(name) else {
         return Err(Refusal::FilterUnknown { name: format!("`{name}`") });
     };
-    Arc::make_mut(&mut state.secrets).remove(&filter);
-    Arc::make_mut(&mut state.map).filters.remove(&filter);
+    if let Some(root) = state.map.filters[&filter].branch.as_ref().filter(|branch| !branch.is_root()) {
+        let root = state.map.filters.get(&root.root).map_or_else(String::new, |root| root.name.clone());
+        return Err(Refusal::Level { name: name.to_owned(), root });
+    }
+    let is_of_it = |id: FilterId, record: &FilterRecord| {
+        id == filter || record.branch.as_ref().is_some_and(|branch| branch.root == filter)
+    };
+    let map = Arc::make_mut(&mut state.map);
+    map.filters.retain(|id, record| !is_of_it(*id, record));
+    Arc::make_mut(&mut state.secrets).retain(|id, _| map.filters.contains_key(id));
     Ok(Outcome::Done)
 }
 

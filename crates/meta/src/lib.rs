@@ -20,6 +20,7 @@ mod slots;
 mod start;
 mod state;
 mod store;
+mod tree;
 mod types;
 
 pub use command::{COMMAND_BYTES_MAX, Change, Command, CommandId, NewFilter, NodeProfile, Outcome, Refusal};
@@ -27,7 +28,7 @@ pub use config::{MetaConfig, RaftTiming};
 pub use error::MetaError;
 pub use membership::VOTERS_MAX;
 pub use meta::{Meta, MetaStatus};
-pub use placement::{generation_max, place, slice_bytes, used_bytes};
+pub use placement::{generation_max, owners, slice_bytes, used_bytes};
 pub use service::MetaService;
 pub use state::{OUTCOMES_MAX, Secrets, State};
 pub use store::{Identity, MemoryDisk, MetaStorage, StoreError};

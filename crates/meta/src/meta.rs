@@ -170,8 +170,11 @@ impl Meta {
     pub fn status(&self) -> MetaStatus {
         let Some(running) = self.inner.running.get() else { return MetaStatus::default() };
         let metrics = running.raft.metrics().borrow().clone();
+        // A leader whom no majority answers leads nobody.
+        let silence_max_ms = self.inner.config.timing.election_base_ms.saturating_mul(4);
+        let leads_truly = metrics.millis_since_quorum_ack.is_none_or(|silent_ms| silent_ms <= silence_max_ms);
         MetaStatus {
-            leader: metrics.current_leader.map(NodeId),
+            leader: metrics.current_leader.filter(|_| leads_truly).map(NodeId),
             term: metrics.current_term,
             last_applied: metrics.last_applied.map_or(0, |log_id| log_id.index),
         }
@@ -185,6 +188,25 @@ impl Meta {
             let runs = metrics.borrow().running_state.is_ok();
             runs && metrics.has_changed().is_ok()
         })
+    }
+
+    /// Waits until the consensus has stopped, as [`Self::is_alive`] tells.
+    pub async fn consensus_stopped(&self) {
+        let mut incarnations = self.incarnation();
+        let running = loop {
+            match self.inner.running.get() {
+                Some(running) => break running,
+                // Known once there is a cluster.
+                None if incarnations.changed().await.is_err() => return std::future::pending().await,
+                None => {}
+            }
+        };
+        let mut metrics = running.raft.metrics();
+        while self.is_alive() {
+            if metrics.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Makes a cluster of this one node.

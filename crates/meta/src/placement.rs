@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use firstseen_filter::{CellDefinition, CounterStorage, Growth, Unit};
-use firstseen_routing::{ClusterMap, FilterRecord, Incarnation, NodeId, SliceOwner, SlicedDefinition};
+use firstseen_routing::{ClusterMap, FilterRecord, Incarnation, NodeId, NodeRecord, SliceOwner, SlicedDefinition};
 
 use crate::command::Refusal;
 
@@ -79,14 +79,19 @@ struct Room {
     slices_of_group: u32,
 }
 
-/// Owners for all slices of a filter called `name`.
+/// Owners for all slices of a filter called `name`, at `sites`, or anywhere where none is named.
 ///
 /// Each slice goes to the node with the fewest slices of its group, then of its filter, then the fewest bytes.
-pub fn place(map: &ClusterMap, name: &str, definition: &SlicedDefinition) -> Result<Vec<SliceOwner>, Refusal> {
+pub fn owners(
+    map: &ClusterMap,
+    name: &str,
+    definition: &SlicedDefinition,
+    sites: &[String],
+) -> Result<Vec<SliceOwner>, Refusal> {
     let slice_bytes =
         slice_bytes(definition).map_err(|reason| Refusal::Definition { name: name.to_owned(), reason })?;
     let (slices, slices_per_group) = (definition.slicing.slices(), definition.slicing.slices_per_group());
-    let mut rooms = rooms(map);
+    let mut rooms = rooms(map, sites);
     let free_bytes = rooms.iter().fold(0, |sum: u64, room| sum.saturating_add(room.free_bytes));
     let mut owners = Vec::with_capacity(slices as usize);
     for slice in 0..slices {
@@ -126,10 +131,12 @@ pub fn used_bytes(map: &ClusterMap) -> BTreeMap<NodeId, u64> {
     used
 }
 
-/// Nodes that have started; others have no incarnation that cells could be complete since.
-fn rooms(map: &ClusterMap) -> Vec<Room> {
+/// Nodes that have started, at `sites`; others have no incarnation that cells could be complete since.
+fn rooms(map: &ClusterMap, sites: &[String]) -> Vec<Room> {
     let used = used_bytes(map);
-    let started = map.nodes.iter().filter(|(_, record)| record.incarnation != Incarnation::default());
+    let is_there = |record: &NodeRecord| sites.is_empty() || sites.contains(&record.site);
+    let has_started = |record: &NodeRecord| record.incarnation != Incarnation::default();
+    let started = map.nodes.iter().filter(|(_, record)| has_started(record) && is_there(record));
     started
         .map(|(node, record)| {
             let used_bytes = used.get(node).copied().unwrap_or(0);

@@ -17,6 +17,7 @@ use firstseen_wire::proto::admin::{
 };
 use firstseen_wire::proto::producer::ClusterMap;
 use firstseen_wire::status::ErrorKind;
+use firstseen_wire::tree as wire_tree;
 use tonic::{Request, Response, Status};
 
 use crate::edges;
@@ -199,13 +200,15 @@ impl Admin for AdminService {
 
 fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<NewFilter, Status> {
     let invalid = |error| ErrorKind::Invalid.status(error);
-    let CreateFilterRequest { name, definition_json, clock, lookup, answer, retry_horizon_ms, if_absent, .. } = request;
+    let CreateFilterRequest { name, definition_json, clock, lookup, answer, retry_horizon_ms, if_absent, tree, .. } =
+        request;
     let definition = wire_map::definition(&name, &definition_json).map_err(invalid)?;
     // The cluster would refuse it too, but only after all of its nodes had written it down.
     let impossible = |refusal| ErrorKind::Invalid.status(format!("filter `{name}`: {refusal}"));
     divided::check(&definition).map_err(impossible)?;
     let policies = wire_map::policies(clock, lookup, answer, retry_horizon_ms).map_err(invalid)?;
-    Ok(NewFilter { name, definition, policies, secret, if_absent })
+    let tree = tree.map(|tree| wire_tree::decode(tree).map_err(invalid)).transpose()?;
+    Ok(NewFilter { name, definition, policies, secret, if_absent, tree })
 }
 
 fn slices(looks: &[GroupLook], filter: FilterId) -> Vec<SliceState> {
@@ -250,7 +253,9 @@ fn status(error: &MetaError) -> Status {
 
 fn refusal_kind(refusal: &Refusal) -> ErrorKind {
     match refusal {
-        Refusal::Text { .. } | Refusal::Definition { .. } | Refusal::TooLarge { .. } => ErrorKind::Invalid,
+        Refusal::Text { .. } | Refusal::Definition { .. } | Refusal::Tree { .. } | Refusal::TooLarge { .. } => {
+            ErrorKind::Invalid
+        }
         Refusal::NodeUnknown { .. } | Refusal::FilterUnknown { .. } => ErrorKind::NotFound,
         Refusal::NameTaken { .. }
         | Refusal::AddressTaken { .. }
@@ -260,6 +265,7 @@ fn refusal_kind(refusal: &Refusal) -> ErrorKind {
         | Refusal::NotFounded
         | Refusal::LastNode { .. }
         | Refusal::NodeOwnsSlices { .. }
+        | Refusal::Level { .. }
         | Refusal::Memory { .. }
         | Refusal::Full { .. }
         | Refusal::MapFull { .. }

@@ -127,15 +127,24 @@ pub struct Limits {
     pub batch_deadline_max_ms: u32,
     /// Events of one divided group that may be in flight between nodes.
     pub inflight_events_max: u32,
-    /// Bytes that the replay guard of one group may take.
+    /// Bytes that the replay guards of all groups may take together.
     pub guard_bytes_max: u64,
+    /// Connections that are open at the listening address. Below the files that the process may have open (`ulimit -n`).
+    pub connections_max: u32,
     /// Producer streams.
     pub streams_max: u32,
     /// Messages that wait for one peer.
     pub link_queue_max: u32,
     /// How long a node that is stopped waits for what is in flight.
     pub drain_max_ms: u64,
+    /// Slices of one filter that show themselves one by one in the metrics. Of a filter with more slices here, only sums
+    /// and extremes are shown.
+    pub metrics_slices_max: u32,
 }
+
+/// Of the 1,024 files that a process usually may have open, those that are left when data, links to other nodes, health
+/// and metrics have theirs.
+const CONNECTIONS_MAX: u32 = 768;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -146,10 +155,12 @@ impl Default for Limits {
             batch_events_max: wire_limits::BATCH_EVENTS_MAX,
             batch_deadline_max_ms: 30_000,
             inflight_events_max: 64 << 10,
-            guard_bytes_max: 64 << 20,
+            guard_bytes_max: 512 << 20,
+            connections_max: CONNECTIONS_MAX,
             streams_max: wire_limits::STREAMS_MAX,
             link_queue_max: 16 << 10,
             drain_max_ms: 10_000,
+            metrics_slices_max: 256,
         }
     }
 }
@@ -165,6 +176,9 @@ pub enum ConfigError {
         /// What it says.
         value: String,
     },
+    /// Two listeners, one address.
+    #[error("listen and http_listen are both {0}: give them different ports")]
+    SameAddress(SocketAddr),
     /// Others cannot connect to this.
     #[error("advertise: nobody can connect to `{0}`; give `advertise = \"host:port\"` as other nodes reach this one")]
     Advertise(String),
@@ -246,6 +260,9 @@ impl NodeConfig {
                 return Err(ConfigError::Insecure { field, address });
             }
         }
+        if self.http_listen == Some(self.listen) && self.listen.port() != 0 {
+            return Err(ConfigError::SameAddress(self.listen));
+        }
         match &self.advertise {
             Some(advertise) => check_address(advertise),
             None if is_anywhere(self.listen.ip()) => Err(ConfigError::Advertise(self.listen.to_string())),
@@ -270,6 +287,8 @@ impl Limits {
         range("limits.batch_deadline_max_ms", u64::from(self.batch_deadline_max_ms), 1, 3_600_000)?;
         range("limits.inflight_events_max", u64::from(self.inflight_events_max), batch_events, 1 << 24)?;
         range("limits.guard_bytes_max", self.guard_bytes_max, 1 << 16, 1 << 40)?;
+        range("limits.connections_max", u64::from(self.connections_max), 1, 1 << 20)?;
+        range("limits.metrics_slices_max", u64::from(self.metrics_slices_max), 0, 1 << 20)?;
         range("limits.streams_max", u64::from(self.streams_max), 1, 1 << 20)?;
         range("limits.link_queue_max", u64::from(self.link_queue_max), 16, 1 << 20)?;
         range("limits.drain_max_ms", self.drain_max_ms, 0, 3_600_000)
@@ -299,6 +318,9 @@ fn check_address(address: &str) -> Result<(), ConfigError> {
     let wrong = || ConfigError::Advertise(address.to_owned());
     let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
     let port: u16 = port.parse().map_err(|_| wrong())?;
+    if host.contains(['/', ' ']) {
+        return Err(wrong());
+    }
     let anywhere = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(is_anywhere);
     match host.is_empty() || port == 0 || anywhere {
         true => Err(wrong()),

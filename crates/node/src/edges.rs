@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use firstseen_meta::MetaStorage;
-use firstseen_routing::Moment;
+use firstseen_routing::{Moment, OwnerLimits};
 use firstseen_wire::net::{self, Connector, TcpConnector};
 use firstseen_wire::tls::TlsError;
 use thiserror::Error;
@@ -191,6 +191,10 @@ pub struct Edges {
     pub clock: Arc<dyn Clock>,
     /// Where owners run.
     pub owners: OwnerSpawner,
+    /// What an owner takes on where the configuration does not say it: the rules that tests switch off are here, out of
+    /// reach of an operator.
+    #[doc(hidden)]
+    pub owner_limits: OwnerLimits,
     /// Where the cluster's agreement is kept.
     pub storage: MetaStorage,
     /// Drawn at random at every start; all that is left to chance follows from it, except secrets, which the machine
@@ -240,6 +244,7 @@ impl Edges {
             connector: Arc::new(TcpConnector { tls }),
             clock: Arc::new(SystemClock::new()),
             owners: OwnerSpawner::Threads,
+            owner_limits: OwnerLimits::default(),
             storage: MetaStorage::File(config.data_dir.join(DATABASE_FILE)),
             seed: u64::from_le_bytes(random()?),
         })

@@ -34,11 +34,12 @@ impl Follower {
             let incarnation = *incarnations.borrow_and_update();
             let me = incarnation.and_then(|incarnation| self.me(&map, incarnation));
             let links = match me {
-                Some(me) => self.links.follow(&map, me),
+                Some(me) => self.links.follow(&shared, &map, me),
                 None => BTreeMap::new(),
             };
             let unreachable_now = unreachable.borrow_and_update().clone();
             let view = Arc::new(View::new(map, me, links, unreachable_now));
+            shared.levels.follow(&view.map);
             let faults = shared.owners.show(&view).await;
             let version = view.map.version;
             if shared.view().map.version != version {

@@ -12,7 +12,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
 
+use crate::accept::BoundedListener;
 use crate::shared::Shared;
+
+/// Connections that may be open: those of some scrapers and probes.
+const CONNECTIONS_MAX: u32 = 64;
 
 /// What Prometheus calls the format.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -20,6 +24,7 @@ const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 /// Serves until the node stops.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let stopping = shared.stopping.clone();
+    let listener = BoundedListener::new(listener, CONNECTIONS_MAX, shared.metrics.connections("http"));
     let router = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))

@@ -4,6 +4,7 @@
 //! everything. Must not know: command lines, the hashing of events.
 #![warn(missing_docs)]
 
+mod accept;
 mod admin;
 mod config;
 mod dates;
@@ -20,6 +21,7 @@ mod roles;
 mod serve;
 mod shared;
 mod streams;
+mod uplink;
 mod view;
 
 pub use config::{ConfigError, Limits, NodeConfig, Timing, TlsSettings};

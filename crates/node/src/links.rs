@@ -1,8 +1,8 @@
 //! The ways between nodes: messages of owners go out in order, and come in in order, each once.
 //!
 //! Promises: first in, first out, from each owner to each peer; what was handed to a link arrives as long as both
-//! processes live. A link is between two processes: a new start of either makes a new one. Must not know: what messages
-//! mean.
+//! processes live, or is refused in the receiver's name where it cannot be sent. A link is between two processes: a new
+//! start of either makes a new one. Must not know: what messages mean.
 
 mod incoming;
 mod outgoing;
@@ -14,13 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use firstseen_routing::{ClusterMap, Incarnation, NodeId, NodeRecord, PeerMessage};
-use firstseen_wire::net::Connector;
 use firstseen_wire::watch;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::metrics::Metrics;
-use crate::view::{Me, View};
+use crate::shared::Shared;
+use crate::view::Me;
 
 pub(crate) use incoming::PeerService;
 use reach::{Reach, Unreachable};
@@ -36,6 +35,13 @@ pub(crate) struct LinkHandle {
 }
 
 impl LinkHandle {
+    /// A link whose messages go to `messages`.
+    #[cfg(test)]
+    pub(crate) fn to(messages: mpsc::Sender<PeerMessage>) -> Self {
+        let end = CancellationToken::new();
+        Self { messages, waiting: Arc::default(), end, incarnation: Incarnation::default() }
+    }
+
     /// Hands over a message; waits for nothing. It comes back where too many wait already, or the peer's process is gone.
     pub(crate) fn send(&self, message: PeerMessage) -> Option<PeerMessage> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -57,27 +63,14 @@ impl LinkHandle {
 
 /// The outgoing links of this process.
 pub(crate) struct Links {
-    connector: Arc<dyn Connector>,
-    queue_max: usize,
-    views: watch::Receiver<Arc<View>>,
-    metrics: Arc<Metrics>,
-    patience: Duration,
     unreachable: Unreachable,
     links: BTreeMap<NodeId, LinkHandle>,
 }
 
 impl Links {
-    /// None yet; a peer that is down for `patience` is not waited for.
-    pub(crate) fn new(
-        connector: Arc<dyn Connector>,
-        queue_max: u32,
-        patience: Duration,
-        views: watch::Receiver<Arc<View>>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        let unreachable = Arc::new(watch::Sender::new(BTreeSet::new()));
-        let (queue_max, links) = (queue_max as usize, BTreeMap::new());
-        Self { connector, queue_max, views, metrics, patience, unreachable, links }
+    /// None yet.
+    pub(crate) fn new() -> Self {
+        Self { unreachable: Arc::new(watch::Sender::new(BTreeSet::new())), links: BTreeMap::new() }
     }
 
     /// Peers that nobody waits for, as they change.
@@ -86,7 +79,7 @@ impl Links {
     }
 
     /// Follows the map: a link for each process of another node.
-    pub(crate) fn follow(&mut self, map: &ClusterMap, me: Me) -> BTreeMap<NodeId, LinkHandle> {
+    pub(crate) fn follow(&mut self, shared: &Arc<Shared>, map: &ClusterMap, me: Me) -> BTreeMap<NodeId, LinkHandle> {
         let is_current =
             |id: &NodeId, link: &LinkHandle| map.nodes.get(id).is_some_and(|node| node.incarnation == link.incarnation);
         self.links.retain(|id, link| {
@@ -99,38 +92,33 @@ impl Links {
         for (id, node) in &map.nodes {
             let started = node.incarnation != Incarnation::default();
             if *id != me.identity.node && started && !self.links.contains_key(id) {
-                self.links.insert(*id, self.open(*id, node, me));
+                self.links.insert(*id, open(shared, &self.unreachable, *id, node, me));
             }
         }
         self.links.clone()
     }
+}
 
-    fn open(&self, id: NodeId, node: &NodeRecord, me: Me) -> LinkHandle {
-        let (messages, queue) = mpsc::channel(self.queue_max);
-        let handle = LinkHandle {
-            messages,
-            waiting: Arc::default(),
-            end: CancellationToken::new(),
-            incarnation: node.incarnation,
-        };
-        let link = outgoing::Outgoing {
-            me,
-            peer: id,
-            node: node.clone(),
-            connector: self.connector.clone(),
-            queue,
-            waiting: handle.waiting.clone(),
-            views: self.views.clone(),
-            metrics: self.metrics.clone(),
-            up: watch::Sender::new(false),
-            is_down: false,
-        };
-        let (patience, up, unreachable) = (self.patience, link.up.subscribe(), self.unreachable.clone());
-        tokio::spawn(Reach { peer: id, patience, up, unreachable }.run());
-        let end = handle.end.clone();
-        tokio::spawn(end.run_until_cancelled_owned(link.run()));
-        handle
-    }
+fn open(shared: &Arc<Shared>, unreachable: &Unreachable, id: NodeId, node: &NodeRecord, me: Me) -> LinkHandle {
+    let (messages, queue) = mpsc::channel(shared.config.limits.link_queue_max as usize);
+    let handle =
+        LinkHandle { messages, waiting: Arc::default(), end: CancellationToken::new(), incarnation: node.incarnation };
+    let link = outgoing::Outgoing {
+        me,
+        peer: id,
+        node: node.clone(),
+        shared: shared.clone(),
+        queue,
+        waiting: handle.waiting.clone(),
+        up: watch::Sender::new(false),
+        is_down: false,
+    };
+    let patience = Duration::from_millis(shared.config.timing.unreachable_after_ms);
+    let (up, unreachable) = (link.up.subscribe(), unreachable.clone());
+    tokio::spawn(Reach { peer: id, patience, up, unreachable }.run());
+    let end = handle.end.clone();
+    tokio::spawn(end.run_until_cancelled_owned(link.run()));
+    handle
 }
 
 impl Drop for Links {

@@ -1,17 +1,21 @@
 //! What a node counts, and how it is shown.
 //!
-//! Promises: counted once a batch or gathered on a scrape, never once an event. Must not know: who reads it.
+//! Promises: counted once a batch or gathered on a scrape, never once an event; in the same order on every scrape, and
+//! no more of it than slices that may show themselves. Must not know: who reads it.
 
+mod climbs;
+mod filters;
 mod groups;
+mod sorted;
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 
 use firstseen_routing::Reason;
 use firstseen_wire::proto::producer::{Batch, BatchReply};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
@@ -19,30 +23,77 @@ use prost::Message;
 
 use crate::owner::GroupLook;
 use crate::shared::Shared;
+use crate::view::View;
+pub(crate) use climbs::ClimbMeter;
+use climbs::Climbs;
+use sorted::Sorted;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct ReasonLabel {
     reason: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct ListenerLabel {
+    listener: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct PeerLabel {
+    peer: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct FilterLabel {
     filter: String,
 }
 
-type ByFilter = Family<FilterLabel, Histogram, fn() -> Histogram>;
+type Count<L> = Sorted<L, Counter>;
+type Level<L> = Sorted<L, Gauge>;
+type Ratio<L> = Sorted<L, Gauge<f64, AtomicU64>>;
+type Spread<L> = Sorted<L, Histogram>;
 
-/// Batches of one filter. A stream keeps it, so that nothing is looked up by name for a batch.
+/// The connections of one listener.
+#[derive(Clone, Default)]
+pub(crate) struct ConnectionMeter {
+    /// Those that are open.
+    pub(crate) open: Gauge,
+    /// Those that were closed at once, as there was no room.
+    pub(crate) refused: Counter,
+}
+
+/// Why a message between nodes is not handed to whom it was meant for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkRefusal {
+    /// It is of a kind that this version does not know.
+    UnknownKind,
+    /// Its fields contradict each other, or their limits.
+    Unreadable,
+    /// The same of one that was to be sent.
+    Unsendable,
+}
+
+/// Batches of one filter. Streams and owners keep it, so that nothing is looked up by name for a batch.
 #[derive(Clone)]
 pub(crate) struct BatchMeter {
     events: Histogram,
     latency_seconds: Histogram,
+    queue_age_seconds: Histogram,
+    received_bytes: Counter,
+    received_events: Counter,
 }
 
 impl BatchMeter {
-    /// A batch of so many events came in.
-    pub(crate) fn received(&self, events: u32) {
-        self.events.observe(f64::from(events));
+    /// A batch came in.
+    pub(crate) fn received(&self, batch: &Batch) {
+        self.events.observe(f64::from(batch.events));
+        self.received_events.inc_by(u64::from(batch.events));
+        self.received_bytes.inc_by(batch.encoded_len() as u64);
+    }
+
+    /// A run of a batch has waited this long for its owner.
+    pub(crate) fn queue_age(&self, age_ms: u64) {
+        self.queue_age_seconds.observe(age_ms as f64 / 1e3);
     }
 
     /// A batch was answered after this long.
@@ -54,16 +105,20 @@ impl BatchMeter {
 /// What the streams, links and owners of a node count.
 pub(crate) struct Metrics {
     registry: Registry,
-    batch_events: ByFilter,
-    queue_age_seconds: Histogram,
-    latency_seconds: ByFilter,
-    received_bytes: Counter,
+    batch_events: Spread<FilterLabel>,
+    queue_age_seconds: Spread<FilterLabel>,
+    latency_seconds: Spread<FilterLabel>,
+    received_bytes: Count<FilterLabel>,
+    received_events: Count<FilterLabel>,
     sent_bytes: Counter,
-    received_events: Counter,
-    refused: Family<ReasonLabel, Counter>,
+    refused: Count<ReasonLabel>,
     relayed: Counter,
     link_received_bytes: Counter,
     link_sent_bytes: Counter,
+    link_refused: Count<ReasonLabel>,
+    connections_open: Level<ListenerLabel>,
+    connections_refused: Count<ListenerLabel>,
+    climbs: Climbs,
 }
 
 /// Buckets from 0.1 ms to 52 s.
@@ -80,68 +135,95 @@ impl Metrics {
     /// Nothing is counted yet.
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("firstseen");
-        let queue_age_seconds = seconds();
-        let latency_seconds = ByFilter::new_with_constructor(seconds);
-        let batch_events = ByFilter::new_with_constructor(events);
-        let (received_bytes, sent_bytes, received_events) =
-            (Counter::default(), Counter::default(), Counter::default());
-        let (link_received_bytes, link_sent_bytes) = (Counter::default(), Counter::default());
-        let refused = Family::<ReasonLabel, Counter>::default();
-        let relayed = Counter::default();
-        registry.register("batch_events", "Events of a batch", batch_events.clone());
-        let help = "How long runs of batches waited for their owner";
-        registry.register_with_unit("queue_age", help, Unit::Seconds, queue_age_seconds.clone());
-        let help = "From a batch coming in to its reply, where this node owns the slices";
-        registry.register_with_unit("batch_latency", help, Unit::Seconds, latency_seconds.clone());
-        let help = "Bytes of batches from producers";
-        registry.register_with_unit("producer_received", help, Unit::Bytes, received_bytes.clone());
-        let help = "Bytes of replies to producers";
-        registry.register_with_unit("producer_sent", help, Unit::Bytes, sent_bytes.clone());
-        let help = "Bytes of frames from other nodes, and of acknowledgements";
-        registry.register_with_unit("link_received", help, Unit::Bytes, link_received_bytes.clone());
-        let help = "Bytes of frames to other nodes, with those that are sent again";
-        registry.register_with_unit("link_sent", help, Unit::Bytes, link_sent_bytes.clone());
-        registry.register("producer_received_events", "Events of batches from producers", received_events.clone());
-        registry.register("batches_refused", "Batches that were refused as a whole, by reason", refused.clone());
-        registry.register("batches_relayed", "Batches forwarded to the node that owns the slices", relayed.clone());
-        Self {
+        let climbs = Climbs::new(&mut registry);
+        let mut metrics = Self {
             registry,
-            batch_events,
-            queue_age_seconds,
-            latency_seconds,
-            received_bytes,
-            sent_bytes,
-            received_events,
-            refused,
-            relayed,
-            link_received_bytes,
-            link_sent_bytes,
-        }
+            batch_events: Sorted::new(events),
+            queue_age_seconds: Sorted::new(seconds),
+            latency_seconds: Sorted::new(seconds),
+            received_bytes: Sorted::default(),
+            received_events: Sorted::default(),
+            sent_bytes: Counter::default(),
+            refused: Sorted::default(),
+            relayed: Counter::default(),
+            link_received_bytes: Counter::default(),
+            link_sent_bytes: Counter::default(),
+            link_refused: Sorted::default(),
+            connections_open: Sorted::default(),
+            connections_refused: Sorted::default(),
+            climbs,
+        };
+        metrics.register_batches();
+        metrics.register_ways();
+        metrics
+    }
+
+    fn register_batches(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("batch_events", "Events of a batch", self.batch_events.clone());
+        let help = "How long runs of batches waited for their owner";
+        registry.register_with_unit("queue_age", help, Unit::Seconds, self.queue_age_seconds.clone());
+        let help = "From a batch coming in to its reply, where this node owns the slices";
+        registry.register_with_unit("batch_latency", help, Unit::Seconds, self.latency_seconds.clone());
+        let help = "Bytes of batches from producers; with no filter, of batches for one that is not known here";
+        registry.register_with_unit("producer_received", help, Unit::Bytes, self.received_bytes.clone());
+        let help = "Events of batches from producers; with no filter, of batches for one that is not known here";
+        registry.register("producer_received_events", help, self.received_events.clone());
+        let help = "Bytes of replies to producers";
+        registry.register_with_unit("producer_sent", help, Unit::Bytes, self.sent_bytes.clone());
+        let help = "Batches that were refused as a whole, by reason";
+        registry.register("batches_refused", help, self.refused.clone());
+        let help = "Batches forwarded to the node that owns the slices";
+        registry.register("batches_relayed", help, self.relayed.clone());
+    }
+
+    fn register_ways(&mut self) {
+        let registry = &mut self.registry;
+        let help = "Bytes of frames from other nodes, and of acknowledgements";
+        registry.register_with_unit("link_received", help, Unit::Bytes, self.link_received_bytes.clone());
+        let help = "Bytes of frames to other nodes, with those that are sent again";
+        registry.register_with_unit("link_sent", help, Unit::Bytes, self.link_sent_bytes.clone());
+        let help = "Messages between nodes that cannot be read or sent, by reason; any is a mistake of a program";
+        registry.register("link_messages_refused", help, self.link_refused.clone());
+        let help = "Connections that are open";
+        registry.register("connections_open", help, self.connections_open.clone());
+        let help = "Connections that were closed at once, because too many are open";
+        registry.register("connections_refused", help, self.connections_refused.clone());
     }
 
     /// The batches of a filter, by its name.
     pub(crate) fn meter(&self, filter: &str) -> BatchMeter {
         let label = FilterLabel { filter: filter.to_owned() };
         BatchMeter {
-            events: self.batch_events.get_or_create(&label).clone(),
-            latency_seconds: self.latency_seconds.get_or_create(&label).clone(),
+            events: self.batch_events.of(&label),
+            latency_seconds: self.latency_seconds.of(&label),
+            queue_age_seconds: self.queue_age_seconds.of(&label),
+            received_bytes: self.received_bytes.of(&label),
+            received_events: self.received_events.of(&label),
         }
     }
 
-    /// A batch came in.
-    pub(crate) fn batch(&self, batch: &Batch) {
-        self.received_events.inc_by(u64::from(batch.events));
-        self.received_bytes.inc_by(batch.encoded_len() as u64);
+    /// The climbs of a filter, by its name.
+    pub(crate) fn climbs(&self, filter: &str) -> ClimbMeter {
+        self.climbs.of(filter)
+    }
+
+    /// The connections of a listener.
+    pub(crate) fn connections(&self, listener: &'static str) -> ConnectionMeter {
+        let label = ListenerLabel { listener };
+        ConnectionMeter { open: self.connections_open.of(&label), refused: self.connections_refused.of(&label) }
+    }
+
+    /// A batch came in for a filter that is not known here.
+    pub(crate) fn stray_batch(&self, batch: &Batch) {
+        let label = FilterLabel { filter: String::new() };
+        self.received_events.of(&label).inc_by(u64::from(batch.events));
+        self.received_bytes.of(&label).inc_by(batch.encoded_len() as u64);
     }
 
     /// A reply goes out.
     pub(crate) fn reply(&self, reply: &BatchReply) {
         self.sent_bytes.inc_by(reply.encoded_len() as u64);
-    }
-
-    /// A run has waited this long for its owner.
-    pub(crate) fn queue_age(&self, age_ms: u64) {
-        self.queue_age_seconds.observe(age_ms as f64 / 1e3);
     }
 
     /// Something came from another node.
@@ -154,9 +236,14 @@ impl Metrics {
         self.link_sent_bytes.inc_by(message.encoded_len() as u64);
     }
 
+    /// A message between nodes was refused.
+    pub(crate) fn link_refused(&self, refusal: LinkRefusal) {
+        self.link_refused.of(&ReasonLabel { reason: reason_name(refusal) }).inc();
+    }
+
     /// A batch was refused as a whole.
     pub(crate) fn refused(&self, reason: Reason) {
-        self.refused.get_or_create(&ReasonLabel { reason: reason_name(reason) }).inc();
+        self.refused.of(&ReasonLabel { reason: reason_name(reason) }).inc();
     }
 
     /// A batch was forwarded.
@@ -164,21 +251,27 @@ impl Metrics {
         self.relayed.inc();
     }
 
-    /// Everything as text.
+    /// Everything as text; `looks` in the order of filters.
     pub(crate) fn text(&self, shared: &Shared, looks: &[GroupLook]) -> Result<String, fmt::Error> {
         let mut now = Registry::with_prefix("firstseen");
         node_now(&mut now, shared);
-        groups::register(&mut now, &shared.view(), looks);
-        let mut text = String::new();
-        encode_registry(&mut text, &self.registry)?;
-        encode_registry(&mut text, &now)?;
+        peers_now(&mut now, &shared.view());
+        groups::register(&mut now, &shared.view().map, looks, shared.config.limits.metrics_slices_max);
+        let mut unsorted = String::new();
+        encode_registry(&mut unsorted, &self.registry)?;
+        encode_registry(&mut unsorted, &now)?;
+        let mut text = sorted::by_name(&unsorted);
         encode_eof(&mut text)?;
         Ok(text)
     }
 }
 
+fn level(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
 /// The reason as other programs see it.
-fn reason_name(reason: Reason) -> String {
+fn reason_name(reason: impl fmt::Debug) -> String {
     format!("{reason:?}").chars().fold(String::new(), |mut name, letter| {
         if letter.is_uppercase() && !name.is_empty() {
             name.push('_');
@@ -209,8 +302,18 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
     ];
     for (name, help, value) in gauges {
         let gauge = Gauge::<i64>::default();
-        gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        gauge.set(level(value));
         registry.register(name, help, gauge);
+    }
+}
+
+/// Which of the other nodes are out of reach.
+fn peers_now(registry: &mut Registry, view: &View) {
+    let peers: Level<PeerLabel> = Level::default();
+    registry.register("peer_unreachable", "1 where the other node has been out of reach for a while", peers.clone());
+    for peer in view.links.keys() {
+        let Some(record) = view.map.nodes.get(peer) else { continue };
+        peers.of(&PeerLabel { peer: record.name.clone() }).set(i64::from(view.unreachable.contains(peer)));
     }
 }
 
@@ -228,5 +331,6 @@ mod tests {
             let json = serde_json::to_string(&reason).expect("a reason is a word");
             assert_eq!(json, format!("\"{}\"", reason_name(reason)));
         }
+        assert_eq!(reason_name(LinkRefusal::UnknownKind), "unknown_kind");
     }
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use firstseen_client::Levels;
 use firstseen_meta::{Meta, MetaConfig, MetaError, NodeProfile};
-use firstseen_routing::OwnerLimits;
+use firstseen_routing::{Climb, OwnerLimits};
 use firstseen_wire::tls::TlsError;
 use firstseen_wire::watch;
 use thiserror::Error;
@@ -26,8 +27,9 @@ use crate::links::Links;
 use crate::metrics::Metrics;
 use crate::owner::{self, Loss, Owners, Proposal, Worker, WorkerParts};
 use crate::shared::Shared;
+use crate::uplink::CLIMBS_WAITING_MAX;
 use crate::view::View;
-use crate::{http, serve};
+use crate::{http, serve, uplink};
 
 /// Generations that may wait to be asked for.
 const PROPOSALS_MAX: usize = 64;
@@ -59,6 +61,12 @@ pub enum NodeError {
     /// An owner has panicked while the node ran.
     #[error("{0}")]
     OwnerLost(String),
+    /// The consensus has stopped.
+    #[error(
+        "the node has no part in the cluster's agreement any more (see the log; is the disk of its data folder full?): \
+         mend that, and start it again"
+    )]
+    ConsensusStopped,
 }
 
 /// A node that runs.
@@ -87,7 +95,7 @@ impl Node {
     async fn start_here(config: NodeConfig, edges: Edges) -> Result<Self, NodeError> {
         config.check()?;
         let tls = config.tls.as_ref().map(|tls| tls.files().server()).transpose()?;
-        let Edges { incoming, address, http, connector, clock, owners: spawner, storage, seed } = edges;
+        let Edges { incoming, address, http, connector, clock, owners: spawner, owner_limits, storage, seed } = edges;
         let address = config.advertise.clone().unwrap_or(address);
         let profile = NodeProfile {
             name: config.name.clone(),
@@ -99,21 +107,21 @@ impl Node {
         let meta = Meta::open(meta_config, connector.clone()).await?;
         let metrics = Arc::new(Metrics::new());
         let (proposals, proposed) = mpsc::channel(PROPOSALS_MAX);
-        let owners = spawn_owners(&config, spawner, &clock, &metrics, &proposals)?;
+        let (climbs, climbing) = mpsc::channel(CLIMBS_WAITING_MAX);
+        let owners = spawn_owners(&config, (spawner, owner_limits), &clock, &metrics, (&proposals, &climbs))?;
         let (publish, views) = watch::channel(Arc::new(View::default()));
-        let patience = Duration::from_millis(config.timing.unreachable_after_ms);
-        let queue_max = config.limits.link_queue_max;
-        let links = Links::new(connector.clone(), queue_max, patience, views.clone(), metrics.clone());
+        let ids = Ids::new(seed);
         let shared = Arc::new(Shared {
             address,
             is_secure: tls.is_some(),
             meta: meta.clone(),
             owners,
             views,
+            levels: Levels::new(connector.clone(), u128::from_le_bytes(ids.next())),
             connector,
             clock,
             metrics,
-            ids: Ids::new(seed),
+            ids,
             draining: AtomicBool::new(false),
             drained: CancellationToken::new(),
             stopping: CancellationToken::new(),
@@ -121,10 +129,12 @@ impl Node {
             batches: AtomicU64::new(0),
             config,
         });
-        let follower = Follower { meta, links, views: publish };
+        let follower = Follower { meta, links: Links::new(), views: publish };
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(follower.run(shared.clone())));
         let proposing = follow::propose(shared.clone(), proposed);
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(proposing));
+        let bringing = uplink::bring_up(shared.clone(), climbing);
+        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(bringing));
         let http_address = http.as_ref().and_then(|listener| listener.local_addr().ok());
         if let Some(listener) = http {
             tokio::spawn(http::serve(listener, shared.clone()));
@@ -159,10 +169,15 @@ impl Node {
         self.shared.not_alive().is_none()
     }
 
-    /// Waits until the node cannot go on: an owner has panicked, and the state of its slices is lost. The node takes
-    /// nothing for those slices any more; it is to be shut down and started again, so that the map says what is lost.
+    /// Waits until the node cannot go on: an owner has panicked, and the state of its slices is lost, or the consensus
+    /// has stopped, as where its disk is full, and the node would act on an old map for ever. It is to be shut down and
+    /// started again.
     pub async fn failure(&self) -> NodeError {
-        NodeError::OwnerLost(self.shared.owners.loss().happened().await)
+        tokio::select! {
+            biased;
+            lost = self.shared.owners.loss().happened() => NodeError::OwnerLost(lost),
+            () = self.shared.meta.consensus_stopped() => NodeError::ConsensusStopped,
+        }
     }
 
     /// Its part in the cluster.
@@ -214,10 +229,10 @@ async fn drain(shared: &Shared) {
 
 fn spawn_owners(
     config: &NodeConfig,
-    spawner: crate::OwnerSpawner,
+    (spawner, owner_limits): (crate::OwnerSpawner, OwnerLimits),
     clock: &Arc<dyn crate::Clock>,
     metrics: &Arc<Metrics>,
-    proposals: &mpsc::Sender<Proposal>,
+    (proposals, climbs): (&mpsc::Sender<Proposal>, &mpsc::Sender<Climb>),
 ) -> Result<Owners, NodeError> {
     let (owners, limits) = (config.owner_threads(), &config.limits);
     let mut queues = Vec::with_capacity(owners);
@@ -233,12 +248,13 @@ fn spawn_owners(
                 batch_events_max: limits.batch_events_max as usize,
                 inflight_events_max: limits.inflight_events_max as usize,
                 guard_bytes_max: limits.guard_bytes_max,
-                ..OwnerLimits::default()
+                ..owner_limits
             },
             queue_age_max_ms: limits.queue_age_max_ms,
             rate_max_events_per_s: config.owner_rate_max_events_per_s,
             metrics: metrics.clone(),
             proposals: proposals.clone(),
+            climbs: climbs.clone(),
         });
         let name = format!("{}-owner-{index}", config.name);
         spawner.spawn(name.clone(), loss.clone().watch(name, worker.run()))?;

@@ -13,6 +13,7 @@ mod worker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use firstseen_routing::divided::Climbed;
 use firstseen_routing::{FilterId, GroupState, NodeId, PeerMessage, Reason, Submission};
 use tokio::sync::{mpsc, oneshot};
 
@@ -38,6 +39,16 @@ pub(crate) enum Work {
         /// When it came, in monotonic milliseconds.
         received_ms: u64,
     },
+    /// A message of one node to another that one of them, this one, cannot write or read: its parts that refer to
+    /// others are right, and it is refused as its receiver refuses what it cannot do.
+    Refused {
+        /// Whose message.
+        sender: NodeId,
+        /// Whom it is for.
+        receiver: NodeId,
+        /// The message.
+        message: PeerMessage,
+    },
     /// A new map.
     View {
         /// The view to act on from now on.
@@ -58,6 +69,15 @@ pub(crate) enum Work {
         filter: FilterId,
         /// Gets the greatest of its groups, in milliseconds since 1970; 0 where none shows one.
         reply: oneshot::Sender<u64>,
+    },
+    /// What the level above says of a climb.
+    Climbed {
+        /// The filter that asked.
+        filter: FilterId,
+        /// The group.
+        group: u32,
+        /// The answer.
+        climbed: Climbed,
     },
     /// Nothing new will come: finish.
     Drain {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use firstseen_filter::Probes;
-use firstseen_routing::{Decision, FilterId, Reason};
+use firstseen_routing::{Decision, FilterId, Reason, Seen};
 use tokio::sync::mpsc;
 
 /// What an owner says to one run.
@@ -21,6 +21,8 @@ pub(crate) struct RunReply {
     pub(crate) clock_ms: u64,
     /// Slices that the answers rest on are incomplete.
     pub(crate) degraded: bool,
+    /// One an event where the filter is in a tree.
+    pub(crate) seen: Vec<Seen>,
     /// The events, for their memory.
     pub(crate) spent: Option<Probes>,
 }
@@ -40,6 +42,8 @@ pub(crate) struct PendingBatch {
     pub(crate) sequence: u64,
     /// When it came in, in monotonic microseconds.
     pub(crate) admitted_us: u64,
+    /// Its sender is to learn where events were found.
+    pub(crate) wants_seen: bool,
     replies: Box<[OnceLock<RunReply>]>,
     open: AtomicU32,
     finished: mpsc::Sender<Arc<PendingBatch>>,
@@ -58,12 +62,13 @@ impl PendingBatch {
     pub(crate) fn places(
         (filter, sequence): (FilterId, u64),
         admitted_us: u64,
+        wants_seen: bool,
         runs: &[usize],
         finished: mpsc::Sender<Arc<PendingBatch>>,
     ) -> Vec<Place> {
         let replies = runs.iter().map(|_| OnceLock::new()).collect();
         let open = AtomicU32::new(u32::try_from(runs.len()).unwrap_or(u32::MAX));
-        let batch = Arc::new(Self { filter, sequence, admitted_us, replies, open, finished });
+        let batch = Arc::new(Self { filter, sequence, admitted_us, wants_seen, replies, open, finished });
         let place = |(run, events): (usize, &usize)| Place { batch: Some(batch.clone()), run, events: *events };
         runs.iter().enumerate().map(place).collect()
     }
@@ -121,7 +126,7 @@ mod tests {
     #[test]
     fn the_last_answer_hands_the_batch_back() {
         let (sender, mut finished) = mpsc::channel(1);
-        let mut places = PendingBatch::places((FilterId(1), 7), 0, &[1, 2], sender);
+        let mut places = PendingBatch::places((FilterId(1), 7), 0, false, &[1, 2], sender);
         let second = places.pop().expect("two places");
         second.answer(RunReply::undecided(2, Reason::Full));
         assert!(finished.try_recv().is_err(), "the first run is still open");
@@ -135,7 +140,7 @@ mod tests {
     #[test]
     fn a_stream_that_is_gone_is_no_trouble() {
         let (sender, finished) = mpsc::channel(1);
-        let places = PendingBatch::places((FilterId(1), 1), 0, &[1], sender);
+        let places = PendingBatch::places((FilterId(1), 1), 0, false, &[1], sender);
         drop(finished);
         drop(places);
     }

@@ -1,6 +1,6 @@
 //! All services of a node on one listener.
 //!
-//! Promises: every service has its limits and asks for the role that it needs. Must not know: what services do.
+//! Promises: every service has its limits and asks for the role that it needs; so has the listener. Must not know: what services do.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tower::util::MapResponseLayer;
 
+use crate::accept;
 use crate::admin::AdminService;
 use crate::dates;
 use crate::edges::Incoming;
@@ -43,6 +44,7 @@ pub(crate) async fn serve(
     };
     let failed = |error: tonic::transport::Error| NodeError::Serve(error.to_string());
     let clock = shared.clock.clone();
+    let (connections_max, meter) = (shared.config.limits.connections_max, shared.metrics.connections("nodes"));
     let router = net::server_builder(tls.as_ref())
         .map_err(failed)?
         .layer(MapResponseLayer::new(move |response| dates::date(&clock, response)))
@@ -53,6 +55,7 @@ pub(crate) async fn serve(
         .add_service(net::admin_server(AdminService::new(shared.clone())))
         .add_service(InterceptedService::new(shared.meta.service(is_secure), only_nodes));
     let reporting = tokio::spawn(stop.clone().run_until_cancelled_owned(report(reporter, shared)));
+    let incoming = accept::admitted(incoming, connections_max, meter);
     let served = router.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await;
     reporting.abort();
     served.map_err(failed)

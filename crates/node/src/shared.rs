@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use firstseen_client::Levels;
 use firstseen_meta::Meta;
 use firstseen_wire::net::Connector;
 use firstseen_wire::watch;
@@ -25,6 +26,8 @@ pub(crate) struct Shared {
     pub(crate) address: String,
     /// Whether callers show certificates.
     pub(crate) is_secure: bool,
+    /// The way up, for levels of trees.
+    pub(crate) levels: Levels,
     /// The cluster's agreement.
     pub(crate) meta: Meta,
     /// The owners of slices.
@@ -71,8 +74,8 @@ impl Shared {
 
     /// Why the node cannot serve all that it should; nothing where it can.
     pub(crate) fn not_ready(&self) -> Option<String> {
-        if let Some(lost) = self.owners.loss().reason() {
-            return Some(lost);
+        if let Some(dead) = self.not_alive() {
+            return Some(dead);
         }
         if self.is_draining() {
             return Some("the node is about to stop".to_owned());

@@ -6,6 +6,7 @@
 mod admit;
 mod relay;
 mod relays;
+mod seen;
 mod session;
 
 use std::pin::Pin;

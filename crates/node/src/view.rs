@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use firstseen_filter::ProbeShape;
 use firstseen_meta::Identity;
-use firstseen_routing::{ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, Prober};
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord, GroupPlan, Incarnation, NodeId, Prober, SlicedBuildError};
 
 use crate::links::LinkHandle;
 
@@ -39,6 +39,21 @@ pub(crate) struct FilterView {
     pub(crate) record: FilterRecord,
     /// Positions of its events.
     pub(crate) prober: Prober,
+    /// Positions between its nodes are below this.
+    pub(crate) position_range: u64,
+}
+
+impl FilterView {
+    fn new(map: &ClusterMap, record: &FilterRecord) -> Result<Self, SlicedBuildError> {
+        let prober = Prober::of(map, record)?;
+        let position_range = match (record.has_flights(), prober.shape()) {
+            // Those of the level, not of the root.
+            (true, _) => GroupPlan::of_level(&record.definition)?.group_cells(),
+            (false, ProbeShape::Spread { cells, .. }) => cells,
+            (false, ProbeShape::Blocked { blocks, offset_bits, .. }) => blocks << offset_bits,
+        };
+        Ok(Self { record: record.clone(), prober, position_range })
+    }
 }
 
 /// One version of the truth.
@@ -68,8 +83,8 @@ impl View {
     ) -> Self {
         let mut filters = BTreeMap::new();
         for (id, record) in &map.filters {
-            match Prober::new(&record.definition) {
-                Ok(prober) => drop(filters.insert(*id, FilterView { record: record.clone(), prober })),
+            match FilterView::new(&map, record) {
+                Ok(filter) => drop(filters.insert(*id, filter)),
                 Err(error) => tracing::error!(filter = %record.name, %error, "a filter of the map cannot be routed"),
             }
         }
@@ -84,10 +99,7 @@ impl View {
 
     /// Group positions of a filter are below this; none where the filter is not known.
     pub(crate) fn position_range(&self, filter: FilterId) -> Option<u64> {
-        match self.filters.get(&filter)?.prober.shape() {
-            ProbeShape::Spread { cells, .. } => Some(cells),
-            ProbeShape::Blocked { blocks, offset_bits, .. } => Some(blocks << offset_bits),
-        }
+        Some(self.filters.get(&filter)?.position_range)
     }
 
     /// The groups of which this node owns at least one slice.

@@ -46,6 +46,16 @@ pub enum Reason {
     SlicesDown,
 }
 
+/// Where an event was found, or is recorded now, by the levels of a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The unit of the window that counts as its occurrence: when it was recorded, or the earliest that its cells tell.
+    /// None where that is not remembered.
+    pub unit: Option<u64>,
+    /// Of a duplicate, the level at which it was found, counted from the root.
+    pub level: u8,
+}
+
 impl Reason {
     /// All, in the order in which they are counted.
     pub const ALL: [Self; 11] = [

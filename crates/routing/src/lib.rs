@@ -24,10 +24,11 @@ mod prober;
 mod sliced;
 mod slicing;
 mod submission;
+mod tree;
 mod vertical;
 
 pub use answer::Answer;
-pub use decision::{Decision, Reason};
+pub use decision::{Decision, Reason, Seen};
 pub use definition::{DefinitionError, SlicedDefinition};
 pub use guard::{Admission, BatchName, ReplayGuard, Standing};
 pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender};
@@ -42,4 +43,10 @@ pub use plan::{PlanError, Route, SlicePlan, Step};
 pub use prober::{GroupPlan, Prober};
 pub use sliced::{BATCH_EVENTS, SlicedBuildError, SlicedFilter};
 pub use slicing::{Cut, SLICES_MAX, Slicing, SlicingError};
-pub use submission::{Command, GroupReply, Moment, Operation, Submission, SubmissionName, Tick, Times};
+pub use submission::{
+    Climb, Command, FromLevel, GroupReply, Moment, Operation, Submission, SubmissionName, Tick, Times,
+};
+pub use tree::{
+    Branch, Climbing, CutOff, EmbeddedTree, EmbeddedTreeError, Fold, Place, PlaceSpec, SetWhen, TREE_LEVELS_MAX,
+    TREE_PLACES_MAX, TreeMode, TreeRefusal, TreeSpec, folded,
+};

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::SlicedDefinition;
+use crate::{Branch, SlicedDefinition};
 
 /// A node; a number is never given twice, not even after its node has left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -164,9 +164,16 @@ pub struct FilterRecord {
     pub owners: Vec<SliceOwner>,
     /// The committed number of the newest generation, by group of slices that share events; empty while all are 0.
     pub generations: Vec<u64>,
+    /// Its place in a tree, where it has one.
+    pub branch: Option<Branch>,
 }
 
 impl FilterRecord {
+    /// Whether events are in flight while they are tested and set: their cells lie in several slices, or levels.
+    pub fn has_flights(&self) -> bool {
+        self.definition.slicing.divides_cells() || self.branch.is_some()
+    }
+
     /// Who owns slice `slice`.
     pub fn owner(&self, slice: u32) -> Option<SliceOwner> {
         self.owners.get(slice as usize).copied()
@@ -193,6 +200,14 @@ impl ClusterMap {
     /// The filter of this name.
     pub fn filter_named(&self, name: &str) -> Option<(FilterId, &FilterRecord)> {
         self.filters.iter().find(|(_, filter)| filter.name == name).map(|(id, filter)| (*id, filter))
+    }
+
+    /// The filter whose positions name the events of `filter`: the root of its tree, or itself.
+    pub fn root_of<'map>(&'map self, filter: &'map FilterRecord) -> Option<&'map FilterRecord> {
+        match &filter.branch {
+            Some(branch) if !branch.is_root() => self.filters.get(&branch.root),
+            _ => Some(filter),
+        }
     }
 
     /// The node of this name.

@@ -104,6 +104,8 @@ pub struct TestBatch {
     pub degraded: bool,
     /// W3C trace context of the first of these events whose producer traces.
     pub traceparent: Option<Arc<str>>,
+    /// The least expiry that each was found with so far; empty outside of trees.
+    pub expiries: Vec<u64>,
 }
 
 /// What became of events.
@@ -123,6 +125,8 @@ pub struct Resolved {
     pub node_visits: u64,
     /// A slice that was asked is incomplete.
     pub degraded: bool,
+    /// The least expiry of each hit; empty outside of trees.
+    pub expiries: Vec<u64>,
 }
 
 /// Cells to be set, whatever is there.

@@ -30,6 +30,9 @@ pub enum PlanError {
     /// Too few or too many slices.
     #[error("{0} slices: choose 1 to {SLICES_MAX}")]
     Slices(u32),
+    /// A level of a tree whose root is not there.
+    #[error("filter {0}, the root of the tree, is not in the map: wait for a newer one")]
+    Root(u64),
     /// k1 times k2 is not k.
     #[error("{choices} choices of a slice do not divide {hashes} positions: choose a divisor")]
     Choices {

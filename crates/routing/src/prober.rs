@@ -10,7 +10,9 @@ use firstseen_filter::{
     CellDefinition, Digest, Geometry, GeometryError, HASHES_MAX, Layout, ProbeShape, Probes, reduce,
 };
 
-use crate::{Cut, DefinitionError, PlanError, Route, SlicedBuildError, SlicedDefinition};
+use crate::{
+    ClusterMap, Cut, DefinitionError, FilterRecord, Fold, PlanError, Route, SlicedBuildError, SlicedDefinition,
+};
 
 /// What a producer needs to know of a filter's slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +21,17 @@ pub struct Prober {
     /// Of the digest's positions: a slice, or the uncut group.
     geometry: Geometry,
     shape: ProbeShape,
+    /// How positions are spread, where ranges are divided over parts.
+    spread: Option<Spread>,
     /// Where cells are divided.
     divided: Option<Divided>,
+}
+
+/// Ranges whose events are divided over slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Spread {
+    parts: u64,
+    slice_cells: u64,
 }
 
 /// Cells of a group over its slices.
@@ -28,8 +39,8 @@ pub struct Prober {
 struct Divided {
     slices_per_group: u32,
     slice_cells: u64,
-    /// Slices that the events of a range are divided over; 1 where they are not.
-    parts: u64,
+    /// From the positions that travel to those of the group.
+    fold: Fold,
 }
 
 impl Prober {
@@ -55,7 +66,8 @@ impl Prober {
         let slice = geometry_of(&definition.slice()?.cells)?;
         let groups = u64::from(slicing.groups());
         if !slicing.divides_cells() {
-            return Ok(Self { groups, geometry: slice, shape: ProbeShape::of(&slice), divided: None });
+            let shape = ProbeShape::of(&slice);
+            return Ok(Self { groups, geometry: slice, shape, spread: None, divided: None });
         }
         let plan = GroupPlan::of(definition, &slice)?;
         let (ranges, parts) = match slicing.cut() {
@@ -66,8 +78,26 @@ impl Prober {
             Geometry::new(slice.cells() * slices, slice.hashes(), slice.cell_bits(), Layout::Classic)
                 .map_err(DefinitionError::from)
         };
-        let divided = Divided { slices_per_group: plan.slices_per_group, slice_cells: plan.slice_cells, parts };
-        Ok(Self { groups, geometry: uncut(ranges)?, shape: plan.shape(), divided: Some(divided) })
+        let slice_cells = plan.slice_cells;
+        let spread = (parts > 1).then_some(Spread { parts, slice_cells });
+        let divided = Some(plan.divided(Fold::default()));
+        Ok(Self { groups, geometry: uncut(ranges)?, shape: plan.shape(), spread, divided })
+    }
+
+    /// The prober of a filter as `map` has it: at a level of a tree, events have the positions of its root.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and [`PlanError::Root`] where the map lacks the root.
+    pub fn of(map: &ClusterMap, filter: &FilterRecord) -> Result<Self, SlicedBuildError> {
+        let Some(branch) = &filter.branch else { return Self::new(&filter.definition) };
+        let root = map.root_of(filter).ok_or(PlanError::Root(branch.root.0))?;
+        let prober = Self::new(&root.definition)?;
+        if branch.is_root() {
+            return Ok(prober);
+        }
+        let plan = GroupPlan::of_level(&filter.definition)?;
+        let divided = (plan.slices_per_group > 1).then(|| plan.divided(Fold::new(branch.fold)));
+        Ok(Self { divided, ..prober })
     }
 
     /// The shape of every probe.
@@ -92,15 +122,15 @@ impl Prober {
     /// Adds the probe of an event to `probes`, which must be of [`Self::shape`].
     #[inline]
     pub fn push(&self, digest: Digest, probes: &mut Probes) {
-        match self.divided {
-            Some(Divided { parts, slice_cells, .. }) if parts > 1 => {
+        match self.spread {
+            Some(Spread { parts, slice_cells }) => {
                 let mut positions = [0; HASHES_MAX as usize];
                 let positions = &mut positions[..self.geometry.hashes() as usize];
                 self.spread_over_parts(digest, parts, slice_cells, positions);
                 let pushed = probes.push_positions(positions);
                 debug_assert!(pushed.is_ok(), "positions lie in the group");
             }
-            _ => probes.push_digest(digest, &self.geometry),
+            None => probes.push_digest(digest, &self.geometry),
         }
     }
 
@@ -121,8 +151,8 @@ impl Prober {
     #[inline]
     pub fn head_slice(&self, group: u32, probes: &Probes, index: usize) -> u32 {
         match (self.divided, probes.positions(index)) {
-            (Some(Divided { slices_per_group, slice_cells, .. }), [first, ..]) => {
-                group * slices_per_group + (first / slice_cells) as u32
+            (Some(Divided { slices_per_group, slice_cells, fold }), [first, ..]) => {
+                group * slices_per_group + (fold.of(*first) / slice_cells) as u32
             }
             _ => group,
         }
@@ -146,8 +176,19 @@ impl GroupPlan {
         if !definition.slicing.divides_cells() {
             return Ok(None);
         }
-        let slice = geometry_of(&definition.slice()?.cells)?;
-        Ok(Some(Self::of(definition, &slice)?))
+        Ok(Some(Self::of_level(definition)?))
+    }
+
+    /// The plan of every group of a level of a tree, also where one slice has all positions of an event.
+    ///
+    /// # Errors
+    /// [`SlicedBuildError`] for a definition whose layout is not classic.
+    pub fn of_level(definition: &SlicedDefinition) -> Result<Self, SlicedBuildError> {
+        Self::of(definition, &geometry_of(&definition.slice()?.cells)?)
+    }
+
+    fn divided(&self, fold: Fold) -> Divided {
+        Divided { slices_per_group: self.slices_per_group, slice_cells: self.slice_cells, fold }
     }
 
     fn of(definition: &SlicedDefinition, slice: &Geometry) -> Result<Self, SlicedBuildError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use firstseen_filter::Probes;
 
-use crate::{BatchName, Decision, FilterId, NodeId, PeerMessage};
+use crate::{BatchName, Decision, FilterId, NodeId, PeerMessage, Seen};
 
 /// What is done with the events of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +19,8 @@ pub enum Operation {
     Count,
     /// Estimate the frequency only, told in the same way.
     Estimate,
+    /// Test only, for the level above in a tree: what is in flight here is known here, and nothing climbs.
+    Verify,
 }
 
 /// The name that a caller gave to the submission of one event: of one source, numbers rise.
@@ -50,6 +52,15 @@ pub struct Times {
     pub clock_ms: u64,
 }
 
+/// A level of a tree that asks another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FromLevel {
+    /// Its filter.
+    pub filter: FilterId,
+    /// It has had everything that was ever recorded there, so that what it does not know was not.
+    pub complete: bool,
+}
+
 /// Events of one group on their way to its owner: a batch, or a run of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submission {
@@ -63,12 +74,16 @@ pub struct Submission {
     pub sequence: u64,
     /// One an event where the caller named its submissions; otherwise none, and producer, sequence and index name them.
     pub names: Vec<SubmissionName>,
+    /// The level of the tree that it came from, where it was not a producer.
+    pub from: Option<FromLevel>,
     /// The events.
     pub probes: Probes,
     /// Their times.
     pub times: Times,
     /// The owner's monotonic time after which nobody waits for the reply.
     pub deadline_ms: u64,
+    /// It was sent before, and may have been recorded.
+    pub again: bool,
     /// W3C trace context, if the producer traces; other nodes are told.
     pub traceparent: Option<Arc<str>>,
 }
@@ -101,6 +116,8 @@ pub enum Command {
         /// The message.
         message: PeerMessage,
     },
+    /// Ask the level above.
+    Climb(Climb),
     /// Have the opening of a generation agreed on, unless it is open already.
     OpenGeneration {
         /// The filter.
@@ -110,6 +127,33 @@ pub enum Command {
         /// The generation: one above the newest that the asker knows.
         number: u64,
     },
+}
+
+/// Events whose verdict needs another level of the tree. Answered with [`Climbed`], by its deadline.
+///
+/// [`Climbed`]: crate::divided::Climbed
+#[derive(Clone, Debug, PartialEq)]
+pub struct Climb {
+    /// Names it among the climbs of its group.
+    pub number: u64,
+    /// The level that asks.
+    pub from: FromLevel,
+    /// The group of both.
+    pub group: u32,
+    /// The filter that is asked: the level above, or to verify, one below.
+    pub to: FilterId,
+    /// What is done with the events.
+    pub operation: Operation,
+    /// The events, by the positions of the root.
+    pub probes: Probes,
+    /// Their times.
+    pub times: Times,
+    /// The owner's monotonic time after which nobody waits for the answer.
+    pub deadline_ms: u64,
+    /// Some of them were sent before, and may have been recorded.
+    pub again: bool,
+    /// W3C trace context of the first of these events whose producer traces.
+    pub traceparent: Option<Arc<str>>,
 }
 
 /// The answer to a [`Submission`].
@@ -125,6 +169,8 @@ pub struct GroupReply {
     pub clock_ms: u64,
     /// Slices that the answers rest on have lost what came before their node started.
     pub degraded: bool,
+    /// One an event where the filter is in a tree; otherwise none.
+    pub seen: Vec<Seen>,
     /// The events, given back for their memory.
     pub spent: Option<Probes>,
 }

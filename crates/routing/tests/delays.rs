@@ -69,7 +69,7 @@ fn what_a_batch_comes_to_late_leaves_its_retry_in_flight() {
     network.submit(&events, batch(2, deadline_ms));
     network.wait(5);
     // One event was being set; the other was only tested, so the retry runs it again.
-    let told = [Reason::Unknown, Reason::Overloaded].map(Decision::Undecided);
+    let told = [Reason::Unknown, Reason::NotReady].map(Decision::Undecided);
     assert_eq!(network.replies.remove(0).decisions, told);
     network.submit(&events, batch(3, u64::MAX));
     // The sets of the first attempt are done; its tests and those of the retry are still on their way.
@@ -211,4 +211,20 @@ fn a_node_without_the_group_refuses_what_it_is_asked() {
     let set = ask(&mut network, events[1], question(3, true));
     assert_eq!(set.decisions, [Decision::Undecided(Reason::Unknown)], "it may have been recorded elsewhere");
     assert_eq!(network.inflight(), 0);
+}
+
+#[test]
+fn what_a_lost_process_was_to_set_the_next_one_sets() {
+    let definition = roomy();
+    for answer in [AnswerWhen::Early, AnswerWhen::Safe] {
+        let mut network = network(&definition, answer);
+        let event = events_on([A, B, C], &definition).next().expect("an event");
+        network.submit(&[event], question(1, true));
+        network.restart(C);
+        network.settle();
+        assert_eq!(network.replies.remove(0).decisions, [Decision::FirstSeen], "{answer:?}");
+        assert_eq!(network.inflight(), 0);
+        // It was told first-seen when that process was gone already.
+        assert_eq!(ask(&mut network, event, question(2, true)).decisions, [Decision::Duplicate], "{answer:?}");
+    }
 }

@@ -22,6 +22,8 @@ fn batch(producer: u128, sequence: u64, events: usize) -> Submission {
         probes,
         times: Times::default(),
         deadline_ms: 0,
+        from: None,
+        again: false,
         traceparent: None,
     }
 }

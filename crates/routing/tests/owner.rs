@@ -32,6 +32,7 @@ fn map(definition: &SlicedDefinition, nodes: u64, dice: &mut Dice) -> ClusterMap
         policies: FilterPolicies::default(),
         owners: (0..definition.slicing.slices()).map(|_| owner(1 + dice.below(nodes))).collect(),
         generations: Vec::new(),
+        branch: None,
     };
     ClusterMap {
         nodes: (1..=nodes).map(|id| (NodeId(id), node(id))).collect(),
@@ -139,6 +140,8 @@ fn submission(operation: Operation, producer: u128, sequence: u64, prober: &Prob
         probes,
         times,
         deadline_ms: u64::MAX,
+        from: None,
+        again: false,
         traceparent: None,
     }
 }

@@ -29,6 +29,7 @@ fn owner(definition: &SlicedDefinition, clock: ClockSource) -> GroupOwner {
         policies: FilterPolicies { clock, ..FilterPolicies::default() },
         owners: vec![SliceOwner { node: NodeId(1), complete_since: Incarnation(1) }],
         generations: Vec::new(),
+        branch: None,
     };
     let map = ClusterMap {
         nodes: BTreeMap::from([(NodeId(1), node)]),
@@ -59,6 +60,8 @@ fn submit(
         probes,
         times: Times { base_unit, ..Times::default() },
         deadline_ms: 5,
+        from: None,
+        again: false,
         traceparent: None,
     };
     let mut commands = Vec::new();

@@ -109,8 +109,11 @@ fn one_node_refuses_where_the_embedded_engine_is_full() {
 
 #[test]
 fn generations_open_when_agreed_and_forget_nothing() {
-    for (nodes, seed) in [(1, 1), (3, 2), (5, 3)] {
-        let spec = growing(Kind::Timing, "1h", 1000, Limit::Cardinality, 4);
+    let limits = [Limit::Cardinality, Limit::Density];
+    for (limit, (nodes, seed)) in limits.into_iter().flat_map(|limit| [(1, 1), (3, 2), (5, 3)].map(|run| (limit, run)))
+    {
+        let kind = if limit == Limit::Density { Kind::Bloom } else { Kind::Timing };
+        let spec = growing(kind, if kind == Kind::Bloom { "unbounded" } else { "1h" }, 1000, limit, 4);
         let definition = definition(&spec, "vertical:10");
         let mut dice = Dice(seed);
         let owners = random_owners(&mut dice, 10, nodes);

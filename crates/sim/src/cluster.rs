@@ -2,20 +2,23 @@
 //!
 //! Promises: nodes are the real ones; only their edges are simulated. Must not know: what producers do.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_filter::{FilterSpec, Kind, Window};
+use firstseen_filter::{FilterSecret, FilterSpec, Kind, Layout, Probes, Window};
 use firstseen_meta::{MemoryDisk, MetaStorage};
 use firstseen_node::{Clock, Edges, Node, NodeConfig, OwnerSpawner};
-use firstseen_routing::{SlicedDefinition, Slicing};
+use firstseen_routing::{ClusterMap, GroupPlan, Incarnation, Prober, SlicedDefinition, Slicing};
 use firstseen_wire::net::{Connector, admin_client};
 use firstseen_wire::proto::{admin, producer};
+use firstseen_wire::tree::encode;
 use tonic::transport::Channel;
 use turmoil::net::TcpListener;
 
 use crate::net::{SimConnector, incoming};
 use crate::scenario::Scenario;
+use crate::tree::site_name;
 
 /// What the filter of every run is called.
 pub const FILTER: &str = "clicks";
@@ -27,6 +30,8 @@ const RATE: f64 = 1e-9;
 /// How late an event may come and still be judged exactly: longer than a message takes.
 const LATENESS_MS: u64 = 5_000;
 const PORT: u16 = 7400;
+/// Between two tries of the operator.
+const PAUSE: Duration = Duration::from_millis(200);
 /// Owners of a node, however many cores this machine has.
 const OWNERS: usize = 2;
 
@@ -58,49 +63,100 @@ pub fn node_address(index: usize) -> String {
     format!("{}:{PORT}", node_name(index))
 }
 
-/// Runs a node until the simulation ends it. `disk` is what it finds when it starts again.
-pub async fn run_node(index: usize, seed: u64, disk: MemoryDisk, connector: SimConnector) -> turmoil::Result {
+/// Runs a node of `scenario` until the simulation ends it: its start number `start`. `disk` is what it finds when it
+/// starts again.
+pub async fn run_node(
+    (index, start): (usize, u64),
+    scenario: Scenario,
+    disk: MemoryDisk,
+    connector: SimConnector,
+) -> turmoil::Result {
     let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
+    let plain = NodeConfig::new(&node_name(index), ([0, 0, 0, 0], PORT).into(), "unused");
     let config = NodeConfig {
         advertise: Some(node_address(index)),
         insecure: true,
         memory_max_bytes: 64 << 20,
         owners: Some(OWNERS),
-        ..NodeConfig::new(&node_name(index), ([0, 0, 0, 0], PORT).into(), "unused")
+        site: if scenario.tree.is_some() { site_name(index) } else { plain.site.clone() },
+        ..plain
     };
     let edges = Edges {
-        incoming: incoming(listener, connector.recorder.clone()),
+        incoming: incoming(listener, connector.clone()),
         address: node_address(index),
         http: None,
         connector: Arc::new(connector),
         clock: Arc::new(SimClock),
         owners: OwnerSpawner::Tasks,
+        owner_limits: scenario.owner_limits,
         storage: MetaStorage::Memory(disk),
-        seed: seed ^ index as u64,
+        seed: scenario.seed ^ index as u64 ^ start << 32,
     };
     let node = Node::start(config, edges).await?;
     // A panic of an owner would otherwise end in its task.
     Err(node.failure().await.into())
 }
 
-/// Forms the cluster and creates the filter.
-pub async fn set_up(scenario: &Scenario, connector: &SimConnector) -> turmoil::Result {
+/// Forms the cluster and creates the filter; the map then.
+pub async fn set_up(scenario: &Scenario, connector: &SimConnector) -> turmoil::Result<ClusterMap> {
     let mut first = admin_client(connector.channel(&node_address(0), None)?);
-    retry(&mut first, |mut client| async move { client.init(admin::InitRequest {}).await.map(|_| ()) }).await?;
+    retry(&mut first, |mut client| async move { client.init(admin::InitRequest {}).await }).await?;
     for index in 1..scenario.nodes {
         let request = admin::JoinRequest { command_id: vec![index as u8; 16].into(), address: node_address(index) };
         retry(&mut first, |mut client| {
             let request = request.clone();
-            async move { client.join(request).await.map(|_| ()) }
+            async move { client.join(request).await }
         })
         .await?;
+    }
+    while scenario.tree.is_some() && !have_started(&map(&mut first).await?, scenario.nodes) {
+        tokio::time::sleep(PAUSE).await;
     }
     let request = create(scenario)?;
     retry(&mut first, |mut client| {
         let request = request.clone();
-        async move { client.create_filter(request).await.map(|_| ()) }
+        async move { client.create_filter(request).await }
     })
-    .await
+    .await?;
+    map(&mut first).await
+}
+
+async fn map(first: &mut Admin) -> turmoil::Result<ClusterMap> {
+    let status = retry(first, |mut client| async move { client.status(admin::StatusRequest {}).await }).await?;
+    Ok(ClusterMap::try_from(status.into_inner().map.ok_or("no map")?)?)
+}
+
+/// Whether all nodes have told that they run: a site whose node has not is no place for a level of a tree.
+fn have_started(map: &ClusterMap, nodes: usize) -> bool {
+    let started = map.nodes.values().filter(|node| node.incarnation != Incarnation::default());
+    started.count() == nodes
+}
+
+/// The events that have cells on each node of `map`.
+pub fn events_by_node(scenario: &Scenario, map: &ClusterMap) -> turmoil::Result<Vec<BTreeSet<u64>>> {
+    let (_, record) = map.filter_named(FILTER).ok_or("no filter")?;
+    let (prober, plan) = (Prober::new(&record.definition)?, GroupPlan::new(&record.definition)?);
+    let secret = FilterSecret::from_material(&secret(scenario));
+    let mut events = vec![BTreeSet::new(); scenario.nodes];
+    for event in 0..scenario.events {
+        let digest = secret.digest(&event.to_le_bytes());
+        let mut probes = Probes::new(prober.shape());
+        prober.push(digest, &mut probes);
+        let first = prober.group(digest) * record.definition.slicing.slices_per_group();
+        for position in probes.positions(0) {
+            // A group that is one slice has all of its events' cells.
+            let slice = plan.as_ref().map_or(0, |plan| plan.place(*position).0);
+            let node = record.owner(first + slice).and_then(|owner| map.nodes.get(&owner.node)).ok_or("no owner")?;
+            let index = (0..scenario.nodes).find(|index| node_name(*index) == node.name).ok_or("no such node")?;
+            events[index].insert(event);
+        }
+    }
+    Ok(events)
+}
+
+/// The material of the filter's secret.
+fn secret(scenario: &Scenario) -> Vec<u8> {
+    scenario.seed.to_le_bytes().repeat(4)
 }
 
 /// The definition of the scenario's filter.
@@ -112,8 +168,13 @@ pub fn definition(scenario: &Scenario) -> Result<SlicedDefinition, Box<dyn std::
     };
     let window: Window = window.parse()?;
     let lateness_ms = (kind != Kind::Bloom).then_some(LATENESS_MS);
-    let spec =
-        FilterSpec { capacity_events: Some(CAPACITY_EVENTS), rate: RATE, lateness_ms, ..FilterSpec::new(kind, window) };
+    let spec = FilterSpec {
+        capacity_events: Some(CAPACITY_EVENTS),
+        rate: RATE,
+        lateness_ms,
+        layout: scenario.tree.as_ref().map(|_| Layout::Classic),
+        ..FilterSpec::new(kind, window)
+    };
     let slicing: Slicing = scenario.slicing.parse()?;
     Ok(SlicedDefinition::new(&spec, slicing)?)
 }
@@ -129,26 +190,27 @@ fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, Box<dyn std
         lookup: lookup.into(),
         answer: answer.into(),
         retry_horizon_ms: 60_000,
-        secret: scenario.seed.to_le_bytes().repeat(4).into(),
+        secret: secret(scenario).into(),
         if_absent: true,
+        tree: scenario.tree.as_ref().map(|tree| encode(&tree.spec())),
     })
 }
 
 type Admin = admin::admin_client::AdminClient<Channel>;
 
 /// Tries until it works: nodes take a moment to start.
-async fn retry<F, A>(client: &mut Admin, mut attempt: A) -> turmoil::Result
+async fn retry<T, F, A>(client: &mut Admin, mut attempt: A) -> turmoil::Result<T>
 where
-    F: Future<Output = Result<(), tonic::Status>>,
+    F: Future<Output = Result<T, tonic::Status>>,
     A: FnMut(Admin) -> F,
 {
     let mut last = None;
     for _ in 0..50 {
         match attempt(client.clone()).await {
-            Ok(()) => return Ok(()),
+            Ok(answer) => return Ok(answer),
             Err(status) => last = Some(status),
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(PAUSE).await;
     }
     Err(last.map_or_else(|| "never tried".into(), |status| status.to_string().into()))
 }

@@ -2,6 +2,7 @@
 //!
 //! Promises: plain data; the same run gives the same history, byte by byte. Must not know: how answers came about.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use firstseen_routing::{Decision, SubmissionName};
@@ -13,6 +14,8 @@ pub struct Call {
     pub id: usize,
     /// Who called.
     pub producer: u32,
+    /// The site of the caller, where there are sites.
+    pub site: Option<usize>,
     /// The event that was asked about.
     pub event: u64,
     /// When the event occurred, in milliseconds since 1970.
@@ -50,8 +53,11 @@ impl Call {
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, producer, event, time_ms, is_lookup, name, began_us, returned_us, told } = self;
+        let Self { id, producer, site, event, time_ms, is_lookup, name, began_us, returned_us, told } = self;
         write!(f, "call {id}: producer {producer} event {event} at {time_ms} ms, {began_us}..{returned_us:?} us")?;
+        if let Some(site) = site {
+            write!(f, ", site {site}")?;
+        }
         if *is_lookup {
             write!(f, ", lookup")?;
         }
@@ -62,11 +68,46 @@ impl fmt::Display for Call {
     }
 }
 
+/// The end of a node's process, and of all that it had in memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loss {
+    /// The number of the node.
+    pub node: usize,
+    /// When, in simulated microseconds.
+    pub time_us: u64,
+    /// The events that have cells there.
+    pub events: BTreeSet<u64>,
+}
+
+/// A time in which one site could not reach the others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outage {
+    /// The site.
+    pub site: usize,
+    /// Its beginning, in simulated microseconds.
+    pub from_us: u64,
+    /// Its end.
+    pub until_us: u64,
+}
+
+impl Outage {
+    /// Whether a call began and returned in this time.
+    pub fn has_all_of(&self, call: &Call) -> bool {
+        call.began_us >= self.from_us && call.returned_us.is_some_and(|returned_us| returned_us <= self.until_us)
+    }
+}
+
 /// All calls of a run, and what the checker must know of the filter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     /// In the order in which they began.
     pub calls: Vec<Call>,
+    /// In the order in which they happened.
+    pub losses: Vec<Loss>,
+    /// In the order in which they happened.
+    pub outages: Vec<Outage>,
+    /// Answers that producers were given with the mark that a slice is incomplete.
+    pub degraded_events: u64,
     /// The window that is promised, in milliseconds.
     pub window_ms: u64,
     /// The window with everything that rounding may add.
@@ -81,6 +122,21 @@ impl History {
         id
     }
 
+    /// Whether what one of two calls about an event recorded may have been lost before both were told of it.
+    pub fn may_have_lost(&self, first: &Call, second: &Call) -> bool {
+        let began_us = self.first_attempt_us(first).min(self.first_attempt_us(second));
+        let returned_us = |call: &Call| call.returned_us.unwrap_or(u64::MAX);
+        let during = began_us..returned_us(first).max(returned_us(second));
+        self.losses.iter().any(|loss| during.contains(&loss.time_us) && loss.events.contains(&first.event))
+    }
+
+    /// When the first call of the same submission began, which may have recorded the event.
+    fn first_attempt_us(&self, call: &Call) -> u64 {
+        let is_same = |other: &&Call| other.name.is_some() && other.name == call.name;
+        let attempts = self.calls.iter().filter(is_same).map(|attempt| attempt.began_us);
+        attempts.min().unwrap_or(call.began_us)
+    }
+
     /// Ends a call.
     pub fn end(&mut self, id: usize, returned_us: u64, told: Decision) {
         if let Some(call) = self.calls.get_mut(id) {
@@ -91,6 +147,13 @@ impl History {
 
 impl fmt::Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.calls.iter().try_for_each(|call| writeln!(f, "{call}"))
+        self.calls.iter().try_for_each(|call| writeln!(f, "{call}"))?;
+        let losses = &mut self.losses.iter();
+        losses.try_for_each(|Loss { node, time_us, .. }| writeln!(f, "node {node} lost at {time_us} us"))?;
+        let outages = &mut self.outages.iter();
+        outages.try_for_each(|Outage { site, from_us, until_us }| {
+            writeln!(f, "site {site} cut off from {from_us} us to {until_us} us")
+        })?;
+        writeln!(f, "{} answers degraded", self.degraded_events)
     }
 }

@@ -4,6 +4,7 @@
 //! connections at the same times, and the same history. Must not know: anything of production depends on nothing here.
 #![warn(missing_docs)]
 
+pub mod audit;
 pub mod cluster;
 pub mod history;
 pub mod laws;
@@ -12,3 +13,4 @@ pub mod producers;
 pub mod run;
 pub mod scenario;
 pub mod trace;
+pub mod tree;

@@ -1,4 +1,4 @@
-//! Runs scenarios: `cargo run -p firstseen-sim -- --seeds 0..100`.
+//! Runs scenarios: `cargo run -p firstseen-sim -- --seeds 0..100`, or `--trees 0..100` for filters in trees.
 //!
 //! Prints a hash of everything that happened, which is the same whenever a seed is run. With `--trace`, everything that
 //! was delivered comes before it, for comparing two runs line by line.
@@ -12,16 +12,19 @@ use firstseen_sim::scenario::Scenario;
 
 struct Asked {
     seeds: std::ops::Range<u64>,
+    /// `--seeds`, or `--trees`.
+    what: &'static str,
+    scenario: fn(u64) -> Scenario,
     shows_trace: bool,
 }
 
 fn main() -> ExitCode {
     let Some(asked) = asked(std::env::args().skip(1)) else {
-        eprintln!("usage: firstseen-sim --seeds FIRST..END [--trace]");
+        eprintln!("usage: firstseen-sim --seeds|--trees FIRST..END [--trace]");
         return ExitCode::from(2);
     };
     for seed in asked.seeds {
-        let scenario = Scenario::new(seed);
+        let scenario = (asked.scenario)(seed);
         let is_good = match run(&scenario) {
             Ok(run) => report(&scenario, &run, asked.shows_trace),
             Err(error) => {
@@ -30,7 +33,7 @@ fn main() -> ExitCode {
             }
         };
         if !is_good {
-            println!("again: cargo run -p firstseen-sim -- --seeds {seed}..{}", seed + 1);
+            println!("again: cargo run -p firstseen-sim -- {} {seed}..{}", asked.what, seed + 1);
             return ExitCode::FAILURE;
         }
     }
@@ -53,11 +56,16 @@ fn report(scenario: &Scenario, run: &Run, shows_trace: bool) -> bool {
 fn asked(args: impl Iterator<Item = String>) -> Option<Asked> {
     let args: Vec<String> = args.collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let (value, shows_trace) = match args[..] {
-        ["--seeds", value] => (value, false),
-        ["--seeds", value, "--trace"] => (value, true),
+    let (what, value, shows_trace) = match args[..] {
+        [what, value] => (what, value, false),
+        [what, value, "--trace"] => (what, value, true),
+        _ => return None,
+    };
+    let (what, scenario): (_, fn(u64) -> Scenario) = match what {
+        "--seeds" => ("--seeds", Scenario::new),
+        "--trees" => ("--trees", Scenario::of_tree),
         _ => return None,
     };
     let (first, end) = value.split_once("..")?;
-    Some(Asked { seeds: first.parse().ok()?..end.parse().ok()?, shows_trace })
+    Some(Asked { seeds: first.parse().ok()?..end.parse().ok()?, what, scenario, shows_trace })
 }

@@ -1,11 +1,11 @@
 //! tonic over turmoil: connections of the simulated network, which can be broken at will.
 //!
 //! Promises: everything between hosts goes through turmoil, so that a seed decides when it arrives, and is written down
-//! when it does; [`Breaker::reset`] resets every connection that is open, with whatever was on its way. Must not know:
-//! what is sent.
+//! when it does; [`Breaker::reset`] resets every connection that is open, with whatever was on its way;
+//! [`Streams::end_of`] is the end of a process, of which the other ends hear. Must not know: what is sent.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -45,32 +45,84 @@ impl Breaker {
     }
 }
 
+/// All ends of connections that there are, in the order of their making.
+#[derive(Clone, Default)]
+pub struct Streams {
+    ends: Arc<Mutex<Vec<End>>>,
+}
+
+/// One end of a connection.
+struct End {
+    local: IpAddr,
+    remote: IpAddr,
+    /// Cancelled when either process has ended.
+    ended: CancellationToken,
+}
+
+impl Streams {
+    /// The process at `host` ends: its connections are reset, and dropped in silence afterwards. What a runtime drops, it
+    /// drops in an order that no seed decides.
+    pub fn end_of(&self, host: IpAddr) {
+        let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let is_its = |end: &mut End| end.local == host || end.remote == host;
+        ends.extract_if(.., is_its).for_each(|end| end.ended.cancel());
+    }
+
+    /// Connections between two sets of hosts break, and neither end hears of it from the other.
+    pub fn cut(&self, here: &[IpAddr], there: &[IpAddr]) {
+        let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let between =
+            |one: &[IpAddr], other: &[IpAddr], end: &End| one.contains(&end.local) && other.contains(&end.remote);
+        let is_cut = |end: &mut End| between(here, there, end) || between(there, here, end);
+        ends.extract_if(.., is_cut).for_each(|end| end.ended.cancel());
+    }
+
+    fn add(&self, end: End) {
+        self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(end);
+    }
+}
+
 /// A connection that a [`Breaker`] can reset.
 pub struct SimStream {
-    stream: TcpStream,
+    /// There until it is dropped.
+    stream: Option<TcpStream>,
     local: SocketAddr,
     remote: SocketAddr,
+    /// Of the breaker.
+    reset: CancellationToken,
+    /// Cancelled by the breaker, and at the end of either process.
+    ended: CancellationToken,
     broken: Pin<Box<WaitForCancellationFutureOwned>>,
     recorder: Recorder,
 }
 
+impl Drop for SimStream {
+    fn drop(&mut self) {
+        if self.ended.is_cancelled() && !self.reset.is_cancelled() {
+            std::mem::forget(self.stream.take());
+        }
+    }
+}
+
 impl SimStream {
-    fn new(stream: TcpStream, token: CancellationToken, recorder: Recorder) -> io::Result<Self> {
+    fn new(stream: TcpStream, reset: CancellationToken, through: &SimConnector) -> io::Result<Self> {
         let (local, remote) = (stream.local_addr()?, stream.peer_addr()?);
+        let (ended, recorder) = (reset.child_token(), through.recorder.clone());
+        through.streams.add(End { local: local.ip(), remote: remote.ip(), ended: ended.clone() });
         recorder.record(remote, local, Delivered::Connection);
-        Ok(Self { stream, local, remote, broken: Box::pin(token.cancelled_owned()), recorder })
+        let broken = Box::pin(ended.clone().cancelled_owned());
+        Ok(Self { stream: Some(stream), local, remote, reset, ended, broken, recorder })
     }
 
-    fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        match self.broken.as_mut().poll(context) {
-            Poll::Ready(()) => Err(io::ErrorKind::ConnectionReset.into()),
-            Poll::Pending => Ok(()),
-        }
+    /// The connection, where it is not broken.
+    fn open(&mut self, context: &mut Context<'_>) -> io::Result<Pin<&mut TcpStream>> {
+        let is_broken = self.broken.as_mut().poll(context).is_ready();
+        let stream = self.stream.as_mut().filter(|_| !is_broken);
+        stream.map(Pin::new).ok_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
 
     fn read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.check(context)?;
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        self.open(context)?.poll_read(context, buffer)
     }
 }
 
@@ -94,31 +146,29 @@ impl AsyncRead for SimStream {
 
 impl AsyncWrite for SimStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.check(context)?;
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        self.open(context)?.poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.check(context)?;
-        Pin::new(&mut self.stream).poll_flush(context)
+        self.open(context)?.poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        self.open(context)?.poll_shutdown(context)
     }
 }
 
 /// The connections that arrive at `listener`.
-pub fn incoming(listener: TcpListener, recorder: Recorder) -> Incoming {
-    let accept = |(listener, recorder): (TcpListener, Recorder)| async move {
+pub fn incoming(listener: TcpListener, through: SimConnector) -> Incoming {
+    let accept = |(listener, through): (TcpListener, SimConnector)| async move {
         let accepted = listener.accept().await.and_then(|(stream, _)| {
-            let stream = SimStream::new(stream, CancellationToken::new(), recorder.clone())?;
+            let stream = SimStream::new(stream, CancellationToken::new(), &through)?;
             let (local, remote) = (stream.local, stream.remote);
             Ok(Connection::new(stream, Some(local), Some(remote)))
         });
-        Some((accepted, (listener, recorder)))
+        Some((accepted, (listener, through)))
     };
-    Box::pin(futures_util::stream::unfold((listener, recorder), accept))
+    Box::pin(futures_util::stream::unfold((listener, through), accept))
 }
 
 /// Connects through the simulated network.
@@ -126,19 +176,21 @@ pub fn incoming(listener: TcpListener, recorder: Recorder) -> Incoming {
 pub struct SimConnector {
     /// Breaks what was connected.
     pub breaker: Breaker,
+    /// Has what was connected, and accepted, by anybody.
+    pub streams: Streams,
     /// Writes down what comes in.
     pub recorder: Recorder,
 }
 
 impl Connector for SimConnector {
     fn channel(&self, address: &str, _node_name: Option<&str>) -> Result<Channel, ConnectError> {
-        let Self { breaker, recorder } = self.clone();
+        let through = self.clone();
         let connect = service_fn(move |uri: Uri| {
-            let (token, recorder) = (breaker.token(), recorder.clone());
+            let (reset, through) = (through.breaker.token(), through.clone());
             async move {
                 let host = uri.host().unwrap_or_default().to_owned();
                 let stream = TcpStream::connect((host.as_str(), uri.port_u16().unwrap_or_default())).await?;
-                io::Result::Ok(TokioIo::new(SimStream::new(stream, token, recorder)?))
+                io::Result::Ok(TokioIo::new(SimStream::new(stream, reset, &through)?))
             }
         });
         Ok(plain_endpoint(address)?.connect_timeout(CONNECT_MAX).connect_with_connector_lazy(connect))

@@ -5,16 +5,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use firstseen_client::{Client, Filter, SubmissionName};
+use firstseen_client::{Builder, Client, Filter, SubmissionName};
 use firstseen_routing::{Decision, Reason};
 
 use crate::cluster::{EPOCH_MS, FILTER, node_address, now_us};
 use crate::history::{Call, History};
 use crate::net::SimConnector;
 use crate::scenario::{Dice, Scenario};
+use crate::tree::site_name;
 
-/// A call waits for so long.
-const DEADLINE_MS: u64 = 3_000;
 /// Calls of one producer that run at once.
 const AT_ONCE: u32 = 4;
 /// Of so many calls one is a lookup.
@@ -48,6 +47,7 @@ pub async fn produce(
     for lane in lanes {
         lane.await??;
     }
+    lock(&history).degraded_events += filter.degraded_events();
     Ok(())
 }
 
@@ -66,27 +66,30 @@ impl Lane {
         let place = u64::from(self.number * AT_ONCE + self.lane);
         let mut dice = Dice::new(self.scenario.seed.wrapping_mul(31).wrapping_add(place));
         for call in 0..self.scenario.calls / AT_ONCE {
-            tokio::time::sleep(Duration::from_millis(dice.below(self.scenario.latency_max_ms * 2))).await;
+            tokio::time::sleep(Duration::from_millis(dice.below(self.scenario.pause_max_ms))).await;
             let event = dice.below(self.scenario.events);
             let is_lookup = dice.below(LOOKUP_EVERY) == 0;
             let number = u64::from(call) * u64::from(AT_ONCE) + u64::from(self.lane);
             let name = SubmissionName { source: u128::from(self.number) + 1, number };
             let name = (self.scenario.named && !is_lookup).then_some(name);
-            let told = self.call(&self.filter, event, is_lookup, name).await?;
+            let time_ms = EPOCH_MS + now_us() / 1000;
+            let told = self.call(&self.filter, (event, time_ms), is_lookup, name).await?;
             if let (Some(name), Decision::Undecided(_)) = (name, told) {
-                self.again(event, name).await?;
+                self.again((event, time_ms), name).await?;
             }
         }
         Ok(())
     }
 
-    /// Another incarnation of the producer makes the same submission again.
-    async fn again(&self, event: u64, name: SubmissionName) -> Result<(), String> {
+    /// Another incarnation of the producer makes the same submission again: of an event that occurred when it did.
+    async fn again(&self, event: (u64, u64), name: SubmissionName) -> Result<(), String> {
         for start in 0..AGAIN_MAX {
             let incarnation = 1 + start + name.number as u32 * AGAIN_MAX;
             let filter = connect(self.number, incarnation, &self.scenario, &self.connector).await;
             let (_client, filter) = filter.map_err(|error| error.to_string())?;
-            if !matches!(self.call(&filter, event, false, Some(name)).await?, Decision::Undecided(_)) {
+            let told = self.call(&filter, event, false, Some(name)).await?;
+            lock(&self.history).degraded_events += filter.degraded_events();
+            if !matches!(told, Decision::Undecided(_)) {
                 break;
             }
         }
@@ -96,15 +99,15 @@ impl Lane {
     async fn call(
         &self,
         filter: &Filter,
-        event: u64,
+        (event, time_ms): (u64, u64),
         is_lookup: bool,
         name: Option<SubmissionName>,
     ) -> Result<Decision, String> {
         let began_us = now_us();
-        let time_ms = EPOCH_MS + began_us / 1000;
         let call = Call {
             id: 0,
             producer: self.number,
+            site: self.scenario.site(self.number),
             event,
             time_ms,
             is_lookup,
@@ -126,7 +129,8 @@ impl Lane {
     }
 }
 
-async fn connect(
+/// A client of producer `number`, which starts for the time `start`, at its site.
+pub(crate) async fn connect(
     number: u32,
     start: u32,
     scenario: &Scenario,
@@ -135,11 +139,15 @@ async fn connect(
     let incarnation = u128::from(scenario.seed) << 64 | u128::from(number) << 32 | u128::from(start);
     let mut last: Box<dyn std::error::Error + Send + Sync> = "never tried".into();
     for _ in 0..10 {
-        let client = Client::builder()
+        let at_site = |builder: Builder| match scenario.site(number) {
+            Some(site) => builder.site(site_name(site)),
+            None => builder,
+        };
+        let client = at_site(Client::builder())
             .seeds((0..scenario.nodes).map(|index| node_address((index + number as usize) % scenario.nodes)))
             .connector(Arc::new(connector.clone()))
             .incarnation(incarnation)
-            .deadline_ms(DEADLINE_MS)
+            .deadline_ms(scenario.deadline_ms)
             .connect()
             .await;
         match client {
@@ -170,6 +178,6 @@ pub fn undecided(history: &History) -> std::collections::BTreeMap<Reason, u64> {
     counts
 }
 
-fn lock(history: &SharedHistory) -> std::sync::MutexGuard<'_, History> {
+pub(crate) fn lock(history: &SharedHistory) -> std::sync::MutexGuard<'_, History> {
     history.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

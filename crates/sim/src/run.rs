@@ -2,7 +2,8 @@
 //!
 //! Promises: the same scenario gives the same trace and the same history. Must not know: what the history must keep.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -10,9 +11,10 @@ use firstseen_meta::MemoryDisk;
 use firstseen_wire::watch;
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::cluster::{self, EPOCH_MS, node_name};
-use crate::history::History;
-use crate::net::{Breaker, SimConnector};
+use crate::audit::audit;
+use crate::cluster::{self, EPOCH_MS, node_name, now_us};
+use crate::history::{History, Loss, Outage};
+use crate::net::{Breaker, SimConnector, Streams};
 use crate::producers::{SharedHistory, produce};
 use crate::scenario::{Dice, Nemesis, Scenario};
 use crate::trace::{Recorder, Trace};
@@ -20,6 +22,22 @@ use crate::trace::{Recorder, Trace};
 /// A run that takes longer has hung.
 const DURATION_MAX: Duration = Duration::from_secs(300);
 const TICK: Duration = Duration::from_millis(1);
+/// The same where little happens for long.
+const COARSE_TICK: Duration = Duration::from_millis(5);
+/// How long a site is cut off.
+const PARTITION: Duration = Duration::from_secs(10);
+
+/// What is done to a node's process between two steps of the simulation.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    /// It ends without notice.
+    Kill(usize),
+    /// Another one starts.
+    Start(usize),
+}
+
+/// What the operator has ordered and is not done yet.
+type Orders = Arc<Mutex<Vec<Order>>>;
 
 /// What a run leaves behind.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,72 +73,197 @@ pub fn run(scenario: &Scenario) -> Result<Run, String> {
         calls: Vec::new(),
         window_ms: if unit_ms == u64::MAX { u64::MAX } else { scenario.window_ms },
         window_at_most_ms: rule.span_units.saturating_add(1).saturating_mul(unit_ms),
+        ..History::default()
     }));
-    let mut sim = turmoil::Builder::new()
-        .rng_seed(scenario.seed)
-        .epoch(SystemTime::UNIX_EPOCH + Duration::from_millis(EPOCH_MS))
-        .simulation_duration(DURATION_MAX)
-        .tick_duration(TICK)
-        .min_message_latency(TICK)
-        .max_message_latency(Duration::from_millis(scenario.latency_max_ms))
-        .tcp_capacity(1 << 16)
-        .build();
-    let recorder = Recorder::default();
-    let connector = || SimConnector { breaker: Breaker::default(), recorder: recorder.clone() };
-    let breakers = start_nodes(&mut sim, scenario, connector);
+    let mut sim = network(scenario);
+    let (streams, recorder) = (Streams::default(), Recorder::default());
+    let connector =
+        || SimConnector { breaker: Breaker::default(), streams: streams.clone(), recorder: recorder.clone() };
+    let mut breakers = start_nodes(&mut sim, scenario, connector);
     let (ready_sender, ready) = watch::channel(false);
+    let (quiet_sender, quiet) = watch::channel(false);
     let left = Arc::new(AtomicU32::new(scenario.producers));
-    let mut all_breakers = breakers;
     for number in 0..scenario.producers {
         let (scenario, history, left, mut ready) = (scenario.clone(), history.clone(), left.clone(), ready.clone());
         let connector = connector();
-        all_breakers.push(connector.breaker.clone());
-        sim.client(format!("producer-{number}"), async move {
+        breakers.push(connector.breaker.clone());
+        sim.client(producer_name(number), async move {
             ready.wait_for(|ready| *ready).await?;
             let ended = produce(number, scenario, connector, history).await;
             left.fetch_sub(1, Ordering::Relaxed);
             ended
         });
     }
-    let (operator, connector) = (scenario.clone(), connector());
+    for site in scenario.tree.iter().flat_map(|_| 0..scenario.nodes) {
+        let (scenario, connector, history, mut quiet) = (scenario.clone(), connector(), history.clone(), quiet.clone());
+        sim.client(format!("auditor-{site}"), async move {
+            quiet.wait_for(|quiet| *quiet).await?;
+            audit(site, scenario, connector, history).await
+        });
+    }
+    separate_sites(&sim, scenario);
+    let orders = Orders::default();
+    let torment =
+        Torment { scenario: scenario.clone(), breakers, streams: streams.clone(), left, orders: orders.clone() };
+    let (connector, faults) = (connector(), history.clone());
     sim.client("operator", async move {
-        cluster::set_up(&operator, &connector).await?;
+        let map = cluster::set_up(&torment.scenario, &connector).await?;
+        let events = cluster::events_by_node(&torment.scenario, &map)?;
         ready_sender.send(true);
-        torment(&operator, &all_breakers, &left).await;
+        torment.run(&events, &faults).await;
+        quiet_sender.send(true);
         Ok(())
     });
-    sim.run().map_err(|error| error.to_string())?;
+    drive(&mut sim, &orders, &streams).map_err(|error| error.to_string())?;
     drop(sim);
     let history = history.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(Run { history: history.clone(), trace: recorder.trace() })
+}
+
+fn network<'a>(scenario: &Scenario) -> turmoil::Sim<'a> {
+    let latency_max = Duration::from_millis(scenario.latency_max_ms);
+    let (tick, latency_min, latency_max) = match scenario.between_sites_ms {
+        Some(_) => (TICK, Duration::ZERO, Duration::ZERO),
+        None if scenario.nemesis == Nemesis::Partition => (COARSE_TICK, COARSE_TICK, latency_max),
+        None => (TICK, TICK, latency_max),
+    };
+    turmoil::Builder::new()
+        .rng_seed(scenario.seed)
+        .epoch(SystemTime::UNIX_EPOCH + Duration::from_millis(EPOCH_MS))
+        .simulation_duration(DURATION_MAX)
+        .tick_duration(tick)
+        .min_message_latency(latency_min)
+        .max_message_latency(latency_max)
+        .tcp_capacity(1 << 16)
+        .build()
+}
+
+/// Gives links between sites their latency.
+fn separate_sites(sim: &turmoil::Sim<'_>, scenario: &Scenario) {
+    let Some(between_ms) = scenario.between_sites_ms else { return };
+    for (first, second) in (0..scenario.nodes).flat_map(|second| (0..second).map(move |first| (first, second))) {
+        for here in hosts_at(scenario, first) {
+            for there in hosts_at(scenario, second) {
+                sim.set_link_latency(here.as_str(), there, Duration::from_millis(between_ms));
+            }
+        }
+    }
+}
+
+fn producer_name(number: u32) -> String {
+    format!("producer-{number}")
+}
+
+/// The node of a site and its producers.
+fn hosts_at(scenario: &Scenario, site: usize) -> Vec<String> {
+    let producers = (0..scenario.producers).filter(|number| scenario.site(*number) == Some(site));
+    std::iter::once(node_name(site)).chain(producers.map(producer_name)).collect()
+}
+
+/// Runs the simulation to its end, and carries out orders between its steps.
+fn drive(sim: &mut turmoil::Sim<'_>, orders: &Orders, streams: &Streams) -> turmoil::Result {
+    while !sim.step()? {
+        for order in std::mem::take(&mut *orders.lock().unwrap_or_else(PoisonError::into_inner)) {
+            match order {
+                Order::Kill(node) => {
+                    streams.end_of(sim.lookup(node_name(node)));
+                    sim.crash(node_name(node));
+                }
+                Order::Start(node) => sim.bounce(node_name(node)),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Starts the nodes; what breaks their connections comes back.
 fn start_nodes(sim: &mut turmoil::Sim<'_>, scenario: &Scenario, connector: impl Fn() -> SimConnector) -> Vec<Breaker> {
     let mut breakers = Vec::new();
     for index in 0..scenario.nodes {
-        let (disk, connector, seed) = (MemoryDisk::default(), connector(), scenario.seed);
+        let (disk, connector, scenario) = (MemoryDisk::default(), connector(), scenario.clone());
+        let starts = AtomicU64::new(0);
         breakers.push(connector.breaker.clone());
-        sim.host(node_name(index), move || cluster::run_node(index, seed, disk.clone(), connector.clone()));
+        sim.host(node_name(index), move || {
+            let start = starts.fetch_add(1, Ordering::Relaxed);
+            cluster::run_node((index, start), scenario.clone(), disk.clone(), connector.clone())
+        });
     }
     breakers
 }
 
-/// Makes things go wrong until the producers have ended.
-async fn torment(scenario: &Scenario, breakers: &[Breaker], left: &AtomicU32) {
-    let mut dice = Dice::new(scenario.seed ^ 0x5EED);
-    while left.load(Ordering::Relaxed) > 0 {
-        tokio::time::sleep(Duration::from_millis(50 + dice.below(400))).await;
-        match scenario.nemesis {
-            Nemesis::Delay => {}
-            Nemesis::Reset => breakers[dice.below(breakers.len() as u64) as usize].reset(),
-            Nemesis::Hold => {
-                let held = dice.below(scenario.nodes as u64) as usize;
-                let others: Vec<String> = (0..scenario.nodes).filter(|index| *index != held).map(node_name).collect();
-                others.iter().for_each(|other| turmoil::hold(node_name(held), other.as_str()));
-                tokio::time::sleep(Duration::from_millis(20 + dice.below(300))).await;
-                others.iter().for_each(|other| turmoil::release(node_name(held), other.as_str()));
+/// Makes things go wrong.
+struct Torment {
+    scenario: Scenario,
+    breakers: Vec<Breaker>,
+    streams: Streams,
+    /// Producers that have not ended.
+    left: Arc<AtomicU32>,
+    orders: Orders,
+}
+
+impl Torment {
+    /// Goes on until the producers have ended. `events` are those that have cells on each node.
+    async fn run(&self, events: &[BTreeSet<u64>], history: &SharedHistory) {
+        let mut dice = Dice::new(self.scenario.seed ^ 0x5EED);
+        if self.scenario.nemesis == Nemesis::Partition {
+            self.partition(&mut dice, history).await;
+        }
+        while self.left.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(50 + dice.below(400))).await;
+            let node = dice.below(self.scenario.nodes as u64) as usize;
+            match self.scenario.nemesis {
+                Nemesis::Delay | Nemesis::Partition => {}
+                Nemesis::Reset => self.breakers[dice.below(self.breakers.len() as u64) as usize].reset(),
+                Nemesis::Hold => self.hold(node, &mut dice).await,
+                Nemesis::Restart => {
+                    let loss = Loss { node, time_us: now_us(), events: events[node].clone() };
+                    history.lock().unwrap_or_else(PoisonError::into_inner).losses.push(loss);
+                    self.restart(node, &mut dice).await;
+                }
             }
         }
+    }
+
+    /// Holds the links of a node for a while.
+    async fn hold(&self, held: usize, dice: &mut Dice) {
+        let others: Vec<String> = (0..self.scenario.nodes).filter(|index| *index != held).map(node_name).collect();
+        others.iter().for_each(|other| turmoil::hold(node_name(held), other.as_str()));
+        tokio::time::sleep(Duration::from_millis(20 + dice.below(300))).await;
+        others.iter().for_each(|other| turmoil::release(node_name(held), other.as_str()));
+    }
+
+    /// Cuts a site off once. Connections outlive it, and what was sent comes through in the end; or they break, and new
+    /// ones find no way.
+    async fn partition(&self, dice: &mut Dice, history: &SharedHistory) {
+        let site = dice.below(self.scenario.nodes as u64) as usize;
+        tokio::time::sleep(Duration::from_millis(1_000 + dice.below(1_000))).await;
+        let here = hosts_at(&self.scenario, site);
+        let elsewhere = (0..self.scenario.nodes).filter(|other| *other != site);
+        let there: Vec<String> = elsewhere.flat_map(|other| hosts_at(&self.scenario, other)).collect();
+        let links = || here.iter().flat_map(|here| there.iter().map(move |there| (here.as_str(), there.as_str())));
+        let from_us = now_us();
+        links().for_each(|(here, there)| turmoil::hold(here, there));
+        if dice.below(2) == 0 {
+            let addresses =
+                |hosts: &[String]| hosts.iter().map(|host| turmoil::lookup(host.as_str())).collect::<Vec<_>>();
+            self.streams.cut(&addresses(&here), &addresses(&there));
+        }
+        tokio::time::sleep(PARTITION).await;
+        let until_us = now_us();
+        links().for_each(|(here, there)| turmoil::release(here, there));
+        let outage = Outage { site, from_us, until_us };
+        history.lock().unwrap_or_else(PoisonError::into_inner).outages.push(outage);
+    }
+
+    /// Ends the process of a node, starts another, and leaves it alone for a while.
+    async fn restart(&self, node: usize, dice: &mut Dice) {
+        self.order(Order::Kill(node));
+        tokio::time::sleep(Duration::from_millis(50 + dice.below(500))).await;
+        self.order(Order::Start(node));
+        tokio::time::sleep(Duration::from_millis(1_500 + dice.below(2_000))).await;
+    }
+
+    fn order(&self, order: Order) {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner).push(order);
     }
 }

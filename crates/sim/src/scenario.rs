@@ -4,6 +4,26 @@
 
 use std::fmt;
 
+use firstseen_routing::OwnerLimits;
+
+use crate::tree::Tree;
+
+/// Every form, and most often the one in which all events share all slices.
+const SLICINGS: [&str; 6] =
+    ["vertical:7", "vertical:7", "vertical:7", "horizontal:5", "horizontal-vertical:2x4", "vertical-horizontal:3x2"];
+/// Calls must go on until a node that was lost is back, which takes an election where it was the leader.
+const RESTART_PAUSE_MAX_MS: u64 = 400;
+/// Calls must go on before, during and after a partition.
+const PARTITION_PAUSE_MAX_MS: u64 = 2_200;
+
+/// A tree has more nodes on the way of an event.
+const TREE_CALLS: u32 = 40;
+/// Messages are not as fast then, as steps of the simulation are longer.
+const PARTITION_LATENCY_MS: u64 = 20;
+const PARTITION_DEADLINE_MS: u64 = 3_000;
+/// Dice of trees fall apart from the others of a seed.
+const OF_TREES: u64 = 0x7_2EE5 << 32;
+
 /// SplitMix64: small, and enough to spread seeds.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
@@ -38,6 +58,17 @@ pub enum Nemesis {
     Reset,
     /// A node's links to the others are held and released.
     Hold,
+    /// A node's process ends without notice, with all that it had in memory, and another start of the node follows.
+    Restart,
+    /// A site, with its node and its producers, is cut off from the others for ten seconds.
+    Partition,
+}
+
+impl Nemesis {
+    /// Of a filter in no tree.
+    pub const ALL: [Self; 4] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart];
+    /// Of a tree over several sites.
+    pub const OF_TREES: [Self; 5] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart, Self::Partition];
 }
 
 /// A run.
@@ -47,6 +78,8 @@ pub struct Scenario {
     pub seed: u64,
     /// Nodes of the cluster.
     pub nodes: usize,
+    /// The tree that the filter is the root of. Every node is a site then, and producers are at sites.
+    pub tree: Option<Tree>,
     /// How the filter is cut.
     pub slicing: &'static str,
     /// The filter's kind and window.
@@ -65,20 +98,31 @@ pub struct Scenario {
     pub calls: u32,
     /// Most milliseconds that a message takes.
     pub latency_max_ms: u64,
+    /// Milliseconds that every message between two sites takes; those within a site come with the next step then.
+    pub between_sites_ms: Option<u64>,
+    /// Most milliseconds between two calls of one caller.
+    pub pause_max_ms: u64,
+    /// How long a call waits for its answer, in milliseconds.
+    pub deadline_ms: u64,
     /// What goes wrong.
     pub nemesis: Nemesis,
     /// Submissions are named, and those that end unknown are made again by a restarted producer.
     pub named: bool,
+    /// The rules that owners keep: a test that breaks one must break a law.
+    pub owner_limits: OwnerLimits,
 }
 
 impl Scenario {
     /// The scenario of `seed`.
     pub fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
+        let nemesis = dice.pick(&Nemesis::ALL);
+        let latency_max_ms = dice.pick(&[2, 20, 60]);
         Self {
             seed,
             nodes: 3,
-            slicing: dice.pick(&["vertical:7", "vertical:7", "horizontal:5", "horizontal-vertical:2x4"]),
+            tree: None,
+            slicing: dice.pick(&SLICINGS),
             kind: dice.pick(&["timing", "generations", "bloom"]),
             window_ms: dice.pick(&[3_600_000, 3_600_000, 2_000]),
             parallel: dice.below(3) == 0,
@@ -86,22 +130,61 @@ impl Scenario {
             producers: 2 + dice.below(4) as u32,
             events: 10 + dice.below(30),
             calls: 60,
-            latency_max_ms: dice.pick(&[2, 20, 60]),
-            nemesis: dice.pick(&[Nemesis::Delay, Nemesis::Reset, Nemesis::Reset, Nemesis::Hold]),
+            latency_max_ms,
+            between_sites_ms: None,
+            pause_max_ms: if nemesis == Nemesis::Restart { RESTART_PAUSE_MAX_MS } else { 2 * latency_max_ms },
+            deadline_ms: dice.pick(&[3_000, 3_000, 3_000, 10 + latency_max_ms]),
+            nemesis,
             named: dice.below(3) == 0,
+            owner_limits: OwnerLimits::default(),
         }
+    }
+
+    /// The scenario of `seed` with a tree: as without it, but for how the filter is cut and what goes wrong.
+    pub fn of_tree(seed: u64) -> Self {
+        let plain = Self::new(seed);
+        let mut dice = Dice::new(seed ^ OF_TREES);
+        let nemesis = dice.pick(&Nemesis::OF_TREES);
+        let (tree, slicing) = Tree::draw(&mut dice, plain.nodes);
+        let pause_max_ms = match nemesis {
+            Nemesis::Restart => RESTART_PAUSE_MAX_MS,
+            Nemesis::Partition => PARTITION_PAUSE_MAX_MS,
+            Nemesis::Delay | Nemesis::Reset | Nemesis::Hold => 2 * plain.latency_max_ms,
+        };
+        let (latency_max_ms, deadline_ms) = match nemesis {
+            Nemesis::Partition => (PARTITION_LATENCY_MS, PARTITION_DEADLINE_MS),
+            _ => (plain.latency_max_ms, plain.deadline_ms),
+        };
+        Self {
+            tree: Some(tree),
+            slicing,
+            nemesis,
+            pause_max_ms,
+            latency_max_ms,
+            deadline_ms,
+            calls: TREE_CALLS,
+            ..plain
+        }
+    }
+
+    /// The site of a producer, where there are sites.
+    pub fn site(&self, producer: u32) -> Option<usize> {
+        self.tree.as_ref().map(|_| producer as usize % self.nodes)
     }
 }
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, slicing, kind, producers, events, latency_max_ms, nemesis, .. } = self;
+        let Self { seed, slicing, kind, producers, events, latency_max_ms, deadline_ms, nemesis, .. } = self;
         write!(f, "seed {seed}: {kind} {slicing}")?;
+        if let Some(tree) = &self.tree {
+            write!(f, "{tree}")?;
+        }
         for (is_set, name) in [(self.parallel, "parallel"), (self.safe, "safe"), (self.named, "named")] {
             if is_set {
                 write!(f, " {name}")?;
             }
         }
-        write!(f, ", {producers} producers, {events} events, up to {latency_max_ms} ms, {nemesis:?}")
+        write!(f, ", {producers} producers, {events} events, {latency_max_ms} of {deadline_ms} ms, {nemesis:?}")
     }
 }

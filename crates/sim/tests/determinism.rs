@@ -10,37 +10,48 @@ use firstseen_sim::scenario::Scenario;
 
 /// Delays, resets and held links, with all slicings and kinds.
 const SEEDS: Range<u64> = 20..40;
+/// Every nemesis of trees, so that climbs are tried again.
+const TREES: Range<u64> = 20..32;
 
-fn carried_out(seed: u64) -> Run {
-    let scenario = Scenario::new(seed);
-    run(&scenario).unwrap_or_else(|error| panic!("{scenario}: {error}"))
+fn carried_out(scenario: &Scenario) -> Run {
+    run(scenario).unwrap_or_else(|error| panic!("{scenario}: {error}"))
+}
+
+fn scenarios() -> impl Iterator<Item = Scenario> {
+    SEEDS.map(Scenario::new).chain(TREES.map(Scenario::of_tree))
 }
 
 #[test]
 fn same_seed_same_trace() {
     let mut hashes = BTreeSet::new();
-    for seed in SEEDS {
-        let [first, second] = [(); 2].map(|()| carried_out(seed));
+    for scenario in scenarios() {
+        let [first, second] = [(); 2].map(|()| carried_out(&scenario));
         let deliveries = first.trace.deliveries.len();
-        assert!(deliveries > 100, "seed {seed}: only {deliveries} deliveries were traced");
+        assert!(deliveries > 100, "{scenario}: only {deliveries} deliveries were traced");
         if let Some(difference) = first.trace.first_difference(&second.trace) {
-            panic!("seed {seed}, of {deliveries} deliveries: {difference}");
+            panic!("{scenario}, of {deliveries} deliveries: {difference}");
         }
-        assert_eq!(first.history, second.history, "seed {seed}");
-        assert_eq!(first.hash(), second.hash(), "seed {seed}");
+        assert_eq!(first.history, second.history, "{scenario}");
+        assert_eq!(first.hash(), second.hash(), "{scenario}");
         hashes.insert(first.hash());
     }
-    assert_eq!(hashes.len(), SEEDS.count(), "seeds that differ have traces that differ");
+    assert_eq!(hashes.len(), scenarios().count(), "seeds that differ have traces that differ");
 }
 
 #[test]
 fn same_seed_same_trace_in_another_process() {
-    let here: Vec<String> = SEEDS.map(|seed| format!("trace {:016x}", carried_out(seed).hash())).collect();
+    let here: Vec<String> =
+        scenarios().map(|scenario| format!("trace {:016x}", carried_out(&scenario).hash())).collect();
     for process in ["the first process", "the second process"] {
-        let (program, seeds) = (env!("CARGO_BIN_EXE_firstseen-sim"), format!("{}..{}", SEEDS.start, SEEDS.end));
-        let output = Command::new(program).args(["--seeds", &seeds]).output().expect(program);
-        let printed = String::from_utf8_lossy(&output.stdout);
-        let there: Vec<&str> = printed.lines().filter_map(|line| line.split(", ").last()).collect();
-        assert_eq!(there, here, "{process}: {printed}");
+        let there: Vec<String> = [("--seeds", SEEDS), ("--trees", TREES)].into_iter().flat_map(traces).collect();
+        assert_eq!(there, here, "{process}");
     }
+}
+
+/// The hashes of runs, as another process prints them.
+fn traces((what, seeds): (&str, Range<u64>)) -> Vec<String> {
+    let (program, seeds) = (env!("CARGO_BIN_EXE_firstseen-sim"), format!("{}..{}", seeds.start, seeds.end));
+    let output = Command::new(program).args([what, &seeds]).output().expect(program);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    printed.lines().filter_map(|line| line.split(", ").last()).map(str::to_owned).collect()
 }

@@ -1,13 +1,14 @@
 //! A test of the tester: every law finds the history that breaks it, and only that.
 
 use firstseen_routing::{Decision, Reason, SubmissionName};
-use firstseen_sim::history::{Call, History};
+use firstseen_sim::history::{Call, History, Loss, Outage};
 use firstseen_sim::laws::check;
 
 fn call(event: u64, time_ms: u64, began_us: u64, told: Decision) -> Call {
     Call {
         id: 0,
         producer: 0,
+        site: None,
         event,
         time_ms,
         is_lookup: false,
@@ -19,11 +20,18 @@ fn call(event: u64, time_ms: u64, began_us: u64, told: Decision) -> Call {
 }
 
 fn laws_broken(calls: impl IntoIterator<Item = Call>) -> Vec<&'static str> {
-    let mut history = History { calls: Vec::new(), window_ms: 1000, window_at_most_ms: 1100 };
+    laws_broken_with(&[], 0, calls)
+}
+
+/// The same where nodes were lost, with cells of event 1, and some answers were marked degraded.
+fn laws_broken_with(lost_us: &[u64], degraded_events: u64, calls: impl IntoIterator<Item = Call>) -> Vec<&'static str> {
+    let losses = lost_us.iter().map(|time_us| Loss { node: 2, time_us: *time_us, events: [1].into() }).collect();
+    let mut history =
+        History { losses, degraded_events, window_ms: 1000, window_at_most_ms: 1100, ..History::default() };
     for call in calls {
         history.begin(call);
     }
-    check(&history).into_iter().map(|violation| violation.law.split(':').next().unwrap_or_default()).collect()
+    check(&history).into_iter().map(|violation| violation.name()).collect()
 }
 
 #[test]
@@ -66,4 +74,38 @@ fn one_name_two_verdicts() {
     let first = Call { name, ..call(1, 0, 0, Decision::FirstSeen) };
     let again = Call { name, ..call(1, 0, 20, Decision::Duplicate) };
     assert!(laws_broken([first, again]).contains(&"same name, same verdict"));
+}
+
+#[test]
+fn a_loss_excuses_what_it_concerns() {
+    let again = |event| [0, 50].map(|began_us| call(event, 0, began_us, Decision::FirstSeen));
+    assert_eq!(laws_broken_with(&[30], 1, again(1)), [""; 0]);
+    assert_eq!(laws_broken_with(&[30], 1, again(2)), ["one winner"], "no cells of it were lost");
+    assert_eq!(laws_broken_with(&[60], 1, again(1)), ["one winner"], "both were told before the loss");
+    assert_eq!(laws_broken_with(&[30], 0, again(1)), ["told degraded"]);
+    let lookup = Call { is_lookup: true, ..call(1, 500, 50, Decision::FirstSeen) };
+    assert_eq!(laws_broken_with(&[30], 0, [call(1, 0, 0, Decision::FirstSeen), lookup]), [""; 0]);
+    // The first attempt may have recorded what the second one was told.
+    let name = Some(SubmissionName { source: 1, number: 2 });
+    let attempts = [(0, Decision::Undecided(Reason::Unknown)), (40, Decision::FirstSeen)];
+    let attempts = attempts.map(|(began_us, told)| Call { name, ..call(1, 0, began_us, told) });
+    let calls = attempts.into_iter().chain([call(1, 0, 60, Decision::FirstSeen)]);
+    assert_eq!(laws_broken_with(&[30], 1, calls), [""; 0]);
+    assert_eq!(laws_broken_with(&[30], 0, [call(1, 0, 0, Decision::Duplicate)]), ["no duplicate of itself"]);
+}
+
+#[test]
+fn a_leaf_that_does_not_answer_what_it_knows() {
+    let at = |site, call| Call { site: Some(site), ..call };
+    let broken = |asked_at, until_us| {
+        let asked = Decision::Undecided(Reason::SlicesDown);
+        let mut history = History { window_ms: 1000, window_at_most_ms: 1100, ..History::default() };
+        history.outages.push(Outage { site: 1, from_us: 15, until_us });
+        history.begin(at(0, call(1, 0, 0, Decision::FirstSeen)));
+        history.begin(at(asked_at, call(1, 0, 20, asked)));
+        check(&history).into_iter().map(|violation| violation.name()).collect::<Vec<_>>()
+    };
+    assert_eq!(broken(0, 40), ["leaf answers"]);
+    assert_eq!(broken(1, 40), [""; 0], "another leaf need not know");
+    assert_eq!(broken(0, 25), [""; 0], "it returned after the outage");
 }

@@ -1,4 +1,4 @@
-//! Arrows point only left: `filter <- routing <- wire <- meta <- node`, `wire <- client`, `filter <- records`, and `cli`
+//! Arrows point only left: `filter <- routing <- wire <- meta <- node`, `wire <- client <- node`, `filter <- records`, and `cli`
 //! on top.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ("records", &["firstseen-filter"]),
     ("wire", &["firstseen-filter", "firstseen-routing"]),
     ("meta", &["firstseen-filter", "firstseen-routing", "firstseen-wire"]),
-    ("node", &["firstseen-filter", "firstseen-routing", "firstseen-wire", "firstseen-meta"]),
+    ("node", &["firstseen-filter", "firstseen-routing", "firstseen-wire", "firstseen-meta", "firstseen-client"]),
     ("client", &["firstseen-filter", "firstseen-routing", "firstseen-wire"]),
     (
         "sim",

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use firstseen_filter::{ProbeShape, Probes};
-use firstseen_routing::{FilterId, Incarnation, Operation, SubmissionName, Tick, Times};
+use firstseen_routing::{FilterId, FromLevel, Incarnation, Operation, SubmissionName, Tick, Times};
 
 use crate::error::{WireError, check_at_most, check_length};
 use crate::limits::{BATCH_EVENTS_MAX, BATCH_RUNS_MAX, NAME_BYTES, TRACEPARENT_BYTES_MAX};
@@ -35,6 +35,10 @@ pub struct BatchHead {
     pub clock_ms: u64,
     /// W3C trace context; empty where the producer does not trace.
     pub traceparent: String,
+    /// The level of a tree that the events come from; none for producers. The reply then says where events were found.
+    pub from: Option<FromLevel>,
+    /// It was sent before, and may have been recorded.
+    pub again: bool,
 }
 
 /// The events of one group, as a producer gathers them.
@@ -112,6 +116,9 @@ pub fn encode(head: &BatchHead, runs: &[Run<'_>]) -> Result<proto::Batch, WireEr
         clock_ms: head.clock_ms,
         names: names.into(),
         traceparent: head.traceparent.clone(),
+        from_filter: head.from.map_or(0, |from| from.filter.0),
+        from_incomplete: head.from.is_some_and(|from| !from.complete),
+        again: head.again,
     })
 }
 
@@ -132,6 +139,9 @@ pub fn decode_head(batch: &proto::Batch) -> Result<BatchHead, WireError> {
         base_unit: batch.base_unit,
         clock_ms: batch.clock_ms,
         traceparent: batch.traceparent.clone(),
+        from: (batch.from_filter > 0)
+            .then_some(FromLevel { filter: FilterId(batch.from_filter), complete: !batch.from_incomplete }),
+        again: batch.again,
     })
 }
 
@@ -236,6 +246,7 @@ fn operation_message(operation: Operation) -> proto::Operation {
         Operation::Lookup => proto::Operation::Lookup,
         Operation::Count => proto::Operation::Count,
         Operation::Estimate => proto::Operation::Estimate,
+        Operation::Verify => proto::Operation::Verify,
     }
 }
 
@@ -245,6 +256,7 @@ fn operation(value: i32) -> Result<Operation, WireError> {
         Ok(proto::Operation::Lookup) => Ok(Operation::Lookup),
         Ok(proto::Operation::Count) => Ok(Operation::Count),
         Ok(proto::Operation::Estimate) => Ok(Operation::Estimate),
+        Ok(proto::Operation::Verify) => Ok(Operation::Verify),
         _ => Err(WireError::Invalid { field: "operation", value: value as u32 as u64 }),
     }
 }

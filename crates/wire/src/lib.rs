@@ -7,6 +7,8 @@
 pub mod batch;
 mod bits;
 mod error;
+mod examine;
+mod frames;
 pub mod hello;
 pub mod limits;
 pub mod map;
@@ -18,6 +20,7 @@ pub mod reply;
 pub mod status;
 pub mod ticks;
 pub mod tls;
+pub mod tree;
 mod varint;
 mod verdicts;
 pub mod watch;

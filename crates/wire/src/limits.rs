@@ -55,6 +55,13 @@ pub const HTTP2_HEADER_BYTES_MAX: u32 = 16 << 10;
 /// How long a connection may take to open. A lost SYN is sent again after one second.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Bytes with which a connection of HTTP/2 begins (RFC 9113, 3.4). A handshake of TLS begins with more.
+pub const HTTP2_PREFACE_BYTES: usize = 24;
+
+/// How long a connection that was accepted may take to begin: one that says nothing holds a place that others need. As
+/// long as a lost packet or two may take.
+pub const BEGIN_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// How long a stream may take to say hello: one that says nothing holds a place that others need.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -63,6 +70,10 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A connection is given up when the sign of life takes longer: events in flight are undecided for no longer than both.
 pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A connection of which nothing comes for so long has not even begun to speak HTTP/2: otherwise it would have answered a
+/// sign of life, or have been given up for that.
+pub const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// Bytes of a name (of a node, site, filter) or address: what DNS allows.
 pub const NAME_TEXT_BYTES_MAX: usize = 255;
@@ -95,4 +106,5 @@ pub const SET_ACKS_MAX: usize = 4096;
 
 const _: () = assert!(BATCH_BYTES_MAX < MESSAGE_BYTES_MAX && MESSAGE_BYTES_MAX <= HTTP2_WINDOW_BYTES as usize / 2);
 const _: () = assert!(NODES_MAX * NODE_BYTES_MAX + MAP_FILTERS_BYTES_MAX < MESSAGE_BYTES_MAX);
+const _: () = assert!(SILENCE_MAX.as_secs() > KEEPALIVE_INTERVAL.as_secs() + KEEPALIVE_TIMEOUT.as_secs());
 const _: () = assert!(INFLIGHT_BATCHES_MAX < 1000 && INFLIGHT_FRAMES_MAX < 1000);

@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use crate::limits::{DEFINITION_BYTES_MAX, FILTERS_MAX, NAME_TEXT_BYTES_MAX, NODES_MAX};
 use crate::proto::producer as proto;
+use crate::tree;
 
 /// Why a map or a record cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -54,6 +55,9 @@ pub enum MapError {
         /// The number.
         id: u64,
     },
+    /// Not a slicing.
+    #[error("{0}")]
+    Slicing(String),
     /// Not a definition of a filter.
     #[error("the definition of filter `{filter}` cannot be read: {reason}")]
     Definition {
@@ -160,6 +164,7 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
         generations: filter.generations.clone(),
         min_live: policies.thresholds.min_live,
         set_min: policies.thresholds.set_min,
+        branch: filter.branch.as_ref().map(tree::branch_message),
     }
 }
 
@@ -210,6 +215,7 @@ pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord),
         },
         owners: message.owners.iter().map(owner).collect(),
         generations: message.generations,
+        branch: message.branch.map(tree::branch).transpose()?,
         definition,
         name: message.name,
     };
@@ -279,7 +285,7 @@ pub fn answer_message(answer: AnswerWhen) -> proto::AnswerWhen {
     }
 }
 
-fn check_length(field: &'static str, length: usize, length_max: usize) -> Result<(), MapError> {
+pub(crate) fn check_length(field: &'static str, length: usize, length_max: usize) -> Result<(), MapError> {
     match length <= length_max {
         true => Ok(()),
         false => Err(MapError::TooLong { field, length, length_max }),

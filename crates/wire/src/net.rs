@@ -3,6 +3,8 @@
 //! Promises: a channel that exists has been given every limit of [`crate::limits`]; opening one waits for nothing.
 //! Must not know: which services run over it, when to give up on it.
 
+use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -10,6 +12,8 @@ use tokio::net::TcpListener;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 
+pub use crate::examine::Mismatch;
+use crate::examine::examine;
 use crate::limits::{
     CONNECT_TIMEOUT, HTTP2_HEADER_BYTES_MAX, HTTP2_WINDOW_BYTES, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT,
     MESSAGE_BYTES_MAX, STREAMS_MAX,
@@ -44,11 +48,25 @@ pub trait Connector: Send + Sync + 'static {
     /// # Errors
     /// [`ConnectError`] where nothing can be tried; that nobody answers shows when the channel is used.
     fn channel(&self, address: &str, node_name: Option<&str>) -> Result<Channel, ConnectError>;
+
+    /// Why no connection to `address` comes about, where waiting does not change it and it can be told. To be asked
+    /// when a connection has failed; it makes another one to find out.
+    fn examine<'a>(&'a self, address: &'a str, node_name: Option<&'a str>) -> Examination<'a> {
+        let _ = (address, node_name);
+        Box::pin(ready(None))
+    }
 }
+
+/// What [`Connector::examine`] finds.
+pub type Examination<'a> = Pin<Box<dyn Future<Output = Option<Mismatch>> + Send + 'a>>;
 
 impl<C: Connector + ?Sized> Connector for Arc<C> {
     fn channel(&self, address: &str, node_name: Option<&str>) -> Result<Channel, ConnectError> {
         (**self).channel(address, node_name)
+    }
+
+    fn examine<'a>(&'a self, address: &'a str, node_name: Option<&'a str>) -> Examination<'a> {
+        (**self).examine(address, node_name)
     }
 }
 
@@ -68,6 +86,10 @@ impl Connector for TcpConnector {
             reason: error.to_string(),
         };
         Ok(endpoint.map_err(tls_error)?.connect_lazy())
+    }
+
+    fn examine<'a>(&'a self, address: &'a str, node_name: Option<&'a str>) -> Examination<'a> {
+        Box::pin(examine(address, self.tls.as_ref(), node_name))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::packing::{pack_lists, unpack_lists};
 use crate::proto::peer as proto;
 use crate::proto::peer::link_frame::Message;
 use crate::ticks::{pack_stamps, pack_tickets, unpack_stamps, unpack_tickets};
+use crate::varint;
 use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, unpack_reasons};
 
 /// Who opens a link, and to whom.
@@ -125,6 +126,26 @@ pub fn decode(message: &Message, range: u64) -> Result<PeerMessage, WireError> {
     Ok(PeerMessage { filter: FilterId(filter), epoch, group, body })
 }
 
+/// What a message that cannot be decoded can be refused by: which group it is about, and the head's numbers of its events,
+/// or its own number; nothing else in it is what came. None where not even that can be read, and of answers, which nobody
+/// refuses.
+pub fn refusable(message: &Message) -> Option<PeerMessage> {
+    let (filter, epoch, group, body) = match message {
+        Message::Test(test) => {
+            check_at_most("events", test.events.into(), FRAME_EVENTS_MAX.into()).ok()?;
+            let tickets = unpack_tickets(&test.tickets, test.events as usize).ok()?;
+            let body = TestBatch { head: NodeId(test.head_node), tickets, ..TestBatch::default() };
+            (test.filter_id, test.filter_epoch, test.group, PeerBody::Test(body))
+        }
+        Message::Set(set) => {
+            let body = SetBatch { set_number: set.set_number, ..SetBatch::default() };
+            (set.filter_id, set.filter_epoch, set.group, PeerBody::Set(body))
+        }
+        Message::Hello(_) | Message::Resolved(_) | Message::SetAcks(_) => return None,
+    };
+    Some(PeerMessage { filter: FilterId(filter), epoch, group, body })
+}
+
 fn encode_test(message: &PeerMessage, test: &TestBatch, range: u64) -> Result<proto::TestBatch, WireError> {
     let traceparent_bytes = test.traceparent.as_ref().map_or(0, |traceparent| traceparent.len());
     check_at_most("traceparent", traceparent_bytes as u64, TRACEPARENT_BYTES_MAX as u64)?;
@@ -148,6 +169,7 @@ fn encode_test(message: &PeerMessage, test: &TestBatch, range: u64) -> Result<pr
         deadline_ms: test.deadline_in_ms,
         degraded: test.degraded,
         traceparent: test.traceparent.as_deref().unwrap_or_default().to_owned(),
+        expiries: pack_expiries("expiries", &test.expiries, test.left.len())?.into(),
         ..Default::default()
     })
 }
@@ -165,6 +187,7 @@ fn decode_test(test: &proto::TestBatch, range: u64) -> Result<TestBatch, WireErr
         deadline_in_ms: test.deadline_ms,
         degraded: test.degraded,
         traceparent: (!test.traceparent.is_empty()).then(|| test.traceparent.as_str().into()),
+        expiries: unpack_expiries("expiries", &test.expiries, events)?,
     })
 }
 
@@ -193,7 +216,7 @@ fn encode_resolved(message: &PeerMessage, resolved: &Resolved) -> Result<proto::
         degraded: resolved.degraded,
         node_visits: resolved.node_visits,
         filter_epoch: message.epoch,
-        ..Default::default()
+        expiries: pack_expiries("expiries", &resolved.expiries, hits)?.into(),
     })
 }
 
@@ -203,7 +226,9 @@ fn decode_resolved(resolved: &proto::Resolved) -> Result<Resolved, WireError> {
     let tickets = unpack_tickets(&resolved.tickets, events)?;
     check_bitmap("hits", &resolved.hits, events)?;
     let hits: Vec<bool> = (0..events).map(|index| bit(&resolved.hits, index)).collect();
-    let generations = unpack_generations(&resolved.generations, hits.iter().filter(|hit| **hit).count())?;
+    let hit_count = hits.iter().filter(|hit| **hit).count();
+    let generations = unpack_generations(&resolved.generations, hit_count)?;
+    let expiries = unpack_expiries("expiries", &resolved.expiries, hit_count)?;
     let mut undecided: Vec<(u32, Reason)> = Vec::new();
     unpack_reasons("undecided", &resolved.undecided, events, |index, reason| undecided.push((index as u32, reason)))?;
     Ok(Resolved {
@@ -214,6 +239,7 @@ fn decode_resolved(resolved: &proto::Resolved) -> Result<Resolved, WireError> {
         slice_visits: resolved.slice_visits,
         node_visits: resolved.node_visits,
         degraded: resolved.degraded,
+        expiries,
     })
 }
 
@@ -261,6 +287,26 @@ fn check_events(events: usize, lists: &[(&'static str, usize)]) -> Result<u32, W
 fn check_acks(done: &[u64], refused: &[u64]) -> Result<(), WireError> {
     check_at_most("set_numbers", done.len() as u64, SET_ACKS_MAX as u64)?;
     check_at_most("refused_numbers", refused.len() as u64, SET_ACKS_MAX as u64)
+}
+
+/// Varints, none or one for each of `entries`.
+fn pack_expiries(field: &'static str, expiries: &[u64], entries: usize) -> Result<Vec<u8>, WireError> {
+    if !expiries.is_empty() {
+        check_length(field, expiries.len(), entries)?;
+    }
+    let mut bytes = Vec::with_capacity(expiries.len() * 5);
+    expiries.iter().for_each(|expiry| varint::put(*expiry, &mut bytes));
+    Ok(bytes)
+}
+
+/// None, or one for each of `entries`.
+fn unpack_expiries(field: &'static str, mut bytes: &[u8], entries: usize) -> Result<Vec<u64>, WireError> {
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let expiries = (0..entries).map(|_| varint::take(field, &mut bytes)).collect::<Result<_, _>>()?;
+    varint::check_end(field, bytes)?;
+    Ok(expiries)
 }
 
 /// Two bytes each, low end first.

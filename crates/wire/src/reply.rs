@@ -3,11 +3,12 @@
 //! Promises: a reply that is decoded has an answer for every event that was asked, and none for others. Must not know:
 //! how answers come about.
 
-use firstseen_routing::{Decision, Reason};
+use firstseen_routing::{Decision, Reason, Seen, TREE_LEVELS_MAX};
 
-use crate::error::{WireError, check_length};
+use crate::error::{WireError, check_at_most, check_length};
 use crate::limits::DETAIL_BYTES_MAX;
 use crate::proto::producer as proto;
+use crate::varint;
 use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, reason, reason_message, unpack_reasons};
 
 /// The answers to a batch.
@@ -23,6 +24,10 @@ pub struct Answers {
     pub map_version: u64,
     /// Slices that the answers rest on have lost what came before their node started.
     pub degraded: bool,
+    /// One an event where the batch wanted them, from a filter in a tree; otherwise none.
+    pub seen: Vec<Seen>,
+    /// Duplicates found at each level of a tree, from the root on; empty outside of trees.
+    pub level_hits: Vec<u32>,
     /// Why the whole batch was refused; empty where it was not.
     pub detail: String,
 }
@@ -46,6 +51,8 @@ pub fn encode(sequence: u64, answers: &Answers) -> proto::BatchReply {
         degraded: answers.degraded,
         estimates: answers.estimates.clone(),
         degraded_events: Vec::new(),
+        seen: pack_seen(decisions, &answers.seen).into(),
+        level_hits: answers.level_hits.clone(),
     }
 }
 
@@ -73,6 +80,8 @@ pub fn decode(reply: &proto::BatchReply, events: usize) -> Result<Answers, WireE
         clock_ms: reply.clock_ms,
         map_version: reply.map_version,
         degraded: reply.degraded,
+        seen: Vec::new(),
+        level_hits: Vec::new(),
         detail: truncated(&reply.detail),
     };
     if reply.refused != i32::from(proto::Reason::Unspecified) {
@@ -90,10 +99,55 @@ pub fn decode(reply: &proto::BatchReply, events: usize) -> Result<Answers, WireE
         twice = twice.or((decisions[index] == Decision::Duplicate).then_some(index));
         decisions[index] = Decision::Undecided(reason);
     })?;
-    match twice {
-        Some(index) => Err(WireError::Invalid { field: "undecided", value: index as u64 }),
-        None => Ok(Answers { decisions, estimates: reply.estimates.clone(), ..answers }),
+    if let Some(index) = twice {
+        return Err(WireError::Invalid { field: "undecided", value: index as u64 });
     }
+    check_at_most("level_hits", reply.level_hits.len() as u64, TREE_LEVELS_MAX as u64)?;
+    let seen = unpack_seen(&decisions, &reply.seen)?;
+    let (estimates, level_hits) = (reply.estimates.clone(), reply.level_hits.clone());
+    Ok(Answers { decisions, estimates, seen, level_hits, ..answers })
+}
+
+/// Of an event whose unit is not remembered.
+const NO_UNIT: u8 = 0x80;
+
+/// A byte of level for each decided event, and the difference of its unit.
+fn pack_seen(decisions: &[Decision], seen: &[Seen]) -> Vec<u8> {
+    let (mut bytes, mut last) = (Vec::new(), 0u64);
+    let decided = decisions.iter().zip(seen).filter(|(decision, _)| !matches!(decision, Decision::Undecided(_)));
+    for (_, Seen { unit, level }) in decided {
+        bytes.push(level & !NO_UNIT | if unit.is_none() { NO_UNIT } else { 0 });
+        if let Some(unit) = unit {
+            varint::put(varint::zigzag(unit.wrapping_sub(last) as i64), &mut bytes);
+            last = *unit;
+        }
+    }
+    bytes
+}
+
+fn unpack_seen(decisions: &[Decision], mut bytes: &[u8]) -> Result<Vec<Seen>, WireError> {
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (mut seen, mut last) = (Vec::with_capacity(decisions.len()), 0u64);
+    for decision in decisions {
+        if let Decision::Undecided(_) = decision {
+            seen.push(Seen::default());
+            continue;
+        }
+        let (first, rest) = bytes.split_first().ok_or(WireError::Missing { field: "seen" })?;
+        bytes = rest;
+        let unit = match first & NO_UNIT == 0 {
+            true => {
+                last = last.wrapping_add(varint::unzigzag(varint::take("seen", &mut bytes)?) as u64);
+                Some(last)
+            }
+            false => None,
+        };
+        seen.push(Seen { unit, level: first & !NO_UNIT });
+    }
+    varint::check_end("seen", bytes)?;
+    Ok(seen)
 }
 
 fn truncated(text: &str) -> String {

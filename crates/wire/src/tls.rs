@@ -11,6 +11,7 @@
 //! | `admin.firstseen` | administer |
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::{fs, io};
 
 use rustls_pki_types::ServerName;
@@ -73,20 +74,20 @@ pub enum TlsError {
     },
 }
 
-/// One's own certificate and the authority, read and ready.
-#[derive(Clone)]
-struct Material {
-    ca: Certificate,
-    identity: Identity,
+/// One's own certificate and the authority, as they are in their files.
+pub(crate) struct Pem {
+    pub(crate) ca: Vec<u8>,
+    pub(crate) cert: Vec<u8>,
+    pub(crate) key: Vec<u8>,
 }
 
 /// What a connecting end needs.
 #[derive(Clone)]
-pub struct ClientTls(Material);
+pub struct ClientTls(Arc<Pem>);
 
 /// What an accepting end needs.
 #[derive(Clone)]
-pub struct ServerTls(Material);
+pub struct ServerTls(Arc<Pem>);
 
 impl TlsFiles {
     /// Reads the files for connecting to others.
@@ -94,7 +95,7 @@ impl TlsFiles {
     /// # Errors
     /// [`TlsError`] says which file cannot be used.
     pub fn client(&self) -> Result<ClientTls, TlsError> {
-        let tls = ClientTls(self.material()?);
+        let tls = ClientTls(self.pem()?);
         let endpoint = tonic::transport::Endpoint::from_static("https://node.firstseen");
         endpoint.tls_config(tls.config(None)).map_err(|error| self.unusable(&error))?;
         Ok(tls)
@@ -105,16 +106,17 @@ impl TlsFiles {
     /// # Errors
     /// [`TlsError`] says which file cannot be used.
     pub fn server(&self) -> Result<ServerTls, TlsError> {
-        let tls = ServerTls(self.material()?);
+        let tls = ServerTls(self.pem()?);
         tonic::transport::Server::builder().tls_config(tls.config()).map_err(|error| self.unusable(&error))?;
         Ok(tls)
     }
 
-    fn material(&self) -> Result<Material, TlsError> {
-        let ca = Certificate::from_pem(read("certificate authority", &self.ca, "BEGIN CERTIFICATE")?);
-        let cert = read("certificate", &self.cert, "BEGIN CERTIFICATE")?;
-        let key = read("private key", &self.key, "PRIVATE KEY")?;
-        Ok(Material { ca, identity: Identity::from_pem(cert, key) })
+    fn pem(&self) -> Result<Arc<Pem>, TlsError> {
+        Ok(Arc::new(Pem {
+            ca: read("certificate authority", &self.ca, "BEGIN CERTIFICATE")?,
+            cert: read("certificate", &self.cert, "BEGIN CERTIFICATE")?,
+            key: read("private key", &self.key, "PRIVATE KEY")?,
+        }))
     }
 
     fn unusable(&self, error: &dyn std::error::Error) -> TlsError {
@@ -131,15 +133,34 @@ fn read(what: &'static str, path: &Path, expected: &'static str) -> Result<Vec<u
     }
 }
 
+/// The name that the certificate of the node of this name has, or that of any node of the cluster.
+pub(crate) fn peer_name(node_name: Option<&str>) -> String {
+    node_name.map_or_else(|| NODE_NAME.to_owned(), |name| format!("{name}.{NODE_NAME}"))
+}
+
+impl Pem {
+    fn authority(&self) -> Certificate {
+        Certificate::from_pem(&self.ca)
+    }
+
+    fn identity(&self) -> Identity {
+        Identity::from_pem(&self.cert, &self.key)
+    }
+}
+
 impl ClientTls {
     /// The configuration for connecting to the node of this name, or to any node of the cluster.
     pub(crate) fn config(&self, node_name: Option<&str>) -> ClientTlsConfig {
-        let name = node_name.map_or_else(|| NODE_NAME.to_owned(), |name| format!("{name}.{NODE_NAME}"));
         ClientTlsConfig::new()
-            .ca_certificate(self.0.ca.clone())
-            .identity(self.0.identity.clone())
-            .domain_name(name)
+            .ca_certificate(self.0.authority())
+            .identity(self.0.identity())
+            .domain_name(peer_name(node_name))
             .timeout(CONNECT_TIMEOUT)
+    }
+
+    /// What it was made of.
+    pub(crate) fn pem(&self) -> &Pem {
+        &self.0
     }
 }
 
@@ -147,8 +168,8 @@ impl ServerTls {
     /// The configuration that lets in whoever the authority has signed.
     pub(crate) fn config(&self) -> ServerTlsConfig {
         ServerTlsConfig::new()
-            .client_ca_root(self.0.ca.clone())
-            .identity(self.0.identity.clone())
+            .client_ca_root(self.0.authority())
+            .identity(self.0.identity())
             .client_auth_optional(false)
             .timeout(CONNECT_TIMEOUT)
     }

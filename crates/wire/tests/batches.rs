@@ -4,7 +4,7 @@ mod common;
 
 use common::Numbers;
 use firstseen_filter::{ProbeShape, Probes};
-use firstseen_routing::{Decision, Reason, SubmissionName, Tick};
+use firstseen_routing::{Decision, Reason, Seen, SubmissionName, Tick};
 use firstseen_wire::batch::{self, BatchShape, OwnedRun, Run};
 use firstseen_wire::proto::producer::{self, observe_reply, observe_request};
 use firstseen_wire::reply::{self, Answers};
@@ -202,10 +202,17 @@ fn replies_come_back() {
             clock_ms: 17,
             map_version: 5,
             degraded: events % 2 == 1,
+            seen: common::seen(events, numbers),
+            level_hits: if events % 3 == 0 { vec![1, 2, 3] } else { Vec::new() },
             detail: String::new(),
         };
         let message = reply::encode(99, &answers);
-        assert_eq!(reply::decode(&message, events), Ok(answers));
+        // Of an undecided event nothing is told.
+        let is_decided = |decision: &Decision| !matches!(decision, Decision::Undecided(_));
+        let seen = answers.decisions.iter().zip(&answers.seen);
+        let seen = seen.map(|(decision, seen)| if is_decided(decision) { *seen } else { Seen::default() });
+        let seen = if answers.decisions.iter().any(is_decided) { seen.collect() } else { Vec::new() };
+        assert_eq!(reply::decode(&message, events), Ok(Answers { seen, ..answers }));
         assert!(matches!(reply::decode(&message, events + 1), Err(WireError::Length { field: "events", .. })));
         for mutated in common::mutations(&message.encode_to_vec(), numbers) {
             let Ok(message) = producer::BatchReply::decode(&mutated[..]) else { continue };

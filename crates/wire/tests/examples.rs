@@ -58,6 +58,8 @@ fn whole_batch() -> Vec<u8> {
         base_unit: 100,
         clock_ms: 0,
         traceparent: String::new(),
+        from: None,
+        again: false,
     };
     let run = |group, range| Run { group, probes: &probes, range, ticks: &[], names: &[] };
     batch::encode(&head, &[run(0, 0..1), run(7, 1..2)]).expect("within limits").encode_to_vec()

@@ -5,8 +5,8 @@ mod common;
 use common::Numbers;
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{
-    AnswerWhen, ClockSource, ClusterId, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, Lookup,
-    NodeId, NodeRecord, SliceOwner, SlicedDefinition, Thresholds,
+    AnswerWhen, Branch, ClockSource, ClusterId, ClusterMap, CutOff, FilterId, FilterPolicies, FilterRecord,
+    Incarnation, Lookup, NodeId, NodeRecord, SliceOwner, SlicedDefinition, Thresholds, TreeMode,
 };
 use firstseen_wire::map::MapError;
 use firstseen_wire::proto::{admin, producer};
@@ -48,6 +48,16 @@ fn map() -> ClusterMap {
                 .map(|slice| SliceOwner { node: NodeId(slice % 3 + 1), complete_since: Incarnation(slice) })
                 .collect(),
             generations: vec![2; definition.slicing.groups() as usize],
+            branch: (id > 1).then(|| Branch {
+                root: FilterId(2),
+                parent: (id > 2).then_some(FilterId(id - 1)),
+                level: id as u8 - 2,
+                fold: 3,
+                place: format!("site-{id}"),
+                top_down: id as u8,
+                cut_off: if id == 2 { CutOff::Local } else { CutOff::Undecided },
+                mode: if id == 2 { TreeMode::Dense } else { TreeMode::Sparse },
+            }),
             definition,
         };
         map.filters.insert(FilterId(id), record);

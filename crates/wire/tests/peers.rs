@@ -3,7 +3,7 @@
 mod common;
 
 use common::Numbers;
-use firstseen_routing::{ClusterId, Incarnation, NodeId, PeerBody};
+use firstseen_routing::{ClusterId, Incarnation, NodeId, PeerBody, PeerMessage, SetBatch, TestBatch};
 use firstseen_wire::proto::peer::{LinkFrame, link_frame};
 use firstseen_wire::{WireError, limits, peer};
 use prost::Message;
@@ -24,7 +24,11 @@ fn messages_come_back_and_damaged_ones_are_messages_or_errors() {
             }
             for mutated in common::mutations(&bytes, numbers) {
                 let Ok(LinkFrame { message: Some(message), .. }) = LinkFrame::decode(&mutated[..]) else { continue };
-                let Ok(decoded) = peer::decode(&message, range) else { continue };
+                let Ok(decoded) = peer::decode(&message, range) else {
+                    let whose = peer::refusable(&message).map(|refusable| refusable.filter);
+                    assert!(whose.is_none() || whose == peer::filter_of(&message));
+                    continue;
+                };
                 let again = peer::encode(&decoded, range).expect("what was decoded can be encoded");
                 assert_eq!(peer::decode(&again, range), Ok(decoded));
             }
@@ -55,6 +59,39 @@ fn claims_of_many_events_are_refused() {
     let set = firstseen_wire::proto::peer::SetBatch { events: 8192, stamps: vec![0].into(), ..Default::default() };
     let refused = peer::decode(&link_frame::Message::Set(set), 100);
     assert!(matches!(refused, Err(WireError::Length { field: "counts", found: 0, expected: 4096 })), "{refused:?}");
+}
+
+#[test]
+fn what_cannot_be_decoded_can_be_refused_by_its_numbers() {
+    for message in common::peer_messages(4, 100, &mut Numbers::new(13)) {
+        let mut encoded = peer::encode(&message, 100).expect("within limits");
+        let expected = match (&mut encoded, &message.body) {
+            (link_frame::Message::Test(encoded), PeerBody::Test(test)) => {
+                encoded.stamps = vec![255].into();
+                let (head, tickets) = (test.head, test.tickets.clone());
+                Some(PeerBody::Test(TestBatch { head, tickets, ..TestBatch::default() }))
+            }
+            (link_frame::Message::Set(encoded), PeerBody::Set(set)) => {
+                encoded.counts.clear();
+                Some(PeerBody::Set(SetBatch { set_number: set.set_number, ..SetBatch::default() }))
+            }
+            (link_frame::Message::Resolved(encoded), _) => {
+                encoded.events = 5;
+                None
+            }
+            (link_frame::Message::SetAcks(encoded), _) => {
+                encoded.set_numbers = vec![0; limits::SET_ACKS_MAX + 1];
+                None
+            }
+            other => panic!("{other:?}"),
+        };
+        assert!(peer::decode(&encoded, 100).is_err());
+        assert_eq!(peer::refusable(&encoded), expected.map(|body| PeerMessage { body, ..message }));
+        if let link_frame::Message::Test(test) = &mut encoded {
+            test.events = u32::MAX;
+            assert_eq!(peer::refusable(&encoded), None);
+        }
+    }
 }
 
 #[test]

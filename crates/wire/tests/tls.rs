@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use firstseen_wire::net::{self, Connector, TcpConnector};
+use firstseen_wire::net::{self, Connector, Mismatch, TcpConnector};
 use firstseen_wire::proto::producer::producer_server::Producer;
 use firstseen_wire::proto::producer::{
     ClusterMap, DescribeFilterReply, DescribeFilterRequest, ObserveReply, ObserveRequest, WatchMapRequest,
@@ -13,6 +13,7 @@ use firstseen_wire::tls::{
     ADMIN_NAME, CLIENT_NAME, NODE_NAME, PeerRoles, TlsError, TlsFiles, is_node_named, peer_roles,
 };
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
@@ -148,6 +149,56 @@ async fn others_do_not_get_in() {
     let plain = serve(None).await;
     assert!(ask(&connector(&client), &plain, None).await.is_err(), "a server without TLS");
     assert_eq!(ask(&TcpConnector::default(), &plain, None).await.expect("plain to plain"), 0);
+}
+
+/// A server that speaks nothing but HTTP/1.
+async fn serve_http1() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let _ = stream.read(&mut request).await;
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n").await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn what_stands_in_the_way_of_a_connection_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (ours, theirs) = (Authority::new(folder.path(), "ours"), Authority::new(folder.path(), "theirs"));
+    let secure = serve(Some(&ours.sign("a", &[NODE_NAME, "a.node.firstseen"]))).await;
+    let (plain, http1) = (serve(None).await, serve_http1().await);
+    let files = ours.sign("client", &[CLIENT_NAME]);
+    let stranger = theirs.sign("client", &[CLIENT_NAME]);
+    let trusting = connector(&TlsFiles { ca: files.ca.clone(), ..stranger.clone() });
+    let (open, client, stranger) = (TcpConnector::default(), connector(&files), connector(&stranger));
+    let nobody = {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        listener.local_addr().expect("an address").to_string()
+    };
+    for (connector, address, node_name, expected) in [
+        (&open, &secure, None, Some(Mismatch::SpeaksTls)),
+        (&open, &http1, None, Some(Mismatch::SpeaksHttp1)),
+        (&open, &plain, None, None),
+        (&open, &nobody, None, None),
+        (&client, &plain, None, Some(Mismatch::SpeaksPlain)),
+        (&client, &http1, None, Some(Mismatch::SpeaksHttp1)),
+        (&client, &secure, None, None),
+        (&client, &secure, Some("a"), None),
+        (&client, &secure, Some("b"), Some(Mismatch::OtherName { expected: "b.node.firstseen".to_owned() })),
+        (&client, &nobody, None, None),
+        (&stranger, &secure, None, Some(Mismatch::UnknownAuthority)),
+        (&trusting, &secure, None, Some(Mismatch::NotAccepted { reason: "DecryptError".to_owned() })),
+    ] {
+        let found = connector.examine(address, node_name).await;
+        assert_eq!(found, expected, "{address} of {secure} (TLS), {plain} (plain), {http1} (HTTP/1), {nobody}");
+        // Nobody examines what works, and what is examined does not.
+        let works = ask(connector, address, node_name).await.is_ok();
+        assert!(!works || expected.is_none(), "{address}, {node_name:?}: {expected:?}");
+    }
 }
 
 #[test]

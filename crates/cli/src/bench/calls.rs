@@ -84,7 +84,7 @@ pub(super) async fn latency(filter: &Filter, stream: u64, rate: f64) -> anyhow::
                     let sent = started.elapsed().min(due(number));
                     call(&filter, keys.key(number), time_ms).await?;
                     let latency_us = started.elapsed().saturating_sub(sent).as_micros();
-                    latencies_us.saturating_record(u64::try_from(latency_us)?);
+                    latencies_us.record(u64::try_from(latency_us)?)?;
                 }
             })
         })

@@ -10,6 +10,7 @@ mod flow;
 mod keys;
 mod local;
 mod redis;
+mod tree;
 
 use clap::{Args, Subcommand, value_parser};
 
@@ -26,6 +27,8 @@ pub struct BenchArgs {
 pub enum BenchCommand {
     /// A client against one node and three on this machine, beside Redis `SET key 1 NX EX 600` where it is installed
     Cluster(ClusterBenchArgs),
+    /// One filter over three sites that are far from each other: flat, and as sparse and dense trees
+    Tree(TreeBenchArgs),
 }
 
 /// Flags of `firstseen bench cluster`.
@@ -51,6 +54,23 @@ pub struct ClusterBenchArgs {
     pub json: bool,
 }
 
+/// Flags of `firstseen bench tree`.
+#[derive(Debug, Args)]
+pub struct TreeBenchArgs {
+    /// Events of one measurement, over all sites; the filter is sized for as many
+    #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = value_parser!(u64).range(10_000..))]
+    pub events: u64,
+    /// Time from one site to another, one way, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 25, value_parser = value_parser!(u64).range(0..=1000))]
+    pub delay_ms: u64,
+    /// Measurements of each figure; the median is told
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
+    pub runs: u32,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Runs `firstseen bench`.
 ///
 /// # Errors
@@ -58,5 +78,6 @@ pub struct ClusterBenchArgs {
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     match &args.command {
         BenchCommand::Cluster(args) => cluster::run(args),
+        BenchCommand::Tree(args) => tree::run(args),
     }
 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use firstseen_routing::{ClusterMap, FilterRecord, NodeId};
+use firstseen_routing::{Branch, ClusterMap, CutOff, FilterRecord, NodeId, TreeMode};
 use serde::Serialize;
 
 use super::ClusterStatus;
+use crate::places::{in_order, mode_name};
 use crate::size::ByteSize;
 use crate::table::Table;
 
@@ -45,6 +46,30 @@ struct FilterDocument<'a> {
     slicing: String,
     slices: usize,
     complete_slices: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tree: Option<BranchDocument<'a>>,
+}
+
+/// The place of a filter in its tree.
+#[derive(Serialize)]
+struct BranchDocument<'a> {
+    root: u64,
+    parent: Option<u64>,
+    place: &'a str,
+    level: u8,
+    fold: u8,
+    mode: TreeMode,
+    cut_off: CutOff,
+    top_down: u8,
+}
+
+impl<'a> BranchDocument<'a> {
+    fn of(branch: &'a Branch) -> Self {
+        let Branch { root, parent, level, fold, place, mode, cut_off, top_down } = branch;
+        let parent = parent.map(|parent| parent.0);
+        let (mode, cut_off, top_down) = (*mode, *cut_off, *top_down);
+        Self { root: root.0, parent, place, level: *level, fold: *fold, mode, cut_off, top_down }
+    }
 }
 
 /// The status as one JSON document.
@@ -75,7 +100,7 @@ pub(super) fn json(status: &ClusterStatus) -> anyhow::Result<String> {
 }
 
 fn filter_documents(map: &ClusterMap) -> Vec<FilterDocument<'_>> {
-    let documents = map.filters.iter().map(|(number, filter)| FilterDocument {
+    let documents = in_order(map).into_iter().map(|(number, filter)| FilterDocument {
         number: number.0,
         name: &filter.name,
         kind: filter.definition.group.cells.kind().to_string(),
@@ -84,6 +109,7 @@ fn filter_documents(map: &ClusterMap) -> Vec<FilterDocument<'_>> {
         slicing: filter.definition.slicing.to_string(),
         slices: filter.owners.len(),
         complete_slices: complete_slices(map, filter),
+        tree: filter.branch.as_ref().map(BranchDocument::of),
     });
     documents.collect()
 }
@@ -129,19 +155,30 @@ fn yes_or_no(is_so: bool) -> String {
     if is_so { "yes" } else { "no" }.to_owned()
 }
 
-/// A table of the filters of `map`.
+/// A table of the filters of `map`, the places of a tree below its root.
 pub(crate) fn filters_text(map: &ClusterMap) -> String {
-    let mut filters = Table::new(&["filter", "kind", "window", "slicing", "complete"]);
-    for filter in map.filters.values() {
+    let mut filters = Table::new(&["filter", "kind", "window", "slicing", "complete", "tree"]);
+    for (_, filter) in in_order(map) {
+        let level = filter.branch.as_ref().map_or(0, |branch| usize::from(branch.level));
         filters.row([
-            filter.name.clone(),
+            format!("{:indent$}{}", "", filter.name, indent = 2 * level),
             filter.definition.group.cells.kind().to_string(),
             filter.definition.group.window.to_string(),
             filter.definition.slicing.to_string(),
             format!("{} of {}", complete_slices(map, filter), filter.owners.len()),
+            filter.branch.as_ref().map_or_else(String::new, tree_text),
         ]);
     }
     filters.text()
+}
+
+/// `dense, level 1, fold 2`.
+fn tree_text(branch: &Branch) -> String {
+    let Branch { level, fold, place, mode, .. } = branch;
+    match branch.is_root() {
+        true => format!("{}, root, place {place}", mode_name(*mode)),
+        false => format!("{}, level {level}, place {place}, fold {fold}", mode_name(*mode)),
+    }
 }
 
 fn slices_of(map: &ClusterMap, node: NodeId) -> u64 {

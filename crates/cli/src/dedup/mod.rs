@@ -69,6 +69,10 @@ pub struct ClusterArgs {
     /// Name of the filter (`firstseen filter create`)
     #[arg(long, value_name = "NAME", requires = "cluster")]
     pub filter: Option<String>,
+    /// Where this is: of a filter in a tree, ask the leaf of this name (`firstseen filter describe`). Without it
+    /// events go to the root
+    #[arg(long, value_name = "PLACE", requires = "cluster")]
+    pub site: Option<String>,
     /// Certificates.
     #[command(flatten)]
     pub tls: TlsArgs,

@@ -16,6 +16,7 @@ use tokio::runtime::Runtime;
 
 use super::ClusterArgs;
 use super::here::times_ms;
+use crate::connect::mismatched;
 use crate::exit::UsageError;
 use crate::input::Batch;
 
@@ -26,6 +27,9 @@ const INFLIGHT_EVENTS_MAX: usize = 1 << 16;
 const INFLIGHT_BATCHES_MAX: usize = 32;
 /// How long an event may stay unanswered. A run over a file can wait longer than who serves a page.
 const DEADLINE_MS: u64 = 15_000;
+
+/// Tries after a refusal for overload: until the deadline is over.
+const OVERLOAD_RETRIES_MAX: u32 = 16;
 
 /// A batch and what became of it.
 type Answered = (Box<Batch>, Result<Vec<Verdict>, CallError>);
@@ -56,9 +60,15 @@ impl Remote {
     /// # Errors
     /// Where nobody answers, or there is no such filter.
     pub(super) fn connect(args: &ClusterArgs, lookup: bool) -> anyhow::Result<Self> {
-        let mut builder = Client::builder().seeds(args.cluster.clone()).deadline_ms(DEADLINE_MS);
+        let mut builder = Client::builder()
+            .seeds(args.cluster.clone())
+            .deadline_ms(DEADLINE_MS)
+            .overload_retries_max(OVERLOAD_RETRIES_MAX);
         if let Some(files) = args.tls.files() {
             builder = builder.tls(files);
+        }
+        if let Some(site) = &args.site {
+            builder = builder.site(site);
         }
         let name = args.filter.as_deref().unwrap_or_default();
         // One thread serves the connections while this one reads answers and writes records.
@@ -69,16 +79,26 @@ impl Remote {
                 ConnectError::NoSeed | ConnectError::Address(_) | ConnectError::Tls(_) => {
                     anyhow::Error::new(UsageError(error.to_string()))
                 }
+                ConnectError::Settings(seeds) => {
+                    let seeds = seeds.iter().map(|seed| mismatched(&seed.address, &seed.mismatch));
+                    UsageError(seeds.collect::<Vec<_>>().join("; ")).into()
+                }
                 error => error.into(),
             })?;
             let filter = client.filter(name).await.map_err(|error| match error {
-                FilterError::NotFound { .. } => anyhow::Error::new(UsageError(error.to_string())),
+                FilterError::NotFound { .. } | FilterError::NoPlace { .. } => {
+                    anyhow::Error::new(UsageError(error.to_string()))
+                }
                 error => error.into(),
             })?;
             if filter.definition().group.cells.kind() == Kind::Decaying {
                 let text = format!(
                     "filter `{name}` tells frequencies, not duplicates: producers ask it with the client crate"
                 );
+                return Err(UsageError(text).into());
+            }
+            if let (Some(site), None) = (&args.site, filter.branch()) {
+                let text = format!("filter `{name}` is in no tree, so it has no place `{site}`: leave --site out");
                 return Err(UsageError(text).into());
             }
             anyhow::Ok((client, filter))

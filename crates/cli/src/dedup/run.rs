@@ -14,7 +14,7 @@ use super::tally::Tally;
 use crate::confirm::Confirm;
 use crate::describe::describe;
 use crate::distinct;
-use crate::filter_report::{ClusterReport, FilterReport, HereReport};
+use crate::filter_report::{ClusterReport, FilterReport, HereReport, TreeReport};
 use crate::input::{self, Batch, Input};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -172,6 +172,13 @@ fn filter_report(source: &mut Source) -> FilterReport {
             window: remote.filter.definition().group.window.to_string(),
             undecided_reasons: remote.undecided.clone(),
             degraded_events: remote.filter.degraded_events(),
+            tree: remote.filter.branch().map(|branch| {
+                let levels = usize::from(branch.level) + 1;
+                TreeReport {
+                    place: branch.place.clone(),
+                    duplicates_by_level: remote.filter.level_hits().into_iter().take(levels).collect(),
+                }
+            }),
         }),
     }
 }

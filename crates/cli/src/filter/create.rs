@@ -4,25 +4,29 @@ use std::io::Write;
 use std::num::NonZeroU32;
 
 use anyhow::Context;
-use firstseen_filter::{Digest, FilterSecret};
-use firstseen_routing::{Cut, SlicedDefinition, Slicing};
+use firstseen_filter::{Digest, FilterSecret, Layout};
+use firstseen_routing::{ClusterMap, Cut, FilterId, NodeId, PlaceSpec, SlicedDefinition, Slicing, TreeSpec};
 use firstseen_wire::map::{answer_message, clock_message, definition_json, filter_record, lookup_message};
 use firstseen_wire::proto::admin::CreateFilterRequest;
+use firstseen_wire::tree as wire_tree;
 
 use super::CreateArgs;
 use crate::cluster;
 use crate::connect::{Operator, fresh_id};
 use crate::describe::describe;
 use crate::exit::UsageError;
+use crate::places::{self, mode_name};
 use crate::state::{self, SavedState};
 
 /// Runs `firstseen filter create`.
 pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
+    let map = cluster::status(operator).await?.map;
+    let tree = args.tree.spec(&map)?;
     let (slicing, is_proposed) = match args.filter.slicing {
         Some(slicing) => (slicing, false),
-        None => (proposed(cluster::status(operator).await?.map.nodes.len()), true),
+        None => (proposed(tree.as_ref().map_or(map.nodes.len(), |tree| nodes_of_place_max(&map, tree))), true),
     };
-    let request = request(args, slicing)?;
+    let request = CreateFilterRequest { tree: tree.as_ref().map(wire_tree::encode), ..request(args, slicing)? };
     let reply = operator.call(async |mut client| client.create_filter(request.clone()).await).await?;
     let filter = reply.filter.context("the node does not say what it made")?;
     let (number, filter) = filter_record(filter)?;
@@ -32,8 +36,10 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
         false => writeln!(out, "filter {name}, number {number}: {}", describe(&filter.definition))?,
     }
     if !reply.unreachable.is_empty() {
-        let numbers: Vec<String> = reply.unreachable.iter().map(u64::to_string).collect();
-        let nodes = numbers.join(", ");
+        let name =
+            |number: &u64| map.nodes.get(&NodeId(*number)).map_or_else(|| number.to_string(), |node| node.name.clone());
+        let nodes: Vec<String> = reply.unreachable.iter().map(name).collect();
+        let nodes = nodes.join(", ");
         eprintln!(
             "firstseen: of the nodes that own its slices, {nodes} cannot be reached: events there are undecided until \
              they are started again (see firstseen cluster status)"
@@ -42,7 +48,28 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
     if is_proposed && !reply.existed {
         writeln!(out, "slicing {slicing}: a slice a node, as --slicing said nothing else")?;
     }
-    Ok(())
+    match tree {
+        Some(tree) => tell_tree(&tree, number, operator, out).await,
+        None => Ok(()),
+    }
+}
+
+/// What has been made for each place.
+async fn tell_tree(tree: &TreeSpec, number: FilterId, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
+    let map = cluster::status(operator).await?.map;
+    let places = places::places(&map, number);
+    if places.is_empty() {
+        // Asked at another node, which has not heard of it yet.
+        return Ok(());
+    }
+    writeln!(out, "{} tree; producers at a site name its place (firstseen dedup --site)", mode_name(tree.mode))?;
+    Ok(out.write_all(places::table(&places).as_bytes())?)
+}
+
+/// Nodes of the place that has most: its groups are those of all places.
+fn nodes_of_place_max(map: &ClusterMap, tree: &TreeSpec) -> usize {
+    let at = |place: &PlaceSpec| map.nodes.values().filter(|node| place.sites.contains(&node.site)).count();
+    tree.places.iter().map(at).max().unwrap_or(0)
 }
 
 /// Events are divided over the nodes: one visit an event, whatever its kind and window.
@@ -57,7 +84,11 @@ fn request(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<CreateFilterRe
         Some(spec) => SlicedDefinition::frequencies(&spec, slicing),
         None => {
             let seed = state::seed(filter.seed, None::<&SavedState<SlicedDefinition>>);
-            SlicedDefinition::new(&filter.spec(filter.window(&policies.tz)?, seed), slicing)
+            let mut spec = filter.spec(filter.window(&policies.tz)?, seed);
+            if args.tree.is_asked_for() {
+                spec.layout = spec.layout.or(Some(Layout::Classic));
+            }
+            SlicedDefinition::new(&spec, slicing)
         }
     }
     .map_err(|error| UsageError(error.to_string()))?;
@@ -80,6 +111,7 @@ fn request(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<CreateFilterRe
             .map_err(|_| UsageError("--retry-horizon can be at most 49 days".to_owned()))?,
         secret: filter.seed.map(secret).unwrap_or_default().into(),
         if_absent: policies.if_absent,
+        tree: None,
     })
 }
 

@@ -5,13 +5,14 @@ use std::collections::btree_map::Entry;
 use std::io::Write;
 use std::time::Duration;
 
-use firstseen_routing::{ClusterMap, FilterId, FilterPolicies, FilterRecord, NodeId, SlicedDefinition};
+use firstseen_routing::{ClusterMap, FilterId, FilterPolicies, FilterRecord, NodeId, SlicedDefinition, TreeMode};
 use firstseen_wire::proto::admin::{InspectFilterReply, InspectFilterRequest, SliceState};
 use serde::Serialize;
 
 use super::{DescribeArgs, find, text};
 use crate::cluster;
 use crate::connect::Operator;
+use crate::places::{self, Place};
 
 /// How long a node may take to say how its slices fare.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -24,8 +25,21 @@ pub(super) struct Description<'a> {
     pub(super) epoch: u64,
     pub(super) definition: &'a SlicedDefinition,
     pub(super) policies: FilterPolicies,
+    /// Nothing where it is in no tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tree: Option<Tree<'a>>,
     pub(super) slices: Vec<Slice<'a>>,
     pub(super) nodes: Vec<Owner<'a>>,
+}
+
+/// The tree of a filter.
+#[derive(Debug, Serialize)]
+pub(super) struct Tree<'a> {
+    pub(super) mode: TreeMode,
+    /// The place of the filter that is described.
+    pub(super) place: &'a str,
+    /// All of them, each below its parent.
+    pub(super) places: Vec<Place<'a>>,
 }
 
 /// A slice, and how it fares.
@@ -130,6 +144,11 @@ fn description<'a>(
         epoch: filter.epoch,
         definition: &filter.definition,
         policies: filter.policies,
+        tree: filter.branch.as_ref().map(|branch| Tree {
+            mode: branch.mode,
+            place: &branch.place,
+            places: places::places(map, branch.root),
+        }),
         slices: slices.collect(),
         nodes: nodes.collect(),
     }

@@ -6,6 +6,7 @@
 mod create;
 mod describe;
 mod text;
+mod tree;
 
 use std::io::Write;
 
@@ -19,6 +20,7 @@ use crate::connect::{self, Operator, TlsArgs, fresh_id};
 use crate::exit::UsageError;
 use crate::filter_args::{FilterArgs, parse_duration_ms};
 use crate::size::Count;
+use tree::TreeArgs;
 
 /// Flags of `firstseen filter`.
 #[derive(Debug, Args)]
@@ -99,6 +101,9 @@ pub struct CreateArgs {
     /// What it counts, if it does.
     #[command(flatten)]
     pub frequencies: FrequencyArgs,
+    /// Its levels, if it has several.
+    #[command(flatten)]
+    pub tree: TreeArgs,
     /// How it is used.
     #[command(flatten)]
     pub policies: PolicyArgs,

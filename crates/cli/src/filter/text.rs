@@ -4,15 +4,16 @@ use std::fmt::Write as _;
 
 use firstseen_routing::FilterPolicies;
 
-use super::describe::{Description, Fares, Slice};
+use super::describe::{Description, Fares, Slice, Tree};
 use crate::describe::describe as define;
+use crate::places::{self, mode_name};
 use crate::report::{grouped, rate};
 use crate::size::ByteSize;
 use crate::table::Table;
 
 /// The description, each fact on a line, then a table of slices.
 pub(super) fn describe(description: &Description<'_>) -> String {
-    let Description { name, number, epoch, definition, policies, slices, nodes } = description;
+    let Description { name, number, epoch, definition, policies, tree, slices, nodes } = description;
     let FilterPolicies { clock, lookup, answer, retry_horizon_ms, .. } = policies;
     let mut text = String::new();
     let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<14} {value}");
@@ -20,6 +21,11 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     line("definition", format!("{}, window {}", define(definition), definition.group.window));
     let policies = format!("clock {clock:?}, lookup {lookup:?}, answer {answer:?}").to_lowercase();
     line("policies", format!("{policies}, retries for {retry_horizon_ms} ms"));
+    if let Some(Tree { mode, place, places }) = tree {
+        let levels = places.iter().map(|place| place.level).max().unwrap_or(0) + 1;
+        let shape = format!("{}, {levels} levels, {} places", mode_name(*mode), places.len());
+        line("tree", format!("{shape}; this is place {place}"));
+    }
     let states = || slices.iter().filter_map(|slice| slice.state.as_ref());
     let bytes = states().map(|state| state.bytes).sum();
     let guard_bytes = nodes.iter().map(|node| node.guard_bytes).sum();
@@ -35,6 +41,9 @@ pub(super) fn describe(description: &Description<'_>) -> String {
         if let Some(error) = &node.error {
             line("no answer", format!("from {} ({}): {error}", node.node, node.address));
         }
+    }
+    if let Some(Tree { places, .. }) = tree {
+        text += &format!("\n{}\n", places::table(places));
     }
     text.push_str(&table(slices));
     text

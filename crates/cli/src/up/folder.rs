@@ -1,4 +1,4 @@
-//! The folder of a local cluster: which nodes, on which ports, and a folder for each.
+//! The folder of a local cluster: which nodes, at which sites, on which ports, and a folder for each.
 //!
 //! Promises: a folder with anything else in it is left alone; two commands never run one folder; configurations that
 //! are there are not written again, so that they can be edited. Must not know: processes.
@@ -20,7 +20,9 @@ use crate::size::ByteSize;
 /// What says that a folder is one of ours.
 const DESCRIPTION: &str = "up.json";
 /// Nodes of a new folder.
-const NODES: u32 = 3;
+const NODES: usize = 3;
+/// Where nodes are if nobody says.
+const SITE: &str = "default";
 /// Whom the certificate for producers is made for.
 const PRODUCER: &str = "local";
 const CERTIFICATE_DAYS: u16 = 365;
@@ -49,6 +51,9 @@ struct Description {
 pub(super) struct LocalNode {
     /// Its name, and that of its folder.
     pub(super) name: String,
+    /// Where it is.
+    #[serde(default = "default_site")]
+    pub(super) site: String,
     port: u16,
     http_port: u16,
 }
@@ -66,9 +71,11 @@ impl LocalNode {
 }
 
 /// What a folder is asked to have; where nothing is said, what it has.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Asked {
-    pub(super) nodes: Option<u32>,
+    pub(super) nodes: Option<usize>,
+    /// The site of each node; empty where nothing is said of sites.
+    pub(super) sites: Vec<String>,
     pub(super) port: Option<u16>,
     pub(super) tls: bool,
     pub(super) memory: ByteSize,
@@ -78,11 +85,23 @@ impl Asked {
     /// Before anything is written.
     fn check(&self) -> Result<(), UsageError> {
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port.unwrap_or(1)));
-        let node = NodeConfig { memory_max_bytes: self.memory.0, ..NodeConfig::new("node", loopback, "data") };
-        node.check().map_err(|error| UsageError(error.to_string()))?;
+        let sites = self.sites();
+        for site in &sites {
+            let node = NodeConfig::new("node", loopback, "data");
+            let node = NodeConfig { memory_max_bytes: self.memory.0, site: site.clone(), ..node };
+            node.check().map_err(|error| UsageError(error.to_string()))?;
+        }
         match self.port {
-            Some(first) => following(first, 2 * self.nodes.unwrap_or(NODES)).map(drop),
+            Some(first) => following(first, 2 * sites.len()).map(drop),
             None => Ok(()),
+        }
+    }
+
+    /// The site of each node of a new folder.
+    fn sites(&self) -> Vec<String> {
+        match self.sites.is_empty() {
+            true => vec![default_site(); self.nodes.unwrap_or(NODES)],
+            false => self.sites.clone(),
         }
     }
 }
@@ -162,6 +181,11 @@ impl Folder {
         &self.description.nodes
     }
 
+    /// Whether its nodes are at several sites.
+    pub(super) fn has_sites(&self) -> bool {
+        self.nodes().windows(2).any(|nodes| nodes[0].site != nodes[1].site)
+    }
+
     /// The configuration of a node.
     pub(super) fn config(&self, node: &LocalNode) -> PathBuf {
         self.path.join(&node.name).join("node.toml")
@@ -176,11 +200,11 @@ impl Folder {
         let config = self.config(node);
         let data = self.path.join(&node.name).join("data");
         fs::create_dir_all(&data).with_context(|| format!("cannot make the folder {}", data.display()))?;
-        let LocalNode { name, .. } = node;
+        let LocalNode { name, site, .. } = node;
         let (listen, http, ByteSize(memory)) = (node.address(), node.http_address(), memory);
         let mut text = format!(
-            "name = \"{name}\"\nlisten = \"{listen}\"\nhttp_listen = \"{http}\"\ndata_dir = \"data\"\n\
-             memory_max_bytes = {memory}\n"
+            "name = \"{name}\"\nsite = \"{site}\"\nlisten = \"{listen}\"\nhttp_listen = \"{http}\"\n\
+             data_dir = \"data\"\nmemory_max_bytes = {memory}\n"
         );
         if config.exists() {
             return Ok(());
@@ -197,14 +221,16 @@ impl Folder {
 
 impl Description {
     fn new(asked: &Asked) -> anyhow::Result<Self> {
-        let nodes = asked.nodes.unwrap_or(NODES);
+        let sites = asked.sites();
         let ports = match asked.port {
-            Some(first) => following(first, 2 * nodes)?,
-            None => free(2 * nodes)?,
+            Some(first) => following(first, 2 * sites.len())?,
+            None => free(2 * sites.len())?,
         };
-        let (ports, http_ports) = ports.split_at(nodes as usize);
-        let nodes = (1..).zip(ports.iter().zip(http_ports)).map(|(number, (port, http_port))| LocalNode {
+        let (ports, http_ports) = ports.split_at(sites.len());
+        let nodes = (1..).zip(sites).zip(ports.iter().zip(http_ports));
+        let nodes = nodes.map(|((number, site), (port, http_port))| LocalNode {
             name: format!("node-{number}"),
+            site,
             port: *port,
             http_port: *http_port,
         });
@@ -217,9 +243,17 @@ impl Description {
         if self.version != 1 {
             return Err(UsageError(format!("{shown} was made by a newer firstseen: use that one")));
         }
-        if asked.nodes.is_some_and(|nodes| nodes as usize != there) {
+        if asked.nodes.is_some_and(|nodes| nodes != there) {
             return Err(UsageError(format!(
                 "{shown} has a cluster of {there} nodes: leave --nodes out, or choose another folder with --data"
+            )));
+        }
+        if !asked.sites.is_empty() && !self.nodes.iter().map(|node| &node.site).eq(&asked.sites) {
+            let sites: Vec<&str> = self.nodes.iter().map(|node| node.site.as_str()).collect();
+            return Err(UsageError(format!(
+                "{shown} has a cluster with nodes at the sites {}: leave --sites and --nodes-per-site out, or choose \
+                 another folder with --data",
+                sites.join(", ")
             )));
         }
         if asked.tls && !self.tls {
@@ -255,16 +289,20 @@ fn check_ours(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn following(first: u16, count: u32) -> Result<Vec<u16>, UsageError> {
-    let ports: Vec<u16> = (first..=u16::MAX).take(count as usize).collect();
-    if ports.len() < count as usize {
+fn default_site() -> String {
+    SITE.to_owned()
+}
+
+fn following(first: u16, count: usize) -> Result<Vec<u16>, UsageError> {
+    let ports: Vec<u16> = (first..=u16::MAX).take(count).collect();
+    if ports.len() < count {
         return Err(UsageError(format!("port {first} is too high: {count} ports must follow")));
     }
     Ok(ports)
 }
 
 /// Ports that nobody uses now: all of them are held at once, so that they differ.
-fn free(count: u32) -> anyhow::Result<Vec<u16>> {
+fn free(count: usize) -> anyhow::Result<Vec<u16>> {
     let listen = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let listeners = (0..count).map(listen).collect::<Result<Vec<_>, _>>().context("no free ports")?;
     let ports = listeners.iter().map(|listener| listener.local_addr().map(|address| address.port()));
@@ -275,12 +313,20 @@ fn free(count: u32) -> anyhow::Result<Vec<u16>> {
 mod tests {
     use super::*;
 
-    fn asked(nodes: Option<u32>, port: Option<u16>) -> Asked {
-        Asked { nodes, port, tls: false, memory: ByteSize(1 << 26) }
+    fn asked(nodes: Option<usize>, port: Option<u16>) -> Asked {
+        Asked { nodes, sites: Vec::new(), port, tls: false, memory: ByteSize(1 << 26) }
     }
 
-    fn refusal(path: &Path, nodes: Option<u32>, port: Option<u16>) -> String {
-        Folder::open(path, asked(nodes, port)).err().expect("it must be refused").to_string()
+    fn at(sites: &[&str]) -> Asked {
+        Asked { sites: sites.iter().map(|site| (*site).to_owned()).collect(), ..asked(None, None) }
+    }
+
+    fn refused(path: &Path, asked: Asked) -> String {
+        Folder::open(path, asked).err().expect("it must be refused").to_string()
+    }
+
+    fn refusal(path: &Path, nodes: Option<usize>, port: Option<u16>) -> String {
+        refused(path, asked(nodes, port))
     }
 
     #[test]
@@ -297,6 +343,26 @@ mod tests {
         assert_eq!(fs::read_to_string(config).unwrap(), "edited");
         assert!(refusal(&path, Some(3), None).contains("a cluster of 2 nodes: leave --nodes out"));
         assert!(refusal(&path, None, Some(1)).contains("leave --port out"));
+    }
+
+    #[test]
+    fn nodes_stay_at_their_sites() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        let sites = ["athens", "athens", "oslo"];
+        drop(Folder::open(&path, at(&sites)).unwrap());
+        let again = Folder::open(&path, asked(None, None)).unwrap();
+        for (node, site) in again.nodes().iter().zip(sites) {
+            let file = crate::node::config_file::NodeFile::read(&again.config(node)).unwrap();
+            assert_eq!((node.site.as_str(), file.node.site.as_str()), (site, site));
+        }
+        drop(again);
+        drop(Folder::open(&path, at(&sites)).unwrap());
+        assert!(refused(&path, at(&["athens", "oslo"])).contains("at the sites athens, athens, oslo"));
+        assert!(refused(&folder.path().join("other"), at(&["athens", "the moon"])).contains("site `the moon`"));
+        // As it was written before there were sites.
+        let old: LocalNode = serde_json::from_str(r#"{"name": "node-1", "port": 1, "http_port": 2}"#).unwrap();
+        assert_eq!(old.site, "default");
     }
 
     #[test]

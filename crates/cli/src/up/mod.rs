@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::cluster;
 use crate::connect::{self, Operator};
-use crate::exit::{FAILED, INTERRUPTED};
+use crate::exit::{FAILED, INTERRUPTED, UsageError};
 use crate::signals::Signals;
 use crate::size::ByteSize;
 use folder::{Asked, Folder, LocalNode};
@@ -38,6 +38,13 @@ pub struct UpArgs {
     /// Nodes; by default 3, or as many as the folder has
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=NODES_MAX))]
     pub nodes: Option<u32>,
+    /// Nodes at these sites instead, as if they were far from each other (`filter create --tree`)
+    #[arg(long, value_name = "SITE,...", value_delimiter = ',', conflicts_with = "nodes")]
+    pub sites: Vec<String>,
+    /// Nodes at each of the sites
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "sites",
+        value_parser = value_parser!(u32).range(1..=NODES_MAX))]
+    pub nodes_per_site: u32,
     /// Folder of the cluster; made if there is none
     #[arg(long, value_name = "DIR", default_value = "firstseen-data")]
     pub data: PathBuf,
@@ -66,6 +73,7 @@ struct Ready<'a> {
 #[derive(Serialize)]
 struct ReadyNode<'a> {
     name: &'a str,
+    site: &'a str,
     address: String,
     http: String,
     process: u32,
@@ -76,8 +84,7 @@ struct ReadyNode<'a> {
 /// # Errors
 /// What a person must be told; the nodes have ended then.
 pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
-    let UpArgs { nodes, port, tls, memory, .. } = *args;
-    let folder = Folder::open(&args.data, Asked { nodes, port, tls, memory })?;
+    let folder = Folder::open(&args.data, asked(args)?)?;
     connect::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
         // The nodes end with the thread that starts them, which is this one.
@@ -92,6 +99,21 @@ pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
             }
         }
     })
+}
+
+fn asked(args: &UpArgs) -> Result<Asked, UsageError> {
+    let UpArgs { nodes, ref sites, nodes_per_site, port, tls, memory, .. } = *args;
+    if let Some((_, site)) = (1..).zip(sites).find(|(next, site)| sites[*next..].contains(site)) {
+        return Err(UsageError(format!(
+            "site `{site}` is named twice: say --nodes-per-site for several nodes at a site"
+        )));
+    }
+    let sites: Vec<String> =
+        sites.iter().flat_map(|site| std::iter::repeat_n(site.clone(), nodes_per_site as usize)).collect();
+    if sites.len() as i64 > NODES_MAX {
+        return Err(UsageError(format!("{} nodes: at most {NODES_MAX} make sense on one machine", sites.len())));
+    }
+    Ok(Asked { nodes: nodes.map(|nodes| nodes as usize), sites, port, tls, memory })
 }
 
 async fn live(
@@ -136,6 +158,7 @@ fn tell(args: &UpArgs, folder: &Folder, processes: &Processes, cluster: &str) ->
     if args.json {
         let nodes = folder.nodes().iter().zip(processes.ids()).map(|(node, process)| ReadyNode {
             name: &node.name,
+            site: &node.site,
             address: node.address(),
             http: node.http_address(),
             process,
@@ -145,13 +168,17 @@ fn tell(args: &UpArgs, folder: &Folder, processes: &Processes, cluster: &str) ->
         return out.flush();
     }
     writeln!(out, "cluster {cluster}, data in {data}")?;
+    let letters = folder.nodes().iter().map(|node| node.site.chars().count()).max().unwrap_or(0);
     for node in folder.nodes() {
-        writeln!(out, "  {:<8} {:<16} http://{}/metrics", node.name, node.address(), node.http_address())?;
+        let LocalNode { name, site, .. } = node;
+        let (address, http) = (node.address(), node.http_address());
+        writeln!(out, "  {name:<8} {site:<letters$} {address:<16} http://{http}/metrics")?;
     }
     let addresses: Vec<String> = folder.nodes().iter().map(LocalNode::address).collect();
     writeln!(out, "Ctrl-C ends it, `firstseen up` starts it again. Make a filter:")?;
     let addresses = addresses.join(",");
     let flags = folder.tls("admin").to_string();
-    writeln!(out, "firstseen filter create clicks --cluster {addresses} --window 24h --capacity 1M{flags}")?;
+    let tree = if folder.has_sites() { " --tree dense" } else { "" };
+    writeln!(out, "firstseen filter create clicks --cluster {addresses} --window 24h --capacity 1M{tree}{flags}")?;
     out.flush()
 }

@@ -165,6 +165,7 @@ impl FakeCluster {
                 definition,
                 policies: FilterPolicies { clock, ..FilterPolicies::default() },
                 generations: Vec::new(),
+                branch: None,
             };
             added = FilterId(map.filters.len() as u64 + 1);
             map.filters.insert(added, record);

@@ -63,7 +63,7 @@ impl UnitClock {
     pub fn place(&mut self, clock_unit: u64, unit: u64) -> Placed {
         // An event is never ahead of the clock that it has moved.
         let clock_unit = clock_unit.max(unit);
-        let shown_unit = self.now_unit.unwrap_or(self.present_unit);
+        let shown_unit = self.now_unit().max(self.present_unit);
         if clock_unit > COUNT_MAX || clock_unit.saturating_sub(shown_unit) > self.future_max_units {
             return Placed::Refused;
         }

@@ -24,7 +24,7 @@ fn profile(number: u64, memory_bytes: u64) -> NodeProfile {
 
 fn filter(name: &str, definition: SlicedDefinition, if_absent: bool) -> Change {
     let (policies, secret) = (FilterPolicies::default(), SecretMaterial([9; 32]));
-    Change::CreateFilter(NewFilter { name: name.into(), definition, policies, secret, if_absent })
+    Change::CreateFilter(NewFilter { name: name.into(), definition, policies, secret, if_absent, tree: None })
 }
 
 /// A cluster of `nodes` nodes that have started, with `memory_bytes` each.

@@ -3,9 +3,11 @@
 //! Promises: [`Database::write`] returns when its changes are on the disk; with a file, no task of the runtime waits
 //! for the disk; with memory, no thread is used. Must not know: what values mean.
 
-use std::path::PathBuf;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::{fmt, io};
 
 use redb::backends::InMemoryBackend;
 use redb::{Durability, ReadableDatabase, StorageBackend, TableDefinition, WriteTransaction};
@@ -142,7 +144,10 @@ impl Database {
             place.take();
             let builder = redb::Builder::new();
             let opened = match storage {
-                MetaStorage::File(path) => builder.create(path),
+                MetaStorage::File(path) => match private_file(&path) {
+                    Ok(file) => builder.create_file(file),
+                    Err(error) => return Err(database.failed("open it", error)),
+                },
                 MetaStorage::Memory(disk) => builder.create_with_backend(disk),
             };
             *place = Some(opened.map_err(|error| database.failed("open it", error))?);
@@ -266,4 +271,13 @@ impl Database {
     fn failed(&self, what: &'static str, error: impl fmt::Display) -> StoreError {
         StoreError::Database { place: Arc::clone(&self.place), what, reason: error.to_string() }
     }
+}
+
+/// A file that nobody else may read: it holds the secrets of filters.
+fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }

@@ -18,7 +18,7 @@ fn filter(name: &str) -> Change {
     let spec = FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Bloom, "unbounded".parse().unwrap()) };
     let definition = SlicedDefinition::new(&spec, "horizontal:3".parse().unwrap()).unwrap();
     let (policies, secret) = (FilterPolicies::default(), SecretMaterial([9; 32]));
-    Change::CreateFilter(NewFilter { name: name.into(), definition, policies, secret, if_absent: false })
+    Change::CreateFilter(NewFilter { name: name.into(), definition, policies, secret, if_absent: false, tree: None })
 }
 
 /// A cluster of three that have all started and vote.

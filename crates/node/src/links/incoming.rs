@@ -2,7 +2,8 @@
 //!
 //! Promises: of each peer only its living process is listened to, on its newest stream; a message is handed to its
 //! owner once, in order, before it is acknowledged; where there is no owner to take it any more, nothing is
-//! acknowledged again. Must not know: what messages mean.
+//! acknowledged again. A message that cannot be read is refused and counted, and those after it are handed over: it would
+//! not become readable by being sent again. Must not know: what messages mean.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -21,6 +22,7 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::metrics::LinkRefusal;
 use crate::owner::Work;
 use crate::roles::Caller;
 use crate::shared::Shared;
@@ -40,9 +42,19 @@ enum Input {
     /// A stream begins.
     Begin { ends: LinkEnds, begun: oneshot::Sender<Begun> },
     /// A frame of a stream.
-    Frame { stream: u64, number: u64, message: Option<PeerMessage> },
+    Frame { stream: u64, number: u64, content: Content },
     /// A stream has ended.
     End { stream: u64 },
+}
+
+/// What a frame holds.
+enum Content {
+    /// A message.
+    Message(PeerMessage),
+    /// A message of a filter that is gone.
+    Gone,
+    /// What cannot be read, and what it can be refused by.
+    Refused(LinkRefusal, Option<PeerMessage>),
 }
 
 /// A stream that has begun.
@@ -89,9 +101,10 @@ impl Peer for PeerService {
         };
         inputs.send(Input::Begin { ends: hello, begun }).await.map_err(|_| gone())?;
         let Begun { stream, acks } = answer.await.map_err(|_| gone())?;
+        let handled = *acks.borrow();
         let (shared, stopping) = (self.shared.clone(), self.shared.stopping.clone());
         tokio::spawn(async move {
-            let reading = read(&shared, peer, stream, frames, &inputs);
+            let reading = read(&shared, peer, (stream, handled), frames, &inputs);
             stopping.run_until_cancelled(reading).await;
             let _ = inputs.send(Input::End { stream }).await;
         });
@@ -137,14 +150,21 @@ fn check(view: &View, hello: &LinkEnds, caller: &Caller) -> Result<NodeId, Statu
     }
 }
 
-/// Passes the frames of one stream on until it ends.
+/// Passes the frames of one stream on until it ends. They are those that follow the last that was handled.
 async fn read(
     shared: &Shared,
     peer: NodeId,
-    stream: u64,
+    (stream, mut last): (u64, u64),
     mut frames: Streaming<LinkFrame>,
     inputs: &mpsc::Sender<Input>,
 ) {
+    let mut warned = false;
+    let mut warn = |number: u64, reason: &dyn std::fmt::Display| {
+        match std::mem::replace(&mut warned, true) {
+            false => tracing::warn!(%peer, number, %reason, "a node sends what cannot be read (told once a stream)"),
+            true => tracing::debug!(%peer, number, %reason, "a node sends what cannot be read"),
+        };
+    };
     loop {
         let frame = match frames.message().await {
             Ok(Some(frame)) => frame,
@@ -152,19 +172,28 @@ async fn read(
             Err(status) => return tracing::debug!(%peer, %status, "a link is broken"),
         };
         shared.metrics.link_received(&frame);
-        let number = frame.number;
-        let Some(message) = frame.message else {
-            return tracing::error!(%peer, number, "a node sends a message of a kind that this version does not know");
+        // What was no protobuf has lost its number, but not its place.
+        let number = if frame == LinkFrame::default() { last.saturating_add(1) } else { frame.number };
+        last = number;
+        let content = match &frame.message {
+            None if frame.number == 0 => {
+                warn(number, &"it is no frame");
+                Content::Refused(LinkRefusal::Unreadable, None)
+            }
+            None => {
+                warn(number, &"a message of a kind that this version does not know");
+                Content::Refused(LinkRefusal::UnknownKind, None)
+            }
+            Some(message) if !knows_filter(shared, message).await => {
+                // Not acknowledged, it is sent again on the next stream.
+                return tracing::debug!(%peer, number, "a message of a filter whose map has not come here");
+            }
+            Some(message) => decode(shared, message).unwrap_or_else(|error| {
+                warn(number, &error);
+                Content::Refused(LinkRefusal::Unreadable, peer::refusable(message))
+            }),
         };
-        if !knows_filter(shared, &message).await {
-            // Not acknowledged, it is sent again on the next stream.
-            return tracing::debug!(%peer, number, "a message of a filter whose map has not come here");
-        }
-        let message = match decode(shared, &message) {
-            Ok(message) => message,
-            Err(error) => return tracing::error!(%peer, number, %error, "a node sends what cannot be read"),
-        };
-        if inputs.send(Input::Frame { stream, number, message }).await.is_err() {
+        if inputs.send(Input::Frame { stream, number, content }).await.is_err() {
             return;
         }
     }
@@ -177,11 +206,10 @@ async fn knows_filter(shared: &Shared, message: &link_frame::Message) -> bool {
     tokio::time::timeout(MAP_MAX, views.wait_for(is_known)).await.is_ok_and(|seen| seen.is_ok())
 }
 
-/// The message; none for a filter that is gone.
-fn decode(shared: &Shared, message: &link_frame::Message) -> Result<Option<PeerMessage>, WireError> {
+fn decode(shared: &Shared, message: &link_frame::Message) -> Result<Content, WireError> {
     let filter = peer::filter_of(message).ok_or(WireError::Missing { field: "filter_id" })?;
     let range = shared.views.borrow().position_range(filter);
-    range.map(|range| peer::decode(message, range)).transpose()
+    range.map_or(Ok(Content::Gone), |range| peer::decode(message, range).map(Content::Message))
 }
 
 /// The one place where the messages of a peer are put in order.
@@ -199,8 +227,8 @@ impl Receiver {
         while let Some(input) = queue.recv().await {
             match input {
                 Input::Begin { ends, begun } => self.begin(&ends, begun),
-                Input::Frame { stream, number, message } => {
-                    if !self.frame(stream, number, message).await {
+                Input::Frame { stream, number, content } => {
+                    if !self.frame(stream, number, content).await {
                         return;
                     }
                 }
@@ -229,17 +257,13 @@ impl Receiver {
 
     /// False where its owner is lost: the link has counted the message as handled, so the peer must not hear of this
     /// link again, on no stream.
-    async fn frame(&mut self, stream: u64, number: u64, message: Option<PeerMessage>) -> bool {
+    async fn frame(&mut self, stream: u64, number: u64, content: Content) -> bool {
         let Some((_, acks)) = self.stream.as_ref().filter(|(newest, _)| *newest == stream) else { return true };
         let Some(link) = &mut self.link else { return true };
         match link.accept(number) {
             Ok(true) => {
-                if let Some(message) = message {
-                    let owner = self.shared.owners.of(message.filter, message.group);
-                    let received_ms = self.shared.clock.monotonic_ms();
-                    if !owner.hand(Work::Peer { from: self.peer, message, received_ms }).await {
-                        return false;
-                    }
+                if !hand_over(&self.shared, link.ends(), content).await {
+                    return false;
                 }
                 acks.send_replace(link.handled());
             }
@@ -251,4 +275,23 @@ impl Receiver {
         }
         true
     }
+}
+
+/// Gives the owner of a message what came of it; false where the owner is lost.
+async fn hand_over(shared: &Shared, ends: firstseen_routing::LinkEnds, content: Content) -> bool {
+    let (sender, receiver) = (ends.from.node, ends.to.node);
+    let (filter, group, work) = match content {
+        Content::Message(message) => {
+            let received_ms = shared.clock.monotonic_ms();
+            (message.filter, message.group, Work::Peer { from: sender, message, received_ms })
+        }
+        Content::Refused(refusal, refusable) => {
+            shared.metrics.link_refused(refusal);
+            // Of what is not said whose it is, nobody can be told. Whoever waits for it gives up in time.
+            let Some(message) = refusable else { return true };
+            (message.filter, message.group, Work::Refused { sender, receiver, message })
+        }
+        Content::Gone => return true,
+    };
+    shared.owners.of(filter, group).hand(work).await
 }

@@ -1,15 +1,17 @@
 //! The sending end of one link.
 //!
 //! Promises: frames go out in the order of the queue, and again after a break until they are acknowledged; while the
-//! peer does not acknowledge, the queue fills and nothing more is taken. Must not know: what messages mean.
+//! peer does not acknowledge, the queue fills and nothing more is taken. A message that cannot be sent goes back to its
+//! owner, refused. Must not know: what messages mean.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use firstseen_routing::{LinkEnd, LinkSender, NodeId, NodeRecord, PeerMessage};
+use firstseen_wire::WireError;
 use firstseen_wire::limits::INFLIGHT_FRAMES_MAX;
-use firstseen_wire::net::{self, Connector};
+use firstseen_wire::net;
 use firstseen_wire::peer::{self, LinkEnds};
 use firstseen_wire::proto::peer::{LinkAck, LinkFrame, link_frame};
 use firstseen_wire::watch;
@@ -17,8 +19,10 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-use crate::metrics::Metrics;
-use crate::view::{Me, View};
+use crate::metrics::LinkRefusal;
+use crate::owner::Work;
+use crate::shared::Shared;
+use crate::view::Me;
 
 /// The first pause after a break; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -30,11 +34,9 @@ pub(super) struct Outgoing {
     pub(super) me: Me,
     pub(super) peer: NodeId,
     pub(super) node: NodeRecord,
-    pub(super) connector: Arc<dyn Connector>,
+    pub(super) shared: Arc<Shared>,
     pub(super) queue: mpsc::Receiver<PeerMessage>,
     pub(super) waiting: Arc<AtomicU64>,
-    pub(super) views: watch::Receiver<Arc<View>>,
-    pub(super) metrics: Arc<Metrics>,
     /// Whether the peer takes messages at present.
     pub(super) up: watch::Sender<bool>,
     /// The peer could not be reached when it was last tried.
@@ -74,7 +76,7 @@ impl Outgoing {
 
     /// One connection's worth of sending.
     async fn session(&mut self, sender: &mut Sender, pause: &mut Duration) -> Result<(), Status> {
-        let channel = self.connector.channel(&self.node.address, Some(&self.node.name));
+        let channel = self.shared.connector.channel(&self.node.address, Some(&self.node.name));
         let channel = channel.map_err(|error| Status::unavailable(error.to_string()))?;
         let (frames, outbound) = mpsc::channel(INFLIGHT_FRAMES_MAX as usize + 1);
         send(&frames, peer::hello(&self.ends())).await?;
@@ -92,7 +94,7 @@ impl Outgoing {
         loop {
             while let Some((number, message)) = sender.next_to_send() {
                 let frame = LinkFrame { number, message: Some(message.clone()) };
-                self.metrics.link_sent(&frame);
+                self.shared.metrics.link_sent(&frame);
                 send(&frames, frame).await?;
             }
             tokio::select! {
@@ -101,14 +103,14 @@ impl Outgoing {
                 message = self.queue.recv(), if !sender.is_full() => match message {
                     None if sender.unacknowledged_frames() == 0 => return Ok(()),
                     None => self.acknowledged(sender, next_ack(&mut acks).await?)?,
-                    Some(message) => self.push(sender, &message),
+                    Some(message) => self.push(sender, message).await,
                 },
             }
         }
     }
 
     fn acknowledged(&self, sender: &mut Sender, ack: LinkAck) -> Result<(), Status> {
-        self.metrics.link_received(&ack);
+        self.shared.metrics.link_received(&ack);
         self.forgetting(sender, |sender| sender.acknowledge(ack.number))
     }
 
@@ -127,23 +129,32 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Numbers a message; one for a filter that is gone is forgotten.
-    fn push(&self, sender: &mut Sender, message: &PeerMessage) {
-        let pushed = self.encode(message).is_some_and(|message| sender.push(message).is_ok());
-        if !pushed {
+    /// Numbers a message. One for a filter that is gone is forgotten, and one that cannot be sent goes back.
+    async fn push(&self, sender: &mut Sender, message: PeerMessage) {
+        let range = self.shared.views.borrow().position_range(message.filter);
+        let encoded = match range.map(|range| peer::encode(&message, range)) {
+            Some(Ok(encoded)) => Some(encoded),
+            Some(Err(error)) => {
+                self.give_back(message, &error).await;
+                None
+            }
+            None => None,
+        };
+        // There is room: a message is taken from the queue only then.
+        if encoded.is_none_or(|encoded| sender.push(encoded).is_err()) {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// The message as it travels; none for a filter that is gone.
-    fn encode(&self, message: &PeerMessage) -> Option<link_frame::Message> {
-        let range = self.views.borrow().position_range(message.filter);
-        match range.map(|range| peer::encode(message, range)) {
-            Some(Ok(message)) => return Some(message),
-            Some(Err(error)) => tracing::error!(peer = %self.peer, %error, "a message cannot be sent"),
-            None => {}
-        }
-        None
+    /// Hands a message back to its owner: what it waits for in it will not come. An owner waits for no link, so this
+    /// ends.
+    async fn give_back(&self, message: PeerMessage, error: &WireError) {
+        tracing::error!(peer = %self.peer, filter = %message.filter, %error, "a message cannot be sent");
+        self.shared.metrics.link_refused(LinkRefusal::Unsendable);
+        let owner = self.shared.owners.of(message.filter, message.group);
+        let (sender, receiver) = (self.me.identity.node, self.peer);
+        // Fails where the owner is lost, and whoever waits with it.
+        owner.hand(Work::Refused { sender, receiver, message }).await;
     }
 
     fn ends(&self) -> LinkEnds {

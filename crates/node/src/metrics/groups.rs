@@ -1,33 +1,29 @@
 //! What groups and slices show on a scrape.
 //!
-//! Promises: rates and counts as their owner gives them, labelled by filter, group and slice. Must not know: how they
-//! come about.
+//! Promises: rates and counts as their owner gives them, labelled by filter, group and slice, as long as there are not too
+//! many. Must not know: how they come about.
 
-use std::sync::atomic::AtomicU64;
-
-use firstseen_routing::{DecisionCounts, HopCounts, Reason, SliceState};
+use firstseen_routing::{ClusterMap, DecisionCounts, HopCounts, Reason, SliceState};
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::filters::Filters;
+use super::{Count, Level, Ratio, level};
 use crate::owner::GroupLook;
-use crate::view::View;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct SliceLabels {
     filter: String,
     slice: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct GroupLabels {
     filter: String,
     group: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct DecisionLabels {
     filter: String,
     group: u32,
@@ -35,28 +31,31 @@ struct DecisionLabels {
     reason: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct HopLabels {
     filter: String,
     group: u32,
     operation: &'static str,
 }
 
-type Count<L> = Family<L, Counter>;
-type Level<L> = Family<L, Gauge>;
-type Ratio<L> = Family<L, Gauge<f64, AtomicU64>>;
-
-/// Registers everything that the looks tell.
-pub(super) fn register(registry: &mut Registry, view: &View, looks: &[GroupLook]) {
-    let slices = Slices::new(registry);
-    let groups = Groups::new(registry);
-    for look in looks {
-        let Some(filter) = view.map.filters.get(&look.filter) else { continue };
-        groups.show(&filter.name, look);
-        look.state.slices.iter().for_each(|slice| slices.show(&filter.name, slice));
+/// Registers everything that the looks tell, which stand in the order of filters. Of a filter with more than
+/// `slices_max` slices here, groups and slices are told together only.
+pub(super) fn register(registry: &mut Registry, map: &ClusterMap, looks: &[GroupLook], slices_max: u32) {
+    let (filters, groups, slices) = (Filters::new(registry), Groups::new(registry), Slices::new(registry));
+    for looks in looks.chunk_by(|one, next| one.filter == next.filter) {
+        let Some(filter) = looks.first().and_then(|look| map.filters.get(&look.filter)) else { continue };
+        filters.show(&filter.name, looks);
+        if looks.iter().map(|look| look.state.slices.len()).sum::<usize>() > slices_max as usize {
+            continue;
+        }
+        for look in looks {
+            groups.show(&filter.name, look);
+            look.state.slices.iter().for_each(|slice| slices.show(&filter.name, slice));
+        }
     }
 }
 
+#[derive(Default)]
 struct Slices {
     fill: Ratio<SliceLabels>,
     expected_rate: Ratio<SliceLabels>,
@@ -72,18 +71,7 @@ struct Slices {
 
 impl Slices {
     fn new(registry: &mut Registry) -> Self {
-        let slices = Self {
-            fill: Family::default(),
-            expected_rate: Family::default(),
-            bytes: Family::default(),
-            live_events: Family::default(),
-            generations: Family::default(),
-            ready: Family::default(),
-            complete: Family::default(),
-            test_visits: Family::default(),
-            set_visits: Family::default(),
-            positions: Family::default(),
-        };
+        let slices = Self::default();
         let help = "The share of cells that are set, where it says how full the slice is; from a sample of 1 MiB";
         registry.register("slice_fill_ratio", help, slices.fill.clone());
         let help = "The chance that an event never seen is called a duplicate, from the cells as they are";
@@ -104,22 +92,23 @@ impl Slices {
     fn show(&self, filter: &str, slice: &SliceState) {
         let labels = SliceLabels { filter: filter.to_owned(), slice: slice.slice };
         if let Some(fill) = slice.fill {
-            self.fill.get_or_create(&labels).set(fill);
+            self.fill.of(&labels).set(fill);
         }
-        self.expected_rate.get_or_create(&labels).set(slice.expected_rate);
-        self.bytes.get_or_create(&labels).set(level(slice.bytes));
+        self.expected_rate.of(&labels).set(slice.expected_rate);
+        self.bytes.of(&labels).set(level(slice.bytes));
         if let Some(live_events) = slice.live_events {
-            self.live_events.get_or_create(&labels).set(level(live_events));
+            self.live_events.of(&labels).set(level(live_events));
         }
-        self.generations.get_or_create(&labels).set(i64::from(slice.generations));
-        self.ready.get_or_create(&labels).set(i64::from(slice.ready));
-        self.complete.get_or_create(&labels).set(i64::from(slice.complete));
-        self.test_visits.get_or_create(&labels).inc_by(slice.load.test_visits);
-        self.set_visits.get_or_create(&labels).inc_by(slice.load.record_visits);
-        self.positions.get_or_create(&labels).inc_by(slice.load.positions_tested);
+        self.generations.of(&labels).set(i64::from(slice.generations));
+        self.ready.of(&labels).set(i64::from(slice.ready));
+        self.complete.of(&labels).set(i64::from(slice.complete));
+        self.test_visits.of(&labels).inc_by(slice.load.test_visits);
+        self.set_visits.of(&labels).inc_by(slice.load.record_visits);
+        self.positions.of(&labels).inc_by(slice.load.positions_tested);
     }
 }
 
+#[derive(Default)]
 struct Groups {
     decisions: Count<DecisionLabels>,
     batches: Count<GroupLabels>,
@@ -133,16 +122,7 @@ struct Groups {
 
 impl Groups {
     fn new(registry: &mut Registry) -> Self {
-        let groups = Self {
-            decisions: Family::default(),
-            batches: Family::default(),
-            guard_bytes: Family::default(),
-            guard_rate: Family::default(),
-            inflight: Family::default(),
-            hop_events: Family::default(),
-            hop_slices: Family::default(),
-            hop_nodes: Family::default(),
-        };
+        let groups = Self::default();
         registry.register("decisions", "Events by what their producers were told", groups.decisions.clone());
         registry.register("submissions", "Runs of batches that owners took up", groups.batches.clone());
         let help = "Memory of what is remembered of submissions for retries";
@@ -162,16 +142,16 @@ impl Groups {
         self.show_decisions(&filter, group, &state.decisions);
         self.show_hops(&filter, group, &state.hops);
         let labels = GroupLabels { filter, group };
-        self.batches.get_or_create(&labels).inc_by(state.batches);
-        self.guard_bytes.get_or_create(&labels).set(level(state.guard_bytes));
-        self.guard_rate.get_or_create(&labels).set(state.guard_bytes_per_horizon_second);
-        self.inflight.get_or_create(&labels).set(level(state.inflight_events));
+        self.batches.of(&labels).inc_by(state.batches);
+        self.guard_bytes.of(&labels).set(level(state.guard_bytes));
+        self.guard_rate.of(&labels).set(state.guard_bytes_per_horizon_second);
+        self.inflight.of(&labels).set(level(state.inflight_events));
     }
 
     fn show_decisions(&self, filter: &str, group: u32, counts: &DecisionCounts) {
         let show = |decision, reason: String, count: u64| {
             let labels = DecisionLabels { filter: filter.to_owned(), group, decision, reason };
-            self.decisions.get_or_create(&labels).inc_by(count);
+            self.decisions.of(&labels).inc_by(count);
         };
         show("first_seen", String::new(), counts.first_seen);
         show("duplicate", String::new(), counts.duplicate);
@@ -187,13 +167,9 @@ impl Groups {
         ];
         for (operation, events, slices, nodes) in kinds {
             let labels = HopLabels { filter: filter.to_owned(), group, operation };
-            self.hop_events.get_or_create(&labels).inc_by(events);
-            self.hop_slices.get_or_create(&labels).inc_by(slices);
-            self.hop_nodes.get_or_create(&labels).inc_by(nodes);
+            self.hop_events.of(&labels).inc_by(events);
+            self.hop_slices.of(&labels).inc_by(slices);
+            self.hop_nodes.of(&labels).inc_by(nodes);
         }
     }
-}
-
-fn level(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
 }

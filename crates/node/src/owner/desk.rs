@@ -72,7 +72,8 @@ mod tests {
         let (sender, mut finished) = mpsc::channel(2);
         let mut desk = Desk::default();
         let mut take = |sequence, deadline_ms| {
-            let place = PendingBatch::places((FilterId(1), sequence), 0, &[1], sender.clone()).pop().expect("one run");
+            let place =
+                PendingBatch::places((FilterId(1), sequence), 0, false, &[1], sender.clone()).pop().expect("one run");
             desk.take(place, deadline_ms)
         };
         let (first, _second) = (take(1, 10), take(2, 20));

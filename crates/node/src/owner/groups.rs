@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firstseen_filter::FILL_SAMPLE_BYTES;
+use firstseen_routing::divided::Climbed;
 use firstseen_routing::{
     Command, FilterId, GroupOwner, Moment, NodeId, OwnerLimits, PeerMessage, Reason, SliceOwner, Submission, divided,
 };
@@ -18,6 +19,9 @@ use crate::view::{GroupFault, View};
 /// Bytes of cells that one look reads, unless there are so many slices that each reads its least: nothing else is done
 /// meanwhile, so it must be over in some milliseconds however large the filters are.
 const LOOK_SAMPLE_BYTES: usize = 16 << 20;
+
+/// What the replay guard of a group may take however many groups there are: a few batches.
+const GUARD_BYTES_MIN: u64 = 16 << 10;
 
 /// The groups of one owner.
 pub(super) struct Groups {
@@ -58,8 +62,11 @@ impl Groups {
                 faults.push(GroupFault { filter, group, reason });
             }
         }
+        // The node's memory for it, shared by all groups that it has, those of other owners too.
+        let guard_bytes_max = self.limits.guard_bytes_max / (view.own_groups().count() as u64).max(1);
         for group in self.groups.values_mut() {
             group.reach_changed(&view.unreachable, now, commands);
+            group.set_guard_bytes_max(guard_bytes_max.max(GUARD_BYTES_MIN), now);
         }
         self.view = view;
         faults
@@ -102,6 +109,19 @@ impl Groups {
                 tracing::debug!(%from, %filter, group, "a message for a group that is not here");
                 commands.extend(divided::refuse(from, message, NOT_HERE));
             }
+        }
+    }
+
+    /// What the level above says of a climb. A group that is gone need not know.
+    pub(super) fn climbed(
+        &mut self,
+        key: (FilterId, u32),
+        climbed: &Climbed,
+        now: Moment,
+        commands: &mut Vec<Command>,
+    ) {
+        if let Some(group) = self.groups.get_mut(&key) {
+            group.climbed(climbed, now, commands);
         }
     }
 

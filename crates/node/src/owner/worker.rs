@@ -3,10 +3,14 @@
 //! Promises: never waits for anybody but its own queue, so owners of different nodes cannot wait for each other. Must
 //! not know: streams, what messages look like on the wire.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_routing::{Command, GroupReply, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason};
+use firstseen_routing::{
+    Climb, Command, FilterId, GroupReply, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, divided,
+};
 use tokio::sync::{mpsc, oneshot};
 
 use super::backlog::Backlog;
@@ -15,8 +19,9 @@ use super::groups::{Groups, NOT_HERE, lost_peers};
 use super::pace::Pace;
 use super::{OwnerInbox, Run, Work};
 use crate::edges::Clock;
-use crate::metrics::Metrics;
+use crate::metrics::{BatchMeter, Metrics};
 use crate::pending::RunReply;
+use crate::uplink;
 use crate::view::View;
 
 /// How often time passes for the groups at most.
@@ -45,6 +50,8 @@ pub(crate) struct WorkerParts {
     pub(crate) metrics: Arc<Metrics>,
     /// Where changes of the map are asked for.
     pub(crate) proposals: mpsc::Sender<Proposal>,
+    /// Where climbs go.
+    pub(crate) climbs: mpsc::Sender<Climb>,
 }
 
 /// A generation that a group needs.
@@ -68,7 +75,9 @@ pub(crate) struct Worker {
     pace: Option<Pace>,
     queue_age_max_ms: u64,
     metrics: Arc<Metrics>,
+    meters: BTreeMap<FilterId, BatchMeter>,
     proposals: mpsc::Sender<Proposal>,
+    climbs: mpsc::Sender<Climb>,
     commands: Vec<Command>,
     next_tick_ms: u64,
     /// Told when nothing is in flight.
@@ -87,7 +96,9 @@ impl Worker {
             pace: parts.rate_max_events_per_s.map(Pace::new),
             queue_age_max_ms: parts.queue_age_max_ms,
             metrics: parts.metrics,
+            meters: BTreeMap::new(),
             proposals: parts.proposals,
+            climbs: parts.climbs,
             commands: Vec::new(),
             next_tick_ms: 0,
             draining: Vec::new(),
@@ -142,6 +153,7 @@ impl Worker {
                 message.pass_time(now.monotonic_ms.saturating_sub(received_ms));
                 self.receive(from, message, now);
             }
+            Work::Refused { sender, receiver, message } => self.refused(sender, receiver, message, now),
             Work::View { view, done } => {
                 lost_peers(self.groups.view(), &view).into_iter().for_each(|lost| self.backlog.forget(lost));
                 let faults = self.groups.follow(view, now, &mut self.commands);
@@ -152,6 +164,9 @@ impl Worker {
             }
             Work::Clock { filter, reply } => {
                 let _ = reply.send(self.groups.clock_ms(filter));
+            }
+            Work::Climbed { filter, group, climbed } => {
+                self.groups.climbed((filter, group), &climbed, now, &mut self.commands);
             }
             Work::Drain { done } => {
                 self.groups.drain(now, &mut self.commands);
@@ -179,10 +194,22 @@ impl Worker {
         self.groups.receive(from, message, now, &mut self.commands);
     }
 
+    /// Tells whoever waits for a message to come to something that it will not; that may be a group of this owner.
+    fn refused(&mut self, sender: NodeId, receiver: NodeId, message: PeerMessage, now: Moment) {
+        match divided::refuse(sender, message, Reason::Invalid) {
+            Some(Command::Send { to, message }) if Some(to) == self.groups.view().node() => {
+                self.groups.receive(receiver, message, now, &mut self.commands);
+            }
+            command => self.commands.extend(command),
+        }
+    }
+
     fn submit(&mut self, run: Run, now: Moment) -> u64 {
         self.inbox.took(&run);
         let age_ms = now.monotonic_ms.saturating_sub(run.admitted_ms);
-        self.metrics.queue_age(age_ms);
+        if let Some(meter) = self.meter(run.filter) {
+            meter.queue_age(age_ms);
+        }
         if age_ms > self.queue_age_max_ms || now.monotonic_ms > run.submission.deadline_ms {
             run.refuse(Reason::Overloaded);
             return 0;
@@ -211,6 +238,17 @@ impl Worker {
         self.pace.as_mut().map_or(0, |pace| pace.take(events, now))
     }
 
+    /// The meter of a filter; none of one that is gone.
+    fn meter(&mut self, filter: FilterId) -> Option<&BatchMeter> {
+        match self.meters.entry(filter) {
+            Entry::Occupied(known) => Some(known.into_mut()),
+            Entry::Vacant(new) => {
+                let name = &self.groups.view().map.filters.get(&filter)?.name;
+                Some(new.insert(self.metrics.meter(name)))
+            }
+        }
+    }
+
     fn tick(&mut self) {
         let now = self.clock.now();
         if now.monotonic_ms < self.next_tick_ms {
@@ -234,21 +272,34 @@ impl Worker {
     }
 
     fn carry_out(&mut self) {
-        for command in std::mem::take(&mut self.commands) {
-            match command {
-                Command::Reply(reply) => self.reply(reply),
-                Command::Send { to, message } => self.backlog.send(to, message, link(self.groups.view())),
-                Command::OpenGeneration { filter, group, number } => {
-                    // Where there is no room, the group asks again.
-                    let _ = self.proposals.try_send(Proposal { filter, group, number });
-                }
-            }
+        while !self.commands.is_empty() {
+            std::mem::take(&mut self.commands).into_iter().for_each(|command| self.carry_out_one(command));
         }
     }
 
+    fn carry_out_one(&mut self, command: Command) {
+        match command {
+            Command::Reply(reply) => self.reply(reply),
+            Command::Send { to, message } => self.backlog.send(to, message, link(self.groups.view())),
+            Command::OpenGeneration { filter, group, number } => {
+                // Where there is no room, the group asks again.
+                let _ = self.proposals.try_send(Proposal { filter, group, number });
+            }
+            Command::Climb(climb) => self.climb(climb),
+        }
+    }
+
+    /// Where there is no room for it, the group is told at once.
+    fn climb(&mut self, climb: Climb) {
+        let Err(refused) = self.climbs.try_send(climb) else { return };
+        let climb = refused.into_inner();
+        let (key, climbed) = ((climb.from.filter, climb.group), uplink::undecided(&climb, Reason::Overloaded));
+        self.groups.climbed(key, &climbed, self.clock.now(), &mut self.commands);
+    }
+
     fn reply(&mut self, reply: GroupReply) {
-        let GroupReply { reply_to, decisions, estimates, clock_ms, degraded, spent } = reply;
-        self.desk.answer(reply_to, RunReply { decisions, estimates, clock_ms, degraded, spent });
+        let GroupReply { reply_to, decisions, estimates, clock_ms, degraded, seen, spent } = reply;
+        self.desk.answer(reply_to, RunReply { decisions, estimates, clock_ms, degraded, seen, spent });
     }
 }
 
@@ -259,3 +310,6 @@ fn link(view: &View) -> impl Fn(NodeId, PeerMessage) -> Option<PeerMessage> {
         None => Some(message),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,9 +77,11 @@ pub(super) fn admit(
             producer,
             sequence: head.sequence,
             names: run.names,
+            from: head.from,
             probes: run.probes,
             times: run.times,
             deadline_ms,
+            again: head.again,
             traceparent: traceparent.clone(),
         },
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use firstseen_filter::Probes;
-use firstseen_routing::FilterId;
+use firstseen_routing::{FilterId, Seen};
 use firstseen_wire::WireError;
 use firstseen_wire::hello::{self, Credit};
 use firstseen_wire::limits::HELLO_TIMEOUT;
@@ -22,6 +22,7 @@ use tonic::{Status, Streaming};
 
 use super::admit::{self, Admitted, Refused};
 use super::relays::Relays;
+use super::seen;
 use crate::metrics::BatchMeter;
 use crate::owner::Run;
 use crate::pending::PendingBatch;
@@ -161,14 +162,15 @@ impl Session {
         );
         let _entered = span.enter();
         let view = self.shared.view();
-        let (of, filter) = ((batch.sequence, batch.events), FilterId(batch.filter_id));
-        self.shared.metrics.batch(&batch);
-        if let Some(meter) = self.meter(&view, filter) {
-            meter.received(batch.events);
+        let (of, filter, wants_seen) =
+            ((batch.sequence, batch.events), FilterId(batch.filter_id), batch.from_filter > 0);
+        match self.meter(&view, filter) {
+            Some(meter) => meter.received(&batch),
+            None => self.shared.metrics.stray_batch(&batch),
         }
         match admit::admit(&self.shared, &view, self.producer, &batch, &mut self.spare) {
             Ok(Admitted::Here(runs)) => {
-                self.submit((filter, of.0), runs);
+                self.submit((filter, of.0), wants_seen, runs);
                 Ok(())
             }
             Ok(Admitted::At(node)) => match self.relays.send(&view, node, self.producer, batch) {
@@ -195,11 +197,11 @@ impl Session {
         self.meters.get(index).map(|(_, meter)| meter)
     }
 
-    fn submit(&mut self, name: (FilterId, u64), runs: Vec<admit::AdmittedRun>) {
+    fn submit(&mut self, name: (FilterId, u64), wants_seen: bool, runs: Vec<admit::AdmittedRun>) {
         let admitted_us = self.shared.clock.monotonic_us();
         let admitted_ms = self.shared.clock.monotonic_ms();
         let events: Vec<usize> = runs.iter().map(|run| run.submission.probes.len()).collect();
-        let places = PendingBatch::places(name, admitted_us, &events, self.finish.clone());
+        let places = PendingBatch::places(name, admitted_us, wants_seen, &events, self.finish.clone());
         for (run, place) in runs.into_iter().zip(places) {
             let owner = self.shared.owners.of(run.filter, run.group);
             owner.offer(Run { filter: run.filter, group: run.group, submission: run.submission, admitted_ms, place });
@@ -230,11 +232,15 @@ impl Session {
                 answers.estimates.extend_from_slice(&reply.estimates);
             }
             answers.decisions.extend_from_slice(&reply.decisions);
+            seen::note(&mut answers, reply, batch.wants_seen);
             answers.clock_ms = answers.clock_ms.max(reply.clock_ms);
             answers.degraded |= reply.degraded;
         }
         if !answers.estimates.is_empty() {
             answers.estimates.resize(answers.decisions.len(), 0.0);
+        }
+        if batch.wants_seen {
+            answers.seen.resize(answers.decisions.len(), Seen::default());
         }
         answers
     }

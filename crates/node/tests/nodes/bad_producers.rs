@@ -57,7 +57,7 @@ async fn a_stream_that_never_reads_is_ended_and_holds_nobody_up() {
     node.metric_becomes("firstseen_streams_open ", 1.0).await;
     // What the node took: its credit, the replies that it keeps (as many and two), those in the window, and those on
     // the way between. Nothing grows with what the producer sends.
-    let taken = node.metric("firstseen_producer_received_events_total ").await - 4.0;
+    let taken = node.metric("firstseen_producer_received_events_total{filter=\"clicks\"} ").await - 4.0;
     assert!(taken < 40.0, "{taken} of {BATCHES} batches were taken");
     node.metric_becomes("firstseen_batches_inflight ", 0.0).await;
     let status = deaf.end().await;
@@ -82,7 +82,7 @@ async fn streams_that_stall_hold_up_neither_others_nor_the_end() {
     let (mut other, _) = RawStream::greeted(&node, 99).await;
     is_served(&hashing, &mut other, &["b", "c"]).await;
     let sent = f64::from(STREAMS * INFLIGHT_BATCHES_MAX) + 4.0;
-    node.metric_becomes("firstseen_producer_received_events_total ", sent).await;
+    node.metric_becomes("firstseen_producer_received_events_total{filter=\"clicks\"} ", sent).await;
     node.metric_becomes("firstseen_batches_inflight ", 0.0).await;
     assert_eq!(node.metric("firstseen_streams_open ").await, f64::from(STREAMS + 1), "nobody is ended for it");
     let decided = node.metric("firstseen_decisions_total{filter=\"clicks\",group=\"0\",decision=\"first_seen\"").await;

@@ -1,11 +1,14 @@
 //! Nodes in this process, on real sockets. One binary, since building one takes longer than running it.
 
+mod bad_frames;
 mod bad_producers;
 mod common;
+mod connections;
 mod hops;
 mod identity;
 mod lost_node;
 mod lost_owner;
+mod mismatches;
 mod one_node;
 mod one_winner;
 mod refusals;
@@ -15,5 +18,6 @@ mod same_answers;
 mod services;
 mod stop_and_metrics;
 mod three_nodes;
+mod tree;
 mod vertical_batches;
 mod wire_cost;

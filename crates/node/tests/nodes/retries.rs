@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::common::cluster::TestCluster;
 use crate::common::proxy::ProxyConnector;
+use crate::common::wait_for;
 use firstseen_client::{AuditReport, Filter, SubmissionName, Verdict};
 use firstseen_filter::rates::{band, plain};
 use firstseen_filter::{Digest, FilterSpec, Kind};
@@ -87,6 +88,63 @@ async fn a_producer_that_starts_anew_and_names_its_submissions_is_told_what_it_w
         let other = SubmissionName { source: 10, number: 3 };
         let told = filter.observe_as(other, &3u64.to_le_bytes()).await.expect("a verdict");
         assert_eq!(told, Verdict::Duplicate, "{slicing}: another submission of the event");
+    }
+}
+
+/// Ends the last node of `cluster` and starts another of its name, which all others know in the end.
+async fn restart_one(cluster: &mut TestCluster) {
+    let node = cluster.nodes.pop().expect("a node");
+    let (number, before) = {
+        let map = node.node.meta().map();
+        let map = map.borrow();
+        let (number, record) = map.node_named("c").expect("node c");
+        (number, record.incarnation)
+    };
+    cluster.nodes.push(node.restart().await);
+    for node in &cluster.nodes {
+        let map = node.node.meta().map();
+        wait_for("the new start of c is known", || map.borrow().nodes[&number].incarnation > before).await;
+        node.ready().await;
+    }
+}
+
+/// Submits events under their names in small calls, one after the other.
+async fn submit_in_parts(filter: &Filter, names: &[SubmissionName], events: &[Digest]) -> Vec<Verdict> {
+    let mut told = Vec::new();
+    for (names, events) in names.chunks(50).zip(events.chunks(50)) {
+        told.extend(filter.observe_digests_as(names, events, &[]).await.expect("verdicts"));
+    }
+    told
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_named_submission_is_a_duplicate_of_itself_though_its_owner_starts_anew() {
+    for slicing in SLICINGS {
+        let mut cluster = TestCluster::start(3).await;
+        cluster.create("clicks", &roomy(slicing), wall()).await;
+        let names: Vec<SubmissionName> = (0..4000).map(|number| SubmissionName { source: 9, number }).collect();
+        let (client, filter) = cluster.producer(0, "clicks").await;
+        let events = digests(&filter, 4000);
+        // The owner goes while submissions are in flight, and nobody knows of some what they were told.
+        let (before, during) = events.split_at(2000);
+        let first = filter.observe_digests_as(&names[..2000], before, &[]).await.expect("verdicts");
+        assert_all(slicing, &first, Verdict::FirstSeen);
+        let submitting = submit_in_parts(&filter, &names[2000..], during);
+        let (told, ()) = tokio::join!(submitting, restart_one(&mut cluster));
+        assert!(!told.contains(&Verdict::Duplicate), "{slicing}: told while the owner started anew");
+        drop((client, filter));
+
+        let (_client, filter) = cluster.producer(1, "clicks").await;
+        let again = filter.observe_digests_as(&names, &events, &[]).await.expect("verdicts");
+        let count = |verdict| again.iter().filter(|told| **told == verdict).count();
+        let (new, duplicates) = (count(Verdict::FirstSeen), count(Verdict::Duplicate));
+        println!("{slicing}: {new} first-seen, {duplicates} duplicates, {} degraded", filter.degraded_events());
+        assert_eq!(duplicates, 0, "{slicing}: told to be duplicates of themselves");
+        assert!(new > 3000, "{slicing}: only {new} definite answers");
+        assert!(filter.degraded_events() > 0, "{slicing}: slices of the owner are incomplete");
+        // What was told anew is remembered by the new guard.
+        let third = filter.observe_digests_as(&names, &events, &[]).await.expect("verdicts");
+        assert!(!third.contains(&Verdict::Duplicate), "{slicing}: told to be duplicates of themselves");
     }
 }
 

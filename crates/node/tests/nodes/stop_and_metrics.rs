@@ -34,7 +34,7 @@ async fn a_node_that_stops_answers_what_it_has_admitted() {
     for sequence in 0..BATCHES {
         stream.send(batch(sequence)).await;
     }
-    node.metric_becomes("firstseen_producer_received_events_total ", 5.0 * BATCHES as f64).await;
+    node.metric_becomes("firstseen_producer_received_events_total{filter=\"clicks\"} ", 5.0 * BATCHES as f64).await;
     // At 100 events a second, most of them are in flight.
     let stopping = tokio::spawn(node.node.shutdown());
     stream.send(batch(BATCHES)).await;
@@ -83,8 +83,8 @@ async fn metrics_can_be_read() {
     };
     assert_eq!(value("firstseen_ready "), 1.0);
     assert_eq!(value("firstseen_raft_leader "), 1.0);
-    assert_eq!(value("firstseen_producer_received_events_total "), 3.0);
-    assert!(value("firstseen_producer_received_bytes_total ") > 0.0);
+    assert_eq!(value("firstseen_producer_received_events_total{filter=\"clicks\"} "), 3.0);
+    assert!(value("firstseen_producer_received_bytes_total{filter=\"clicks\"} ") > 0.0);
     assert_eq!(value("firstseen_batch_events_count{filter=\"clicks\"} "), 2.0);
     assert_eq!(value("firstseen_batch_latency_seconds_count{filter=\"clicks\"} "), 2.0);
     let decision = "firstseen_decisions_total{filter=\"clicks\",group=\"0\",decision=";
@@ -97,4 +97,53 @@ async fn metrics_can_be_read() {
     }
     assert!(text.ends_with("# EOF\n"));
     assert_eq!(text.matches("# EOF").count(), 1);
+}
+
+/// Names and labels, in their order.
+fn series(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| Some(line.rsplit_once(' ')?.0)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_stand_in_one_order_and_do_not_grow_with_slices() {
+    let node = TestNode::start_with("a", |config| config.limits.metrics_slices_max = 8).await;
+    node.init().await;
+    for (name, slicing) in [("wide", "vertical:9"), ("many", "horizontal:64"), ("few", "vertical:8"), ("one", "none")] {
+        node.create(name, slicing).await;
+        node.knows(name).await;
+        let hashing = Hashing::of(&node, name).await;
+        let (mut stream, _) = RawStream::greeted(&node, 1).await;
+        hashing.observe(&mut stream, 1, &["a", "b", "a", "c"]).await;
+    }
+    let (_, first) = node.get("/metrics").await;
+    let (_, second) = node.get("/metrics").await;
+    assert_eq!(series(&first), series(&second));
+    let names: Vec<&str> = first.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    assert!(names.is_sorted() && names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+    let of = |name: &str, filter: &str| {
+        let start = format!("firstseen_{name}{{filter=\"{filter}\"");
+        let lines = first.lines().filter(|line| line.starts_with(&start));
+        lines
+            .map(|line| line.rsplit(' ').next().and_then(|value| value.parse().ok()).expect(line))
+            .collect::<Vec<f64>>()
+    };
+    for (filter, slices) in [("wide", 9.0), ("many", 64.0), ("few", 8.0), ("one", 1.0)] {
+        assert_eq!(of("filter_slices", filter), [slices]);
+        assert_eq!(of("filter_slices_ready", filter), [slices]);
+        let is_shown = slices <= 8.0;
+        assert_eq!(of("slice_ready", filter).len(), if is_shown { slices as usize } else { 0 }, "{filter}");
+        assert_eq!(!of("submissions_total", filter).is_empty(), is_shown, "{filter}");
+        // First seen are a, b and c; then a comes again.
+        assert_eq!(of("filter_decisions_total", filter)[..2], [1.0, 3.0], "{filter}");
+        assert_eq!(of("producer_received_events_total", filter), [4.0]);
+        assert!(of("queue_age_seconds_count", filter)[0] >= 1.0, "{filter}");
+        let fill = ["min", "mean", "max"].map(|what| of(&format!("filter_fill_{what}_ratio"), filter)[0]);
+        assert!(fill.is_sorted() && fill[2] > 0.0 && fill[2] < 0.1, "{filter}: {fill:?}");
+    }
+    let sum = |name: &str| of(name, "few").iter().sum::<f64>();
+    for what in ["cells_bytes", "test_visits_total", "set_visits_total", "positions_tested_total"] {
+        assert_eq!(sum(&format!("slice_{what}")), sum(&format!("filter_{what}")), "{what}");
+    }
+    assert_eq!(sum("decisions_total"), sum("filter_decisions_total"));
+    assert_eq!(sum("pipeline_slice_visits_total"), sum("filter_pipeline_slice_visits_total"));
 }

@@ -1,13 +1,23 @@
 //! How full the newest generation of a group is, as far as one node can tell from its own slices.
 //!
 //! Promises: where one node has all slices, the events are counted exactly; otherwise they are estimated from those whose
-//! head this node is, as heads are uniform over slices. Must not know: cells, when a generation is committed.
+//! head this node is, as heads are uniform over slices, and where that leaves little room, from the cells in use. Must not
+//! know: cells, when a generation is committed.
+//!
+//! A key is counted again when it is first-seen again because another node has lost its cells with its process. Its cells
+//! here are set already, so those in use do not count it twice. Words of generations are not counted: there a key that
+//! comes again after such a loss takes the room of two until its window is over.
 //!
 //! The embedded engine opens a generation when the newest is full, at that event. A cluster has to agree on it first, so
 //! it is asked for a little earlier, and each node judges by its own estimate: generations open at other events, and where
 //! events are refused is as uncertain as the root of the events counted.
 
-use firstseen_filter::{GENERATIONS_MAX, Geometry, Growth, Limit, LiveEvents, WindowRule};
+use firstseen_filter::rates::plain;
+use firstseen_filter::{
+    CellDefinition, FilterDefinition, GENERATIONS_MAX, Geometry, Growth, Limit, LiveEvents, WindowRule,
+};
+
+use super::check::growth_of;
 
 /// A generation is asked for when the newest has room for less than one part in this many of its capacity.
 const ROOM_PARTS: u64 = 8;
@@ -15,6 +25,10 @@ const ROOM_PARTS: u64 = 8;
 /// The newest generation of a group.
 pub(crate) struct Fill {
     growth: Option<Growth>,
+    /// Whether the kind counts the cells in use.
+    counts_cells: bool,
+    /// The rate of false positives that was asked for.
+    rate: f64,
     rule: WindowRule,
     /// All slices of the group together.
     whole: Geometry,
@@ -39,8 +53,21 @@ pub(crate) enum Room {
 }
 
 impl Fill {
-    pub(crate) fn new(growth: Option<Growth>, rule: WindowRule, whole: Geometry, slices: u64) -> Self {
-        Self { growth, rule, whole, slices, newest: 0, live: LiveEvents::default(), carry: 0, now: 0 }
+    /// Of a group of this definition, whose `slices` slices are `whole` together.
+    pub(crate) fn new(group: &FilterDefinition, whole: Geometry, slices: u64) -> Self {
+        let counts_cells = matches!(group.cells, CellDefinition::Bloom { .. } | CellDefinition::Timing { .. });
+        Self {
+            growth: growth_of(&group.cells),
+            counts_cells,
+            rate: group.rate,
+            rule: group.rule,
+            whole,
+            slices,
+            newest: 0,
+            live: LiveEvents::default(),
+            carry: 0,
+            now: 0,
+        }
     }
 
     /// The committed number of the newest generation.
@@ -73,21 +100,38 @@ impl Fill {
         }
     }
 
-    /// Room in the newest generation, of which the own slices use `used_cells`.
-    pub(crate) fn room(&self, used_cells: u64, own_slices: u64) -> Room {
+    /// Room in the newest generation, of which the own slices use `used_cells`; these are counted only where they matter.
+    pub(crate) fn room(&self, own_slices: u64, used_cells: impl FnOnce() -> u64) -> Room {
         let Some(growth) = &self.growth else { return Room::Free };
-        let used_cells = (used_cells * self.slices).checked_div(own_slices).unwrap_or(0);
-        let room = growth.room(self.newest, &self.whole, &self.live, self.now, used_cells);
-        match room {
+        let used_cells = || (used_cells() * self.slices).checked_div(own_slices).unwrap_or(0);
+        let left = |used_cells| growth.room(self.newest, &self.whole, &self.live, self.now, used_cells);
+        let scarce_events = growth.capacity_events / ROOM_PARTS;
+        let room_events = match growth.limit {
+            Limit::Density => left(used_cells()),
+            Limit::Cardinality => match left(0) {
+                counted if counted <= scarce_events && self.counts_cells && own_slices < self.slices => {
+                    counted.max(growth.capacity_events.saturating_sub(self.events_in(used_cells())))
+                }
+                counted => counted,
+            },
+        };
+        match room_events {
             0 => Room::None,
-            room if room <= growth.capacity_events / ROOM_PARTS => Room::Scarce,
+            room_events if room_events <= scarce_events => Room::Scarce,
             _ => Room::Free,
         }
     }
 
-    /// Whether used cells of the own slices matter.
-    pub(crate) fn limited_by_density(&self) -> bool {
-        self.growth.is_some_and(|growth| growth.limit == Limit::Density)
+    /// Different events behind so many cells in use.
+    fn events_in(&self, used_cells: u64) -> u64 {
+        let cells = self.whole.cells() as f64;
+        plain::events_from_fill(cells, self.whole.hashes(), (used_cells as f64 / cells).min(1.0)) as u64
+    }
+
+    /// Whether an event finds this many positions set by others more often than the filter may err.
+    pub(crate) fn is_likely_set(&self, positions: usize) -> bool {
+        let fill = plain::fill(self.whole.cells() as f64, self.whole.hashes(), self.live.total() as f64);
+        plain::rate_from_fill(positions as u32, fill) > self.rate
     }
 
     /// Most generations alive at once.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use firstseen_filter::{Probes, Refresh, Stamp, WindowRule};
 use hashbrown::HashTable;
 
-use crate::{Decision, Reason, SubmissionName};
+use crate::{Decision, FromLevel, Operation, Reason, Seen, SubmissionName};
 
 /// No ticket.
 pub(crate) const NONE: u64 = u64::MAX;
@@ -28,6 +28,10 @@ pub(crate) enum Phase {
     Over,
     /// Nodes are asked.
     Testing,
+    /// The level above is asked.
+    Climbing,
+    /// It is found here, and levels below are asked whether that is so.
+    Checking,
     /// It is decided, and nodes set its cells.
     Setting,
     /// It waits for another event of the same positions.
@@ -45,6 +49,12 @@ pub(crate) struct Flight {
     pub(crate) stamp: Stamp,
     /// Generations still possible.
     pub(crate) generations: u16,
+    /// The least expiry that it was found with, or that its cells get; in trees only.
+    pub(crate) expiry: u64,
+    /// The level of the tree at which it was found.
+    pub(crate) level: u8,
+    /// A level below knows it too, or cannot tell.
+    pub(crate) is_confirmed: bool,
     /// Answers or acknowledgements that are missing.
     pub(crate) waiting: u16,
     /// What it comes to; not yet told while `told` is false.
@@ -71,6 +81,14 @@ impl Flight {
     }
 }
 
+impl Flight {
+    /// Where it was found, in a window of so many units.
+    pub(crate) fn seen(&self, span_units: u64) -> Seen {
+        let unit = (self.expiry != u64::MAX).then(|| self.expiry.saturating_sub(span_units));
+        Seen { unit, level: self.level }
+    }
+}
+
 /// A list of events that is threaded through them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
@@ -88,6 +106,9 @@ impl Flight {
         phase: Phase::Over,
         stamp: Stamp { unit: 0, judged: 0 },
         generations: u16::MAX,
+        expiry: u64::MAX,
+        level: 0,
+        is_confirmed: false,
         waiting: 0,
         outcome: Decision::Undecided(Reason::Unknown),
         told: false,
@@ -98,25 +119,44 @@ impl Flight {
 }
 
 /// What a batch is, beside its events.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct BatchHead {
     pub(crate) reply_to: u64,
-    /// Events are recorded, not only looked up.
-    pub(crate) records: bool,
+    pub(crate) operation: Operation,
+    /// The level that it came from, in trees.
+    pub(crate) from: Option<FromLevel>,
     pub(crate) producer: u128,
     pub(crate) sequence: u64,
     pub(crate) names: Vec<SubmissionName>,
     pub(crate) deadline_ms: u64,
+    /// It was sent before, and may have been recorded.
+    pub(crate) again: bool,
     pub(crate) traceparent: Option<Arc<str>>,
+}
+
+impl BatchHead {
+    /// Events are recorded, not only looked up.
+    pub(crate) fn records(&self) -> bool {
+        self.operation == Operation::Observe
+    }
+
+    /// Its events may have been recorded under its name before.
+    pub(crate) fn may_be_again(&self) -> bool {
+        self.records() && (self.again || !self.names.is_empty())
+    }
 }
 
 /// A submission whose events are in flight.
 pub(crate) struct Batch {
     pub(crate) head: BatchHead,
     pub(crate) probes: Probes,
+    /// Positions of the tree's root, where they are others.
+    above: Option<Probes>,
     pub(crate) flights: Vec<Flight>,
     /// Given away with the reply.
     pub(crate) decisions: Vec<Decision>,
+    /// The same, in trees.
+    pub(crate) seen: Vec<Seen>,
     /// Events that are not told.
     pub(crate) untold: usize,
     /// Events that are not over.
@@ -125,6 +165,18 @@ pub(crate) struct Batch {
     /// The guard has learnt all decisions.
     pub(crate) is_settled: bool,
     pub(crate) degraded: bool,
+}
+
+impl Batch {
+    /// An event is decided.
+    pub(crate) fn decide(&mut self, index: usize, outcome: Decision, seen: Option<Seen>) {
+        self.decisions[index] = outcome;
+        self.untold = self.untold.saturating_sub(1);
+        if let Some(seen) = seen {
+            self.seen.resize(self.decisions.len(), Seen::default());
+            self.seen[index] = seen;
+        }
+    }
 }
 
 /// All batches with events in flight, and the events by their positions.
@@ -170,7 +222,7 @@ impl Flights {
     }
 
     /// Takes a batch, none of whose events is in flight yet, and gives the ticket of its first event; the others follow.
-    pub(crate) fn push(&mut self, head: BatchHead, probes: Probes) -> u64 {
+    pub(crate) fn push(&mut self, head: BatchHead, probes: Probes, above: Option<Probes>) -> u64 {
         if self.batches * 2 >= self.slots.len() {
             self.grow();
         }
@@ -186,8 +238,10 @@ impl Flights {
         let batch = Batch {
             head,
             probes,
+            above,
             flights,
             decisions,
+            seen: Vec::new(),
             untold: events,
             open: events,
             replied: false,
@@ -242,22 +296,28 @@ impl Flights {
         self.batch(ticket).map_or(&[], |batch| batch.probes.positions(index_of(ticket)))
     }
 
+    /// The positions by which an event is told from others: in a tree those of the root, which other events seldom share.
+    pub(crate) fn identity(&self, ticket: u64) -> &[u64] {
+        let Some(batch) = self.batch(ticket) else { return &[] };
+        batch.above.as_ref().unwrap_or(&batch.probes).positions(index_of(ticket))
+    }
+
     /// The event in flight that has the same positions.
     pub(crate) fn leader_of(&self, ticket: u64) -> Option<u64> {
-        let positions = self.positions(ticket);
-        self.leaders.find(hash(positions), |leader| self.positions(*leader) == positions).copied()
+        let positions = self.identity(ticket);
+        self.leaders.find(hash(positions), |leader| self.identity(*leader) == positions).copied()
     }
 
     /// Lets others wait for this event.
     pub(crate) fn lead(&mut self, ticket: u64) {
         let mut leaders = std::mem::take(&mut self.leaders);
-        leaders.insert_unique(hash(self.positions(ticket)), ticket, |leader| hash(self.positions(*leader)));
+        leaders.insert_unique(hash(self.identity(ticket)), ticket, |leader| hash(self.identity(*leader)));
         self.leaders = leaders;
     }
 
     /// Lets nobody wait for this event any more.
     pub(crate) fn unlead(&mut self, ticket: u64) {
-        let hash = hash(self.positions(ticket));
+        let hash = hash(self.identity(ticket));
         if let Ok(leader) = self.leaders.find_entry(hash, |leader| *leader == ticket) {
             leader.remove();
         }
@@ -310,7 +370,7 @@ impl Flights {
             if let Some((_, batch)) = self.slots[slot].take() {
                 self.batches -= 1;
                 if self.spares.len() < SPARES_MAX {
-                    self.spares.push((batch.probes, batch.flights));
+                    self.spares.push((batch.above.unwrap_or(batch.probes), batch.flights));
                 }
             }
         }

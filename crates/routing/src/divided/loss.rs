@@ -9,7 +9,7 @@ use super::flights::{Flights, Phase};
 use crate::{Command, Decision, Moment, NodeId, Reason};
 
 /// What a submission that was given up before anything was set is remembered as: not at all.
-const GIVEN_UP: Decision = Decision::Undecided(Reason::Overloaded);
+const GIVEN_UP: Decision = Decision::Undecided(Reason::NotReady);
 
 impl DividedGroup {
     /// Answers what nobody waits for any longer, and forgets what need not be remembered.
@@ -22,13 +22,14 @@ impl DividedGroup {
                 self.expire(first);
             }
         }
+        self.replay_journal();
         self.finish(commands);
     }
 
     /// When [`Self::tick`] has something to do.
     pub(crate) fn next_tick_ms(&self) -> Option<u64> {
         let deadline_ms = self.flights.as_ref().and_then(Flights::next_deadline_ms);
-        deadline_ms.into_iter().chain(self.guard.next_expiry_ms()).min()
+        deadline_ms.into_iter().chain(self.guard.next_expiry_ms()).chain(self.next_replay_ms()).min()
     }
 
     /// Answers a batch whose deadline has come.
@@ -38,7 +39,7 @@ impl DividedGroup {
         for ticket in (first..).take(events) {
             let Some(flight) = self.flight_mut(ticket).filter(|flight| !flight.told) else { continue };
             match flight.phase {
-                Phase::Testing => self.settle(ticket, GIVEN_UP),
+                Phase::Testing | Phase::Checking => self.settle(ticket, GIVEN_UP),
                 Phase::Joined => {
                     flight.phase = Phase::Abandoned;
                     self.tell(ticket, GIVEN_UP);
@@ -48,6 +49,8 @@ impl DividedGroup {
                     flight.phase = Phase::Abandoned;
                     self.tell(ticket, Decision::Undecided(Reason::Unknown));
                 }
+                // It may be recorded above already.
+                Phase::Climbing => {}
                 Phase::Setting | Phase::Abandoned | Phase::Over => {}
             }
         }

@@ -7,12 +7,18 @@
 //! Promises: of submissions of one event one is told first-seen; a test sets nothing; what is told never rests on a set
 //! that may still be overtaken. Must not know: threads, clocks (moments are passed in), how messages travel.
 //!
+//! A process that ends takes its guard and its cells with it. A retry finds the head's cells unset and is first-seen
+//! again, marked degraded; where others may have set them since, one that its caller has named is undecided (`resolve.rs`).
+//!
 //! Differences from the embedded engine: nodes agree on generations, so these open a little earlier and by estimate
 //! (`fill.rs`); a slice opens one when the first event is set there.
 
 mod check;
+mod climb;
 mod fill;
 mod flights;
+mod journal;
+mod level;
 mod loss;
 mod outbox;
 mod own;
@@ -33,9 +39,15 @@ use crate::{
     GroupState, HopCounts, Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, ReplayGuard, SliceState,
     SlicedBuildError, Standing, SubmissionName, TestBatch,
 };
+pub(crate) use check::growth_of;
 pub use check::{ClusterRefusal, check};
+pub use climb::Climbed;
+use climb::Climbs;
 use fill::Fill;
 use flights::Flights;
+use journal::Journal;
+pub use journal::JournalCounts;
+pub(crate) use level::Level;
 use outbox::{Outbox, Sender};
 use own::OwnSlices;
 pub use passage::refuse;
@@ -57,8 +69,16 @@ pub(crate) struct DividedGroup {
     complete: bool,
     is_draining: bool,
     now: Moment,
+    /// When the first input came, in monotonic milliseconds.
+    first_ms: Option<u64>,
     placement: Placement,
     unreachable: Unreachable,
+    /// Where the filter is in a tree.
+    level: Option<Level>,
+    climbs: Climbs,
+    journal: Journal,
+    /// Something that was told first-seen found no room here, so that not to know an event says nothing.
+    has_forgotten: bool,
     own: OwnSlices,
     fill: Fill,
     outbox: Outbox,
@@ -100,19 +120,18 @@ impl DividedGroup {
         group: u32,
         (me, incarnation): (NodeId, Incarnation),
         complete: bool,
+        level: Option<Level>,
         limits: &OwnerLimits,
     ) -> Result<Self, SlicedBuildError> {
         let definition = record.definition.slice()?;
-        let refused = || DefinitionError::Kind { kind: definition.cells.kind(), slicing: record.definition.slicing };
-        let plan = GroupPlan::new(&record.definition)?.ok_or_else(refused)?;
+        let plan = GroupPlan::of_level(&record.definition)?;
         let placement = Placement::new(record, group, me, plan);
         let refresh = match definition.cells {
             CellDefinition::Timing { refresh, .. } => refresh,
             _ => Refresh::Fixed,
         };
-        let growth = check::growth_of(&record.definition.group.cells);
-        let fill =
-            Fill::new(growth, definition.rule, whole(&plan, &definition.cells)?, u64::from(plan.slices_per_group()));
+        let whole = whole(&plan, &definition.cells)?;
+        let fill = Fill::new(&record.definition.group, whole, u64::from(plan.slices_per_group()));
         let mut divided = Self {
             filter,
             group,
@@ -124,9 +143,14 @@ impl DividedGroup {
             complete,
             is_draining: false,
             now: Moment::default(),
+            first_ms: None,
             own: OwnSlices::build(definition.clone(), &placement)?,
             placement,
             unreachable: Unreachable::default(),
+            level,
+            climbs: Climbs::default(),
+            journal: Journal::default(),
+            has_forgotten: false,
             fill,
             outbox: Outbox::new(Sender { filter, epoch: record.epoch, group }),
             clock: HeadClock::new(&definition, record.policies.clock),
@@ -152,7 +176,7 @@ impl DividedGroup {
                 let degraded = batch.degraded || !self.complete;
                 let batch = TestBatch { degraded, ..batch };
                 let Self { own, placement, unreachable, outbox, .. } = self;
-                passage::test(&batch, own, placement, unreachable, outbox);
+                passage::test(&batch, own, placement, unreachable, outbox, self.level.is_some());
             }
             PeerBody::Set(batch) => {
                 // Its sender knows that the generation was committed.
@@ -194,6 +218,10 @@ impl DividedGroup {
         self.flights.as_ref().map_or(0, Flights::open_events) as u64
     }
 
+    pub(crate) fn guard_mut(&mut self) -> &mut ReplayGuard {
+        &mut self.guard
+    }
+
     pub(crate) fn clock_ms(&self) -> u64 {
         self.clock.clock_ms()
     }
@@ -225,6 +253,7 @@ impl DividedGroup {
             batches,
             events,
             decisions,
+            journal: self.journal_counts(),
             guard_bytes: self.guard.bytes(),
             guard_bytes_per_horizon_second: self.guard.bytes_per_horizon_second(),
             inflight_events,

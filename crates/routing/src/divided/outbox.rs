@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use firstseen_filter::Stamp;
+use firstseen_filter::{Sighting, Stamp};
 
 use crate::{Command, FilterId, NodeId, PeerBody, PeerMessage, Reason, Resolved, SetAcks, SetBatch, TestBatch};
 
@@ -26,7 +26,10 @@ pub(crate) struct Question<'a> {
     pub(crate) head: NodeId,
     pub(crate) ticket: u64,
     pub(crate) stamp: Stamp,
-    pub(crate) generations: u16,
+    /// What the slices that were asked leave possible.
+    pub(crate) found: Sighting,
+    /// Whether its head is to learn the expiry.
+    pub(crate) in_tree: bool,
     pub(crate) parallel: bool,
     pub(crate) deadline_in_ms: u32,
     /// A slice that was asked is incomplete.
@@ -37,8 +40,9 @@ pub(crate) struct Question<'a> {
 /// What became of an event.
 #[derive(Clone, Copy)]
 pub(crate) enum Finding {
-    /// The generations that hold it; none where a position is a zero.
-    Held(u16),
+    /// The generations that hold it, none where a position is a zero, and the least expiry, and whether the head is to
+    /// learn that.
+    Found(Sighting, bool),
     /// It could not be tested.
     Undecided(Reason),
 }
@@ -107,7 +111,10 @@ impl Outbox {
         test.tickets.push(question.ticket);
         test.left.push(left);
         test.stamps.push(question.stamp);
-        test.generations.push(question.generations);
+        test.generations.push(question.found.generations);
+        if question.in_tree {
+            test.expiries.push(question.found.expiry);
+        }
     }
 
     /// Tells `head` what was found, and whether it rests on an incomplete slice.
@@ -115,10 +122,13 @@ impl Outbox {
         let resolved = &mut self.letters(head).resolved;
         resolved.degraded |= degraded;
         match finding {
-            Finding::Held(generations) => {
-                resolved.hits.push(generations != 0);
-                if generations != 0 {
-                    resolved.generations.push(generations);
+            Finding::Found(found, in_tree) => {
+                resolved.hits.push(found.is_hit());
+                if found.is_hit() {
+                    resolved.generations.push(found.generations);
+                }
+                if found.is_hit() && in_tree {
+                    resolved.expiries.push(found.expiry);
                 }
             }
             Finding::Undecided(reason) => {

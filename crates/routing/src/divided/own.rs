@@ -3,10 +3,13 @@
 //! Promises: a test visits slices in the order of the event's hash functions, stops at the first zero and sets nothing;
 //! a set sets all positions that lie here. Every visit is counted. Must not know: other nodes, who asks.
 
-use firstseen_filter::{FilterDefinition, FilterSlice, GENERATIONS_MAX, HASHES_MAX, Stamp, WindowRule};
+use firstseen_filter::{FilterDefinition, FilterSlice, GENERATIONS_MAX, HASHES_MAX, Sighting, Stamp, WindowRule};
 
 use super::placement::Placement;
 use crate::{Load, SlicedBuildError};
+
+/// What a slice says that does not know the positions.
+const NOTHING: Sighting = Sighting { generations: 0, expiry: u64::MAX };
 
 /// Own slices with what they have done.
 pub(crate) struct OwnSlices {
@@ -79,20 +82,20 @@ impl OwnSlices {
         }
     }
 
-    /// Narrows `mask` to the generations that hold all of the event's positions that lie here; tells how many slices
-    /// were visited.
-    pub(crate) fn test(&mut self, placement: &Placement, positions: &[u64], stamp: Stamp, mask: &mut u16) -> u64 {
+    /// Narrows `found` to the generations that hold all of the event's positions that lie here, and to the least expiry
+    /// there; tells how many slices were visited.
+    pub(crate) fn test(&mut self, placement: &Placement, positions: &[u64], stamp: Stamp, found: &mut Sighting) -> u64 {
         let mut visits = 0;
         for (first, position) in positions.iter().enumerate() {
             let (index, _) = placement.locate(*position);
             let Some(slice) = &self.slices[index] else { continue };
             let Some(own) = InSlice::starting_at(placement, positions, first) else { continue };
-            let held = slice.test_at(own.offsets(), stamp).map_or(0, |sighting| sighting.generations);
+            let sighting = slice.test_at(own.offsets(), stamp).unwrap_or(NOTHING);
             visits += 1;
             self.loads[index].test_visits += 1;
             self.loads[index].positions_tested += own.len as u64;
-            *mask &= held;
-            if *mask == 0 {
+            *found = found.and(sighting);
+            if !found.is_hit() {
                 break;
             }
         }
@@ -151,9 +154,11 @@ impl OwnSlices {
         self.slices.iter_mut().flatten().for_each(|slice| slice.advance(now));
     }
 
-    /// Cells in use in the newest generations, where the kind counts them.
-    pub(crate) fn used_cells(&self) -> u64 {
-        self.slices.iter().flatten().map(FilterSlice::used_cells).sum()
+    /// Cells in use in generation `number`, the newest, where the kind counts them; a slice opens it when the first event
+    /// is set there.
+    pub(crate) fn used_cells(&self, number: u64) -> u64 {
+        let has_it = |slice: &&FilterSlice| slice.newest_generation() == number;
+        self.slices.iter().flatten().filter(has_it).map(FilterSlice::used_cells).sum()
     }
 
     /// The most generations that one of the slices has.

@@ -4,6 +4,8 @@
 //! what became of it; sets what it is told to set and acknowledges. What names cells that are not here sets nothing.
 //! Must not know: producers, why an event is tested.
 
+use firstseen_filter::Sighting;
+
 use super::outbox::{Finding, Outbox, Question};
 use super::own::OwnSlices;
 use super::placement::Placement;
@@ -17,6 +19,7 @@ pub(super) fn test(
     placement: &Placement,
     unreachable: &Unreachable,
     outbox: &mut Outbox,
+    in_tree: bool,
 ) {
     // Nobody waits for these any more: their head has given them up by its own clock.
     if batch.deadline_in_ms == 0 {
@@ -50,15 +53,17 @@ pub(super) fn test(
             refuse(outbox, Reason::Late);
             continue;
         };
-        let mut mask = generations;
-        let visits = own.test(placement, left, stamp, &mut mask);
+        let expiry = batch.expiries.get(index).copied().unwrap_or(u64::MAX);
+        let mut found = Sighting { generations, expiry };
+        let visits = own.test(placement, left, stamp, &mut found);
         match elsewhere().next() {
-            Some(first) if mask != 0 && !batch.parallel => {
+            Some(first) if found.is_hit() && !batch.parallel => {
                 let question = Question {
                     head: batch.head,
                     ticket: *ticket,
                     stamp,
-                    generations: mask,
+                    found,
+                    in_tree,
                     parallel: false,
                     deadline_in_ms: batch.deadline_in_ms,
                     degraded: batch.degraded,
@@ -66,7 +71,7 @@ pub(super) fn test(
                 };
                 outbox.test(placement.nodes()[placement.node_at(first)], question, elsewhere());
             }
-            _ => outbox.resolve(batch.head, *ticket, Finding::Held(mask), visits, batch.degraded),
+            _ => outbox.resolve(batch.head, *ticket, Finding::Found(found, in_tree), visits, batch.degraded),
         }
     }
 }

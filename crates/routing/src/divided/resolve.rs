@@ -6,7 +6,7 @@
 use super::DividedGroup;
 use super::fill::Room;
 use super::flights::{Flight, Flights, Phase, Queue};
-use crate::{BatchName, Command, Decision, GroupReply, Reason, Resolved};
+use crate::{BatchName, Command, Decision, GroupReply, Operation, Reason, Resolved, Seen};
 use firstseen_filter::Refresh;
 
 /// A generation that has not come is asked for again after so long.
@@ -26,10 +26,12 @@ impl DividedGroup {
     /// What another node has found.
     pub(super) fn resolved(&mut self, resolved: &Resolved) {
         let mut generations = resolved.generations.iter();
+        let mut expiries = resolved.expiries.iter();
         let mut undecided = resolved.undecided.iter().peekable();
         for (index, ticket) in resolved.tickets.iter().enumerate() {
             let hit = resolved.hits.get(index).copied().unwrap_or(false);
             let held = if hit { generations.next().copied().unwrap_or(u16::MAX) } else { 0 };
+            let expiry = if hit { expiries.next().copied().unwrap_or(u64::MAX) } else { u64::MAX };
             let reason = undecided.next_if(|(at, _)| *at as usize == index).map(|(_, reason)| *reason);
             let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(*ticket)) else {
                 continue;
@@ -43,6 +45,7 @@ impl DividedGroup {
                 self.settle(*ticket, Decision::Undecided(reason));
             } else {
                 flight.generations &= held;
+                flight.expiry = flight.expiry.min(expiry);
                 flight.waiting = flight.waiting.saturating_sub(1);
                 if flight.waiting == 0 || flight.generations == 0 {
                     self.found(*ticket);
@@ -52,38 +55,75 @@ impl DividedGroup {
         }
     }
 
-    /// All that had to be asked was asked.
+    /// All that had to be asked at this level was asked.
     pub(super) fn found(&mut self, ticket: u64) {
         let Some((batch, index)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
-        let (generations, records) = (batch.flights[index].generations, batch.head.records);
-        let unit = batch.flights[index].stamp.unit;
-        if generations != 0 {
-            if !records || self.refresh == Refresh::Fixed {
-                return self.settle(ticket, Decision::Duplicate);
-            }
-            let number = match self.room(unit) {
-                Ok(()) => self.fill.newest(),
-                Err(_) => oldest_of(generations, self.fill.newest()),
-            };
-            return self.record(ticket, number, Decision::Duplicate);
+        let (generations, unit) = (batch.flights[index].generations, batch.flights[index].stamp.unit);
+        if generations == 0 {
+            return self.not_found(ticket);
+        }
+        let (records, from) = (batch.head.records(), batch.head.from);
+        if batch.head.may_be_again() && self.may_be_its_own(ticket) {
+            return self.settle(ticket, Decision::Undecided(Reason::TooOld));
+        }
+        if self.check_below(ticket, from) {
+            return;
+        }
+        if !records || self.refresh == Refresh::Fixed {
+            return self.settle(ticket, Decision::Duplicate);
+        }
+        let number = match self.room(unit) {
+            Ok(()) => self.fill.newest(),
+            Err(_) => oldest_of(generations, self.fill.newest()),
+        };
+        self.record(ticket, number, Decision::Duplicate);
+    }
+
+    /// This level does not know an event.
+    pub(super) fn not_found(&mut self, ticket: u64) {
+        let expiry = |unit| self.own.rule().expiry(unit);
+        let Some((batch, index)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
+        let (operation, unit) = (batch.head.operation, batch.flights[index].stamp.unit);
+        batch.flights[index].expiry = expiry(unit);
+        if operation != Operation::Verify && self.climb(ticket, operation) {
+            return;
+        }
+        if operation != Operation::Observe {
+            return self.settle(ticket, Decision::FirstSeen);
         }
         match self.room(unit) {
-            _ if !records => self.settle(ticket, Decision::FirstSeen),
             Ok(()) => self.record(ticket, self.fill.newest(), Decision::FirstSeen),
             Err(reason) => self.settle(ticket, Decision::Undecided(reason)),
         }
     }
 
+    /// Whether a submission that is found may be found because of itself. A process of this node before may have told it
+    /// first-seen: the guard that knew is lost, the cells on other nodes are not, and those here others may have set
+    /// since; below the root of a tree whoever asked meanwhile has set them. Only who names submissions makes them again
+    /// without knowing what they were told, and no longer than for the retry horizon.
+    fn may_be_its_own(&self, ticket: u64) -> bool {
+        if !self.is_young() || self.has_parent() {
+            return self.is_young();
+        }
+        let positions = self.flights.as_ref().map_or(&[][..], |flights| flights.positions(ticket));
+        let here = positions.iter().filter(|position| self.placement.is_mine(**position)).count();
+        self.fill.is_likely_set(here)
+    }
+
+    /// Whether submissions may come again whose first attempt a process of this node before has taken up.
+    pub(super) fn is_young(&self) -> bool {
+        let first_ms = self.first_ms.unwrap_or(self.now.monotonic_ms);
+        let is_over = self.now.monotonic_ms.saturating_sub(first_ms) >= u64::from(self.policies.retry_horizon_ms);
+        !self.complete && !is_over
+    }
+
     /// Whether the newest generation has room; asks for the next in time.
-    fn room(&mut self, unit: u64) -> Result<(), Reason> {
-        let own_slices = self.own.len() as u64;
-        let used_cells = if self.fill.limited_by_density() {
-            self.own.advance(unit);
-            self.own.used_cells()
-        } else {
-            0
-        };
-        let room = self.fill.room(used_cells, own_slices);
+    pub(super) fn room(&mut self, unit: u64) -> Result<(), Reason> {
+        let Self { own, fill, .. } = self;
+        let room = fill.room(own.len() as u64, || {
+            own.advance(unit);
+            own.used_cells(fill.newest())
+        });
         if room == Room::Free {
             return Ok(());
         }
@@ -123,6 +163,7 @@ impl DividedGroup {
 
     /// Tells the decision on an event, and those that wait for it what follows.
     pub(super) fn tell(&mut self, ticket: u64, outcome: Decision) {
+        let span_units = self.level.as_ref().map(|_| self.own.rule().span_units);
         let Some(flights) = &mut self.flights else { return };
         let Some((batch, index)) = flights.event_mut(ticket) else { return };
         let flight = &mut batch.flights[index];
@@ -131,13 +172,13 @@ impl DividedGroup {
         }
         (flight.told, flight.outcome) = (true, outcome);
         let mut echoes = std::mem::replace(&mut flight.echoes, Queue::EMPTY);
-        batch.decisions[index] = outcome;
-        batch.untold = batch.untold.saturating_sub(1);
+        let seen = span_units.map(|span_units| flight.seen(span_units));
+        batch.decide(index, outcome, seen);
         if batch.untold == 0 {
             self.closing.push(ticket);
         }
         while let Some(echo) = flights.dequeue(&mut echoes) {
-            end_waiting(flights, echo, Some(outcome), &mut self.closing);
+            end_waiting(flights, echo, Some((outcome, seen)), &mut self.closing);
         }
         if !matches!(outcome, Decision::Undecided(_)) {
             self.settle_joiners(ticket);
@@ -154,11 +195,25 @@ impl DividedGroup {
         {
             let Some(flight) = flights.flight(joiner) else { continue };
             if flight.phase == Phase::Abandoned || leader.covers(flight.stamp, self.own.rule(), self.refresh) {
-                self.conclude(joiner, Decision::Duplicate);
+                self.conclude_as(ticket, joiner);
             } else {
                 flights.enqueue(ticket, joiner, |leader| &mut leader.joiners);
             }
         }
+    }
+
+    /// Ends an event that is a duplicate of another in flight.
+    pub(super) fn conclude_as(&mut self, leader: u64, ticket: u64) {
+        let Some(leader) = self.flight_mut(leader).copied() else { return };
+        let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
+        batch.flights[event].expiry = leader.expiry;
+        let may_be_again = batch.head.may_be_again();
+        // The other may have been found because of it.
+        let outcome = match leader.outcome {
+            Decision::Duplicate if may_be_again && self.may_be_its_own(ticket) => Decision::Undecided(Reason::TooOld),
+            _ => Decision::Duplicate,
+        };
+        self.conclude(ticket, outcome);
     }
 
     /// Ends an event that nobody waits for.
@@ -199,7 +254,9 @@ impl DividedGroup {
 
     /// Runs what became ready, answers batches that are decided, drops those that are over, and sends what was gathered.
     pub(super) fn finish(&mut self, commands: &mut Vec<Command>) {
+        self.first_ms.get_or_insert(self.now.monotonic_ms);
         self.run_ready();
+        self.begin_climbs();
         while let Some(ticket) = self.closing.pop() {
             let Some(batch) = self.flights.as_ref().and_then(|flights| flights.batch(ticket)) else { continue };
             if batch.untold == 0 {
@@ -217,7 +274,7 @@ impl DividedGroup {
         let Some(flights) = &mut self.flights else { return };
         let Some(batch) = flights.batch_mut(ticket) else { return };
         let mut reply_to = batch.head.reply_to;
-        if batch.head.records && !batch.is_settled {
+        if batch.head.records() && !batch.is_settled {
             let name = BatchName { producer: batch.head.producer, sequence: batch.head.sequence };
             self.guard.learn(name, &batch.head.names, &batch.decisions);
             // Once it is answered, what is in flight under its name is a retry.
@@ -230,23 +287,26 @@ impl DividedGroup {
             }
         }
         if !std::mem::replace(&mut batch.replied, true) {
-            let (degraded, decisions) = (batch.degraded || !self.complete, batch.decisions.clone());
+            // What a level does not know climbs, so what it has lost costs time, not truth.
+            let climbs = self.level.as_ref().is_some_and(|level| level.parent.is_some());
+            let is_check = batch.head.operation == Operation::Verify;
+            let degraded = batch.degraded || (!climbs || is_check) && !self.complete || is_check && self.has_forgotten;
+            let (decisions, seen) = (batch.decisions.clone(), batch.seen.clone());
             self.counts.decisions.count(&decisions);
             let (clock_ms, spent) = (self.clock.clock_ms(), flights.spare_probes());
-            let reply = GroupReply { reply_to, decisions, estimates: Vec::new(), clock_ms, degraded, spent };
+            let reply = GroupReply { reply_to, decisions, estimates: Vec::new(), clock_ms, degraded, seen, spent };
             self.outbox.push(Command::Reply(reply));
         }
     }
 }
 
 /// Ends an event that waited for another, and tells it what it waited for unless nobody waits for that any more.
-fn end_waiting(flights: &mut Flights, ticket: u64, outcome: Option<Decision>, closing: &mut Vec<u64>) {
+fn end_waiting(flights: &mut Flights, ticket: u64, outcome: Option<(Decision, Option<Seen>)>, closing: &mut Vec<u64>) {
     let Some((batch, index)) = flights.event_mut(ticket) else { return };
     let flight = &mut batch.flights[index];
-    if let Some(outcome) = outcome.filter(|_| !flight.told) {
+    if let Some((outcome, seen)) = outcome.filter(|_| !flight.told) {
         (flight.told, flight.outcome) = (true, outcome);
-        batch.decisions[index] = outcome;
-        batch.untold = batch.untold.saturating_sub(1);
+        batch.decide(index, outcome, seen);
     }
     flights.end(ticket);
     closing.push(ticket);

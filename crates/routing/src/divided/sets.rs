@@ -1,7 +1,8 @@
 //! Cells of new events on all nodes: sent by the head, acknowledged by the others.
 //!
 //! Promises: all positions of an event are set, also those that its test has passed, as these may expire sooner; the
-//! event stays in flight until every node has acknowledged or is gone. Must not know: why an event is new.
+//! event stays in flight until every node has acknowledged, where a process is gone the next one of its node. Must not
+//! know: why an event is new.
 
 use super::DividedGroup;
 use super::flights::Phase;
@@ -12,6 +13,17 @@ pub(super) struct SetFlight {
     to: NodeId,
     generation: u64,
     tickets: Vec<u64>,
+}
+
+/// How a set ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SetEnd {
+    /// The cells are set.
+    Done,
+    /// They could not be set, as the generation is gone there.
+    Refused,
+    /// The process that was to set them is gone.
+    Lost,
 }
 
 impl SetFlight {
@@ -27,17 +39,21 @@ impl SetFlight {
 impl DividedGroup {
     /// Sets an event in generation `number` on all of its nodes.
     pub(super) fn record(&mut self, ticket: u64, number: u64, outcome: Decision) {
+        let has_parent = self.has_parent();
         let Some(waiting) = self.set(ticket, number) else {
-            return self.settle(ticket, Decision::Undecided(Reason::NotReady));
+            // What is known above needs no cells here.
+            self.has_forgotten |= has_parent;
+            let outcome = if has_parent { outcome } else { Decision::Undecided(Reason::NotReady) };
+            return self.settle(ticket, outcome);
         };
         self.counts.sets += 1;
-        if outcome == Decision::FirstSeen {
+        if outcome == Decision::FirstSeen || has_parent {
             self.fill.record(self.own.len() as u64);
         }
         if let Some(flight) = self.flight_mut(ticket) {
             (flight.phase, flight.outcome, flight.waiting) = (Phase::Setting, outcome, waiting);
         }
-        if waiting == 0 {
+        if waiting == 0 || !self.limits.awaits_sets {
             self.settle(ticket, outcome);
         } else if !self.is_safe() {
             self.tell(ticket, outcome);
@@ -69,34 +85,39 @@ impl DividedGroup {
 
     /// Another node has set cells, or refused to.
     pub(super) fn acknowledged(&mut self, from: NodeId, acks: &SetAcks) {
-        let done = acks.set_numbers.iter().map(|number| (*number, true));
-        let refused = acks.refused_numbers.iter().map(|number| (*number, false));
-        for (number, is_done) in done.chain(refused) {
+        let done = acks.set_numbers.iter().map(|number| (*number, SetEnd::Done));
+        let refused = acks.refused_numbers.iter().map(|number| (*number, SetEnd::Refused));
+        for (number, end) in done.chain(refused) {
             if self.sets.get(&number).is_some_and(|set| set.to == from) {
-                self.end_set(number, is_done);
+                self.end_set(number, end);
             }
         }
     }
 
-    /// Cells that were to be set on a node are gone with it.
+    /// The process of a node is gone, and with it what it was to set: the next one is to set it.
     pub(super) fn end_sets_of(&mut self, node: NodeId) {
         let lost = self.sets.iter().filter(|(_, set)| set.to == node);
         let mut numbers: Vec<u64> = lost.map(|(number, _)| *number).collect();
         numbers.sort_unstable();
-        numbers.into_iter().for_each(|number| self.end_set(number, true));
+        numbers.into_iter().for_each(|number| self.end_set(number, SetEnd::Lost));
     }
 
-    /// A set is over. One that was refused, because its generation is gone there, is done again in the newest.
-    fn end_set(&mut self, number: u64, is_done: bool) {
+    /// A set is over. One that was not done is done again in the newest generation, unless that is the one that refused.
+    fn end_set(&mut self, number: u64, end: SetEnd) {
         let Some(set) = self.sets.remove(&number) else { return };
         let newest = self.fill.newest();
+        let goes_again = match end {
+            SetEnd::Done => false,
+            SetEnd::Refused => newest > set.generation,
+            SetEnd::Lost => true,
+        };
         for ticket in set.tickets {
             if self.flight_mut(ticket).is_none_or(|flight| flight.phase != Phase::Setting) {
                 continue;
             }
-            let again = if !is_done && newest > set.generation { self.set(ticket, newest) } else { None };
+            let again = if goes_again { self.set(ticket, newest) } else { None };
             let Some(flight) = self.flight_mut(ticket) else { continue };
-            if !is_done && again.is_none() && !flight.told {
+            if end != SetEnd::Done && again.is_none() && !flight.told {
                 flight.outcome = Decision::Undecided(Reason::Unknown);
             }
             flight.waiting = flight.waiting.saturating_sub(1) + again.unwrap_or(0);

@@ -3,10 +3,11 @@
 //! Promises: what is refused is refused before anything is set; a submission that comes again is not run again. Must not
 //! know: what nodes answer.
 
-use firstseen_filter::{Placed, Refresh};
+use firstseen_filter::{Placed, ProbeShape, Probes, Refresh, Sighting};
 
 use super::DividedGroup;
 use super::flights::{BATCH_EVENTS_MAX, BatchHead, Flights, NONE, Phase};
+use super::level::Level;
 use super::outbox::Question;
 use super::reach::OUT_OF_REACH;
 use crate::{Admission, Command, Decision, GroupReply, Lookup, Moment, Operation, Reason, Standing, Submission, Times};
@@ -26,7 +27,7 @@ impl DividedGroup {
         self.counts.events += submission.probes.len() as u64;
         let admission = match self.refusal(&submission) {
             Some(reason) => Admission::Refused(reason),
-            None if submission.operation == Operation::Lookup => Admission::New,
+            None if submission.operation != Operation::Observe => Admission::New,
             None => self.guard.admit(&submission, now.monotonic_ms, &mut self.standings),
         };
         match admission {
@@ -41,8 +42,13 @@ impl DividedGroup {
     fn refusal(&self, submission: &Submission) -> Option<Reason> {
         let events = submission.probes.len();
         let named = submission.names.is_empty() || submission.names.len() == events;
-        let whole = matches!(submission.operation, Operation::Observe | Operation::Lookup)
-            && submission.probes.shape() == self.placement.plan().shape()
+        let can_run = match submission.operation {
+            Operation::Observe | Operation::Lookup => true,
+            Operation::Verify => self.level.is_some(),
+            Operation::Count | Operation::Estimate => false,
+        };
+        let whole = can_run
+            && submission.probes.shape() == self.shape()
             && events <= self.limits.batch_events_max.min(BATCH_EVENTS_MAX)
             && named
             && self.clock.is_valid(&submission.times, events);
@@ -50,9 +56,25 @@ impl DividedGroup {
         let inflight = inflight.saturating_sub(self.unreachable.stuck_events());
         match () {
             () if !whole => Some(Reason::Invalid),
+            () if submission.operation == Operation::Observe && self.must_come_from_below(submission.from) => {
+                Some(Reason::Invalid)
+            }
             () if self.is_draining => Some(Reason::NotReady),
             () if inflight + events > self.limits.inflight_events_max => Some(Reason::Overloaded),
             () => None,
+        }
+    }
+
+    /// The shape of what producers send.
+    fn shape(&self) -> ProbeShape {
+        self.level.as_ref().map_or_else(|| self.placement.plan().shape(), Level::root_shape)
+    }
+
+    /// Positions here, and those of the root where they are others.
+    fn split(&self, probes: Probes) -> (Probes, Option<Probes>) {
+        match self.level.as_ref().filter(|level| !level.is_whole()) {
+            Some(level) => (level.fold(&probes, self.placement.plan()), Some(probes)),
+            None => (probes, None),
         }
     }
 
@@ -65,20 +87,22 @@ impl DividedGroup {
             estimates: Vec::new(),
             clock_ms: self.clock.clock_ms(),
             degraded: false,
+            seen: Vec::new(),
             spent: Some(submission.probes),
         }));
     }
 
     fn take_up(&mut self, submission: Submission, is_known: bool) {
-        let records = submission.operation == Operation::Observe;
-        if records {
+        let (operation, from) = (submission.operation, submission.from);
+        if operation == Operation::Observe {
             self.guard.depart(&submission);
         }
-        let Submission { reply_to, producer, sequence, names, probes, times, deadline_ms, traceparent, .. } =
+        let Submission { reply_to, producer, sequence, names, probes, times, deadline_ms, again, traceparent, .. } =
             submission;
         let events = probes.len();
-        let head = BatchHead { reply_to, records, producer, sequence, names, deadline_ms, traceparent };
-        let first = self.flights_mut().push(head, probes);
+        let head = BatchHead { reply_to, operation, from, producer, sequence, names, deadline_ms, again, traceparent };
+        let (probes, above) = self.split(probes);
+        let first = self.flights_mut().push(head, probes, above);
         self.clock.open_batch(&times, self.now.wall_ms);
         let standings = std::mem::take(&mut self.standings);
         (0..AHEAD.min(events as u64)).for_each(|ahead| self.prefetch(first + ahead));
@@ -87,7 +111,7 @@ impl DividedGroup {
                 self.prefetch(ticket + AHEAD);
             }
             match standings.get(index).filter(|_| is_known) {
-                None | Some(Standing::New) => self.place(ticket, &times, index, records),
+                None | Some(Standing::New) => self.place(ticket, &times, index, operation),
                 Some(Standing::Answered(decision)) => self.conclude(ticket, *decision),
                 Some(Standing::InFlight) => self.echo(ticket, index),
             }
@@ -115,7 +139,8 @@ impl DividedGroup {
     }
 
     /// Finds an event's place in the window and runs it.
-    fn place(&mut self, ticket: u64, times: &Times, index: usize, records: bool) {
+    fn place(&mut self, ticket: u64, times: &Times, index: usize, operation: Operation) {
+        let records = operation == Operation::Observe;
         if let (true, Some((batch, _))) = (records, self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)))
             && let Some(name) = batch.head.names.get(index)
         {
@@ -124,10 +149,11 @@ impl DividedGroup {
         match self.clock.place(times, index, records) {
             Placed::At(stamp) => {
                 self.fill.advance(stamp.unit);
+                let level = self.level.as_ref().map_or(0, |level| level.number);
                 if let Some(flight) = self.flight_mut(ticket) {
-                    flight.stamp = stamp;
+                    (flight.stamp, flight.level) = (stamp, level);
                 }
-                self.start(ticket, records);
+                self.start(ticket, operation);
             }
             Placed::Late => self.conclude(ticket, Decision::Undecided(Reason::Late)),
             Placed::Refused => self.conclude(ticket, Decision::Undecided(Reason::Future)),
@@ -135,13 +161,16 @@ impl DividedGroup {
     }
 
     /// Lets an event wait for another of the same positions, or tests it.
-    fn start(&mut self, ticket: u64, records: bool) {
+    fn start(&mut self, ticket: u64, operation: Operation) {
+        let records = operation == Operation::Observe;
         let Some(flights) = &mut self.flights else { return };
         if self.limits.single_flight {
             match flights.leader_of(ticket) {
                 None if records => flights.lead(ticket),
                 Some(leader) if records => return self.join(leader, ticket),
-                Some(leader) if self.has_told(leader, ticket) => return self.conclude(ticket, Decision::Duplicate),
+                // Its cells may be about to be set here, as they are above already.
+                Some(leader) if operation == Operation::Verify => return self.conclude_as(leader, ticket),
+                Some(leader) if self.has_told(leader, ticket) => return self.conclude_as(leader, ticket),
                 // What is only looked up waits for nobody, and nobody waits for it.
                 Some(_) | None => {}
             }
@@ -162,7 +191,7 @@ impl DividedGroup {
         let Some(flights) = &mut self.flights else { return };
         let (Some(leading), Some(joining)) = (flights.flight(leader), flights.flight(ticket)) else { return };
         if leading.told && leading.covers(joining.stamp, self.own.rule(), self.refresh) {
-            self.conclude(ticket, Decision::Duplicate);
+            self.conclude_as(leader, ticket);
         } else if leading.joiners.len as usize >= self.limits.joiners_max {
             self.conclude(ticket, Decision::Undecided(Reason::Overloaded));
         } else {
@@ -216,10 +245,10 @@ impl DividedGroup {
             return self.settle(ticket, Decision::Undecided(Reason::Late));
         };
         self.counts.tests += 1;
-        let mut generations = u16::MAX;
-        own.test(placement, positions, stamp, &mut generations);
+        let mut found = Sighting::ALL;
+        own.test(placement, positions, stamp, &mut found);
         let elsewhere = || positions.iter().copied().filter(|position| !placement.is_mine(*position));
-        let next = elsewhere().next().filter(|_| generations != 0);
+        let next = elsewhere().next().filter(|_| found.is_hit());
         let mut waiting = 0;
         if let Some(next) = next {
             let head = flights.batch(ticket).map(|batch| &batch.head);
@@ -228,9 +257,18 @@ impl DividedGroup {
             let left_ms = deadline_ms.saturating_sub(self.now.monotonic_ms);
             let parallel = self.policies.lookup == Lookup::Parallel;
             let deadline_in_ms = u32::try_from(left_ms).unwrap_or(u32::MAX);
-            let degraded = false;
-            let question =
-                Question { head: self.me, ticket, stamp, generations, parallel, deadline_in_ms, degraded, traceparent };
+            let (degraded, in_tree) = (false, self.level.is_some());
+            let question = Question {
+                head: self.me,
+                ticket,
+                stamp,
+                found,
+                in_tree,
+                parallel,
+                deadline_in_ms,
+                degraded,
+                traceparent,
+            };
             for (index, node) in placement.nodes().iter().enumerate() {
                 let is_asked = if parallel { index != placement.me() } else { index == placement.node_at(next) };
                 let here = || elsewhere().filter(|position| !parallel || placement.node_at(*position) == index);
@@ -241,7 +279,8 @@ impl DividedGroup {
             }
         }
         if let Some(flight) = flights.flight_mut(ticket) {
-            (flight.stamp, flight.generations, flight.waiting) = (stamp, generations, waiting);
+            (flight.stamp, flight.waiting) = (stamp, waiting);
+            (flight.generations, flight.expiry) = (found.generations, found.expiry);
         }
         if next.is_none() {
             self.found(ticket);

@@ -76,9 +76,11 @@ struct Flight {
 /// let mut probes = Probes::new(ProbeShape::Spread { cells: 8, hashes: 1 });
 /// probes.push_positions(&[3]).unwrap();
 /// let (operation, times) = (Operation::Observe, Times::default());
-/// let (names, traceparent) = (Vec::new(), None);
-/// let batch =
-///     Submission { reply_to: 1, operation, producer: 7, sequence: 1, names, probes, times, deadline_ms: 100, traceparent };
+/// let (names, deadline_ms, from, again, traceparent) = (Vec::new(), 100, None, false, None);
+/// let (producer, sequence, reply_to) = (7, 1, 1);
+/// let batch = Submission {
+///     reply_to, operation, producer, sequence, names, probes, times, deadline_ms, from, again, traceparent,
+/// };
 ///
 /// let mut guard = ReplayGuard::new(60_000, 1 << 20);
 /// let mut standings = Vec::new();
@@ -111,6 +113,12 @@ impl ReplayGuard {
             horizon_ms,
             bytes_max,
         }
+    }
+
+    /// Takes about `bytes_max` bytes at most from now on; the oldest is forgotten where it has more.
+    pub fn set_bytes_max(&mut self, bytes_max: u64, now_ms: u64) {
+        self.bytes_max = bytes_max;
+        self.make_room(now_ms);
     }
 
     /// Takes up a batch and tells what to do with it; writes `standings`, one an event, where it says so. A batch that

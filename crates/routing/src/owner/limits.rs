@@ -15,6 +15,9 @@ pub struct OwnerLimits {
     /// Submissions of one event wait for the first of them, where slices share events. Only tests switch it off, to show
     /// what goes wrong then.
     pub single_flight: bool,
+    /// An event stays in flight until all of its cells are set, where slices share events. Only tests switch it off, to
+    /// show what goes wrong then.
+    pub awaits_sets: bool,
     /// Bytes of what is remembered of submissions; more is forgotten before its time.
     pub guard_bytes_max: u64,
 }
@@ -26,6 +29,7 @@ impl Default for OwnerLimits {
             inflight_events_max: 1 << 17,
             joiners_max: 1 << 10,
             single_flight: true,
+            awaits_sets: true,
             guard_bytes_max: 64 << 20,
         }
     }

@@ -22,7 +22,7 @@ pub(crate) use state::share_of_sample;
 pub use state::{DecisionCounts, GroupState, HopCounts, SliceState};
 use together::TogetherGroup;
 
-use crate::divided::DividedGroup;
+use crate::divided::{Climbed, DividedGroup, Level};
 
 /// The slices of one group that a node owns, and what is in flight there.
 pub struct GroupOwner {
@@ -59,10 +59,19 @@ impl GroupOwner {
             return Err(BuildError::Window.into());
         }
         let complete = is_complete(map, record, group, me);
-        let cells = match record.definition.slicing.divides_cells() {
+        let cells = match record.has_flights() {
             true => {
                 let start = map.nodes.get(&me).map_or(Incarnation::default(), |node| node.incarnation);
-                Cells::Divided(Box::new(DividedGroup::new(filter, record, group, (me, start), complete, &limits)?))
+                let level = Level::of(map, filter, record)?;
+                Cells::Divided(Box::new(DividedGroup::new(
+                    filter,
+                    record,
+                    group,
+                    (me, start),
+                    complete,
+                    level,
+                    &limits,
+                )?))
             }
             false => Cells::Together(Box::new(TogetherGroup::new(record, group, complete, &limits)?)),
         };
@@ -96,6 +105,15 @@ impl GroupOwner {
         }
     }
 
+    /// The level above has answered a climb.
+    pub fn climbed(&mut self, climbed: &Climbed, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            // It has no level above.
+            Cells::Together(_) => {}
+            Cells::Divided(group) => group.climbed(climbed, now, commands),
+        }
+    }
+
     /// The process of a node is gone, and what was in flight to it.
     pub fn peer_lost(&mut self, peer: NodeId, now: Moment, commands: &mut Vec<Command>) {
         match &mut self.cells {
@@ -109,6 +127,14 @@ impl GroupOwner {
         match &mut self.cells {
             Cells::Together(_) => {}
             Cells::Divided(group) => group.reach_changed(unreachable, now, commands),
+        }
+    }
+
+    /// What is remembered of submissions may take about `bytes_max` bytes from now on.
+    pub fn set_guard_bytes_max(&mut self, bytes_max: u64, now: Moment) {
+        match &mut self.cells {
+            Cells::Together(group) => group.guard_mut().set_bytes_max(bytes_max, now.monotonic_ms),
+            Cells::Divided(group) => group.guard_mut().set_bytes_max(bytes_max, now.monotonic_ms),
         }
     }
 

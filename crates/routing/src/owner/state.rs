@@ -2,6 +2,7 @@
 //!
 //! Promises: counts rise and never fall while the owner lives. Must not know: who asks.
 
+use crate::divided::JournalCounts;
 use crate::{Decision, Load, Reason};
 
 /// Bytes of cells of each slice that are read at least: as many timers give the fill within 3 %.
@@ -31,6 +32,8 @@ pub struct GroupState {
     pub inflight_events: u64,
     /// The way of events through the slices.
     pub hops: HopCounts,
+    /// What it has told without the level above, in trees.
+    pub journal: JournalCounts,
     /// The greatest time accepted so far, in milliseconds since 1970; 0 where there is none.
     pub clock_ms: u64,
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use firstseen_filter::{FilterSlice, Kind, Placed, Stamp, Verdict};
 
 use super::{DecisionCounts, GroupState, HeadClock, HopCounts, OwnerLimits, SliceState, share_of_sample};
+use crate::divided::JournalCounts;
 use crate::guard::{Admission, ReplayGuard, Standing};
 use crate::{
     Command, Decision, FilterRecord, GroupReply, Load, Moment, Operation, Reason, SlicedBuildError, Submission,
@@ -86,6 +87,7 @@ impl TogetherGroup {
             estimates,
             clock_ms: self.clock.clock_ms(),
             degraded: !self.complete,
+            seen: Vec::new(),
             spent: Some(submission.probes),
         }));
     }
@@ -146,6 +148,8 @@ impl TogetherGroup {
                 Operation::Lookup => self.slice.lookup_probes(probes, events, stamps, &mut verdicts[run.clone()]),
                 Operation::Count => self.slice.count_probes(probes, events, stamps, &mut estimates[run.clone()]),
                 Operation::Estimate => self.slice.estimate_probes(probes, events, stamps, &mut estimates[run.clone()]),
+                // It is in no tree.
+                Operation::Verify => return Err(Reason::Invalid),
             }
             .map_err(|_| Reason::Invalid)?;
             asked += run.len() as u64;
@@ -162,7 +166,7 @@ impl TogetherGroup {
         self.load.test_visits += asked;
         self.load.record_visits += match submission.operation {
             Operation::Observe | Operation::Count => recorded,
-            Operation::Lookup | Operation::Estimate => 0,
+            Operation::Lookup | Operation::Estimate | Operation::Verify => 0,
         };
         Ok(())
     }
@@ -216,6 +220,10 @@ impl TogetherGroup {
         self.clock.clock_ms()
     }
 
+    pub(crate) fn guard_mut(&mut self) -> &mut ReplayGuard {
+        &mut self.guard
+    }
+
     pub(crate) fn state(&mut self, sample_bytes: usize) -> GroupState {
         self.slice.advance(self.clock.now_unit());
         let (fill, expected_rate) = self.slice.fill_and_rate(share_of_sample(sample_bytes, 1));
@@ -232,6 +240,7 @@ impl TogetherGroup {
                 ready: self.closed.is_none(),
                 complete: self.complete,
             }],
+            journal: JournalCounts::default(),
             batches: self.batches,
             events: self.events,
             decisions: self.decisions,

@@ -76,6 +76,7 @@ impl Network {
                 .map(|node| SliceOwner { node: *node, complete_since: Incarnation::default() })
                 .collect(),
             generations: vec![0; definition.slicing.groups() as usize],
+            branch: None,
         };
         let mut map = ClusterMap { version: 1, ..ClusterMap::default() };
         let node = |id: &NodeId| NodeRecord {
@@ -149,6 +150,7 @@ impl Network {
                 Command::Reply(reply) => self.replies.push(reply),
                 Command::Send { to, message } => self.send(key.1, to, message),
                 Command::OpenGeneration { group, number, .. } => self.asked.push((group, number)),
+                Command::Climb(climb) => panic!("no tree: {climb:?}"),
             }
         }
     }
@@ -199,6 +201,8 @@ impl Network {
             probes: self.probes(digests),
             times: question.times,
             deadline_ms: question.deadline_ms,
+            from: None,
+            again: false,
             traceparent: None,
         };
         let (key, now) = (self.head_of(digests[0]), self.now);

@@ -3,10 +3,12 @@
 //! Promises: a law names the calls that break it. Must not know: how a history was made. The filter of a checked run is
 //! sized so that no false positive is to be expected, so every broken law is a fault.
 
+mod leaf_answers;
 mod no_false_negative;
 mod no_own_duplicate;
 mod one_winner;
 mod same_name_same_verdict;
+mod told_degraded;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,6 +22,13 @@ pub struct Violation {
     pub law: &'static str,
     /// The calls that break it.
     pub calls: Vec<Call>,
+}
+
+impl Violation {
+    /// The law in two or three words.
+    pub fn name(&self) -> &'static str {
+        self.law.split(':').next().unwrap_or_default()
+    }
 }
 
 impl fmt::Display for Violation {
@@ -40,12 +49,14 @@ pub fn check(history: &History) -> Vec<Violation> {
         one_winner::check(history, calls, &mut violations);
         no_false_negative::check(history, calls, &mut violations);
         no_own_duplicate::check(history, calls, &mut violations);
+        leaf_answers::check(history, calls, &mut violations);
     }
     same_name_same_verdict::check(history, &mut violations);
+    told_degraded::check(history, &by_event, &mut violations);
     violations
 }
 
 /// Pairs of different calls.
-fn pairs<'a>(calls: &'a [&'a Call]) -> impl Iterator<Item = (&'a Call, &'a Call)> {
+fn pairs<'c, 'a>(calls: &'c [&'a Call]) -> impl Iterator<Item = (&'a Call, &'a Call)> + use<'c, 'a> {
     calls.iter().enumerate().flat_map(|(index, first)| calls[index + 1..].iter().map(|second| (*first, *second)))
 }

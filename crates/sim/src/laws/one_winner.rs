@@ -1,4 +1,5 @@
-//! Of all submissions of one event that occurred within one window, at most one is told first-seen.
+//! Of all submissions of one event that occurred within one window, at most one is told first-seen, as long as no node
+//! is lost that has cells of it. (Where every answer is definite, one is: `no_own_duplicate` finds a duplicate of nothing.)
 
 use super::{Violation, pairs};
 use crate::history::{Call, History};
@@ -6,11 +7,19 @@ use crate::history::{Call, History};
 const LAW: &str = "one winner: two submissions of one event within a window were told first-seen";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
-    let winners: Vec<&Call> = calls.iter().copied().filter(|call| call.won()).collect();
-    for (first, second) in pairs(&winners) {
-        let same_submission = first.name.is_some() && first.name == second.name;
-        if !same_submission && first.time_ms.abs_diff(second.time_ms) < history.window_ms {
+    for (first, second) in rivals(history, calls) {
+        if !history.may_have_lost(first, second) {
             violations.push(Violation { law: LAW, calls: vec![first.clone(), second.clone()] });
         }
     }
+}
+
+/// Pairs of different submissions of one event within a window that were both told first-seen.
+pub(super) fn rivals<'a>(history: &History, calls: &[&'a Call]) -> Vec<(&'a Call, &'a Call)> {
+    let winners: Vec<&Call> = calls.iter().copied().filter(|call| call.won()).collect();
+    let are_rivals = |(first, second): &(&Call, &Call)| {
+        let same_submission = first.name.is_some() && first.name == second.name;
+        !same_submission && first.time_ms.abs_diff(second.time_ms) < history.window_ms
+    };
+    pairs(&winners).filter(are_rivals).collect()
 }

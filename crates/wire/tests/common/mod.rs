@@ -3,7 +3,7 @@
 
 use firstseen_filter::{BlockProbe, ProbeShape, Probes, Stamp};
 use firstseen_routing::{
-    Decision, FilterId, Incarnation, NodeId, Operation, PeerBody, PeerMessage, PositionLists, Reason, Resolved,
+    Decision, FilterId, Incarnation, NodeId, Operation, PeerBody, PeerMessage, PositionLists, Reason, Resolved, Seen,
     SetAcks, SetBatch, TestBatch, Tick,
 };
 use firstseen_wire::batch::BatchHead;
@@ -86,6 +86,8 @@ pub(crate) fn head(base_unit: u64) -> BatchHead {
         base_unit,
         clock_ms: 1_700_000_000_000,
         traceparent: String::new(),
+        from: None,
+        again: false,
     }
 }
 
@@ -129,6 +131,11 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         deadline_in_ms: 250,
         degraded: events.is_multiple_of(5),
         traceparent: events.is_multiple_of(2).then(|| "00-aaaa-bbbb-01".into()),
+        expiries: if events.is_multiple_of(3) {
+            (0..events as u64).map(|event| event << 30).collect()
+        } else {
+            Vec::new()
+        },
     };
     let resolved = Resolved {
         tickets,
@@ -138,6 +145,7 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         slice_visits: 9,
         node_visits: 4,
         degraded: true,
+        expiries: (0..hit_count as u64).map(|hit| 1_000_000 + hit).collect(),
     };
     let set = SetBatch {
         set_number: 77,
@@ -164,4 +172,13 @@ pub(crate) fn mutations(bytes: &[u8], numbers: &mut Numbers) -> Vec<Vec<u8>> {
         mutated.push(changed);
     }
     mutated
+}
+
+/// Where events were found, for some counts of them.
+pub(crate) fn seen(events: usize, numbers: &mut Numbers) -> Vec<Seen> {
+    if events.is_multiple_of(2) {
+        return Vec::new();
+    }
+    let unit = |numbers: &mut Numbers| (numbers.below(4) > 0).then(|| 1_000_000 + numbers.below(1000));
+    (0..events).map(|_| Seen { unit: unit(numbers), level: numbers.below(6) as u8 }).collect()
 }

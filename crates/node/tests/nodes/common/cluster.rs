@@ -2,10 +2,11 @@
 
 use firstseen_client::{Builder, Client, Filter};
 use firstseen_filter::FilterSecret;
-use firstseen_node::{Limits, NodeConfig};
-use firstseen_routing::{FilterPolicies, SlicedDefinition};
+use firstseen_node::{Edges, Limits, NodeConfig};
+use firstseen_routing::{FilterPolicies, OwnerLimits, SlicedDefinition, TreeSpec};
 use firstseen_wire::map::{answer_message, clock_message, definition_json, lookup_message};
 use firstseen_wire::proto::admin::CreateFilterRequest;
+use firstseen_wire::tree::encode;
 
 use super::TestNode;
 
@@ -25,17 +26,23 @@ pub struct TestCluster {
 impl TestCluster {
     /// Up to three nodes. What waits is not refused for its age: a test machine may be slow.
     pub async fn start(count: usize) -> Self {
-        Self::start_with(count, |config| {
-            config.limits = Limits { queue_age_max_ms: 60_000, batch_deadline_max_ms: 60_000, ..Limits::default() };
-        })
-        .await
+        Self::start_with(count, be_patient).await
     }
 
     /// Up to three nodes whose configurations were changed by `change`.
     pub async fn start_with(count: usize, change: impl Fn(&mut NodeConfig)) -> Self {
+        Self::start_changed(count, change, |_| {}).await
+    }
+
+    /// Three nodes whose owners keep the rules of `owner_limits`.
+    pub async fn start_keeping(owner_limits: OwnerLimits) -> Self {
+        Self::start_changed(3, be_patient, |edges| edges.owner_limits = owner_limits).await
+    }
+
+    async fn start_changed(count: usize, change: impl Fn(&mut NodeConfig), change_edges: impl Fn(&mut Edges)) -> Self {
         let mut nodes: Vec<TestNode> = Vec::new();
         for name in ["a", "b", "c"].into_iter().take(count) {
-            nodes.push(TestNode::start_with(name, &change).await);
+            nodes.push(TestNode::start_changed(name, &change, &change_edges).await);
         }
         nodes[0].init().await;
         for node in &nodes[1..] {
@@ -52,6 +59,28 @@ impl TestCluster {
         }
     }
 
+    /// Makes a tree of filters, and waits until every node has its slices.
+    pub async fn create_tree(
+        &self,
+        name: &str,
+        definition: &SlicedDefinition,
+        policies: FilterPolicies,
+        tree: &TreeSpec,
+    ) {
+        let request = CreateFilterRequest { tree: Some(encode(tree)), ..request(name, definition, policies) };
+        self.nodes[0].admin().create_filter(request).await.expect("create");
+        for node in &self.nodes {
+            node.knows(name).await;
+        }
+    }
+
+    /// Why a tree cannot be made.
+    pub async fn refuses_tree(&self, name: &str, definition: &SlicedDefinition, tree: &TreeSpec) -> String {
+        let policies = FilterPolicies::default();
+        let request = CreateFilterRequest { tree: Some(encode(tree)), ..request(name, definition, policies) };
+        self.nodes[0].admin().create_filter(request).await.expect_err("no tree").message().to_owned()
+    }
+
     /// A client that starts from one of the nodes, and waits patiently.
     pub fn builder(&self, door: usize) -> Builder {
         let address = self.nodes[door % self.nodes.len()].node.addr();
@@ -66,9 +95,17 @@ impl TestCluster {
     }
 }
 
+fn be_patient(config: &mut NodeConfig) {
+    config.limits = Limits { queue_age_max_ms: 60_000, batch_deadline_max_ms: 60_000, ..Limits::default() };
+}
+
 /// Makes a filter by way of `node`.
 pub async fn create_at(node: &TestNode, name: &str, definition: &SlicedDefinition, policies: FilterPolicies) {
-    let request = CreateFilterRequest {
+    node.admin().create_filter(request(name, definition, policies)).await.expect("create");
+}
+
+fn request(name: &str, definition: &SlicedDefinition, policies: FilterPolicies) -> CreateFilterRequest {
+    CreateFilterRequest {
         name: name.to_owned(),
         definition_json: definition_json(definition),
         clock: clock_message(policies.clock).into(),
@@ -77,6 +114,5 @@ pub async fn create_at(node: &TestNode, name: &str, definition: &SlicedDefinitio
         retry_horizon_ms: policies.retry_horizon_ms,
         secret: SECRET.to_vec().into(),
         ..CreateFilterRequest::default()
-    };
-    node.admin().create_filter(request).await.expect("create");
+    }
 }

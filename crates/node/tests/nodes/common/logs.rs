@@ -13,6 +13,11 @@ pub struct Log {
     pub times_ms: Vec<u64>,
 }
 
+/// All of them, by name.
+pub fn all(secret: &FilterSecret) -> [(&'static str, Log); 3] {
+    [("apache", apache(secret)), ("nasa", nasa(secret)), ("outlinks", outlinks(secret))]
+}
+
 /// The clicks of a web server over four days, told apart by host and request.
 pub fn apache(secret: &FilterSecret) -> Log {
     let config = ParserConfig { time: Some("time".to_owned()), ..ParserConfig::new(RecordFormat::Clf) };
@@ -23,6 +28,13 @@ pub fn apache(secret: &FilterSecret) -> Log {
 pub fn nasa(secret: &FilterSecret) -> Log {
     let (key, time) = (["host", "url"].map(str::to_owned).to_vec(), Some("time".to_owned()));
     read("nasa_19950801.tsv.gz", ParserConfig { key, time, ..ParserConfig::new(RecordFormat::Tsv) }, secret)
+}
+
+/// The links of a crawl, told apart by address.
+pub fn outlinks(secret: &FilterSecret) -> Log {
+    let (key, time) = (vec!["2".to_owned()], Some("1".to_owned()));
+    let config = ParserConfig { key, time, no_header: true, ..ParserConfig::new(RecordFormat::Tsv) };
+    read("outlinks_20080430.tsv.gz", config, secret)
 }
 
 fn read(name: &str, config: ParserConfig, secret: &FilterSecret) -> Log {

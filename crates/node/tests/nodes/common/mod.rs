@@ -46,8 +46,18 @@ impl TestNode {
 
     /// A node that reads `clock`.
     pub async fn start_by(name: &str, clock: Arc<dyn Clock>) -> Self {
-        let (folder, config) = Self::configured(name, |_| {});
-        let edges = Edges { clock, ..Edges::of_machine(&config).await.expect("the edges") };
+        Self::start_changed(name, |_| {}, |edges| edges.clock = clock).await
+    }
+
+    /// A node whose configuration and edges were changed.
+    pub async fn start_changed(
+        name: &str,
+        change: impl FnOnce(&mut NodeConfig),
+        change_edges: impl FnOnce(&mut Edges),
+    ) -> Self {
+        let (folder, config) = Self::configured(name, change);
+        let mut edges = Edges::of_machine(&config).await.expect("the edges");
+        change_edges(&mut edges);
         let node = Node::start(config.clone(), edges).await.expect("the node starts");
         Self { node, config, folder }
     }
@@ -160,16 +170,21 @@ impl TestNode {
 
     /// A number that the node exports: the first whose line begins with `name`.
     pub async fn metric(&self, name: &str) -> f64 {
+        self.metric_if_any(name).await.unwrap_or_else(|| panic!("no {name}"))
+    }
+
+    /// The same, where there is one: what is told by filter or reason begins with the first of these.
+    async fn metric_if_any(&self, name: &str) -> Option<f64> {
         let (_, text) = self.get("/metrics").await;
-        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in\n{text}"));
-        line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        Some(line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}")))
     }
 
     /// Waits until a number that the node exports is `value`.
     pub async fn metric_becomes(&self, name: &str, value: f64) {
         let waiting = async {
             // Each look is a request of its own.
-            while self.metric(name).await != value {}
+            while self.metric_if_any(name).await != Some(value) {}
         };
         tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{name} never became {value}"));
     }
@@ -367,6 +382,8 @@ impl Hashing {
             base_unit: 0,
             clock_ms: 0,
             traceparent: String::new(),
+            from: None,
+            again: false,
         }
     }
 

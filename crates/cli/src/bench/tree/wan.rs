@@ -1,0 +1,263 @@
+//! The way between sites: every connection goes through a relay that holds bytes back for a one-way time, and counts.
+//!
+//! Promises: bytes arrive in order, none before its time, however many are on their way up to a bound; within a site
+//! nothing is held back. Must not know: what is sent, beyond where a frame of HTTP/2 ends.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use firstseen_wire::net::{ConnectError, Connector, TcpConnector};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use tonic::transport::Channel;
+
+use super::sites::NAMES;
+
+/// Bytes that are read at once.
+const CHUNK_BYTES: usize = 1 << 14;
+/// Chunks that a relay holds back at most, in one direction of one connection.
+const CHUNKS_MAX: usize = 1 << 10;
+/// What a client of HTTP/2 begins with.
+const PREFACE_BYTES: usize = 24;
+const FRAME_HEADER_BYTES: usize = 9;
+/// The type of a frame that carries a message, or a part of a large one.
+const DATA: u8 = 0;
+
+/// The network between the sites.
+pub(super) struct Wan {
+    delay: Duration,
+    /// The sites of addresses.
+    sites: Mutex<BTreeMap<String, usize>>,
+    /// Where a relay from a site to an address listens.
+    relays: Mutex<BTreeMap<(usize, String), String>>,
+    /// By the lower site of a pair, then the higher.
+    counts: [[Arc<Count>; NAMES.len()]; NAMES.len()],
+}
+
+/// What goes over one link, both ways.
+#[derive(Default)]
+struct Count {
+    bytes: AtomicU64,
+    messages: AtomicU64,
+}
+
+/// Bytes and messages between each pair of sites.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Traffic([[(u64, u64); NAMES.len()]; NAMES.len()]);
+
+impl Traffic {
+    /// Bytes and messages between two sites.
+    pub(super) fn between(&self, one: usize, other: usize) -> (u64, u64) {
+        self.0[one.min(other)][one.max(other)]
+    }
+
+    /// What came after `before`.
+    pub(super) fn since(mut self, before: &Self) -> Self {
+        self.each(before, |now, before| *now -= before);
+        self
+    }
+
+    /// Adds that of another run.
+    pub(super) fn add(&mut self, more: &Self) {
+        self.each(more, |sum, more| *sum += more);
+    }
+
+    fn each(&mut self, other: &Self, combine: impl Fn(&mut u64, u64)) {
+        for (mine, other) in self.0.as_flattened_mut().iter_mut().zip(other.0.as_flattened()) {
+            combine(&mut mine.0, other.0);
+            combine(&mut mine.1, other.1);
+        }
+    }
+}
+
+impl Wan {
+    pub(super) fn new(delay: Duration) -> Self {
+        Self { delay, sites: Mutex::default(), relays: Mutex::default(), counts: Default::default() }
+    }
+
+    /// Says at which site an address is.
+    pub(super) fn place(&self, address: &str, site: usize) {
+        self.sites.lock().unwrap_or_else(PoisonError::into_inner).insert(address.to_owned(), site);
+    }
+
+    /// Opens connections from a site.
+    pub(super) fn at(self: &Arc<Self>, site: usize) -> FromSite {
+        FromSite { wan: self.clone(), site, direct: TcpConnector::default() }
+    }
+
+    /// What has gone between the sites so far.
+    pub(super) fn traffic(&self) -> Traffic {
+        Traffic(
+            self.counts
+                .each_ref()
+                .map(|row| row.each_ref().map(|count| (count.bytes.load(Relaxed), count.messages.load(Relaxed)))),
+        )
+    }
+
+    /// Where somebody at `from` reaches `address`.
+    fn way(&self, from: usize, address: &str) -> io::Result<String> {
+        let to = self.sites.lock().unwrap_or_else(PoisonError::into_inner).get(address).copied();
+        let Some(to) = to.filter(|to| *to != from) else { return Ok(address.to_owned()) };
+        let mut relays = self.relays.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (from, address.to_owned());
+        if let Some(relay) = relays.get(&key) {
+            return Ok(relay.clone());
+        }
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let relay = listener.local_addr()?.to_string();
+        let count = self.counts[from.min(to)][from.max(to)].clone();
+        tokio::spawn(serve(TcpListener::from_std(listener)?, address.to_owned(), self.delay, count));
+        relays.insert(key, relay.clone());
+        Ok(relay)
+    }
+}
+
+/// Opens connections from one site.
+pub(super) struct FromSite {
+    wan: Arc<Wan>,
+    site: usize,
+    direct: TcpConnector,
+}
+
+impl Connector for FromSite {
+    fn channel(&self, address: &str, node_name: Option<&str>) -> Result<Channel, ConnectError> {
+        let no_relay = |_| ConnectError::Address { address: address.to_owned() };
+        self.direct.channel(&self.wan.way(self.site, address).map_err(no_relay)?, node_name)
+    }
+}
+
+/// Relays each connection to `address`, until the runtime ends.
+async fn serve(listener: TcpListener, address: String, delay: Duration, count: Arc<Count>) {
+    while let Ok((near, _)) = listener.accept().await {
+        let (address, count) = (address.clone(), count.clone());
+        // A connection that breaks ends at both sides, as the halves are dropped.
+        tokio::spawn(async move { relay(near, &address, delay, &count).await });
+    }
+}
+
+async fn relay(near: TcpStream, address: &str, delay: Duration, count: &Count) -> io::Result<()> {
+    let far = TcpStream::connect(address).await?;
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
+    let ((near_reads, near_writes), (far_reads, far_writes)) = (near.into_split(), far.into_split());
+    tokio::try_join!(
+        carry(near_reads, far_writes, delay, Frames::after(PREFACE_BYTES), count),
+        carry(far_reads, near_writes, delay, Frames::after(0), count),
+    )?;
+    Ok(())
+}
+
+/// Carries what comes on `from` to `to`, each byte `delay` after it came.
+async fn carry(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    delay: Duration,
+    mut frames: Frames,
+    count: &Count,
+) -> io::Result<()> {
+    let (sender, mut held) = mpsc::channel::<(Instant, Vec<u8>)>(CHUNKS_MAX);
+    let reading = async move {
+        loop {
+            let mut chunk = vec![0; CHUNK_BYTES];
+            let bytes = from.read(&mut chunk).await?;
+            chunk.truncate(bytes);
+            count.bytes.fetch_add(bytes as u64, Relaxed);
+            count.messages.fetch_add(frames.count_data(&chunk), Relaxed);
+            if bytes == 0 || sender.send((Instant::now() + delay, chunk)).await.is_err() {
+                return io::Result::Ok(());
+            }
+        }
+    };
+    let writing = async move {
+        while let Some((due, chunk)) = held.recv().await {
+            sleep_until(due).await;
+            to.write_all(&chunk).await?;
+        }
+        to.shutdown().await
+    };
+    tokio::try_join!(reading, writing)?;
+    Ok(())
+}
+
+/// Where frames begin in a direction of a connection.
+struct Frames {
+    /// Bytes before the next header.
+    skip: usize,
+    /// What is there of the header.
+    header: Vec<u8>,
+}
+
+impl Frames {
+    fn after(skip: usize) -> Self {
+        Self { skip, header: Vec::with_capacity(FRAME_HEADER_BYTES) }
+    }
+
+    /// Frames with data that begin in the next `bytes`; those that carry none are not counted.
+    fn count_data(&mut self, mut bytes: &[u8]) -> u64 {
+        let mut frames = 0;
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            (self.skip, bytes) = (self.skip - skipped, &bytes[skipped..]);
+            let lacking = (FRAME_HEADER_BYTES - self.header.len()).min(bytes.len());
+            let (head, rest) = bytes.split_at(lacking);
+            self.header.extend_from_slice(head);
+            bytes = rest;
+            if let [high, middle, low, kind, ..] = self.header[..]
+                && self.header.len() == FRAME_HEADER_BYTES
+            {
+                self.skip = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+                frames += u64::from(kind == DATA && self.skip > 0);
+                self.header.clear();
+            }
+        }
+        frames
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_counted_wherever_they_are_cut() {
+        let frame = |kind: u8, bytes: u8| [vec![0, 0, bytes, kind, 0, 0, 0, 0, 1], vec![DATA; bytes.into()]].concat();
+        let sent = [vec![b'P'; PREFACE_BYTES], frame(4, 12), frame(DATA, 200), frame(DATA, 0), frame(DATA, 1)].concat();
+        for bytes in [1, 2, 7, 9, 50, 1000] {
+            let mut frames = Frames::after(PREFACE_BYTES);
+            let counted: u64 = sent.chunks(bytes).map(|chunk| frames.count_data(chunk)).sum();
+            assert_eq!(counted, 2, "in chunks of {bytes}");
+        }
+    }
+
+    #[tokio::test]
+    async fn bytes_come_late_and_in_order() {
+        let echo = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = echo.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            let (stream, _) = echo.accept().await.unwrap();
+            let (mut reads, mut writes) = stream.into_split();
+            tokio::io::copy(&mut reads, &mut writes).await
+        });
+        let delay = Duration::from_millis(20);
+        let wan = Wan::new(delay);
+        wan.place(&address, 2);
+        assert_eq!(wan.way(2, &address).unwrap(), address);
+        let way = wan.way(0, &address).unwrap();
+        assert!(way != address && way == wan.way(0, &address).unwrap());
+        let (begun, mut stream) = (Instant::now(), TcpStream::connect(way).await.unwrap());
+        let sent: Vec<u8> = (0..100_000u32).map(|byte| byte as u8).collect();
+        let (mut reads, mut writes) = stream.split();
+        let mut back = vec![0; sent.len()];
+        tokio::try_join!(writes.write_all(&sent), reads.read_exact(&mut back)).unwrap();
+        assert!(begun.elapsed() >= 2 * delay && back == sent);
+        assert_eq!(wan.traffic().between(2, 0).0, 2 * sent.len() as u64);
+    }
+}

@@ -1,0 +1,82 @@
+//! The client inside of a node: events of one level of a tree that are brought to the level above.
+//!
+//! Promises: what every call of a client gets, for events of which only the positions are known. Must not know: why they
+//! climb.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use firstseen_filter::FilterSecret;
+use firstseen_routing::divided::Climbed;
+use firstseen_routing::{Climb, ClusterMap, Decision, FilterId, Reason};
+use firstseen_wire::net::Connector;
+use tokio::time::Instant;
+
+use crate::call::{ManyCall, lock};
+use crate::client::Core;
+use crate::intake::FilterCore;
+use crate::options::Limits;
+use crate::piece::Piece;
+
+/// Brings events to levels of trees. The map is told to it, instead of watched.
+pub struct Levels {
+    core: Arc<Core>,
+    filters: Mutex<BTreeMap<FilterId, Arc<FilterCore>>>,
+}
+
+impl Levels {
+    /// Of a process with this incarnation, whose submissions are named by it.
+    pub fn new(connector: Arc<dyn Connector>, incarnation: u128) -> Self {
+        // Whoever asks for the map can reach its nodes, so there is no door that could relay.
+        let limits = Limits { relay_after_ms: u64::MAX, ..Limits::default() };
+        let core = Arc::new(Core::new(limits, connector, incarnation, None, None));
+        Self { core, filters: Mutex::default() }
+    }
+
+    /// Acts on this map from now on.
+    pub fn follow(&self, map: &ClusterMap) {
+        lock(&self.filters).retain(|id, _| map.filters.contains_key(id));
+        if let Err(complaint) = self.core.set_map(map.clone()) {
+            tracing::error!(complaint, "a map that cannot be followed");
+        }
+    }
+
+    /// Brings events up, and waits for what becomes of them, for `patience` at most.
+    pub async fn climb(&self, climb: Climb, patience: Duration) -> Climbed {
+        let (number, events) = (climb.number, climb.probes.len());
+        let undecided =
+            |reason| Climbed { number, decisions: vec![Decision::Undecided(reason); events], ..Climbed::default() };
+        let deadline = Instant::now() + patience;
+        let Some(filter) = self.filter(climb.to) else { return undecided(Reason::UnknownFilter) };
+        match self.core.reserve(events as u32, deadline).await {
+            Ok(true) => {}
+            Ok(false) => return undecided(Reason::Overloaded),
+            Err(_) => return undecided(Reason::NotReady),
+        }
+        let call = ManyCall::new(events, climb.traceparent.as_deref().and_then(|trace| trace.parse().ok()));
+        self.core.dispatch(Piece::of_climb(filter, climb, deadline, &call));
+        let answers = call.wait().await;
+        let (seen, degraded) = call.noted();
+        Climbed { number, decisions: answers.iter().map(|answer| answer.decision).collect(), seen, degraded }
+    }
+
+    fn filter(&self, id: FilterId) -> Option<Arc<FilterCore>> {
+        let mut filters = lock(&self.filters);
+        if let Some(filter) = filters.get(&id) {
+            return Some(filter.clone());
+        }
+        let record = self.core.map().filters.get(&id)?.clone();
+        // Positions come ready, so nothing is hashed.
+        let secret = FilterSecret::from_material(&[0; 32]);
+        let filter = Arc::new(FilterCore::new(self.core.clone(), id, record, secret, 0).ok()?);
+        filters.insert(id, filter.clone());
+        Some(filter)
+    }
+}
+
+impl Drop for Levels {
+    fn drop(&mut self) {
+        self.core.close();
+    }
+}

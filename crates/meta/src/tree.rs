@@ -1,0 +1,56 @@
+//! The filters of a tree: one for every place.
+//!
+//! Promises: what [`crate::state`] promises. Must not know: what it must not.
+
+use std::collections::BTreeSet;
+
+use firstseen_routing::{Branch, ClusterMap, FilterId, Incarnation, Place, SlicedDefinition, TreeSpec};
+
+use crate::command::Refusal;
+
+/// The places of a filter: those of its tree, or itself alone.
+pub(crate) fn plan(
+    map: &ClusterMap,
+    name: &str,
+    definition: &SlicedDefinition,
+    tree: Option<&TreeSpec>,
+) -> Result<Vec<Place>, Refusal> {
+    let Some(tree) = tree else {
+        let (definition, sites) = (definition.clone(), Vec::new());
+        return Ok(vec![Place { name: String::new(), parent: None, level: 0, fold: 0, definition, sites }]);
+    };
+    let started = map.nodes.values().filter(|node| node.incarnation != Incarnation::default());
+    let sites: BTreeSet<&str> = started.map(|node| node.site.as_str()).collect();
+    let refused = |reason: String| Refusal::Tree { name: name.to_owned(), reason };
+    tree.plan(definition, &sites).map_err(|refusal| refused(refusal.to_string()))
+}
+
+/// What the filter of a place is called.
+pub(crate) fn name_of(filter: &str, place: &Place) -> String {
+    match place.parent {
+        None => filter.to_owned(),
+        Some(_) => format!("{filter}@{}", place.name),
+    }
+}
+
+/// How the filter of a place hangs in the tree, whose filters are numbered in order from `root` on.
+pub(crate) fn branch(tree: &TreeSpec, root: FilterId, place: &Place) -> Branch {
+    Branch {
+        root,
+        parent: place.parent.map(|parent| FilterId(root.0 + parent as u64)),
+        level: place.level,
+        fold: place.fold,
+        place: place.name.clone(),
+        mode: tree.mode,
+        cut_off: tree.cut_off,
+        top_down: tree.top_down,
+    }
+}
+
+/// Whether filter `root` has just this tree.
+pub(crate) fn is_built_so(map: &ClusterMap, root: FilterId, tree: Option<&TreeSpec>, places: &[Place]) -> bool {
+    let there = || map.filters.values().filter(|filter| filter.branch.as_ref().is_some_and(|it| it.root == root));
+    let Some(tree) = tree else { return there().next().is_none() };
+    let asked = places.iter().map(|place| (branch(tree, root, place), &place.definition));
+    there().filter_map(|filter| Some((filter.branch.clone()?, &filter.definition))).eq(asked)
+}

@@ -1,0 +1,107 @@
+//! Metrics in an order that people and programs can rely on.
+//!
+//! Promises: the same series stand in the same order on every scrape: by name, then by labels, numbers by size. Must
+//! not know: what is counted.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::{MetricType, TypedMetric};
+
+/// Metrics by their labels, in the order of these.
+#[derive(Debug)]
+pub(super) struct Sorted<L, M> {
+    metrics: Arc<RwLock<BTreeMap<L, M>>>,
+    make: fn() -> M,
+}
+
+impl<L, M> Sorted<L, M> {
+    /// None yet; `make` makes each.
+    pub(super) fn new(make: fn() -> M) -> Self {
+        Self { metrics: Arc::default(), make }
+    }
+}
+
+impl<L: Ord + Clone, M: Clone> Sorted<L, M> {
+    /// The metric with these labels, from now on in the list.
+    pub(super) fn of(&self, labels: &L) -> M {
+        let known = self.metrics.read().unwrap_or_else(PoisonError::into_inner).get(labels).cloned();
+        known.unwrap_or_else(|| {
+            let mut metrics = self.metrics.write().unwrap_or_else(PoisonError::into_inner);
+            metrics.entry(labels.clone()).or_insert_with(self.make).clone()
+        })
+    }
+}
+
+impl<L, M> Clone for Sorted<L, M> {
+    fn clone(&self) -> Self {
+        Self { metrics: self.metrics.clone(), make: self.make }
+    }
+}
+
+impl<L, M: Default> Default for Sorted<L, M> {
+    fn default() -> Self {
+        Self::new(M::default)
+    }
+}
+
+impl<L: EncodeLabelSet, M: EncodeMetric + TypedMetric> EncodeMetric for Sorted<L, M> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        for (labels, metric) in &*self.metrics.read().unwrap_or_else(PoisonError::into_inner) {
+            metric.encode(encoder.encode_family(labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn metric_type(&self) -> MetricType {
+        M::TYPE
+    }
+
+    fn is_empty(&self) -> bool {
+        self.metrics.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
+/// What stands before each name with its samples.
+const FAMILY: &str = "# HELP ";
+
+/// The same metrics, sorted by name.
+pub(super) fn by_name(text: &str) -> String {
+    let mut families: Vec<&str> = text.split(FAMILY).filter(|family| !family.is_empty()).collect();
+    families.sort_unstable_by_key(|family| family.split(' ').next());
+    families.iter().flat_map(|family| [FAMILY, family]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode_registry;
+    use prometheus_client::metrics::counter::Counter;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+    struct Labels {
+        filter: &'static str,
+        slice: u32,
+    }
+
+    #[test]
+    fn names_and_labels_are_sorted() {
+        let (mut registry, many) = (Registry::default(), Sorted::<Labels, Counter>::default());
+        registry.register("b", "Many", many.clone());
+        registry.register("ab", "One", Counter::<u64>::default());
+        registry.register("a", "None", Sorted::<Labels, Counter>::default());
+        for (filter, slice) in [("y", 2), ("x", 10), ("y", 1), ("x", 9), ("y", 2)] {
+            many.of(&Labels { filter, slice }).inc();
+        }
+        let mut text = String::new();
+        encode_registry(&mut text, &registry).expect("a string has room");
+        let expected = "# HELP ab One.\n# TYPE ab counter\nab_total 0\n\
+            # HELP b Many.\n# TYPE b counter\nb_total{filter=\"x\",slice=\"9\"} 1\nb_total{filter=\"x\",slice=\"10\"} 1\n\
+            b_total{filter=\"y\",slice=\"1\"} 1\nb_total{filter=\"y\",slice=\"2\"} 2\n";
+        assert_eq!(by_name(&text), expected);
+    }
+}

@@ -1,0 +1,168 @@
+//! Messages that do not reach another node, as an owner hears of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use firstseen_filter::{FilterSecret, FilterSpec, Kind, Probes};
+use firstseen_meta::Identity;
+use firstseen_routing::{
+    AnswerWhen, ClockSource, ClusterId, ClusterMap, Decision, FilterId, FilterPolicies, FilterRecord, Incarnation,
+    NodeRecord, Operation, Prober, SliceOwner, SlicedDefinition, Submission, Times,
+};
+use tokio::time::timeout;
+
+use super::*;
+use crate::edges::SystemClock;
+use crate::links::LinkHandle;
+use crate::owner::{OwnerQueue, queue};
+use crate::pending::PendingBatch;
+use crate::view::Me;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const FILTER: FilterId = FilterId(1);
+const ME: NodeId = NodeId(1);
+const PEER: NodeId = NodeId(2);
+
+/// A filter of two slices, one on each of two nodes.
+fn map() -> ClusterMap {
+    let spec =
+        FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window")) };
+    let definition = SlicedDefinition::new(&spec, "vertical:2".parse().expect("a slicing")).expect("a definition");
+    let node = |id: NodeId| NodeRecord {
+        name: format!("node-{id}"),
+        site: "here".to_owned(),
+        address: "127.0.0.1:1".to_owned(),
+        incarnation: Incarnation(1),
+        memory_bytes: 1 << 30,
+        voter: true,
+    };
+    let record = FilterRecord {
+        name: "clicks".to_owned(),
+        epoch: 1,
+        owners: [ME, PEER].map(|node| SliceOwner { node, complete_since: Incarnation(1) }).to_vec(),
+        definition,
+        policies: FilterPolicies { clock: ClockSource::Wall, answer: AnswerWhen::Safe, ..FilterPolicies::default() },
+        generations: Vec::new(),
+        branch: None,
+    };
+    ClusterMap {
+        cluster: ClusterId([1; 16]),
+        version: 1,
+        nodes: [ME, PEER].map(|id| (id, node(id))).into(),
+        filters: [(FILTER, record)].into(),
+        next_filter: FilterId(2),
+    }
+}
+
+/// An owner that runs, and what it sends to the other node.
+struct Running {
+    queue: OwnerQueue,
+    to_peer: mpsc::Receiver<PeerMessage>,
+    sequence: u64,
+}
+
+impl Running {
+    async fn start() -> Self {
+        let (queue, inbox) = queue(1000);
+        let ((proposals, _), (climbs, _)) = (mpsc::channel(1), mpsc::channel(1));
+        let worker = Worker::new(WorkerParts {
+            index: 0,
+            owners: 1,
+            inbox,
+            clock: Arc::new(SystemClock::new()),
+            limits: OwnerLimits::default(),
+            queue_age_max_ms: 3_600_000,
+            rate_max_events_per_s: None,
+            metrics: Arc::new(Metrics::new()),
+            proposals,
+            climbs,
+        });
+        tokio::spawn(worker.run());
+        let (messages, to_peer) = mpsc::channel(64);
+        let map = map();
+        let identity = Identity { cluster: map.cluster, node: ME, founder: true };
+        let links = BTreeMap::from([(PEER, LinkHandle::to(messages))]);
+        let view = View::new(Arc::new(map), Some(Me { identity, incarnation: Incarnation(1) }), links, BTreeSet::new());
+        let (done, shown) = oneshot::channel();
+        assert!(queue.hand(Work::View { view: Arc::new(view), done }).await);
+        assert_eq!(shown.await.expect("the owner runs"), []);
+        Self { queue, to_peer, sequence: 0 }
+    }
+
+    /// An event that begins at the slice here; what it is told at last, which nobody's deadline ends.
+    fn submit(&mut self) -> mpsc::Receiver<Arc<PendingBatch>> {
+        let prober = Prober::new(&map().filters[&FILTER].definition).expect("a prober");
+        let here = (0u64..).map(|number| FilterSecret::from_seed(1).digest(&number.to_le_bytes())).find_map(|digest| {
+            let mut probes = Probes::new(prober.shape());
+            prober.push(digest, &mut probes);
+            (prober.head_slice(0, &probes, 0) == 0).then_some(probes)
+        });
+        self.sequence += 1;
+        let (sender, finished) = mpsc::channel(1);
+        let place = PendingBatch::places((FILTER, self.sequence), 0, false, &[1], sender).remove(0);
+        let submission = Submission {
+            reply_to: 0,
+            operation: Operation::Observe,
+            producer: 1,
+            sequence: self.sequence,
+            names: Vec::new(),
+            from: None,
+            probes: here.expect("half of all events"),
+            times: Times::default(),
+            deadline_ms: 3_600_000,
+            again: false,
+            traceparent: None,
+        };
+        self.queue.offer(Run { filter: FILTER, group: 0, submission, admitted_ms: 0, place });
+        finished
+    }
+
+    /// What the owner sends next, given back to it as what cannot be sent.
+    async fn refuse_next(&mut self) -> PeerMessage {
+        let message = timeout(PATIENCE, self.to_peer.recv()).await.expect("a message").expect("the owner runs");
+        let refused = Work::Refused { sender: ME, receiver: PEER, message: message.clone() };
+        assert!(self.queue.hand(refused).await);
+        message
+    }
+}
+
+async fn told(mut finished: mpsc::Receiver<Arc<PendingBatch>>) -> Decision {
+    let batch = timeout(PATIENCE, finished.recv()).await.expect("told before its deadline").expect("the owner runs");
+    let replies: Vec<_> = batch.replies().collect();
+    replies[0].decisions[0]
+}
+
+#[tokio::test]
+async fn what_cannot_be_sent_ends_what_waits_for_it() {
+    let mut owner = Running::start().await;
+    // New: the set of its other cells never gets there, though some are set here.
+    let first = owner.submit();
+    assert!(matches!(owner.refuse_next().await.body, PeerBody::Set(_)));
+    assert_eq!(told(first).await, Decision::Undecided(Reason::Unknown));
+    // Not new here, so the other node is asked; the question never gets there.
+    let second = owner.submit();
+    assert!(matches!(owner.refuse_next().await.body, PeerBody::Test(_)));
+    assert_eq!(told(second).await, Decision::Undecided(Reason::Invalid));
+    // Nothing is left in flight: the owner can end.
+    let (done, drained) = oneshot::channel();
+    assert!(owner.queue.hand(Work::Drain { done }).await);
+    timeout(PATIENCE, drained).await.expect("nothing is in flight").expect("the owner runs");
+}
+
+#[tokio::test]
+async fn who_sent_what_cannot_be_read_is_told() {
+    let mut owner = Running::start().await;
+    let message = |body| PeerMessage { filter: FILTER, epoch: 1, group: 0, body };
+    let set = PeerBody::Set(firstseen_routing::SetBatch { set_number: 7, ..Default::default() });
+    let test = firstseen_routing::TestBatch { head: PEER, tickets: vec![3, 4], ..Default::default() };
+    for body in [set, PeerBody::Test(test)] {
+        let refused = Work::Refused { sender: PEER, receiver: ME, message: message(body) };
+        assert!(owner.queue.hand(refused).await);
+    }
+    let mut answer = async || timeout(PATIENCE, owner.to_peer.recv()).await.expect("an answer").expect("it runs").body;
+    let PeerBody::SetAcks(acks) = answer().await else { panic!("not the answer to a set") };
+    assert_eq!((acks.set_numbers, acks.refused_numbers), (vec![], vec![7]));
+    let PeerBody::Resolved(resolved) = answer().await else { panic!("not the answer to a test") };
+    assert_eq!((resolved.tickets, resolved.hits), (vec![3, 4], vec![false; 2]));
+    assert_eq!(resolved.undecided, [(0, Reason::Invalid), (1, Reason::Invalid)]);
+}

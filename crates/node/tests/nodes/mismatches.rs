@@ -1,0 +1,75 @@
+//! Clients that are set up otherwise than the nodes: told at once, and why.
+
+use std::net::TcpListener;
+
+use crate::common::TestNode;
+use crate::common::certs::{Authority, settings};
+use firstseen_client::{Client, ConnectError, Mismatch, SeedMismatch, TlsFiles};
+use firstseen_node::Limits;
+
+/// Who waits for so long is told something else, and fails.
+const LONG_MS: u64 = 60_000;
+
+async fn refusal(seeds: &[&str], files: Option<&TlsFiles>, deadline_ms: u64) -> ConnectError {
+    let mut builder = Client::builder().seeds(seeds.iter().copied()).deadline_ms(deadline_ms);
+    if let Some(files) = files {
+        builder = builder.tls(files.clone());
+    }
+    builder.connect().await.err().unwrap_or_else(|| panic!("{seeds:?} cannot be reached like that"))
+}
+
+fn mismatches(error: ConnectError) -> Vec<(String, Mismatch)> {
+    let ConnectError::Settings(seeds) = error else { panic!("not told what to do: {error}") };
+    seeds.into_iter().map(|SeedMismatch { address, mismatch }| (address, mismatch)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_that_cannot_work_are_told_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new(folder.path());
+    let files = authority.sign("client", &["client.firstseen"]);
+    let certificate = authority.node("a");
+    let secure = TestNode::start_with("a", |config| config.tls = Some(settings(&certificate))).await;
+    let plain = TestNode::start("b", Limits::default()).await;
+    let other_folder = tempfile::tempdir().expect("a folder");
+    let strange = Authority::new(other_folder.path()).sign("client", &["client.firstseen"]);
+
+    let (tls, open) = (secure.node.addr().to_owned(), plain.node.addr().to_owned());
+    let error = refusal(&[&tls], None, LONG_MS).await;
+    assert_eq!(error.to_string(), format!("{tls} speaks TLS: give certificates"));
+    assert_eq!(mismatches(error), [(tls.clone(), Mismatch::SpeaksTls)]);
+    let error = refusal(&[&open], Some(&files), LONG_MS).await;
+    assert_eq!(mismatches(error), [(open.clone(), Mismatch::SpeaksPlain)]);
+    let error = refusal(&[&tls], Some(&strange), LONG_MS).await;
+    assert_eq!(mismatches(error), [(tls.clone(), Mismatch::UnknownAuthority)]);
+    let error = refusal(&[&open, &open], Some(&files), LONG_MS).await;
+    assert_eq!(mismatches(error).len(), 2, "each seed is told");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_port_for_health_and_metrics_is_told_from_a_node() {
+    let node = TestNode::start("a", Limits::default()).await;
+    let address = node.node.http_addr().expect("http").to_string();
+    let error = refusal(&[&address], None, LONG_MS).await;
+    assert!(error.to_string().contains("health and metrics"), "{error}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = Authority::new(folder.path()).sign("client", &["client.firstseen"]);
+    mismatches(refusal(&[&address], Some(&files), LONG_MS).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_seed_that_may_still_answer_is_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let certificate = Authority::new(folder.path()).node("a");
+    let secure = TestNode::start_with("a", |config| config.tls = Some(settings(&certificate))).await;
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").to_string();
+    let error = refusal(&[secure.node.addr(), &nobody], None, 300).await;
+    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error}");
+    let told = error.to_string();
+    assert!(told.contains("speaks TLS") && told.contains(&nobody), "{told}");
+
+    let plain = TestNode::start("b", Limits::default()).await;
+    plain.init().await;
+    let seeds = [secure.node.addr(), plain.node.addr()];
+    Client::builder().seeds(seeds).connect().await.expect("the second one answers");
+}

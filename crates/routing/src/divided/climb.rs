@@ -1,0 +1,261 @@
+//! Events whose verdict needs other levels of the tree: what is not known here climbs to the level above (K11 6,
+//! first-test-then-set at every level), and what is found here may be checked in the levels below (top-down testing).
+//!
+//! Promises: few questions to one level are under way at once, and meanwhile events of all producers gather for the next
+//! one; nothing is set here before the level above has told its verdict; what it has told first-seen is set here, in a
+//! dense tree also what it has found, until it expires there. What is found here counts for false only where all other
+//! levels below are complete and do not know it. Must not know: how questions travel, who owns other levels.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use firstseen_filter::Probes;
+
+use super::DividedGroup;
+use super::flights::Phase;
+use super::level::Level;
+use crate::{
+    Climb, Command, CutOff, Decision, FilterId, FromLevel, Moment, Operation, Reason, Seen, Tick, Times, TreeMode,
+};
+
+/// Questions of one group to one level that are under way at once.
+const CLIMBS_MAX: usize = 8;
+/// Events of one question.
+const CLIMB_EVENTS_MAX: usize = 1 << 12;
+
+/// Whom to ask, and what for.
+type Target = (FilterId, Operation);
+
+/// Events on their way to other levels.
+#[derive(Default)]
+pub(super) struct Climbs {
+    lanes: Vec<(Target, Lane)>,
+    /// Tickets by the number of their question.
+    under_way: BTreeMap<u64, (Target, Vec<u64>)>,
+    last_number: u64,
+}
+
+#[derive(Default)]
+struct Lane {
+    /// In order.
+    waiting: VecDeque<u64>,
+    under_way: usize,
+}
+
+/// What another level says of the events of a [`Climb`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Climbed {
+    /// The number of the climb.
+    pub number: u64,
+    /// One an event.
+    pub decisions: Vec<Decision>,
+    /// One an event, or none.
+    pub seen: Vec<Seen>,
+    /// Slices that the verdicts rest on are incomplete.
+    pub degraded: bool,
+}
+
+impl Climbs {
+    fn lane(&mut self, target: Target) -> &mut Lane {
+        let index = match self.lanes.iter().position(|(known, _)| *known == target) {
+            Some(index) => index,
+            None => {
+                self.lanes.push((target, Lane::default()));
+                self.lanes.len() - 1
+            }
+        };
+        &mut self.lanes[index].1
+    }
+
+    fn push(&mut self, target: Target, ticket: u64) {
+        self.lane(target).waiting.push_back(ticket);
+    }
+
+    /// The events of the next question that may be asked.
+    fn next(&mut self) -> Option<(Target, Vec<u64>)> {
+        let may_ask = |lane: &Lane| lane.under_way < CLIMBS_MAX && !lane.waiting.is_empty();
+        let (target, lane) = self.lanes.iter_mut().find(|(_, lane)| may_ask(lane))?;
+        let events = lane.waiting.len().min(CLIMB_EVENTS_MAX);
+        Some((*target, lane.waiting.drain(..events).collect()))
+    }
+
+    /// A number that no other question of the group has.
+    pub(super) fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn begin(&mut self, target: Target, tickets: Vec<u64>) -> u64 {
+        self.lane(target).under_way += 1;
+        let number = self.number();
+        self.under_way.insert(number, (target, tickets));
+        number
+    }
+
+    fn end(&mut self, number: u64) -> Option<(Target, Vec<u64>)> {
+        let (target, tickets) = self.under_way.remove(&number)?;
+        self.lane(target).under_way -= 1;
+        Some((target, tickets))
+    }
+}
+
+impl DividedGroup {
+    /// Whether there is a level above to ask.
+    pub(super) fn has_parent(&self) -> bool {
+        self.level.as_ref().is_some_and(|level| level.parent.is_some())
+    }
+
+    /// Sends an event that is not known here to the level above; false where there is none.
+    pub(super) fn climb(&mut self, ticket: u64, operation: Operation) -> bool {
+        let Some(parent) = self.level.as_ref().and_then(|level| level.parent) else { return false };
+        self.set_phase(ticket, Phase::Climbing);
+        self.climbs.push((parent, operation), ticket);
+        true
+    }
+
+    /// Checks an event that is found here in the levels below, but for the one that it came from; false where its verdict
+    /// needs no check.
+    pub(super) fn check_below(&mut self, ticket: u64, from: Option<FromLevel>) -> bool {
+        let Some(level) = self.level.as_ref().filter(|level| level.number < level.top_down) else { return false };
+        // It would know its own, had it lost nothing.
+        if from.is_some_and(|from| !from.complete) {
+            return false;
+        }
+        let from = from.map(|from| from.filter);
+        let others: Vec<FilterId> = level.children.iter().copied().filter(|child| Some(*child) != from).collect();
+        if others.is_empty() {
+            return false;
+        }
+        if let Some(flight) = self.flight_mut(ticket) {
+            (flight.phase, flight.waiting, flight.is_confirmed) = (Phase::Checking, others.len() as u16, false);
+        }
+        others.into_iter().for_each(|child| self.climbs.push((child, Operation::Verify), ticket));
+        true
+    }
+
+    /// Whether a level below would not know an event that is told first-seen here: it has come from nobody there.
+    pub(super) fn must_come_from_below(&self, from: Option<FromLevel>) -> bool {
+        let checks = |level: &Level| level.number < level.top_down && !level.children.is_empty();
+        from.is_none() && self.level.as_ref().is_some_and(checks)
+    }
+
+    /// Asks other levels while few questions to them are under way.
+    pub(super) fn begin_climbs(&mut self) {
+        while let Some((target, tickets)) = self.climbs.next() {
+            self.begin_climb(target, tickets);
+        }
+    }
+
+    fn begin_climb(&mut self, target: Target, tickets: Vec<u64>) {
+        let (Some(level), Some(flights)) = (&self.level, &self.flights) else { return };
+        let mut probes = Probes::new(level.root_shape());
+        let (mut ticks, mut taken) = (Vec::with_capacity(tickets.len()), Vec::with_capacity(tickets.len()));
+        let (mut clock_unit, mut deadline_ms, mut traceparent, mut again) = (0, 0, None, false);
+        for ticket in tickets {
+            let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { continue };
+            let asks = matches!(flight.phase, Phase::Climbing | Phase::Checking);
+            if !asks || probes.push_positions(flights.identity(ticket)).is_err() {
+                continue;
+            }
+            // Other levels judge an event as it was judged here; their clocks never step back either.
+            clock_unit = flight.stamp.judged.max(clock_unit);
+            ticks.push(Tick { clock_unit, unit: flight.stamp.unit });
+            deadline_ms = batch.head.deadline_ms.max(deadline_ms);
+            again |= batch.head.again;
+            traceparent = traceparent.or_else(|| batch.head.traceparent.clone());
+            taken.push(ticket);
+        }
+        if taken.is_empty() {
+            return;
+        }
+        // Time is left to tell it here.
+        let left_ms = deadline_ms.saturating_sub(self.now.monotonic_ms);
+        let deadline_ms = if level.cut_off == CutOff::Local { deadline_ms - left_ms / 4 } else { deadline_ms };
+        let number = self.climbs.begin(target, taken);
+        let base_unit = ticks.first().map_or(0, |tick| tick.clock_unit);
+        self.outbox.push(Command::Climb(Climb {
+            number,
+            from: FromLevel { filter: self.filter, complete: self.complete && !self.has_forgotten },
+            group: self.group,
+            to: target.0,
+            operation: target.1,
+            probes,
+            times: Times { base_unit, ticks, clock_ms: self.clock.clock_ms() },
+            deadline_ms,
+            again,
+            traceparent,
+        }));
+    }
+
+    /// Another level has answered.
+    pub(crate) fn climbed(&mut self, climbed: &Climbed, now: Moment, commands: &mut Vec<Command>) {
+        self.now = now;
+        if self.replayed(climbed) {
+            self.replay_journal();
+        }
+        let Some(((_, operation), tickets)) = self.climbs.end(climbed.number) else { return self.finish(commands) };
+        for (index, ticket) in tickets.into_iter().enumerate() {
+            let decision = climbed.decisions.get(index).copied().unwrap_or(Decision::Undecided(Reason::Unknown));
+            let seen = climbed.seen.get(index).copied().unwrap_or_default();
+            match operation {
+                Operation::Verify => self.told_below(ticket, decision, climbed.degraded),
+                _ => self.told_above(ticket, decision, seen, climbed.degraded),
+            }
+            self.run_ready();
+        }
+        self.finish(commands);
+    }
+
+    fn told_above(&mut self, ticket: u64, decision: Decision, seen: Seen, degraded: bool) {
+        let is_young = self.is_young();
+        let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
+        let may_be_again = batch.head.may_be_again();
+        let flight = &mut batch.flights[event];
+        if flight.phase != Phase::Climbing {
+            return;
+        }
+        batch.degraded |= degraded;
+        match decision {
+            Decision::Undecided(reason) if self.tell_alone(ticket, reason) => {}
+            Decision::Undecided(_) => self.settle(ticket, decision),
+            // A process of this node before may have brought it up, and its guard is lost.
+            Decision::Duplicate if may_be_again && is_young => {
+                self.settle(ticket, Decision::Undecided(Reason::TooOld));
+            }
+            Decision::FirstSeen | Decision::Duplicate => self.take_over(ticket, decision, seen),
+        }
+    }
+
+    /// An event is decided, and remembered here where the tree wants it to be.
+    pub(super) fn take_over(&mut self, ticket: u64, decision: Decision, seen: Seen) {
+        let rule = *self.own.rule();
+        let dense = self.level.as_ref().is_some_and(|level| level.mode == TreeMode::Dense);
+        let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
+        let records = batch.head.records();
+        let flight = &mut batch.flights[event];
+        if decision == Decision::Duplicate {
+            flight.level = seen.level;
+        }
+        flight.stamp.unit = seen.unit.unwrap_or(flight.stamp.unit);
+        flight.expiry = if seen.unit.is_some() { rule.expiry(flight.stamp.unit) } else { u64::MAX };
+        let unit = flight.stamp.unit;
+        let remembers = records && (decision == Decision::FirstSeen || dense && seen.unit.is_some());
+        if remembers && self.room(unit).is_ok() {
+            return self.record(ticket, self.fill.newest(), decision);
+        }
+        // Where it finds no room it is not remembered here, and climbs again.
+        self.has_forgotten |= records && decision == Decision::FirstSeen;
+        self.settle(ticket, decision);
+    }
+
+    /// One of the levels below knows an event that was found here, or does not.
+    fn told_below(&mut self, ticket: u64, decision: Decision, degraded: bool) {
+        let Some(flight) = self.flight_mut(ticket).filter(|flight| flight.phase == Phase::Checking) else { return };
+        flight.is_confirmed |= degraded || decision != Decision::FirstSeen;
+        flight.waiting = flight.waiting.saturating_sub(1);
+        match (flight.waiting, flight.is_confirmed) {
+            (0, true) => self.settle(ticket, Decision::Duplicate),
+            (0, false) => self.not_found(ticket),
+            _ => {}
+        }
+    }
+}

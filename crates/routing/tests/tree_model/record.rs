@@ -1,0 +1,161 @@
+//! What was submitted and told, and what may not have been told of it.
+
+use std::collections::BTreeMap;
+
+use firstseen_filter::{Stamp, WindowRule};
+use firstseen_routing::Decision;
+
+/// One try of a submission, in steps of the case.
+#[derive(Clone, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) began: u64,
+    /// None while it is on its way; [`u64::MAX`] where its leaf was lost before it answered.
+    pub(crate) ended: Option<u64>,
+    pub(crate) told: Option<Decision>,
+    pub(crate) degraded: bool,
+    /// The greatest clock that any producer had shown when it was told.
+    pub(crate) clock_unit: u64,
+}
+
+/// A submission, or a lookup.
+#[derive(Clone, Debug)]
+pub(crate) struct Submitted {
+    pub(crate) key: u64,
+    pub(crate) stamp: Stamp,
+    pub(crate) records: bool,
+    pub(crate) attempts: Vec<Attempt>,
+}
+
+impl Submitted {
+    fn began(&self) -> u64 {
+        self.attempts.iter().map(|attempt| attempt.began).min().unwrap_or(0)
+    }
+
+    fn told(&self, told: Decision) -> impl Iterator<Item = &Attempt> {
+        self.attempts.iter().filter(move |attempt| attempt.told == Some(told))
+    }
+
+    /// Whether it was told first-seen with the mark that slices are incomplete; what is told again has no mark.
+    fn is_degraded(&self) -> bool {
+        self.told(Decision::FirstSeen).any(|attempt| attempt.degraded)
+    }
+
+    /// Whether its event may be recorded because of it.
+    fn may_have_recorded(&self) -> bool {
+        let may = |attempt: &Attempt| match attempt.told {
+            None | Some(Decision::FirstSeen) => true,
+            Some(Decision::Undecided(reason)) => reason.may_have_recorded(),
+            Some(Decision::Duplicate) => false,
+        };
+        self.records && self.attempts.iter().any(may)
+    }
+}
+
+/// All of a case.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    /// By number.
+    pub(crate) submitted: BTreeMap<u64, Submitted>,
+    /// Steps at which the root lost all of its cells.
+    pub(crate) root_losses: Vec<u64>,
+    /// Every answer that rests on incomplete slices says so. One that is told again, as it was lost, does not.
+    pub(crate) has_all_marks: bool,
+    /// The greatest clock that any producer has shown.
+    pub(crate) clock_unit: u64,
+}
+
+impl Record {
+    /// An answer has come: to all attempts that are on their way, as the newest takes the place of the others.
+    pub(crate) fn tell(&mut self, number: u64, step: u64, told: Decision, degraded: bool) {
+        let Some(submitted) = self.submitted.get_mut(&number) else { return };
+        for attempt in submitted.attempts.iter_mut().filter(|attempt| attempt.ended.is_none()) {
+            *attempt =
+                Attempt { ended: Some(step), told: Some(told), degraded, clock_unit: self.clock_unit, ..*attempt };
+        }
+    }
+
+    /// What is on its way will not be answered.
+    pub(crate) fn lose(&mut self, number: u64) {
+        let Some(submitted) = self.submitted.get_mut(&number) else { return };
+        for attempt in submitted.attempts.iter_mut().filter(|attempt| attempt.ended.is_none()) {
+            attempt.ended = Some(u64::MAX);
+        }
+    }
+
+    pub(crate) fn all_told(&self) -> impl Iterator<Item = Decision> {
+        self.submitted.values().flat_map(|submitted| &submitted.attempts).filter_map(|attempt| attempt.told)
+    }
+
+    /// What must not have been told.
+    pub(crate) fn fault(&self, rule: &WindowRule) -> Option<String> {
+        self.unanswered()
+            .or_else(|| self.submitted.iter().find_map(|(number, asked)| self.fault_of(*number, asked, rule)))
+    }
+
+    fn unanswered(&self) -> Option<String> {
+        let is_open = |asked: &&Submitted| asked.attempts.iter().any(|attempt| attempt.ended.is_none());
+        self.submitted.values().find(is_open).map(|asked| format!("never answered: {asked:?}"))
+    }
+
+    fn fault_of(&self, number: u64, asked: &Submitted, rule: &WindowRule) -> Option<String> {
+        let others = || self.submitted.iter().filter(|(other, with)| **other != number && with.key == asked.key);
+        let report = |what: &str, of: &dyn std::fmt::Debug| Some(format!("{what}: {asked:?}, {of:?}"));
+        for attempt in asked.told(Decision::FirstSeen) {
+            let told_again = others().filter(|(_, other)| other.records).find_map(|(_, other)| {
+                let mut told = other.told(Decision::FirstSeen);
+                told.find(|first| self.clash(rule, (other, first), (asked, attempt))).map(|_| other)
+            });
+            if let Some(other) = told_again {
+                return report("first-seen twice within a window", other);
+            }
+            // Where nobody else was told that he delivered it after that, it is a duplicate of itself. What it was a
+            // duplicate of before may have expired.
+            let is_later = |again: &Attempt| again.ended > attempt.ended;
+            let is_new_again =
+                others().any(|(_, other)| other.records && other.told(Decision::FirstSeen).next().is_some());
+            let is_its_own = asked.told(Decision::Duplicate).any(is_later) && !is_new_again;
+            if is_its_own && !self.has_lost_root(asked.began(), u64::MAX) {
+                return report("first-seen, then duplicate", &number);
+            }
+        }
+        // A duplicate of something else, that had begun, and whose window was not over.
+        for attempt in asked.told(Decision::Duplicate) {
+            let explains = |other: &Submitted| {
+                other.may_have_recorded()
+                    && attempt.ended.is_some_and(|ended| other.began() <= ended)
+                    && rule.expiry(other.stamp.unit) > asked.stamp.judged
+            };
+            if !others().any(|(_, other)| explains(other)) {
+                return report("a duplicate of nothing else", &others().collect::<Vec<_>>());
+            }
+        }
+        None
+    }
+
+    /// Whether a delivery and what was told first-seen after it, or at the same time, contradict each other.
+    fn clash(
+        &self,
+        rule: &WindowRule,
+        (one, first): (&Submitted, &Attempt),
+        (other, second): (&Submitted, &Attempt),
+    ) -> bool {
+        let ended = |attempt: &Attempt| attempt.ended.unwrap_or(u64::MAX);
+        // A lookup that ran beside the delivery may have come first.
+        if !other.records && ended(first) >= second.began {
+            return false;
+        }
+        // The level that decided may have judged by any clock that was shown by then.
+        let clock_unit = first.clock_unit.max(second.clock_unit);
+        let units = [one.stamp.unit, other.stamp.unit];
+        let alive = match other.records {
+            true => units.iter().all(|unit| rule.expiry(*unit) > clock_unit),
+            false => rule.expiry(one.stamp.unit) > clock_unit,
+        };
+        let has_lost = self.has_lost_root(one.began().min(other.began()), ended(first).max(ended(second)));
+        alive && !(has_lost && (one.is_degraded() || other.is_degraded() || !self.has_all_marks))
+    }
+
+    fn has_lost_root(&self, from: u64, until: u64) -> bool {
+        self.root_losses.iter().any(|step| (from..=until).contains(step))
+    }
+}

@@ -1,0 +1,86 @@
+//! At the end, when nothing goes wrong any more, somebody at each site asks about every event.
+//!
+//! Promises: what is asked changes nothing, and stands in the history like every other call. Must not know: what producers
+//! were told.
+
+use std::time::Duration;
+
+use firstseen_client::Filter;
+use firstseen_routing::Decision;
+use futures_util::future::try_join_all;
+
+use crate::cluster::{EPOCH_MS, now_us};
+use crate::history::{Call, History};
+use crate::net::SimConnector;
+use crate::producers::{SharedHistory, connect, lock};
+use crate::scenario::Scenario;
+
+/// An event whose lookup ended undecided is asked for again so often.
+const TRIES_MAX: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(500);
+const DEADLINE_MS: u64 = 3_000;
+
+/// The number of the one at `site`, after those of the producers.
+fn auditor(scenario: &Scenario, site: usize) -> u32 {
+    let sites = scenario.nodes as u32;
+    scenario.producers.next_multiple_of(sites) + site as u32
+}
+
+/// Looks up all events at `site`, all at once.
+pub async fn audit(
+    site: usize,
+    scenario: Scenario,
+    connector: SimConnector,
+    history: SharedHistory,
+) -> turmoil::Result {
+    let number = auditor(&scenario, site);
+    let scenario = Scenario { deadline_ms: DEADLINE_MS, ..scenario };
+    let (_client, filter) = connect(number, 0, &scenario, &connector).await.map_err(|error| error.to_string())?;
+    let ask = |event| look_up(number, event, &scenario, &filter, &history);
+    try_join_all((0..scenario.events).map(ask)).await?;
+    lock(&history).degraded_events += filter.degraded_events();
+    Ok(())
+}
+
+async fn look_up(
+    number: u32,
+    event: u64,
+    scenario: &Scenario,
+    filter: &Filter,
+    history: &SharedHistory,
+) -> turmoil::Result {
+    for _ in 0..TRIES_MAX {
+        let (began_us, time_ms) = (now_us(), EPOCH_MS + now_us() / 1000);
+        let call = Call {
+            id: 0,
+            producer: number,
+            site: scenario.site(number),
+            event,
+            time_ms,
+            is_lookup: true,
+            name: None,
+            began_us,
+            returned_us: None,
+            told: None,
+        };
+        let id = lock(history).begin(call);
+        let told = filter.test_at(&event.to_le_bytes(), time_ms).await?;
+        lock(history).end(id, now_us(), told);
+        if !matches!(told, Decision::Undecided(_)) {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Events and sites of which the end of `history` tells nothing definite.
+pub fn unanswered(scenario: &Scenario, history: &History) -> Vec<(u64, usize)> {
+    let all = (0..scenario.events).flat_map(|event| (0..scenario.nodes).map(move |site| (event, site)));
+    let is_answered = |(event, site): &(u64, usize)| {
+        let number = auditor(scenario, *site);
+        let mut lookups = history.calls.iter().filter(|call| call.producer == number && call.event == *event);
+        lookups.any(|call| matches!(call.told, Some(Decision::FirstSeen | Decision::Duplicate)))
+    };
+    all.filter(|asked| !is_answered(asked)).collect()
+}

@@ -1,0 +1,25 @@
+//! What was delivered at a site is told duplicate there while a site is cut off: the leaf needs nobody for it.
+
+use super::Violation;
+use crate::history::{Call, History};
+use firstseen_routing::Decision;
+
+const LAW: &str = "leaf answers: what was delivered at a site was not a duplicate there during an outage";
+
+pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
+    let during = |call: &&&Call| call.site.is_some() && history.outages.iter().any(|outage| outage.has_all_of(call));
+    for asked in calls.iter().filter(during) {
+        let delivered_here = |call: &&&Call| {
+            call.won()
+                && call.site == asked.site
+                && (call.name.is_none() || call.name != asked.name)
+                && call.returned_us.is_some_and(|returned_us| returned_us < asked.began_us)
+                && call.time_ms <= asked.time_ms
+                && asked.time_ms - call.time_ms < history.window_ms
+        };
+        let delivery = calls.iter().find(delivered_here);
+        if let Some(delivery) = delivery.filter(|_| asked.told != Some(Decision::Duplicate)) {
+            violations.push(Violation { law: LAW, calls: vec![(*delivery).clone(), (*asked).clone()] });
+        }
+    }
+}

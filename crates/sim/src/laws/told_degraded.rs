@@ -1,0 +1,18 @@
+//! What is first-seen again because a node was lost is told with the mark that a slice is incomplete. (A producer hears of
+//! such marks by their number alone.)
+
+use std::collections::BTreeMap;
+
+use super::{Violation, one_winner};
+use crate::history::{Call, History};
+
+const LAW: &str = "told degraded: more events were first-seen again for a loss than were marked";
+
+pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, violations: &mut Vec<Violation>) {
+    let rivals = by_event.values().flat_map(|calls| one_winner::rivals(history, calls));
+    let lost = rivals.filter(|(first, second)| history.may_have_lost(first, second));
+    let again: BTreeMap<usize, &Call> = lost.map(|(_, second)| (second.id, second)).collect();
+    if again.len() as u64 > history.degraded_events {
+        violations.push(Violation { law: LAW, calls: again.into_values().cloned().collect() });
+    }
+}

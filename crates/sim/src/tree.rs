@@ -1,0 +1,83 @@
+//! A tree over the nodes of a simulated cluster, each of which is a site: a leaf at each, a root over all or at one.
+//!
+//! Promises: the same dice give the same tree. Must not know: what producers ask, what goes wrong.
+
+use std::fmt;
+
+use firstseen_routing::{CutOff, PlaceSpec, TreeMode, TreeSpec};
+
+use crate::scenario::Dice;
+
+/// Slicings of a root that all sites have parts of.
+const SHARED: [&str; 3] = ["vertical:3", "vertical:3", "horizontal:3"];
+/// Slicings of a root at one site.
+const AT_ONE_SITE: [&str; 2] = ["none", "horizontal:2"];
+const ROOT: &str = "root";
+const MIDDLE: &str = "middle";
+
+/// What the filter of a run hangs in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tree {
+    /// What leaves remember.
+    pub mode: TreeMode,
+    /// Of the leaf at each site.
+    pub folds: Vec<u8>,
+    /// The site that has the root alone; none where all sites have slices of it.
+    pub root_at: Option<usize>,
+    /// The leaves of the first two sites climb to a level at the second one, which climbs to the root.
+    pub has_middle: bool,
+}
+
+/// The name of the site of node `index`, and of the leaf there.
+pub fn site_name(index: usize) -> String {
+    format!("site-{index}")
+}
+
+impl Tree {
+    /// A tree over `sites` sites as the dice fall, and the slicing of its root.
+    pub fn draw(dice: &mut Dice, sites: usize) -> (Self, &'static str) {
+        let root_at = (dice.below(3) == 0).then(|| dice.below(sites as u64) as usize);
+        let tree = Self {
+            mode: dice.pick(&[TreeMode::Dense, TreeMode::Dense, TreeMode::Sparse]),
+            folds: (0..sites).map(|_| dice.below(3) as u8).collect(),
+            root_at,
+            has_middle: dice.below(4) == 0,
+        };
+        let slicing = if root_at.is_some() { dice.pick(&AT_ONE_SITE) } else { dice.pick(&SHARED) };
+        (tree, slicing)
+    }
+
+    /// The tree as an operator asks for it.
+    pub fn spec(&self) -> TreeSpec {
+        let sites: Vec<String> = (0..self.folds.len()).map(site_name).collect();
+        let place = |name: &str, parent: Option<&str>, fold: u8, sites: Vec<String>| PlaceSpec {
+            name: name.to_owned(),
+            parent: parent.map(str::to_owned),
+            fold,
+            slicing: None,
+            sites,
+        };
+        let root_sites = self.root_at.map_or_else(|| sites.clone(), |site| vec![site_name(site)]);
+        let mut places = vec![place(ROOT, None, 0, root_sites)];
+        if self.has_middle {
+            let fold = self.folds.iter().take(2).copied().min().unwrap_or_default();
+            places.push(place(MIDDLE, Some(ROOT), fold, vec![site_name(1)]));
+        }
+        for (site, fold) in self.folds.iter().enumerate() {
+            let parent = if self.has_middle && site < 2 { MIDDLE } else { ROOT };
+            places.push(place(&sites[site], Some(parent), *fold, vec![sites[site].clone()]));
+        }
+        TreeSpec { mode: self.mode, cut_off: CutOff::default(), top_down: 0, places }
+    }
+}
+
+impl fmt::Display for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mode, folds, root_at, has_middle } = self;
+        write!(f, " in a {mode:?} tree, folds {folds:?}")?;
+        if let Some(site) = root_at {
+            write!(f, ", root at site {site}")?;
+        }
+        write!(f, "{}", if *has_middle { ", a level between" } else { "" })
+    }
+}

@@ -1,0 +1,134 @@
+//! Trees over three sites in a simulated network: every history keeps the laws, and breaks one where owners break a rule;
+//! in the end every site knows what was delivered at any.
+
+use std::ops::Range;
+
+use firstseen_routing::{Decision, OwnerLimits, TreeMode};
+use firstseen_sim::audit::unanswered;
+use firstseen_sim::history::{Call, History, Outage};
+use firstseen_sim::laws::check;
+use firstseen_sim::run::run;
+use firstseen_sim::scenario::{Nemesis, Scenario};
+use firstseen_sim::tree::Tree;
+
+fn carried_out(scenario: &Scenario) -> History {
+    run(scenario).unwrap_or_else(|error| panic!("{scenario}: {error}")).history
+}
+
+/// What sites were told while one was cut off.
+#[derive(Debug, Default)]
+struct Outages {
+    duplicates: usize,
+    undecided: usize,
+}
+
+/// Whether `call` cannot be told that an event is new while `outage` lasts.
+fn is_blind(scenario: &Scenario, outage: &Outage, call: &Call) -> bool {
+    let site = call.site.expect("a site");
+    match scenario.tree.as_ref().and_then(|tree| tree.root_at) {
+        Some(root) => (root == outage.site) != (site == outage.site),
+        // Every event has cells at all sites, and is told when all of them are set.
+        None => scenario.slicing.starts_with("vertical") && scenario.safe && !call.is_lookup,
+    }
+}
+
+/// Checks what was told during outages, and counts it.
+fn look_at_outages(scenario: &Scenario, history: &History, told: &mut Outages) {
+    for outage in &history.outages {
+        for call in history.calls.iter().filter(|call| outage.has_all_of(call)) {
+            match call.told.expect("it has returned") {
+                Decision::FirstSeen => assert!(!is_blind(scenario, outage, call), "{scenario}: {call}"),
+                Decision::Duplicate => told.duplicates += 1,
+                Decision::Undecided(_) => told.undecided += 1,
+            }
+        }
+    }
+}
+
+/// Deliveries that somebody asked about at another site in the end, and was told of.
+fn known_elsewhere(scenario: &Scenario, history: &History) -> usize {
+    let asks_in_the_end = |call: &&Call| call.is_lookup && call.producer >= scenario.producers;
+    let found = history.calls.iter().filter(asks_in_the_end).filter(|call| call.told == Some(Decision::Duplicate));
+    let won_elsewhere = |asked: &&Call| {
+        let mut won = history.calls.iter().filter(|call| call.event == asked.event && call.won());
+        won.any(|call| call.site != asked.site)
+    };
+    found.filter(won_elsewhere).count()
+}
+
+fn keep_the_laws(seeds: Range<u64>) {
+    let (mut calls, mut degraded, mut known, mut outages) = (0, 0, 0, Outages::default());
+    let mut by_nemesis = Nemesis::OF_TREES.map(|nemesis| (nemesis, 0));
+    for seed in seeds {
+        let scenario = Scenario::of_tree(seed);
+        let history = carried_out(&scenario);
+        let again = format!("again: cargo run -p firstseen-sim -- --trees {seed}..{}", seed + 1);
+        let violations = check(&history);
+        let first = violations.first().map(ToString::to_string).unwrap_or_default();
+        assert!(violations.is_empty(), "{scenario}\n{first}\n{again}");
+        assert_eq!(unanswered(&scenario, &history), [], "{scenario}\n{again}");
+        look_at_outages(&scenario, &history, &mut outages);
+        calls += history.calls.len();
+        degraded += history.degraded_events;
+        known += known_elsewhere(&scenario, &history);
+        by_nemesis.iter_mut().filter(|(nemesis, _)| *nemesis == scenario.nemesis).for_each(|(_, runs)| *runs += 1);
+    }
+    println!("{calls} calls, {known} known elsewhere, {degraded} degraded, {by_nemesis:?}; in outages: {outages:?}");
+    assert!(calls > 3000 && degraded > 10, "{calls} calls, {degraded} degraded");
+    assert!(known > 500, "only {known} deliveries were known at another site");
+    assert!(by_nemesis.iter().all(|(_, runs)| *runs >= 2), "{by_nemesis:?}");
+    assert!(outages.duplicates > 20 && outages.undecided > 20, "{outages:?}");
+}
+
+// Two tests, which run side by side.
+
+#[test]
+fn twenty_five_seeds_keep_the_laws() {
+    keep_the_laws(200..225);
+}
+
+#[test]
+fn twenty_five_other_seeds_keep_the_laws() {
+    keep_the_laws(225..250);
+}
+
+#[test]
+fn a_broken_rule_breaks_the_law_of_one_winner() {
+    let kept = OwnerLimits::default();
+    for (rule, owner_limits) in [
+        ("single-flight", OwnerLimits { single_flight: false, ..kept }),
+        ("an event in flight until its cells are set", OwnerLimits { awaits_sets: false, ..kept }),
+    ] {
+        let has_two_winners = |seed: &u64| {
+            let scenario = Scenario { owner_limits, ..contended(*seed) };
+            check(&carried_out(&scenario)).iter().any(|violation| violation.name() == "one winner")
+        };
+        let seed = (0..40).find(has_two_winners);
+        println!("without {rule}: two winners first at seed {seed:?}");
+        assert!(seed.is_some(), "without {rule} the simulation finds nothing");
+    }
+    let violations = check(&carried_out(&contended(0)));
+    assert!(violations.is_empty(), "with the rules: {violations:?}");
+}
+
+/// A root over all sites, and events that everybody asks about at once, in windows that are soon over.
+fn contended(seed: u64) -> Scenario {
+    let folds = vec![0; 3];
+    let tree = Tree { mode: TreeMode::Dense, folds, root_at: None, has_middle: false };
+    Scenario {
+        tree: Some(tree),
+        slicing: "vertical:3",
+        kind: "timing",
+        window_ms: 2_500,
+        parallel: false,
+        safe: false,
+        producers: 6,
+        events: 6,
+        calls: 400,
+        latency_max_ms: 60,
+        pause_max_ms: 30,
+        deadline_ms: 3_000,
+        nemesis: Nemesis::Delay,
+        ..Scenario::new(seed)
+    }
+}

@@ -1,0 +1,181 @@
+//! What answers at an address where no connection comes about.
+//!
+//! Promises: what is told was seen on connections made for this question alone, which a peer has no reason to break off
+//! before its answer is read; whatever cannot be told from that is left open. Must not know: who asks, how often it was
+//! tried before.
+
+use std::io;
+use std::sync::Arc;
+
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::{AlertDescription, CertificateError, ClientConfig, Error as TlsError, RootCertStore};
+
+use crate::limits::CONNECT_TIMEOUT;
+use crate::tls::{ClientTls, peer_name};
+
+/// The beginning of an HTTP/2 connection, with settings that change nothing. A peer that speaks HTTP/2 answers with its
+/// own settings, one that speaks HTTP/1 with an error, and one that speaks TLS with an alert.
+const HTTP2_BEGINNING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+/// What is negotiated in TLS.
+const HTTP2_NAME: &[u8] = b"h2";
+/// Of an answer, as many bytes as tell it from others.
+const HEAD_BYTES: usize = 5;
+const HTTP1_HEAD: [u8; HEAD_BYTES] = *b"HTTP/";
+const TLS_ALERT: u8 = 21;
+const TLS_MAJOR_VERSION: u8 = 3;
+const HTTP2_SETTINGS: u8 = 4;
+
+/// Why no connection to an address comes about, however long one waits: one of the two ends is to be set up otherwise.
+/// Each says what was seen at the address, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Mismatch {
+    /// The peer speaks TLS, this end does not.
+    #[error("speaks TLS: give certificates")]
+    SpeaksTls,
+    /// This end speaks TLS, the peer does not.
+    #[error("does not speak TLS: leave the certificates out, or give them to the node too")]
+    SpeaksPlain,
+    /// The peer speaks HTTP/1 only.
+    #[error("answers HTTP/1: is this a node's port for health and metrics?")]
+    SpeaksHttp1,
+    /// The peer speaks HTTP/2, and does not know what is asked for.
+    #[error("answers, but not as a node: is this a node's port for health and metrics, or another program's?")]
+    OtherService,
+    /// Another authority has signed the peer's certificate.
+    #[error("shows a certificate of another authority: give the one of its cluster")]
+    UnknownAuthority,
+    /// The peer's certificate is someone else's.
+    #[error("shows a certificate without the name `{expected}`: is it the node that is meant?")]
+    OtherName {
+        /// What it must have.
+        expected: String,
+    },
+    /// The peer's certificate has expired, or the like.
+    #[error("shows a certificate that cannot be accepted ({reason}): give the node another, and compare the clocks")]
+    Unacceptable {
+        /// What the TLS library says.
+        reason: String,
+    },
+    /// The peer does not accept the certificate of this end.
+    #[error("does not accept the certificate that it is shown ({reason}): give one that its authority has signed")]
+    NotAccepted {
+        /// The alert that it sends.
+        reason: String,
+    },
+}
+
+impl Mismatch {
+    /// Whether certificates are to be given, changed or left out.
+    pub fn concerns_certificates(&self) -> bool {
+        !matches!(self, Self::SpeaksHttp1 | Self::OtherService)
+    }
+}
+
+/// What a peer speaks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Speech {
+    Tls,
+    Http1,
+    Http2,
+}
+
+/// Why nothing comes of connections to `address`, where that can be told.
+pub(crate) async fn examine(address: &str, tls: Option<&ClientTls>, node_name: Option<&str>) -> Option<Mismatch> {
+    let examining = async {
+        match tls {
+            Some(tls) => examine_tls(address, tls, &peer_name(node_name)).await,
+            None => match speech(address).await? {
+                Speech::Tls => Some(Mismatch::SpeaksTls),
+                Speech::Http1 => Some(Mismatch::SpeaksHttp1),
+                Speech::Http2 => None,
+            },
+        }
+    };
+    timeout(CONNECT_TIMEOUT, examining).await.ok().flatten()
+}
+
+async fn examine_tls(address: &str, tls: &ClientTls, expected: &str) -> Option<Mismatch> {
+    let (connector, name) = (connector(tls)?, ServerName::try_from(expected.to_owned()).ok()?);
+    let stream = TcpStream::connect(address).await.ok()?;
+    let error = match connector.connect(name, stream).await {
+        // A peer judges the certificate of this end when this end has done its part already.
+        Ok(mut stream) => stream.read_u8().await.err()?,
+        Err(error) => error,
+    };
+    match tls_error(&error) {
+        Some(TlsError::InvalidCertificate(reason)) => Some(match reason {
+            // The second: one of the same name, as another cluster's may be.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => Mismatch::UnknownAuthority,
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                Mismatch::OtherName { expected: expected.to_owned() }
+            }
+            reason => Mismatch::Unacceptable { reason: reason.to_string() },
+        }),
+        Some(TlsError::AlertReceived(alert)) if concerns_certificate(*alert) => {
+            Some(Mismatch::NotAccepted { reason: format!("{alert:?}") })
+        }
+        _ => match speech(address).await? {
+            Speech::Http2 => Some(Mismatch::SpeaksPlain),
+            Speech::Http1 => Some(Mismatch::SpeaksHttp1),
+            Speech::Tls => None,
+        },
+    }
+}
+
+/// The error of the TLS library that an error of a stream holds.
+fn tls_error(error: &io::Error) -> Option<&TlsError> {
+    error.get_ref()?.downcast_ref()
+}
+
+fn concerns_certificate(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateRequired
+            | AlertDescription::UnknownCA
+            | AlertDescription::DecryptError
+            | AlertDescription::AccessDenied
+    )
+}
+
+/// What the peer at `address` speaks to one who does not begin with TLS.
+async fn speech(address: &str) -> Option<Speech> {
+    let mut stream = TcpStream::connect(address).await.ok()?;
+    stream.write_all(HTTP2_BEGINNING).await.ok()?;
+    let mut head = [0; HEAD_BYTES];
+    stream.read_exact(&mut head).await.ok()?;
+    match head {
+        HTTP1_HEAD => Some(Speech::Http1),
+        [TLS_ALERT, TLS_MAJOR_VERSION, ..] => Some(Speech::Tls),
+        [_, _, _, HTTP2_SETTINGS, _] => Some(Speech::Http2),
+        _ => None,
+    }
+}
+
+/// Makes handshakes as channels do. None where the files cannot be used; reading them has shown that they can.
+fn connector(tls: &ClientTls) -> Option<TlsConnector> {
+    let pem = tls.pem();
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates(&pem.ca)?);
+    let key = PrivateKeyDer::from_pem_slice(&pem.key).ok()?;
+    let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
+    let builder = builder.with_safe_default_protocol_versions().ok()?.with_root_certificates(roots);
+    let mut config = builder.with_client_auth_cert(certificates(&pem.cert)?, key).ok()?;
+    config.alpn_protocols.push(HTTP2_NAME.to_vec());
+    Some(TlsConnector::from(Arc::new(config)))
+}
+
+fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+    CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().ok()
+}

@@ -1,0 +1,117 @@
+//! Trees, and the places of filters in them, as messages.
+//!
+//! Promises: what comes in is within its limits. Must not know: whether a tree can be.
+
+use firstseen_routing::{Branch, CutOff, FilterId, PlaceSpec, SlicingError, TREE_PLACES_MAX, TreeMode, TreeSpec};
+
+use crate::limits::NAME_TEXT_BYTES_MAX;
+use crate::map::{MapError, check_length};
+use crate::proto::admin;
+use crate::proto::producer as proto;
+
+pub(crate) fn branch_message(branch: &Branch) -> proto::Branch {
+    proto::Branch {
+        root: branch.root.0,
+        parent: branch.parent.map_or(0, |parent| parent.0),
+        level: branch.level.into(),
+        fold: branch.fold.into(),
+        place: branch.place.clone(),
+        mode: mode_message(branch.mode).into(),
+        top_down: branch.top_down.into(),
+        cut_off: cut_off_message(branch.cut_off).into(),
+    }
+}
+
+pub(crate) fn branch(message: proto::Branch) -> Result<Branch, MapError> {
+    check_length("branch.place", message.place.len(), NAME_TEXT_BYTES_MAX)?;
+    let small = |field, value: u32| u8::try_from(value).map_err(|_| MapError::Unknown { field, value: value.into() });
+    Ok(Branch {
+        root: FilterId(message.root),
+        parent: (message.parent > 0).then_some(FilterId(message.parent)),
+        level: small("branch.level", message.level)?,
+        fold: small("branch.fold", message.fold)?,
+        place: message.place,
+        mode: mode(message.mode)?,
+        top_down: small("branch.top_down", message.top_down)?,
+        cut_off: cut_off(message.cut_off)?,
+    })
+}
+
+/// What the levels of a tree remember, as a message's value.
+fn mode_message(mode: TreeMode) -> proto::TreeMode {
+    match mode {
+        TreeMode::Sparse => proto::TreeMode::Sparse,
+        TreeMode::Dense => proto::TreeMode::Dense,
+    }
+}
+
+/// What the levels of a tree remember.
+///
+/// # Errors
+/// [`MapError::Unknown`] for another value.
+fn mode(value: i32) -> Result<TreeMode, MapError> {
+    match proto::TreeMode::try_from(value) {
+        Ok(proto::TreeMode::Sparse) => Ok(TreeMode::Sparse),
+        Ok(proto::TreeMode::Dense) => Ok(TreeMode::Dense),
+        _ => Err(MapError::Unknown { field: "tree.mode", value: value.into() }),
+    }
+}
+
+fn cut_off_message(cut_off: CutOff) -> proto::CutOff {
+    match cut_off {
+        CutOff::Undecided => proto::CutOff::Unspecified,
+        CutOff::Local => proto::CutOff::Local,
+    }
+}
+
+fn cut_off(value: i32) -> Result<CutOff, MapError> {
+    match proto::CutOff::try_from(value) {
+        Ok(proto::CutOff::Unspecified) => Ok(CutOff::Undecided),
+        Ok(proto::CutOff::Local) => Ok(CutOff::Local),
+        _ => Err(MapError::Unknown { field: "tree.cut_off", value: value.into() }),
+    }
+}
+
+/// A tree that is asked for, as a message.
+pub fn encode(tree: &TreeSpec) -> admin::Tree {
+    let place = |place: &PlaceSpec| admin::TreePlace {
+        name: place.name.clone(),
+        parent: place.parent.clone().unwrap_or_default(),
+        fold: place.fold.into(),
+        slicing: place.slicing.map(|slicing| slicing.to_string()).unwrap_or_default(),
+        sites: place.sites.clone(),
+    };
+    admin::Tree {
+        mode: mode_message(tree.mode).into(),
+        places: tree.places.iter().map(place).collect(),
+        top_down: tree.top_down.into(),
+        cut_off: cut_off_message(tree.cut_off).into(),
+    }
+}
+
+/// A tree that is asked for.
+///
+/// # Errors
+/// [`MapError`] names the field.
+pub fn decode(message: admin::Tree) -> Result<TreeSpec, MapError> {
+    check_length("tree.places", message.places.len(), TREE_PLACES_MAX)?;
+    let place = |place: admin::TreePlace| {
+        let unknown = |_| MapError::Unknown { field: "tree.places.fold", value: place.fold.into() };
+        let slicing = |text: &str| text.parse().map_err(|error: SlicingError| MapError::Slicing(error.to_string()));
+        Ok(PlaceSpec {
+            fold: u8::try_from(place.fold).map_err(unknown)?,
+            slicing: (!place.slicing.is_empty()).then(|| slicing(&place.slicing)).transpose()?,
+            name: place.name,
+            parent: (!place.parent.is_empty()).then_some(place.parent),
+            sites: place.sites,
+        })
+    };
+    let places = message.places.into_iter().map(place).collect::<Result<_, _>>()?;
+    let unknown = |_| MapError::Unknown { field: "tree.top_down", value: message.top_down.into() };
+    Ok(TreeSpec {
+        mode: mode(message.mode)?,
+        cut_off: cut_off(message.cut_off)?,
+        top_down: u8::try_from(message.top_down).map_err(unknown)?,
+        places,
+    })
+}
