@@ -135,7 +135,7 @@ impl FilterCore {
         let local = if remembers { LocalFilter::new(&record, limits.local_bytes_max).map(Mutex::new) } else { None };
         let intake = Intake {
             clock,
-            pace: Pace::of(&record.definition, has_clock),
+            pace: Pace::of(&record.definition, record.has_flights(), has_clock),
             scratch: Probes::new(prober.shape()),
             map_version: 0,
             is_closed: false,

@@ -11,7 +11,7 @@
 
 use firstseen_routing::SlicedDefinition;
 
-/// Follows what is in flight of one filter; where its slices share no events, nothing.
+/// Follows what is in flight of one filter; where its slices share no events, and it has no levels, nothing.
 pub(crate) struct Pace {
     skew_units_max: Option<u64>,
     /// The clock at the first event of each batch in flight.
@@ -19,9 +19,10 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// For a filter with this definition, whose events bring their times or not.
-    pub(crate) fn of(definition: &SlicedDefinition, has_clock: bool) -> Self {
-        let is_paced = has_clock && definition.slicing.divides_cells();
+    /// For a filter whose events bring their times or not, and visit several slices or levels of a tree (`has_flights`) or
+    /// one slice only.
+    pub(crate) fn of(definition: &SlicedDefinition, has_flights: bool, has_clock: bool) -> Self {
+        let is_paced = has_clock && has_flights;
         let skew_units_max = is_paced.then_some(definition.group.rule.lateness_units / 2);
         Self { skew_units_max, inflight_units: Vec::new() }
     }
@@ -58,12 +59,14 @@ mod tests {
     use std::iter::empty;
 
     use firstseen_filter::{FilterSpec, Kind};
+    use firstseen_routing::Slicing;
 
     use super::*;
 
     fn pace(window: &str, kind: Kind, slicing: &str) -> Pace {
         let spec = FilterSpec { capacity_events: Some(100), ..FilterSpec::new(kind, window.parse().unwrap()) };
-        Pace::of(&SlicedDefinition::new(&spec, slicing.parse().unwrap()).unwrap(), true)
+        let slicing: Slicing = slicing.parse().unwrap();
+        Pace::of(&SlicedDefinition::new(&spec, slicing).unwrap(), slicing.divides_cells(), true)
     }
 
     /// A window of 128 s has units of 1 s and a lateness of 16.

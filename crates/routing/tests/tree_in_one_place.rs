@@ -128,3 +128,22 @@ fn what_cannot_be_a_tree_is_refused_by_name() {
     let counted = filter(Kind::Bloom, "landmark:1000events", 1 << 12, 4);
     assert!(told(&dense(SHAPES[0]), &definition(&counted, "none")).contains("counts events"));
 }
+
+#[test]
+fn a_folded_leaf_has_room_for_its_share_only() {
+    let spec = FilterSpec {
+        capacity_events: Some(8_000),
+        layout: Some(firstseen_filter::Layout::Classic),
+        ..FilterSpec::new(Kind::Generations, "10s".parse().unwrap())
+    };
+    let root = definition(&spec, "none");
+    let leaf = firstseen_routing::folded(&root, 3, firstseen_routing::Slicing::NONE).unwrap();
+    let jumps = |definition: &SlicedDefinition| match definition.group.cells {
+        firstseen_filter::CellDefinition::Generations { growth: Some(growth), .. } => {
+            growth.jumps.map(|jumps| jumps.events)
+        }
+        _ => None,
+    };
+    let (root, leaf) = (jumps(&root).unwrap(), jumps(&leaf).unwrap());
+    assert!((root - 8.0 * leaf).abs() < 1e-6 * root, "{root} at the root, {leaf} at the leaf");
+}

@@ -68,6 +68,9 @@ pub fn folded(root: &SlicedDefinition, shift: u8, slicing: Slicing) -> Result<Sl
     if let Some(growth) = growth {
         growth.generations_max = 1;
         growth.capacity_events = (growth.capacity_events >> shift).max(1);
+        if let Some(jumps) = &mut growth.jumps {
+            jumps.events /= f64::from(shift).exp2();
+        }
     }
     Ok(SlicedDefinition { slicing, group })
 }
