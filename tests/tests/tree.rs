@@ -49,6 +49,9 @@ fn all_sites_together_pass_on_what_one_process_passes_on() {
             let told = dedup(&folder, &cluster, &name, site, &format!("--site {site}"));
             let [root, leaf] = by_level(&told);
             assert_eq!(root + leaf, number(&told, "duplicates"), "{told}");
+            let sent: Vec<u64> =
+                told["nodes"].as_array().expect("nodes").iter().map(|it| number(it, "sent_bytes")).collect();
+            assert!(sent.len() == 1 && sent[0] > 10_000, "all of it goes to the leaf's node: {told}");
             assert_eq!((&told["place"], number(&told, "undecided")), (&site.into(), 0), "{told}");
             assert!(leaf > 0 && (root > 0 || site == SITES[0]), "{name}, {site}: {told}");
             first_seen += number(&told, "first_seen");
@@ -149,6 +152,13 @@ fn mistakes_are_named() {
     written(place("world", ""), &["tree.toml", "missing field `mode`"]);
     written(format!("mode = \"dense\"\n{}", place("world", "folds = 1")), &["tree.toml", "`folds`", "`fold`"]);
     written(format!("mode = \"dense\"\n{}", place("world", "")), &["site `athens` has no leaf"]);
+    written(format!("mode = \"dense\"\n{}", place("", "")), &["`` is no name for a place"]);
+    // Where findings are checked below, nobody may start above the leaves.
+    cluster.create(&folder, "checked", &format!("{FILTER} --tree dense --tree-top-down 1")).ok();
+    for place in ["", "--site root"] {
+        let words = ["every producer names a leaf", "athens, ioannina, oslo"];
+        folder.dedup(&format!("{at} --filter checked {place}")).fails(2, &words);
+    }
 
     folder.run("up --data other --sites athens,athens").fails(2, &["`athens` is named twice", "--nodes-per-site"]);
     folder.run("up --data other --sites athens --nodes 3").fails(2, &["--nodes"]);

@@ -53,9 +53,34 @@ pub struct ClusterReport {
     /// Events answered by slices that have lost what came before their node started: some of those told to be
     /// first-seen may be duplicates.
     pub degraded_events: u64,
+    /// What went to each node.
+    pub nodes: Vec<NodeReport>,
     /// Where duplicates were found, of a filter in a tree.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeReport>,
+}
+
+/// What went to a node and came back.
+#[derive(Debug, Serialize)]
+pub struct NodeReport {
+    /// Its name; empty for what went through whichever node could be reached.
+    pub node: String,
+    /// Batches that were sent.
+    pub batches: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Bytes of the answers.
+    pub received_bytes: u64,
+}
+
+impl NodeReport {
+    /// `a: 12 batches, 3.2 MiB, 80 KiB back`.
+    fn text(&self) -> String {
+        let Self { node, batches, sent_bytes, received_bytes } = self;
+        let node = if node.is_empty() { "any" } else { node };
+        let (sent, received) = (ByteSize(*sent_bytes), ByteSize(*received_bytes));
+        format!("{node}: {} batches, {sent}, {received} back", grouped(*batches))
+    }
 }
 
 /// Where the levels of a tree found duplicates.
@@ -114,10 +139,11 @@ impl FilterReport {
                     ("cluster", report.cluster.join(", ")),
                     ("filter", format!("{filter_name}: {filter}, window {window}")),
                 ];
+                lines.extend(report.nodes.iter().map(|node| ("sent to", node.text())));
                 lines.extend(report.tree.as_ref().map(|tree| ("duplicates at", tree.text())));
                 if *degraded_events > 0 {
                     let events = grouped(*degraded_events);
-                    lines.push(("degraded", format!("{events} events answered by slices that lost what came before")));
+                    lines.push(("degraded", format!("{events} events answered by slices that lost what came before, or while others were out of reach")));
                 }
                 lines
             }
@@ -143,6 +169,7 @@ mod tests {
             window: "1h".to_owned(),
             undecided_reasons: BTreeMap::from([(Reason::Unknown, 3), (Reason::Overloaded, 1200)]),
             degraded_events: 0,
+            nodes: Vec::new(),
             tree: None,
         });
         assert_eq!(report.undecided(), ": passed on; 1,200 overloaded, 3 unknown (perhaps recorded)");

@@ -16,7 +16,7 @@ use firstseen_wire::proto::producer as proto;
 use firstseen_wire::status::ErrorKind;
 use firstseen_wire::watch;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tonic::transport::Channel;
@@ -31,6 +31,7 @@ use crate::options::{Builder, Limits};
 use crate::piece::Piece;
 use crate::retry::Jitter;
 use crate::trace::{CurrentTrace, TraceParent};
+use crate::traffic::NodeTraffic;
 use crate::watch::{Watcher, complaint};
 
 /// A node that has only just heard of a filter's creation is given so long to do so.
@@ -100,6 +101,11 @@ impl Client {
     /// The map as it is now.
     pub fn map(&self) -> Arc<ClusterMap> {
         self.core.map()
+    }
+
+    /// What has gone to each node so far.
+    pub fn traffic(&self) -> Vec<NodeTraffic> {
+        self.core.traffic()
     }
 
     /// The incarnation of this producer, by which nodes know its submissions.
@@ -267,10 +273,14 @@ impl Core {
         Instant::now() + self.patience()
     }
 
+    /// Takes room for `events` more, if there is some.
+    pub(crate) fn try_reserve(&self, events: u32) -> bool {
+        self.room.try_acquire_many(events).map(SemaphorePermit::forget).is_ok()
+    }
+
     /// Waits until there is room for `events` more; `false` when the deadline is over first.
     pub(crate) async fn reserve(&self, events: u32, deadline: Instant) -> Result<bool, CallError> {
-        if let Ok(room) = self.room.try_acquire_many(events) {
-            room.forget();
+        if self.try_reserve(events) {
             return Ok(true);
         }
         match timeout_at(deadline, self.room.acquire_many(events)).await {
@@ -377,6 +387,16 @@ impl Core {
         dock
     }
 
+    /// What has gone to each node so far, and through any.
+    pub(crate) fn traffic(&self) -> Vec<NodeTraffic> {
+        let map = self.map();
+        let name = |node: &NodeId| map.nodes.get(node).map_or_else(|| node.to_string(), |record| record.name.clone());
+        let docks = lock(&self.docks);
+        let by_node = docks.iter().map(|(node, dock)| dock.traffic.of(&name(node)));
+        let all = by_node.chain([self.door_dock.traffic.of("")]);
+        all.filter(|traffic| traffic.batches > 0).collect()
+    }
+
     pub(crate) fn door_dock(&self) -> &Dock {
         &self.door_dock
     }
@@ -415,7 +435,7 @@ impl Core {
         if self.room.is_closed() {
             return Err(FilterError::Closed);
         }
-        let (id, record) = self.leaf(name, id, record)?;
+        let (id, record) = self.level(name, id, record)?;
         let refreshes =
             matches!(record.definition.group.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. });
         if refreshes && self.limits.local_bytes_max > 0 {
@@ -434,23 +454,35 @@ impl Core {
         Ok(filter)
     }
 
-    /// The leaf of a tree at this client's site; the filter itself where it has no tree, or the client no site.
-    fn leaf(&self, name: &str, id: FilterId, record: FilterRecord) -> Result<(FilterId, FilterRecord), FilterError> {
-        let Some(Branch { root, top_down, .. }) = &record.branch else { return Ok((id, record)) };
+    /// The level of a tree at this client's site; the filter itself where it has no tree, or the client no site.
+    fn level(&self, name: &str, id: FilterId, record: FilterRecord) -> Result<(FilterId, FilterRecord), FilterError> {
+        let Some(Branch { root, top_down, .. }) = record.branch.clone() else { return Ok((id, record)) };
         let map = self.map();
-        let mut of_tree = map.filters.iter().filter_map(|(id, filter)| {
-            filter.branch.as_ref().filter(|branch| branch.root == *root).map(|branch| (*id, filter, branch))
-        });
-        let place = match &self.site {
-            // What no leaf knows would be taken for a mistake of the root.
-            None if *top_down == 0 => return Ok((id, record)),
-            None => None,
-            Some(site) => of_tree.clone().find(|(.., branch)| branch.place == *site),
+        let levels = || {
+            let branch = |filter: &FilterRecord| filter.branch.clone().filter(|branch| branch.root == root);
+            map.filters.iter().filter_map(move |(id, filter)| Some((*id, filter, branch(filter)?)))
         };
-        place.map(|(id, level, _)| (id, level.clone())).ok_or_else(|| FilterError::NoPlace {
-            name: name.to_owned(),
-            site: self.site.clone().unwrap_or_default(),
-            there: of_tree.by_ref().map(|(.., branch)| branch.place.clone()).collect(),
-        })
+        let is_leaf = |id: FilterId| levels().all(|(.., branch)| branch.parent != Some(id));
+        let place = match &self.site {
+            None => Some((id, record)),
+            Some(site) => {
+                let mut of_site = levels().filter(|(.., branch)| branch.place == *site);
+                of_site.next().map(|(id, level, _)| (id, level.clone()))
+            }
+        };
+        let (name, places) = (name.to_owned(), |wanted: &dyn Fn(FilterId) -> bool| {
+            levels().filter(|(id, ..)| wanted(*id)).map(|(.., branch)| branch.place).collect()
+        });
+        match place {
+            // What no leaf knows would be taken for a mistake of the levels above.
+            Some((id, _)) if top_down > 0 && !is_leaf(id) => {
+                Err(FilterError::NoLeaf { name, leaves: places(&is_leaf) })
+            }
+            Some(place) => Ok(place),
+            None => {
+                let site = self.site.clone().unwrap_or_default();
+                Err(FilterError::NoPlace { name, site, there: places(&|_| true) })
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use firstseen_routing::{Decision, NodeId, Reason};
 use firstseen_wire::proto::producer as proto;
 use firstseen_wire::reply;
+use prost::Message;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::call::Answer;
@@ -19,7 +20,7 @@ use crate::dock::{Dock, Target};
 use crate::intake::LaneTicket;
 use crate::piece::Piece;
 use crate::retry::{Jitter, Next};
-use crate::stream::NodeStream;
+use crate::stream::{NodeStream, Told};
 
 /// How often deadlines are looked at while something is under way.
 const TICK: Duration = Duration::from_millis(20);
@@ -163,8 +164,12 @@ impl Courier {
                         return complaint;
                     }
                 }
-                reply = stream.next_reply() => match reply {
-                    Ok(reply) => self.take_reply(&reply, unanswered),
+                told = stream.next_told() => match told {
+                    Ok(Told::Reply(reply)) => self.take_reply(&reply, unanswered),
+                    Ok(Told::Found(found)) => {
+                        self.dock.traffic.received(found.encoded_len());
+                        take_found(&found, unanswered);
+                    }
                     Err(complaint) => return complaint,
                 },
                 () = self.dock.wake.notified() => {}
@@ -184,6 +189,9 @@ impl Courier {
             // Parts of one batch may meet again here; an answer names no more than the batch.
             match unanswered.contains_key(&piece.sequence) {
                 true => held.push(piece),
+                false if piece.events() > stream.batch_events_max => {
+                    piece.cut(stream.batch_events_max).into_iter().for_each(|part| self.dock.deliver(part));
+                }
                 false => self.send(piece, stream, unanswered)?,
             }
         }
@@ -227,6 +235,7 @@ impl Courier {
                 piece.retry_until.get_or_insert(now + horizon);
                 piece.tries.sent += 1;
                 piece.is_sent = true;
+                self.dock.traffic.sent(message.encoded_len());
                 unanswered.insert(piece.sequence, Slot::Awaited(piece));
                 stream.send(message)
             }
@@ -240,6 +249,7 @@ impl Courier {
     }
 
     fn take_reply(&mut self, message: &proto::BatchReply, unanswered: &mut Unanswered) {
+        self.dock.traffic.received(message.encoded_len());
         let Some(Slot::Awaited(mut piece)) = unanswered.remove(&message.sequence) else { return };
         piece.is_sent = false;
         let answers = match reply::decode(message, piece.events()) {
@@ -273,6 +283,13 @@ impl Courier {
             && !matches!(next, Next::Tell(_))
         {
             piece.answer_definite(answers.clock_ms, told);
+            if answers
+                .decisions
+                .iter()
+                .any(|decision| matches!(decision, Decision::Undecided(reason) if reason.may_have_recorded()))
+            {
+                piece.tries.lost();
+            }
             return self.send_again(piece, next);
         }
         let tries = piece.tries.clone();
@@ -355,6 +372,19 @@ impl Courier {
             }
         }
         Ok(())
+    }
+}
+
+/// Answers what is found of a batch while the rest of it is on its way.
+fn take_found(message: &proto::Found, unanswered: &mut Unanswered) {
+    let Some(Slot::Awaited(piece)) = unanswered.get_mut(&message.sequence) else { return };
+    match reply::decode_found(message, piece.events()) {
+        Ok(found) => piece.answer_definite(message.clock_ms, |event| match found[event] {
+            true => Answer { decision: Decision::Duplicate, estimate: 0.0 },
+            false => Answer::undecided(Reason::Unknown),
+        }),
+        // The reply will tell.
+        Err(error) => tracing::warn!(%error, "what was found makes no sense"),
     }
 }
 

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use crate::call::lock;
 use crate::intake::FilterCore;
 use crate::piece::Piece;
+use crate::traffic::TrafficMeter;
 
 /// Whom a courier goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +36,7 @@ pub(crate) struct Dock {
     /// Events in them.
     queued_events: AtomicUsize,
     pub(crate) wake: Notify,
+    pub(crate) traffic: TrafficMeter,
 }
 
 impl Dock {
@@ -46,6 +48,7 @@ impl Dock {
             lanes: Mutex::default(),
             queued_events: AtomicUsize::new(0),
             wake: Notify::new(),
+            traffic: TrafficMeter::default(),
         }
     }
 

@@ -79,6 +79,17 @@ pub enum FilterError {
         /// The places that there are.
         there: Vec<String>,
     },
+    /// A level above would take what it does not know for a mistake of its own.
+    #[error(
+        "the tree of filter `{name}` checks in the leaves what it finds above them, so every producer names a leaf; {}",
+        filters_there(.leaves)
+    )]
+    NoLeaf {
+        /// What was asked for.
+        name: String,
+        /// The leaves that there are.
+        leaves: Vec<String>,
+    },
     /// A duplicate that is answered here would not start the window again.
     #[error(
         "filter `{name}` refreshes its window with every duplicate, so nodes must see them all: leave local_bytes_max out"

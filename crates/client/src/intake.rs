@@ -209,7 +209,7 @@ impl FilterCore {
 
     /// A node says that slices are down: whether to ask again before callers are told.
     pub(crate) fn waits_for_slices(&self, now: Instant) -> bool {
-        lock(&self.outage).is_worth_waiting(now, self.core.patience())
+        self.core.limits().waits_for_slices && lock(&self.outage).is_worth_waiting(now, self.core.patience())
     }
 
     /// Whether what is told first-seen is remembered here.

@@ -18,6 +18,7 @@ use crate::client::Core;
 use crate::intake::FilterCore;
 use crate::options::Limits;
 use crate::piece::Piece;
+use crate::traffic::NodeTraffic;
 
 /// Brings events to levels of trees. The map is told to it, instead of watched.
 pub struct Levels {
@@ -29,7 +30,14 @@ impl Levels {
     /// Of a process with this incarnation, whose submissions are named by it.
     pub fn new(connector: Arc<dyn Connector>, incarnation: u128) -> Self {
         // Whoever asks for the map can reach its nodes, so there is no door that could relay.
-        let limits = Limits { relay_after_ms: u64::MAX, ..Limits::default() };
+        // Whoever brings events up bounds them: a level would wait in vain for room that those below it have taken. And
+        // who waits for slices that are down is the producer: a level that waits would take its time.
+        let limits = Limits {
+            relay_after_ms: u64::MAX,
+            queued_events_max: u32::MAX,
+            waits_for_slices: false,
+            ..Limits::default()
+        };
         let core = Arc::new(Core::new(limits, connector, incarnation, None, None));
         Self { core, filters: Mutex::default() }
     }
@@ -42,23 +50,37 @@ impl Levels {
         }
     }
 
-    /// Brings events up, and waits for what becomes of them, for `patience` at most.
-    pub async fn climb(&self, climb: Climb, patience: Duration) -> Climbed {
-        let (number, events) = (climb.number, climb.probes.len());
-        let undecided =
-            |reason| Climbed { number, decisions: vec![Decision::Undecided(reason); events], ..Climbed::default() };
-        let deadline = Instant::now() + patience;
-        let Some(filter) = self.filter(climb.to) else { return undecided(Reason::UnknownFilter) };
-        match self.core.reserve(events as u32, deadline).await {
-            Ok(true) => {}
-            Ok(false) => return undecided(Reason::Overloaded),
-            Err(_) => return undecided(Reason::NotReady),
-        }
+    /// Brings events up: they are on their way when this returns, so climbs keep their order. The future waits for what
+    /// becomes of them, for `patience` at most.
+    pub fn climb(&self, climb: Climb, patience: Duration) -> impl Future<Output = Climbed> + Send + use<> {
+        let (number, events, deadline) = (climb.number, climb.probes.len(), Instant::now() + patience);
+        let undecided = move |reason| Climbed {
+            number,
+            decisions: vec![Decision::Undecided(reason); events],
+            ..Climbed::default()
+        };
         let call = ManyCall::new(events, climb.traceparent.as_deref().and_then(|trace| trace.parse().ok()));
-        self.core.dispatch(Piece::of_climb(filter, climb, deadline, &call));
-        let answers = call.wait().await;
-        let (seen, degraded) = call.noted();
-        Climbed { number, decisions: answers.iter().map(|answer| answer.decision).collect(), seen, degraded }
+        let refused = match self.filter(climb.to) {
+            Some(filter) if self.core.try_reserve(events as u32) => {
+                self.core.dispatch(Piece::of_climb(filter, climb, deadline, &call));
+                None
+            }
+            Some(_) => Some(Reason::Overloaded),
+            None => Some(Reason::UnknownFilter),
+        };
+        async move {
+            if let Some(reason) = refused {
+                return undecided(reason);
+            }
+            let answers = call.wait().await;
+            let (seen, degraded) = call.noted();
+            Climbed { number, decisions: answers.iter().map(|answer| answer.decision).collect(), seen, degraded }
+        }
+    }
+
+    /// What has gone to each node so far.
+    pub fn traffic(&self) -> Vec<NodeTraffic> {
+        self.core.traffic()
     }
 
     fn filter(&self, id: FilterId) -> Option<Arc<FilterCore>> {

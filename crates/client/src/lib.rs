@@ -28,6 +28,7 @@ mod queue;
 mod retry;
 mod stream;
 mod trace;
+mod traffic;
 mod watch;
 
 pub use audit::{AuditReport, ErrorRate};
@@ -41,3 +42,4 @@ pub use firstseen_wire::tls::TlsFiles;
 pub use levels::Levels;
 pub use options::Builder;
 pub use trace::{TraceParent, TraceParentError};
+pub use traffic::NodeTraffic;

@@ -27,6 +27,8 @@ pub(crate) struct Limits {
     pub(crate) audit_keys_max: usize,
     pub(crate) local_bytes_max: usize,
     pub(crate) overload_retries_max: u32,
+    /// Callers wait for slices that are down, once an outage.
+    pub(crate) waits_for_slices: bool,
 }
 
 impl Default for Limits {
@@ -42,6 +44,7 @@ impl Default for Limits {
             audit_keys_max: 1 << 18,
             local_bytes_max: 0,
             overload_retries_max: OVERLOAD_RETRIES_MAX,
+            waits_for_slices: true,
         }
     }
 }

@@ -284,6 +284,26 @@ impl Piece {
         pieces
     }
 
+    /// Parts of at most so many events, which get sequences of their own; none where some of it may have been recorded
+    /// already, as in [`Self::split`].
+    pub(crate) fn cut(mut self, events_max: usize) -> Vec<Self> {
+        if self.tries.tell(Reason::StaleMap) == Reason::Unknown {
+            self.tell(Reason::Unknown);
+            return Vec::new();
+        }
+        let events: Vec<usize> = (0..self.events()).collect();
+        let cut = |events: &[usize]| {
+            let mut part = self.part(events);
+            part.sequence = self.filter.core().next_sequence();
+            part.content = part.packed();
+            part
+        };
+        let parts = events.chunks(events_max.max(1)).map(cut).collect();
+        // Every event is in a part now, and answered there.
+        self.callers = Callers::default();
+        parts
+    }
+
     /// Some of the events, with their callers.
     fn part(&mut self, events: &[usize]) -> Self {
         let mut probes = Probes::new(self.probes.shape());

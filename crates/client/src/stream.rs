@@ -20,6 +20,14 @@ use crate::client::Core;
 use crate::dock::Target;
 use crate::watch::complaint;
 
+/// What a node says of batches.
+pub(crate) enum Told {
+    /// What became of all events of one.
+    Reply(proto::BatchReply),
+    /// Duplicates among them, ahead of the reply.
+    Found(proto::Found),
+}
+
 /// A stream on which the node has welcomed this producer.
 pub(crate) struct NodeStream {
     requests: mpsc::Sender<proto::ObserveRequest>,
@@ -65,10 +73,12 @@ impl NodeStream {
         self.requests.try_send(request).map_err(|error| error.to_string())
     }
 
-    /// The next reply; says why there will be none. May be dropped while it waits.
-    pub(crate) async fn next_reply(&mut self) -> Result<proto::BatchReply, String> {
+    /// What the node says next; says why it will say nothing. May be dropped while it waits.
+    pub(crate) async fn next_told(&mut self) -> Result<Told, String> {
+        use observe_reply::Message;
         match self.replies.message().await {
-            Ok(Some(proto::ObserveReply { message: Some(observe_reply::Message::Reply(reply)) })) => Ok(reply),
+            Ok(Some(proto::ObserveReply { message: Some(Message::Reply(reply)) })) => Ok(Told::Reply(reply)),
+            Ok(Some(proto::ObserveReply { message: Some(Message::Found(found)) })) => Ok(Told::Found(found)),
             Ok(Some(_)) => Err("the node sent something else than a reply".to_owned()),
             Ok(None) => Err("the node ended the stream".to_owned()),
             Err(status) => Err(complaint(&status)),

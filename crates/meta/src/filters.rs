@@ -31,7 +31,7 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
         return Err(Refusal::FilterDiffers { name, differs: differs.to_owned() });
     }
     // All of the tree, or nothing.
-    let mut map = (*state.map).clone();
+    let (mut map, mut secrets) = ((*state.map).clone(), (*state.secrets).clone());
     let root = map.next_filter;
     for place in &places {
         let name = tree::name_of(&name, place);
@@ -48,11 +48,11 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
         let record = FilterRecord { name, epoch: 1, definition, policies, owners, generations: Vec::new(), branch };
         check_map(&map, map.next_filter, &record)?;
         let filter = map.next_filter;
-        Arc::make_mut(&mut state.secrets).insert(filter, secret);
+        secrets.insert(filter, secret);
         map.filters.insert(filter, record);
         map.next_filter = FilterId(filter.0 + 1);
     }
-    state.map = Arc::new(map);
+    (state.map, state.secrets) = (Arc::new(map), Arc::new(secrets));
     Ok(Outcome::FilterCreated { filter: root, existed: false })
 }
 

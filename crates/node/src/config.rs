@@ -129,6 +129,8 @@ pub struct Limits {
     pub inflight_events_max: u32,
     /// Bytes that the replay guards of all groups may take together.
     pub guard_bytes_max: u64,
+    /// Events that each group of a tree's level may have told by itself and not brought up yet.
+    pub journal_events_max: u32,
     /// Connections that are open at the listening address. Below the files that the process may have open (`ulimit -n`).
     pub connections_max: u32,
     /// Producer streams.
@@ -156,6 +158,7 @@ impl Default for Limits {
             batch_deadline_max_ms: 30_000,
             inflight_events_max: 64 << 10,
             guard_bytes_max: 512 << 20,
+            journal_events_max: 64 << 10,
             connections_max: CONNECTIONS_MAX,
             streams_max: wire_limits::STREAMS_MAX,
             link_queue_max: 16 << 10,
@@ -287,6 +290,7 @@ impl Limits {
         range("limits.batch_deadline_max_ms", u64::from(self.batch_deadline_max_ms), 1, 3_600_000)?;
         range("limits.inflight_events_max", u64::from(self.inflight_events_max), batch_events, 1 << 24)?;
         range("limits.guard_bytes_max", self.guard_bytes_max, 1 << 16, 1 << 40)?;
+        range("limits.journal_events_max", u64::from(self.journal_events_max), 0, 1 << 24)?;
         range("limits.connections_max", u64::from(self.connections_max), 1, 1 << 20)?;
         range("limits.metrics_slices_max", u64::from(self.metrics_slices_max), 0, 1 << 20)?;
         range("limits.streams_max", u64::from(self.streams_max), 1, 1 << 20)?;

@@ -103,17 +103,20 @@ fn open(shared: &Arc<Shared>, unreachable: &Unreachable, id: NodeId, node: &Node
     let (messages, queue) = mpsc::channel(shared.config.limits.link_queue_max as usize);
     let handle =
         LinkHandle { messages, waiting: Arc::default(), end: CancellationToken::new(), incarnation: node.incarnation };
+    let patience = Duration::from_millis(shared.config.timing.unreachable_after_ms);
     let link = outgoing::Outgoing {
         me,
         peer: id,
         node: node.clone(),
         shared: shared.clone(),
+        meter: shared.metrics.link(&node.name),
         queue,
         waiting: handle.waiting.clone(),
         up: watch::Sender::new(false),
         is_down: false,
+        silence_max: patience / 2,
+        is_pinged: false,
     };
-    let patience = Duration::from_millis(shared.config.timing.unreachable_after_ms);
     let (up, unreachable) = (link.up.subscribe(), unreachable.clone());
     tokio::spawn(Reach { peer: id, patience, up, unreachable }.run());
     let end = handle.end.clone();

@@ -6,6 +6,7 @@
 mod climbs;
 mod filters;
 mod groups;
+mod peers;
 mod sorted;
 
 use std::fmt;
@@ -23,9 +24,9 @@ use prost::Message;
 
 use crate::owner::GroupLook;
 use crate::shared::Shared;
-use crate::view::View;
 pub(crate) use climbs::ClimbMeter;
 use climbs::Climbs;
+pub(crate) use peers::LinkMeter;
 use sorted::Sorted;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -36,11 +37,6 @@ struct ReasonLabel {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct ListenerLabel {
     listener: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
-struct PeerLabel {
-    peer: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -113,8 +109,7 @@ pub(crate) struct Metrics {
     sent_bytes: Counter,
     refused: Count<ReasonLabel>,
     relayed: Counter,
-    link_received_bytes: Counter,
-    link_sent_bytes: Counter,
+    links: peers::Links,
     link_refused: Count<ReasonLabel>,
     connections_open: Level<ListenerLabel>,
     connections_refused: Count<ListenerLabel>,
@@ -136,6 +131,7 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("firstseen");
         let climbs = Climbs::new(&mut registry);
+        let links = peers::Links::new(&mut registry);
         let mut metrics = Self {
             registry,
             batch_events: Sorted::new(events),
@@ -146,8 +142,7 @@ impl Metrics {
             sent_bytes: Counter::default(),
             refused: Sorted::default(),
             relayed: Counter::default(),
-            link_received_bytes: Counter::default(),
-            link_sent_bytes: Counter::default(),
+            links,
             link_refused: Sorted::default(),
             connections_open: Sorted::default(),
             connections_refused: Sorted::default(),
@@ -179,10 +174,6 @@ impl Metrics {
 
     fn register_ways(&mut self) {
         let registry = &mut self.registry;
-        let help = "Bytes of frames from other nodes, and of acknowledgements";
-        registry.register_with_unit("link_received", help, Unit::Bytes, self.link_received_bytes.clone());
-        let help = "Bytes of frames to other nodes, with those that are sent again";
-        registry.register_with_unit("link_sent", help, Unit::Bytes, self.link_sent_bytes.clone());
         let help = "Messages between nodes that cannot be read or sent, by reason; any is a mistake of a program";
         registry.register("link_messages_refused", help, self.link_refused.clone());
         let help = "Connections that are open";
@@ -226,14 +217,9 @@ impl Metrics {
         self.sent_bytes.inc_by(reply.encoded_len() as u64);
     }
 
-    /// Something came from another node.
-    pub(crate) fn link_received(&self, message: &impl Message) {
-        self.link_received_bytes.inc_by(message.encoded_len() as u64);
-    }
-
-    /// Something is sent to another node.
-    pub(crate) fn link_sent(&self, message: &impl Message) {
-        self.link_sent_bytes.inc_by(message.encoded_len() as u64);
+    /// Of the link to or from a node.
+    pub(crate) fn link(&self, peer: &str) -> LinkMeter {
+        self.links.of(peer)
     }
 
     /// A message between nodes was refused.
@@ -255,7 +241,7 @@ impl Metrics {
     pub(crate) fn text(&self, shared: &Shared, looks: &[GroupLook]) -> Result<String, fmt::Error> {
         let mut now = Registry::with_prefix("firstseen");
         node_now(&mut now, shared);
-        peers_now(&mut now, &shared.view());
+        peers::show(&mut now, shared);
         groups::register(&mut now, &shared.view().map, looks, shared.config.limits.metrics_slices_max);
         let mut unsorted = String::new();
         encode_registry(&mut unsorted, &self.registry)?;
@@ -304,16 +290,6 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
         let gauge = Gauge::<i64>::default();
         gauge.set(level(value));
         registry.register(name, help, gauge);
-    }
-}
-
-/// Which of the other nodes are out of reach.
-fn peers_now(registry: &mut Registry, view: &View) {
-    let peers: Level<PeerLabel> = Level::default();
-    registry.register("peer_unreachable", "1 where the other node has been out of reach for a while", peers.clone());
-    for peer in view.links.keys() {
-        let Some(record) = view.map.nodes.get(peer) else { continue };
-        peers.of(&PeerLabel { peer: record.name.clone() }).set(i64::from(view.unreachable.contains(peer)));
     }
 }
 

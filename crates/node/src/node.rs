@@ -248,6 +248,7 @@ fn spawn_owners(
                 batch_events_max: limits.batch_events_max as usize,
                 inflight_events_max: limits.inflight_events_max as usize,
                 guard_bytes_max: limits.guard_bytes_max,
+                journal_events_max: limits.journal_events_max as usize,
                 ..owner_limits
             },
             queue_age_max_ms: limits.queue_age_max_ms,

@@ -1,13 +1,14 @@
 //! A batch while its runs are with their owners.
 //!
 //! Promises: each run is answered exactly once, whatever becomes of its owner (one that forgets it answers "unknown");
-//! the last answer hands the whole batch back, without a lock and without waiting. Must not know: streams, owners.
+//! the last answer hands the whole batch back, without a lock and without waiting. What an owner finds ahead of its answer
+//! is handed on where there is room. Must not know: streams, owners.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use firstseen_filter::Probes;
-use firstseen_routing::{Decision, FilterId, Reason, Seen};
+use firstseen_routing::{Decision, FilterId, Found, Reason, Seen};
 use tokio::sync::mpsc;
 
 /// What an owner says to one run.
@@ -34,6 +35,36 @@ impl RunReply {
     }
 }
 
+/// Duplicates of a batch that are certain while other events of it are not decided.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FoundEarly {
+    /// Names the batch.
+    pub(crate) sequence: u64,
+    /// Events of the batch.
+    pub(crate) batch_events: u32,
+    /// The duplicates, by their places in it.
+    pub(crate) events: Vec<u32>,
+    /// As in [`RunReply`].
+    pub(crate) clock_ms: u64,
+}
+
+/// Where a stream hears of its batches.
+#[derive(Clone)]
+pub(crate) struct Ears {
+    /// Must have room for every batch: it gets one when all of its places are answered.
+    pub(crate) finished: mpsc::Sender<Arc<PendingBatch>>,
+    /// What finds no room here is told with the batch.
+    pub(crate) found: mpsc::Sender<FoundEarly>,
+}
+
+impl Ears {
+    /// With room for so many batches, and where they are heard.
+    pub(crate) fn with_room(batches: usize) -> (Self, mpsc::Receiver<Arc<PendingBatch>>, mpsc::Receiver<FoundEarly>) {
+        let ((finished, all), (found, early)) = (mpsc::channel(batches), mpsc::channel(batches));
+        (Self { finished, found }, all, early)
+    }
+}
+
 /// A batch whose runs are asked.
 pub(crate) struct PendingBatch {
     /// Its filter.
@@ -44,32 +75,41 @@ pub(crate) struct PendingBatch {
     pub(crate) admitted_us: u64,
     /// Its sender is to learn where events were found.
     pub(crate) wants_seen: bool,
+    /// Events of all runs.
+    events: u32,
     replies: Box<[OnceLock<RunReply>]>,
     open: AtomicU32,
-    finished: mpsc::Sender<Arc<PendingBatch>>,
+    ears: Ears,
 }
 
 /// Where the answer to one run belongs.
 pub(crate) struct Place {
     batch: Option<Arc<PendingBatch>>,
     run: usize,
+    /// Events of the runs before.
+    before: u32,
     events: usize,
 }
 
 impl PendingBatch {
-    /// A batch with runs of these numbers of events, and a place for each. `finished` must have room for it: it gets
-    /// the batch when all places are answered.
+    /// A batch with runs of these numbers of events, and a place for each.
     pub(crate) fn places(
         (filter, sequence): (FilterId, u64),
         admitted_us: u64,
         wants_seen: bool,
         runs: &[usize],
-        finished: mpsc::Sender<Arc<PendingBatch>>,
+        ears: Ears,
     ) -> Vec<Place> {
         let replies = runs.iter().map(|_| OnceLock::new()).collect();
         let open = AtomicU32::new(u32::try_from(runs.len()).unwrap_or(u32::MAX));
-        let batch = Arc::new(Self { filter, sequence, admitted_us, wants_seen, replies, open, finished });
-        let place = |(run, events): (usize, &usize)| Place { batch: Some(batch.clone()), run, events: *events };
+        let events = runs.iter().sum::<usize>() as u32;
+        let batch = Arc::new(Self { filter, sequence, admitted_us, wants_seen, events, replies, open, ears });
+        let mut end = 0;
+        let place = |(run, events): (usize, &usize)| {
+            let before = end;
+            end += *events as u32;
+            Place { batch: Some(batch.clone()), run, before, events: *events }
+        };
         runs.iter().enumerate().map(place).collect()
     }
 
@@ -90,6 +130,15 @@ impl Place {
         self.events
     }
 
+    /// Tells which of them are duplicates, ahead of the answer, which says so too.
+    pub(crate) fn found(&self, found: &Found) {
+        let Some(batch) = &self.batch else { return };
+        let events = found.events.iter().map(|event| self.before + event).collect();
+        let (sequence, batch_events, clock_ms) = (batch.sequence, batch.events, found.clock_ms);
+        let found = FoundEarly { sequence, batch_events, events, clock_ms };
+        let _ = batch.ears.found.try_send(found);
+    }
+
     /// Answers them.
     pub(crate) fn answer(mut self, mut reply: RunReply) {
         if reply.decisions.len() != self.events {
@@ -107,7 +156,7 @@ impl Place {
         // The last one sees what all others have put: each releases, the last acquires.
         if batch.open.fetch_sub(1, Ordering::AcqRel) == 1 {
             // Fails only where the stream is gone; then nobody waits.
-            let _ = batch.finished.clone().try_send(batch);
+            let _ = batch.ears.finished.clone().try_send(batch);
         }
     }
 }
@@ -125,9 +174,12 @@ mod tests {
 
     #[test]
     fn the_last_answer_hands_the_batch_back() {
-        let (sender, mut finished) = mpsc::channel(1);
-        let mut places = PendingBatch::places((FilterId(1), 7), 0, false, &[1, 2], sender);
+        let (ears, mut finished, mut found) = Ears::with_room(1);
+        let mut places = PendingBatch::places((FilterId(1), 7), 0, false, &[1, 2], ears);
         let second = places.pop().expect("two places");
+        second.found(&Found { reply_to: 0, events: vec![1], clock_ms: 5 });
+        let early = FoundEarly { sequence: 7, batch_events: 3, events: vec![2], clock_ms: 5 };
+        assert_eq!(found.try_recv(), Ok(early));
         second.answer(RunReply::undecided(2, Reason::Full));
         assert!(finished.try_recv().is_err(), "the first run is still open");
         drop(places);
@@ -139,9 +191,10 @@ mod tests {
 
     #[test]
     fn a_stream_that_is_gone_is_no_trouble() {
-        let (sender, finished) = mpsc::channel(1);
-        let places = PendingBatch::places((FilterId(1), 1), 0, false, &[1], sender);
-        drop(finished);
+        let (ears, finished, found) = Ears::with_room(1);
+        let places = PendingBatch::places((FilterId(1), 1), 0, false, &[1], ears);
+        drop((finished, found));
+        places[0].found(&Found { reply_to: 0, events: vec![0], clock_ms: 0 });
         drop(places);
     }
 }

@@ -73,7 +73,7 @@ impl Producer for ProducerService {
         let open = OpenStream::open(&self.shared)?;
         let credits = self.shared.config.limits.inflight_batches_max as usize;
         // A reply for each batch of the credit, the welcome, and the status at the end.
-        let (replies, outbound) = mpsc::channel(credits + 2);
+        let (replies, outbound) = mpsc::channel(2 * credits + 2);
         let session = Session::new(self.shared.clone(), replies);
         let requests = request.into_inner();
         tokio::spawn(async move {

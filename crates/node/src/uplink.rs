@@ -1,6 +1,7 @@
 //! Climbs of this node's groups on their way to the level above.
 //!
-//! Promises: every climb is answered, by its deadline; one whose level has slices out of reach at once. Must not know:
+//! Promises: climbs of a group leave in order; every one is answered, by its deadline, and one whose level has slices out
+//! of reach at once, also where that turns out while it is on its way. Must not know:
 //! what climbs, how it is routed there.
 
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_routing::divided::Climbed;
-use firstseen_routing::{Climb, Decision, FilterId, Reason};
+use firstseen_routing::{Climb, Decision, FilterId, Operation, Reason};
 use tokio::sync::mpsc;
 
 use crate::metrics::ClimbMeter;
@@ -23,8 +24,11 @@ pub(crate) const CLIMBS_WAITING_MAX: usize = 4096;
 pub(crate) async fn bring_up(shared: Arc<Shared>, mut climbs: mpsc::Receiver<Climb>) {
     let mut meters = BTreeMap::new();
     while let Some(climb) = climbs.recv().await {
-        let meter = meter(&mut meters, &shared, climb.from.filter);
-        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(climb_once(shared.clone(), climb, meter)));
+        // What a level checks below, and what it brings up later, is counted elsewhere.
+        let is_counted = matches!(climb.operation, Operation::Observe | Operation::Lookup);
+        let meter = is_counted.then(|| meter(&mut meters, &shared, climb.from.filter));
+        let climbing = begin(shared.clone(), climb, meter);
+        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(climbing));
     }
 }
 
@@ -39,29 +43,55 @@ fn meter(meters: &mut BTreeMap<FilterId, ClimbMeter>, shared: &Shared, filter: F
     meters.entry(filter).or_insert_with(|| shared.metrics.climbs(name)).clone()
 }
 
-async fn climb_once(shared: Arc<Shared>, climb: Climb, meter: ClimbMeter) {
+/// Sends a climb on its way, behind those before it; the future hands its answer to the group.
+fn begin(shared: Arc<Shared>, climb: Climb, meter: Option<ClimbMeter>) -> impl Future<Output = ()> {
     let (filter, group) = (climb.from.filter, climb.group);
-    let left_ms = climb.deadline_ms.saturating_sub(shared.clock.monotonic_ms());
-    let climbed = match is_out_of_reach(&shared.view(), &climb) {
-        true => undecided(&climb, Reason::SlicesDown),
+    let target = Target { filter: climb.to, group };
+    let lost = undecided(&climb, Reason::Unknown);
+    let begun_us = shared.clock.monotonic_us();
+    let climbing = match target.is_out_of_reach(&shared.view()) {
+        true => Err(undecided(&climb, Reason::SlicesDown)),
         false => {
-            let begun_us = shared.clock.monotonic_us();
-            meter.sent(climb.probes.len());
-            let climbed = shared.levels.climb(climb, Duration::from_millis(left_ms)).await;
-            meter.answered(shared.clock.monotonic_us().saturating_sub(begun_us));
-            climbed
+            let left_ms = climb.deadline_ms.saturating_sub(shared.clock.monotonic_ms());
+            meter.iter().for_each(|meter| meter.sent(climb.probes.len()));
+            Ok(shared.levels.climb(climb, Duration::from_millis(left_ms)))
         }
     };
-    meter.told(&climbed);
-    shared.owners.of(filter, group).hand(Work::Climbed { filter, group, climbed }).await;
+    async move {
+        let climbed = match climbing {
+            Ok(climbing) => {
+                let mut views = shared.views.clone();
+                let climbed = tokio::select! {
+                    biased;
+                    climbed = climbing => climbed,
+                    _ = views.wait_for(|view| target.is_out_of_reach(view)) => lost,
+                };
+                let elapsed_us = shared.clock.monotonic_us().saturating_sub(begun_us);
+                meter.iter().for_each(|meter| meter.answered(elapsed_us));
+                climbed
+            }
+            Err(climbed) => climbed,
+        };
+        meter.iter().for_each(|meter| meter.told(&climbed));
+        shared.owners.of(filter, group).hand(Work::Climbed { filter, group, climbed }).await;
+    }
 }
 
-/// Whether a node that owns slices of the group above is out of reach.
-fn is_out_of_reach(view: &View, climb: &Climb) -> bool {
-    let Some(parent) = view.map.filters.get(&climb.to) else { return false };
-    let per_group = parent.definition.slicing.slices_per_group().max(1) as usize;
-    let owners = parent.owners.chunks(per_group).nth(climb.group as usize).unwrap_or_default();
-    owners.iter().any(|owner| view.unreachable.contains(&owner.node))
+/// Who is asked.
+#[derive(Clone, Copy)]
+struct Target {
+    filter: FilterId,
+    group: u32,
+}
+
+impl Target {
+    /// Whether a node that owns slices of it is out of reach.
+    fn is_out_of_reach(self, view: &View) -> bool {
+        let Some(record) = view.map.filters.get(&self.filter) else { return false };
+        let per_group = record.definition.slicing.slices_per_group().max(1) as usize;
+        let owners = record.owners.chunks(per_group).nth(self.group as usize).unwrap_or_default();
+        owners.iter().any(|owner| view.unreachable.contains(&owner.node))
+    }
 }
 
 /// The answer to a climb that was not made.

@@ -56,6 +56,11 @@ pub struct Seen {
     pub level: u8,
 }
 
+impl Seen {
+    /// The level of an event that is told again what it was told before: where it was found is not remembered.
+    pub const LEVEL_FORGOTTEN: u8 = 0x7F;
+}
+
 impl Reason {
     /// All, in the order in which they are counted.
     pub const ALL: [Self; 11] = [

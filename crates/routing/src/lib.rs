@@ -44,7 +44,7 @@ pub use prober::{GroupPlan, Prober};
 pub use sliced::{BATCH_EVENTS, SlicedBuildError, SlicedFilter};
 pub use slicing::{Cut, SLICES_MAX, Slicing, SlicingError};
 pub use submission::{
-    Climb, Command, FromLevel, GroupReply, Moment, Operation, Submission, SubmissionName, Tick, Times,
+    Climb, Command, Found, FromLevel, GroupReply, Moment, Operation, Submission, SubmissionName, Tick, Times,
 };
 pub use tree::{
     Branch, Climbing, CutOff, EmbeddedTree, EmbeddedTreeError, Fold, Place, PlaceSpec, SetWhen, TREE_LEVELS_MAX,

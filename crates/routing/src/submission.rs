@@ -21,6 +21,16 @@ pub enum Operation {
     Estimate,
     /// Test only, for the level above in a tree: what is in flight here is known here, and nothing climbs.
     Verify,
+    /// Record what a level of a tree has told by itself, here and above, whatever is known of it; it is told what an
+    /// observation would be.
+    Record,
+}
+
+impl Operation {
+    /// Events are recorded, not only looked up.
+    pub fn records(self) -> bool {
+        matches!(self, Self::Observe | Self::Count | Self::Record)
+    }
 }
 
 /// The name that a caller gave to the submission of one event: of one source, numbers rise.
@@ -109,6 +119,8 @@ pub struct Moment {
 pub enum Command {
     /// Answer a producer.
     Reply(GroupReply),
+    /// Tell a producer what is a duplicate for certain, ahead of the reply.
+    Found(Found),
     /// Send to another node, behind everything that was sent there before.
     Send {
         /// The node.
@@ -154,6 +166,17 @@ pub struct Climb {
     pub again: bool,
     /// W3C trace context of the first of these events whose producer traces.
     pub traceparent: Option<Arc<str>>,
+}
+
+/// Duplicates of a [`Submission`] that need not wait for its reply, which has them too.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The place that was named.
+    pub reply_to: u64,
+    /// Their places among the events, in order.
+    pub events: Vec<u32>,
+    /// As in the reply.
+    pub clock_ms: u64,
 }
 
 /// The answer to a [`Submission`].

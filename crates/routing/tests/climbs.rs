@@ -9,13 +9,13 @@ use common::{Dice, definition, digest, spec as filter};
 use firstseen_filter::{Kind, Probes};
 use firstseen_routing::divided::Climbed;
 use firstseen_routing::{
-    Climb, Command, Decision, FilterId, FilterPolicies, GroupOwner, GroupReply, Moment, Operation, OwnerLimits, Prober,
-    Seen, Submission, Times, TreeMode,
+    Climb, Command, Decision, FilterId, FilterPolicies, Found, GroupOwner, GroupReply, Moment, Operation, OwnerLimits,
+    Prober, Seen, Submission, Times, TreeMode,
 };
 use forest::{Forest, ROOT, spec};
 
 /// What a group has under way at most, and how many events a climb brings.
-const PIPELINE_DEPTH: u64 = 8;
+const PIPELINE_DEPTH: u64 = 32;
 const CLIMB_EVENTS_MAX: u64 = 1 << 12;
 const ROUND_TRIP_US: u64 = 50_000;
 
@@ -27,6 +27,7 @@ struct Leaf {
     under_way: VecDeque<(u64, Climb)>,
     climbs: u64,
     events: u64,
+    found: Vec<Found>,
     replies: Vec<GroupReply>,
 }
 
@@ -44,6 +45,7 @@ impl Leaf {
             under_way: VecDeque::new(),
             climbs: 0,
             events: 0,
+            found: Vec::new(),
             replies: Vec::new(),
         }
     }
@@ -61,11 +63,14 @@ impl Leaf {
                     self.events += climb.probes.len() as u64;
                     self.under_way.push_back((self.now_us + ROUND_TRIP_US, climb));
                 }
+                Command::Found(found) => self.found.push(found),
                 Command::Reply(reply) => self.replies.push(reply),
                 other => panic!("{other:?}"),
             }
         }
-        assert!(self.under_way.len() as u64 <= PIPELINE_DEPTH, "{} climbs under way", self.under_way.len());
+        let is_full = |(_, climb): &&(u64, Climb)| climb.probes.len() as u64 == CLIMB_EVENTS_MAX;
+        let under_way = self.under_way.len() - self.under_way.iter().filter(is_full).count();
+        assert!(under_way as u64 <= PIPELINE_DEPTH, "{under_way} climbs under way that are not full");
     }
 
     /// Time goes on, and what the parent has answered until then arrives.
@@ -132,4 +137,22 @@ fn climbs_are_at_most_what_the_pipeline_carries_and_full_ones_besides() {
         );
         assert!(leaf.climbs <= at_most, "{} climbs", leaf.climbs);
     }
+}
+
+#[test]
+fn what_the_leaf_knows_does_not_wait_for_what_climbs_beside_it() {
+    let mut leaf = Leaf::new();
+    leaf.submit(0..4);
+    leaf.pass(ROUND_TRIP_US);
+    assert_eq!((leaf.found.len(), leaf.replies.len()), (0, 1), "nothing of it was known");
+    let begun_us = leaf.now_us;
+    leaf.submit(2..7);
+    let told: Vec<&[u32]> = leaf.found.iter().map(|found| &found.events[..]).collect();
+    assert_eq!((told, leaf.found[0].reply_to), (vec![&[0, 1][..]], 2));
+    assert_eq!((leaf.now_us, leaf.replies.len()), (begun_us, 1), "the others are on their way");
+    leaf.pass(begun_us + ROUND_TRIP_US);
+    let (duplicate, new) = (Decision::Duplicate, Decision::FirstSeen);
+    assert_eq!(leaf.replies[1].decisions, [duplicate, duplicate, new, new, new]);
+    leaf.submit(0..2);
+    assert_eq!((leaf.found.len(), leaf.replies.len()), (1, 3), "a batch that is known as a whole is answered as one");
 }

@@ -235,7 +235,7 @@ fn a_level_that_is_lost_in_mid_climb_makes_nothing_a_duplicate_of_itself() {
         (0..dice.below(12)).for_each(|_| _ = forest.deliver());
         // The root, or the level between.
         let above = forest.ancestors(leaf);
-        forest.restart(above[dice.below(above.len() as u64) as usize]);
+        forest.restart_level(above[dice.below(above.len() as u64) as usize]);
         forest.settle();
         let first = forest.replies.pop().map(|reply| reply.decisions[0]);
         let first = first.expect("an answer");
@@ -265,7 +265,7 @@ fn a_leaf_that_is_started_again_makes_nothing_a_duplicate_of_itself() {
         let question = producers.ask(1_000_000, true).unwrap();
         forest.submit(leaf, digest(1), question.clone());
         (0..dice.below(14)).for_each(|_| _ = forest.deliver());
-        forest.restart(leaf);
+        forest.restart_level(leaf);
         forest.settle();
         forest.replies.clear();
         forest.submit(leaf, digest(1), forest::Question { again: true, ..question });
@@ -313,7 +313,7 @@ fn the_deeper_findings_are_checked_the_fewer_are_false() {
                 if event == 1_000 || event == 2_000 {
                     // A level that has lost its cells cannot say that an event is not there.
                     let levels: Vec<FilterId> = forest.map.filters.keys().copied().filter(|id| *id != ROOT).collect();
-                    forest.restart(levels[dice.below(levels.len() as u64) as usize]);
+                    forest.restart_level(levels[dice.below(levels.len() as u64) as usize]);
                 }
                 let key = dice.below(1_500);
                 let leaf = leaves[dice.below(leaves.len() as u64) as usize];
@@ -423,7 +423,7 @@ fn a_retry_at_a_leaf_that_was_started_again_is_no_duplicate_of_who_found_it_ther
         let first = producers.ask(1_000_000, true).unwrap();
         forest.submit(leaf, digest(1), first.clone());
         forest.settle();
-        forest.restart(leaf);
+        forest.restart_level(leaf);
         forest.replies.clear();
         let other = producers.ask(1_000_000, true).unwrap();
         forest.submit(leaf, digest(1), other);

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use common::{Dice, definition, digest, spec as filter};
 use firstseen_filter::{Kind, Stamp, WindowRule};
-use firstseen_routing::{AnswerWhen, Decision, FilterId, FilterPolicies, Lookup, Reason, TreeMode};
+use firstseen_routing::{AnswerWhen, Decision, FilterId, FilterPolicies, Lookup, Reason, TreeMode, TreeSpec};
 use forest::{Forest, Producers, Question, ROOT, spec};
 use record::{Attempt, Record, Submitted};
 
@@ -56,10 +56,17 @@ fn shape(dice: &mut Dice) -> Vec<(usize, u8)> {
     places
 }
 
+/// Levels below the root.
+fn depth(shape: &[(usize, u8)]) -> u8 {
+    let mut levels = vec![0];
+    shape.iter().skip(1).for_each(|(parent, _)| levels.push(levels[*parent] + 1));
+    levels.into_iter().max().unwrap_or_default()
+}
+
 /// What may happen besides submissions and deliveries.
 #[derive(Clone, Copy, Debug)]
 struct Faults {
-    /// Any level may start anew, with nothing left.
+    /// Any level may start anew, or some of its nodes, with nothing left.
     restarts: bool,
     /// Answers to climbs may be lost, and deadlines come before answers.
     losses: bool,
@@ -91,9 +98,13 @@ impl Case {
             answer: if dice.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
             ..FilterPolicies::default()
         };
-        let what = format!("seed {seed}: {kind:?} {window}, {slicing}, {mode:?}, {shape:?}, {policies:?}, {faults:?}");
         let definition = definition(&filter(kind, window, 1 << 14, 5), slicing);
-        let mut forest = Forest::new(&spec(mode, &shape, levels), &definition, policies, Dice(seed ^ 1));
+        let tree = spec(mode, &shape, levels);
+        let top_down = dice.below(u64::from(depth(&shape)) + 1) as u8;
+        let what = format!(
+            "seed {seed}: {kind:?} {window}, {slicing}, {mode:?}, {shape:?}, top-down {top_down}, {policies:?}, {faults:?}"
+        );
+        let mut forest = Forest::new(&TreeSpec { top_down, ..tree }, &definition, policies, Dice(seed ^ 1));
         (forest.tries_again, forest.lost_percent) = (dice.below(2) == 0, if faults.losses { 15 } else { 0 });
         let case = Self {
             leaves: forest.leaves(),
@@ -173,7 +184,9 @@ impl Case {
     fn restart(&mut self) {
         let filters: Vec<FilterId> = self.forest.map.filters.keys().copied().collect();
         let filter = filters[self.dice.below(filters.len() as u64) as usize];
-        self.forest.restart(filter);
+        let nodes = self.forest.nodes(filter);
+        let some = nodes.iter().copied().filter(|_| self.dice.below(3) > 0).collect();
+        self.forest.restart(filter, if self.dice.below(2) == 0 { &nodes } else { &some });
         if filter == ROOT {
             self.record.root_losses.push(self.step);
         }

@@ -62,10 +62,11 @@ async fn look_up(
             began_us,
             returned_us: None,
             told: None,
+            degraded: false,
         };
         let id = lock(history).begin(call);
         let told = filter.test_at(&event.to_le_bytes(), time_ms).await?;
-        lock(history).end(id, now_us(), told);
+        lock(history).end(id, now_us(), told, false);
         if !matches!(told, Decision::Undecided(_)) {
             break;
         }

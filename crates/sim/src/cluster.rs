@@ -121,6 +121,11 @@ pub async fn set_up(scenario: &Scenario, connector: &SimConnector) -> turmoil::R
     map(&mut first).await
 }
 
+/// The map now.
+pub async fn map_now(connector: &SimConnector) -> turmoil::Result<ClusterMap> {
+    map(&mut admin_client(connector.channel(&node_address(0), None)?)).await
+}
+
 async fn map(first: &mut Admin) -> turmoil::Result<ClusterMap> {
     let status = retry(first, |mut client| async move { client.status(admin::StatusRequest {}).await }).await?;
     Ok(ClusterMap::try_from(status.into_inner().map.ok_or("no map")?)?)
@@ -155,7 +160,7 @@ pub fn events_by_node(scenario: &Scenario, map: &ClusterMap) -> turmoil::Result<
 }
 
 /// The material of the filter's secret.
-fn secret(scenario: &Scenario) -> Vec<u8> {
+pub(crate) fn secret(scenario: &Scenario) -> Vec<u8> {
     scenario.seed.to_le_bytes().repeat(4)
 }
 

@@ -30,6 +30,8 @@ pub struct Call {
     pub returned_us: Option<u64>,
     /// What was told; none if the call never returned.
     pub told: Option<Decision>,
+    /// What was told may be so for want of slices or levels; known in trees that tell without the levels above.
+    pub degraded: bool,
 }
 
 impl Call {
@@ -53,7 +55,7 @@ impl Call {
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, producer, site, event, time_ms, is_lookup, name, began_us, returned_us, told } = self;
+        let Self { id, producer, site, event, time_ms, is_lookup, name, began_us, returned_us, told, degraded } = self;
         write!(f, "call {id}: producer {producer} event {event} at {time_ms} ms, {began_us}..{returned_us:?} us")?;
         if let Some(site) = site {
             write!(f, ", site {site}")?;
@@ -64,7 +66,7 @@ impl fmt::Display for Call {
         if let Some(name) = name {
             write!(f, ", named {}:{}", name.source, name.number)?;
         }
-        write!(f, ": {told:?}")
+        write!(f, ": {told:?}{}", if *degraded { ", degraded" } else { "" })
     }
 }
 
@@ -88,6 +90,8 @@ pub struct Outage {
     pub from_us: u64,
     /// Its end.
     pub until_us: u64,
+    /// Connections outlive it.
+    pub is_silent: bool,
 }
 
 impl Outage {
@@ -95,6 +99,15 @@ impl Outage {
     pub fn has_all_of(&self, call: &Call) -> bool {
         call.began_us >= self.from_us && call.returned_us.is_some_and(|returned_us| returned_us <= self.until_us)
     }
+}
+
+/// A delivery of which a level has no cells in the end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unset {
+    /// The number of the call that was told first-seen.
+    pub call: usize,
+    /// The place of the level.
+    pub place: String,
 }
 
 /// All calls of a run, and what the checker must know of the filter.
@@ -106,6 +119,12 @@ pub struct History {
     pub losses: Vec<Loss>,
     /// In the order in which they happened.
     pub outages: Vec<Outage>,
+    /// What was looked for in the end and is not there.
+    pub unset: Vec<Unset>,
+    /// When that was over, in simulated microseconds; 0 where nothing was looked for.
+    pub settled_us: u64,
+    /// Leaves tell without the levels above when they cannot be reached.
+    pub tells_alone: bool,
     /// Answers that producers were given with the mark that a slice is incomplete.
     pub degraded_events: u64,
     /// The window that is promised, in milliseconds.
@@ -120,6 +139,25 @@ impl History {
         let id = self.calls.len();
         self.calls.push(Call { id, ..call });
         id
+    }
+
+    /// Whether a call was told by a leaf alone, and others may have been told the same.
+    pub fn is_alone(&self, call: &Call) -> bool {
+        self.tells_alone && call.degraded
+    }
+
+    /// Whether what a leaf told alone need not be known elsewhere when `lookup` begins: it has not been brought up, and
+    /// never is where a node ends before that.
+    pub fn may_be_unknown_elsewhere(&self, call: &Call, lookup: &Call) -> bool {
+        let began_us = self.first_attempt_us(call);
+        let is_lost = || self.losses.iter().any(|loss| loss.time_us >= began_us);
+        self.is_alone(call) && (lookup.began_us < self.settled_us || is_lost())
+    }
+
+    /// Whether cells that a call set went with one of these nodes.
+    pub fn has_lost(&self, call: &Call, nodes: &[usize]) -> bool {
+        let began_us = self.first_attempt_us(call);
+        self.losses.iter().any(|loss| loss.time_us >= began_us && nodes.contains(&loss.node))
     }
 
     /// Whether what one of two calls about an event recorded may have been lost before both were told of it.
@@ -138,9 +176,9 @@ impl History {
     }
 
     /// Ends a call.
-    pub fn end(&mut self, id: usize, returned_us: u64, told: Decision) {
+    pub fn end(&mut self, id: usize, returned_us: u64, told: Decision, degraded: bool) {
         if let Some(call) = self.calls.get_mut(id) {
-            (call.returned_us, call.told) = (Some(returned_us), Some(told));
+            (call.returned_us, call.told, call.degraded) = (Some(returned_us), Some(told), degraded);
         }
     }
 }
@@ -151,9 +189,11 @@ impl fmt::Display for History {
         let losses = &mut self.losses.iter();
         losses.try_for_each(|Loss { node, time_us, .. }| writeln!(f, "node {node} lost at {time_us} us"))?;
         let outages = &mut self.outages.iter();
-        outages.try_for_each(|Outage { site, from_us, until_us }| {
-            writeln!(f, "site {site} cut off from {from_us} us to {until_us} us")
+        outages.try_for_each(|Outage { site, from_us, until_us, is_silent }| {
+            let silently = if *is_silent { " silently" } else { "" };
+            writeln!(f, "site {site} cut off{silently} from {from_us} us to {until_us} us")
         })?;
+        self.unset.iter().try_for_each(|Unset { call, place }| writeln!(f, "call {call} is not set at {place}"))?;
         writeln!(f, "{} answers degraded", self.degraded_events)
     }
 }

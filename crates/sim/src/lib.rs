@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 pub mod audit;
+pub mod cells;
 pub mod cluster;
 pub mod history;
 pub mod laws;

@@ -31,23 +31,31 @@ pub async fn produce(
     connector: SimConnector,
     history: SharedHistory,
 ) -> turmoil::Result {
-    let (_client, filter) = connect(number, 0, &scenario, &connector).await.map_err(|error| error.to_string())?;
-    let mut lanes = Vec::new();
+    let (client, filter) = connect(number, 0, &scenario, &connector).await.map_err(|error| error.to_string())?;
+    let (mut lanes, mut clients) = (Vec::new(), vec![(client, filter.clone())]);
     for lane in 0..AT_ONCE {
+        let mut filter = filter.clone();
+        // Answers that come one at a time tell which of them are degraded.
+        if lane > 0 && scenario.tells_alone() {
+            let own = connect(number, u32::MAX - lane, &scenario, &connector).await;
+            let (client, of_lane) = own.map_err(|error| error.to_string())?;
+            clients.push((client, of_lane.clone()));
+            filter = of_lane;
+        }
         let lane = Lane {
             number,
             lane,
             scenario: scenario.clone(),
             connector: connector.clone(),
             history: history.clone(),
-            filter: filter.clone(),
+            filter,
         };
         lanes.push(tokio::spawn(lane.run()));
     }
     for lane in lanes {
         lane.await??;
     }
-    lock(&history).degraded_events += filter.degraded_events();
+    lock(&history).degraded_events += clients.iter().map(|(_, filter)| filter.degraded_events()).sum::<u64>();
     Ok(())
 }
 
@@ -115,8 +123,10 @@ impl Lane {
             began_us,
             returned_us: None,
             told: None,
+            degraded: false,
         };
         let id = lock(&self.history).begin(call);
+        let degraded_before = filter.degraded_events();
         let key = event.to_le_bytes();
         let told = match name {
             _ if is_lookup => filter.test_at(&key, time_ms).await,
@@ -124,7 +134,8 @@ impl Lane {
             None => filter.observe_at(&key, time_ms).await,
         };
         let told = told.map_err(|error| error.to_string())?;
-        lock(&self.history).end(id, now_us(), told);
+        let degraded = self.scenario.tells_alone() && filter.degraded_events() > degraded_before;
+        lock(&self.history).end(id, now_us(), told, degraded);
         Ok(told)
     }
 }

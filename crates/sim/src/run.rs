@@ -12,6 +12,7 @@ use firstseen_wire::watch;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::audit::audit;
+use crate::cells;
 use crate::cluster::{self, EPOCH_MS, node_name, now_us};
 use crate::history::{History, Loss, Outage};
 use crate::net::{Breaker, SimConnector, Streams};
@@ -72,6 +73,7 @@ pub fn run(scenario: &Scenario) -> Result<Run, String> {
     let history: SharedHistory = Arc::new(Mutex::new(History {
         calls: Vec::new(),
         window_ms: if unit_ms == u64::MAX { u64::MAX } else { scenario.window_ms },
+        tells_alone: scenario.tells_alone(),
         window_at_most_ms: rule.span_units.saturating_add(1).saturating_mul(unit_ms),
         ..History::default()
     }));
@@ -111,6 +113,9 @@ pub fn run(scenario: &Scenario) -> Result<Run, String> {
         let events = cluster::events_by_node(&torment.scenario, &map)?;
         ready_sender.send(true);
         torment.run(&events, &faults).await;
+        if torment.scenario.tree.is_some() {
+            cells::look(&torment.scenario, &cluster::map_now(&connector).await?, &connector, &faults).await?;
+        }
         quiet_sender.send(true);
         Ok(())
     });
@@ -243,7 +248,8 @@ impl Torment {
         let links = || here.iter().flat_map(|here| there.iter().map(move |there| (here.as_str(), there.as_str())));
         let from_us = now_us();
         links().for_each(|(here, there)| turmoil::hold(here, there));
-        if dice.below(2) == 0 {
+        let is_silent = dice.below(2) > 0;
+        if !is_silent {
             let addresses =
                 |hosts: &[String]| hosts.iter().map(|host| turmoil::lookup(host.as_str())).collect::<Vec<_>>();
             self.streams.cut(&addresses(&here), &addresses(&there));
@@ -251,7 +257,7 @@ impl Torment {
         tokio::time::sleep(PARTITION).await;
         let until_us = now_us();
         links().for_each(|(here, there)| turmoil::release(here, there));
-        let outage = Outage { site, from_us, until_us };
+        let outage = Outage { site, from_us, until_us, is_silent };
         history.lock().unwrap_or_else(PoisonError::into_inner).outages.push(outage);
     }
 

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use firstseen_routing::OwnerLimits;
+use firstseen_routing::{CutOff, OwnerLimits};
 
 use crate::tree::Tree;
 
@@ -165,6 +165,11 @@ impl Scenario {
             calls: TREE_CALLS,
             ..plain
         }
+    }
+
+    /// Whether leaves tell without the levels above when they cannot be reached.
+    pub fn tells_alone(&self) -> bool {
+        self.tree.as_ref().is_some_and(|tree| tree.cut_off == CutOff::Local)
     }
 
     /// The site of a producer, where there are sites.

@@ -26,6 +26,10 @@ pub struct Tree {
     pub root_at: Option<usize>,
     /// The leaves of the first two sites climb to a level at the second one, which climbs to the root.
     pub has_middle: bool,
+    /// Above this level, what is found is checked below.
+    pub top_down: u8,
+    /// What leaves tell while the level above is out of reach.
+    pub cut_off: CutOff,
 }
 
 /// The name of the site of node `index`, and of the leaf there.
@@ -42,9 +46,14 @@ impl Tree {
             folds: (0..sites).map(|_| dice.below(3) as u8).collect(),
             root_at,
             has_middle: dice.below(4) == 0,
+            top_down: 0,
+            cut_off: CutOff::Undecided,
         };
         let slicing = if root_at.is_some() { dice.pick(&AT_ONE_SITE) } else { dice.pick(&SHARED) };
-        (tree, slicing)
+        let cut_off = dice.pick(&[CutOff::Undecided, CutOff::Local]);
+        let depth = if tree.has_middle { 2 } else { 1 };
+        let top_down = dice.below(2) as u8 * (1 + dice.below(depth) as u8);
+        (Self { cut_off, top_down, ..tree }, slicing)
     }
 
     /// The tree as an operator asks for it.
@@ -67,14 +76,14 @@ impl Tree {
             let parent = if self.has_middle && site < 2 { MIDDLE } else { ROOT };
             places.push(place(&sites[site], Some(parent), *fold, vec![sites[site].clone()]));
         }
-        TreeSpec { mode: self.mode, cut_off: CutOff::default(), top_down: 0, places }
+        TreeSpec { mode: self.mode, cut_off: self.cut_off, top_down: self.top_down, places }
     }
 }
 
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { mode, folds, root_at, has_middle } = self;
-        write!(f, " in a {mode:?} tree, folds {folds:?}")?;
+        let Self { mode, folds, root_at, has_middle, cut_off, top_down } = self;
+        write!(f, " in a {mode:?} tree, cut off {cut_off:?}, top-down {top_down}, folds {folds:?}")?;
         if let Some(site) = root_at {
             write!(f, ", root at site {site}")?;
         }

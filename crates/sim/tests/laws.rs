@@ -1,7 +1,7 @@
 //! A test of the tester: every law finds the history that breaks it, and only that.
 
 use firstseen_routing::{Decision, Reason, SubmissionName};
-use firstseen_sim::history::{Call, History, Loss, Outage};
+use firstseen_sim::history::{Call, History, Loss, Outage, Unset};
 use firstseen_sim::laws::check;
 
 fn call(event: u64, time_ms: u64, began_us: u64, told: Decision) -> Call {
@@ -16,6 +16,7 @@ fn call(event: u64, time_ms: u64, began_us: u64, told: Decision) -> Call {
         began_us,
         returned_us: Some(began_us + 10),
         told: Some(told),
+        degraded: false,
     }
 }
 
@@ -100,7 +101,7 @@ fn a_leaf_that_does_not_answer_what_it_knows() {
     let broken = |asked_at, until_us| {
         let asked = Decision::Undecided(Reason::SlicesDown);
         let mut history = History { window_ms: 1000, window_at_most_ms: 1100, ..History::default() };
-        history.outages.push(Outage { site: 1, from_us: 15, until_us });
+        history.outages.push(Outage { site: 1, from_us: 15, until_us, is_silent: false });
         history.begin(at(0, call(1, 0, 0, Decision::FirstSeen)));
         history.begin(at(asked_at, call(1, 0, 20, asked)));
         check(&history).into_iter().map(|violation| violation.name()).collect::<Vec<_>>()
@@ -108,4 +109,31 @@ fn a_leaf_that_does_not_answer_what_it_knows() {
     assert_eq!(broken(0, 40), ["leaf answers"]);
     assert_eq!(broken(1, 40), [""; 0], "another leaf need not know");
     assert_eq!(broken(0, 25), [""; 0], "it returned after the outage");
+}
+
+#[test]
+fn cells_that_are_not_set() {
+    let mut history = History::default();
+    history.begin(call(1, 0, 0, Decision::FirstSeen));
+    history.unset.push(Unset { call: 0, place: "oslo".to_owned() });
+    let names: Vec<_> = check(&history).iter().map(|violation| violation.name()).collect();
+    assert_eq!(names, ["cells set"]);
+}
+
+#[test]
+fn what_a_leaf_told_alone_is_known_elsewhere_when_all_has_settled() {
+    let alone = Call { degraded: true, ..call(1, 0, 0, Decision::FirstSeen) };
+    let broken = |tells_alone, second: Call| {
+        let bounds = History { window_ms: 1000, window_at_most_ms: 1100, settled_us: 100, ..History::default() };
+        let mut history = History { tells_alone, ..bounds };
+        history.begin(alone.clone());
+        history.begin(second);
+        check(&history).into_iter().map(|violation| violation.name()).collect::<Vec<_>>()
+    };
+    let again = call(1, 500, 50, Decision::FirstSeen);
+    assert_eq!(broken(true, again.clone()), [""; 0]);
+    assert_eq!(broken(false, again), ["one winner"], "only leaves that tell alone are excused");
+    let lookup = |began_us| Call { is_lookup: true, ..call(1, 500, began_us, Decision::FirstSeen) };
+    assert_eq!(broken(true, lookup(50)), [""; 0]);
+    assert_eq!(broken(true, lookup(150)), ["no false negative"]);
 }

@@ -1,6 +1,6 @@
 //! A tree over sites that are 25 ms apart: what a leaf knows is told at once, what is new after about one round trip.
 
-use firstseen_routing::{Decision, TreeMode};
+use firstseen_routing::{CutOff, Decision, TreeMode};
 use firstseen_sim::history::{Call, History};
 use firstseen_sim::laws::check;
 use firstseen_sim::run::run;
@@ -12,7 +12,14 @@ const ROUND_TRIP_MS: f64 = 2.0 * BETWEEN_SITES_MS as f64;
 
 fn scenario(slicing: &'static str, root_at: Option<usize>, safe: bool) -> Scenario {
     Scenario {
-        tree: Some(Tree { mode: TreeMode::Dense, folds: vec![0, 1, 2], root_at, has_middle: false }),
+        tree: Some(Tree {
+            mode: TreeMode::Dense,
+            folds: vec![0, 1, 2],
+            root_at,
+            has_middle: false,
+            top_down: 0,
+            cut_off: CutOff::Undecided,
+        }),
         slicing,
         kind: "timing",
         window_ms: 3_600_000,

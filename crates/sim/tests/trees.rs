@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use firstseen_routing::{Decision, OwnerLimits, TreeMode};
+use firstseen_routing::{CutOff, Decision, OwnerLimits, TreeMode};
 use firstseen_sim::audit::unanswered;
 use firstseen_sim::history::{Call, History, Outage};
 use firstseen_sim::laws::check;
@@ -15,11 +15,17 @@ fn carried_out(scenario: &Scenario) -> History {
     run(scenario).unwrap_or_else(|error| panic!("{scenario}: {error}")).history
 }
 
+/// Who knows that others are out of reach answers faster than this.
+const AT_ONCE_US: u64 = 500_000;
+
 /// What sites were told while one was cut off.
 #[derive(Debug, Default)]
 struct Outages {
     duplicates: usize,
     undecided: usize,
+    alone: usize,
+    /// Calls that did not wait for a site that is silent, though its connections live.
+    noticed_in_silence: usize,
 }
 
 /// Whether `call` cannot be told that an event is new while `outage` lasts.
@@ -36,7 +42,11 @@ fn is_blind(scenario: &Scenario, outage: &Outage, call: &Call) -> bool {
 fn look_at_outages(scenario: &Scenario, history: &History, told: &mut Outages) {
     for outage in &history.outages {
         for call in history.calls.iter().filter(|call| outage.has_all_of(call)) {
+            let elapsed_us = call.returned_us.expect("it has returned") - call.began_us;
+            let is_noticed = call.told != Some(Decision::Duplicate) && is_blind(scenario, outage, call);
+            told.noticed_in_silence += usize::from(outage.is_silent && is_noticed && elapsed_us < AT_ONCE_US);
             match call.told.expect("it has returned") {
+                Decision::FirstSeen if history.is_alone(call) => told.alone += 1,
                 Decision::FirstSeen => assert!(!is_blind(scenario, outage, call), "{scenario}: {call}"),
                 Decision::Duplicate => told.duplicates += 1,
                 Decision::Undecided(_) => told.undecided += 1,
@@ -56,7 +66,7 @@ fn known_elsewhere(scenario: &Scenario, history: &History) -> usize {
     found.filter(won_elsewhere).count()
 }
 
-fn keep_the_laws(seeds: Range<u64>) {
+fn keep_the_laws(seeds: Range<u64>) -> Outages {
     let (mut calls, mut degraded, mut known, mut outages) = (0, 0, 0, Outages::default());
     let mut by_nemesis = Nemesis::OF_TREES.map(|nemesis| (nemesis, 0));
     for seed in seeds {
@@ -77,14 +87,16 @@ fn keep_the_laws(seeds: Range<u64>) {
     assert!(calls > 3000 && degraded > 10, "{calls} calls, {degraded} degraded");
     assert!(known > 500, "only {known} deliveries were known at another site");
     assert!(by_nemesis.iter().all(|(_, runs)| *runs >= 2), "{by_nemesis:?}");
-    assert!(outages.duplicates > 20 && outages.undecided > 20, "{outages:?}");
+    assert!(outages.duplicates > 20 && outages.undecided > 20 && outages.alone > 20, "{outages:?}");
+    outages
 }
 
 // Two tests, which run side by side.
 
 #[test]
 fn twenty_five_seeds_keep_the_laws() {
-    keep_the_laws(200..225);
+    let outages = keep_the_laws(200..225);
+    assert!(outages.noticed_in_silence > 10, "{outages:?}");
 }
 
 #[test]
@@ -114,7 +126,14 @@ fn a_broken_rule_breaks_the_law_of_one_winner() {
 /// A root over all sites, and events that everybody asks about at once, in windows that are soon over.
 fn contended(seed: u64) -> Scenario {
     let folds = vec![0; 3];
-    let tree = Tree { mode: TreeMode::Dense, folds, root_at: None, has_middle: false };
+    let tree = Tree {
+        mode: TreeMode::Dense,
+        folds,
+        root_at: None,
+        has_middle: false,
+        top_down: 0,
+        cut_off: CutOff::Undecided,
+    };
     Scenario {
         tree: Some(tree),
         slicing: "vertical:3",

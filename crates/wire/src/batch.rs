@@ -247,6 +247,7 @@ fn operation_message(operation: Operation) -> proto::Operation {
         Operation::Count => proto::Operation::Count,
         Operation::Estimate => proto::Operation::Estimate,
         Operation::Verify => proto::Operation::Verify,
+        Operation::Record => proto::Operation::Record,
     }
 }
 
@@ -257,6 +258,7 @@ fn operation(value: i32) -> Result<Operation, WireError> {
         Ok(proto::Operation::Count) => Ok(Operation::Count),
         Ok(proto::Operation::Estimate) => Ok(Operation::Estimate),
         Ok(proto::Operation::Verify) => Ok(Operation::Verify),
+        Ok(proto::Operation::Record) => Ok(Operation::Record),
         _ => Err(WireError::Invalid { field: "operation", value: value as u32 as u64 }),
     }
 }

@@ -69,7 +69,7 @@ pub fn accept_hello(frame: &proto::LinkFrame) -> Result<LinkEnds, WireError> {
 /// The filter that a message is about, by which its receiver finds the range of positions.
 pub fn filter_of(message: &Message) -> Option<FilterId> {
     match message {
-        Message::Hello(_) => None,
+        Message::Hello(_) | Message::Ping(_) => None,
         Message::Test(test) => Some(FilterId(test.filter_id)),
         Message::Resolved(resolved) => Some(FilterId(resolved.filter_id)),
         Message::Set(set) => Some(FilterId(set.filter_id)),
@@ -106,6 +106,7 @@ pub fn encode(message: &PeerMessage, range: u64) -> Result<Message, WireError> {
 pub fn decode(message: &Message, range: u64) -> Result<PeerMessage, WireError> {
     let (filter, epoch, group, body) = match message {
         Message::Hello(_) => return Err(WireError::Invalid { field: "hello", value: 0 }),
+        Message::Ping(_) => return Err(WireError::Invalid { field: "ping", value: 0 }),
         Message::Test(test) => {
             (test.filter_id, test.filter_epoch, test.group, PeerBody::Test(decode_test(test, range)?))
         }
@@ -141,7 +142,7 @@ pub fn refusable(message: &Message) -> Option<PeerMessage> {
             let body = SetBatch { set_number: set.set_number, ..SetBatch::default() };
             (set.filter_id, set.filter_epoch, set.group, PeerBody::Set(body))
         }
-        Message::Hello(_) | Message::Resolved(_) | Message::SetAcks(_) => return None,
+        Message::Hello(_) | Message::Ping(_) | Message::Resolved(_) | Message::SetAcks(_) => return None,
     };
     Some(PeerMessage { filter: FilterId(filter), epoch, group, body })
 }

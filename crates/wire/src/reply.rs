@@ -8,6 +8,7 @@ use firstseen_routing::{Decision, Reason, Seen, TREE_LEVELS_MAX};
 use crate::error::{WireError, check_at_most, check_length};
 use crate::limits::DETAIL_BYTES_MAX;
 use crate::proto::producer as proto;
+use crate::proto::producer::{ObserveReply, observe_reply};
 use crate::varint;
 use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, reason, reason_message, unpack_reasons};
 
@@ -66,6 +67,25 @@ pub fn refusal(sequence: u64, events: u32, reason: Reason, detail: &str, map_ver
         map_version,
         ..Default::default()
     }
+}
+
+/// Tells which events of a batch, named by its sequence and of so many events, are duplicates, ahead of its reply. `found`
+/// rises.
+pub fn found((sequence, events): (u64, u32), found: &[u32], clock_ms: u64) -> ObserveReply {
+    let mut found = found.iter().copied().peekable();
+    let is_found = (0..events as usize).map(|event| found.next_if_eq(&(event as u32)).is_some());
+    let message = proto::Found { sequence, events, duplicates: pack_bitmap(is_found).into(), clock_ms };
+    ObserveReply { message: Some(observe_reply::Message::Found(message)) }
+}
+
+/// Whether each of `events` events is a duplicate for certain.
+///
+/// # Errors
+/// [`WireError`] where the message is not about as many events.
+pub fn decode_found(found: &proto::Found, events: usize) -> Result<Vec<bool>, WireError> {
+    check_length("events", found.events as usize, events)?;
+    check_bitmap("duplicates", &found.duplicates, events)?;
+    Ok((0..events).map(|event| bit(&found.duplicates, event)).collect())
 }
 
 /// The answers to a batch of `events` events.

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, Waker};
 
 use anyhow::Context;
-use firstseen_client::{CallError, Client, ConnectError, Filter, FilterError, Verdict};
+use firstseen_client::{CallError, Client, ConnectError, Filter, FilterError, NodeTraffic, Verdict};
 use firstseen_filter::Kind;
 use firstseen_routing::{Answer, Reason};
 use tokio::runtime::Runtime;
@@ -50,11 +50,16 @@ pub(super) struct Remote {
     /// Of the batch that is being handled.
     verdicts: Vec<Verdict>,
     // Last, so that the client ends before its runtime.
-    _client: Client,
+    client: Client,
     runtime: Runtime,
 }
 
 impl Remote {
+    /// What has gone to each node so far.
+    pub(super) fn traffic(&self) -> Vec<NodeTraffic> {
+        self.client.traffic()
+    }
+
     /// Connects, and finds the filter.
     ///
     /// # Errors
@@ -86,7 +91,7 @@ impl Remote {
                 error => error.into(),
             })?;
             let filter = client.filter(name).await.map_err(|error| match error {
-                FilterError::NotFound { .. } | FilterError::NoPlace { .. } => {
+                FilterError::NotFound { .. } | FilterError::NoPlace { .. } | FilterError::NoLeaf { .. } => {
                     anyhow::Error::new(UsageError(error.to_string()))
                 }
                 error => error.into(),
@@ -110,7 +115,7 @@ impl Remote {
             lookup,
             inflight: VecDeque::new(),
             verdicts: Vec::new(),
-            _client: client,
+            client,
             runtime,
         })
     }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use firstseen_client::NodeTraffic;
 use firstseen_filter::FIRST_CAPACITY_EVENTS;
 use jiff::Timestamp;
 
@@ -14,7 +15,7 @@ use super::tally::Tally;
 use crate::confirm::Confirm;
 use crate::describe::describe;
 use crate::distinct;
-use crate::filter_report::{ClusterReport, FilterReport, HereReport, TreeReport};
+use crate::filter_report::{ClusterReport, FilterReport, HereReport, NodeReport, TreeReport};
 use crate::input::{self, Batch, Input};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -147,6 +148,11 @@ fn report(args: &DedupArgs, engine: &mut Engine, seconds: f64, interrupted: bool
     }
 }
 
+fn node_report(traffic: NodeTraffic) -> NodeReport {
+    let NodeTraffic { name: node, batches, sent_bytes, received_bytes } = traffic;
+    NodeReport { node, batches, sent_bytes, received_bytes }
+}
+
 fn filter_report(source: &mut Source) -> FilterReport {
     match source {
         Source::Here(here) => {
@@ -172,6 +178,7 @@ fn filter_report(source: &mut Source) -> FilterReport {
             window: remote.filter.definition().group.window.to_string(),
             undecided_reasons: remote.undecided.clone(),
             degraded_events: remote.filter.degraded_events(),
+            nodes: remote.traffic().into_iter().map(node_report).collect(),
             tree: remote.filter.branch().map(|branch| {
                 let levels = usize::from(branch.level) + 1;
                 TreeReport {

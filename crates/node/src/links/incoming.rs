@@ -51,8 +51,8 @@ enum Input {
 enum Content {
     /// A message.
     Message(PeerMessage),
-    /// A message of a filter that is gone.
-    Gone,
+    /// A sign of life, or a message of a filter that is gone.
+    Nothing,
     /// What cannot be read, and what it can be refused by.
     Refused(LinkRefusal, Option<PeerMessage>),
 }
@@ -158,6 +158,8 @@ async fn read(
     mut frames: Streaming<LinkFrame>,
     inputs: &mpsc::Sender<Input>,
 ) {
+    let name = shared.view().map.nodes.get(&peer).map_or_else(String::new, |record| record.name.clone());
+    let meter = shared.metrics.link(&name);
     let mut warned = false;
     let mut warn = |number: u64, reason: &dyn std::fmt::Display| {
         match std::mem::replace(&mut warned, true) {
@@ -171,7 +173,7 @@ async fn read(
             Ok(None) => return,
             Err(status) => return tracing::debug!(%peer, %status, "a link is broken"),
         };
-        shared.metrics.link_received(&frame);
+        meter.received(&frame);
         // What was no protobuf has lost its number, but not its place.
         let number = if frame == LinkFrame::default() { last.saturating_add(1) } else { frame.number };
         last = number;
@@ -184,6 +186,7 @@ async fn read(
                 warn(number, &"a message of a kind that this version does not know");
                 Content::Refused(LinkRefusal::UnknownKind, None)
             }
+            Some(link_frame::Message::Ping(_)) => Content::Nothing,
             Some(message) if !knows_filter(shared, message).await => {
                 // Not acknowledged, it is sent again on the next stream.
                 return tracing::debug!(%peer, number, "a message of a filter whose map has not come here");
@@ -209,7 +212,7 @@ async fn knows_filter(shared: &Shared, message: &link_frame::Message) -> bool {
 fn decode(shared: &Shared, message: &link_frame::Message) -> Result<Content, WireError> {
     let filter = peer::filter_of(message).ok_or(WireError::Missing { field: "filter_id" })?;
     let range = shared.views.borrow().position_range(filter);
-    range.map_or(Ok(Content::Gone), |range| peer::decode(message, range).map(Content::Message))
+    range.map_or(Ok(Content::Nothing), |range| peer::decode(message, range).map(Content::Message))
 }
 
 /// The one place where the messages of a peer are put in order.
@@ -291,7 +294,7 @@ async fn hand_over(shared: &Shared, ends: firstseen_routing::LinkEnds, content: 
             let Some(message) = refusable else { return true };
             (message.filter, message.group, Work::Refused { sender, receiver, message })
         }
-        Content::Gone => return true,
+        Content::Nothing => return true,
     };
     shared.owners.of(filter, group).hand(work).await
 }

@@ -2,7 +2,8 @@
 //!
 //! Promises: frames go out in the order of the queue, and again after a break until they are acknowledged; while the
 //! peer does not acknowledge, the queue fills and nothing more is taken. A message that cannot be sent goes back to its
-//! owner, refused. Must not know: what messages mean.
+//! owner, refused. A peer that acknowledges nothing counts as down though its connection lives; where there is nothing to
+//! be acknowledged, it is asked for a sign of life. Must not know: what messages mean.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,19 +14,22 @@ use firstseen_wire::WireError;
 use firstseen_wire::limits::INFLIGHT_FRAMES_MAX;
 use firstseen_wire::net;
 use firstseen_wire::peer::{self, LinkEnds};
-use firstseen_wire::proto::peer::{LinkAck, LinkFrame, link_frame};
+use firstseen_wire::proto::peer::{LinkAck, LinkFrame, Ping, link_frame};
 use firstseen_wire::watch;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-use crate::metrics::LinkRefusal;
+use crate::metrics::{LinkMeter, LinkRefusal};
 use crate::owner::Work;
 use crate::shared::Shared;
 use crate::view::Me;
 
 /// The first pause after a break; it doubles up to [`PAUSE_MAX`].
 const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// Between two looks at whether the peer is silent, at least.
+const LOOK_MIN: Duration = Duration::from_millis(10);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -35,12 +39,17 @@ pub(super) struct Outgoing {
     pub(super) peer: NodeId,
     pub(super) node: NodeRecord,
     pub(super) shared: Arc<Shared>,
+    pub(super) meter: LinkMeter,
     pub(super) queue: mpsc::Receiver<PeerMessage>,
     pub(super) waiting: Arc<AtomicU64>,
     /// Whether the peer takes messages at present.
     pub(super) up: watch::Sender<bool>,
     /// The peer could not be reached when it was last tried.
     pub(super) is_down: bool,
+    /// Acknowledgements may take so long.
+    pub(super) silence_max: Duration,
+    /// The first of what is not acknowledged is a ping, which nobody waits for.
+    pub(super) is_pinged: bool,
 }
 
 /// Messages as they travel, by number.
@@ -91,32 +100,56 @@ impl Outgoing {
             tracing::info!(peer = %self.peer, name = self.node.name, "node is reached again");
         }
         self.forgetting(sender, |sender| sender.resume(resumed.number))?;
+        let between_looks = (self.silence_max / 2).max(LOOK_MIN);
+        let mut look = tokio::time::interval_at(Instant::now() + between_looks, between_looks);
+        let mut heard = Instant::now();
         loop {
             while let Some((number, message)) = sender.next_to_send() {
                 let frame = LinkFrame { number, message: Some(message.clone()) };
-                self.shared.metrics.link_sent(&frame);
+                self.meter.sent(&frame);
                 send(&frames, frame).await?;
             }
             tokio::select! {
                 biased;
-                ack = next_ack(&mut acks) => self.acknowledged(sender, ack?)?,
-                message = self.queue.recv(), if !sender.is_full() => match message {
-                    None if sender.unacknowledged_frames() == 0 => return Ok(()),
-                    None => self.acknowledged(sender, next_ack(&mut acks).await?)?,
-                    Some(message) => self.push(sender, message).await,
+                ack = next_ack(&mut acks) => {
+                    self.acknowledged(sender, ack?)?;
+                    heard = Instant::now();
+                    self.set_up(true);
+                }
+                _ = look.tick() => match sender.unacknowledged_frames() {
+                    0 => {
+                        heard = Instant::now();
+                        // There is room where nothing is unacknowledged.
+                        self.is_pinged = sender.push(link_frame::Message::Ping(Ping {})).is_ok();
+                    }
+                    _ => self.set_up(heard.elapsed() <= self.silence_max),
                 },
+                message = self.queue.recv(), if !sender.is_full() => {
+                    if sender.unacknowledged_frames() == 0 {
+                        heard = Instant::now();
+                    }
+                    match message {
+                        None if sender.unacknowledged_frames() == 0 => return Ok(()),
+                        None => self.acknowledged(sender, next_ack(&mut acks).await?)?,
+                        Some(message) => self.push(sender, message).await,
+                    }
+                }
             }
         }
     }
 
-    fn acknowledged(&self, sender: &mut Sender, ack: LinkAck) -> Result<(), Status> {
-        self.shared.metrics.link_received(&ack);
+    fn set_up(&self, up: bool) {
+        self.up.send_if_modified(|was_up| std::mem::replace(was_up, up) != up);
+    }
+
+    fn acknowledged(&mut self, sender: &mut Sender, ack: LinkAck) -> Result<(), Status> {
+        self.meter.received(&ack);
         self.forgetting(sender, |sender| sender.acknowledge(ack.number))
     }
 
     /// Counts the messages that `change` lets the sender forget.
     fn forgetting(
-        &self,
+        &mut self,
         sender: &mut Sender,
         change: impl FnOnce(&mut Sender) -> Result<(), firstseen_routing::LinkError>,
     ) -> Result<(), Status> {
@@ -125,7 +158,9 @@ impl Outgoing {
             tracing::error!(peer = %self.peer, %error, "a link cannot go on");
             Status::internal(error.to_string())
         })?;
-        self.waiting.fetch_sub((before - sender.unacknowledged_frames()) as u64, Ordering::Relaxed);
+        let forgotten = before - sender.unacknowledged_frames();
+        let pings = usize::from(forgotten > 0 && std::mem::take(&mut self.is_pinged));
+        self.waiting.fetch_sub((forgotten - pings) as u64, Ordering::Relaxed);
         Ok(())
     }
 

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use firstseen_routing::Found;
+
 use crate::pending::{Place, RunReply};
 
 /// How long after its deadline an answer is still waited for: the machines answer late ones themselves.
@@ -37,6 +39,13 @@ impl Desk {
         place.answer(reply);
     }
 
+    /// Tells a place which of its events are duplicates for certain.
+    pub(super) fn found(&self, found: &Found) {
+        if let Some((place, _)) = self.places.get(&found.reply_to) {
+            place.found(found);
+        }
+    }
+
     /// Lets go of places whose time is over: they answer "unknown".
     pub(super) fn expire(&mut self, now_ms: u64) {
         while let Some((end_ms, number)) = self.ends.first().copied() {
@@ -61,19 +70,17 @@ impl Desk {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_routing::{Decision, FilterId, Reason};
-    use tokio::sync::mpsc;
-
     use super::*;
-    use crate::pending::PendingBatch;
+    use crate::pending::{Ears, PendingBatch};
+    use firstseen_routing::{Decision, FilterId, Reason};
 
     #[test]
     fn a_place_ends_with_its_answer_or_its_time() {
-        let (sender, mut finished) = mpsc::channel(2);
+        let (ears, mut finished, _found) = Ears::with_room(2);
         let mut desk = Desk::default();
         let mut take = |sequence, deadline_ms| {
             let place =
-                PendingBatch::places((FilterId(1), sequence), 0, false, &[1], sender.clone()).pop().expect("one run");
+                PendingBatch::places((FilterId(1), sequence), 0, false, &[1], ears.clone()).pop().expect("one run");
             desk.take(place, deadline_ms)
         };
         let (first, _second) = (take(1, 10), take(2, 20));

@@ -146,9 +146,26 @@ impl Groups {
         self.groups.values().filter_map(GroupOwner::next_tick_ms).min()
     }
 
-    /// Whether nothing is in flight.
+    /// Whether nothing is in flight, and nothing is left to be brought up.
     pub(super) fn are_idle(&self) -> bool {
-        self.groups.values().all(|group| group.inflight_events() == 0)
+        self.groups.values().all(|group| group.inflight_events() == 0 && group.journal_events() == 0)
+    }
+
+    /// Says what goes with this process: events that were told without the level above, and have not been brought up.
+    pub(super) fn warn_of_journals(&self) {
+        for ((filter, group), owner) in &self.groups {
+            let events = owner.journal_events();
+            if events > 0 {
+                let name = self.view.map.filters.get(filter).map_or("", |record| &record.name);
+                tracing::warn!(
+                    filter = name,
+                    group,
+                    events,
+                    "events that were told first-seen while the level above was out of reach are not known there: the node \
+                     has stopped before it could bring them up"
+                );
+            }
+        }
     }
 
     /// Nothing new will come.

@@ -119,7 +119,7 @@ impl Worker {
                 },
             };
             if next.is_none() {
-                return;
+                return self.groups.warn_of_journals();
             }
             for _ in 0..WORK_BETWEEN_TICKS {
                 let Some(work) = next.take() else { break };
@@ -280,6 +280,7 @@ impl Worker {
     fn carry_out_one(&mut self, command: Command) {
         match command {
             Command::Reply(reply) => self.reply(reply),
+            Command::Found(found) => self.desk.found(&found),
             Command::Send { to, message } => self.backlog.send(to, message, link(self.groups.view())),
             Command::OpenGeneration { filter, group, number } => {
                 // Where there is no room, the group asks again.

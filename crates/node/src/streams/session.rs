@@ -25,7 +25,7 @@ use super::relays::Relays;
 use super::seen;
 use crate::metrics::BatchMeter;
 use crate::owner::Run;
-use crate::pending::PendingBatch;
+use crate::pending::{Ears, FoundEarly, PendingBatch};
 use crate::shared::Shared;
 use crate::view::View;
 
@@ -40,7 +40,8 @@ pub(super) struct Session {
     shared: Arc<Shared>,
     replies: mpsc::Sender<Result<ObserveReply, Status>>,
     finished: mpsc::Receiver<Arc<PendingBatch>>,
-    finish: mpsc::Sender<Arc<PendingBatch>>,
+    found: mpsc::Receiver<FoundEarly>,
+    ears: Ears,
     relayed: mpsc::Receiver<BatchReply>,
     relays: Relays,
     producer: u128,
@@ -54,14 +55,15 @@ impl Session {
     /// A stream whose replies go to `replies`, which has room for the credit and two more.
     pub(super) fn new(shared: Arc<Shared>, replies: mpsc::Sender<Result<ObserveReply, Status>>) -> Self {
         let credits = shared.config.limits.inflight_batches_max as usize;
-        let (finish, finished) = mpsc::channel(credits);
+        let (ears, finished, found) = Ears::with_room(credits);
         let (relay, relayed) = mpsc::channel(credits);
         let relays = Relays::new(shared.clone(), relay);
         Self {
             shared,
             replies,
             finished,
-            finish,
+            found,
+            ears,
             relayed,
             relays,
             producer: 0,
@@ -97,6 +99,7 @@ impl Session {
                 () = &mut stopped => Err(ErrorKind::Unavailable.status("the node is about to stop")),
                 () = &mut closed => return None,
                 Some(batch) = self.finished.recv() => self.finished(batch),
+                Some(found) = self.found.recv() => self.found(&found),
                 Some(reply) = self.relayed.recv() => self.answer(reply),
                 request = requests.message(), if more => match request {
                     Ok(Some(request)) => self.request(request),
@@ -201,15 +204,27 @@ impl Session {
         let admitted_us = self.shared.clock.monotonic_us();
         let admitted_ms = self.shared.clock.monotonic_ms();
         let events: Vec<usize> = runs.iter().map(|run| run.submission.probes.len()).collect();
-        let places = PendingBatch::places(name, admitted_us, wants_seen, &events, self.finish.clone());
+        let places = PendingBatch::places(name, admitted_us, wants_seen, &events, self.ears.clone());
         for (run, place) in runs.into_iter().zip(places) {
             let owner = self.shared.owners.of(run.filter, run.group);
             owner.offer(Run { filter: run.filter, group: run.group, submission: run.submission, admitted_ms, place });
         }
     }
 
+    /// Some events of a batch are told ahead of the others, where there is room beside what must be told.
+    fn found(&mut self, found: &FoundEarly) -> Result<(), Status> {
+        match self.replies.capacity() > self.unanswered as usize + 1 {
+            true => self.put(reply::found((found.sequence, found.batch_events), &found.events, found.clock_ms)),
+            false => Ok(()),
+        }
+    }
+
     /// All runs of a batch are answered.
     fn finished(&mut self, batch: Arc<PendingBatch>) -> Result<(), Status> {
+        // A sequence may be used again once it is answered, so what was found of it is told before, or never.
+        while let Ok(found) = self.found.try_recv() {
+            self.found(&found)?;
+        }
         let elapsed_us = self.shared.clock.monotonic_us().saturating_sub(batch.admitted_us);
         if let Some((_, meter)) = self.meters.iter().find(|(filter, _)| *filter == batch.filter) {
             meter.answered(elapsed_us);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::common::{PATIENCE, TestNode};
-use firstseen_node::Limits;
 use firstseen_routing::{FilterId, GroupPlan, NodeId, PeerBody, PeerMessage, PositionLists, Reason, SetBatch};
 use firstseen_wire::net::{self, peer_server};
 use firstseen_wire::peer::{self, LinkEnds};
@@ -95,7 +94,7 @@ struct Pair {
 
 impl Pair {
     async fn start() -> Self {
-        let (a, b) = (TestNode::start("a", Limits::default()).await, TestNode::start("b", Limits::default()).await);
+        let (a, b) = (TestNode::start_without_pings("a").await, TestNode::start_without_pings("b").await);
         a.init().await;
         assert_eq!(a.join(&b).await, 2);
         let filter = a.create("clicks", "vertical:2").await;

@@ -133,8 +133,14 @@ async fn an_outage_holds_producers_up_once_and_operators_see_it() {
             node.finds_unreachable(&[]).await;
         }
         let after = ask_anew(&filter, 100).await;
-        assert!(after.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{slicing}: {after:?}");
+        // Some may be false positives by now.
+        let first_seen = after.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count();
+        assert!(first_seen > 290 && !after.iter().any(is_undecided), "{slicing}: {after:?}");
     }
+}
+
+fn is_undecided(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Undecided(_))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{Hashing, PATIENCE, RawStream, TestNode};
-use firstseen_node::{Clock, Limits, SystemClock};
+use firstseen_node::{Clock, SystemClock};
 use firstseen_routing::{Decision, FilterId, NodeId, PeerBody, PeerMessage, Reason, SetAcks};
 use firstseen_wire::net::peer_client;
 use firstseen_wire::peer::{self, LinkEnds};
@@ -125,7 +125,7 @@ impl RawLink {
 async fn what_a_lost_owner_did_not_take_is_never_acknowledged() {
     let clock = DeadlyClock::to("a-owner-1");
     let a = TestNode::start_by("a", clock.clone()).await;
-    let b = TestNode::start("b", Limits::default()).await;
+    let b = TestNode::start_without_pings("b").await;
     a.init().await;
     assert_eq!(a.join(&b).await, 2);
     let filter = a.create("clicks", "vertical:2").await;

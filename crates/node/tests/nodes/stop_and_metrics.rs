@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use crate::common::{Hashing, RawStream, TestNode};
 use firstseen_node::Limits;
 use firstseen_routing::Decision;
-use firstseen_wire::proto::producer::{ObserveReply, Reason, observe_reply};
+use firstseen_wire::proto::producer::{ObserveReply, ObserveRequest, Reason, observe_reply, observe_request};
 use firstseen_wire::reply;
 use tonic::Code;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_stops_answers_what_it_has_admitted() {
     let node = TestNode::start_with("a", |config| {
-        config.owner_rate_max_events_per_s = Some(100);
+        config.owner_rate_max_events_per_s = Some(25);
         config.limits.queue_age_max_ms = 60_000;
     })
     .await;
@@ -34,16 +34,21 @@ async fn a_node_that_stops_answers_what_it_has_admitted() {
     for sequence in 0..BATCHES {
         stream.send(batch(sequence)).await;
     }
-    node.metric_becomes("firstseen_producer_received_events_total{filter=\"clicks\"} ", 5.0 * BATCHES as f64).await;
-    // At 100 events a second, most of them are in flight.
-    let stopping = tokio::spawn(node.node.shutdown());
-    stream.send(batch(BATCHES)).await;
+    // At 25 events a second, most of them are in flight when two are answered.
     let mut told = BTreeMap::new();
+    let mut stopping = None;
+    let mut node = Some(node.node);
     let status = loop {
         match stream.next().await {
             Ok(Some(ObserveReply { message: Some(observe_reply::Message::Reply(reply)) })) => {
                 let again = told.insert(reply.sequence, reply);
                 assert!(again.is_none(), "a batch is answered once: {again:?}");
+                if let Some(node) = node.take_if(|_| told.len() == 2) {
+                    stopping = Some(tokio::spawn(node.shutdown()));
+                    // It finds the stream open, or its end.
+                    let late = observe_request::Message::Batch(batch(BATCHES));
+                    let _ = stream.requests.send(ObserveRequest { message: Some(late) }).await;
+                }
             }
             Ok(None) => panic!("a stream that is ended has a status"),
             Ok(other) => panic!("{other:?}"),
@@ -63,6 +68,7 @@ async fn a_node_that_stops_answers_what_it_has_admitted() {
         let is_refused = reply.refused == i32::from(Reason::NotReady);
         assert!(sequence == BATCHES && (is_refused || reply.refused == 0), "{reply:?}");
     }
+    let stopping = stopping.expect("two batches were answered");
     tokio::time::timeout(crate::common::PATIENCE, stopping).await.expect("it stops").expect("no panic");
 }
 

@@ -162,8 +162,21 @@ async fn without_the_root_a_leaf_tells_what_it_knows() {
     let client = cluster.builder(0).site("athens").deadline_ms(500).connect().await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     observe(&filter, 0, 100).await;
+    let patient = cluster.builder(0).site("athens").deadline_ms(30_000).connect().await.expect("a client");
+    let patient = (patient.filter("clicks").await.expect("a filter"), patient);
     let mut nodes = cluster.nodes;
     let oslo = nodes.pop().expect("node c").stop().await;
+    // Calls that run at once gather in batches; what is known does not wait for the others of its batch.
+    let mut calls = tokio::task::JoinSet::new();
+    for event in (80..100).chain(1000..1020) {
+        let filter = patient.0.clone();
+        calls.spawn(async move { (event, filter.observe(format!("event-{event}").as_bytes()).await) });
+    }
+    for place in 0..20 {
+        let (event, told) = calls.join_next().await.expect("forty calls").expect("no panic");
+        assert_eq!((event < 100, told), (true, Ok(Verdict::Duplicate)), "event {event} was told as number {place}");
+    }
+    drop(calls);
     nodes[0].finds_unreachable(&[NodeId(3)]).await;
     let told = observe(&filter, 0, 200).await;
     assert!(told[..100].iter().all(|verdict| *verdict == Verdict::Duplicate), "{told:?}");
@@ -372,4 +385,45 @@ async fn a_site_that_comes_back_learns_from_the_root_what_it_knew() {
     assert_eq!(filter.degraded_events(), 0);
     let (_other, elsewhere) = producer(&cluster, 0, "clicks").await;
     assert!(observe(&elsewhere, 0, 500).await.iter().all(|verdict| *verdict == Verdict::Duplicate));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn climbs_keep_to_what_the_level_above_takes() {
+    let cluster = TestCluster::start_with(3, |config| {
+        let site = SITES[["a", "b", "c"].iter().position(|name| *name == config.name).expect("a node")];
+        config.site = site.to_owned();
+        // Less than what a leaf brings up at once.
+        config.limits.batch_events_max = if site == "oslo" { 100 } else { config.limits.batch_events_max };
+    })
+    .await;
+    let mut tree = tree(TreeMode::Dense, 0);
+    tree.places.iter_mut().filter(|place| place.parent.is_none()).for_each(|root| root.sites = vec!["oslo".to_owned()]);
+    cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), wall(), &tree).await;
+    let (_athens, at_athens) = producer(&cluster, 0, "clicks").await;
+    let told = observe(&at_athens, 0, 3_000).await;
+    assert!(told.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{told:?}");
+    let (_oslo, at_oslo) = producer(&cluster, 2, "clicks").await;
+    let told = observe(&at_oslo, 0, 3_000).await;
+    assert!(told.iter().all(|verdict| *verdict == Verdict::Duplicate), "{told:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_stops_brings_up_first_what_it_has_told_alone() {
+    let cluster = cluster().await;
+    let mut tree = TreeSpec { cut_off: CutOff::Local, ..tree(TreeMode::Dense, 0) };
+    tree.places.iter_mut().filter(|place| place.parent.is_none()).for_each(|root| root.sites = vec!["oslo".to_owned()]);
+    cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), wall(), &tree).await;
+    let (_athens, at_athens) = producer(&cluster, 0, "clicks").await;
+    let mut nodes = cluster.nodes;
+    let oslo = nodes.pop().expect("node c").stop().await;
+    nodes[0].finds_unreachable(&[NodeId(3)]).await;
+    let told = observe(&at_athens, 0, 50).await;
+    assert!(told.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{told:?}");
+    let stopping = tokio::spawn(nodes.remove(0).node.shutdown());
+    let oslo = oslo.start().await;
+    oslo.ready().await;
+    stopping.await.expect("no panic");
+    let client = cluster_builder(&oslo).site("oslo").connect().await.expect("a client");
+    let told = observe(&client.filter("clicks").await.expect("a filter"), 0, 50).await;
+    assert!(told.iter().all(|verdict| *verdict == Verdict::Duplicate), "{told:?}");
 }

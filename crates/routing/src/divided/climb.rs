@@ -12,13 +12,14 @@ use firstseen_filter::Probes;
 
 use super::DividedGroup;
 use super::flights::Phase;
+use super::found::part;
 use super::level::Level;
 use crate::{
     Climb, Command, CutOff, Decision, FilterId, FromLevel, Moment, Operation, Reason, Seen, Tick, Times, TreeMode,
 };
 
-/// Questions of one group to one level that are under way at once.
-const CLIMBS_MAX: usize = 8;
+/// Questions of one group to one level that are under way at once, but for full ones.
+const CLIMBS_MAX: usize = 32;
 /// Events of one question.
 const CLIMB_EVENTS_MAX: usize = 1 << 12;
 
@@ -70,9 +71,12 @@ impl Climbs {
         self.lane(target).waiting.push_back(ticket);
     }
 
-    /// The events of the next question that may be asked.
+    /// The events of the next question that may be asked; one that is full need not wait for others to come back.
     fn next(&mut self) -> Option<(Target, Vec<u64>)> {
-        let may_ask = |lane: &Lane| lane.under_way < CLIMBS_MAX && !lane.waiting.is_empty();
+        let may_ask = |lane: &Lane| {
+            let is_full = lane.waiting.len() >= CLIMB_EVENTS_MAX;
+            is_full || lane.under_way < CLIMBS_MAX && !lane.waiting.is_empty()
+        };
         let (target, lane) = self.lanes.iter_mut().find(|(_, lane)| may_ask(lane))?;
         let events = lane.waiting.len().min(CLIMB_EVENTS_MAX);
         Some((*target, lane.waiting.drain(..events).collect()))
@@ -109,6 +113,7 @@ impl DividedGroup {
         let Some(parent) = self.level.as_ref().and_then(|level| level.parent) else { return false };
         self.set_phase(ticket, Phase::Climbing);
         self.climbs.push((parent, operation), ticket);
+        part(&mut self.parting, ticket);
         true
     }
 
@@ -150,6 +155,7 @@ impl DividedGroup {
         let mut probes = Probes::new(level.root_shape());
         let (mut ticks, mut taken) = (Vec::with_capacity(tickets.len()), Vec::with_capacity(tickets.len()));
         let (mut clock_unit, mut deadline_ms, mut traceparent, mut again) = (0, 0, None, false);
+        let mut complete = self.complete && !self.has_forgotten();
         for ticket in tickets {
             let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { continue };
             let asks = matches!(flight.phase, Phase::Climbing | Phase::Checking);
@@ -161,6 +167,8 @@ impl DividedGroup {
             ticks.push(Tick { clock_unit, unit: flight.stamp.unit });
             deadline_ms = batch.head.deadline_ms.max(deadline_ms);
             again |= batch.head.again;
+            // So has every node of the level that was asked.
+            complete &= !batch.degraded;
             traceparent = traceparent.or_else(|| batch.head.traceparent.clone());
             taken.push(ticket);
         }
@@ -174,7 +182,7 @@ impl DividedGroup {
         let base_unit = ticks.first().map_or(0, |tick| tick.clock_unit);
         self.outbox.push(Command::Climb(Climb {
             number,
-            from: FromLevel { filter: self.filter, complete: self.complete && !self.has_forgotten },
+            from: FromLevel { filter: self.filter, complete },
             group: self.group,
             to: target.0,
             operation: target.1,
@@ -230,20 +238,27 @@ impl DividedGroup {
         let rule = *self.own.rule();
         let dense = self.level.as_ref().is_some_and(|level| level.mode == TreeMode::Dense);
         let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
-        let records = batch.head.records();
+        let (records, is_brought_up) = (batch.head.records(), batch.head.is_brought_up());
         let flight = &mut batch.flights[event];
+        let is_found = is_brought_up && flight.generations > 0;
+        let decision = if is_found { Decision::Duplicate } else { decision };
         if decision == Decision::Duplicate {
             flight.level = seen.level;
         }
-        flight.stamp.unit = seen.unit.unwrap_or(flight.stamp.unit);
-        flight.expiry = if seen.unit.is_some() { rule.expiry(flight.stamp.unit) } else { u64::MAX };
+        // What was told below counts from its own time on, whatever else is known.
+        let seen_unit = if is_brought_up { Some(flight.stamp.unit) } else { seen.unit };
+        flight.stamp.unit = seen_unit.unwrap_or(flight.stamp.unit);
+        flight.expiry = if seen_unit.is_some() { rule.expiry(flight.stamp.unit) } else { u64::MAX };
         let unit = flight.stamp.unit;
-        let remembers = records && (decision == Decision::FirstSeen || dense && seen.unit.is_some());
+        let must_remember = decision == Decision::FirstSeen || is_brought_up;
+        let remembers = records && (must_remember || dense && seen.unit.is_some());
         if remembers && self.room(unit).is_ok() {
             return self.record(ticket, self.fill.newest(), decision);
         }
         // Where it finds no room it is not remembered here, and climbs again.
-        self.has_forgotten |= records && decision == Decision::FirstSeen;
+        if records && must_remember {
+            self.forget(unit);
+        }
         self.settle(ticket, decision);
     }
 

@@ -60,6 +60,8 @@ pub(crate) struct Flight {
     /// What it comes to; not yet told while `told` is false.
     pub(crate) outcome: Decision,
     pub(crate) told: bool,
+    /// It was told before, to a submission of the same name.
+    pub(crate) is_repeat: bool,
     /// Events that wait for this one, oldest first.
     pub(crate) joiners: Queue,
     /// Retries of this event.
@@ -112,6 +114,7 @@ impl Flight {
         waiting: 0,
         outcome: Decision::Undecided(Reason::Unknown),
         told: false,
+        is_repeat: false,
         joiners: Queue::EMPTY,
         echoes: Queue::EMPTY,
         next: NONE,
@@ -137,12 +140,17 @@ pub(crate) struct BatchHead {
 impl BatchHead {
     /// Events are recorded, not only looked up.
     pub(crate) fn records(&self) -> bool {
-        self.operation == Operation::Observe
+        self.operation.records()
+    }
+
+    /// A level below has told its events already.
+    pub(crate) fn is_brought_up(&self) -> bool {
+        self.operation == Operation::Record
     }
 
     /// Its events may have been recorded under its name before.
     pub(crate) fn may_be_again(&self) -> bool {
-        self.records() && (self.again || !self.names.is_empty())
+        self.operation == Operation::Observe && (self.again || !self.names.is_empty())
     }
 }
 
@@ -162,6 +170,10 @@ pub(crate) struct Batch {
     /// Events that are not over.
     pub(crate) open: usize,
     pub(crate) replied: bool,
+    /// Some of its events were told before.
+    pub(crate) has_repeats: bool,
+    /// What was found is told ahead of the reply.
+    pub(crate) is_found_told: bool,
     /// The guard has learnt all decisions.
     pub(crate) is_settled: bool,
     pub(crate) degraded: bool,
@@ -193,6 +205,11 @@ pub(crate) struct Flights {
 
 fn ticket(number: u64, index: usize) -> u64 {
     number << 16 | index as u64
+}
+
+/// Whether two events came together.
+pub(crate) fn same_batch(one: u64, other: u64) -> bool {
+    one >> 16 == other >> 16
 }
 
 fn index_of(ticket: u64) -> usize {
@@ -245,6 +262,8 @@ impl Flights {
             untold: events,
             open: events,
             replied: false,
+            has_repeats: false,
+            is_found_told: false,
             is_settled: false,
             degraded: false,
         };

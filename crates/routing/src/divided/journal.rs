@@ -13,8 +13,6 @@ use super::DividedGroup;
 use super::climb::Climbed;
 use crate::{Climb, Command, CutOff, Decision, FromLevel, Operation, Reason, Seen, Tick, Times};
 
-/// Events that are written down at most.
-const JOURNAL_EVENTS_MAX: usize = 1 << 16;
 /// Events that are brought up together.
 const REPLAY_EVENTS_MAX: usize = 1 << 12;
 /// The pause after a replay that has brought up nothing.
@@ -59,7 +57,12 @@ impl DividedGroup {
     pub(super) fn tell_alone(&mut self, ticket: u64, reason: Reason) -> bool {
         let cannot_climb = matches!(reason, Reason::Unknown | Reason::NotReady | Reason::SlicesDown);
         let allowed = self.level.as_ref().is_some_and(|level| level.cut_off == CutOff::Local);
-        if !cannot_climb || !allowed || self.journal.entries.len() >= JOURNAL_EVENTS_MAX {
+        if !cannot_climb || !allowed || self.journal.entries.len() >= self.limits.journal_events_max {
+            return false;
+        }
+        // What is told alone is known here the next time, or is not told.
+        let unit = self.flight_mut(ticket).map_or(0, |flight| flight.stamp.unit);
+        if self.room(unit).is_err() {
             return false;
         }
         let Some(flights) = &mut self.flights else { return false };
@@ -105,10 +108,10 @@ impl DividedGroup {
         let base_unit = ticks.first().map_or(0, |tick| tick.clock_unit);
         self.outbox.push(Command::Climb(Climb {
             number,
-            from: FromLevel { filter: self.filter, complete: self.complete && !self.has_forgotten },
+            from: FromLevel { filter: self.filter, complete: false },
             group: self.group,
             to: parent,
-            operation: Operation::Observe,
+            operation: Operation::Record,
             probes,
             times: Times { base_unit, ticks, clock_ms: self.clock.clock_ms() },
             deadline_ms: now_ms + REPLAY_PATIENCE_MS,
@@ -145,7 +148,7 @@ impl DividedGroup {
     }
 
     /// What has become of events that were told here alone.
-    pub(super) fn journal_counts(&self) -> JournalCounts {
+    pub(crate) fn journal_counts(&self) -> JournalCounts {
         JournalCounts { waiting_events: self.journal.entries.len() as u64, ..self.journal.counts }
     }
 }

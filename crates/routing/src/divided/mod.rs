@@ -17,6 +17,7 @@ mod check;
 mod climb;
 mod fill;
 mod flights;
+mod found;
 mod journal;
 mod level;
 mod loss;
@@ -77,8 +78,10 @@ pub(crate) struct DividedGroup {
     level: Option<Level>,
     climbs: Climbs,
     journal: Journal,
-    /// Something that was told first-seen found no room here, so that not to know an event says nothing.
-    has_forgotten: bool,
+    /// When the last event expires that was told first-seen and found no room here; 0 where all have found room.
+    forgotten_expiry: u64,
+    /// When a submission was told degraded last.
+    degraded_ms: Option<u64>,
     own: OwnSlices,
     fill: Fill,
     outbox: Outbox,
@@ -94,6 +97,8 @@ pub(crate) struct DividedGroup {
     ready: Vec<u64>,
     /// Events whose batches may be answered or dropped.
     closing: Vec<u64>,
+    /// An event of each batch of which others climb.
+    parting: Vec<u64>,
     /// The generation asked for last, and when.
     asked: Option<(u64, u64)>,
     counts: Counts,
@@ -150,7 +155,8 @@ impl DividedGroup {
             level,
             climbs: Climbs::default(),
             journal: Journal::default(),
-            has_forgotten: false,
+            forgotten_expiry: 0,
+            degraded_ms: None,
             fill,
             outbox: Outbox::new(Sender { filter, epoch: record.epoch, group }),
             clock: HeadClock::new(&definition, record.policies.clock),
@@ -161,6 +167,7 @@ impl DividedGroup {
             named: HashMap::new(),
             ready: Vec::new(),
             closing: Vec::new(),
+            parting: Vec::new(),
             asked: None,
             counts: Counts::default(),
         };

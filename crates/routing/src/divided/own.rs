@@ -52,6 +52,11 @@ impl OwnSlices {
         }
     }
 
+    /// The greatest unit that a stamp brought here.
+    pub(crate) fn now_unit(&self) -> u64 {
+        self.now
+    }
+
     pub(crate) fn rule(&self) -> &WindowRule {
         &self.definition.rule
     }

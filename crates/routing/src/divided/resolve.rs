@@ -6,6 +6,7 @@
 use super::DividedGroup;
 use super::fill::Room;
 use super::flights::{Flight, Flights, Phase, Queue};
+use super::found::part;
 use crate::{BatchName, Command, Decision, GroupReply, Operation, Reason, Resolved, Seen};
 use firstseen_filter::Refresh;
 
@@ -58,11 +59,13 @@ impl DividedGroup {
     /// All that had to be asked at this level was asked.
     pub(super) fn found(&mut self, ticket: u64) {
         let Some((batch, index)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
-        let (generations, unit) = (batch.flights[index].generations, batch.flights[index].stamp.unit);
-        if generations == 0 {
+        if batch.flights[index].generations == 0 {
             return self.not_found(ticket);
         }
         let (records, from) = (batch.head.records(), batch.head.from);
+        if batch.head.is_brought_up() {
+            return self.found_again(ticket);
+        }
         if batch.head.may_be_again() && self.may_be_its_own(ticket) {
             return self.settle(ticket, Decision::Undecided(Reason::TooOld));
         }
@@ -72,11 +75,25 @@ impl DividedGroup {
         if !records || self.refresh == Refresh::Fixed {
             return self.settle(ticket, Decision::Duplicate);
         }
+        self.record_again(ticket);
+    }
+
+    /// Records an event anew that was found here.
+    fn record_again(&mut self, ticket: u64) {
+        let Some(flight) = self.flight_mut(ticket) else { return };
+        let (generations, unit) = (flight.generations, flight.stamp.unit);
         let number = match self.room(unit) {
             Ok(()) => self.fill.newest(),
             Err(_) => oldest_of(generations, self.fill.newest()),
         };
         self.record(ticket, number, Decision::Duplicate);
+    }
+
+    /// This level knows an event that a level below has told by itself: it counts from then on, here and above.
+    fn found_again(&mut self, ticket: u64) {
+        if !self.climb(ticket, Operation::Record) {
+            self.record_again(ticket);
+        }
     }
 
     /// This level does not know an event.
@@ -88,7 +105,7 @@ impl DividedGroup {
         if operation != Operation::Verify && self.climb(ticket, operation) {
             return;
         }
-        if operation != Operation::Observe {
+        if !operation.records() {
             return self.settle(ticket, Decision::FirstSeen);
         }
         match self.room(unit) {
@@ -174,14 +191,27 @@ impl DividedGroup {
         let mut echoes = std::mem::replace(&mut flight.echoes, Queue::EMPTY);
         let seen = span_units.map(|span_units| flight.seen(span_units));
         batch.decide(index, outcome, seen);
-        if batch.untold == 0 {
-            self.closing.push(ticket);
+        match batch.untold {
+            0 => self.closing.push(ticket),
+            _ if seen.is_some() => part(&mut self.parting, ticket),
+            _ => {}
         }
         while let Some(echo) = flights.dequeue(&mut echoes) {
             end_waiting(flights, echo, Some((outcome, seen)), &mut self.closing);
         }
         if !matches!(outcome, Decision::Undecided(_)) {
             self.settle_joiners(ticket);
+        }
+    }
+
+    /// Whether `ticket` needs nothing more once `leader`, of the same positions, is decided.
+    pub(super) fn covers(&self, leader: &Flight, ticket: u64) -> bool {
+        let Some(flights) = &self.flights else { return false };
+        let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { return false };
+        match batch.head.is_brought_up() {
+            // It was told, so it is recorded, unless the other is for as long.
+            true => leader.outcome == Decision::FirstSeen && flight.stamp.unit <= leader.stamp.unit,
+            false => leader.covers(flight.stamp, self.own.rule(), self.refresh),
         }
     }
 
@@ -194,9 +224,10 @@ impl DividedGroup {
             && let Some(joiner) = flights.dequeue(&mut joiners)
         {
             let Some(flight) = flights.flight(joiner) else { continue };
-            if flight.phase == Phase::Abandoned || leader.covers(flight.stamp, self.own.rule(), self.refresh) {
+            let is_over = flight.phase == Phase::Abandoned;
+            if is_over || self.covers(&leader, joiner) {
                 self.conclude_as(ticket, joiner);
-            } else {
+            } else if let Some(flights) = &mut self.flights {
                 flights.enqueue(ticket, joiner, |leader| &mut leader.joiners);
             }
         }
@@ -256,6 +287,7 @@ impl DividedGroup {
     pub(super) fn finish(&mut self, commands: &mut Vec<Command>) {
         self.first_ms.get_or_insert(self.now.monotonic_ms);
         self.run_ready();
+        self.tell_found();
         self.begin_climbs();
         while let Some(ticket) = self.closing.pop() {
             let Some(batch) = self.flights.as_ref().and_then(|flights| flights.batch(ticket)) else { continue };
@@ -271,6 +303,7 @@ impl DividedGroup {
 
     /// Answers the batch of an event, unless it has been answered; the guard learns what is known of it.
     pub(super) fn answer(&mut self, ticket: u64) {
+        let has_forgotten = self.has_forgotten();
         let Some(flights) = &mut self.flights else { return };
         let Some(batch) = flights.batch_mut(ticket) else { return };
         let mut reply_to = batch.head.reply_to;
@@ -286,13 +319,22 @@ impl DividedGroup {
                 self.named.remove(name);
             }
         }
+        // What a level does not know climbs, so what it has lost costs time, not truth.
+        let climbs = self.level.as_ref().is_some_and(|level| level.parent.is_some());
+        let is_check = batch.head.operation == Operation::Verify;
+        let degraded = batch.degraded || (!climbs || is_check) && !self.complete || is_check && has_forgotten;
+        if degraded && batch.head.records() {
+            self.degraded_ms = Some(self.now.monotonic_ms);
+        }
         if !std::mem::replace(&mut batch.replied, true) {
-            // What a level does not know climbs, so what it has lost costs time, not truth.
-            let climbs = self.level.as_ref().is_some_and(|level| level.parent.is_some());
-            let is_check = batch.head.operation == Operation::Verify;
-            let degraded = batch.degraded || (!climbs || is_check) && !self.complete || is_check && self.has_forgotten;
             let (decisions, seen) = (batch.decisions.clone(), batch.seen.clone());
-            self.counts.decisions.count(&decisions);
+            match batch.has_repeats {
+                true => {
+                    let new = batch.flights.iter().zip(&decisions).filter(|(flight, _)| !flight.is_repeat);
+                    self.counts.decisions.count(&new.map(|(_, decision)| *decision).collect::<Vec<_>>());
+                }
+                false => self.counts.decisions.count(&decisions),
+            }
             let (clock_ms, spent) = (self.clock.clock_ms(), flights.spare_probes());
             let reply = GroupReply { reply_to, decisions, estimates: Vec::new(), clock_ms, degraded, seen, spent };
             self.outbox.push(Command::Reply(reply));

@@ -42,7 +42,9 @@ impl DividedGroup {
         let has_parent = self.has_parent();
         let Some(waiting) = self.set(ticket, number) else {
             // What is known above needs no cells here.
-            self.has_forgotten |= has_parent;
+            if let Some(unit) = self.flight_mut(ticket).map(|flight| flight.stamp.unit).filter(|_| has_parent) {
+                self.forget(unit);
+            }
             let outcome = if has_parent { outcome } else { Decision::Undecided(Reason::NotReady) };
             return self.settle(ticket, outcome);
         };

@@ -10,7 +10,9 @@ use super::flights::{BATCH_EVENTS_MAX, BatchHead, Flights, NONE, Phase};
 use super::level::Level;
 use super::outbox::Question;
 use super::reach::OUT_OF_REACH;
-use crate::{Admission, Command, Decision, GroupReply, Lookup, Moment, Operation, Reason, Standing, Submission, Times};
+use crate::{
+    Admission, Command, Decision, GroupReply, Lookup, Moment, Operation, Reason, Seen, Standing, Submission, Times,
+};
 
 /// Events between the prefetch of cells and their use.
 const AHEAD: u64 = 8;
@@ -27,7 +29,7 @@ impl DividedGroup {
         self.counts.events += submission.probes.len() as u64;
         let admission = match self.refusal(&submission) {
             Some(reason) => Admission::Refused(reason),
-            None if submission.operation != Operation::Observe => Admission::New,
+            None if !submission.operation.records() => Admission::New,
             None => self.guard.admit(&submission, now.monotonic_ms, &mut self.standings),
         };
         match admission {
@@ -45,6 +47,7 @@ impl DividedGroup {
         let can_run = match submission.operation {
             Operation::Observe | Operation::Lookup => true,
             Operation::Verify => self.level.is_some(),
+            Operation::Record => self.level.is_some() && submission.from.is_some(),
             Operation::Count | Operation::Estimate => false,
         };
         let whole = can_run
@@ -94,7 +97,7 @@ impl DividedGroup {
 
     fn take_up(&mut self, submission: Submission, is_known: bool) {
         let (operation, from) = (submission.operation, submission.from);
-        if operation == Operation::Observe {
+        if operation.records() {
             self.guard.depart(&submission);
         }
         let Submission { reply_to, producer, sequence, names, probes, times, deadline_ms, again, traceparent, .. } =
@@ -102,7 +105,11 @@ impl DividedGroup {
         let events = probes.len();
         let head = BatchHead { reply_to, operation, from, producer, sequence, names, deadline_ms, again, traceparent };
         let (probes, above) = self.split(probes);
+        let is_degraded = is_known && self.may_have_told_degraded();
         let first = self.flights_mut().push(head, probes, above);
+        if let Some(batch) = self.flights_mut().batch_mut(first) {
+            batch.degraded = is_degraded;
+        }
         self.clock.open_batch(&times, self.now.wall_ms);
         let standings = std::mem::take(&mut self.standings);
         (0..AHEAD.min(events as u64)).for_each(|ahead| self.prefetch(first + ahead));
@@ -112,7 +119,7 @@ impl DividedGroup {
             }
             match standings.get(index).filter(|_| is_known) {
                 None | Some(Standing::New) => self.place(ticket, &times, index, operation),
-                Some(Standing::Answered(decision)) => self.conclude(ticket, *decision),
+                Some(Standing::Answered(decision)) => self.repeat(ticket, *decision),
                 Some(Standing::InFlight) => self.echo(ticket, index),
             }
             self.run_ready();
@@ -122,6 +129,21 @@ impl DividedGroup {
         if events == 0 {
             self.closing.push(first);
         }
+    }
+
+    /// Tells an event what it was told before.
+    fn repeat(&mut self, ticket: u64, decision: Decision) {
+        if let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) {
+            batch.has_repeats = true;
+            (batch.flights[event].is_repeat, batch.flights[event].level) = (true, Seen::LEVEL_FORGOTTEN);
+        }
+        self.conclude(ticket, decision);
+    }
+
+    /// Whether what is told again now may have been told degraded the first time: the guard does not remember that.
+    fn may_have_told_degraded(&self) -> bool {
+        let horizon_ms = u64::from(self.policies.retry_horizon_ms);
+        self.degraded_ms.is_some_and(|told_ms| self.now.monotonic_ms.saturating_sub(told_ms) <= horizon_ms)
     }
 
     fn flights_mut(&mut self) -> &mut Flights {
@@ -140,7 +162,7 @@ impl DividedGroup {
 
     /// Finds an event's place in the window and runs it.
     fn place(&mut self, ticket: u64, times: &Times, index: usize, operation: Operation) {
-        let records = operation == Operation::Observe;
+        let records = operation.records();
         if let (true, Some((batch, _))) = (records, self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)))
             && let Some(name) = batch.head.names.get(index)
         {
@@ -162,7 +184,7 @@ impl DividedGroup {
 
     /// Lets an event wait for another of the same positions, or tests it.
     fn start(&mut self, ticket: u64, operation: Operation) {
-        let records = operation == Operation::Observe;
+        let records = operation.records();
         let Some(flights) = &mut self.flights else { return };
         if self.limits.single_flight {
             match flights.leader_of(ticket) {
@@ -188,11 +210,12 @@ impl DividedGroup {
     }
 
     fn join(&mut self, leader: u64, ticket: u64) {
+        let Some(leading) = self.flight_mut(leader).copied() else { return };
+        if leading.told && self.covers(&leading, ticket) {
+            return self.conclude_as(leader, ticket);
+        }
         let Some(flights) = &mut self.flights else { return };
-        let (Some(leading), Some(joining)) = (flights.flight(leader), flights.flight(ticket)) else { return };
-        if leading.told && leading.covers(joining.stamp, self.own.rule(), self.refresh) {
-            self.conclude_as(leader, ticket);
-        } else if leading.joiners.len as usize >= self.limits.joiners_max {
+        if leading.joiners.len as usize >= self.limits.joiners_max {
             self.conclude(ticket, Decision::Undecided(Reason::Overloaded));
         } else {
             flights.enqueue(leader, ticket, |leader| &mut leader.joiners);

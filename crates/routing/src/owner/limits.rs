@@ -20,6 +20,8 @@ pub struct OwnerLimits {
     pub awaits_sets: bool,
     /// Bytes of what is remembered of submissions; more is forgotten before its time.
     pub guard_bytes_max: u64,
+    /// Events that a level of a tree has told by itself and not brought up yet; more are undecided.
+    pub journal_events_max: usize,
 }
 
 impl Default for OwnerLimits {
@@ -31,6 +33,7 @@ impl Default for OwnerLimits {
             single_flight: true,
             awaits_sets: true,
             guard_bytes_max: 64 << 20,
+            journal_events_max: 1 << 16,
         }
     }
 }

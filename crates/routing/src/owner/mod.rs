@@ -194,6 +194,14 @@ impl GroupOwner {
         }
     }
 
+    /// Events that a level of a tree has told without the one above and not brought up yet.
+    pub fn journal_events(&self) -> u64 {
+        match &self.cells {
+            Cells::Together(_) => 0,
+            Cells::Divided(group) => group.journal_counts().waiting_events,
+        }
+    }
+
     /// The greatest time accepted so far, in milliseconds since 1970, 0 where there is none; reads no cells.
     pub fn clock_ms(&self) -> u64 {
         match &self.cells {

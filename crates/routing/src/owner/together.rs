@@ -110,7 +110,7 @@ impl TogetherGroup {
 
     /// Guard, clock, slice, guard. `decisions` come as first-seen, one an event.
     fn run(&mut self, submission: &Submission, now: Moment, decisions: &mut [Decision], estimates: &mut Vec<f32>) {
-        let records = matches!(submission.operation, Operation::Observe | Operation::Count);
+        let records = submission.operation.records();
         let admission = match records {
             true => self.guard.admit(submission, now.monotonic_ms, &mut self.workbench.standings),
             false => Admission::New,
@@ -149,7 +149,7 @@ impl TogetherGroup {
                 Operation::Count => self.slice.count_probes(probes, events, stamps, &mut estimates[run.clone()]),
                 Operation::Estimate => self.slice.estimate_probes(probes, events, stamps, &mut estimates[run.clone()]),
                 // It is in no tree.
-                Operation::Verify => return Err(Reason::Invalid),
+                Operation::Verify | Operation::Record => return Err(Reason::Invalid),
             }
             .map_err(|_| Reason::Invalid)?;
             asked += run.len() as u64;
@@ -164,10 +164,7 @@ impl TogetherGroup {
         }
         self.load.positions_tested += asked * u64::from(probes.shape().hashes());
         self.load.test_visits += asked;
-        self.load.record_visits += match submission.operation {
-            Operation::Observe | Operation::Count => recorded,
-            Operation::Lookup | Operation::Estimate | Operation::Verify => 0,
-        };
+        self.load.record_visits += if submission.operation.records() { recorded } else { 0 };
         Ok(())
     }
 
@@ -277,7 +274,7 @@ impl Workbench {
         decisions: &mut [Decision],
     ) -> Standings {
         let events = decisions.len();
-        let records = matches!(submission.operation, Operation::Observe | Operation::Count);
+        let records = submission.operation.records();
         self.stamps.clear();
         self.runs.clear();
         // What is counted has no verdicts: first-seen is what it is told.

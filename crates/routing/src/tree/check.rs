@@ -13,6 +13,9 @@ use super::fold::{FOLD_MAX, check_root, default_slicing, folded};
 use super::{CutOff, TREE_LEVELS_MAX, TREE_PLACES_MAX, TreeMode};
 use crate::{SlicedDefinition, Slicing};
 
+/// What the name of a place may take.
+const PLACE_NAME_BYTES_MAX: usize = 64;
+
 /// One place of a tree that somebody asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaceSpec {
@@ -83,7 +86,7 @@ pub enum TreeRefusal {
     #[error("equal timers cannot be told over the levels of a tree: leave them out")]
     EqualTimers,
     /// Generations of words and of growth are told by one mask.
-    #[error("kind generations in a tree cannot grow: give --capacity and --growth none")]
+    #[error("kind generations in a tree cannot grow: say how many events a window brings (--capacity)")]
     Growth,
     /// Other groups than the root's.
     #[error(
@@ -117,6 +120,15 @@ pub enum TreeRefusal {
     #[error("place `{place}` is the root and must have fold 0 and the filter's own slicing: leave both out")]
     Root {
         /// The place.
+        place: String,
+    },
+    /// A name that cannot be part of a filter's, or of a list.
+    #[error(
+        "`{place}` is no name for a place: give up to {PLACE_NAME_BYTES_MAX} bytes without `@`, commas, spaces and control \
+         characters"
+    )]
+    Name {
+        /// The name.
         place: String,
     },
     /// Nobody would know which is meant.
@@ -252,6 +264,9 @@ impl TreeSpec {
         }
         let mut names = BTreeMap::new();
         for place in &self.places {
+            if !is_name(&place.name) {
+                return Err(TreeRefusal::Name { place: place.name.clone() });
+            }
             if names.insert(place.name.as_str(), place).is_some() {
                 return Err(TreeRefusal::Twice { place: place.name.clone() });
             }
@@ -304,4 +319,10 @@ impl TreeSpec {
             false => Err(TreeRefusal::Depth { place: place.name.clone(), levels: level + 1 }),
         }
     }
+}
+
+/// Whether a place may be called so: its level is named after the root, an `@`, and this.
+fn is_name(name: &str) -> bool {
+    let is_odd = |letter: char| letter == '@' || letter == ',' || letter.is_whitespace() || letter.is_control();
+    !name.is_empty() && name.len() <= PLACE_NAME_BYTES_MAX && !name.chars().any(is_odd)
 }

@@ -1,6 +1,8 @@
 //! The levels of one tree in memory: their owners, a queue for each link, and climbs that a test may lose.
 #![allow(dead_code, reason = "every test file uses a part")]
 
+mod restart;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use firstseen_filter::{Digest, Probes, WindowClock};
@@ -74,6 +76,8 @@ pub(crate) struct Forest {
     ways: BTreeMap<(u64, u64, u8), VecDeque<Way>>,
     /// Answers to producers.
     pub(crate) replies: Vec<GroupReply>,
+    /// What was told ahead of answers, by where they go.
+    found: BTreeMap<u64, Vec<u32>>,
     parts: BTreeMap<u64, Part>,
     open: BTreeMap<(Key, u64), Open>,
     next_part: u64,
@@ -149,6 +153,7 @@ impl Forest {
             owners: BTreeMap::new(),
             ways: BTreeMap::new(),
             replies: Vec::new(),
+            found: BTreeMap::new(),
             parts: BTreeMap::new(),
             open: BTreeMap::new(),
             next_part: 1 << 40,
@@ -160,37 +165,8 @@ impl Forest {
             map,
         };
         let filters: Vec<FilterId> = forest.map.filters.keys().copied().collect();
-        filters.into_iter().for_each(|filter| forest.start(filter));
+        filters.into_iter().for_each(|filter| forest.start(filter, &forest.nodes(filter)));
         forest
-    }
-
-    /// Gives a level empty slices, as if all of its nodes had been started again.
-    pub(crate) fn restart(&mut self, filter: FilterId) {
-        let nodes: BTreeSet<NodeId> = self.map.filters[&filter].owners.iter().map(|owner| owner.node).collect();
-        for node in &nodes {
-            self.map.nodes.get_mut(node).unwrap().incarnation.0 += 1;
-        }
-        self.owners.retain(|(of, ..), _| *of != filter);
-        self.start(filter);
-        let is_lost = |way: &Way| match way {
-            Way::Peer { from, to, .. } => nodes.contains(from) || nodes.contains(to),
-            Way::Climb { from: (of, ..), .. } | Way::Climbed { to: (of, ..), .. } => *of == filter,
-            Way::Again { from, .. } => from.0 == filter,
-        };
-        self.ways.values_mut().for_each(|ways| ways.retain(|way| !is_lost(way)));
-        self.ways.retain(|_, ways| !ways.is_empty());
-        // Nobody waits for what it has asked.
-        self.open.retain(|(origin, _), _| origin.0 != filter);
-        self.parts.retain(|_, part| part.origin.0 != filter);
-        if self.tries_again {
-            let lost = self.parts.values_mut().filter(|part| part.head.0 == filter);
-            let lost: Vec<Way> = lost.map(Part::again).collect();
-            return lost.into_iter().for_each(|way| self.push(way));
-        }
-        // What was asked of it is told to be unknown.
-        let asked: Vec<(Key, u64)> =
-            self.open.keys().copied().filter(|(origin, _)| self.parent(origin.0) == filter).collect();
-        asked.into_iter().for_each(|asked| self.give_up(asked));
     }
 
     /// Tells a climb as much as is known of it.
@@ -212,15 +188,18 @@ impl Forest {
         owners.into_iter().for_each(|key| self.command(key, |owner, commands| owner.tick(now, commands)));
     }
 
+    /// The nodes that own slices of a level.
+    pub(crate) fn nodes(&self, filter: FilterId) -> BTreeSet<NodeId> {
+        self.map.filters[&filter].owners.iter().map(|owner| owner.node).collect()
+    }
+
     fn parent(&self, filter: FilterId) -> FilterId {
         self.map.filters[&filter].branch.as_ref().unwrap().parent.unwrap_or_default()
     }
 
-    fn start(&mut self, filter: FilterId) {
-        let record = &self.map.filters[&filter];
-        let nodes: BTreeSet<NodeId> = record.owners.iter().map(|owner| owner.node).collect();
-        for group in 0..record.definition.slicing.groups() {
-            for node in &nodes {
+    fn start(&mut self, filter: FilterId, nodes: &BTreeSet<NodeId>) {
+        for group in 0..self.map.filters[&filter].definition.slicing.groups() {
+            for node in nodes {
                 if let Ok(owner) = GroupOwner::build(filter, &self.map, group, *node, OwnerLimits::default()) {
                     self.owners.insert((filter, group, *node), owner);
                 }
@@ -284,7 +263,17 @@ impl Forest {
         for command in commands {
             match command {
                 Command::Reply(reply) if self.parts.contains_key(&reply.reply_to) => self.part_answered(reply),
-                Command::Reply(reply) => self.replies.push(reply),
+                Command::Reply(reply) => {
+                    let is_told = |event: &u32| reply.decisions[*event as usize] == Decision::Duplicate;
+                    let found = self.found.remove(&reply.reply_to).unwrap_or_default();
+                    assert!(found.iter().all(is_told), "{found:?} were told ahead of {:?}", reply.decisions);
+                    self.replies.push(reply);
+                }
+                Command::Found(found) => {
+                    assert!(!self.parts.contains_key(&found.reply_to), "a level is told ahead of its answer");
+                    let before = self.found.insert(found.reply_to, found.events);
+                    assert_eq!(before, None, "told twice ahead of the reply");
+                }
                 Command::Send { to, message } => self.push(Way::Peer { from: key.2, to, message }),
                 Command::Climb(climb) => self.push(Way::Climb { from: key, climb }),
                 Command::OpenGeneration { .. } => {}

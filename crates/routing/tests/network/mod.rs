@@ -150,7 +150,7 @@ impl Network {
                 Command::Reply(reply) => self.replies.push(reply),
                 Command::Send { to, message } => self.send(key.1, to, message),
                 Command::OpenGeneration { group, number, .. } => self.asked.push((group, number)),
-                Command::Climb(climb) => panic!("no tree: {climb:?}"),
+                Command::Climb(_) | Command::Found(_) => panic!("no tree: {command:?}"),
             }
         }
     }

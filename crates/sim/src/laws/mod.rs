@@ -3,6 +3,7 @@
 //! Promises: a law names the calls that break it. Must not know: how a history was made. The filter of a checked run is
 //! sized so that no false positive is to be expected, so every broken law is a fault.
 
+mod cells_set;
 mod leaf_answers;
 mod no_false_negative;
 mod no_own_duplicate;
@@ -51,6 +52,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         no_own_duplicate::check(history, calls, &mut violations);
         leaf_answers::check(history, calls, &mut violations);
     }
+    cells_set::check(history, &mut violations);
     same_name_same_verdict::check(history, &mut violations);
     told_degraded::check(history, &by_event, &mut violations);
     violations

@@ -1,5 +1,5 @@
 //! An event that was delivered less than a window ago is never told first-seen by a lookup, once its delivery has
-//! returned, as long as no node is lost that has cells of it. (For submissions `one_winner` says so already.)
+//! returned, as long as no node is lost that has cells of it; what a leaf told alone, once that was brought up. (For submissions `one_winner` says so already.)
 
 use super::Violation;
 use crate::history::{Call, History};
@@ -16,6 +16,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
                 && call.time_ms <= lookup.time_ms
                 && lookup.time_ms - call.time_ms < history.window_ms
                 && !history.may_have_lost(call, lookup)
+                && !history.may_be_unknown_elsewhere(call, lookup)
         };
         if let Some(delivery) = calls.iter().find(delivered_before) {
             violations.push(Violation { law: LAW, calls: vec![(*delivery).clone(), (*lookup).clone()] });

@@ -1,4 +1,5 @@
-//! An event is told duplicate only where another submission of it may have been recorded: never because of itself.
+//! An event is told duplicate only where another submission of it may have been recorded: never because of itself. (One that
+//! occurred later explains it however much later: who comes late finds what was recorded before him.)
 
 use super::Violation;
 use crate::history::{Call, History};
@@ -13,7 +14,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
                 && (other.name.is_none() || other.name != duplicate.name)
                 && other.may_have_recorded()
                 && duplicate.returned_us.is_none_or(|returned_us| other.began_us < returned_us)
-                && other.time_ms.abs_diff(duplicate.time_ms) <= history.window_at_most_ms
+                && duplicate.time_ms.saturating_sub(other.time_ms) <= history.window_at_most_ms
         };
         if !calls.iter().any(|call| explains(&call)) {
             violations.push(Violation { law: LAW, calls: vec![(*duplicate).clone()] });

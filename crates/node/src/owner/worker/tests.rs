@@ -15,7 +15,7 @@ use super::*;
 use crate::edges::SystemClock;
 use crate::links::LinkHandle;
 use crate::owner::{OwnerQueue, queue};
-use crate::pending::PendingBatch;
+use crate::pending::{Ears, PendingBatch};
 use crate::view::Me;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -98,8 +98,8 @@ impl Running {
             (prober.head_slice(0, &probes, 0) == 0).then_some(probes)
         });
         self.sequence += 1;
-        let (sender, finished) = mpsc::channel(1);
-        let place = PendingBatch::places((FILTER, self.sequence), 0, false, &[1], sender).remove(0);
+        let (ears, finished, _) = Ears::with_room(1);
+        let place = PendingBatch::places((FILTER, self.sequence), 0, false, &[1], ears).remove(0);
         let submission = Submission {
             reply_to: 0,
             operation: Operation::Observe,

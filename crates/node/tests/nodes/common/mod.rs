@@ -44,6 +44,11 @@ impl TestNode {
         Self::start_in(folder, config).await
     }
 
+    /// A node that sends nothing over its links but messages: it never asks for signs of life.
+    pub async fn start_without_pings(name: &str) -> Self {
+        Self::start_with(name, |config| config.timing.unreachable_after_ms = 3_600_000).await
+    }
+
     /// A node that reads `clock`.
     pub async fn start_by(name: &str, clock: Arc<dyn Clock>) -> Self {
         Self::start_changed(name, |_| {}, |edges| edges.clock = clock).await

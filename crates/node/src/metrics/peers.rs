@@ -1,0 +1,95 @@
+//! What a node counts of the others: who is out of reach, and what goes to each of them.
+//!
+//! Promises: a series for each peer that there is. Must not know: what messages mean.
+
+use firstseen_client::NodeTraffic;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::{Registry, Unit};
+use prost::Message;
+
+use super::{Count, Level, Sorted};
+use crate::shared::Shared;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct PeerLabel {
+    peer: String,
+}
+
+impl PeerLabel {
+    fn of(peer: &str) -> Self {
+        Self { peer: peer.to_owned() }
+    }
+}
+
+/// The links to and from all peers.
+pub(super) struct Links {
+    received_bytes: Count<PeerLabel>,
+    sent_bytes: Count<PeerLabel>,
+    sent_messages: Count<PeerLabel>,
+}
+
+/// The link to or from one peer.
+#[derive(Clone)]
+pub(crate) struct LinkMeter {
+    received_bytes: Counter,
+    sent_bytes: Counter,
+    sent_messages: Counter,
+}
+
+impl Links {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        let links =
+            Self { received_bytes: Sorted::default(), sent_bytes: Sorted::default(), sent_messages: Sorted::default() };
+        let help = "Bytes of frames from another node, and of acknowledgements";
+        registry.register_with_unit("link_received", help, Unit::Bytes, links.received_bytes.clone());
+        let help = "Bytes of frames to another node, with those that are sent again";
+        registry.register_with_unit("link_sent", help, Unit::Bytes, links.sent_bytes.clone());
+        registry.register("link_messages_sent", "Frames to another node", links.sent_messages.clone());
+        links
+    }
+
+    pub(super) fn of(&self, peer: &str) -> LinkMeter {
+        let label = PeerLabel::of(peer);
+        LinkMeter {
+            received_bytes: self.received_bytes.of(&label),
+            sent_bytes: self.sent_bytes.of(&label),
+            sent_messages: self.sent_messages.of(&label),
+        }
+    }
+}
+
+impl LinkMeter {
+    /// Something came from the peer.
+    pub(crate) fn received(&self, message: &impl Message) {
+        self.received_bytes.inc_by(message.encoded_len() as u64);
+    }
+
+    /// Something is sent to it.
+    pub(crate) fn sent(&self, message: &impl Message) {
+        self.sent_messages.inc();
+        self.sent_bytes.inc_by(message.encoded_len() as u64);
+    }
+}
+
+/// Peers as they are now.
+pub(super) fn show(registry: &mut Registry, shared: &Shared) {
+    let view = shared.view();
+    let peers: Level<PeerLabel> = Level::default();
+    registry.register("peer_unreachable", "1 where the other node has been out of reach for a while", peers.clone());
+    for peer in view.links.keys() {
+        let Some(record) = view.map.nodes.get(peer) else { continue };
+        peers.of(&PeerLabel::of(&record.name)).set(i64::from(view.unreachable.contains(peer)));
+    }
+    let (batches, sent, received): (Count<PeerLabel>, Count<PeerLabel>, Count<PeerLabel>) = Default::default();
+    let help = "Batches to another node for levels of trees there: climbs, checks, and what is brought up later";
+    registry.register("climb_batches", help, batches.clone());
+    registry.register_with_unit("climb_sent", "Bytes of these batches", Unit::Bytes, sent.clone());
+    registry.register_with_unit("climb_received", "Bytes of the answers", Unit::Bytes, received.clone());
+    for NodeTraffic { name, batches: sent_batches, sent_bytes, received_bytes } in shared.levels.traffic() {
+        let label = PeerLabel::of(&name);
+        batches.of(&label).inc_by(sent_batches);
+        sent.of(&label).inc_by(sent_bytes);
+        received.of(&label).inc_by(received_bytes);
+    }
+}

@@ -1,0 +1,148 @@
+//! At the end, when nothing goes wrong any more, every level is asked for the cells of what was delivered below it.
+//!
+//! Promises: a level answers from its own cells; one that would have to climb lacks the event. What was told without the
+//! levels above has time to be brought up. Must not know: what producers were told, beyond what was delivered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_client::Levels;
+use firstseen_filter::{FilterSecret, Probes, Unit};
+use firstseen_routing::{Climb, ClusterMap, Decision, FilterId, FromLevel, Operation, Prober, Times};
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use crate::cluster::{EPOCH_MS, FILTER, node_name, now_us, secret};
+use crate::history::{Call, History, Unset};
+use crate::net::SimConnector;
+use crate::producers::{SharedHistory, lock};
+use crate::scenario::Scenario;
+
+/// Cells that are not there after so long are missing.
+const SETTLING_MAX: Duration = Duration::from_secs(60);
+/// What is in flight counts as set, so that all is there must be seen so often in a row: for longer than anything is
+/// in flight.
+const LOOKS: u32 = 12;
+/// Between two looks.
+const PAUSE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A level above a site, or the leaf there.
+struct PathLevel {
+    filter: FilterId,
+    /// Nodes whose end takes cells of it along.
+    nodes: Vec<usize>,
+}
+
+/// A delivery whose cells are looked for.
+struct Sought {
+    call: Call,
+    group: u32,
+    probes: Probes,
+}
+
+/// Looks for the cells of every delivery on the way from its leaf to the root, and writes down what is missing.
+pub async fn look(
+    scenario: &Scenario,
+    map: &ClusterMap,
+    connector: &SimConnector,
+    history: &SharedHistory,
+) -> turmoil::Result {
+    let levels = Levels::new(Arc::new(connector.clone()), u128::from(scenario.seed) << 64 | u128::from(u32::MAX));
+    levels.follow(map);
+    let paths: Vec<Vec<PathLevel>> = (0..scenario.nodes).map(|site| path(site, scenario, map)).collect();
+    let end = Instant::now() + SETTLING_MAX;
+    let mut looks = 0;
+    let missing = loop {
+        let all = lock(history).clone();
+        let asked = wanted(scenario, map, &paths, &all)?;
+        let missing = join_all(asked.into_iter().map(|(filter, sought)| ask(map, &levels, filter, sought))).await;
+        let missing = missing.concat();
+        looks = if missing.is_empty() { looks + 1 } else { 0 };
+        if looks == LOOKS || Instant::now() > end {
+            break missing;
+        }
+        tokio::time::sleep(PAUSE).await;
+    };
+    let mut history = lock(history);
+    (history.unset, history.settled_us) = (missing, now_us());
+    Ok(())
+}
+
+/// The levels that know what was delivered at a site, from its leaf on.
+fn path(site: usize, scenario: &Scenario, map: &ClusterMap) -> Vec<PathLevel> {
+    let leaf = map.filter_named(&format!("{FILTER}@{}", crate::tree::site_name(site))).map(|(id, _)| id);
+    let ids = std::iter::successors(leaf, |id| map.filters.get(id)?.branch.as_ref()?.parent);
+    let nodes = |id: &FilterId| {
+        let owners = map.filters.get(id).map(|record| record.owners.clone()).unwrap_or_default();
+        let is_owner = |index: &usize| {
+            let has_name = |node| map.nodes.get(&node).is_some_and(|node| node.name == node_name(*index));
+            owners.iter().any(|owner| has_name(owner.node))
+        };
+        (0..scenario.nodes).filter(is_owner).collect()
+    };
+    ids.map(|filter| PathLevel { filter, nodes: nodes(&filter) }).collect()
+}
+
+/// What each level must have now.
+fn wanted(
+    scenario: &Scenario,
+    map: &ClusterMap,
+    paths: &[Vec<PathLevel>],
+    history: &History,
+) -> turmoil::Result<BTreeMap<FilterId, Vec<Sought>>> {
+    let (_, record) = map.filter_named(FILTER).ok_or("no filter")?;
+    let prober = Prober::of(map, record)?;
+    let secret = FilterSecret::from_material(&secret(scenario));
+    let now_ms = EPOCH_MS + now_us() / 1000;
+    let mut wanted: BTreeMap<FilterId, Vec<Sought>> = BTreeMap::new();
+    let counts = |call: &&Call| call.won() && now_ms - call.time_ms < history.window_ms;
+    for call in history.calls.iter().filter(counts) {
+        let digest = secret.digest(&call.event.to_le_bytes());
+        let path = call.site.and_then(|site| paths.get(site)).map_or(&[][..], Vec::as_slice);
+        for (steps, level) in path.iter().enumerate() {
+            // A level that tells without those above may end before it has brought up what it told.
+            let carriers = if call.degraded { &path[..=steps] } else { &path[steps..=steps] };
+            if carriers.iter().any(|carrier| history.has_lost(call, &carrier.nodes)) {
+                continue;
+            }
+            let mut probes = Probes::new(prober.shape());
+            prober.push(digest, &mut probes);
+            let sought = Sought { call: call.clone(), group: prober.group(digest), probes };
+            wanted.entry(level.filter).or_default().push(sought);
+        }
+    }
+    Ok(wanted)
+}
+
+/// What of it the level does not have.
+async fn ask(map: &ClusterMap, levels: &Levels, filter: FilterId, sought: Vec<Sought>) -> Vec<Unset> {
+    let Some(record) = map.filters.get(&filter) else { return Vec::new() };
+    let clock_ms = EPOCH_MS + now_us() / 1000;
+    let base_unit = match record.definition.group.unit {
+        Unit::Milliseconds(unit_ms) => clock_ms / unit_ms,
+        _ => 0,
+    };
+    let place = record.branch.as_ref().map_or_else(String::new, |branch| branch.place.clone());
+    let asked = sought.into_iter().map(|Sought { call, group, probes }| {
+        let climb = Climb {
+            number: 0,
+            from: FromLevel { filter, complete: true },
+            group,
+            to: filter,
+            operation: Operation::Verify,
+            probes,
+            times: Times { base_unit, clock_ms, ..Times::default() },
+            deadline_ms: u64::MAX,
+            again: false,
+            traceparent: None,
+        };
+        let (climbing, place) = (levels.climb(climb, PATIENCE), place.clone());
+        async move {
+            let told = climbing.await;
+            (told.decisions != [Decision::Duplicate]).then_some(Unset { call: call.id, place })
+        }
+    });
+    join_all(asked).await.into_iter().flatten().collect()
+}
