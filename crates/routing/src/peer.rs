@@ -98,6 +98,8 @@ pub struct TestBatch {
     pub generations: Vec<u16>,
     /// The node answers the head of what it finds, instead of sending the events on.
     pub parallel: bool,
+    /// Slices that have lost something are asked too: too few are left without them.
+    pub asks_all: bool,
     /// Milliseconds left until nobody waits for the answer.
     pub deadline_in_ms: u32,
     /// A slice that was asked is incomplete.

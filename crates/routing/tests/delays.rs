@@ -27,7 +27,7 @@ fn network(definition: &SlicedDefinition, answer: AnswerWhen) -> Network {
 
 fn question(reply_to: u64, records: bool) -> Question {
     let (names, times) = (Vec::new(), Times::default());
-    Question { reply_to, records, producer: 1, sequence: reply_to, names, times, deadline_ms: u64::MAX }
+    Question { reply_to, records, producer: 1, sequence: reply_to, names, times, deadline_ms: u64::MAX, again: false }
 }
 
 /// Events that go from `path[0]` over `path[1]` to `path[2]`, while none is recorded.

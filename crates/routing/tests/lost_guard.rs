@@ -17,8 +17,12 @@ const RESTARTED: NodeId = NodeId(3);
 
 /// Two slices on each of three nodes.
 fn network() -> Network {
+    network_of(Kind::Timing, "1h")
+}
+
+fn network_of(kind: Kind, window: &str) -> Network {
     let owners = [1, 2, 3, 1, 2, 3].map(NodeId);
-    let definition = definition(&spec(Kind::Timing, "1h", CELLS, HASHES), "vertical:6");
+    let definition = definition(&spec(kind, window, CELLS, HASHES), "vertical:6");
     Network::new(&definition, FilterPolicies::default(), &owners, OwnerLimits::default(), Dice(7))
 }
 
@@ -35,6 +39,7 @@ fn submit_all(network: &mut Network, producer: u64, source: Option<u128>) -> Vec
             names: source.map(|source| SubmissionName { source, number }).into_iter().collect(),
             times: Times { base_unit: 0, ticks: Vec::new(), clock_ms: 0 },
             deadline_ms: u64::MAX,
+            again: false,
         };
         network.submit(&[digest(number)], question);
         network.settle();
@@ -87,4 +92,24 @@ fn after_the_retry_horizon_duplicates_are_told_again() {
     let later = submit_all(&mut network, 3, Some(10));
     let is_its = |number: &usize| network.head_of(digest(*number as u64)).1 == RESTARTED;
     assert!((0..later.len()).filter(is_its).all(|number| later[number] == Decision::Duplicate), "{later:?}");
+}
+
+#[test]
+fn what_one_node_has_lost_of_an_unbounded_filter_the_others_remember() {
+    let mut network = network_of(Kind::Bloom, "unbounded");
+    let first = submit_all(&mut network, 1, Some(9));
+    network.restart(RESTARTED);
+    let named = submit_all(&mut network, 2, Some(9));
+    let [new, duplicate, undecided] = [Decision::FirstSeen, Decision::Duplicate, Decision::Undecided(Reason::TooOld)]
+        .map(|decision| count(&network, &first, &named, decision));
+    // Of some events fewer than three positions are left to vote.
+    assert!(duplicate == 0 && undecided > 400 && new < undecided / 2, "{new}, {duplicate}, {undecided}");
+    network.wait(u64::from(FilterPolicies::default().retry_horizon_ms) + 1);
+    let again = submit_all(&mut network, 3, None);
+    let known = again.iter().filter(|told| **told == Decision::Duplicate).count();
+    assert!(known > KEYS as usize * 3 / 4, "only {known} are known");
+    // Two of three nodes are left, then one: too few for a verdict, so what is missing counts as a zero again.
+    network.restart(NodeId(2));
+    let lost = submit_all(&mut network, 4, None).iter().filter(|told| **told == Decision::FirstSeen).count();
+    assert!(lost > KEYS as usize / 2, "only {lost} are first-seen again");
 }

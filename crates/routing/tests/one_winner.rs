@@ -50,6 +50,7 @@ fn question(producer: u64, sequence: u64, deadline_ms: u64) -> Question {
         names: Vec::new(),
         times: Times { base_unit: 0, ticks: Vec::new(), clock_ms: 0 },
         deadline_ms,
+        again: false,
     }
 }
 
@@ -191,6 +192,7 @@ impl Attempt {
         let deadline_ms = network.now.monotonic_ms + 5;
         let mut question = question(self.producer, self.sequence, deadline_ms);
         question.reply_to = self.producer << 32 | self.sequence;
+        question.again = attempt > 0;
         if self.is_named {
             // Names stay, batches are new.
             question.sequence += attempt << 20;

@@ -188,6 +188,7 @@ fn a_batch_is_answered_once_and_in_order() {
         names: Vec::new(),
         times: Default::default(),
         deadline_ms: u64::MAX,
+        again: false,
     };
     network.submit(&events, question);
     network.settle();

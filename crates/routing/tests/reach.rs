@@ -26,7 +26,16 @@ fn network(answer: AnswerWhen, inflight_events_max: usize) -> Network {
 
 fn question(reply_to: u64) -> Question {
     let (names, times) = (Vec::new(), Times::default());
-    Question { reply_to, records: true, producer: 1, sequence: reply_to, names, times, deadline_ms: u64::MAX }
+    Question {
+        reply_to,
+        records: true,
+        producer: 1,
+        sequence: reply_to,
+        names,
+        times,
+        deadline_ms: u64::MAX,
+        again: false,
+    }
 }
 
 /// The nodes that an event of this filter needs.

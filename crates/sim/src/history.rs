@@ -123,6 +123,8 @@ pub struct History {
     pub unset: Vec<Unset>,
     /// When that was over, in simulated microseconds; 0 where nothing was looked for.
     pub settled_us: u64,
+    /// First-seen is told when the cells are set, and those on two of three nodes are enough for a verdict.
+    pub outlives_a_node: bool,
     /// Leaves tell without the levels above when they cannot be reached.
     pub tells_alone: bool,
     /// Answers that producers were given with the mark that a slice is incomplete.
@@ -165,6 +167,13 @@ impl History {
         let began_us = self.first_attempt_us(first).min(self.first_attempt_us(second));
         let returned_us = |call: &Call| call.returned_us.unwrap_or(u64::MAX);
         let during = began_us..returned_us(first).max(returned_us(second));
+        let mut lost: Vec<usize> = self.losses.iter().map(|loss| loss.node).collect();
+        lost.sort_unstable();
+        lost.dedup();
+        // What one node has lost the others remember, and they alone vote.
+        if self.outlives_a_node && lost.len() == 1 {
+            return false;
+        }
         self.losses.iter().any(|loss| during.contains(&loss.time_us) && loss.events.contains(&first.event))
     }
 

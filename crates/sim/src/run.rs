@@ -74,6 +74,7 @@ pub fn run(scenario: &Scenario) -> Result<Run, String> {
         calls: Vec::new(),
         window_ms: if unit_ms == u64::MAX { u64::MAX } else { scenario.window_ms },
         tells_alone: scenario.tells_alone(),
+        outlives_a_node: scenario.kind == "bloom" && scenario.safe && scenario.slicing.starts_with("vertical:"),
         window_at_most_ms: rule.span_units.saturating_add(1).saturating_mul(unit_ms),
         ..History::default()
     }));

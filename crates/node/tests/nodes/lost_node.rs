@@ -1,8 +1,10 @@
 //! A node that is gone, and comes back: its slices are not answered for, then answered for as incomplete.
 
+use crate::common::cluster::create_at;
 use crate::common::{Hashing, RawStream, TestNode, three_nodes};
 use firstseen_client::{Client, Filter, Verdict};
-use firstseen_routing::{Decision, NodeId, Reason};
+use firstseen_filter::{FilterSpec, Kind};
+use firstseen_routing::{Decision, FilterPolicies, NodeId, Reason, SlicedDefinition};
 use firstseen_wire::proto::producer::{self, Batch, BatchReply};
 use firstseen_wire::reply;
 
@@ -213,4 +215,44 @@ async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     };
     assert!(degraded, "the slices of c have lost what came before its new start");
+}
+
+/// Of 1,000 events that were delivered before a node started again, how many are known afterwards.
+async fn known_after_a_restart(kind: Kind, window: &str) -> usize {
+    let [a, b, c] = three_nodes().await;
+    let spec = FilterSpec {
+        capacity_events: Some(20_000),
+        rate: 1e-6,
+        ..FilterSpec::new(kind, window.parse().expect("a window"))
+    };
+    let definition = SlicedDefinition::new(&spec, "vertical:6".parse().expect("a slicing")).expect("a definition");
+    create_at(&a, "clicks", &definition, FilterPolicies::default()).await;
+    for node in [&a, &b, &c] {
+        node.knows("clicks").await;
+    }
+    let observe = async |from: usize| {
+        let client = Client::builder().seeds([a.node.addr()]).deadline_ms(60_000).connect().await.expect("a client");
+        let filter = client.filter("clicks").await.expect("a filter");
+        filter.observe_batch(&events(from, from + 1_000), &[1_790_000_000_000; 1_000]).await.expect("verdicts")
+    };
+    assert!(observe(0).await.iter().all(|verdict| *verdict == Verdict::FirstSeen));
+    let c = c.stop().await.start().await;
+    c.ready().await;
+    for node in [&a, &b] {
+        node.finds_unreachable(&[]).await;
+    }
+    let new = observe(5_000).await;
+    assert!(new.iter().all(|verdict| *verdict == Verdict::FirstSeen), "with fewer cells few are false positives");
+    let told = observe(0).await;
+    assert!(!told.iter().any(is_undecided), "{told:?}");
+    told.iter().filter(|verdict| **verdict == Verdict::Duplicate).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_node_of_an_unbounded_filter_has_lost_the_others_remember() {
+    // Of 20 cells of an event a third is lost; fewer than half are left of hardly any.
+    let known = known_after_a_restart(Kind::Bloom, "unbounded").await;
+    assert!(known > 900, "only {known} are known");
+    let known = known_after_a_restart(Kind::Timing, "1h").await;
+    assert!(known < 100, "in a window slices that have lost something vote, and {known} are known");
 }

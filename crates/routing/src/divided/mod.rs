@@ -7,8 +7,9 @@
 //! Promises: of submissions of one event one is told first-seen; a test sets nothing; what is told never rests on a set
 //! that may still be overtaken. Must not know: threads, clocks (moments are passed in), how messages travel.
 //!
-//! A process that ends takes its guard and its cells with it. A retry finds the head's cells unset and is first-seen
-//! again, marked degraded; where others may have set them since, one that its caller has named is undecided (`resolve.rs`).
+//! A process that ends takes its guard and its cells with it. Slices that have lost cells are set, but do not vote, as long
+//! as enough positions of an event lie on others (`placement.rs`). What was told is found there; a retry that is found is
+//! undecided where it may be found because of itself (`resolve.rs`).
 //!
 //! Differences from the embedded engine: nodes agree on generations, so these open a little earlier and by estimate
 //! (`fill.rs`); a slice opens one when the first event is set there.
@@ -53,6 +54,7 @@ use outbox::{Outbox, Sender};
 use own::OwnSlices;
 pub use passage::refuse;
 use placement::Placement;
+pub(crate) use placement::completeness;
 use reach::Unreachable;
 pub use replay::{Visits, replay};
 use sets::SetFlight;
@@ -124,13 +126,14 @@ impl DividedGroup {
         record: &FilterRecord,
         group: u32,
         (me, incarnation): (NodeId, Incarnation),
-        complete: bool,
+        complete: Vec<bool>,
         level: Option<Level>,
         limits: &OwnerLimits,
     ) -> Result<Self, SlicedBuildError> {
         let definition = record.definition.slice()?;
         let plan = GroupPlan::of_level(&record.definition)?;
-        let placement = Placement::new(record, group, me, plan);
+        let placement = Placement::new(record, group, me, plan, complete);
+        let complete = placement.is_complete_here();
         let refresh = match definition.cells {
             CellDefinition::Timing { refresh, .. } => refresh,
             _ => Refresh::Fixed,
@@ -200,16 +203,17 @@ impl DividedGroup {
     pub(crate) fn map_changed(
         &mut self,
         record: &FilterRecord,
-        complete: bool,
+        complete: Vec<bool>,
         now: Moment,
         commands: &mut Vec<Command>,
     ) {
         self.now = now;
-        self.complete = complete;
         self.outbox.set_epoch(record.epoch);
-        let placement = Placement::new(record, self.group, self.me, *self.placement.plan());
-        if placement != self.placement {
-            self.placement = placement;
+        let placement = Placement::new(record, self.group, self.me, *self.placement.plan(), complete);
+        self.complete = placement.is_complete_here();
+        let has_moved = !placement.is_like(&self.placement);
+        self.placement = placement;
+        if has_moved {
             self.own.follow(&self.placement);
             self.abandon_tests();
         }

@@ -31,6 +31,8 @@ pub(crate) struct Question<'a> {
     /// Whether its head is to learn the expiry.
     pub(crate) in_tree: bool,
     pub(crate) parallel: bool,
+    /// Slices that have lost something are asked too.
+    pub(crate) asks_all: bool,
     pub(crate) deadline_in_ms: u32,
     /// A slice that was asked is incomplete.
     pub(crate) degraded: bool,
@@ -94,14 +96,15 @@ impl Outbox {
     pub(crate) fn test(&mut self, to: NodeId, question: Question<'_>, left: impl IntoIterator<Item = u64>) {
         let sender = self.sender;
         let test = &mut self.letters(to).test;
-        let fits = (test.head, test.parallel, test.degraded) == (question.head, question.parallel, question.degraded);
+        let Question { head, parallel, asks_all, degraded, .. } = question;
+        let fits = (test.head, test.parallel, test.asks_all, test.degraded) == (head, parallel, asks_all, degraded);
         if !test.tickets.is_empty() && (!fits || test.tickets.len() >= MESSAGE_EVENTS_MAX) {
             let test = PeerBody::Test(std::mem::take(test));
             self.full.push(send(sender, to, test));
         }
         let test = &mut self.letters(to).test;
         if test.tickets.is_empty() {
-            (test.head, test.parallel, test.degraded) = (question.head, question.parallel, question.degraded);
+            (test.head, test.parallel, test.asks_all, test.degraded) = (head, parallel, asks_all, degraded);
             test.deadline_in_ms = question.deadline_in_ms;
         }
         test.deadline_in_ms = test.deadline_in_ms.max(question.deadline_in_ms);

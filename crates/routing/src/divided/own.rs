@@ -3,7 +3,7 @@
 //! Promises: a test visits slices in the order of the event's hash functions, stops at the first zero and sets nothing;
 //! a set sets all positions that lie here. Every visit is counted. Must not know: other nodes, who asks.
 
-use firstseen_filter::{FilterDefinition, FilterSlice, GENERATIONS_MAX, HASHES_MAX, Sighting, Stamp, WindowRule};
+use firstseen_filter::{FilterDefinition, FilterSlice, GENERATIONS_MAX, HASHES_MAX, Sighting, Stamp, Unit, WindowRule};
 
 use super::placement::Placement;
 use crate::{Load, SlicedBuildError};
@@ -50,6 +50,11 @@ impl OwnSlices {
                 _ => {}
             }
         }
+    }
+
+    /// Whether what is recorded expires.
+    pub(crate) fn has_window(&self) -> bool {
+        self.definition.unit != Unit::Endless
     }
 
     /// The greatest unit that a stamp brought here.
@@ -106,6 +111,17 @@ impl OwnSlices {
         }
         self.test_node_visits += u64::from(visits > 0);
         visits
+    }
+
+    /// Whether all positions that lie here are set; no visit that counts.
+    pub(crate) fn has_set(&self, placement: &Placement, positions: &[u64], stamp: Stamp) -> bool {
+        let mut found = Sighting::ALL;
+        for (first, position) in positions.iter().enumerate() {
+            let Some(slice) = &self.slices[placement.locate(*position).0] else { continue };
+            let Some(own) = InSlice::starting_at(placement, positions, first) else { continue };
+            found = found.and(slice.test_at(own.offsets(), stamp).unwrap_or(NOTHING));
+        }
+        found.is_hit()
     }
 
     /// Whether generation `number`, which was committed, is there in every slice here that has some of `positions`;

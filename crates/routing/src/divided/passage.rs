@@ -40,7 +40,9 @@ pub(super) fn test(
             refuse(outbox, Reason::Invalid);
             continue;
         }
-        if !placement.is_mine(left[0]) || !own.has_all(placement, left) {
+        // Whose map is older than the loss takes what is missing here for a zero.
+        let is_taken_for_complete = !batch.asks_all && !placement.has_lost_nothing_of(left);
+        if !placement.is_mine(left[0]) || !own.has_all(placement, left) || is_taken_for_complete {
             refuse(outbox, Reason::StaleMap);
             continue;
         }
@@ -65,6 +67,7 @@ pub(super) fn test(
                     found,
                     in_tree,
                     parallel: false,
+                    asks_all: batch.asks_all,
                     deadline_in_ms: batch.deadline_in_ms,
                     degraded: batch.degraded,
                     traceparent: batch.traceparent.as_ref(),

@@ -115,16 +115,19 @@ impl DividedGroup {
     }
 
     /// Whether a submission that is found may be found because of itself. A process of this node before may have told it
-    /// first-seen: the guard that knew is lost, the cells on other nodes are not, and those here others may have set
-    /// since; below the root of a tree whoever asked meanwhile has set them. Only who names submissions makes them again
-    /// without knowing what they were told, and no longer than for the retry horizon.
+    /// first-seen: the guard that knew is lost, the cells on other nodes are not. Somebody else may have recorded it since,
+    /// here too, but for what is set here by chance; below the root of a tree, whoever asked meanwhile. Only who names
+    /// submissions makes them again without knowing what they were told, and no longer than for the retry horizon.
     fn may_be_its_own(&self, ticket: u64) -> bool {
         if !self.is_young() || self.has_parent() {
             return self.is_young();
         }
-        let positions = self.flights.as_ref().map_or(&[][..], |flights| flights.positions(ticket));
-        let here = positions.iter().filter(|position| self.placement.is_mine(**position)).count();
-        self.fill.is_likely_set(here)
+        let Some(flights) = &self.flights else { return false };
+        let is_here = |position: &&u64| self.placement.is_mine(**position);
+        let here = flights.positions(ticket).iter().filter(is_here).count();
+        let stamp = flights.flight(ticket).map(|flight| flight.stamp);
+        let is_set = stamp.is_some_and(|stamp| self.own.has_set(&self.placement, flights.positions(ticket), stamp));
+        !is_set || self.fill.is_likely_set(here)
     }
 
     /// Whether submissions may come again whose first attempt a process of this node before has taken up.

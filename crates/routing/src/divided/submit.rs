@@ -245,8 +245,21 @@ impl DividedGroup {
         }
     }
 
+    /// Positions of an event on complete slices below which incomplete ones are asked too. What a level of a tree does not
+    /// know climbs, so all of its slices may say so. In a window what was lost is soon over, and who asked all would
+    /// forget less than false positives cost.
+    fn min_live(&self) -> usize {
+        let hashes = self.placement.plan().shape().hashes();
+        match self.policies.thresholds.min_live {
+            _ if self.has_parent() || self.own.has_window() => usize::MAX,
+            0 => hashes.div_ceil(2) as usize,
+            min_live => min_live as usize,
+        }
+    }
+
     /// Tests an event at own slices, and sends it on if no zero is found.
     fn test(&mut self, ticket: u64) {
+        let min_live = self.min_live();
         let Self { flights: Some(flights), own, placement, unreachable, outbox, .. } = self else { return };
         // One that became ready may have been given up since.
         let Some(flight) = flights.flight(ticket).filter(|flight| flight.phase == Phase::Testing).copied() else {
@@ -268,6 +281,8 @@ impl DividedGroup {
             return self.settle(ticket, Decision::Undecided(Reason::Late));
         };
         self.counts.tests += 1;
+        let voters = placement.voters(positions, min_live);
+        let (positions, is_partial, asks_all) = (voters.positions(), voters.is_partial(), voters.has_incomplete());
         let mut found = Sighting::ALL;
         own.test(placement, positions, stamp, &mut found);
         let elsewhere = || positions.iter().copied().filter(|position| !placement.is_mine(*position));
@@ -288,6 +303,7 @@ impl DividedGroup {
                 found,
                 in_tree,
                 parallel,
+                asks_all,
                 deadline_in_ms,
                 degraded,
                 traceparent,
@@ -300,6 +316,9 @@ impl DividedGroup {
                     waiting += 1;
                 }
             }
+        }
+        if let Some(batch) = flights.batch_mut(ticket) {
+            batch.degraded |= is_partial;
         }
         if let Some(flight) = flights.flight_mut(ticket) {
             (flight.stamp, flight.waiting) = (stamp, waiting);

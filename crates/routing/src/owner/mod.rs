@@ -22,7 +22,7 @@ pub(crate) use state::share_of_sample;
 pub use state::{DecisionCounts, GroupState, HopCounts, SliceState};
 use together::TogetherGroup;
 
-use crate::divided::{Climbed, DividedGroup, Level};
+use crate::divided::{Climbed, DividedGroup, Level, completeness};
 
 /// The slices of one group that a node owns, and what is in flight there.
 pub struct GroupOwner {
@@ -68,7 +68,7 @@ impl GroupOwner {
                     record,
                     group,
                     (me, start),
-                    complete,
+                    completeness(map, record, group),
                     level,
                     &limits,
                 )?))
@@ -146,7 +146,7 @@ impl GroupOwner {
         match (&mut self.cells, record) {
             (Cells::Together(group), _) => group.map_changed(complete),
             (Cells::Divided(group), Some(record)) => {
-                group.map_changed(record, complete.unwrap_or(false), now, commands);
+                group.map_changed(record, completeness(map, record, self.group), now, commands);
             }
             // Dropped with all that is in flight; the node ends this owner.
             (Cells::Divided(group), None) => group.drain(now, commands),

@@ -136,8 +136,9 @@ impl Network {
         self.start(node);
         let groups: Vec<(u32, NodeId)> = self.owners.keys().copied().filter(|(_, other)| *other != node).collect();
         for key in groups {
-            let now = self.now;
+            let (now, map) = (self.now, self.map.clone());
             self.command(key, |owner, commands| owner.peer_lost(node, now, commands));
+            self.command(key, |owner, commands| owner.map_changed(&map, now, commands));
         }
     }
 
@@ -202,7 +203,7 @@ impl Network {
             times: question.times,
             deadline_ms: question.deadline_ms,
             from: None,
-            again: false,
+            again: question.again,
             traceparent: None,
         };
         let (key, now) = (self.head_of(digests[0]), self.now);
@@ -337,6 +338,7 @@ pub(crate) struct Question {
     pub(crate) names: Vec<SubmissionName>,
     pub(crate) times: Times,
     pub(crate) deadline_ms: u64,
+    pub(crate) again: bool,
 }
 
 /// A producer that asks about one event after the other.
@@ -379,6 +381,7 @@ impl Producer {
             names: Vec::new(),
             times,
             deadline_ms: u64::MAX,
+            again: false,
         })
     }
 

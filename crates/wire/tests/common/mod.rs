@@ -128,6 +128,7 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         stamps: stamps(events, numbers),
         generations: if events.is_multiple_of(2) { generations.clone() } else { Vec::new() },
         parallel: events.is_multiple_of(3),
+        asks_all: events.is_multiple_of(5),
         deadline_in_ms: 250,
         degraded: events.is_multiple_of(5),
         traceparent: events.is_multiple_of(2).then(|| "00-aaaa-bbbb-01".into()),
