@@ -210,6 +210,19 @@ impl SlicedFilter {
         &self.stamps
     }
 
+    pub(crate) fn plan(&self) -> &SlicePlan {
+        &self.plan
+    }
+
+    pub(crate) fn slice(&self, slice: u32) -> Option<&FilterSlice> {
+        self.slices.get(slice as usize)
+    }
+
+    /// The greatest unit so far.
+    pub(crate) fn now_unit(&self) -> u64 {
+        self.clocks.iter().map(WindowClock::now_unit).max().unwrap_or(0)
+    }
+
     /// What each slice has done since the filter was built or read.
     pub fn loads(&self) -> &[Load] {
         &self.loads
