@@ -137,23 +137,41 @@ fn have_started(map: &ClusterMap, nodes: usize) -> bool {
     started.count() == nodes
 }
 
-/// The events that have cells on each node of `map`.
-pub fn events_by_node(scenario: &Scenario, map: &ClusterMap) -> turmoil::Result<Vec<BTreeSet<u64>>> {
+/// What goes with a node.
+#[derive(Clone, Debug, Default)]
+pub struct NodeEvents {
+    /// Events that have cells there.
+    pub any: BTreeSet<u64>,
+    /// Events more than half of whose cells are there.
+    pub most: BTreeSet<u64>,
+}
+
+/// The events of each node of `map`.
+pub fn events_by_node(scenario: &Scenario, map: &ClusterMap) -> turmoil::Result<Vec<NodeEvents>> {
     let (_, record) = map.filter_named(FILTER).ok_or("no filter")?;
     let (prober, plan) = (Prober::new(&record.definition)?, GroupPlan::new(&record.definition)?);
     let secret = FilterSecret::from_material(&secret(scenario));
-    let mut events = vec![BTreeSet::new(); scenario.nodes];
+    let mut events = vec![NodeEvents::default(); scenario.nodes];
     for event in 0..scenario.events {
         let digest = secret.digest(&event.to_le_bytes());
         let mut probes = Probes::new(prober.shape());
         prober.push(digest, &mut probes);
         let first = prober.group(digest) * record.definition.slicing.slices_per_group();
+        let mut cells = vec![0; scenario.nodes];
         for position in probes.positions(0) {
             // A group that is one slice has all of its events' cells.
             let slice = plan.as_ref().map_or(0, |plan| plan.place(*position).0);
             let node = record.owner(first + slice).and_then(|owner| map.nodes.get(&owner.node)).ok_or("no owner")?;
             let index = (0..scenario.nodes).find(|index| node_name(*index) == node.name).ok_or("no such node")?;
-            events[index].insert(event);
+            cells[index] += 1;
+        }
+        for (events, cells) in events.iter_mut().zip(cells) {
+            if cells > 0 {
+                events.any.insert(event);
+            }
+            if 2 * cells > probes.positions(0).len() {
+                events.most.insert(event);
+            }
         }
     }
     Ok(events)

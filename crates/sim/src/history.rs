@@ -79,6 +79,8 @@ pub struct Loss {
     pub time_us: u64,
     /// The events that have cells there.
     pub events: BTreeSet<u64>,
+    /// Those that have more than half of their cells there.
+    pub most_of: BTreeSet<u64>,
 }
 
 /// A time in which one site could not reach the others.
@@ -170,11 +172,12 @@ impl History {
         let mut lost: Vec<usize> = self.losses.iter().map(|loss| loss.node).collect();
         lost.sort_unstable();
         lost.dedup();
-        // What one node has lost the others remember, and they alone vote.
-        if self.outlives_a_node && lost.len() == 1 {
-            return false;
-        }
-        self.losses.iter().any(|loss| during.contains(&loss.time_us) && loss.events.contains(&first.event))
+        // What one node has lost the others remember, and they alone vote, where they have half of an event's cells.
+        let is_outlived = self.outlives_a_node && lost.len() == 1;
+        let concerned = |loss: &Loss| {
+            if is_outlived { loss.most_of.contains(&first.event) } else { loss.events.contains(&first.event) }
+        };
+        self.losses.iter().any(|loss| during.contains(&loss.time_us) && concerned(loss))
     }
 
     /// When the first call of the same submission began, which may have recorded the event.

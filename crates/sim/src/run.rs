@@ -2,7 +2,6 @@
 //!
 //! Promises: the same scenario gives the same trace and the same history. Must not know: what the history must keep.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -13,7 +12,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::audit::audit;
 use crate::cells;
-use crate::cluster::{self, EPOCH_MS, node_name, now_us};
+use crate::cluster::{self, EPOCH_MS, NodeEvents, node_name, now_us};
 use crate::history::{History, Loss, Outage};
 use crate::net::{Breaker, SimConnector, Streams};
 use crate::producers::{SharedHistory, produce};
@@ -209,7 +208,7 @@ struct Torment {
 
 impl Torment {
     /// Goes on until the producers have ended. `events` are those that have cells on each node.
-    async fn run(&self, events: &[BTreeSet<u64>], history: &SharedHistory) {
+    async fn run(&self, events: &[NodeEvents], history: &SharedHistory) {
         let mut dice = Dice::new(self.scenario.seed ^ 0x5EED);
         if self.scenario.nemesis == Nemesis::Partition {
             self.partition(&mut dice, history).await;
@@ -222,7 +221,12 @@ impl Torment {
                 Nemesis::Reset => self.breakers[dice.below(self.breakers.len() as u64) as usize].reset(),
                 Nemesis::Hold => self.hold(node, &mut dice).await,
                 Nemesis::Restart => {
-                    let loss = Loss { node, time_us: now_us(), events: events[node].clone() };
+                    let loss = Loss {
+                        node,
+                        time_us: now_us(),
+                        events: events[node].any.clone(),
+                        most_of: events[node].most.clone(),
+                    };
                     history.lock().unwrap_or_else(PoisonError::into_inner).losses.push(loss);
                     self.restart(node, &mut dice).await;
                 }

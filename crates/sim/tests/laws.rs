@@ -26,7 +26,10 @@ fn laws_broken(calls: impl IntoIterator<Item = Call>) -> Vec<&'static str> {
 
 /// The same where nodes were lost, with cells of event 1, and some answers were marked degraded.
 fn laws_broken_with(lost_us: &[u64], degraded_events: u64, calls: impl IntoIterator<Item = Call>) -> Vec<&'static str> {
-    let losses = lost_us.iter().map(|time_us| Loss { node: 2, time_us: *time_us, events: [1].into() }).collect();
+    let losses = lost_us
+        .iter()
+        .map(|time_us| Loss { node: 2, time_us: *time_us, events: [1].into(), most_of: [2].into() })
+        .collect();
     let mut history =
         History { losses, degraded_events, window_ms: 1000, window_at_most_ms: 1100, ..History::default() };
     for call in calls {
@@ -136,4 +139,21 @@ fn what_a_leaf_told_alone_is_known_elsewhere_when_all_has_settled() {
     let lookup = |began_us| Call { is_lookup: true, ..call(1, 500, began_us, Decision::FirstSeen) };
     assert_eq!(broken(true, lookup(50)), [""; 0]);
     assert_eq!(broken(true, lookup(150)), ["no false negative"]);
+}
+
+#[test]
+fn what_one_of_three_nodes_has_lost_the_others_remember() {
+    let broken = |nodes: &[usize], event| {
+        let losses =
+            nodes.iter().map(|node| Loss { node: *node, time_us: 30, events: [1, 2].into(), most_of: [2].into() });
+        let bounds = History { window_ms: 1000, window_at_most_ms: 1100, degraded_events: 9, ..History::default() };
+        let mut history = History { losses: losses.collect(), outlives_a_node: true, ..bounds };
+        for began_us in [0, 50] {
+            history.begin(call(event, 0, began_us, Decision::FirstSeen));
+        }
+        check(&history).into_iter().map(|violation| violation.name()).collect::<Vec<_>>()
+    };
+    assert_eq!(broken(&[2, 2], 1), ["one winner"]);
+    assert_eq!(broken(&[2], 2), [""; 0], "most of its cells were there");
+    assert_eq!(broken(&[1, 2], 1), [""; 0], "two nodes are too many");
 }
