@@ -254,6 +254,8 @@ async fn what_is_no_tree_is_refused_with_its_fault() {
         (refusal(|tree| tree.places[0].parent = None).await, "two roots"),
         (refusal(|tree| drop(tree.places.remove(0))).await, "site `athens` has no leaf"),
         (refusal(|tree| tree.places[0].parent = Some("athens".to_owned())).await, "is its own ancestor"),
+        (refusal(|tree| tree.places[3].parent = Some("athens".to_owned())).await, "is its own ancestor"),
+        (refusal(|tree| tree.places.clear()).await, "has no places"),
         (refusal(|tree| tree.places[0].sites = vec!["rome".to_owned()]).await, "site `rome`, which has no nodes"),
         (refusal(|tree| tree.places[0].slicing = Some("horizontal:2".parse().expect("one"))).await, "as many groups"),
     ];

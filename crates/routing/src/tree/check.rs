@@ -105,9 +105,9 @@ pub enum TreeRefusal {
         /// What was asked for.
         fold: u8,
     },
-    /// No place is above all others.
-    #[error("the tree has no root: leave out the parent of one place")]
-    NoRoot,
+    /// There is no place.
+    #[error("the tree has no places: name one without a parent, its root, and a leaf for every site")]
+    Empty,
     /// Several places are above all others.
     #[error("the tree has two roots, `{one}` and `{other}`: give one of them a parent")]
     TwoRoots {
@@ -277,7 +277,11 @@ impl TreeSpec {
             }
         }
         let mut roots = self.places.iter().filter(|place| place.parent.is_none());
-        let root = roots.next().ok_or(TreeRefusal::NoRoot)?;
+        let Some(root) = roots.next() else {
+            // Every place has a parent, so going up from any of them never ends.
+            let in_cycle = self.places.first().and_then(|place| self.level_of(place, &names).err());
+            return Err(in_cycle.unwrap_or(TreeRefusal::Empty));
+        };
         if let Some(other) = roots.next() {
             return Err(TreeRefusal::TwoRoots { one: root.name.clone(), other: other.name.clone() });
         }
@@ -311,7 +315,8 @@ impl TreeSpec {
         while let Some(above) = at.parent.as_deref().and_then(|parent| names.get(parent)) {
             (level, at) = (level + 1, above);
             if level > self.places.len() {
-                return Err(TreeRefusal::Cycle { place: place.name.clone() });
+                // By now it goes round.
+                return Err(TreeRefusal::Cycle { place: at.name.clone() });
             }
         }
         match level < TREE_LEVELS_MAX {
