@@ -1,8 +1,9 @@
 //! Trees of filters over sites: what one site has seen is a duplicate at all, and most of it is found at home.
 
+use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 
-use crate::local_cluster::LocalCluster;
+use crate::local_cluster::{LocalCluster, eventually, is_alive};
 use crate::run::{Folder, example_text, number};
 
 const SITES: [&str; 3] = ["athens", "ioannina", "oslo"];
@@ -184,4 +185,28 @@ fn nodes_of_a_folder_are_at_their_sites_again() {
     assert_eq!(sites(&cluster), ["athens", "athens", "oslo", "oslo"]);
     let listed = folder.run(&format!("filter list --cluster {}", cluster.addresses())).ok().out;
     assert!(listed.contains("clicks@athens"), "{listed}");
+}
+
+#[test]
+fn a_node_that_cannot_bring_up_what_it_has_told_alone_says_so() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--sites athens,oslo");
+    let place = |name: &str, more: &str| format!("[[place]]\nname = \"{name}\"\n{more}\n");
+    let leaf = |site: &str| place(site, &format!("parent = \"root\"\nsites = [\"{site}\"]"));
+    let root = place("root", "sites = [\"oslo\"]");
+    folder
+        .write("tree.toml", format!("mode = \"dense\"\ncut_off = \"local\"\n{root}{}{}", leaf("athens"), leaf("oslo")));
+    cluster.create(&folder, "clicks", "--window unbounded --capacity 9k --tree-file tree.toml").ok();
+    folder.write("numbers", (0..50).map(|number| format!("{number}\n")).collect::<String>());
+    let [athens, oslo] = cluster.processes()[..] else { panic!("two nodes") };
+    kill(oslo, Signal::SIGKILL).expect("a process");
+    let ask = format!(
+        "--cluster {} --filter clicks --site athens --out /dev/null --report json numbers",
+        cluster.addresses()
+    );
+    assert_eq!(number(&folder.dedup(&ask).ok().report(), "first_seen"), 50);
+    kill(athens, Signal::SIGTERM).expect("a process");
+    eventually("the end of the node", || !is_alive(athens));
+    let log = folder.read("firstseen-data/node-1/log");
+    assert!(log.contains("lost to it") && log.contains("events=50"), "{log}");
 }

@@ -194,7 +194,8 @@ impl Node {
         let limit = Duration::from_millis(shared.config.limits.drain_max_ms);
         if tokio::time::timeout(limit, drain(&shared)).await.is_err() {
             let batches = shared.batches.load(Ordering::Relaxed);
-            tracing::warn!(batches, ?limit, "the node stops before everything is answered");
+            tracing::warn!(batches, ?limit, "the node stops before all is done");
+            warn_of_journals(&shared).await;
         }
         shared.stopping.cancel();
         self.stop.cancel();
@@ -212,6 +213,18 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.shared.stopping.cancel();
         self.stop.cancel();
+    }
+}
+
+/// Says what goes with this process: events that were told without the level above, and have not been brought up.
+async fn warn_of_journals(shared: &Shared) {
+    // An owner that is held up has not drained either.
+    let Ok(looks) = tokio::time::timeout(CLOSE_MAX, shared.owners.look(None)).await else { return };
+    let view = shared.view();
+    for look in looks.iter().filter(|look| look.state.journal.waiting_events > 0) {
+        let (events, group) = (look.state.journal.waiting_events, look.group);
+        let filter = view.map.filters.get(&look.filter).map_or("", |record| &record.name);
+        tracing::warn!(filter, group, events, "told first-seen while the level above was out of reach, and lost to it");
     }
 }
 

@@ -151,23 +151,6 @@ impl Groups {
         self.groups.values().all(|group| group.inflight_events() == 0 && group.journal_events() == 0)
     }
 
-    /// Says what goes with this process: events that were told without the level above, and have not been brought up.
-    pub(super) fn warn_of_journals(&self) {
-        for ((filter, group), owner) in &self.groups {
-            let events = owner.journal_events();
-            if events > 0 {
-                let name = self.view.map.filters.get(filter).map_or("", |record| &record.name);
-                tracing::warn!(
-                    filter = name,
-                    group,
-                    events,
-                    "events that were told first-seen while the level above was out of reach are not known there: the node \
-                     has stopped before it could bring them up"
-                );
-            }
-        }
-    }
-
     /// Nothing new will come.
     pub(super) fn drain(&mut self, now: Moment, commands: &mut Vec<Command>) {
         self.groups.values_mut().for_each(|group| group.drain(now, commands));

@@ -119,7 +119,7 @@ impl Worker {
                 },
             };
             if next.is_none() {
-                return self.groups.warn_of_journals();
+                return;
             }
             for _ in 0..WORK_BETWEEN_TICKS {
                 let Some(work) = next.take() else { break };
