@@ -20,6 +20,7 @@ use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use tokio_stream::{Stream, StreamExt};
 use tonic::transport::server::Connected;
 
+use crate::delegate::delegate_write;
 use crate::edges::Incoming;
 use crate::metrics::ConnectionMeter;
 
@@ -171,29 +172,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
 }
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
+    delegate_write!(io);
 }
 
 impl<T: Connected> Connected for Guarded<T> {

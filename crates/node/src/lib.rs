@@ -8,6 +8,7 @@ mod accept;
 mod admin;
 mod config;
 mod dates;
+mod delegate;
 mod edges;
 mod follow;
 mod http;
