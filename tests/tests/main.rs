@@ -5,6 +5,7 @@ mod bad_flags;
 mod bad_input;
 mod certs;
 mod cluster;
+mod crash_loop;
 mod estimate;
 mod formats;
 mod help;

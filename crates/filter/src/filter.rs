@@ -91,6 +91,7 @@ macro_rules! on_kind {
 }
 
 mod asked;
+mod copied;
 
 /// An eighth of the window where used cells decide when the filter is full: expired ones count until they are swept.
 fn sweep_period_units(definition: &FilterDefinition) -> u64 {

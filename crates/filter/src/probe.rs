@@ -25,6 +25,20 @@ impl BlockProbe {
     pub fn new(digest: Digest, blocks: u64) -> Self {
         Self { block: reduce(digest.word(0), blocks), words: [digest.word(1), digest.word(2)] }
     }
+
+    /// Calls `visit` with the offset of every position within its block of `2^offset_bits` cells.
+    pub(crate) fn for_each_offset(self, offset_bits: u32, hashes: u32, visit: impl FnMut(usize)) {
+        let words = self.words;
+        match offset_bits {
+            5 => BlockOffsets::<5> { words, hashes }.for_each(visit),
+            6 => BlockOffsets::<6> { words, hashes }.for_each(visit),
+            7 => BlockOffsets::<7> { words, hashes }.for_each(visit),
+            8 => BlockOffsets::<8> { words, hashes }.for_each(visit),
+            9 => BlockOffsets::<9> { words, hashes }.for_each(visit),
+            10 => BlockOffsets::<10> { words, hashes }.for_each(visit),
+            _ => BlockOffsets::<11> { words, hashes }.for_each(visit),
+        }
+    }
 }
 
 /// The positions of one event, without repeating the work of finding them: cheap to copy, walked twice.
@@ -121,17 +135,8 @@ pub fn positions_of(digest: Digest, geometry: &Geometry, positions: &mut Vec<u64
         Layout::Blocked { .. } => {
             let probe = BlockProbe::new(digest, geometry.blocks());
             let base = probe.block * geometry.block_cells();
-            let mut visit = |offset: usize| positions.push(base + offset as u64);
-            let (words, hashes) = (probe.words, geometry.hashes());
-            match geometry.block_cells() {
-                32 => BlockOffsets::<5> { words, hashes }.for_each(&mut visit),
-                64 => BlockOffsets::<6> { words, hashes }.for_each(&mut visit),
-                128 => BlockOffsets::<7> { words, hashes }.for_each(&mut visit),
-                256 => BlockOffsets::<8> { words, hashes }.for_each(&mut visit),
-                512 => BlockOffsets::<9> { words, hashes }.for_each(&mut visit),
-                1024 => BlockOffsets::<10> { words, hashes }.for_each(&mut visit),
-                _ => BlockOffsets::<11> { words, hashes }.for_each(&mut visit),
-            }
+            let offset_bits = geometry.block_cells().trailing_zeros();
+            probe.for_each_offset(offset_bits, geometry.hashes(), |offset| positions.push(base + offset as u64));
         }
     }
 }

@@ -257,7 +257,7 @@ impl<K: CellKind> CellSlice<K> {
         self.index_of(number).map(|index| self.stack[index].geometry)
     }
 
-    fn index_of(&self, number: u64) -> Option<usize> {
+    pub(crate) fn index_of(&self, number: u64) -> Option<usize> {
         let index = usize::try_from(number.checked_sub(self.oldest)?).ok()?;
         (index < self.stack.len()).then_some(index)
     }

@@ -101,6 +101,18 @@ pub enum Change {
         /// One more than the newest.
         number: u64,
     },
+    /// A node has read back all that its slices of a group have had. Answered with [`Outcome::Done`], also where the
+    /// node has started again since.
+    SlicesRestored {
+        /// The filter.
+        filter: FilterId,
+        /// The group.
+        group: u32,
+        /// The node.
+        node: NodeId,
+        /// Its start that has read them.
+        incarnation: Incarnation,
+    },
 }
 
 impl Change {
@@ -115,6 +127,7 @@ impl Change {
             Self::CreateFilter(_) => "create-filter",
             Self::DropFilter { .. } => "drop-filter",
             Self::OpenGeneration { .. } => "open-generation",
+            Self::SlicesRestored { .. } => "slices-restored",
         }
     }
 }

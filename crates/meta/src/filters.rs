@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use firstseen_routing::divided::check;
-use firstseen_routing::{ClusterMap, FilterId, FilterRecord};
+use firstseen_routing::divided::{check, check_durability};
+use firstseen_routing::{AnswerWhen, ClusterMap, Durability, FilterId, FilterRecord, Incarnation, NodeId};
 use firstseen_wire::limits::{FILTERS_MAX, MAP_FILTERS_BYTES_MAX};
 use firstseen_wire::map::filter_bytes_max;
 
@@ -15,9 +15,15 @@ use crate::state::{State, check_text};
 use crate::tree;
 
 pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Refusal> {
-    let NewFilter { name, definition, policies, secret, if_absent, tree } = asked;
+    let NewFilter { name, definition, mut policies, secret, if_absent, tree } = asked;
     check_text("the name of a filter", &name)?;
-    check(&definition).map_err(|refusal| Refusal::Definition { name: name.clone(), reason: refusal.to_string() })?;
+    check(&definition)
+        .and_then(|()| check_durability(&definition, policies.durability, tree.is_some()))
+        .map_err(|refusal| Refusal::Definition { name: name.clone(), reason: refusal.to_string() })?;
+    if policies.durability == Durability::Durable {
+        // What is told rests on every slice's disk.
+        policies.answer = AnswerWhen::Safe;
+    }
     let places = tree::plan(&state.map, &name, &definition, tree.as_ref())?;
     if let Some((filter, record)) = state.map.filter_named(&name) {
         let same_tree = tree::is_built_so(&state.map, filter, tree.as_ref(), &places);
@@ -115,5 +121,27 @@ pub(crate) fn open_generation(
     if let Some(newest) = record.generations.get_mut(group as usize) {
         *newest = number;
     }
+    Ok(Outcome::Done)
+}
+
+pub(crate) fn slices_restored(
+    state: &mut State,
+    (filter, group): (FilterId, u32),
+    (node, incarnation): (NodeId, Incarnation),
+) -> Result<Outcome, Refusal> {
+    let unknown = || Refusal::FilterUnknown { name: filter.to_string() };
+    let record = state.map.filters.get(&filter).ok_or_else(unknown)?;
+    let per_group = record.definition.slicing.slices_per_group() as usize;
+    // What an earlier start has read is gone with it.
+    let is_current = state.map.nodes.get(&node).is_some_and(|record| record.incarnation == incarnation);
+    let slices = (group as usize).saturating_mul(per_group)..(group as usize + 1).saturating_mul(per_group);
+    if !is_current
+        || !record.owners.get(slices.clone()).is_some_and(|owners| owners.iter().any(|owner| owner.node == node))
+    {
+        return Ok(Outcome::Done);
+    }
+    let record = Arc::make_mut(&mut state.map).filters.get_mut(&filter).ok_or_else(unknown)?;
+    let owners = record.owners.get_mut(slices).unwrap_or_default();
+    owners.iter_mut().filter(|owner| owner.node == node).for_each(|owner| owner.complete_since = incarnation);
     Ok(Outcome::Done)
 }

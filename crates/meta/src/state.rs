@@ -126,6 +126,9 @@ impl State {
             Change::CreateFilter(asked) => filters::create(self, asked),
             Change::DropFilter { name } => filters::drop_named(self, &name),
             Change::OpenGeneration { filter, group, number } => filters::open_generation(self, filter, group, number),
+            Change::SlicesRestored { filter, group, node, incarnation } => {
+                filters::slices_restored(self, (filter, group), (node, incarnation))
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_meta::{Change, Command, CommandId, MetaError, NewFilter, Outcome, Refusal};
-use firstseen_routing::{FilterId, NodeId, SecretMaterial, divided};
+use firstseen_routing::{FilterId, FilterPolicies, NodeId, SecretMaterial, divided};
 use firstseen_wire::map as wire_map;
 use firstseen_wire::proto::admin::admin_server::Admin;
 use firstseen_wire::proto::admin::{
@@ -200,13 +200,16 @@ impl Admin for AdminService {
 
 fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<NewFilter, Status> {
     let invalid = |error| ErrorKind::Invalid.status(error);
-    let CreateFilterRequest { name, definition_json, clock, lookup, answer, retry_horizon_ms, if_absent, tree, .. } =
-        request;
+    let CreateFilterRequest { name, definition_json, clock, lookup, answer, retry_horizon_ms, .. } = request;
+    let CreateFilterRequest { if_absent, tree, durability, durability_interval_ms, .. } = request;
     let definition = wire_map::definition(&name, &definition_json).map_err(invalid)?;
     // The cluster would refuse it too, but only after all of its nodes had written it down.
     let impossible = |refusal| ErrorKind::Invalid.status(format!("filter `{name}`: {refusal}"));
     divided::check(&definition).map_err(impossible)?;
-    let policies = wire_map::policies(clock, lookup, answer, retry_horizon_ms).map_err(invalid)?;
+    let policies = FilterPolicies {
+        durability: wire_map::durability(durability, durability_interval_ms).map_err(invalid)?,
+        ..wire_map::policies(clock, lookup, answer, retry_horizon_ms).map_err(invalid)?
+    };
     let tree = tree.map(|tree| wire_tree::decode(tree).map_err(invalid)).transpose()?;
     Ok(NewFilter { name, definition, policies, secret, if_absent, tree })
 }

@@ -6,11 +6,13 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use firstseen_journal::{Disk, FolderDisk, SEGMENT_BYTES};
 use firstseen_meta::MetaStorage;
 use firstseen_routing::{Moment, OwnerLimits};
 use firstseen_wire::net::{self, Connector, TcpConnector};
@@ -23,9 +25,13 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use crate::config::NodeConfig;
 use crate::delegate::delegate_write;
+use crate::repair::REPAIRING_FOLDER;
 
 /// The file of the cluster's agreement in the folder for data.
-const DATABASE_FILE: &str = "meta.redb";
+pub(crate) const DATABASE_FILE: &str = "meta.redb";
+
+/// The folder of the journal there.
+pub(crate) const JOURNAL_FOLDER: &str = "journal";
 
 /// Two clocks.
 pub trait Clock: Send + Sync + 'static {
@@ -176,6 +182,10 @@ pub struct Edges {
     pub owner_limits: OwnerLimits,
     /// Where the cluster's agreement is kept.
     pub storage: MetaStorage,
+    /// Where the journal of slices is kept.
+    pub journal: Arc<dyn Disk>,
+    /// Bytes of each of its files.
+    pub journal_segment_bytes: u32,
     /// Drawn at random at every start; all that is left to chance follows from it, except secrets, which the machine
     /// draws.
     pub seed: u64,
@@ -197,6 +207,9 @@ pub enum EdgeError {
     /// The certificate cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
+    /// A repair was not finished.
+    #[error("{0} is there, and no journal: let `firstseen node repair` finish what it has begun")]
+    Repair(PathBuf),
     /// No random bits.
     #[error("the machine gives no random bits: {0}")]
     Random(String),
@@ -209,6 +222,10 @@ impl Edges {
     /// # Errors
     /// [`EdgeError`] names the setting.
     pub async fn of_machine(config: &NodeConfig) -> Result<Self, EdgeError> {
+        let unfinished = config.data_dir.join(REPAIRING_FOLDER);
+        if unfinished.exists() && !config.data_dir.join(JOURNAL_FOLDER).exists() {
+            return Err(EdgeError::Repair(unfinished));
+        }
         let tls = config.tls.as_ref().map(|tls| tls.files().client()).transpose()?;
         let listener = listen("listen", config.listen).await?;
         let address = listener.local_addr().unwrap_or(config.listen).to_string();
@@ -225,6 +242,8 @@ impl Edges {
             owners: OwnerSpawner::Threads,
             owner_limits: OwnerLimits::default(),
             storage: MetaStorage::File(config.data_dir.join(DATABASE_FILE)),
+            journal: Arc::new(FolderDisk::new(config.data_dir.join(JOURNAL_FOLDER))),
+            journal_segment_bytes: SEGMENT_BYTES,
             seed: u64::from_le_bytes(random()?),
         })
     }

@@ -66,13 +66,24 @@ impl Follower {
     }
 }
 
-/// Asks the cluster for the generations that groups need.
+/// Asks the cluster for what groups want changed.
 pub(crate) async fn propose(shared: Arc<Shared>, mut proposals: mpsc::Receiver<Proposal>) {
-    while let Some(Proposal { filter, group, number }) = proposals.recv().await {
-        let change = Change::OpenGeneration { filter, group, number };
-        // A group asks again while it needs one.
+    let mut views = shared.views.clone();
+    while let Some(proposal) = proposals.recv().await {
+        // An owner acts on a view a little before it is published.
+        if views.wait_for(|view| view.me.is_some()).await.is_err() {
+            return;
+        }
+        let change = match proposal {
+            Proposal::Generation { filter, group, number } => Change::OpenGeneration { filter, group, number },
+            Proposal::Restored { filter, group } => {
+                let Some(Me { identity, incarnation }) = shared.view().me else { continue };
+                Change::SlicesRestored { filter, group, node: identity.node, incarnation }
+            }
+        };
+        // A group asks again while it needs it.
         if let Err(error) = shared.meta.propose(Command { id: shared.ids.next(), change }).await {
-            tracing::warn!(%filter, group, number, %error, "a generation is not opened");
+            tracing::warn!(?proposal, %error, "the map is not changed");
         }
     }
 }

@@ -285,6 +285,9 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
         ("batches_inflight", "Batches that are not answered", shared.batches.load(Relaxed)),
         ("queue_events", "Events that wait for their owners", shared.owners.events_queued()),
         ("link_messages_waiting", "Messages to other nodes that are not acknowledged", waiting),
+        ("journal_segments", "Files of the journal of slices", shared.keeper.segments()),
+        ("journal_waiting_bytes", "Bytes of records that wait for the disk", shared.keeper.waiting_bytes()),
+        ("journal_disk_full", "1 where the disk of the journal is full", u64::from(shared.keeper.is_full())),
     ];
     for (name, help, value) in gauges {
         let gauge = Gauge::<i64>::default();

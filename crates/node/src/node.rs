@@ -23,6 +23,7 @@ use crate::config::{ConfigError, NodeConfig};
 use crate::edges::Edges;
 use crate::follow::{self, Follower};
 use crate::ids::Ids;
+use crate::keeper::{self, Keeper};
 use crate::links::Links;
 use crate::metrics::Metrics;
 use crate::owner::{self, Loss, Owners, Proposal, Worker, WorkerParts};
@@ -61,6 +62,11 @@ pub enum NodeError {
     /// An owner has panicked while the node ran.
     #[error("{0}")]
     OwnerLost(String),
+    /// What the journal was given may or may not be on the disk.
+    #[error(
+        "the journal cannot be written ({0}): what was told since is not certain to be there; look after the disk, and start the node again"
+    )]
+    Journal(String),
     /// The consensus has stopped.
     #[error(
         "the node has no part in the cluster's agreement any more (see the log; is the disk of its data folder full?): \
@@ -95,7 +101,9 @@ impl Node {
     async fn start_here(config: NodeConfig, edges: Edges) -> Result<Self, NodeError> {
         config.check()?;
         let tls = config.tls.as_ref().map(|tls| tls.files().server()).transpose()?;
-        let Edges { incoming, address, http, connector, clock, owners: spawner, owner_limits, storage, seed } = edges;
+        let Edges { incoming, address, http, connector, clock, owners: spawner, owner_limits, storage, seed, .. } =
+            edges;
+        let (disk, segment_bytes) = (edges.journal, edges.journal_segment_bytes);
         let address = config.advertise.clone().unwrap_or(address);
         let profile = NodeProfile {
             name: config.name.clone(),
@@ -108,7 +116,11 @@ impl Node {
         let metrics = Arc::new(Metrics::new());
         let (proposals, proposed) = mpsc::channel(PROPOSALS_MAX);
         let (climbs, climbing) = mpsc::channel(CLIMBS_WAITING_MAX);
-        let owners = spawn_owners(&config, (spawner, owner_limits), &clock, &metrics, (&proposals, &climbs))?;
+        let keeper = Arc::new(Keeper::new(disk, segment_bytes, clock.clone(), config.owner_threads()));
+        let kept = CancellationToken::new();
+        spawner.spawn(format!("{}-journal", config.name), keeper::write(keeper.clone(), kept.clone()))?;
+        let outputs = Outputs { proposals, climbs, keeper: keeper.clone() };
+        let owners = spawn_owners(&config, (spawner, owner_limits), &clock, &metrics, &outputs)?;
         let (publish, views) = watch::channel(Arc::new(View::default()));
         let ids = Ids::new(seed);
         let shared = Arc::new(Shared {
@@ -116,6 +128,8 @@ impl Node {
             is_secure: tls.is_some(),
             meta: meta.clone(),
             owners,
+            keeper,
+            kept,
             views,
             levels: Levels::new(connector.clone(), u128::from_le_bytes(ids.next())),
             connector,
@@ -176,6 +190,7 @@ impl Node {
         tokio::select! {
             biased;
             lost = self.shared.owners.loss().happened() => NodeError::OwnerLost(lost),
+            error = self.shared.keeper.failed() => NodeError::Journal(error),
             () = self.shared.meta.consensus_stopped() => NodeError::ConsensusStopped,
         }
     }
@@ -205,6 +220,10 @@ impl Node {
                 ending.abort();
             }
         }
+        shared.kept.cancel();
+        if tokio::time::timeout(limit, shared.keeper.written()).await.is_err() {
+            tracing::warn!(?limit, "the node stops before its journal is written");
+        }
         shared.meta.shutdown().await;
     }
 }
@@ -212,6 +231,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.shared.stopping.cancel();
+        self.shared.kept.cancel();
         self.stop.cancel();
     }
 }
@@ -240,12 +260,19 @@ async fn drain(shared: &Shared) {
     }
 }
 
+/// Where what owners want goes.
+struct Outputs {
+    proposals: mpsc::Sender<Proposal>,
+    climbs: mpsc::Sender<Climb>,
+    keeper: Arc<Keeper>,
+}
+
 fn spawn_owners(
     config: &NodeConfig,
     (spawner, owner_limits): (crate::OwnerSpawner, OwnerLimits),
     clock: &Arc<dyn crate::Clock>,
     metrics: &Arc<Metrics>,
-    (proposals, climbs): (&mpsc::Sender<Proposal>, &mpsc::Sender<Climb>),
+    outputs: &Outputs,
 ) -> Result<Owners, NodeError> {
     let (owners, limits) = (config.owner_threads(), &config.limits);
     let mut queues = Vec::with_capacity(owners);
@@ -267,8 +294,9 @@ fn spawn_owners(
             queue_age_max_ms: limits.queue_age_max_ms,
             rate_max_events_per_s: config.owner_rate_max_events_per_s,
             metrics: metrics.clone(),
-            proposals: proposals.clone(),
-            climbs: climbs.clone(),
+            proposals: outputs.proposals.clone(),
+            climbs: outputs.climbs.clone(),
+            keeper: outputs.keeper.clone(),
         });
         let name = format!("{}-owner-{index}", config.name);
         spawner.spawn(name.clone(), loss.clone().watch(name, worker.run()))?;

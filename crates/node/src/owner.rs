@@ -6,8 +6,10 @@
 mod backlog;
 mod desk;
 mod groups;
+mod kept;
 mod loss;
 mod pace;
+mod reading;
 mod worker;
 
 use std::sync::Arc;

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::NodeConfig;
 use crate::edges::Clock;
 use crate::ids::Ids;
+use crate::keeper::Keeper;
 use crate::metrics::Metrics;
 use crate::owner::Owners;
 use crate::view::View;
@@ -32,6 +33,10 @@ pub(crate) struct Shared {
     pub(crate) meta: Meta,
     /// The owners of slices.
     pub(crate) owners: Owners,
+    /// What keeps records of slices.
+    pub(crate) keeper: Arc<Keeper>,
+    /// What it has been given is written, and no more comes.
+    pub(crate) kept: CancellationToken,
     /// What the node acts on.
     pub(crate) views: watch::Receiver<Arc<View>>,
     /// Opens connections to other nodes.
@@ -79,6 +84,11 @@ impl Shared {
         }
         if self.is_draining() {
             return Some("the node is about to stop".to_owned());
+        }
+        if self.keeper.is_full() {
+            return Some(
+                "the disk of the journal is full: events of durable filters are refused until it has room".to_owned(),
+            );
         }
         if self.meta.has_left() {
             return Some("the node has left its cluster for good: stop it and remove its data".to_owned());

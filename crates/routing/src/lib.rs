@@ -10,6 +10,7 @@ mod batch;
 mod decision;
 mod definition;
 pub mod divided;
+mod entry;
 mod failing;
 mod guard;
 mod horizontal;
@@ -31,13 +32,14 @@ mod vertical;
 pub use answer::Answer;
 pub use decision::{Decision, Reason, Seen};
 pub use definition::{DefinitionError, SlicedDefinition};
+pub use entry::{CheckpointCursor, ClockReading, Entry, Record};
 pub use failing::Belief;
 pub use guard::{Admission, BatchName, ReplayGuard, Standing};
 pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender};
 pub use load::{Load, fairness, greatest_share};
 pub use map::{
-    AnswerWhen, ClockSource, ClusterId, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, Lookup,
-    NodeId, NodeRecord, SecretMaterial, SliceOwner, Thresholds,
+    AnswerWhen, ClockSource, ClusterId, ClusterMap, Durability, FilterId, FilterPolicies, FilterRecord, Incarnation,
+    Lookup, NodeId, NodeRecord, SecretMaterial, SliceOwner, Thresholds,
 };
 pub use owner::{DecisionCounts, GroupOwner, GroupState, HopCounts, OwnerLimits, SliceState};
 pub use peer::{PeerBody, PeerMessage, PositionLists, Resolved, SetAcks, SetBatch, TestBatch};

@@ -92,6 +92,29 @@ pub enum AnswerWhen {
     Safe,
 }
 
+/// What of a filter survives its process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// Nothing: a process that ends loses its slices.
+    #[default]
+    Memory,
+    /// Everything but what came in the last so many milliseconds before a crash.
+    Interval {
+        /// How long what was told may be on no disk.
+        interval_ms: u32,
+    },
+    /// Everything that was told: it is on disk before.
+    Durable,
+}
+
+impl Durability {
+    /// Whether a journal is kept.
+    pub fn keeps_journal(self) -> bool {
+        self != Self::Memory
+    }
+}
+
 /// How many of an event's k positions a verdict needs where slices are down (Koloniari 2011, section 3.2); 0 stands for
 /// the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -115,6 +138,8 @@ pub struct FilterPolicies {
     pub retry_horizon_ms: u32,
     /// When slices are down.
     pub thresholds: Thresholds,
+    /// What survives a process.
+    pub durability: Durability,
 }
 
 impl Default for FilterPolicies {
@@ -125,6 +150,7 @@ impl Default for FilterPolicies {
             answer: AnswerWhen::default(),
             retry_horizon_ms: 60_000,
             thresholds: Thresholds::default(),
+            durability: Durability::default(),
         }
     }
 }

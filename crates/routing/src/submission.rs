@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use firstseen_filter::Probes;
 
-use crate::{BatchName, Decision, FilterId, NodeId, PeerMessage, Seen};
+use crate::{BatchName, Decision, FilterId, NodeId, PeerMessage, Record, Seen};
 
 /// What is done with the events of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,6 +117,8 @@ pub struct Moment {
 /// What an owner wants done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
+    /// Keep this. Where the filter is durable, nothing that follows may leave before it is on disk.
+    Record(Record),
     /// Answer a producer.
     Reply(GroupReply),
     /// Tell a producer what is a duplicate for certain, ahead of the reply.

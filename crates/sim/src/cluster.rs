@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_filter::{FilterSecret, FilterSpec, Kind, Layout, Probes, Window};
+use firstseen_journal::MemoryDisk as JournalDisk;
 use firstseen_meta::{MemoryDisk, MetaStorage};
 use firstseen_node::{Clock, Edges, Node, NodeConfig, OwnerSpawner};
 use firstseen_routing::{ClusterMap, GroupPlan, Incarnation, Prober, SlicedDefinition, Slicing};
+use firstseen_wire::map::durability_message;
 use firstseen_wire::net::{Connector, admin_client};
 use firstseen_wire::proto::{admin, producer};
 use firstseen_wire::tree::encode;
@@ -30,6 +32,8 @@ const RATE: f64 = 1e-9;
 /// How late an event may come and still be judged exactly: longer than a message takes.
 const LATENESS_MS: u64 = 5_000;
 const PORT: u16 = 7400;
+/// Bytes of a file of the journal: as few as hold a record, so that there are several.
+const SEGMENT_BYTES: u32 = 256 << 10;
 /// Between two tries of the operator.
 const PAUSE: Duration = Duration::from_millis(200);
 /// Owners of a node, however many cores this machine has.
@@ -63,12 +67,20 @@ pub fn node_address(index: usize) -> String {
     format!("{}:{PORT}", node_name(index))
 }
 
-/// Runs a node of `scenario` until the simulation ends it: its start number `start`. `disk` is what it finds when it
-/// starts again.
+/// What a node finds when it starts again.
+#[derive(Clone, Default)]
+pub struct Disks {
+    /// The cluster's agreement.
+    pub agreement: MemoryDisk,
+    /// The journal of its slices.
+    pub journal: JournalDisk,
+}
+
+/// Runs a node of `scenario` until the simulation ends it: its start number `start`.
 pub async fn run_node(
     (index, start): (usize, u64),
     scenario: Scenario,
-    disk: MemoryDisk,
+    disks: Disks,
     connector: SimConnector,
 ) -> turmoil::Result {
     let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
@@ -89,7 +101,9 @@ pub async fn run_node(
         clock: Arc::new(SimClock),
         owners: OwnerSpawner::Tasks,
         owner_limits: scenario.owner_limits,
-        storage: MetaStorage::Memory(disk),
+        storage: MetaStorage::Memory(disks.agreement),
+        journal: Arc::new(disks.journal),
+        journal_segment_bytes: SEGMENT_BYTES,
         seed: scenario.seed ^ index as u64 ^ start << 32,
     };
     let node = Node::start(config, edges).await?;
@@ -216,6 +230,8 @@ fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, Box<dyn std
         secret: secret(scenario).into(),
         if_absent: true,
         tree: scenario.tree.as_ref().map(|tree| encode(&tree.spec())),
+        durability: durability_message(scenario.durability).0.into(),
+        durability_interval_ms: durability_message(scenario.durability).1,
     })
 }
 

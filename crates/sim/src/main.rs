@@ -1,4 +1,5 @@
-//! Runs scenarios: `cargo run -p firstseen-sim -- --seeds 0..100`, or `--trees 0..100` for filters in trees.
+//! Runs scenarios: `cargo run -p firstseen-sim -- --seeds 0..100`, `--trees 0..100` for filters in
+//! trees, or `--durable 0..100` for filters that must survive power cuts.
 //!
 //! Prints a hash of everything that happened, which is the same whenever a seed is run. With `--trace`, everything that
 //! was delivered comes before it, for comparing two runs line by line.
@@ -12,7 +13,7 @@ use firstseen_sim::scenario::Scenario;
 
 struct Asked {
     seeds: std::ops::Range<u64>,
-    /// `--seeds`, or `--trees`.
+    /// `--seeds`, `--trees`, or `--durable`.
     what: &'static str,
     scenario: fn(u64) -> Scenario,
     shows_trace: bool,
@@ -20,7 +21,7 @@ struct Asked {
 
 fn main() -> ExitCode {
     let Some(asked) = asked(std::env::args().skip(1)) else {
-        eprintln!("usage: firstseen-sim --seeds|--trees FIRST..END [--trace]");
+        eprintln!("usage: firstseen-sim --seeds|--trees|--durable FIRST..END [--trace]");
         return ExitCode::from(2);
     };
     for seed in asked.seeds {
@@ -64,6 +65,7 @@ fn asked(args: impl Iterator<Item = String>) -> Option<Asked> {
     let (what, scenario): (_, fn(u64) -> Scenario) = match what {
         "--seeds" => ("--seeds", Scenario::new),
         "--trees" => ("--trees", Scenario::of_tree),
+        "--durable" => ("--durable", Scenario::durable),
         _ => return None,
     };
     let (first, end) = value.split_once("..")?;

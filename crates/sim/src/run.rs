@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use firstseen_meta::MemoryDisk;
+use firstseen_routing::Durability;
 use firstseen_wire::watch;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::audit::audit;
 use crate::cells;
-use crate::cluster::{self, EPOCH_MS, NodeEvents, node_name, now_us};
+use crate::cluster::{self, Disks, EPOCH_MS, NodeEvents, node_name, now_us};
 use crate::history::{History, Loss, Outage};
 use crate::net::{Breaker, SimConnector, Streams};
 use crate::producers::{SharedHistory, produce};
@@ -32,6 +32,8 @@ const PARTITION: Duration = Duration::from_secs(10);
 enum Order {
     /// It ends without notice.
     Kill(usize),
+    /// The same, with what its disk had not synced, or a part of that, as dice of this seed fall.
+    CutPower(usize, u64),
     /// Another one starts.
     Start(usize),
 }
@@ -81,7 +83,8 @@ pub fn run(scenario: &Scenario) -> Result<Run, String> {
     let (streams, recorder) = (Streams::default(), Recorder::default());
     let connector =
         || SimConnector { breaker: Breaker::default(), streams: streams.clone(), recorder: recorder.clone() };
-    let mut breakers = start_nodes(&mut sim, scenario, connector);
+    let disks = disks(scenario);
+    let mut breakers = start_nodes(&mut sim, scenario, &disks, connector);
     let (ready_sender, ready) = watch::channel(false);
     let (quiet_sender, quiet) = watch::channel(false);
     let left = Arc::new(AtomicU32::new(scenario.producers));
@@ -105,8 +108,14 @@ pub fn run(scenario: &Scenario) -> Result<Run, String> {
     }
     separate_sites(&sim, scenario);
     let orders = Orders::default();
-    let torment =
-        Torment { scenario: scenario.clone(), breakers, streams: streams.clone(), left, orders: orders.clone() };
+    let torment = Torment {
+        scenario: scenario.clone(),
+        breakers,
+        disks: disks.clone(),
+        streams: streams.clone(),
+        left,
+        orders: orders.clone(),
+    };
     let (connector, faults) = (connector(), history.clone());
     sim.client("operator", async move {
         let map = cluster::set_up(&torment.scenario, &connector).await?;
@@ -119,10 +128,17 @@ pub fn run(scenario: &Scenario) -> Result<Run, String> {
         quiet_sender.send(true);
         Ok(())
     });
-    drive(&mut sim, &orders, &streams).map_err(|error| error.to_string())?;
+    drive(&mut sim, &orders, &streams, &disks).map_err(|error| error.to_string())?;
     drop(sim);
     let history = history.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(Run { history: history.clone(), trace: recorder.trace() })
+}
+
+/// What each node finds when it starts again.
+fn disks(scenario: &Scenario) -> Vec<Disks> {
+    let disks: Vec<Disks> = (0..scenario.nodes).map(|_| Disks::default()).collect();
+    disks.iter().for_each(|disks| disks.journal.set_sync_takes(Duration::from_millis(scenario.sync_ms)));
+    disks
 }
 
 fn network<'a>(scenario: &Scenario) -> turmoil::Sim<'a> {
@@ -166,13 +182,20 @@ fn hosts_at(scenario: &Scenario, site: usize) -> Vec<String> {
 }
 
 /// Runs the simulation to its end, and carries out orders between its steps.
-fn drive(sim: &mut turmoil::Sim<'_>, orders: &Orders, streams: &Streams) -> turmoil::Result {
+fn drive(sim: &mut turmoil::Sim<'_>, orders: &Orders, streams: &Streams, disks: &[Disks]) -> turmoil::Result {
     while !sim.step()? {
         for order in std::mem::take(&mut *orders.lock().unwrap_or_else(PoisonError::into_inner)) {
             match order {
                 Order::Kill(node) => {
                     streams.end_of(sim.lookup(node_name(node)));
                     sim.crash(node_name(node));
+                }
+                Order::CutPower(node, seed) => {
+                    streams.end_of(sim.lookup(node_name(node)));
+                    sim.crash(node_name(node));
+                    let mut dice = Dice::new(seed);
+                    let odds = dice.below(3);
+                    disks[node].journal.cut_power(|| dice.below(2) < odds);
                 }
                 Order::Start(node) => sim.bounce(node_name(node)),
             }
@@ -182,15 +205,20 @@ fn drive(sim: &mut turmoil::Sim<'_>, orders: &Orders, streams: &Streams) -> turm
 }
 
 /// Starts the nodes; what breaks their connections comes back.
-fn start_nodes(sim: &mut turmoil::Sim<'_>, scenario: &Scenario, connector: impl Fn() -> SimConnector) -> Vec<Breaker> {
+fn start_nodes(
+    sim: &mut turmoil::Sim<'_>,
+    scenario: &Scenario,
+    disks: &[Disks],
+    connector: impl Fn() -> SimConnector,
+) -> Vec<Breaker> {
     let mut breakers = Vec::new();
-    for index in 0..scenario.nodes {
-        let (disk, connector, scenario) = (MemoryDisk::default(), connector(), scenario.clone());
+    for (index, disks) in disks.iter().enumerate() {
+        let (disks, connector, scenario) = (disks.clone(), connector(), scenario.clone());
         let starts = AtomicU64::new(0);
         breakers.push(connector.breaker.clone());
         sim.host(node_name(index), move || {
             let start = starts.fetch_add(1, Ordering::Relaxed);
-            cluster::run_node((index, start), scenario.clone(), disk.clone(), connector.clone())
+            cluster::run_node((index, start), scenario.clone(), disks.clone(), connector.clone())
         });
     }
     breakers
@@ -200,6 +228,7 @@ fn start_nodes(sim: &mut turmoil::Sim<'_>, scenario: &Scenario, connector: impl 
 struct Torment {
     scenario: Scenario,
     breakers: Vec<Breaker>,
+    disks: Vec<Disks>,
     streams: Streams,
     /// Producers that have not ended.
     left: Arc<AtomicU32>,
@@ -220,6 +249,28 @@ impl Torment {
                 Nemesis::Delay | Nemesis::Partition => {}
                 Nemesis::Reset => self.breakers[dice.below(self.breakers.len() as u64) as usize].reset(),
                 Nemesis::Hold => self.hold(node, &mut dice).await,
+                Nemesis::Restart if self.scenario.durability != Durability::Memory => {
+                    self.restart(&[Order::Kill(node)], &mut dice).await;
+                }
+                Nemesis::PowerCut => {
+                    let seed = dice.below(u64::MAX);
+                    self.restart(&[Order::CutPower(node, seed)], &mut dice).await;
+                }
+                Nemesis::Blackout => {
+                    let seed = dice.below(u64::MAX - self.scenario.nodes as u64);
+                    let cuts: Vec<Order> =
+                        (0..self.scenario.nodes).map(|node| Order::CutPower(node, seed + node as u64)).collect();
+                    self.restart(&cuts, &mut dice).await;
+                }
+                Nemesis::DiskFull => {
+                    self.disks[node].journal.set_room_bytes(Some(dice.below(2_000)));
+                    tokio::time::sleep(Duration::from_millis(100 + dice.below(2_000))).await;
+                    if dice.below(2) == 0 {
+                        let seed = dice.below(u64::MAX);
+                        self.restart(&[Order::CutPower(node, seed)], &mut dice).await;
+                    }
+                    self.disks[node].journal.set_room_bytes(None);
+                }
                 Nemesis::Restart => {
                     let loss = Loss {
                         node,
@@ -228,7 +279,7 @@ impl Torment {
                         most_of: events[node].most.clone(),
                     };
                     history.lock().unwrap_or_else(PoisonError::into_inner).losses.push(loss);
-                    self.restart(node, &mut dice).await;
+                    self.restart(&[Order::Kill(node)], &mut dice).await;
                 }
             }
         }
@@ -266,11 +317,15 @@ impl Torment {
         history.lock().unwrap_or_else(PoisonError::into_inner).outages.push(outage);
     }
 
-    /// Ends the process of a node, starts another, and leaves it alone for a while.
-    async fn restart(&self, node: usize, dice: &mut Dice) {
-        self.order(Order::Kill(node));
+    /// Ends processes of nodes, starts others, and leaves them alone for a while.
+    async fn restart(&self, ends: &[Order], dice: &mut Dice) {
+        ends.iter().for_each(|end| self.order(*end));
         tokio::time::sleep(Duration::from_millis(50 + dice.below(500))).await;
-        self.order(Order::Start(node));
+        for end in ends {
+            if let Order::Kill(node) | Order::CutPower(node, _) = end {
+                self.order(Order::Start(*node));
+            }
+        }
         tokio::time::sleep(Duration::from_millis(1_500 + dice.below(2_000))).await;
     }
 

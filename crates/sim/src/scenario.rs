@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use firstseen_routing::{CutOff, OwnerLimits};
+use firstseen_routing::{CutOff, Durability, OwnerLimits};
 
 use crate::tree::Tree;
 
@@ -23,6 +23,8 @@ const PARTITION_LATENCY_MS: u64 = 20;
 const PARTITION_DEADLINE_MS: u64 = 3_000;
 /// Dice of trees fall apart from the others of a seed.
 const OF_TREES: u64 = 0x7_2EE5 << 32;
+/// And those of disks.
+const OF_DISKS: u64 = 0xD_15C5 << 32;
 
 /// SplitMix64: small, and enough to spread seeds.
 #[derive(Clone, Debug)]
@@ -62,11 +64,19 @@ pub enum Nemesis {
     Restart,
     /// A site, with its node and its producers, is cut off from the others for ten seconds.
     Partition,
+    /// A node loses its power: its process ends, and what it has not synced is gone, or a part of it.
+    PowerCut,
+    /// All nodes lose their power at once.
+    Blackout,
+    /// The disk of a node's journal is full for a while.
+    DiskFull,
 }
 
 impl Nemesis {
     /// Of a filter in no tree.
     pub const ALL: [Self; 4] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart];
+    /// Of a durable filter.
+    pub const OF_DISKS: [Self; 5] = [Self::Restart, Self::PowerCut, Self::PowerCut, Self::Blackout, Self::DiskFull];
     /// Of a tree over several sites.
     pub const OF_TREES: [Self; 5] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart, Self::Partition];
 }
@@ -106,6 +116,10 @@ pub struct Scenario {
     pub deadline_ms: u64,
     /// What goes wrong.
     pub nemesis: Nemesis,
+    /// What survives a process.
+    pub durability: Durability,
+    /// Milliseconds that a disk takes to sync.
+    pub sync_ms: u64,
     /// Submissions are named, and those that end unknown are made again by a restarted producer.
     pub named: bool,
     /// The rules that owners keep: a test that breaks one must break a law.
@@ -135,6 +149,8 @@ impl Scenario {
             pause_max_ms: if nemesis == Nemesis::Restart { RESTART_PAUSE_MAX_MS } else { 2 * latency_max_ms },
             deadline_ms: dice.pick(&[3_000, 3_000, 3_000, 10 + latency_max_ms]),
             nemesis,
+            durability: Durability::Memory,
+            sync_ms: 0,
             named: dice.below(3) == 0,
             owner_limits: OwnerLimits::default(),
         }
@@ -149,7 +165,7 @@ impl Scenario {
         let pause_max_ms = match nemesis {
             Nemesis::Restart => RESTART_PAUSE_MAX_MS,
             Nemesis::Partition => PARTITION_PAUSE_MAX_MS,
-            Nemesis::Delay | Nemesis::Reset | Nemesis::Hold => 2 * plain.latency_max_ms,
+            _ => 2 * plain.latency_max_ms,
         };
         let (latency_max_ms, deadline_ms) = match nemesis {
             Nemesis::Partition => (PARTITION_LATENCY_MS, PARTITION_DEADLINE_MS),
@@ -164,6 +180,23 @@ impl Scenario {
             deadline_ms,
             calls: TREE_CALLS,
             ..plain
+        }
+    }
+
+    /// The scenario of `seed` with a durable filter: as without, but for how it is cut and what goes wrong.
+    pub fn durable(seed: u64) -> Self {
+        let mut dice = Dice::new(seed ^ OF_DISKS);
+        let nemesis = dice.pick(&Nemesis::OF_DISKS);
+        let slicing = dice.pick(&["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"]);
+        Self {
+            nemesis,
+            slicing,
+            durability: Durability::Durable,
+            owner_limits: OwnerLimits { checkpoint_after_bytes: Some(4 << dice.below(12)), ..OwnerLimits::default() },
+            sync_ms: dice.pick(&[1, 10, 40]),
+            pause_max_ms: RESTART_PAUSE_MAX_MS,
+            deadline_ms: 3_000,
+            ..Self::new(seed)
         }
     }
 

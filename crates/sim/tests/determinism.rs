@@ -12,13 +12,15 @@ use firstseen_sim::scenario::Scenario;
 const SEEDS: Range<u64> = 20..40;
 /// Every nemesis of trees, so that climbs are tried again.
 const TREES: Range<u64> = 20..32;
+/// Every nemesis of disks.
+const DURABLE: Range<u64> = 0..10;
 
 fn carried_out(scenario: &Scenario) -> Run {
     run(scenario).unwrap_or_else(|error| panic!("{scenario}: {error}"))
 }
 
 fn scenarios() -> impl Iterator<Item = Scenario> {
-    SEEDS.map(Scenario::new).chain(TREES.map(Scenario::of_tree))
+    SEEDS.map(Scenario::new).chain(TREES.map(Scenario::of_tree)).chain(DURABLE.map(Scenario::durable))
 }
 
 #[test]
@@ -43,7 +45,8 @@ fn same_seed_same_trace_in_another_process() {
     let here: Vec<String> =
         scenarios().map(|scenario| format!("trace {:016x}", carried_out(&scenario).hash())).collect();
     for process in ["the first process", "the second process"] {
-        let there: Vec<String> = [("--seeds", SEEDS), ("--trees", TREES)].into_iter().flat_map(traces).collect();
+        let there: Vec<String> =
+            [("--seeds", SEEDS), ("--trees", TREES), ("--durable", DURABLE)].into_iter().flat_map(traces).collect();
         assert_eq!(there, here, "{process}");
     }
 }

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use firstseen_routing::{
-    AnswerWhen, ClockSource, ClusterId, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, Lookup,
-    NodeId, NodeRecord, SliceOwner, SlicedDefinition, Thresholds,
+    AnswerWhen, ClockSource, ClusterId, ClusterMap, Durability, FilterId, FilterPolicies, FilterRecord, Incarnation,
+    Lookup, NodeId, NodeRecord, SliceOwner, SlicedDefinition, Thresholds,
 };
 use prost::Message;
 use thiserror::Error;
@@ -165,6 +165,8 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
         min_live: policies.thresholds.min_live,
         set_min: policies.thresholds.set_min,
         branch: filter.branch.as_ref().map(tree::branch_message),
+        durability: durability_message(policies.durability).0.into(),
+        durability_interval_ms: durability_message(policies.durability).1,
     }
 }
 
@@ -211,6 +213,7 @@ pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord),
         epoch: message.epoch,
         policies: FilterPolicies {
             thresholds: Thresholds { min_live: message.min_live, set_min: message.set_min },
+            durability: durability(message.durability, message.durability_interval_ms)?,
             ..policies(message.clock, message.lookup, message.answer, message.retry_horizon_ms)?
         },
         owners: message.owners.iter().map(owner).collect(),
@@ -258,7 +261,29 @@ pub fn policies(clock: i32, lookup: i32, answer: i32, retry_horizon_ms: u32) -> 
         Ok(proto::AnswerWhen::Safe) => AnswerWhen::Safe,
         _ => return Err(MapError::Unknown { field: "answer", value: answer.into() }),
     };
-    Ok(FilterPolicies { clock, lookup, answer, retry_horizon_ms, thresholds: Thresholds::default() })
+    Ok(FilterPolicies { clock, lookup, answer, retry_horizon_ms, ..FilterPolicies::default() })
+}
+
+/// What survives a process, from the fields of a record, or of a request for one.
+///
+/// # Errors
+/// [`MapError::Unknown`].
+pub fn durability(durability: i32, interval_ms: u32) -> Result<Durability, MapError> {
+    match proto::Durability::try_from(durability) {
+        Ok(proto::Durability::Unspecified) => Ok(Durability::Memory),
+        Ok(proto::Durability::Interval) => Ok(Durability::Interval { interval_ms }),
+        Ok(proto::Durability::Durable) => Ok(Durability::Durable),
+        _ => Err(MapError::Unknown { field: "durability", value: durability.into() }),
+    }
+}
+
+/// What survives a process, as a message's value, with its interval.
+pub fn durability_message(durability: Durability) -> (proto::Durability, u32) {
+    match durability {
+        Durability::Memory => (proto::Durability::Unspecified, 0),
+        Durability::Interval { interval_ms } => (proto::Durability::Interval, interval_ms),
+        Durability::Durable => (proto::Durability::Durable, 0),
+    }
 }
 
 /// Who stamps events, as a message's value.

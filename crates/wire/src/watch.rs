@@ -148,6 +148,11 @@ impl<T> Receiver<T> {
         }
     }
 
+    /// The value as it is counts as seen.
+    pub fn mark_seen(&mut self) {
+        drop(self.borrow_and_update());
+    }
+
     /// Waits until the value is as asked; that version counts as seen then. May be dropped while it waits.
     ///
     /// # Errors

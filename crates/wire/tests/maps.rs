@@ -5,7 +5,7 @@ mod common;
 use common::Numbers;
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{
-    AnswerWhen, Branch, ClockSource, ClusterId, ClusterMap, CutOff, FilterId, FilterPolicies, FilterRecord,
+    AnswerWhen, Branch, ClockSource, ClusterId, ClusterMap, CutOff, Durability, FilterId, FilterPolicies, FilterRecord,
     Incarnation, Lookup, NodeId, NodeRecord, SliceOwner, SlicedDefinition, Thresholds, TreeMode,
 };
 use firstseen_wire::map::MapError;
@@ -43,6 +43,11 @@ fn map() -> ClusterMap {
                 answer: AnswerWhen::Safe,
                 retry_horizon_ms: 1234,
                 thresholds: Thresholds { min_live: 3, set_min: id as u32 },
+                durability: match id % 3 {
+                    0 => Durability::Memory,
+                    1 => Durability::Interval { interval_ms: 500 },
+                    _ => Durability::Durable,
+                },
             },
             owners: (0..slices)
                 .map(|slice| SliceOwner { node: NodeId(slice % 3 + 1), complete_since: Incarnation(slice) })

@@ -5,6 +5,7 @@
 
 mod calls;
 mod cluster;
+mod durability;
 mod figures;
 mod flow;
 mod keys;
@@ -27,6 +28,9 @@ pub struct BenchArgs {
 pub enum BenchCommand {
     /// A client against one node and three on this machine, beside Redis `SET key 1 NX EX 600` where it is installed
     Cluster(ClusterBenchArgs),
+    /// A client against one node whose filter keeps nothing, a journal synced once a second, or one that is synced before
+    /// anything is told
+    Durability(DurabilityBenchArgs),
     /// One filter over three sites that are far from each other: flat, and as sparse and dense trees
     Tree(TreeBenchArgs),
 }
@@ -49,6 +53,23 @@ pub struct ClusterBenchArgs {
     /// Leave TLS out
     #[arg(long)]
     pub no_tls: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `firstseen bench durability`.
+#[derive(Debug, Args)]
+pub struct DurabilityBenchArgs {
+    /// Events of one measurement; the filter is sized for as many
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = value_parser!(u64).range(10_000..))]
+    pub events: u64,
+    /// Measurements of each figure; the median is told
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
+    pub runs: u32,
+    /// Events of a batch
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = value_parser!(u32).range(1..=8192))]
+    pub batch: u32,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -78,6 +99,7 @@ pub struct TreeBenchArgs {
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     match &args.command {
         BenchCommand::Cluster(args) => cluster::run(args),
+        BenchCommand::Durability(args) => durability::run(args),
         BenchCommand::Tree(args) => tree::run(args),
     }
 }

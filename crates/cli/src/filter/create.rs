@@ -6,7 +6,9 @@ use std::num::NonZeroU32;
 use anyhow::Context;
 use firstseen_filter::{Digest, FilterSecret, Layout};
 use firstseen_routing::{ClusterMap, Cut, FilterId, NodeId, PlaceSpec, SlicedDefinition, Slicing, TreeSpec};
-use firstseen_wire::map::{answer_message, clock_message, definition_json, filter_record, lookup_message};
+use firstseen_wire::map::{
+    answer_message, clock_message, definition_json, durability_message, filter_record, lookup_message,
+};
 use firstseen_wire::proto::admin::CreateFilterRequest;
 use firstseen_wire::tree as wire_tree;
 
@@ -112,6 +114,8 @@ fn request(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<CreateFilterRe
         secret: filter.seed.map(secret).unwrap_or_default().into(),
         if_absent: policies.if_absent,
         tree: None,
+        durability: durability_message(policies.durability).0.into(),
+        durability_interval_ms: durability_message(policies.durability).1,
     })
 }
 

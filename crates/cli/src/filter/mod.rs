@@ -12,7 +12,7 @@ use std::io::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
 use firstseen_filter::{FrequencySpec, Window};
-use firstseen_routing::{AnswerWhen, ClockSource, ClusterMap, FilterId, FilterRecord, Lookup};
+use firstseen_routing::{AnswerWhen, ClockSource, ClusterMap, Durability, FilterId, FilterRecord, Lookup};
 use firstseen_wire::proto::admin::DropFilterRequest;
 
 use crate::cluster;
@@ -153,6 +153,10 @@ pub struct PolicyArgs {
     /// When first-seen may be told, where slices share events
     #[arg(long, value_enum, default_value = "early")]
     pub answer: AnswerArg,
+    /// What survives a process that ends: `memory` nothing, `durable` everything that was told, a duration (`1s`)
+    /// everything but what came last before a crash
+    #[arg(long, value_name = "MODE", default_value = "memory", value_parser = parse_durability)]
+    pub durability: Durability,
     /// How long a producer may send an unanswered batch again and get the first verdicts (`1m`)
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration_ms)]
     pub retry_horizon: u64,
@@ -222,6 +226,18 @@ impl From<AnswerArg> for AnswerWhen {
             AnswerArg::Early => Self::Early,
             AnswerArg::Safe => Self::Safe,
         }
+    }
+}
+
+/// `memory`, `durable`, or the longest that what was told may be on no disk.
+fn parse_durability(text: &str) -> Result<Durability, String> {
+    match text {
+        "memory" => Ok(Durability::Memory),
+        "durable" => Ok(Durability::Durable),
+        duration => match parse_duration_ms(duration).map(u32::try_from) {
+            Ok(Ok(interval_ms)) => Ok(Durability::Interval { interval_ms }),
+            _ => Err("write memory, durable, or a duration such as 1s".to_owned()),
+        },
     }
 }
 

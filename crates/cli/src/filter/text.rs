@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use firstseen_routing::FilterPolicies;
+use firstseen_routing::{Durability, FilterPolicies};
 
 use super::describe::{Description, Fares, Slice, Tree};
 use crate::describe::describe as define;
@@ -14,13 +14,14 @@ use crate::table::Table;
 /// The description, each fact on a line, then a table of slices.
 pub(super) fn describe(description: &Description<'_>) -> String {
     let Description { name, number, epoch, definition, policies, tree, slices, nodes } = description;
-    let FilterPolicies { clock, lookup, answer, retry_horizon_ms, .. } = policies;
+    let FilterPolicies { clock, lookup, answer, retry_horizon_ms, durability, .. } = policies;
     let mut text = String::new();
     let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<14} {value}");
     line("filter", format!("{name}, number {number}, epoch {epoch}"));
     line("definition", format!("{}, window {}", define(definition), definition.group.window));
     let policies = format!("clock {clock:?}, lookup {lookup:?}, answer {answer:?}").to_lowercase();
     line("policies", format!("{policies}, retries for {retry_horizon_ms} ms"));
+    line("durability", promise(*durability));
     if let Some(Tree { mode, place, places }) = tree {
         let levels = places.iter().map(|place| place.level).max().unwrap_or(0) + 1;
         let shape = format!("{}, {levels} levels, {} places", mode_name(*mode), places.len());
@@ -47,6 +48,15 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     }
     text.push_str(&table(slices));
     text
+}
+
+/// What survives a process.
+fn promise(durability: Durability) -> String {
+    match durability {
+        Durability::Memory => "memory: a node that ends loses its slices".to_owned(),
+        Durability::Interval { interval_ms } => format!("interval: a crash loses at most the last {interval_ms} ms"),
+        Durability::Durable => "durable: what was told survives power loss of all nodes".to_owned(),
+    }
 }
 
 fn table(slices: &[Slice<'_>]) -> String {

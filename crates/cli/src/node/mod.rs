@@ -6,6 +6,7 @@
 pub mod config_file;
 mod health;
 mod log;
+mod repair;
 mod run;
 
 use std::path::PathBuf;
@@ -41,6 +42,19 @@ pub struct NodeArgs {
 pub enum NodeCommand {
     /// Ask a running node whether it is ready; the exit code is 0 if it is, 1 if not
     Health(HealthArgs),
+    /// Give up what cannot be read of a damaged journal, so that the node can start; its slices count as incomplete then
+    Repair(RepairArgs),
+}
+
+/// Flags of `firstseen node repair`.
+#[derive(Debug, Args)]
+pub struct RepairArgs {
+    /// Configuration of the node, which must not be running
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Do it without asking
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// Flags of `firstseen node health`.
@@ -61,6 +75,7 @@ pub struct HealthArgs {
 pub fn run(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     match (&args.command, &args.config) {
         (Some(NodeCommand::Health(args)), _) => health::run(args),
+        (Some(NodeCommand::Repair(args)), _) => repair::run(args),
         (None, Some(config)) => run::run(args, config),
         (None, None) => Err(UsageError("give the node's configuration: --config FILE".to_owned()).into()),
     }

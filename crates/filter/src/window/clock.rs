@@ -116,6 +116,22 @@ impl WindowClock {
         }
     }
 
+    /// Events counted so far, where the window is made of them.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Counts at least `events` events, as another clock of the same filter has; nothing where the window is not made of
+    /// them.
+    pub fn catch_up_events(&mut self, events: u64) {
+        if let Unit::Events(events_per_unit) = self.unit
+            && (self.events + 1..=COUNT_MAX).contains(&events)
+        {
+            self.events = events;
+            self.now_unit = (events - 1) / events_per_unit;
+        }
+    }
+
     #[inline]
     fn place_at(&mut self, time_ms: u64) -> Placed {
         match self.accept(time_ms) {

@@ -217,6 +217,35 @@ fn generations_open_one_by_one() {
 }
 
 #[test]
+fn slices_that_were_read_back_are_complete_for_the_start_that_has_read_them() {
+    let mut cluster = Cluster::new(2, 1 << 30);
+    cluster.ask(filter("a", definition(Kind::Timing, 1000, "vertical:4"), false)).unwrap();
+    let start = |cluster: &mut Cluster| {
+        let (address, site) = ("again:1".to_owned(), "s".to_owned());
+        let started = Change::NodeStarted { node: NodeId(1), address, site, memory_bytes: 1 << 30 };
+        let Ok(Outcome::NodeStarted(incarnation)) = cluster.ask(started) else { panic!("it starts") };
+        incarnation
+    };
+    let restored = |incarnation| Change::SlicesRestored { filter: FilterId(1), group: 0, node: NodeId(1), incarnation };
+    let complete = |cluster: &Cluster| {
+        let map = &cluster.state.map;
+        let record = &map.filters[&FilterId(1)];
+        (0..4).filter(|slice| map.is_complete(record, *slice)).count()
+    };
+    assert_eq!(complete(&cluster), 4);
+    let (first, second) = (start(&mut cluster), start(&mut cluster));
+    assert_eq!(complete(&cluster), 2);
+    cluster.ask(restored(first)).unwrap();
+    assert_eq!(complete(&cluster), 2, "what an earlier start has read went with it");
+    cluster.ask(restored(second)).unwrap();
+    assert_eq!(complete(&cluster), 4);
+    let elsewhere = Change::SlicesRestored { filter: FilterId(9), group: 0, node: NodeId(1), incarnation: second };
+    assert!(cluster.ask(elsewhere).is_err());
+    let beyond = Change::SlicesRestored { filter: FilterId(1), group: 9, node: NodeId(1), incarnation: second };
+    cluster.ask(beyond).unwrap();
+}
+
+#[test]
 fn the_memory_of_outcomes_is_bounded() {
     let mut cluster = Cluster::new(1, 1);
     for _ in 0..OUTCOMES_MAX + 10 {

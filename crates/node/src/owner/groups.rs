@@ -3,16 +3,20 @@
 //! Promises: a group is there exactly while the map gives this node a slice of it; what a peer that was started anew
 //! had in flight is let go before the new map counts. Must not know: queues, who waits for answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use firstseen_filter::FILL_SAMPLE_BYTES;
+use firstseen_journal::ScanError;
 use firstseen_routing::divided::Climbed;
 use firstseen_routing::{
-    Command, FilterId, GroupOwner, Moment, NodeId, OwnerLimits, PeerMessage, Reason, SliceOwner, Submission, divided,
+    Command, Durability, FilterId, GroupOwner, Moment, NodeId, OwnerLimits, PeerMessage, Reason, SliceOwner,
+    Submission, divided,
 };
 
-use super::{GroupLook, Owners};
+use super::kept::Kept;
+use super::{GroupLook, Owners, reading};
+use crate::keeper::{GroupKey, Keeper};
 use crate::links::LinkHandle;
 use crate::view::{GroupFault, View};
 
@@ -23,20 +27,46 @@ const LOOK_SAMPLE_BYTES: usize = 16 << 20;
 /// What the replay guard of a group may take however many groups there are: a few batches.
 const GUARD_BYTES_MIN: u64 = 16 << 10;
 
+/// What to do where a journal cannot be read.
+const REPAIR: &str = "restore the folder from a backup, or give up what cannot be read, with `firstseen node repair`";
+
 /// The groups of one owner.
 pub(super) struct Groups {
     /// Which of the owners this is.
     index: usize,
     owners: usize,
     limits: OwnerLimits,
-    groups: BTreeMap<(FilterId, u32), GroupOwner>,
+    groups: BTreeMap<GroupKey, GroupOwner>,
     view: Arc<View>,
+    kept: Kept,
+    /// Whether what an earlier process has kept was read.
+    has_read: bool,
+    /// Why that cannot be relied on.
+    damage: Option<String>,
+    /// Groups that could not be built when what was kept of them was read, and why: they need another process.
+    unbuilt: BTreeMap<GroupKey, String>,
+    /// Groups that have been restored, and what the map may not know of yet.
+    restored: BTreeSet<GroupKey>,
+    /// Commands of one group, on their way to all.
+    scratch: Vec<Command>,
 }
 
 impl Groups {
     /// None yet, for owner `index` of `owners`.
-    pub(super) fn new(index: usize, owners: usize, limits: OwnerLimits) -> Self {
-        Self { index, owners, limits, groups: BTreeMap::new(), view: Arc::default() }
+    pub(super) fn new((index, owners): (usize, usize), limits: OwnerLimits, keeper: Arc<Keeper>) -> Self {
+        Self {
+            index,
+            owners,
+            limits,
+            groups: BTreeMap::new(),
+            view: Arc::default(),
+            kept: Kept::new(keeper, &limits),
+            has_read: false,
+            damage: None,
+            unbuilt: BTreeMap::new(),
+            restored: BTreeSet::new(),
+            scratch: Vec::new(),
+        }
     }
 
     /// The view that counts.
@@ -44,90 +74,180 @@ impl Groups {
         &self.view
     }
 
+    /// Has a group do something, and hands on what it commands.
+    fn run<T>(
+        &mut self,
+        key: GroupKey,
+        commands: &mut Vec<Command>,
+        work: impl FnOnce(&mut GroupOwner, &mut Vec<Command>) -> T,
+    ) -> Option<T> {
+        let group = self.groups.get_mut(&key)?;
+        if !self.kept.has(key) {
+            return Some(work(group, commands));
+        }
+        let done = work(group, &mut self.scratch);
+        self.kept.pass(key, &mut self.scratch, commands);
+        Some(done)
+    }
+
+    /// The same for all groups.
+    fn run_all(&mut self, commands: &mut Vec<Command>, mut work: impl FnMut(&mut GroupOwner, &mut Vec<Command>)) {
+        for (key, group) in &mut self.groups {
+            work(group, &mut self.scratch);
+            self.kept.pass(*key, &mut self.scratch, commands);
+        }
+    }
+
     /// Follows the map; what could not be done.
     pub(super) fn follow(&mut self, view: Arc<View>, now: Moment, commands: &mut Vec<Command>) -> Vec<GroupFault> {
         for lost in lost_peers(&self.view, &view) {
-            self.groups.values_mut().for_each(|group| group.peer_lost(lost, now, commands));
+            self.kept.forget_sends_to(lost);
+            self.run_all(commands, |group, commands| group.peer_lost(lost, now, commands));
         }
         let is_mine = |filter, group| Owners::index_of(self.owners, filter, group) == self.index;
         let own: Vec<_> = view.own_groups().filter(|(filter, group)| is_mine(*filter, *group)).collect();
-        self.groups.retain(|key, _| own.binary_search(key).is_ok());
-        for group in self.groups.values_mut() {
-            group.map_changed(&view.map, now, commands);
-        }
-        let mut faults = Vec::new();
+        let is_here = |key: GroupKey| own.binary_search(&key).is_ok();
+        self.groups.retain(|key, _| is_here(*key));
+        self.kept.retain(is_here);
+        self.restored.retain(|key| is_here(*key));
+        self.run_all(commands, |group, commands| group.map_changed(&view.map, now, commands));
+        let (mut faults, mut built) = (Vec::new(), Vec::new());
         for (filter, group) in own {
-            if let Some(reason) = self.build(&view, filter, group) {
-                tracing::error!(%filter, group, reason, "the node cannot hold its slices of a filter");
-                faults.push(GroupFault { filter, group, reason });
+            match self.build(&view, filter, group) {
+                Ok(true) => built.push((filter, group)),
+                Ok(false) => {}
+                Err(reason) => faults.push(GroupFault { filter, group, reason }),
             }
+        }
+        self.restore(&view, &built, &faults, now);
+        faults.extend(self.damaged(&view, &built));
+        for GroupFault { filter, group, reason } in &faults {
+            tracing::error!(%filter, group, reason, "the node cannot hold its slices of a filter");
         }
         // The node's memory for it, shared by all groups that it has, those of other owners too.
         let guard_bytes_max = self.limits.guard_bytes_max / (view.own_groups().count() as u64).max(1);
-        for group in self.groups.values_mut() {
+        self.run_all(commands, |group, commands| {
             group.reach_changed(&view.unreachable, now, commands);
             group.set_guard_bytes_max(guard_bytes_max.max(GUARD_BYTES_MIN), now);
-        }
+        });
         self.view = view;
         faults
     }
 
-    /// Builds a group that is not there; why it cannot be.
-    fn build(&mut self, view: &View, filter: FilterId, group: u32) -> Option<String> {
-        if self.groups.contains_key(&(filter, group)) {
-            return None;
+    /// Builds a group that is not there; whether it was built, or why it cannot be.
+    fn build(&mut self, view: &View, filter: FilterId, group: u32) -> Result<bool, String> {
+        let Some(me) = view.node().filter(|_| !self.groups.contains_key(&(filter, group))) else { return Ok(false) };
+        if let Some(reason) = self.unbuilt.get(&(filter, group)) {
+            return Err(reason.clone());
         }
-        let me = view.node()?;
-        match GroupOwner::build(filter, &view.map, group, me, self.limits) {
-            Ok(owner) => {
-                self.groups.insert((filter, group), owner);
-                None
+        let owner = GroupOwner::build(filter, &view.map, group, me, self.limits).map_err(|error| error.to_string())?;
+        self.groups.insert((filter, group), owner);
+        Ok(true)
+    }
+
+    /// Takes care of groups that were built now: with what an earlier process has kept of them, where this one begins.
+    fn restore(&mut self, view: &View, built: &[GroupKey], faults: &[GroupFault], now: Moment) {
+        let Some(me) = view.me else { return };
+        let durability = |key: GroupKey| {
+            view.map.filters.get(&key.0).map_or(Durability::Memory, |filter| filter.policies.durability)
+        };
+        let keeps_journal = |key: GroupKey| durability(key).keeps_journal();
+        let begins = !std::mem::replace(&mut self.has_read, true);
+        let mut found = BTreeMap::new();
+        if begins {
+            match reading::read(self.kept.keeper(), me.identity, &mut self.groups, keeps_journal, now) {
+                Ok(read) => found = read,
+                Err(error @ (ScanError::Damage(_) | ScanError::Record { .. })) => {
+                    self.damage = Some(format!("{error}: {REPAIR}"));
+                }
+                Err(error) => self.damage = Some(error.to_string()),
             }
-            Err(error) => Some(error.to_string()),
+            for GroupFault { filter, group, reason } in faults.iter().filter(|f| keeps_journal((f.filter, f.group))) {
+                self.unbuilt.insert((*filter, *group), reason.clone());
+                self.kept.keep_all_of((*filter, *group));
+            }
         }
+        for key in built.iter().copied().filter(|key| keeps_journal(*key) && self.damage.is_none()) {
+            match (found.get(&key), self.groups.get(&key)) {
+                (Some(Some(found)), _) => {
+                    self.kept.resume(key, durability(key), found.base, found.is_complete);
+                    if found.is_complete {
+                        self.restored.insert(key);
+                    }
+                }
+                (read, Some(owner)) => self.kept.begin(key, durability(key), owner, read.is_none()),
+                (_, None) => {}
+            }
+        }
+        if begins {
+            self.kept.keeper().has_read(self.damage.as_ref());
+        }
+    }
+
+    /// Groups that cannot be served, as what was kept of them cannot be read: they are not here.
+    fn damaged(&mut self, view: &View, built: &[GroupKey]) -> Vec<GroupFault> {
+        let Some(damage) = &self.damage else { return Vec::new() };
+        let keeps_journal = |(filter, _): &GroupKey| {
+            view.map.filters.get(filter).is_some_and(|record| record.policies.durability.keeps_journal())
+        };
+        let damaged: Vec<GroupKey> = built.iter().copied().filter(keeps_journal).collect();
+        damaged.iter().for_each(|key| drop(self.groups.remove(key)));
+        let fault = |(filter, group)| GroupFault { filter, group, reason: damage.clone() };
+        damaged.into_iter().map(fault).collect()
+    }
+
+    /// Groups that have read back all that they have had, and of which the map does not know that yet.
+    pub(super) fn restored(&self) -> impl Iterator<Item = GroupKey> {
+        self.restored.iter().copied().filter(|key| self.groups.get(key).is_some_and(|group| !group.is_complete()))
     }
 
     /// Takes events up; false where the group is not here.
     pub(super) fn submit(
         &mut self,
-        key: (FilterId, u32),
+        key: GroupKey,
         submission: Submission,
         now: Moment,
         commands: &mut Vec<Command>,
     ) -> bool {
-        let Some(group) = self.groups.get_mut(&key) else { return false };
-        group.submit(submission, now, commands);
-        true
+        if !submission.operation.records() && self.kept.has(key) {
+            self.kept.is_lookup(submission.reply_to);
+        }
+        self.run(key, commands, |group, commands| group.submit(submission, now, commands)).is_some()
     }
 
     /// Takes a message of another node. What is asked of a group that is not here is refused.
     pub(super) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
-        match self.groups.get_mut(&(message.filter, message.group)) {
-            Some(group) => group.receive(from, message, now, commands),
-            None => {
-                let (filter, group) = (message.filter, message.group);
-                tracing::debug!(%from, %filter, group, "a message for a group that is not here");
-                commands.extend(divided::refuse(from, message, NOT_HERE));
-            }
+        let (filter, group) = (message.filter, message.group);
+        if !self.groups.contains_key(&(filter, group)) {
+            tracing::debug!(%from, %filter, group, "a message for a group that is not here");
+            return commands.extend(divided::refuse(from, message, NOT_HERE));
         }
+        self.run((filter, group), commands, |group, commands| group.receive(from, message, now, commands));
     }
 
     /// What the level above says of a climb. A group that is gone need not know.
-    pub(super) fn climbed(
-        &mut self,
-        key: (FilterId, u32),
-        climbed: &Climbed,
-        now: Moment,
-        commands: &mut Vec<Command>,
-    ) {
-        if let Some(group) = self.groups.get_mut(&key) {
-            group.climbed(climbed, now, commands);
-        }
+    pub(super) fn climbed(&mut self, key: GroupKey, climbed: &Climbed, now: Moment, commands: &mut Vec<Command>) {
+        self.run(key, commands, |group, commands| group.climbed(climbed, now, commands));
+    }
+
+    /// What has waited for the disk, and need not any more.
+    pub(super) fn release(&mut self, commands: &mut Vec<Command>) {
+        self.kept.release(commands);
+    }
+
+    /// Whether something waits for the disk.
+    pub(super) fn awaits_disk(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// Whether the group takes no events that are to be kept, as the disk is full or slow.
+    pub(super) fn is_disk_held_up(&self, key: GroupKey) -> bool {
+        self.kept.is_held_up(key)
     }
 
     /// Whether one of the links that the group needs is half full: room for what follows from events that are in
     /// flight already, not for more of them.
-    pub(super) fn is_held_up(&self, (filter, group): (FilterId, u32)) -> bool {
+    pub(super) fn is_held_up(&self, (filter, group): GroupKey) -> bool {
         let Some(record) = self.view.map.filters.get(&filter) else { return false };
         let slicing = record.definition.slicing;
         let per_group = slicing.slices_per_group() as usize;
@@ -138,7 +258,14 @@ impl Groups {
 
     /// Lets time pass.
     pub(super) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        self.groups.values_mut().for_each(|group| group.tick(now, commands));
+        self.run_all(commands, |group, commands| group.tick(now, commands));
+        let Self { kept, groups, restored, .. } = self;
+        kept.checkpoint(groups, |key| restored.contains(&key) || groups.get(&key).is_some_and(GroupOwner::is_complete));
+    }
+
+    /// Whether there is something to do at every tick.
+    pub(super) fn has_checkpoint(&self) -> bool {
+        self.kept.has_checkpoint()
     }
 
     /// The monotonic time at which a group has something to do.
@@ -148,12 +275,13 @@ impl Groups {
 
     /// Whether nothing is in flight, and nothing is left to be brought up.
     pub(super) fn are_idle(&self) -> bool {
-        self.groups.values().all(|group| group.inflight_events() == 0 && group.journal_events() == 0)
+        self.kept.is_empty()
+            && self.groups.values().all(|group| group.inflight_events() == 0 && group.journal_events() == 0)
     }
 
     /// Nothing new will come.
     pub(super) fn drain(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        self.groups.values_mut().for_each(|group| group.drain(now, commands));
+        self.run_all(commands, |group, commands| group.drain(now, commands));
     }
 
     /// The states of the groups of `filter`, or of all.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use firstseen_routing::{
     Climb, Command, FilterId, GroupReply, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, divided,
 };
+use firstseen_wire::watch;
 use tokio::sync::{mpsc, oneshot};
 
 use super::backlog::Backlog;
@@ -19,6 +20,7 @@ use super::groups::{Groups, NOT_HERE, lost_peers};
 use super::pace::Pace;
 use super::{OwnerInbox, Run, Work};
 use crate::edges::Clock;
+use crate::keeper::Keeper;
 use crate::metrics::{BatchMeter, Metrics};
 use crate::pending::RunReply;
 use crate::uplink;
@@ -26,6 +28,9 @@ use crate::view::View;
 
 /// How often time passes for the groups at most.
 const TICK_MS: u64 = 10;
+
+/// The map is told again of slices that have been read back, until it knows.
+const REPORT_AGAIN_MS: u64 = 1000;
 
 /// Pieces of work between two looks at the clock for ticks.
 const WORK_BETWEEN_TICKS: usize = 64;
@@ -52,17 +57,29 @@ pub(crate) struct WorkerParts {
     pub(crate) proposals: mpsc::Sender<Proposal>,
     /// Where climbs go.
     pub(crate) climbs: mpsc::Sender<Climb>,
+    /// What keeps records.
+    pub(crate) keeper: Arc<Keeper>,
 }
 
-/// A generation that a group needs.
+/// What a group wants changed in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Proposal {
-    /// The filter.
-    pub(crate) filter: firstseen_routing::FilterId,
-    /// The group.
-    pub(crate) group: u32,
-    /// One more than the newest.
-    pub(crate) number: u64,
+pub(crate) enum Proposal {
+    /// It needs a generation.
+    Generation {
+        /// The filter.
+        filter: FilterId,
+        /// The group.
+        group: u32,
+        /// One more than the newest.
+        number: u64,
+    },
+    /// It has read back all that its slices here have had.
+    Restored {
+        /// The filter.
+        filter: FilterId,
+        /// The group.
+        group: u32,
+    },
 }
 
 /// One owner.
@@ -80,6 +97,9 @@ pub(crate) struct Worker {
     climbs: mpsc::Sender<Climb>,
     commands: Vec<Command>,
     next_tick_ms: u64,
+    /// When groups that have been restored are told of again.
+    next_report_ms: u64,
+    synced: watch::Receiver<u64>,
     /// Told when nothing is in flight.
     draining: Vec<oneshot::Sender<()>>,
 }
@@ -88,7 +108,8 @@ impl Worker {
     /// An owner of nothing yet.
     pub(crate) fn new(parts: WorkerParts) -> Self {
         Self {
-            groups: Groups::new(parts.index, parts.owners, parts.limits),
+            synced: parts.keeper.watch_synced(),
+            groups: Groups::new((parts.index, parts.owners), parts.limits, parts.keeper),
             inbox: parts.inbox,
             clock: parts.clock,
             desk: Desk::default(),
@@ -101,6 +122,7 @@ impl Worker {
             climbs: parts.climbs,
             commands: Vec::new(),
             next_tick_ms: 0,
+            next_report_ms: 0,
             draining: Vec::new(),
         }
     }
@@ -108,15 +130,18 @@ impl Worker {
     /// Works until the queue is closed.
     pub(crate) async fn run(mut self) {
         loop {
-            let mut next = match self.next_tick_in() {
-                None => self.inbox.work.recv().await,
-                Some(pause) => match tokio::time::timeout(pause, self.inbox.work.recv()).await {
-                    Ok(work) => work,
-                    Err(_) => {
-                        self.tick();
-                        continue;
-                    }
-                },
+            let pause = self.next_tick_in();
+            let mut next = tokio::select! {
+                biased;
+                _ = self.synced.changed(), if self.groups.awaits_disk() => {
+                    self.release();
+                    continue;
+                }
+                work = self.inbox.work.recv() => work,
+                () = sleep(pause) => {
+                    self.tick();
+                    continue;
+                }
             };
             if next.is_none() {
                 return;
@@ -136,10 +161,21 @@ impl Worker {
         }
     }
 
+    /// Lets go what has waited for the disk.
+    fn release(&mut self) {
+        self.synced.mark_seen();
+        self.groups.release(&mut self.commands);
+        self.carry_out();
+        self.finish_drain();
+    }
+
     /// How long the owner may sleep if no work comes; for ever where there is none.
     fn next_tick_in(&self) -> Option<Duration> {
-        let again_ms = (!self.backlog.is_empty()).then_some(0);
-        let next_ms = [again_ms, self.groups.next_tick_ms(), self.desk.next_end_ms()].into_iter().flatten().min()?;
+        let is_busy = !self.backlog.is_empty() || self.groups.has_checkpoint() || self.groups.awaits_disk();
+        let again_ms = is_busy.then_some(0);
+        let report_ms = self.groups.restored().next().map(|_| self.next_report_ms);
+        let next_ms =
+            [again_ms, report_ms, self.groups.next_tick_ms(), self.desk.next_end_ms()].into_iter().flatten().min()?;
         let in_ms = next_ms.saturating_sub(self.clock.monotonic_ms());
         Some(Duration::from_millis(in_ms.max(TICK_MS)))
     }
@@ -214,7 +250,9 @@ impl Worker {
             run.refuse(Reason::Overloaded);
             return 0;
         }
-        if self.groups.is_held_up((run.filter, run.group)) {
+        let is_disk_held_up =
+            run.submission.operation.records() && self.groups.is_disk_held_up((run.filter, run.group));
+        if is_disk_held_up || self.groups.is_held_up((run.filter, run.group)) {
             run.refuse(Reason::Overloaded);
             return 0;
         }
@@ -257,9 +295,23 @@ impl Worker {
         self.next_tick_ms = now.monotonic_ms + TICK_MS;
         self.backlog.send_again(link(self.groups.view()));
         self.groups.tick(now, &mut self.commands);
+        self.groups.release(&mut self.commands);
         self.carry_out();
+        self.report_restored(now);
         self.desk.expire(now.monotonic_ms);
         self.finish_drain();
+    }
+
+    /// Has the map say which slices have been read back.
+    fn report_restored(&mut self, now: Moment) {
+        if now.monotonic_ms < self.next_report_ms {
+            return;
+        }
+        for (filter, group) in self.groups.restored() {
+            self.next_report_ms = now.monotonic_ms + REPORT_AGAIN_MS;
+            // Where there is no room, it is told again.
+            let _ = self.proposals.try_send(Proposal::Restored { filter, group });
+        }
     }
 
     /// Tells those who wait for it that nothing is in flight any more.
@@ -284,8 +336,10 @@ impl Worker {
             Command::Send { to, message } => self.backlog.send(to, message, link(self.groups.view())),
             Command::OpenGeneration { filter, group, number } => {
                 // Where there is no room, the group asks again.
-                let _ = self.proposals.try_send(Proposal { filter, group, number });
+                let _ = self.proposals.try_send(Proposal::Generation { filter, group, number });
             }
+            // Of a filter that keeps no journal; there is none.
+            Command::Record(_) => {}
             Command::Climb(climb) => self.climb(climb),
         }
     }
@@ -309,6 +363,14 @@ fn link(view: &View) -> impl Fn(NodeId, PeerMessage) -> Option<PeerMessage> {
     |to, message| match view.links.get(&to) {
         Some(link) => link.send(message),
         None => Some(message),
+    }
+}
+
+/// For so long; for ever where there is no end.
+async fn sleep(pause: Option<Duration>) {
+    match pause {
+        Some(pause) => tokio::time::sleep(pause).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -4,6 +4,7 @@ mod bad_frames;
 mod bad_producers;
 mod common;
 mod connections;
+mod durable;
 mod hops;
 mod identity;
 mod lost_node;

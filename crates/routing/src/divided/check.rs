@@ -2,10 +2,10 @@
 //!
 //! Promises: what is refused is refused by name when it is created, with what to do instead. Must not know: nodes.
 
-use firstseen_filter::{BuildError, CELLS_MAX, CellDefinition, Growth};
+use firstseen_filter::{BuildError, CELLS_MAX, CellDefinition, Growth, Kind};
 use thiserror::Error;
 
-use crate::{DefinitionError, Prober, SlicedBuildError, SlicedDefinition, Slicing};
+use crate::{DefinitionError, Durability, Prober, SlicedBuildError, SlicedDefinition, Slicing};
 
 /// Why a filter cannot run in a cluster.
 #[derive(Debug, Error)]
@@ -50,6 +50,51 @@ pub enum ClusterRefusal {
         /// Cells of each.
         cells: u64,
     },
+    /// What it has recorded cannot be told apart from how it came about.
+    #[error("kind {kind} keeps no journal: use `--durability memory`, or kind bloom, timing or generations")]
+    NoJournal {
+        /// The kind that was asked for.
+        kind: Kind,
+    },
+    /// Nothing can be kept so seldom, or so often.
+    #[error("a durability interval of {interval_ms} ms is refused: from 10 ms to 1 hour")]
+    Interval {
+        /// The interval that was asked for.
+        interval_ms: u32,
+    },
+    /// Levels of a tree keep what they have told alone in memory.
+    #[error("filters of a tree keep no journal: use `--durability memory`")]
+    TreeJournal,
+}
+
+/// The shortest interval after which a journal is on disk: half of it is for the disk.
+const INTERVAL_MIN_MS: u32 = 10;
+
+/// The longest.
+const INTERVAL_MAX_MS: u32 = 3_600_000;
+
+/// Whether a filter of this definition, in a tree or not, can be as durable as asked.
+///
+/// # Errors
+/// [`ClusterRefusal`]: what cannot be, and what to do instead.
+pub fn check_durability(
+    definition: &SlicedDefinition,
+    durability: Durability,
+    is_in_tree: bool,
+) -> Result<(), ClusterRefusal> {
+    match durability {
+        Durability::Memory => return Ok(()),
+        Durability::Interval { interval_ms } if !(INTERVAL_MIN_MS..=INTERVAL_MAX_MS).contains(&interval_ms) => {
+            return Err(ClusterRefusal::Interval { interval_ms });
+        }
+        Durability::Interval { .. } | Durability::Durable => {}
+    }
+    let kind = definition.group.cells.kind();
+    match kind {
+        _ if is_in_tree => Err(ClusterRefusal::TreeJournal),
+        Kind::Bloom | Kind::Timing | Kind::Generations => Ok(()),
+        _ => Err(ClusterRefusal::NoJournal { kind }),
+    }
 }
 
 /// Whether a cluster can run a filter of this definition.

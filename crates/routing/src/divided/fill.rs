@@ -100,6 +100,17 @@ impl Fill {
         }
     }
 
+    /// Events counted in the newest generation.
+    pub(crate) fn counted(&self) -> &LiveEvents {
+        &self.live
+    }
+
+    /// Counts what another process of this node has counted.
+    pub(crate) fn restore(&mut self, counted: LiveEvents) {
+        self.now = self.now.max(counted.newest_unit().unwrap_or(0));
+        self.live = counted;
+    }
+
     /// Room in the newest generation, of which the own slices use `used_cells`; these are counted only where they matter.
     pub(crate) fn room(&self, own_slices: u64, used_cells: impl FnOnce() -> u64) -> Room {
         let Some(growth) = &self.growth else { return Room::Free };

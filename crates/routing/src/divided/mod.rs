@@ -7,7 +7,8 @@
 //! Promises: of submissions of one event one is told first-seen; a test sets nothing; what is told never rests on a set
 //! that may still be overtaken. Must not know: threads, clocks (moments are passed in), how messages travel.
 //!
-//! A process that ends takes its guard and its cells with it. Slices that have lost cells are set, but do not vote, as long
+//! A process that ends takes its guard and its cells with it, unless they are kept (`durable.rs`). Slices that have lost
+//! cells are set, but do not vote, as long
 //! as enough positions of an event lie on others (`placement.rs`). What was told is found there; a retry that is found is
 //! undecided where it may be found because of itself (`resolve.rs`).
 //!
@@ -16,6 +17,7 @@
 
 mod check;
 mod climb;
+mod durable;
 mod fill;
 mod flights;
 mod found;
@@ -37,12 +39,12 @@ use hashbrown::HashMap;
 
 use crate::owner::{HeadClock, share_of_sample};
 use crate::{
-    AnswerWhen, Command, DecisionCounts, DefinitionError, FilterId, FilterPolicies, FilterRecord, GroupPlan,
-    GroupState, HopCounts, Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, ReplayGuard, SliceState,
-    SlicedBuildError, Standing, SubmissionName, TestBatch,
+    AnswerWhen, Command, DecisionCounts, DefinitionError, Durability, FilterId, FilterPolicies, FilterRecord,
+    GroupPlan, GroupState, HopCounts, Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, ReplayGuard,
+    SliceState, SlicedBuildError, Standing, SubmissionName, TestBatch,
 };
 pub(crate) use check::growth_of;
-pub use check::{ClusterRefusal, check};
+pub use check::{ClusterRefusal, check, check_durability};
 pub use climb::Climbed;
 use climb::Climbs;
 use fill::Fill;
@@ -70,6 +72,8 @@ pub(crate) struct DividedGroup {
     policies: FilterPolicies,
     refresh: Refresh,
     complete: bool,
+    /// It has read back all that it has had, whatever the map says.
+    is_restored: bool,
     is_draining: bool,
     now: Moment,
     /// When the first input came, in monotonic milliseconds.
@@ -104,6 +108,7 @@ pub(crate) struct DividedGroup {
     /// The generation asked for last, and when.
     asked: Option<(u64, u64)>,
     counts: Counts,
+    kept: durable::Kept,
 }
 
 /// What a group has done as head.
@@ -149,6 +154,7 @@ impl DividedGroup {
             policies: record.policies,
             refresh,
             complete,
+            is_restored: false,
             is_draining: false,
             now: Moment::default(),
             first_ms: None,
@@ -173,6 +179,7 @@ impl DividedGroup {
             parting: Vec::new(),
             asked: None,
             counts: Counts::default(),
+            kept: durable::Kept::new(record.policies.durability),
         };
         divided.open_generation(record);
         Ok(divided)
@@ -183,7 +190,7 @@ impl DividedGroup {
         self.now = now;
         match message.body {
             PeerBody::Test(batch) => {
-                let degraded = batch.degraded || !self.complete;
+                let degraded = batch.degraded || !self.is_whole();
                 let batch = TestBatch { degraded, ..batch };
                 let Self { own, placement, unreachable, outbox, .. } = self;
                 passage::test(&batch, own, placement, unreachable, outbox, self.level.is_some());
@@ -191,7 +198,10 @@ impl DividedGroup {
             PeerBody::Set(batch) => {
                 // Its sender knows that the generation was committed.
                 self.fill.open(batch.generation);
-                passage::set(from, &batch, &mut self.own, &self.placement, &mut self.outbox);
+                let cells = passage::set(from, &batch, &mut self.own, &self.placement, &mut self.outbox);
+                if cells > 0 && self.limits.keeps_peer_sets {
+                    self.kept.set_all(batch);
+                }
             }
             PeerBody::Resolved(resolved) => self.resolved(&resolved),
             PeerBody::SetAcks(acks) => self.acknowledged(from, &acks),
@@ -281,8 +291,13 @@ impl DividedGroup {
         }
     }
 
+    /// Whether the slices here have all that was ever recorded in them.
+    fn is_whole(&self) -> bool {
+        self.complete || self.is_restored
+    }
+
     fn is_safe(&self) -> bool {
-        self.policies.answer == AnswerWhen::Safe
+        self.policies.answer == AnswerWhen::Safe || self.policies.durability == Durability::Durable
     }
 }
 

@@ -3,7 +3,9 @@
 //! Promises: a test visits slices in the order of the event's hash functions, stops at the first zero and sets nothing;
 //! a set sets all positions that lie here. Every visit is counted. Must not know: other nodes, who asks.
 
-use firstseen_filter::{FilterDefinition, FilterSlice, GENERATIONS_MAX, HASHES_MAX, Sighting, Stamp, Unit, WindowRule};
+use firstseen_filter::{
+    FilterDefinition, FilterSlice, GENERATIONS_MAX, HASHES_MAX, PartError, Sighting, Stamp, Unit, WindowRule,
+};
 
 use super::placement::Placement;
 use crate::{Load, SlicedBuildError};
@@ -151,6 +153,41 @@ impl OwnSlices {
         }
         self.set_node_visits += u64::from(cells > 0);
         cells
+    }
+
+    /// Sets cells that another process of this node has set, in its order.
+    pub(crate) fn put(
+        &mut self,
+        placement: &Placement,
+        positions: &[u64],
+        stamp: Stamp,
+        number: u64,
+    ) -> Result<(), PartError> {
+        let Some(stamp) = self.rejudge(stamp) else { return Ok(()) };
+        for (first, position) in positions.iter().enumerate() {
+            let Some(slice) = &mut self.slices[placement.locate(*position).0] else { continue };
+            let Some(own) = InSlice::starting_at(placement, positions, first) else { continue };
+            slice.put_event(number, own.offsets(), stamp)?;
+        }
+        Ok(())
+    }
+
+    /// By slice of the group.
+    pub(crate) fn slices(&self) -> &[Option<FilterSlice>] {
+        &self.slices
+    }
+
+    /// Slice `slice` of the group, where it is here.
+    pub(crate) fn slice_mut(&mut self, slice: usize) -> Option<&mut FilterSlice> {
+        self.slices.get_mut(slice)?.as_mut()
+    }
+
+    /// Counts the cells in use anew, and takes the time from the slices.
+    pub(crate) fn recount(&mut self) {
+        for slice in self.slices.iter_mut().flatten() {
+            slice.recount();
+            self.now = self.now.max(slice.outline().map_or(0, |outline| outline.unit));
+        }
     }
 
     /// Own slices with their number in the group and what they have done, brought to the present.

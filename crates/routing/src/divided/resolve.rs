@@ -7,7 +7,7 @@ use super::DividedGroup;
 use super::fill::Room;
 use super::flights::{Flight, Flights, Phase, Queue};
 use super::found::part;
-use crate::{BatchName, Command, Decision, GroupReply, Operation, Reason, Resolved, Seen};
+use crate::{BatchName, Command, Decision, Durability, GroupReply, Operation, Reason, Resolved, Seen};
 use firstseen_filter::Refresh;
 
 /// A generation that has not come is asked for again after so long.
@@ -134,7 +134,9 @@ impl DividedGroup {
     pub(super) fn is_young(&self) -> bool {
         let first_ms = self.first_ms.unwrap_or(self.now.monotonic_ms);
         let is_over = self.now.monotonic_ms.saturating_sub(first_ms) >= u64::from(self.policies.retry_horizon_ms);
-        !self.complete && !is_over
+        // An interval loses what came last, and with it what the guard knew.
+        let has_lost = !self.is_whole() || self.is_restored && self.policies.durability != Durability::Durable;
+        has_lost && !is_over
     }
 
     /// Whether the newest generation has room; asks for the next in time.
@@ -301,12 +303,14 @@ impl DividedGroup {
                 flights.retire(ticket);
             }
         }
+        // Ahead of all that follows from it.
+        commands.extend(self.kept.take(self.filter, self.group));
         self.outbox.flush(commands);
     }
 
     /// Answers the batch of an event, unless it has been answered; the guard learns what is known of it.
     pub(super) fn answer(&mut self, ticket: u64) {
-        let has_forgotten = self.has_forgotten();
+        let (has_forgotten, is_whole) = (self.has_forgotten(), self.is_whole());
         let Some(flights) = &mut self.flights else { return };
         let Some(batch) = flights.batch_mut(ticket) else { return };
         let mut reply_to = batch.head.reply_to;
@@ -318,6 +322,7 @@ impl DividedGroup {
                 reply_to = self.guard.arrive(name).unwrap_or(reply_to);
             }
             batch.is_settled = batch.untold == 0;
+            self.kept.told(name, &batch.head.names, &batch.decisions, self.clock.reading());
             for name in &batch.head.names {
                 self.named.remove(name);
             }
@@ -325,7 +330,7 @@ impl DividedGroup {
         // What a level does not know climbs, so what it has lost costs time, not truth.
         let climbs = self.level.as_ref().is_some_and(|level| level.parent.is_some());
         let is_check = batch.head.operation == Operation::Verify;
-        let degraded = batch.degraded || (!climbs || is_check) && !self.complete || is_check && has_forgotten;
+        let degraded = batch.degraded || (!climbs || is_check) && !is_whole || is_check && has_forgotten;
         if degraded && batch.head.records() {
             self.degraded_ms = Some(self.now.monotonic_ms);
         }

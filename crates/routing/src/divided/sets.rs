@@ -51,6 +51,7 @@ impl DividedGroup {
         self.counts.sets += 1;
         if outcome == Decision::FirstSeen || has_parent {
             self.fill.record(self.own.len() as u64);
+            self.kept.count();
         }
         if let Some(flight) = self.flight_mut(ticket) {
             (flight.phase, flight.outcome, flight.waiting) = (Phase::Setting, outcome, waiting);
@@ -65,13 +66,14 @@ impl DividedGroup {
     /// Sets the cells of an event here and sends for the others; how many nodes are to acknowledge. `None` where the
     /// generation is not here, and nothing is set.
     fn set(&mut self, ticket: u64, number: u64) -> Option<u16> {
-        let Self { flights: Some(flights), own, placement, outbox, sets, .. } = self else { return None };
+        let Self { flights: Some(flights), own, placement, outbox, sets, kept, .. } = self else { return None };
         let stamp = flights.flight(ticket)?.stamp;
         let positions = flights.positions(ticket);
         if !own.open(placement, positions, stamp.unit, number) {
             return None;
         }
         own.set(placement, positions, stamp, number);
+        kept.set(number, positions.iter().copied().filter(|position| placement.is_mine(*position)), stamp);
         let mut waiting = 0;
         for (index, node) in placement.nodes().iter().enumerate() {
             let there = || positions.iter().copied().filter(|position| placement.node_at(*position) == index);

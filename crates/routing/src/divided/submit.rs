@@ -11,7 +11,8 @@ use super::level::Level;
 use super::outbox::Question;
 use super::reach::OUT_OF_REACH;
 use crate::{
-    Admission, Command, Decision, GroupReply, Lookup, Moment, Operation, Reason, Seen, Standing, Submission, Times,
+    Admission, BatchName, Command, Decision, GroupReply, Lookup, Moment, Operation, Reason, Seen, Standing, Submission,
+    Times,
 };
 
 /// Events between the prefetch of cells and their use.
@@ -103,6 +104,10 @@ impl DividedGroup {
         let Submission { reply_to, producer, sequence, names, probes, times, deadline_ms, again, traceparent, .. } =
             submission;
         let events = probes.len();
+        if operation.records() {
+            // Whatever becomes of it: its cells may be found by who asks again.
+            self.kept.taken(BatchName { producer, sequence }, &names, events);
+        }
         let head = BatchHead { reply_to, operation, from, producer, sequence, names, deadline_ms, again, traceparent };
         let (probes, above) = self.split(probes);
         let is_degraded = is_known && self.may_have_told_degraded();

@@ -67,6 +67,15 @@ impl Batches {
         true
     }
 
+    /// All that are remembered, oldest first, with what is known of each event.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (BatchName, impl Iterator<Item = Standing>)> {
+        let standings = |batch: &'_ Batch| {
+            let of = |event: u32| batch.verdicts.word(event as usize / 64).standing(event % 64);
+            (0..batch.events).map(of).collect::<Vec<_>>().into_iter()
+        };
+        self.batches.iter().map(move |batch| (batch.name, standings(batch)))
+    }
+
     /// When the oldest was taken up.
     pub(super) fn oldest_ms(&self) -> Option<u64> {
         self.batches.front().map(|batch| batch.taken_ms)

@@ -61,6 +61,11 @@ impl Marks {
         }
     }
 
+    /// Owners with their low-water marks, but for those that say nothing.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u128, u64)> {
+        self.marks.iter().filter(|mark| mark.low_water > 0).map(|mark| (mark.owner, mark.low_water))
+    }
+
     /// Forgets marks that were not used for long.
     pub(super) fn expire(&mut self, now_ms: u64) {
         let keep_ms = self.horizon_ms.saturating_mul(MARK_HORIZONS);

@@ -9,6 +9,7 @@
 //! decided.
 
 mod batches;
+mod kept;
 mod marks;
 mod names;
 mod queue;

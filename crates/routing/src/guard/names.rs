@@ -92,6 +92,20 @@ impl Names {
         true
     }
 
+    /// All submissions that are remembered, with what is known of each, block by block.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Vec<(SubmissionName, Standing)>> {
+        self.blocks.iter().map(|block| {
+            let taken = block.told.decided | block.told.verdicts | block.in_flight;
+            let bits = (0..64).filter(|bit| taken >> bit & 1 == 1);
+            let name = |bit: u32| SubmissionName { source: block.source, number: block.block * 64 + u64::from(bit) };
+            let standing = |bit: u32| match block.in_flight >> bit & 1 {
+                0 => block.told.standing(bit),
+                _ => Standing::InFlight,
+            };
+            bits.map(|bit| (name(bit), standing(bit))).collect()
+        })
+    }
+
     /// When the oldest block was taken up, or was last put off.
     pub(super) fn oldest_ms(&self) -> Option<u64> {
         self.blocks.front().map(|block| block.queued_ms)

@@ -62,6 +62,11 @@ impl<E: Keyed> KeyedQueue<E> {
         &mut entries[back]
     }
 
+    /// All entries, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &E> {
+        self.entries.iter()
+    }
+
     pub(crate) fn front(&self) -> Option<&E> {
         self.entries.front()
     }

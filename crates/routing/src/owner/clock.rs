@@ -5,7 +5,10 @@
 
 use firstseen_filter::{FilterDefinition, Placed, Stamp, Unit, UnitClock, WindowClock};
 
-use crate::{ClockSource, Times};
+use crate::{ClockReading, ClockSource, Times};
+
+/// Above every unit that a clock shows.
+const UNIT_MAX: u64 = 1 << 62;
 
 /// The clock of a group's head.
 pub(crate) enum HeadClock {
@@ -104,6 +107,35 @@ impl HeadClock {
             Self::Endless => 0,
             Self::Event { shown, .. } => shown.now_ms().unwrap_or(0),
             Self::Own { wall_ms, .. } => wall_ms.unwrap_or(0),
+        }
+    }
+
+    /// What it shows.
+    pub(crate) fn reading(&self) -> ClockReading {
+        let events = match self {
+            Self::Own { clock, .. } => clock.events(),
+            Self::Endless | Self::Event { .. } => 0,
+        };
+        ClockReading { unit: self.now_unit(), time_ms: self.clock_ms(), events }
+    }
+
+    /// Shows at least what a clock of this group has shown before.
+    pub(crate) fn restore(&mut self, reading: ClockReading) {
+        if reading.unit > UNIT_MAX {
+            return;
+        }
+        match self {
+            Self::Endless => {}
+            Self::Event { clock, shown, .. } => {
+                clock.show_present(reading.unit);
+                clock.catch_up(reading.unit);
+                shown.catch_up_ms(reading.time_ms);
+            }
+            Self::Own { clock, wall_ms } => {
+                *wall_ms = wall_ms.map(|wall_ms| wall_ms.max(reading.time_ms));
+                clock.catch_up_ms(reading.time_ms);
+                clock.catch_up_events(reading.events);
+            }
         }
     }
 

@@ -18,6 +18,17 @@ pub struct OwnerLimits {
     /// An event stays in flight until all of its cells are set, where slices share events. Only tests switch it off, to
     /// show what goes wrong then.
     pub awaits_sets: bool,
+    /// What is told of a durable filter is on disk before. Only tests switch it off, to show what goes wrong then.
+    pub awaits_disk: bool,
+    /// What is remembered of submissions is taken up from the journal, too. Only tests switch it off, to show what goes
+    /// wrong then.
+    pub restores_guard: bool,
+    /// Cells that were set for other nodes are kept as well as those of own events. Only tests switch it off, to show
+    /// what goes wrong then.
+    pub keeps_peer_sets: bool,
+    /// Bytes by which the journal grows before a group takes a checkpoint; the usual rule where it says nothing. Only
+    /// tests set it, to see many of them.
+    pub checkpoint_after_bytes: Option<u64>,
     /// Bytes of what is remembered of submissions; more is forgotten before its time.
     pub guard_bytes_max: u64,
     /// Events that a level of a tree has told by itself and not brought up yet; more are undecided.
@@ -32,6 +43,10 @@ impl Default for OwnerLimits {
             joiners_max: 1 << 10,
             single_flight: true,
             awaits_sets: true,
+            awaits_disk: true,
+            restores_guard: true,
+            keeps_peer_sets: true,
+            checkpoint_after_bytes: None,
             guard_bytes_max: 64 << 20,
             journal_events_max: 1 << 16,
         }

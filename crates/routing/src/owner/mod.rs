@@ -11,10 +11,11 @@ mod together;
 
 use std::collections::BTreeSet;
 
-use firstseen_filter::{BuildError, Unit};
+use firstseen_filter::{BuildError, PartError, Unit};
 
 use crate::{
-    ClusterMap, Command, FilterId, FilterRecord, Incarnation, Moment, NodeId, PeerMessage, SlicedBuildError, Submission,
+    CheckpointCursor, ClusterMap, Command, Entry, FilterId, FilterRecord, Incarnation, Moment, NodeId, PeerMessage,
+    Record, SlicedBuildError, Submission,
 };
 pub(crate) use clock::HeadClock;
 pub use limits::OwnerLimits;
@@ -73,7 +74,7 @@ impl GroupOwner {
                     &limits,
                 )?))
             }
-            false => Cells::Together(Box::new(TogetherGroup::new(record, group, complete, &limits)?)),
+            false => Cells::Together(Box::new(TogetherGroup::new(filter, record, group, complete, &limits)?)),
         };
         Ok(Self { filter, group, me, cells })
     }
@@ -86,6 +87,73 @@ impl GroupOwner {
     /// The group.
     pub fn group(&self) -> u32 {
         self.group
+    }
+
+    /// Takes up an entry that a process of this node before has kept, in the order in which they were told, before
+    /// anything else is done with the group.
+    ///
+    /// # Errors
+    /// [`PartError`] where it is none of this group: nothing that follows can be relied on.
+    pub fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
+        match &mut self.cells {
+            Cells::Together(group) => group.restore(entry, now),
+            Cells::Divided(group) => group.restore(entry, now),
+        }
+    }
+
+    /// All that was kept has been taken up; `is_whole` says whether that is all that was ever recorded here, which the
+    /// map does not know yet.
+    pub fn end_restore(&mut self, is_whole: bool) {
+        match &mut self.cells {
+            Cells::Together(group) => group.end_restore(is_whole),
+            Cells::Divided(group) => group.end_restore(is_whole),
+        }
+    }
+
+    /// Begins a checkpoint: what was told to be kept before is in what follows. All but its cells: records of
+    /// an entry each, so that none is very long.
+    /// `is_complete` says whether the group has all that was ever recorded in it.
+    pub fn checkpoint(&self, is_complete: bool) -> Vec<Record> {
+        let entries = match &self.cells {
+            Cells::Together(group) => group.checkpoint(is_complete),
+            Cells::Divided(group) => group.checkpoint(is_complete),
+        };
+        entries.into_iter().map(|entry| self.record(vec![entry])).collect()
+    }
+
+    /// The next cells of a checkpoint, about `bytes_max` bytes of memory, in records of a run each; None when there are
+    /// no more. Then its end is due.
+    pub fn checkpoint_cells(&self, cursor: &mut CheckpointCursor, bytes_max: usize) -> Option<Vec<Record>> {
+        let entries = match &self.cells {
+            Cells::Together(group) => group.checkpoint_cells(cursor, bytes_max),
+            Cells::Divided(group) => group.checkpoint_cells(cursor, bytes_max),
+        };
+        entries.map(|entries| entries.into_iter().map(|entry| self.record(vec![entry])).collect())
+    }
+
+    /// The end of a checkpoint.
+    pub fn checkpoint_end(&self) -> Record {
+        self.record(vec![Entry::CheckpointEnd])
+    }
+
+    fn record(&self, entries: Vec<Entry>) -> Record {
+        Record { filter: self.filter, group: self.group, entries }
+    }
+
+    /// Whether all slices here have had everything that was ever recorded in them, as the map says.
+    pub fn is_complete(&self) -> bool {
+        match &self.cells {
+            Cells::Together(group) => group.is_complete(),
+            Cells::Divided(group) => group.is_complete(),
+        }
+    }
+
+    /// Bytes of cells at present.
+    pub fn bytes(&self) -> u64 {
+        match &self.cells {
+            Cells::Together(group) => group.bytes(),
+            Cells::Divided(group) => group.bytes(),
+        }
     }
 
     /// Takes up a submission; its reply comes now or later.

@@ -5,24 +5,35 @@
 
 use std::ops::Range;
 
-use firstseen_filter::{FilterSlice, Kind, Placed, Stamp, Verdict};
+use firstseen_filter::{
+    CellDefinition, FilterSlice, Kind, LiveEvents, PartError, Placed, Probes, Refresh, Stamp, Verdict,
+};
 
 use super::{DecisionCounts, GroupState, HeadClock, HopCounts, OwnerLimits, SliceState, share_of_sample};
 use crate::divided::JournalCounts;
 use crate::guard::{Admission, ReplayGuard, Standing};
 use crate::{
-    Command, Decision, FilterRecord, GroupReply, Load, Moment, Operation, Reason, SlicedBuildError, Submission,
+    CheckpointCursor, Command, Decision, Entry, FilterId, FilterRecord, GroupReply, Load, Moment, Operation, Reason,
+    Record, SlicedBuildError, Submission,
 };
 
 /// The owner of a slice that shares no events with others.
 pub(crate) struct TogetherGroup {
+    filter: FilterId,
     number: u32,
+    /// What it does is told to be kept.
+    keeps_journal: bool,
+    /// Duplicates are recorded anew.
+    refreshes: bool,
     slice: FilterSlice,
     estimates_frequencies: bool,
     clock: HeadClock,
     guard: ReplayGuard,
     batch_events_max: usize,
+    restores_guard: bool,
     complete: bool,
+    /// It has read back all that it has had, whatever the map says.
+    is_restored: bool,
     /// Why nothing is taken up, where that is so.
     closed: Option<Reason>,
     load: Load,
@@ -45,6 +56,7 @@ struct Workbench {
 
 impl TogetherGroup {
     pub(crate) fn new(
+        filter: FilterId,
         record: &FilterRecord,
         group: u32,
         complete: bool,
@@ -52,14 +64,20 @@ impl TogetherGroup {
     ) -> Result<Self, SlicedBuildError> {
         let definition = record.definition.slice()?;
         let horizon_ms = u64::from(record.policies.retry_horizon_ms);
+        let refreshes = matches!(definition.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. });
         Ok(Self {
+            filter,
             number: group,
+            keeps_journal: record.policies.durability.keeps_journal(),
+            refreshes,
             slice: FilterSlice::build(&definition)?,
             estimates_frequencies: definition.cells.kind() == Kind::Decaying,
             clock: HeadClock::new(&definition, record.policies.clock),
             guard: ReplayGuard::new(horizon_ms, limits.guard_bytes_max),
             batch_events_max: limits.batch_events_max,
+            restores_guard: limits.restores_guard,
             complete,
+            is_restored: false,
             closed: None,
             load: Load::default(),
             batches: 0,
@@ -76,7 +94,12 @@ impl TogetherGroup {
         let mut estimates = Vec::new();
         match self.refusal(&submission, now) {
             Some(reason) => decisions.fill(Decision::Undecided(reason)),
-            None => self.run(&submission, now, &mut decisions, &mut estimates),
+            None => {
+                self.run(&submission, now, &mut decisions, &mut estimates);
+                if self.keeps_journal && submission.operation.records() && !self.workbench.runs.is_empty() {
+                    commands.push(Command::Record(self.record_of(&submission, &decisions)));
+                }
+            }
         }
         self.batches += 1;
         self.events += events as u64;
@@ -86,10 +109,79 @@ impl TogetherGroup {
             decisions,
             estimates,
             clock_ms: self.clock.clock_ms(),
-            degraded: !self.complete,
+            degraded: !self.complete && !self.is_restored,
             seen: Vec::new(),
             spent: Some(submission.probes),
         }));
+    }
+
+    /// What is to be kept of a batch that was run.
+    fn record_of(&self, submission: &Submission, decisions: &[Decision]) -> Record {
+        let mut probes = Probes::new(submission.probes.shape());
+        let mut stamps = Vec::new();
+        let is_recorded = |decision: Decision| match decision {
+            Decision::FirstSeen => true,
+            Decision::Duplicate => self.refreshes,
+            Decision::Undecided(_) => false,
+        };
+        for event in self.workbench.runs.iter().cloned().flatten().filter(|event| is_recorded(decisions[*event])) {
+            probes.push_from(&submission.probes, event);
+            stamps.push(self.workbench.stamps[event]);
+        }
+        let names = submission.names.clone();
+        let clock = self.clock.reading();
+        let mut entries = vec![Entry::Told { name: submission.name(), names, decisions: decisions.to_vec(), clock }];
+        if !stamps.is_empty() {
+            entries.push(Entry::Events { generation: self.slice.newest_generation(), probes, stamps });
+        }
+        Record { filter: self.filter, group: self.number, entries }
+    }
+
+    /// Takes up what a process of this node before has kept.
+    pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
+        match entry {
+            Entry::Events { generation, probes, stamps } => self.slice.put_probes(generation, &probes, &stamps)?,
+            Entry::Told { name, names, decisions, clock } => {
+                if self.restores_guard {
+                    self.guard.restore(&(name, names, decisions), now.monotonic_ms);
+                }
+                self.clock.restore(clock);
+            }
+            Entry::Checkpoint { clock, .. } => self.clock.restore(clock),
+            Entry::Marks { producers, sources } => {
+                self.guard.restore_marks(&producers, &sources, now.monotonic_ms);
+            }
+            Entry::Slice { slice: 0, outline } => self.slice.put_outline(&outline)?,
+            Entry::Cells { slice: 0, run } => self.slice.put_cells(&run)?,
+            Entry::CheckpointEnd => {}
+            Entry::Taken { .. } | Entry::Set { .. } | Entry::Slice { .. } | Entry::Cells { .. } => {
+                return Err(PartError::Misfit("an entry of a group of several slices"));
+            }
+        }
+        Ok(())
+    }
+
+    /// All has been taken up.
+    pub(crate) fn end_restore(&mut self, is_whole: bool) {
+        self.is_restored = is_whole;
+        self.slice.recount();
+    }
+
+    /// Begins a checkpoint: all but the cells.
+    pub(crate) fn checkpoint(&self, is_complete: bool) -> Vec<Entry> {
+        let (clock, counted) = (self.clock.reading(), LiveEvents::default());
+        let newest = self.slice.newest_generation();
+        let mut entries = vec![Entry::Checkpoint { is_complete, clock, newest, counted }];
+        entries.extend(self.guard.marks());
+        entries.extend(self.slice.outline().map(|outline| Entry::Slice { slice: 0, outline }));
+        let told = |(name, names, decisions)| Entry::Told { name, names, decisions, clock };
+        entries.extend(self.guard.kept().map(told));
+        entries
+    }
+
+    /// The next cells of a checkpoint; none when it has all.
+    pub(crate) fn checkpoint_cells(&self, cursor: &mut CheckpointCursor, bytes_max: usize) -> Option<Vec<Entry>> {
+        cursor.next(&[Some(&self.slice)], bytes_max)
     }
 
     /// Why none of the events is looked at.
@@ -215,6 +307,14 @@ impl TogetherGroup {
 
     pub(crate) fn clock_ms(&self) -> u64 {
         self.clock.clock_ms()
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.slice.bytes()
     }
 
     pub(crate) fn guard_mut(&mut self) -> &mut ReplayGuard {

@@ -277,6 +277,7 @@ impl Forest {
                 Command::Send { to, message } => self.push(Way::Peer { from: key.2, to, message }),
                 Command::Climb(climb) => self.push(Way::Climb { from: key, climb }),
                 Command::OpenGeneration { .. } => {}
+                Command::Record(record) => panic!("no journal: {record:?}"),
             }
         }
     }

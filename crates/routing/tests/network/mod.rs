@@ -152,6 +152,7 @@ impl Network {
                 Command::Send { to, message } => self.send(key.1, to, message),
                 Command::OpenGeneration { group, number, .. } => self.asked.push((group, number)),
                 Command::Climb(_) | Command::Found(_) => panic!("no tree: {command:?}"),
+                Command::Record(record) => panic!("no journal: {record:?}"),
             }
         }
     }

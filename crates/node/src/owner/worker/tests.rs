@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use firstseen_filter::{FilterSecret, FilterSpec, Kind, Probes};
+use firstseen_journal::MemoryDisk;
 use firstseen_meta::Identity;
 use firstseen_routing::{
     AnswerWhen, ClockSource, ClusterId, ClusterMap, Decision, FilterId, FilterPolicies, FilterRecord, Incarnation,
@@ -65,11 +66,14 @@ impl Running {
     async fn start() -> Self {
         let (queue, inbox) = queue(1000);
         let ((proposals, _), (climbs, _)) = (mpsc::channel(1), mpsc::channel(1));
+        let clock = Arc::new(SystemClock::new());
+        let keeper = Keeper::new(Arc::new(MemoryDisk::default()), 1 << 20, clock.clone(), 1);
         let worker = Worker::new(WorkerParts {
             index: 0,
             owners: 1,
             inbox,
-            clock: Arc::new(SystemClock::new()),
+            clock,
+            keeper: Arc::new(keeper),
             limits: OwnerLimits::default(),
             queue_age_max_ms: 3_600_000,
             rate_max_events_per_s: None,

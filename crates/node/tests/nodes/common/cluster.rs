@@ -4,7 +4,7 @@ use firstseen_client::{Builder, Client, Filter};
 use firstseen_filter::FilterSecret;
 use firstseen_node::{Edges, Limits, NodeConfig};
 use firstseen_routing::{FilterPolicies, OwnerLimits, SlicedDefinition, TreeSpec};
-use firstseen_wire::map::{answer_message, clock_message, definition_json, lookup_message};
+use firstseen_wire::map::{answer_message, clock_message, definition_json, durability_message, lookup_message};
 use firstseen_wire::proto::admin::CreateFilterRequest;
 use firstseen_wire::tree::encode;
 
@@ -113,6 +113,8 @@ fn request(name: &str, definition: &SlicedDefinition, policies: FilterPolicies) 
         answer: answer_message(policies.answer).into(),
         retry_horizon_ms: policies.retry_horizon_ms,
         secret: SECRET.to_vec().into(),
+        durability: durability_message(policies.durability).0.into(),
+        durability_interval_ms: durability_message(policies.durability).1,
         ..CreateFilterRequest::default()
     }
 }

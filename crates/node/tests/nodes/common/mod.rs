@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod logs;
 pub mod proxy;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,6 +115,11 @@ impl TestNode {
         tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{others:?} are never unreachable"));
     }
 
+    /// Its folder for data.
+    pub fn data_dir(&self) -> &Path {
+        &self.config.data_dir
+    }
+
     pub async fn status(&self) -> admin::StatusReply {
         self.admin().status(admin::StatusRequest {}).await.expect("status").into_inner()
     }
@@ -213,6 +219,11 @@ pub struct StoppedNode {
 }
 
 impl StoppedNode {
+    /// Its folder for data.
+    pub fn data_dir(&self) -> &Path {
+        &self.config.data_dir
+    }
+
     /// Starts it again, at another port.
     pub async fn start(self) -> TestNode {
         TestNode::start_in(self.folder, self.config).await

@@ -1,0 +1,87 @@
+//! A [`FilterSlice`] in parts, for its copies on disks and other nodes.
+//!
+//! Promises: as [`crate::slice_copy`]; kinds without generations of cells have no parts. Must not know: how parts
+//! travel.
+
+use super::{Cells, FilterSlice};
+use crate::{CellRun, PartError, Probes, SliceOutline, Stamp};
+
+/// Kinds whose cells cannot be told apart from their history.
+const NO_PARTS: PartError = PartError::Misfit("a kind that has no parts");
+
+impl FilterSlice {
+    /// What the slice is beside its cells; `None` where the kind has no parts (counting, stable, decaying).
+    ///
+    /// ```
+    /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, Verdict};
+    /// let spec = FilterSpec {
+    ///     capacity_events: Some(1000),
+    ///     ..FilterSpec::new(Kind::Timing, "1h".parse().unwrap())
+    /// };
+    /// let definition = spec.resolve().unwrap();
+    /// let (mut slice, mut copy) =
+    ///     (FilterSlice::build(&definition).unwrap(), FilterSlice::build(&definition).unwrap());
+    /// let (digest, stamp) = ([FilterSecret::from_seed(1).digest(b"click")], [Stamp::on_time(7)]);
+    /// slice.observe_batch(&digest, &stamp, &mut [Verdict::Undecided]);
+    ///
+    /// copy.put_outline(&slice.outline().unwrap()).unwrap();
+    /// copy.put_cells(&slice.cell_run(0, 0, usize::MAX / 2).unwrap()).unwrap();
+    /// copy.recount();
+    /// let mut verdict = [Verdict::Undecided];
+    /// copy.observe_batch(&digest, &stamp, &mut verdict);
+    /// assert_eq!(verdict, [Verdict::Duplicate]);
+    /// ```
+    pub fn outline(&self) -> Option<SliceOutline> {
+        on_kind!(&self.0, slice => Some(slice.outline()), _flags => None)
+    }
+
+    /// Takes up an outline, as [`crate::CellSlice::put_outline`] says.
+    ///
+    /// # Errors
+    /// [`PartError`]: the slice is as it was, or empty.
+    pub fn put_outline(&mut self, outline: &SliceOutline) -> Result<(), PartError> {
+        on_kind!(&mut self.0, slice => slice.put_outline(outline), _flags => Err(NO_PARTS))
+    }
+
+    /// A run of cells, as [`crate::CellSlice::cell_run`] says.
+    pub fn cell_run(&self, generation: u64, start_bytes: u64, bytes_max: usize) -> Option<CellRun> {
+        on_kind!(&self.0, slice => slice.cell_run(generation, start_bytes, bytes_max), _flags => None)
+    }
+
+    /// Adds what is alive in a run of cells, as [`crate::CellSlice::put_cells`] says.
+    ///
+    /// # Errors
+    /// [`PartError`]: the slice is as it was.
+    pub fn put_cells(&mut self, run: &CellRun) -> Result<(), PartError> {
+        on_kind!(&mut self.0, slice => slice.put_cells(run), _flags => Err(NO_PARTS))
+    }
+
+    /// Records an event in a generation, as [`crate::CellSlice::put_event`] says.
+    ///
+    /// # Errors
+    /// [`PartError`]: the slice is as it was.
+    pub fn put_event(&mut self, generation: u64, positions: &[u64], stamp: Stamp) -> Result<(), PartError> {
+        on_kind!(&mut self.0, slice => slice.put_event(generation, positions, stamp), _flags => Err(NO_PARTS))
+    }
+
+    /// Records events of `probes` in a generation: one stamp an event.
+    ///
+    /// # Errors
+    /// [`PartError`]: what comes before the event that does not fit is recorded.
+    pub fn put_probes(&mut self, generation: u64, probes: &Probes, stamps: &[Stamp]) -> Result<(), PartError> {
+        if probes.shape() != self.probe_shape() || probes.len() != stamps.len() {
+            return Err(PartError::Misfit("positions of another shape"));
+        }
+        let mut positions = Vec::new();
+        for (index, stamp) in stamps.iter().enumerate() {
+            probes.unpack(index, &mut positions);
+            self.put_event(generation, &positions, *stamp)?;
+        }
+        Ok(())
+    }
+
+    /// Counts the cells in use anew, when all parts are in.
+    pub fn recount(&mut self) {
+        on_kind!(&mut self.0, slice => slice.recount(), _flags => ());
+    }
+}

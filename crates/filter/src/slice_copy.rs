@@ -1,0 +1,203 @@
+//! A [`CellSlice`] in parts: what a copy of it on a disk or another node is made of, and made from.
+//!
+//! Promises: parts taken one after the other, while the slice goes on, and everything set since the first of them, put in
+//! in the same order, give a slice that knows all that this one knows; parts that come twice change nothing. No part
+//! that comes from outside makes a slice larger than its definition lets it be. Must not know: how parts travel.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::generation::LiveEvents;
+use crate::growth::GENERATIONS_MAX;
+use crate::kind::CellKind;
+use crate::slice::CellSlice;
+use crate::{ProbeShape, Probes, Stamp};
+
+/// Cells that are counted at once.
+const COUNT_BYTES: usize = 64 << 10;
+
+/// Above every unit and number that a slice comes to, and far from where sums of two overflow.
+const COUNT_MAX: u64 = 1 << 62;
+
+/// What a slice is beside its cells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SliceOutline {
+    /// The greatest unit that it has seen.
+    pub unit: u64,
+    /// The number of its oldest generation.
+    pub oldest: u64,
+    /// Events alive in each of its generations, the oldest first.
+    pub live: Vec<LiveEvents>,
+}
+
+/// A run of cells of one generation as they were at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CellRun {
+    /// The number of the generation.
+    pub generation: u64,
+    /// The unit of the slice then: cells mean nothing without it.
+    pub unit: u64,
+    /// The first byte of the generation's memory.
+    pub start_bytes: u64,
+    /// The bytes.
+    pub cells: Vec<u8>,
+}
+
+/// Why a part is not put in; the slice is as it was.
+#[derive(Debug, Error)]
+pub enum PartError {
+    /// It belongs to another slice, or comes out of order.
+    #[error("no part of this slice, or out of order: {0}")]
+    Misfit(&'static str),
+    /// The system refuses the memory.
+    #[error("no memory for another generation of cells: {0}")]
+    Memory(#[from] io::Error),
+}
+
+#[allow(private_bounds)]
+impl<K: CellKind> CellSlice<K> {
+    /// What the slice is beside its cells.
+    pub fn outline(&self) -> SliceOutline {
+        let live = self.stack.iter().map(|generation| generation.live.clone()).collect();
+        SliceOutline { unit: self.now, oldest: self.oldest, live }
+    }
+
+    /// Takes up the outline of a slice of the same definition that had seen at least as much.
+    ///
+    /// # Errors
+    /// [`PartError`].
+    pub fn put_outline(&mut self, outline: &SliceOutline) -> Result<(), PartError> {
+        let SliceOutline { unit, oldest, live } = outline;
+        if !(1..=self.generations_max()).contains(&live.len()) || *oldest > COUNT_MAX || *unit > COUNT_MAX {
+            return Err(PartError::Misfit("generations"));
+        }
+        if *unit < self.now || live.iter().any(|live| live.newest_unit() > Some(*unit)) {
+            return Err(PartError::Misfit("a time that is over"));
+        }
+        self.advance(*unit);
+        // What is gone there is gone here, too.
+        while self.oldest < *oldest && self.stack.len() > 1 {
+            self.stack.remove(0);
+            self.oldest += 1;
+        }
+        if self.oldest < *oldest {
+            if self.growth.is_some_and(|growth| !growth.keeps_shape()) {
+                return Err(PartError::Misfit("generations that have grown"));
+            }
+            self.stack[0].clear();
+            self.oldest = *oldest;
+        }
+        let newest = oldest + live.len() as u64 - 1;
+        self.open_up_to(newest)?;
+        for (number, live) in (*oldest..).zip(live) {
+            if let Some(index) = self.index_of(number) {
+                self.stack[index].live.merge(live);
+            }
+        }
+        Ok(())
+    }
+
+    /// The cells of generation `number` from byte `start_bytes` on, `bytes_max` bytes at most; nothing where it has no
+    /// more.
+    pub fn cell_run(&self, number: u64, start_bytes: u64, bytes_max: usize) -> Option<CellRun> {
+        let cells = self.stack[self.index_of(number)?].memory.bytes();
+        let start = usize::try_from(start_bytes).ok().filter(|start| *start < cells.len())?;
+        let end = start.saturating_add(bytes_max.next_multiple_of(2)).min(cells.len());
+        Some(CellRun { generation: number, unit: self.now, start_bytes, cells: cells[start..end].to_vec() })
+    }
+
+    /// Adds what is alive in `run`. One of a generation that is gone here adds nothing.
+    ///
+    /// # Errors
+    /// [`PartError`].
+    pub fn put_cells(&mut self, run: &CellRun) -> Result<(), PartError> {
+        if run.unit < self.now || run.unit > COUNT_MAX {
+            return Err(PartError::Misfit("cells of a time that is over"));
+        }
+        self.advance(run.unit);
+        if run.generation < self.oldest {
+            return Ok(());
+        }
+        self.open_up_to(run.generation)?;
+        let Some(index) = self.index_of(run.generation) else {
+            return Err(PartError::Misfit("cells of a generation that cannot be open"));
+        };
+        let cells = self.stack[index].memory.bytes_mut();
+        let start = usize::try_from(run.start_bytes).unwrap_or(usize::MAX);
+        let end = start.saturating_add(run.cells.len());
+        if start % 2 != 0 || end > cells.len() {
+            return Err(PartError::Misfit("cells beyond the end"));
+        }
+        self.kind.merge(&mut cells[start..end], &run.cells, self.now);
+        Ok(())
+    }
+
+    /// Records an event in generation `number`, which opens where it is newer than all; nothing where it is gone.
+    ///
+    /// # Errors
+    /// [`PartError`].
+    pub fn put_event(&mut self, number: u64, positions: &[u64], stamp: Stamp) -> Result<(), PartError> {
+        let cells = self.base.cells();
+        if stamp.unit > COUNT_MAX || positions.iter().any(|position| *position >= cells) {
+            return Err(PartError::Misfit("an event of another slice"));
+        }
+        self.advance(stamp.unit);
+        self.open_up_to(number)?;
+        if self.index_of(number).is_some() {
+            self.set_generation(number, positions, stamp);
+        }
+        Ok(())
+    }
+
+    /// Counts the cells in use anew, when all parts are in.
+    pub fn recount(&mut self) {
+        for generation in &mut self.stack {
+            let runs = generation.memory.bytes_mut().chunks_mut(COUNT_BYTES);
+            generation.used_cells = runs.map(|run| self.kind.merge(run, &[0; COUNT_BYTES], self.now)).sum();
+        }
+    }
+
+    /// The most generations that there may be at a time, for a slice that shares events: it may hold one for longer than
+    /// others do.
+    fn generations_max(&self) -> usize {
+        self.growth.map_or(1, |_| GENERATIONS_MAX as usize)
+    }
+
+    fn open_up_to(&mut self, number: u64) -> Result<(), PartError> {
+        let most = self.generations_max();
+        while self.newest_generation() < number {
+            if self.stack.len() >= most {
+                return Err(PartError::Misfit("more generations than the filter may have"));
+            }
+            self.open_generation()?;
+        }
+        Ok(())
+    }
+}
+
+impl Probes {
+    /// Writes the positions of event `index` in a slice of this shape to `positions`.
+    pub fn unpack(&self, index: usize, positions: &mut Vec<u64>) {
+        positions.clear();
+        match (self.shape(), self.block(index)) {
+            (ProbeShape::Blocked { offset_bits, hashes, .. }, Some(probe)) => {
+                let base = probe.block << offset_bits;
+                probe.for_each_offset(offset_bits, hashes, |offset| positions.push(base + offset as u64));
+            }
+            _ => positions.extend_from_slice(self.positions(index)),
+        }
+    }
+
+    /// Adds event `index` of `other`, whose shape must be that of this batch.
+    pub fn push_from(&mut self, other: &Self, index: usize) {
+        debug_assert_eq!(self.shape(), other.shape(), "positions of one shape");
+        match other.block(index) {
+            Some(probe) => drop(self.push_block(probe)),
+            None => drop(self.push_positions(other.positions(index))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

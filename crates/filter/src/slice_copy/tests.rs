@@ -1,0 +1,129 @@
+//! A copy made from parts while its slice goes on knows what the slice knows.
+
+use proptest::prelude::*;
+
+use crate::{CellRun, FilterSecret, FilterSlice, FilterSpec, Kind, Probes, SliceOutline, Stamp, Verdict};
+
+/// What is told to a copy, in order.
+enum Part {
+    Outline(SliceOutline),
+    Cells(CellRun),
+    Events(u64, Probes, Vec<Stamp>),
+}
+
+fn definitions() -> Vec<FilterSpec> {
+    let of = |kind, window: &str| FilterSpec {
+        capacity_events: Some(400),
+        lateness_ms: (window != "unbounded").then_some(3000),
+        ..FilterSpec::new(kind, window.parse().unwrap())
+    };
+    vec![
+        of(Kind::Bloom, "unbounded"),
+        of(Kind::Timing, "30s"),
+        of(Kind::Timing, "500s"),
+        of(Kind::Generations, "30s"),
+        FilterSpec { layout: Some(crate::Layout::Classic), ..of(Kind::Timing, "30s") },
+    ]
+}
+
+/// Streams `events` with a pause of units before each, and takes the slice apart meanwhile, a run of cells at every
+/// third event; then the copy answers as the slice does.
+fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize) {
+    let definition = spec.resolve().unwrap();
+    let (mut slice, secret) = (FilterSlice::build(&definition).unwrap(), FilterSecret::from_seed(1));
+    let has_window = definition.rule.span_units > 1;
+    let (mut parts, mut unit, mut cursor) = (Vec::new(), 100, None);
+    for (index, (event, pause)) in events.iter().enumerate() {
+        unit += if has_window { u64::from(*pause) } else { 0 };
+        let mut probes = Probes::new(slice.probe_shape());
+        probes.push_digest(secret.digest(&event.to_le_bytes()), slice.geometry());
+        let (stamp, mut verdict) = (Stamp::on_time(if has_window { unit } else { 0 }), [Verdict::Undecided]);
+        slice.observe_probes(&probes, 0..1, &[stamp], &mut verdict).unwrap();
+        if verdict == [Verdict::FirstSeen] {
+            parts.push(Part::Events(slice.newest_generation(), probes, vec![stamp]));
+        }
+        if index == events.len() / 4 {
+            // What was before is forgotten: the checkpoint begins here.
+            parts.clear();
+            let outline = slice.outline().unwrap();
+            cursor = Some((outline.oldest, 0));
+            parts.push(Part::Outline(outline));
+        }
+        if let Some((number, start)) = cursor.filter(|_| index % 3 == 0) {
+            cursor = match slice.cell_run(number, start, run_bytes) {
+                Some(run) => {
+                    let next = start + run.cells.len() as u64;
+                    parts.push(Part::Cells(run));
+                    Some((number, next))
+                }
+                None => (number < slice.newest_generation()).then_some((number + 1, 0)),
+            };
+        }
+    }
+    while let Some((number, start)) = cursor {
+        cursor = match slice.cell_run(number, start, run_bytes) {
+            Some(run) => {
+                let next = start + run.cells.len() as u64;
+                parts.push(Part::Cells(run));
+                Some((number, next))
+            }
+            None => (number < slice.newest_generation()).then_some((number + 1, 0)),
+        };
+    }
+    let mut copy = FilterSlice::build(&definition).unwrap();
+    for part in &parts {
+        match part {
+            Part::Outline(outline) => copy.put_outline(outline).unwrap(),
+            Part::Cells(run) => copy.put_cells(run).unwrap(),
+            Part::Events(number, probes, stamps) => copy.put_probes(*number, probes, stamps).unwrap(),
+        }
+    }
+    let now = Stamp::on_time(if has_window { unit } else { 0 });
+    slice.advance(now.unit);
+    copy.advance(now.unit);
+    slice.recount();
+    copy.recount();
+    assert_eq!(copy.used_cells(), slice.used_cells());
+    assert_eq!(copy.live_events(), slice.live_events());
+    let mut probes = Probes::new(slice.probe_shape());
+    (0..600u16).for_each(|event| probes.push_digest(secret.digest(&event.to_le_bytes()), slice.geometry()));
+    let (mut told, mut expected) = (vec![Verdict::Undecided; 600], vec![Verdict::Undecided; 600]);
+    slice.lookup_probes(&probes, 0..600, &vec![now; 600], &mut expected).unwrap();
+    copy.lookup_probes(&probes, 0..600, &vec![now; 600], &mut told).unwrap();
+    assert_eq!(told, expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_copy_made_meanwhile_knows_what_its_slice_knows(
+        kind in 0..5usize,
+        events in prop::collection::vec((0..600u16, 0..3u8), 200..600),
+        run_bytes in 16..400usize,
+    ) {
+        copies(&definitions()[kind], &events, run_bytes);
+    }
+}
+
+#[test]
+fn what_is_no_part_is_refused_and_changes_nothing() {
+    let definition = definitions()[1].resolve().unwrap();
+    let mut slice = FilterSlice::build(&definition).unwrap();
+    slice.advance(50);
+    let before = slice.outline();
+    let bytes = slice.bytes();
+    let run = |unit, generation, start_bytes, bytes| CellRun { generation, unit, start_bytes, cells: vec![1; bytes] };
+    for run in [run(49, 0, 0, 2), run(50, 0, 1, 2), run(50, 0, bytes, 2), run(50, 99, 0, 2), run(u64::MAX, 0, 0, 2)] {
+        assert!(slice.put_cells(&run).is_err(), "{run:?}");
+    }
+    let outline =
+        |unit, oldest, generations| SliceOutline { unit, oldest, live: vec![Default::default(); generations] };
+    for outline in [outline(49, 0, 1), outline(50, 0, 0), outline(50, 0, 99), outline(u64::MAX, 0, 1)] {
+        assert!(slice.put_outline(&outline).is_err(), "{outline:?}");
+    }
+    assert!(slice.put_event(0, &[u64::MAX], Stamp::on_time(50)).is_err());
+    assert!(slice.put_event(90, &[0], Stamp::on_time(50)).is_err());
+    let grown = slice.outline().map(|outline| SliceOutline { live: outline.live[..1].to_vec(), ..outline });
+    assert_eq!(grown, before);
+}

@@ -1,0 +1,83 @@
+//! A folder of the machine as a disk.
+//!
+//! Promises: a file that was created is found after a power cut. Must not know: what is in files.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::disk::{Disk, DiskFile};
+
+/// Files in one folder, which is made with the first of them.
+pub struct FolderDisk {
+    folder: PathBuf,
+}
+
+impl FolderDisk {
+    /// The folder at `folder`, which need not exist yet.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    fn sync_folder(path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+}
+
+impl Disk for FolderDisk {
+    fn names(&self) -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let name = |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+        entries.map(name).collect()
+    }
+
+    fn read(&self, name: &str, bytes_max: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        File::open(self.folder.join(name))?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 <= bytes_max {
+            true => Ok(bytes),
+            false => Err(io::Error::new(io::ErrorKind::InvalidData, "the file is longer than any that was written")),
+        }
+    }
+
+    fn create(&self, name: &str, start: &[u8], len_bytes: u64) -> io::Result<Box<dyn DiskFile>> {
+        if !self.folder.is_dir() {
+            fs::create_dir(&self.folder)?;
+        }
+        // Another process may have made the folder, and ended before it was synced.
+        self.folder.parent().map_or(Ok(()), Self::sync_folder)?;
+        let unfinished = self.folder.join(format!("{name}.new"));
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&unfinished)?;
+        file.set_len(len_bytes)?;
+        file.write_all(start)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, self.folder.join(name))?;
+        Self::sync_folder(&self.folder)?;
+        Ok(Box::new(FolderFile(file)))
+    }
+
+    fn sync(&self, name: &str) -> io::Result<()> {
+        File::open(self.folder.join(name))?.sync_all()
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.folder.join(name))?;
+        Self::sync_folder(&self.folder)
+    }
+}
+
+struct FolderFile(File);
+
+impl DiskFile for FolderFile {
+    fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.seek(SeekFrom::Start(offset_bytes))?;
+        self.0.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}

@@ -1,0 +1,436 @@
+//! Records as bytes: protocol-buffer messages (`docs/disk-format.md`).
+//!
+//! Promises: what is encoded is decoded the same; bytes that no record encodes to are refused, and take no more memory
+//! than their own order of size. Must not know: files.
+
+use firstseen_filter::{BlockProbe, CellRun, LiveEvents, ProbeShape, Probes, SliceOutline};
+use firstseen_routing::{
+    BatchName, ClockReading, Decision, Entry, FilterId, PositionLists, Reason, Record, SubmissionName,
+};
+use prost::Message;
+use thiserror::Error;
+
+use crate::stamps;
+
+/// Events of a batch at most, in any record.
+const EVENTS_MAX: u32 = 1 << 20;
+
+/// Why bytes are no record.
+#[derive(Debug, Error)]
+pub enum RecordError {
+    /// They are no message.
+    #[error("no record: {0}")]
+    Message(#[from] prost::DecodeError),
+    /// A field that cannot be.
+    #[error("no record: {0}")]
+    Field(&'static str),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct RecordMessage {
+    #[prost(uint64, tag = "1")]
+    filter: u64,
+    #[prost(uint32, tag = "2")]
+    group: u32,
+    #[prost(message, repeated, tag = "3")]
+    entries: Vec<EntryMessage>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct EntryMessage {
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    kind: Option<Kind>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum Kind {
+    #[prost(message, tag = "1")]
+    Events(EventsMessage),
+    #[prost(message, tag = "2")]
+    Set(SetMessage),
+    #[prost(message, tag = "3")]
+    Told(ToldMessage),
+    #[prost(message, tag = "4")]
+    Checkpoint(CheckpointMessage),
+    #[prost(message, tag = "5")]
+    Slice(SliceMessage),
+    #[prost(message, tag = "6")]
+    Cells(CellsMessage),
+    #[prost(message, tag = "7")]
+    CheckpointEnd(EndMessage),
+    #[prost(message, tag = "8")]
+    Taken(TakenMessage),
+    #[prost(message, tag = "9")]
+    Marks(MarksMessage),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+struct EndMessage {}
+
+#[derive(Clone, PartialEq, Message)]
+struct EventsMessage {
+    #[prost(uint64, tag = "1")]
+    generation: u64,
+    /// Of a spread shape; otherwise 0.
+    #[prost(uint64, tag = "2")]
+    cells: u64,
+    #[prost(uint32, tag = "3")]
+    hashes: u32,
+    /// Of a blocked shape.
+    #[prost(uint64, tag = "4")]
+    blocks: u64,
+    #[prost(uint32, tag = "5")]
+    offset_bits: u32,
+    /// Positions of a spread shape, or blocks of a blocked one.
+    #[prost(uint64, repeated, tag = "6")]
+    positions: Vec<u64>,
+    /// Of a blocked shape: two an event.
+    #[prost(fixed64, repeated, tag = "7")]
+    words: Vec<u64>,
+    #[prost(sint64, repeated, tag = "8")]
+    units: Vec<i64>,
+    #[prost(sint64, repeated, tag = "9")]
+    judged: Vec<i64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SetMessage {
+    #[prost(uint64, tag = "1")]
+    generation: u64,
+    /// Positions of each event.
+    #[prost(bytes, tag = "2")]
+    counts: Vec<u8>,
+    #[prost(uint64, repeated, tag = "3")]
+    positions: Vec<u64>,
+    #[prost(sint64, repeated, tag = "4")]
+    units: Vec<i64>,
+    #[prost(sint64, repeated, tag = "5")]
+    judged: Vec<i64>,
+    #[prost(uint64, tag = "6")]
+    counted: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TakenMessage {
+    /// 16 bytes.
+    #[prost(bytes, tag = "1")]
+    producer: Vec<u8>,
+    #[prost(uint64, tag = "2")]
+    sequence: u64,
+    /// 24 bytes each: the source, and the number.
+    #[prost(bytes, tag = "3")]
+    names: Vec<u8>,
+    #[prost(uint32, tag = "4")]
+    events: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ToldMessage {
+    /// 16 bytes.
+    #[prost(bytes, tag = "1")]
+    producer: Vec<u8>,
+    #[prost(uint64, tag = "2")]
+    sequence: u64,
+    /// 24 bytes each: the source, and the number.
+    #[prost(bytes, tag = "3")]
+    names: Vec<u8>,
+    #[prost(uint32, tag = "4")]
+    events: u32,
+    /// Two bits an event, from the low end of each byte: 0 nothing, 1 first-seen, 2 duplicate, 3 unknown.
+    #[prost(bytes, tag = "5")]
+    decisions: Vec<u8>,
+    #[prost(message, optional, tag = "6")]
+    clock: Option<ClockMessage>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+struct ClockMessage {
+    #[prost(uint64, tag = "1")]
+    unit: u64,
+    #[prost(uint64, tag = "2")]
+    time_ms: u64,
+    #[prost(uint64, tag = "3")]
+    events: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct CheckpointMessage {
+    #[prost(message, optional, tag = "1")]
+    clock: Option<ClockMessage>,
+    #[prost(uint64, tag = "2")]
+    newest: u64,
+    #[prost(bytes, tag = "3")]
+    counted: Vec<u8>,
+    #[prost(bool, tag = "4")]
+    is_complete: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct MarksMessage {
+    /// 24 bytes each: who, and the mark.
+    #[prost(bytes, tag = "1")]
+    producers: Vec<u8>,
+    #[prost(bytes, tag = "2")]
+    sources: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SliceMessage {
+    #[prost(uint32, tag = "1")]
+    slice: u32,
+    #[prost(uint64, tag = "2")]
+    unit: u64,
+    #[prost(uint64, tag = "3")]
+    oldest: u64,
+    /// Counts of live events of each generation, as in snapshots.
+    #[prost(bytes, repeated, tag = "4")]
+    live: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct CellsMessage {
+    #[prost(uint32, tag = "1")]
+    slice: u32,
+    #[prost(uint64, tag = "2")]
+    generation: u64,
+    #[prost(uint64, tag = "3")]
+    unit: u64,
+    #[prost(uint64, tag = "4")]
+    start_bytes: u64,
+    #[prost(bytes, tag = "5")]
+    cells: Vec<u8>,
+}
+
+/// The bytes of a record.
+pub fn encode(record: Record) -> Vec<u8> {
+    let entries = record.entries.into_iter().map(|entry| EntryMessage { kind: Some(kind_of(entry)) }).collect();
+    RecordMessage { filter: record.filter.0, group: record.group, entries }.encode_to_vec()
+}
+
+/// The record that `bytes` are.
+///
+/// # Errors
+/// [`RecordError`].
+pub fn decode(bytes: &[u8]) -> Result<Record, RecordError> {
+    let RecordMessage { filter, group, entries } = RecordMessage::decode(bytes)?;
+    let entry = |entry: EntryMessage| entry_of(entry.kind.ok_or(RecordError::Field("an entry of no kind"))?);
+    Ok(Record { filter: FilterId(filter), group, entries: entries.into_iter().map(entry).collect::<Result<_, _>>()? })
+}
+
+fn kind_of(entry: Entry) -> Kind {
+    match entry {
+        Entry::Events { generation, probes, stamps } => Kind::Events(events_message(generation, &probes, &stamps)),
+        Entry::Set { generation, cells, stamps, counted } => {
+            let (units, judged) = stamps::pack(&stamps);
+            let PositionLists { counts, positions } = cells;
+            Kind::Set(SetMessage { generation, counts, positions, units, judged, counted })
+        }
+        Entry::Taken { name, names, events } => Kind::Taken(TakenMessage {
+            producer: name.producer.to_le_bytes().to_vec(),
+            sequence: name.sequence,
+            names: pack_names(&names),
+            events,
+        }),
+        Entry::Told { name, names, decisions, clock } => Kind::Told(ToldMessage {
+            producer: name.producer.to_le_bytes().to_vec(),
+            sequence: name.sequence,
+            names: pack_names(&names),
+            events: decisions.len() as u32,
+            decisions: pack_decisions(&decisions),
+            clock: Some(clock_message(clock)),
+        }),
+        Entry::Checkpoint { is_complete, clock, newest, counted } => Kind::Checkpoint(CheckpointMessage {
+            clock: Some(clock_message(clock)),
+            newest,
+            counted: live_bytes(&counted),
+            is_complete,
+        }),
+        Entry::Marks { producers, sources } => Kind::Marks(MarksMessage {
+            producers: pack_pairs(producers.into_iter()),
+            sources: pack_pairs(sources.into_iter()),
+        }),
+        Entry::Slice { slice, outline: SliceOutline { unit, oldest, live } } => {
+            Kind::Slice(SliceMessage { slice, unit, oldest, live: live.iter().map(live_bytes).collect() })
+        }
+        Entry::Cells { slice, run: CellRun { generation, unit, start_bytes, cells } } => {
+            Kind::Cells(CellsMessage { slice, generation, unit, start_bytes, cells })
+        }
+        Entry::CheckpointEnd => Kind::CheckpointEnd(EndMessage {}),
+    }
+}
+
+fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
+    Ok(match kind {
+        Kind::Events(message) => {
+            let stamps = stamps::unpack(&message.units, &message.judged).ok_or(RecordError::Field("stamps"))?;
+            Entry::Events { generation: message.generation, probes: probes(&message, stamps.len())?, stamps }
+        }
+        Kind::Set(SetMessage { generation, counts, positions, units, judged, counted }) => {
+            let stamps = stamps::unpack(&units, &judged).ok_or(RecordError::Field("stamps"))?;
+            let total: usize = counts.iter().map(|count| usize::from(*count)).sum();
+            if counts.len() != stamps.len() || total != positions.len() {
+                return Err(RecordError::Field("positions"));
+            }
+            Entry::Set { generation, cells: PositionLists { counts, positions }, stamps, counted }
+        }
+        Kind::Taken(TakenMessage { producer, sequence, names: bytes, events }) => {
+            // What stands for so many events is made of it.
+            if events > EVENTS_MAX {
+                return Err(RecordError::Field("events"));
+            }
+            Entry::Taken { name: batch_name(producer, sequence)?, names: names(&bytes, events)?, events }
+        }
+        Kind::Told(message) => {
+            let name = batch_name(message.producer, message.sequence)?;
+            let names = names(&message.names, message.events)?;
+            let decisions = decisions(&message.decisions, message.events as usize)?;
+            Entry::Told { name, names, decisions, clock: clock(message.clock) }
+        }
+        Kind::Checkpoint(message) => Entry::Checkpoint {
+            is_complete: message.is_complete,
+            clock: clock(message.clock),
+            newest: message.newest,
+            counted: live(&message.counted)?,
+        },
+        Kind::Marks(MarksMessage { producers, sources }) => {
+            Entry::Marks { producers: pairs(&producers)?.collect(), sources: pairs(&sources)?.collect() }
+        }
+        Kind::Slice(SliceMessage { slice, unit, oldest, live: counts }) => {
+            let live = counts.iter().map(|bytes| live(bytes)).collect::<Result<_, _>>()?;
+            Entry::Slice { slice, outline: SliceOutline { unit, oldest, live } }
+        }
+        Kind::Cells(CellsMessage { slice, generation, unit, start_bytes, cells }) => {
+            Entry::Cells { slice, run: CellRun { generation, unit, start_bytes, cells } }
+        }
+        Kind::CheckpointEnd(EndMessage {}) => Entry::CheckpointEnd,
+    })
+}
+
+fn events_message(generation: u64, probes: &Probes, stamps: &[firstseen_filter::Stamp]) -> EventsMessage {
+    let (units, judged) = stamps::pack(stamps);
+    let mut message =
+        EventsMessage { generation, units, judged, hashes: probes.shape().hashes(), ..EventsMessage::default() };
+    match probes.shape() {
+        ProbeShape::Spread { cells, .. } => {
+            message.cells = cells;
+            (0..probes.len()).for_each(|event| message.positions.extend_from_slice(probes.positions(event)));
+        }
+        ProbeShape::Blocked { blocks, offset_bits, .. } => {
+            (message.blocks, message.offset_bits) = (blocks, offset_bits);
+            for probe in (0..probes.len()).filter_map(|event| probes.block(event)) {
+                message.positions.push(probe.block);
+                message.words.extend_from_slice(&probe.words);
+            }
+        }
+    }
+    message
+}
+
+fn probes(message: &EventsMessage, events: usize) -> Result<Probes, RecordError> {
+    let EventsMessage { cells, hashes, blocks, offset_bits, positions, words, .. } = message;
+    let wrong = |_| RecordError::Field("positions");
+    let per_event = if *cells > 0 { *hashes as usize } else { 1 };
+    if !(1..=firstseen_filter::HASHES_MAX).contains(hashes) || positions.len() != events * per_event {
+        return Err(RecordError::Field("positions"));
+    }
+    if *cells > 0 {
+        let mut probes = Probes::new(ProbeShape::Spread { cells: *cells, hashes: *hashes });
+        positions.chunks_exact(per_event).try_for_each(|event| probes.push_positions(event)).map_err(wrong)?;
+        return Ok(probes);
+    }
+    if words.len() != 2 * events || *offset_bits >= u64::BITS {
+        return Err(RecordError::Field("words"));
+    }
+    let mut probes = Probes::new(ProbeShape::Blocked { blocks: *blocks, offset_bits: *offset_bits, hashes: *hashes });
+    for (block, words) in positions.iter().zip(words.chunks_exact(2)) {
+        probes.push_block(BlockProbe { block: *block, words: [words[0], words[1]] }).map_err(wrong)?;
+    }
+    Ok(probes)
+}
+
+fn clock_message(clock: ClockReading) -> ClockMessage {
+    let ClockReading { unit, time_ms, events } = clock;
+    ClockMessage { unit, time_ms, events }
+}
+
+fn clock(message: Option<ClockMessage>) -> ClockReading {
+    let ClockMessage { unit, time_ms, events } = message.unwrap_or_default();
+    ClockReading { unit, time_ms, events }
+}
+
+fn live_bytes(live: &LiveEvents) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Memory takes whatever is written.
+    let _ = live.write(&mut bytes);
+    bytes
+}
+
+fn live(mut bytes: &[u8]) -> Result<LiveEvents, RecordError> {
+    let units_max = bytes.len() as u64 / 16;
+    LiveEvents::read(&mut bytes, units_max).map_err(|_| RecordError::Field("live events"))
+}
+
+fn batch_name(producer: Vec<u8>, sequence: u64) -> Result<BatchName, RecordError> {
+    let producer = producer.try_into().map_err(|_| RecordError::Field("producer"))?;
+    Ok(BatchName { producer: u128::from_le_bytes(producer), sequence })
+}
+
+fn pack_names(names: &[SubmissionName]) -> Vec<u8> {
+    pack_pairs(names.iter().map(|name| (name.source, name.number)))
+}
+
+/// The names of `events` submissions, or of none.
+fn names(bytes: &[u8], events: u32) -> Result<Vec<SubmissionName>, RecordError> {
+    let names: Vec<SubmissionName> = pairs(bytes)?.map(|(source, number)| SubmissionName { source, number }).collect();
+    match names.is_empty() || names.len() == events as usize {
+        true => Ok(names),
+        false => Err(RecordError::Field("names")),
+    }
+}
+
+fn pack_pairs(pairs: impl Iterator<Item = (u128, u64)>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (first, second) in pairs {
+        bytes.extend_from_slice(&first.to_le_bytes());
+        bytes.extend_from_slice(&second.to_le_bytes());
+    }
+    bytes
+}
+
+fn pairs(bytes: &[u8]) -> Result<impl Iterator<Item = (u128, u64)>, RecordError> {
+    let (pairs, rest) = bytes.as_chunks::<24>();
+    if !rest.is_empty() {
+        return Err(RecordError::Field("pairs"));
+    }
+    Ok(pairs.iter().map(|pair| {
+        let (mut first, mut second) = ([0; 16], [0; 8]);
+        first.copy_from_slice(&pair[..16]);
+        second.copy_from_slice(&pair[16..]);
+        (u128::from_le_bytes(first), u64::from_le_bytes(second))
+    }))
+}
+
+fn pack_decisions(decisions: &[Decision]) -> Vec<u8> {
+    let bits = |decision: &Decision| match decision {
+        Decision::FirstSeen => 1,
+        Decision::Duplicate => 2,
+        Decision::Undecided(Reason::Unknown) => 3,
+        Decision::Undecided(_) => 0u8,
+    };
+    let pack = |four: &[Decision]| four.iter().rev().fold(0, |byte, decision| byte << 2 | bits(decision));
+    decisions.chunks(4).map(pack).collect()
+}
+
+fn decisions(bytes: &[u8], events: usize) -> Result<Vec<Decision>, RecordError> {
+    if bytes.len() != events.div_ceil(4) {
+        return Err(RecordError::Field("decisions"));
+    }
+    let decision = |event: usize| match bytes[event / 4] >> (event % 4 * 2) & 3 {
+        1 => Decision::FirstSeen,
+        2 => Decision::Duplicate,
+        3 => Decision::Undecided(Reason::Unknown),
+        // Nothing that a guard remembers.
+        _ => Decision::Undecided(Reason::Overloaded),
+    };
+    Ok((0..events).map(decision).collect())
+}

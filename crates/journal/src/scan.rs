@@ -1,0 +1,182 @@
+//! Reading a journal from its first record to its last.
+//!
+//! Promises: the records that were synced, in order, and perhaps some of those that were not; or what is wrong, and
+//! where. Must not know: what records hold.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::disk::Disk;
+use crate::segment::{ALIGNMENT, HEADER_BYTES, Header, HeaderError, NodeMark, SEGMENT_BYTES_MAX, VERSION, frame_at};
+
+/// The segments of a journal, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Segments {
+    /// Numbers, each one more than the one before.
+    pub numbers: Vec<u64>,
+    /// Where the newest one ends.
+    pub end: u64,
+    /// Bytes of records in all.
+    pub used_bytes: u64,
+}
+
+/// What is wrong with a journal.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{file} is damaged at byte {offset} ({what})")]
+pub struct Damage {
+    /// The file.
+    pub file: String,
+    /// Where.
+    pub offset: u64,
+    /// What was found.
+    pub what: &'static str,
+}
+
+/// Why a journal cannot be read.
+#[derive(Debug, Error)]
+pub enum ScanError {
+    /// The disk failed.
+    #[error("the journal cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// The bytes are not those that were written.
+    #[error(transparent)]
+    Damage(#[from] Damage),
+    /// It was written by another release.
+    #[error("{file} has version {version}, and this program reads version {VERSION}: use the release that wrote it")]
+    Version {
+        /// The file.
+        file: String,
+        /// Its version.
+        version: u32,
+    },
+    /// It was written by another node.
+    #[error("{file} is of another node: its folder was copied, or its identity was removed")]
+    Foreign {
+        /// The file.
+        file: String,
+    },
+    /// Who was handed a record did not take it.
+    #[error("{file}, byte {offset}: {reason}")]
+    Record {
+        /// The file.
+        file: String,
+        /// Where.
+        offset: u64,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// What the file of segment `number` is called.
+pub(crate) fn file_name(number: u64) -> String {
+    format!("{number:016}.journal")
+}
+
+fn number_of(name: &str) -> Option<u64> {
+    let number = name.strip_suffix(".journal")?.parse().ok()?;
+    (file_name(number) == name).then_some(number)
+}
+
+/// The numbers of the segments on a disk, oldest first.
+pub(crate) fn numbers(disk: &dyn Disk) -> io::Result<Vec<u64>> {
+    let mut numbers: Vec<u64> = disk.names()?.iter().filter_map(|name| number_of(name)).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Hands every record of the journal of `of` on `disk` to `take`, in order, with the number of its segment.
+///
+/// # Errors
+/// [`ScanError`]: what was handed on before it can be relied on, nothing that follows.
+pub fn scan(
+    disk: &dyn Disk,
+    of: NodeMark,
+    mut take: impl FnMut(u64, &[u8]) -> Result<(), String>,
+) -> Result<Segments, ScanError> {
+    let numbers = numbers(disk)?;
+    let mut segments = Segments::default();
+    let mut bytes = match numbers.first() {
+        Some(first) => disk.read(&file_name(*first), SEGMENT_BYTES_MAX)?,
+        None => return Ok(segments),
+    };
+    for (index, number) in numbers.iter().copied().enumerate() {
+        let file = file_name(number);
+        let next = match numbers.get(index + 1) {
+            Some(next) => Some((*next, disk.read(&file_name(*next), SEGMENT_BYTES_MAX)?)),
+            None => None,
+        };
+        let damage = |offset, what| Damage { file: file.clone(), offset, what };
+        match Header::decode(&bytes) {
+            Ok(header) if header.segment_bytes as usize != bytes.len() => {
+                return Err(damage(bytes.len() as u64, "the file has another length than it was made with").into());
+            }
+            Ok(header) if header.of != of => return Err(ScanError::Foreign { file }),
+            Ok(header) if header.number == number => {}
+            Err(HeaderError::Version(version)) => return Err(ScanError::Version { file, version }),
+            Ok(_) | Err(_) => return Err(damage(0, "its header").into()),
+        }
+        let expected_end = match &next {
+            None => None,
+            Some((next, bytes)) => match Header::decode(bytes) {
+                Ok(header) if header.number == number + 1 && *next == number + 1 => Some(header.previous_end),
+                _ => {
+                    return Err(
+                        Damage { file: file_name(*next), offset: 0, what: "its header, or one is missing" }.into()
+                    );
+                }
+            },
+        };
+        let mut handed = |offset: u64, payload: &[u8]| {
+            let reason = |reason| ScanError::Record { file: file.clone(), offset, reason };
+            if payload == MARK { Ok(()) } else { take(number, payload).map_err(reason) }
+        };
+        let end = scan_segment(&bytes, number, &mut handed)?;
+        match expected_end {
+            Some(expected) if expected != end => return Err(damage(end, "records are missing").into()),
+            None => {
+                check_end(&bytes, number, end).map_err(|what| damage(end, what))?;
+                // The process that wrote it may have ended before it was: what is read now must not be lost later.
+                disk.sync(&file)?;
+            }
+            Some(_) => {}
+        }
+        segments.numbers.push(number);
+        segments.end = end;
+        segments.used_bytes += end;
+        match next {
+            Some((_, next)) => bytes = next,
+            None => break,
+        }
+    }
+    Ok(segments)
+}
+
+/// The record that says nothing but how far the segment is synced.
+pub(crate) const MARK: &[u8] = &[0];
+
+/// Hands the frames of a segment on, up to the first that is none; where that is.
+fn scan_segment(
+    segment: &[u8],
+    number: u64,
+    take: &mut impl FnMut(u64, &[u8]) -> Result<(), ScanError>,
+) -> Result<u64, ScanError> {
+    let mut offset = HEADER_BYTES;
+    while let Some(frame) = frame_at(segment, number, offset) {
+        take(offset as u64, frame.payload)?;
+        offset = frame.end;
+    }
+    Ok(offset as u64)
+}
+
+/// Whether a segment may end at `end`: nothing that was synced when it was written on lies behind that.
+fn check_end(segment: &[u8], number: u64, end: u64) -> Result<(), &'static str> {
+    let rest = &segment[end as usize..];
+    let Some(last) = rest.iter().rposition(|byte| *byte != 0) else { return Ok(()) };
+    let last = end as usize + last;
+    let later = (end as usize..=last).step_by(ALIGNMENT).filter_map(|offset| frame_at(segment, number, offset));
+    match later.map(|frame| frame.synced).max() {
+        Some(synced) if u64::from(synced) > end => Err("a record that was on the disk"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,258 @@
+//! The keeper of a node's journal: takes records from all owners, writes and syncs them together.
+//!
+//! Promises: records of one owner stand in its order; what is due is synced as soon as the disk allows, with everything
+//! that came meanwhile; a disk that is full delays, an error of a sync ends the node. Must not know: what records hold.
+
+mod bases;
+mod writer;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use firstseen_journal::{Disk, NodeMark, ScanError, Segments, scan};
+use firstseen_meta::Identity;
+use firstseen_routing::FilterId;
+use firstseen_wire::watch;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::edges::Clock;
+pub(crate) use writer::write;
+
+/// Records that wait for the disk may take this many bytes before owners take no more events that are to be kept.
+const WAITING_BYTES_MAX: u64 = 64 << 20;
+
+/// Records that wait are written when they take so many bytes, due or not.
+const WRITE_BYTES: u64 = 1 << 20;
+
+/// A group.
+pub(crate) type GroupKey = (FilterId, u32);
+
+/// What a record says of the checkpoint of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CheckpointMark {
+    /// It is no part of one, or in the middle.
+    None,
+    /// It begins one.
+    Begin,
+    /// It ends one: what came before its beginning is not needed.
+    End,
+}
+
+/// A record, or something else that the writer must know.
+enum Note {
+    Record {
+        key: GroupKey,
+        mark: CheckpointMark,
+        bytes: Vec<u8>,
+    },
+    /// The group is taken care of: everything from this segment on is needed.
+    Base {
+        key: GroupKey,
+        segment: u64,
+    },
+    /// Nothing of the group is needed any more.
+    Forget {
+        key: GroupKey,
+    },
+}
+
+#[derive(Default)]
+struct Waiting {
+    notes: Vec<Note>,
+    bytes: u64,
+    /// Records ever taken.
+    taken: u64,
+    /// When the first of those that wait must be synced, in monotonic milliseconds.
+    due_ms: Option<u64>,
+    /// The same of those that are being written.
+    writing_due_ms: Option<u64>,
+}
+
+/// The keeper, as owners know it.
+pub(crate) struct Keeper {
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    segment_bytes: u32,
+    waiting: Mutex<Waiting>,
+    woken: Notify,
+    /// Records that are on the medium.
+    synced: watch::Sender<u64>,
+    /// One owner reads at a time.
+    reading: Mutex<()>,
+    /// Owners that have not taken up what was kept: nothing is written before.
+    readers_left: AtomicUsize,
+    /// Why what was kept cannot be relied on: nothing is written then.
+    damage: OnceLock<String>,
+    /// Bytes of cells of all groups that keep a journal.
+    cells_bytes: AtomicU64,
+    identity: OnceLock<NodeMark>,
+    is_full: AtomicBool,
+    /// Bytes of records ever taken, and those that were there at the start.
+    journal_bytes: AtomicU64,
+    segments: AtomicU64,
+    failure: OnceLock<String>,
+    failed: CancellationToken,
+    /// All that was given is written, and nothing more will be.
+    written: CancellationToken,
+}
+
+impl Keeper {
+    /// A keeper for `readers` owners.
+    pub(crate) fn new(disk: Arc<dyn Disk>, segment_bytes: u32, clock: Arc<dyn Clock>, readers: usize) -> Self {
+        Self {
+            disk,
+            clock,
+            segment_bytes,
+            waiting: Mutex::default(),
+            woken: Notify::new(),
+            synced: watch::channel(0).0,
+            reading: Mutex::default(),
+            readers_left: AtomicUsize::new(readers),
+            damage: OnceLock::new(),
+            cells_bytes: AtomicU64::new(0),
+            identity: OnceLock::new(),
+            is_full: AtomicBool::new(false),
+            journal_bytes: AtomicU64::new(0),
+            segments: AtomicU64::new(0),
+            failure: OnceLock::new(),
+            failed: CancellationToken::new(),
+            written: CancellationToken::new(),
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the journal of an earlier process of this node: every record with the number of its segment. Each owner does
+    /// so, one after the other, and then says so with [`Self::has_read`].
+    pub(crate) fn read(
+        &self,
+        identity: Identity,
+        take: impl FnMut(u64, &[u8]) -> Result<(), String>,
+    ) -> Result<Segments, ScanError> {
+        let _turn = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = NodeMark { cluster: identity.cluster.0, node: identity.node.0 };
+        let _ = self.identity.set(of);
+        let found = scan(&*self.disk, of, take)?;
+        let least_bytes = u64::from(self.segment_bytes) / 4;
+        let bytes = found.used_bytes.max(found.numbers.len() as u64 * least_bytes);
+        self.journal_bytes.fetch_max(bytes, Ordering::Relaxed);
+        self.segments.fetch_max(found.numbers.len() as u64, Ordering::Relaxed);
+        Ok(found)
+    }
+
+    /// An owner has taken up what was kept of its groups, and told what it needs of it; or it cannot.
+    pub(crate) fn has_read(&self, damage: Option<&String>) {
+        if let Some(damage) = damage {
+            let _ = self.damage.set(damage.clone());
+        }
+        if self.readers_left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.woken.notify_one();
+        }
+    }
+
+    /// Whether records may be written.
+    fn may_write(&self) -> bool {
+        self.readers_left.load(Ordering::Acquire) == 0 && self.damage.get().is_none()
+    }
+
+    /// Bytes of cells of all groups that keep a journal, where those of one owner have changed.
+    pub(crate) fn count_cells(&self, before_bytes: u64, now_bytes: u64) -> u64 {
+        let change = now_bytes.wrapping_sub(before_bytes);
+        self.cells_bytes.fetch_add(change, Ordering::Relaxed).wrapping_add(change)
+    }
+
+    /// Bytes of a segment.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        u64::from(self.segment_bytes)
+    }
+
+    /// Keeps a record; it is to be on the medium within `within_ms`. How many records that makes.
+    pub(crate) fn keep(&self, key: GroupKey, mark: CheckpointMark, bytes: Vec<u8>, within_ms: u64) -> u64 {
+        let due_ms = self.clock.monotonic_ms().saturating_add(within_ms);
+        self.journal_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        let mut waiting = self.waiting();
+        let is_news = waiting.due_ms.is_none_or(|due| due_ms < due) || waiting.bytes < WRITE_BYTES;
+        waiting.bytes += bytes.len() as u64;
+        waiting.taken += 1;
+        waiting.due_ms = Some(waiting.due_ms.map_or(due_ms, |due| due.min(due_ms)));
+        waiting.notes.push(Note::Record { key, mark, bytes });
+        let taken = waiting.taken;
+        drop(waiting);
+        if is_news {
+            self.woken.notify_one();
+        }
+        taken
+    }
+
+    /// Of a group, everything from `segment` on is needed; everything where that is 0.
+    pub(crate) fn need(&self, key: GroupKey, segment: u64) {
+        self.waiting().notes.push(Note::Base { key, segment });
+    }
+
+    /// A group is gone.
+    pub(crate) fn forget(&self, key: GroupKey) {
+        self.waiting().notes.push(Note::Forget { key });
+    }
+
+    /// Records that are on the medium.
+    pub(crate) fn synced(&self) -> u64 {
+        *self.synced.borrow()
+    }
+
+    /// Tells whenever more are.
+    pub(crate) fn watch_synced(&self) -> watch::Receiver<u64> {
+        self.synced.subscribe()
+    }
+
+    /// Whether owners are to take no more events that are to be kept: the disk is full, or slow, or cannot be written.
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.is_full() || self.damage.get().is_some() || self.waiting().bytes > WAITING_BYTES_MAX
+    }
+
+    /// Whether records are not on the medium that were due so long ago.
+    pub(crate) fn is_overdue(&self, grace_ms: u64) -> bool {
+        let now_ms = self.clock.monotonic_ms();
+        let waiting = self.waiting();
+        [waiting.due_ms, waiting.writing_due_ms].into_iter().flatten().any(|due_ms| due_ms + grace_ms < now_ms)
+    }
+
+    /// Whether the disk is full.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of records that the journal has been given, by this process and those before whose records it still has.
+    pub(crate) fn journal_bytes(&self) -> u64 {
+        self.journal_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Segments on the disk.
+    pub(crate) fn segments(&self) -> u64 {
+        self.segments.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of records that wait for the disk.
+    pub(crate) fn waiting_bytes(&self) -> u64 {
+        self.waiting().bytes
+    }
+
+    fn fail(&self, error: &io::Error) {
+        let _ = self.failure.set(error.to_string());
+        self.failed.cancel();
+    }
+
+    /// Waits until all that was given is written, after the writer was told to stop.
+    pub(crate) async fn written(&self) {
+        self.written.cancelled().await;
+    }
+
+    /// Waits until nobody knows any more what is on the medium; why.
+    pub(crate) async fn failed(&self) -> String {
+        self.failed.cancelled().await;
+        self.failure.get().cloned().unwrap_or_default()
+    }
+}

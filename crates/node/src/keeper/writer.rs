@@ -1,0 +1,195 @@
+//! The loop that writes the journal.
+//!
+//! Promises: waits for nobody but the disk. Must not know: groups.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use firstseen_journal::{Journal, scan};
+use tokio_util::sync::CancellationToken;
+
+use super::bases::Bases;
+use super::{Keeper, Note, WRITE_BYTES};
+
+/// Between two tries to write to a full disk.
+const FULL_PAUSE: Duration = Duration::from_millis(200);
+
+/// Writes what the keeper is given, until `stopping`; what it was given before that is written.
+pub(crate) async fn write(keeper: Arc<Keeper>, stopping: CancellationToken) {
+    let _ending = Ending(keeper.clone());
+    let mut writer = Writer { keeper: keeper.clone(), journal: None, bases: Bases::default() };
+    let ended = loop {
+        if let Err(error) = writer.write_due(&stopping).await {
+            break Err(error);
+        }
+        if stopping.is_cancelled() {
+            break if keeper.may_write() { writer.write_all(&stopping).await } else { Ok(()) };
+        }
+    };
+    if let Err(error) = ended {
+        tracing::error!(%error, "the journal cannot be written: nobody knows what is on the disk");
+        keeper.fail(&error);
+    }
+}
+
+/// Tells of the end of the writer, however that comes about.
+struct Ending(Arc<Keeper>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(&io::Error::other("its thread has panicked"));
+        }
+        self.0.written.cancel();
+    }
+}
+
+/// Whether the disk has no room; that may pass.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+struct Writer {
+    keeper: Arc<Keeper>,
+    journal: Option<Journal>,
+    bases: Bases,
+}
+
+impl Writer {
+    /// Waits until something is due, and writes all that there is.
+    async fn write_due(&mut self, stopping: &CancellationToken) -> io::Result<()> {
+        let due_in_ms = {
+            let waiting = self.keeper.waiting();
+            let due = waiting.due_ms.map(|due_ms| due_ms.saturating_sub(self.keeper.clock.monotonic_ms()));
+            if waiting.bytes >= WRITE_BYTES { due.map(|_| 0) } else { due }
+        };
+        match due_in_ms.filter(|_| self.keeper.may_write()) {
+            Some(0) => self.write_all(stopping).await,
+            due_in_ms => {
+                let pause = async {
+                    match due_in_ms {
+                        Some(due_in_ms) => tokio::time::sleep(Duration::from_millis(due_in_ms)).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    () = stopping.cancelled() => {}
+                    () = self.keeper.woken.notified() => {}
+                    () = pause => {}
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes and syncs what the keeper has been given up to now.
+    async fn write_all(&mut self, stopping: &CancellationToken) -> io::Result<()> {
+        let (notes, taken) = {
+            let mut waiting = self.keeper.waiting();
+            waiting.writing_due_ms = waiting.due_ms.take();
+            (std::mem::take(&mut waiting.notes), waiting.taken)
+        };
+        if !notes.iter().any(|note| matches!(note, Note::Record { .. })) && self.journal.is_none() {
+            notes.into_iter().for_each(|note| drop(self.note(note)));
+            return Ok(());
+        }
+        let mut bytes_written = 0;
+        self.journal()?;
+        for note in notes {
+            let Some(record) = self.note(note) else { continue };
+            bytes_written += record.len() as u64;
+            // A full disk keeps it waiting.
+            match self.journal()?.push(record) {
+                Err(error) if !is_full(&error) => return Err(error),
+                _ => {}
+            }
+        }
+        let sync_takes = self.keeper.disk.sync_takes();
+        if !sync_takes.is_zero() {
+            tokio::time::sleep(sync_takes).await;
+        }
+        loop {
+            match self.journal()?.sync().and_then(|()| self.journal()?.mark()) {
+                Ok(()) => break,
+                Err(error) if is_full(&error) && !stopping.is_cancelled() => {
+                    self.tell_full(true);
+                    self.make_room()?;
+                    tokio::select! {
+                        biased;
+                        () = stopping.cancelled() => {}
+                        () = tokio::time::sleep(FULL_PAUSE) => {}
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.tell_full(false);
+        {
+            let mut waiting = self.keeper.waiting();
+            waiting.bytes -= bytes_written;
+            waiting.writing_due_ms = None;
+        }
+        self.keeper.synced.send(taken);
+        self.bases.synced();
+        self.remove_what_is_not_needed()
+    }
+
+    /// Filters that were dropped meanwhile need no segments.
+    fn make_room(&mut self) -> io::Result<()> {
+        let notes = {
+            let mut waiting = self.keeper.waiting();
+            let (records, others): (Vec<Note>, Vec<Note>) =
+                std::mem::take(&mut waiting.notes).into_iter().partition(|note| matches!(note, Note::Record { .. }));
+            waiting.notes = records;
+            others
+        };
+        notes.into_iter().for_each(|note| drop(self.note(note)));
+        self.remove_what_is_not_needed()
+    }
+
+    fn remove_what_is_not_needed(&mut self) -> io::Result<()> {
+        let first_needed = self.bases.first_needed();
+        let journal = self.journal()?;
+        journal.remove_before(first_needed)?;
+        let segments = journal.segments() as u64;
+        self.keeper.segments.store(segments, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Takes note; a record comes back.
+    fn note(&mut self, note: Note) -> Option<Vec<u8>> {
+        match note {
+            Note::Base { key, segment } => self.bases.need(key, segment),
+            Note::Forget { key } => self.bases.forget(key),
+            Note::Record { key, mark, bytes } => {
+                let segment = self.journal.as_ref().map_or(0, Journal::segment);
+                self.bases.pass(key, mark, segment);
+                return Some(bytes);
+            }
+        }
+        None
+    }
+
+    /// The journal, behind everything that the owners have read.
+    fn journal(&mut self) -> io::Result<&mut Journal> {
+        if self.journal.is_none() {
+            let of = self.keeper.identity.get().copied().unwrap_or_default();
+            let found = scan(&*self.keeper.disk, of, |_, _| Ok(())).map_err(io::Error::other)?;
+            let disk = self.keeper.disk.clone();
+            self.journal = Some(Journal::after(disk, of, self.keeper.segment_bytes, &found));
+        }
+        self.journal.as_mut().ok_or_else(|| io::Error::other("no journal"))
+    }
+
+    fn tell_full(&self, is_full: bool) {
+        if self.keeper.is_full.swap(is_full, Ordering::Relaxed) != is_full {
+            match is_full {
+                true => tracing::error!("the disk of the journal is full: events of durable filters are refused"),
+                false => tracing::info!("the disk of the journal has room again"),
+            }
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What the groups of one owner keep: their records on the way to the journal, and what must not leave before those are
+//! on the medium.
+//!
+//! Promises: of a durable filter nothing is told or sent while something that was recorded before is not synced, and all
+//! leaves in order; while the disk is full, what is only looked up is told from memory. Must not know: what records hold, how they are written.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use firstseen_journal::encode;
+use firstseen_routing::{CheckpointCursor, Command, Durability, GroupOwner, NodeId, OwnerLimits};
+
+use crate::keeper::{CheckpointMark, GroupKey, Keeper};
+
+/// How long records of a checkpoint may wait: nobody waits for them.
+const CHECKPOINT_WITHIN_MS: u64 = 1000;
+
+/// Cells of a checkpoint that are told at once.
+const CHECKPOINT_STEP_BYTES: usize = 256 << 10;
+
+/// A group takes a checkpoint when the journal has grown by so many times the cells of the node.
+const JOURNAL_PARTS: u64 = 4;
+
+/// The journal may grow by so many segments before checkpoints are taken, however small the filters are.
+const SEGMENTS_MIN: u64 = 2;
+
+/// The journal of one group.
+struct GroupJournal {
+    durability: Durability,
+    /// Records that were taken when its last one was.
+    last: u64,
+    /// The checkpoint that is under way.
+    cursor: Option<CheckpointCursor>,
+    /// What the last checkpoint says of the group.
+    is_complete: bool,
+    /// What the journal had been given when it began.
+    begun_bytes: u64,
+}
+
+/// What the groups of one owner keep.
+pub(super) struct Kept {
+    keeper: Arc<Keeper>,
+    awaits_disk: bool,
+    checkpoint_after_bytes: Option<u64>,
+    groups: BTreeMap<GroupKey, GroupJournal>,
+    /// What waits for so many records to be synced.
+    held: VecDeque<(u64, Command)>,
+    /// Places of answers that do not wait for a disk that is full.
+    lookups: BTreeSet<u64>,
+    /// Bytes of cells of these groups, as the keeper knows them.
+    cells_bytes: u64,
+}
+
+impl Kept {
+    pub(super) fn new(keeper: Arc<Keeper>, limits: &OwnerLimits) -> Self {
+        Self {
+            keeper,
+            awaits_disk: limits.awaits_disk,
+            checkpoint_after_bytes: limits.checkpoint_after_bytes,
+            groups: BTreeMap::new(),
+            held: VecDeque::new(),
+            lookups: BTreeSet::new(),
+            cells_bytes: 0,
+        }
+    }
+
+    pub(super) fn keeper(&self) -> &Arc<Keeper> {
+        &self.keeper
+    }
+
+    /// Takes care of a group whose journal was read, with a whole checkpoint that began in segment `base`.
+    pub(super) fn resume(&mut self, key: GroupKey, durability: Durability, base: u64, is_complete: bool) {
+        self.keeper.need(key, base);
+        let journal = GroupJournal { durability, last: 0, cursor: None, is_complete, begun_bytes: 0 };
+        self.groups.insert(key, journal);
+    }
+
+    /// Takes care of a group without a whole checkpoint: one begins now. It has no cells where nothing was read of the
+    /// group.
+    pub(super) fn begin(&mut self, key: GroupKey, durability: Durability, owner: &GroupOwner, is_empty: bool) {
+        self.keeper.need(key, 0);
+        let is_complete = owner.is_complete() && is_empty;
+        let mut journal = GroupJournal { durability, last: 0, cursor: None, is_complete, begun_bytes: 0 };
+        // Until it is on the medium, nobody knows that the group has lost nothing yet.
+        journal.last = journal.begin_checkpoint(key, owner, is_complete, &self.keeper);
+        if is_empty {
+            journal.last = journal.end_checkpoint(key, owner, &self.keeper);
+        }
+        self.groups.insert(key, journal);
+    }
+
+    /// A group cannot be held: what was kept of it stays.
+    pub(super) fn keep_all_of(&self, key: GroupKey) {
+        self.keeper.need(key, 0);
+    }
+
+    /// What was to be sent to a process that is gone is not sent to the next one.
+    pub(super) fn forget_sends_to(&mut self, peer: NodeId) {
+        self.held.retain(|(_, command)| !matches!(command, Command::Send { to, .. } if *to == peer));
+    }
+
+    /// Whether the group keeps a journal.
+    pub(super) fn has(&self, key: GroupKey) -> bool {
+        self.groups.contains_key(&key)
+    }
+
+    /// Lets go of groups that are gone.
+    pub(super) fn retain(&mut self, is_here: impl Fn(GroupKey) -> bool) {
+        let Self { keeper, groups, .. } = self;
+        groups.retain(|key, _| {
+            is_here(*key) || {
+                keeper.forget(*key);
+                false
+            }
+        });
+    }
+
+    /// The answer at this place is of something that was only looked up.
+    pub(super) fn is_lookup(&mut self, reply_to: u64) {
+        self.lookups.insert(reply_to);
+    }
+
+    /// Takes what a group commands: records are kept, and `commands` gets what may leave.
+    pub(super) fn pass(&mut self, key: GroupKey, scratch: &mut Vec<Command>, commands: &mut Vec<Command>) {
+        let Some(group) = self.groups.get_mut(&key) else { return commands.append(scratch) };
+        let (synced, is_full) = (self.keeper.synced(), self.keeper.is_full());
+        for command in scratch.drain(..) {
+            match command {
+                Command::Record(record) => {
+                    let within_ms = match group.durability {
+                        // The rest is for the disk.
+                        Durability::Interval { interval_ms } => u64::from(interval_ms) / 2,
+                        Durability::Durable | Durability::Memory => 0,
+                    };
+                    group.last = self.keeper.keep(key, CheckpointMark::None, encode(record), within_ms);
+                }
+                Command::Reply(reply) if is_full && self.lookups.remove(&reply.reply_to) => {
+                    commands.push(Command::Reply(reply));
+                }
+                command
+                    if group.durability == Durability::Durable
+                        && self.awaits_disk
+                        && (group.last > synced || !self.held.is_empty()) =>
+                {
+                    let behind = self.held.back().map_or(0, |(behind, _)| *behind);
+                    self.held.push_back((group.last.max(behind), command));
+                }
+                command => {
+                    forget_lookup(&mut self.lookups, &command);
+                    commands.push(command);
+                }
+            }
+        }
+    }
+
+    /// What may leave now.
+    pub(super) fn release(&mut self, commands: &mut Vec<Command>) {
+        if self.held.is_empty() {
+            return;
+        }
+        let synced = self.keeper.synced();
+        while self.held.front().is_some_and(|(behind, _)| *behind <= synced) {
+            let Some((_, command)) = self.held.pop_front() else { break };
+            forget_lookup(&mut self.lookups, &command);
+            commands.push(command);
+        }
+        if self.keeper.is_full() {
+            let (told, held) =
+                std::mem::take(&mut self.held).into_iter().partition(|(_, command)| is_lookup(&self.lookups, command));
+            self.held = held;
+            for (_, command) in VecDeque::into_iter(told) {
+                forget_lookup(&mut self.lookups, &command);
+                commands.push(command);
+            }
+        }
+    }
+
+    /// Whether the group is to take no more events that are to be kept.
+    pub(super) fn is_held_up(&self, key: GroupKey) -> bool {
+        let is_late = |group: &GroupJournal| match group.durability {
+            Durability::Interval { interval_ms } => self.keeper.is_overdue(u64::from(interval_ms) / 2),
+            Durability::Durable | Durability::Memory => false,
+        };
+        self.groups.get(&key).is_some_and(|group| self.keeper.is_held_up() || is_late(group))
+    }
+
+    /// Whether nothing waits for the disk.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Goes on with the checkpoint of one group, or begins one that is due: when the journal has grown, or a group has
+    /// become complete, which `is_complete` tells.
+    pub(super) fn checkpoint(
+        &mut self,
+        owners: &BTreeMap<GroupKey, GroupOwner>,
+        is_complete: impl Fn(GroupKey) -> bool,
+    ) {
+        let own_bytes: u64 = self.groups.keys().filter_map(|key| owners.get(key)).map(GroupOwner::bytes).sum();
+        let before_bytes = std::mem::replace(&mut self.cells_bytes, own_bytes);
+        let cells_bytes = self.keeper.count_cells(before_bytes, own_bytes);
+        if self.groups.is_empty() || self.keeper.is_held_up() {
+            return;
+        }
+        let least_bytes = self.keeper.segment_bytes() * SEGMENTS_MIN;
+        let growth_bytes = cells_bytes.saturating_mul(JOURNAL_PARTS).max(least_bytes);
+        let growth_bytes = self.checkpoint_after_bytes.unwrap_or(growth_bytes);
+        let journal_bytes = self.keeper.journal_bytes();
+        let is_due = |key: GroupKey, group: &GroupJournal| {
+            is_complete(key) != group.is_complete || journal_bytes.saturating_sub(group.begun_bytes) > growth_bytes
+        };
+        let under_way = self.groups.iter().find(|(_, group)| group.cursor.is_some());
+        let next = under_way.or_else(|| self.groups.iter().find(|(key, group)| is_due(**key, group)));
+        let Some((key, owner)) = next.and_then(|(key, _)| Some((*key, owners.get(key)?))) else { return };
+        let Some(group) = self.groups.get_mut(&key) else { return };
+        if group.cursor.is_some() {
+            group.go_on(key, owner, &self.keeper);
+        } else {
+            group.begin_checkpoint(key, owner, is_complete(key), &self.keeper);
+        }
+    }
+
+    /// Whether a checkpoint is under way.
+    pub(super) fn has_checkpoint(&self) -> bool {
+        self.groups.values().any(|group| group.cursor.is_some())
+    }
+}
+
+/// Whether this answers a lookup.
+fn is_lookup(lookups: &BTreeSet<u64>, command: &Command) -> bool {
+    matches!(command, Command::Reply(reply) if lookups.contains(&reply.reply_to))
+}
+
+fn forget_lookup(lookups: &mut BTreeSet<u64>, command: &Command) {
+    if let Command::Reply(reply) = command {
+        lookups.remove(&reply.reply_to);
+    }
+}
+
+impl GroupJournal {
+    /// Begins a checkpoint; records taken then.
+    fn begin_checkpoint(&mut self, key: GroupKey, owner: &GroupOwner, is_complete: bool, keeper: &Keeper) -> u64 {
+        (self.is_complete, self.begun_bytes) = (is_complete, keeper.journal_bytes());
+        self.cursor = Some(CheckpointCursor::default());
+        let mut taken = 0;
+        for (index, record) in owner.checkpoint(is_complete).into_iter().enumerate() {
+            let mark = if index == 0 { CheckpointMark::Begin } else { CheckpointMark::None };
+            taken = keeper.keep(key, mark, encode(record), CHECKPOINT_WITHIN_MS);
+        }
+        taken
+    }
+
+    fn go_on(&mut self, key: GroupKey, owner: &GroupOwner, keeper: &Keeper) {
+        let Some(cursor) = &mut self.cursor else { return };
+        let Some(records) = owner.checkpoint_cells(cursor, CHECKPOINT_STEP_BYTES) else {
+            self.end_checkpoint(key, owner, keeper);
+            return;
+        };
+        for record in records {
+            keeper.keep(key, CheckpointMark::None, encode(record), CHECKPOINT_WITHIN_MS);
+        }
+    }
+
+    /// Ends it; records taken then.
+    fn end_checkpoint(&mut self, key: GroupKey, owner: &GroupOwner, keeper: &Keeper) -> u64 {
+        self.cursor = None;
+        keeper.keep(key, CheckpointMark::End, encode(owner.checkpoint_end()), 0)
+    }
+}

@@ -1,0 +1,68 @@
+//! Taking up what an earlier process of this node has kept.
+//!
+//! Promises: a group counts as restored only where a whole checkpoint and everything after it was read; damage is told,
+//! and nothing is served then that rests on what may be missing. Must not know: bytes on disks.
+
+use std::collections::BTreeMap;
+
+use firstseen_journal::{ScanError, decode};
+use firstseen_meta::Identity;
+use firstseen_routing::{Entry, GroupOwner, Moment};
+
+use crate::keeper::{GroupKey, Keeper};
+
+/// How far the reading of one group has come.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    begun: Option<Found>,
+    last: Option<Found>,
+}
+
+/// A whole checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// The segment in which it began.
+    pub(super) base: u64,
+    /// The group had all that was ever recorded in it.
+    pub(super) is_complete: bool,
+}
+
+/// Feeds the journal to the groups that keep one; the last whole checkpoint of each of which anything was read.
+pub(super) fn read(
+    keeper: &Keeper,
+    identity: Identity,
+    groups: &mut BTreeMap<GroupKey, GroupOwner>,
+    keeps_journal: impl Fn(GroupKey) -> bool,
+    now: Moment,
+) -> Result<BTreeMap<GroupKey, Option<Found>>, ScanError> {
+    let mut progress: BTreeMap<GroupKey, Progress> = BTreeMap::new();
+    keeper.read(identity, |segment, bytes| {
+        let record = decode(bytes).map_err(|error| error.to_string())?;
+        let key = (record.filter, record.group);
+        let Some(group) = groups.get_mut(&key).filter(|_| keeps_journal(key)) else { return Ok(()) };
+        let progress = progress.entry(key).or_default();
+        for entry in record.entries {
+            match &entry {
+                Entry::Checkpoint { is_complete, .. } => {
+                    progress.begun = Some(Found { base: segment, is_complete: *is_complete });
+                }
+                Entry::CheckpointEnd => progress.last = progress.begun.take().or(progress.last),
+                _ => {}
+            }
+            // Of a group that is incomplete anyway, what does not fit is missing, too.
+            let promises = progress.begun.or(progress.last).is_some_and(|found| found.is_complete);
+            match group.restore(entry, now) {
+                Err(error) if promises => return Err(format!("filter {} group {}: {error}", key.0, key.1)),
+                Err(error) => tracing::warn!(filter = %key.0, group = key.1, %error, "left out"),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    })?;
+    let found: BTreeMap<GroupKey, Option<Found>> =
+        progress.into_iter().map(|(key, progress)| (key, progress.last)).collect();
+    for (key, group) in groups.iter_mut().filter(|(key, _)| keeps_journal(**key)) {
+        group.end_restore(found.get(key).copied().flatten().is_some_and(|found| found.is_complete));
+    }
+    Ok(found)
+}

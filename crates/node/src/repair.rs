@@ -1,0 +1,127 @@
+//! Repairing the folder of a node whose journal is damaged.
+//!
+//! Promises: what can be read is kept, what was there is set aside, and the slices count as incomplete, so that nothing
+//! rests on what is missing. Must not know: who asks.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use firstseen_journal::{FolderDisk, Journal, RecordError, SEGMENT_BYTES, Segments, decode, encode, salvage};
+use firstseen_routing::Entry;
+use thiserror::Error;
+
+use crate::edges::{DATABASE_FILE, JOURNAL_FOLDER};
+
+/// Where a repaired journal is made.
+pub(crate) const REPAIRING_FOLDER: &str = "journal.repairing";
+
+/// Where the damaged one is set aside.
+const DAMAGED_FOLDER: &str = "journal.damaged";
+
+/// What a repair has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repaired {
+    /// Records that were kept.
+    pub records: u64,
+    /// Bytes that could not be read.
+    pub lost_bytes: u64,
+    /// Where the damaged journal is now.
+    pub set_aside: PathBuf,
+}
+
+/// Why a folder is not repaired.
+#[derive(Debug, Error)]
+pub enum RepairError {
+    /// The folder of a node that runs.
+    #[error("the node is running: stop it first")]
+    Running,
+    /// There is nothing to repair.
+    #[error("{0} has no journal: there is nothing to repair")]
+    NoJournal(PathBuf),
+    /// Nothing of it can be read.
+    #[error("{0}: no file of it can be read, as it was written by another release, or is no journal")]
+    Unreadable(PathBuf),
+    /// What an earlier repair has set aside is still there.
+    #[error("{0} is there from an earlier repair: move it away first")]
+    SetAside(PathBuf),
+    /// A disk failed.
+    #[error("{path}: {source}")]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Repairs the journal in the data folder of a node that does not run.
+///
+/// # Errors
+/// [`RepairError`].
+pub fn repair(data_dir: &Path) -> Result<Repaired, RepairError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| RepairError::Io { path, source }
+    };
+    let database = data_dir.join(DATABASE_FILE);
+    // A node that runs holds the lock of its database.
+    let lock = File::open(&database).map_err(failed(&database))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(RepairError::Running),
+        Err(TryLockError::Error(source)) => return Err(failed(&database)(source)),
+    }
+    let [journal, repairing, damaged] =
+        [JOURNAL_FOLDER, REPAIRING_FOLDER, DAMAGED_FOLDER].map(|folder| data_dir.join(folder));
+    if !journal.exists() && repairing.is_dir() && damaged.is_dir() {
+        // An earlier one has ended between its last two steps.
+        fs::rename(&repairing, &journal).map_err(failed(&journal))?;
+        return Ok(Repaired { records: 0, lost_bytes: 0, set_aside: damaged });
+    }
+    if !journal.is_dir() {
+        return Err(RepairError::NoJournal(journal));
+    }
+    if damaged.exists() {
+        return Err(RepairError::SetAside(damaged));
+    }
+    if repairing.exists() {
+        fs::remove_dir_all(&repairing).map_err(failed(&repairing))?;
+    }
+    let found = copy(&journal, &repairing).map_err(failed(&repairing))?;
+    if found.records == 0 && !repairing.is_dir() {
+        return Err(RepairError::Unreadable(journal));
+    }
+    fs::rename(&journal, &damaged).map_err(failed(&damaged))?;
+    fs::rename(&repairing, &journal).map_err(failed(&journal))?;
+    File::open(data_dir).and_then(|folder| folder.sync_all()).map_err(failed(data_dir))?;
+    Ok(Repaired { set_aside: damaged, ..found })
+}
+
+/// Copies what is whole of one journal to another, where no checkpoint says that it is all there was.
+fn copy(from: &Path, to: &Path) -> io::Result<Repaired> {
+    let disk = FolderDisk::new(from);
+    // A first look, for whose it is.
+    let found = salvage(&disk, |_| Ok(()))?;
+    let Some(of) = found.of else {
+        return Ok(Repaired { records: 0, lost_bytes: found.lost_bytes, set_aside: PathBuf::new() });
+    };
+    let segment_bytes = found.segment_bytes.max(SEGMENT_BYTES);
+    let mut journal = Journal::after(Arc::new(FolderDisk::new(to)), of, segment_bytes, &Segments::default());
+    salvage(&disk, |record| incomplete(record).map_or(Ok(()), |record| journal.push(record)))?;
+    journal.sync()?;
+    journal.mark()?;
+    Ok(Repaired { records: found.records, lost_bytes: found.lost_bytes, set_aside: PathBuf::new() })
+}
+
+/// The record, with checkpoints that promise nothing; nothing where it is none.
+fn incomplete(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut record = decode(bytes).inspect_err(|error: &RecordError| tracing::warn!(%error, "left out")).ok()?;
+    for entry in &mut record.entries {
+        if let Entry::Checkpoint { is_complete, .. } = entry {
+            *is_complete = false;
+        }
+    }
+    Some(encode(record))
+}

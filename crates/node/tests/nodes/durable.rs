@@ -1,0 +1,182 @@
+//! Filters that keep a journal: restarts, disks that are full or fail, journals that are damaged.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use firstseen_client::{Client, Filter, Verdict};
+use firstseen_filter::{FilterSpec, Kind};
+use firstseen_journal::MemoryDisk;
+use firstseen_node::{NodeError, repair};
+use firstseen_routing::{ClockSource, Durability, FilterPolicies, Reason, SlicedDefinition};
+
+use crate::common::cluster::{TestCluster, create_at};
+use crate::common::{PATIENCE, TestNode, wait_for};
+
+fn definition(slicing: &str) -> SlicedDefinition {
+    let spec = FilterSpec {
+        capacity_events: Some(20_000),
+        rate: 1e-6,
+        ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
+    };
+    SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition")
+}
+
+fn durable() -> FilterPolicies {
+    FilterPolicies { clock: ClockSource::Wall, durability: Durability::Durable, ..FilterPolicies::default() }
+}
+
+fn keys(from: u32, to: u32) -> Vec<[u8; 4]> {
+    (from..to).map(u32::to_le_bytes).collect()
+}
+
+/// How many of these keys are first-seen; all must be told.
+async fn first_seen(filter: &Filter, from: u32, to: u32) -> usize {
+    let verdicts = filter.observe_batch(&keys(from, to), &[]).await.expect("a call");
+    let undecided: BTreeSet<String> = verdicts.iter().filter_map(reason).map(|reason| format!("{reason:?}")).collect();
+    assert_eq!(undecided, BTreeSet::new());
+    verdicts.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count()
+}
+
+fn reason(verdict: &Verdict) -> Option<Reason> {
+    match verdict {
+        Verdict::Undecided(reason) => Some(*reason),
+        _ => None,
+    }
+}
+
+async fn client(node: &TestNode) -> Client {
+    Client::builder().seeds([node.node.addr()]).deadline_ms(60_000).connect().await.expect("a client")
+}
+
+/// Whether the map says that all slices of `clicks` are complete.
+async fn is_complete(node: &TestNode) -> bool {
+    let map = node.map().await;
+    let (_, record) = map.filter_named("clicks").expect("the filter");
+    (0..record.owners.len() as u32).all(|slice| map.is_complete(record, slice))
+}
+
+async fn becomes_complete(node: &TestNode) {
+    let waiting = async { while !is_complete(node).await {} };
+    tokio::time::timeout(PATIENCE, waiting).await.expect("its slices are never complete");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_are_started_again_one_by_one_forget_nothing() {
+    for slicing in ["horizontal:6", "vertical:6"] {
+        let cluster = TestCluster::start(3).await;
+        cluster.create("clicks", &definition(slicing), durable()).await;
+        let (_client, filter) = cluster.producer(0, "clicks").await;
+        assert_eq!(first_seen(&filter, 0, 3000).await, 3000);
+        let mut nodes = cluster.nodes;
+        for round in 0..3 {
+            let node = nodes.remove(0);
+            nodes.push(node.restart().await);
+            for node in &nodes {
+                node.ready().await;
+            }
+            becomes_complete(&nodes[0]).await;
+            let client = client(&nodes[round % 3]).await;
+            let filter = client.filter("clicks").await.expect("a filter");
+            assert_eq!(first_seen(&filter, 0, 3000).await, 0, "{slicing}, round {round}");
+            assert_eq!(filter.degraded_events(), 0, "{slicing}, round {round}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_new_events_and_answers_lookups() {
+    let disk = MemoryDisk::default();
+    let node = TestNode::start_changed("a", |_| {}, |edges| edges.journal = Arc::new(disk.clone())).await;
+    node.init().await;
+    create_at(&node, "clicks", &definition("none"), durable()).await;
+    node.knows("clicks").await;
+    let client = Client::builder().seeds([node.node.addr()]).deadline_ms(300).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    assert_eq!(first_seen(&filter, 0, 500).await, 500);
+    disk.set_room_bytes(Some(0));
+    // The first may have been recorded: they were taken up before anybody knew.
+    let verdicts = filter.observe_batch(&keys(500, 510), &[]).await.expect("a call");
+    assert!(verdicts.iter().all(|verdict| reason(verdict).is_some()), "{verdicts:?}");
+    wait_for("a disk that is full", || node.node.not_ready().is_some_and(|why| why.contains("disk"))).await;
+    let verdicts = filter.observe_batch(&keys(600, 610), &[]).await.expect("a call");
+    let overloaded = [Some(Reason::Overloaded); 10];
+    assert_eq!(verdicts.iter().map(reason).collect::<Vec<_>>(), overloaded);
+    for (key, expected) in [(7u32, Verdict::Duplicate), (99_999, Verdict::FirstSeen)] {
+        assert_eq!(filter.test(&key.to_le_bytes()).await.expect("a call"), expected);
+    }
+    node.metric_becomes("firstseen_journal_disk_full", 1.0).await;
+    disk.set_room_bytes(None);
+    node.ready().await;
+    assert_eq!(first_seen(&filter, 600, 700).await, 100, "what was refused was not recorded");
+    assert_eq!(first_seen(&filter, 0, 500).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_does_not_sync_ends_the_node() {
+    let disk = MemoryDisk::default();
+    let node = TestNode::start_changed("a", |_| {}, |edges| edges.journal = Arc::new(disk.clone())).await;
+    node.init().await;
+    create_at(&node, "clicks", &definition("none"), durable()).await;
+    node.knows("clicks").await;
+    let client = Client::builder().seeds([node.node.addr()]).deadline_ms(300).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    assert_eq!(first_seen(&filter, 0, 10).await, 10);
+    disk.fail_syncs(true);
+    let verdicts = filter.observe_batch(&keys(10, 20), &[]).await.expect("a call");
+    assert!(verdicts.iter().all(|verdict| reason(verdict).is_some()), "{verdicts:?}");
+    let failure = tokio::time::timeout(PATIENCE, node.node.failure()).await.expect("it never ends");
+    assert!(matches!(failure, NodeError::Journal(_)), "{failure}");
+}
+
+/// The file of the journal that holds the records of a small filter.
+fn journal_of(data_dir: &Path) -> PathBuf {
+    let files = fs::read_dir(data_dir.join("journal")).expect("a journal");
+    let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
+    files.sort();
+    files.remove(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_journal_is_told_and_repaired() {
+    let node = TestNode::start("a", firstseen_node::Limits::default()).await;
+    node.init().await;
+    create_at(&node, "clicks", &definition("none"), durable()).await;
+    node.knows("clicks").await;
+    node.create("views", "none").await;
+    let client = client(&node).await;
+    let filter = client.filter("clicks").await.expect("a filter");
+    for from in (0..2000).step_by(100) {
+        assert_eq!(first_seen(&filter, from, from + 100).await, 100);
+    }
+    let stopped = node.stop().await;
+    let mut file = fs::OpenOptions::new().read(true).write(true).open(journal_of(stopped.data_dir())).expect("a file");
+    file.seek(SeekFrom::Start(6000)).expect("it is longer");
+    let mut byte = [0];
+    file.read_exact(&mut byte).expect("a byte");
+    file.seek(SeekFrom::Start(6000)).expect("it is longer");
+    file.write_all(&[byte[0] ^ 4]).expect("written");
+    drop(file);
+    let node = stopped.start().await;
+    wait_for("damage", || node.node.not_ready().is_some_and(|why| why.contains("damaged at byte"))).await;
+    let why = node.node.not_ready().expect("it is not ready");
+    assert!(why.contains("firstseen node repair"), "{why}");
+    let views = self::client(&node).await.filter("views").await.expect("a filter that keeps no journal");
+    drop(views);
+    let data_dir = node.data_dir().to_owned();
+    assert!(repair(&data_dir).expect_err("it runs").to_string().contains("running"));
+    let stopped = node.stop().await;
+    let repaired = repair(&data_dir).expect("it can be repaired");
+    assert!(repaired.records > 15 && repaired.lost_bytes > 0, "{repaired:?}");
+    assert!(repair(&data_dir).expect_err("once").to_string().contains("earlier repair"));
+    let node = stopped.start().await;
+    node.ready().await;
+    assert!(!is_complete(&node).await, "something is missing");
+    let client = self::client(&node).await;
+    let filter = client.filter("clicks").await.expect("a filter");
+    let forgotten = first_seen(&filter, 0, 2000).await;
+    assert!((1..=200).contains(&forgotten), "{forgotten} of 2,000 were in the record that was damaged");
+    assert_eq!(filter.degraded_events(), 2000);
+}
