@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 use firstseen_client::Verdict;
 use firstseen_client::blocking::{Client, Filter};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use crate::local_cluster::eventually;
 use crate::run::{Folder, firstseen};
 
@@ -52,6 +55,14 @@ impl CrashingNode {
         let mut command = firstseen();
         command.args(["node", "--config", "node.toml"]).args(flags.split_whitespace());
         command.current_dir(folder.path("")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary")
+    }
+
+    /// Ends in order, and is started again.
+    fn restart(&mut self) {
+        let process = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
+        kill(process, Signal::SIGTERM).expect("it runs");
+        assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
+        self.child = Self::process(&self.folder, "");
     }
 
     /// Ends without notice, and is started again.
@@ -132,25 +143,31 @@ impl Producer {
     }
 }
 
-/// Kills a node over and over; when it was killed, and what its producer has seen.
-fn run(durability: &str) -> (Vec<Instant>, Producer) {
-    let mut node = CrashingNode::start();
+/// A node with a filter, and its producer.
+fn start(durability: &str) -> (CrashingNode, Producer) {
+    let node = CrashingNode::start();
     let made = |flags: &str| node.folder.run(&format!("{flags} --cluster {}", node.address)).code == Some(0);
     eventually("a cluster", || node.folder.run(&format!("cluster init --addr {}", node.address)).code == Some(0));
     let create = format!("filter create clicks --if-absent --durability {durability} --capacity 4M --clock wall");
     eventually("a filter", || made(&create));
-    let ended = Arc::new(AtomicBool::new(false));
     let builder = firstseen_client::Client::builder().seeds([node.address.clone()]).deadline_ms(DEADLINE_MS);
     let client = Client::build(builder).expect("a client");
     let filter = client.filter("clicks").expect("a filter");
-    let mut producer = Producer {
-        _client: client,
-        filter,
-        next_key: 0,
-        told: Vec::new(),
-        forgotten: Vec::new(),
-        undecided: BTreeMap::new(),
-    };
+    let (told, forgotten, undecided) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let producer = Producer { _client: client, filter, next_key: 0, told, forgotten, undecided };
+    (node, producer)
+}
+
+/// Waits until a node answers.
+fn answers(node: &CrashingNode) {
+    let status = format!("cluster status --addr {}", node.address);
+    eventually("a node that answers", || node.folder.run(&status).code == Some(0));
+}
+
+/// Kills a node over and over; when it was killed, and what its producer has seen.
+fn run(durability: &str) -> (Vec<Instant>, Producer) {
+    let (mut node, mut producer) = start(durability);
+    let ended = Arc::new(AtomicBool::new(false));
     let producing = std::thread::spawn({
         let ended = ended.clone();
         move || {
@@ -162,8 +179,7 @@ fn run(durability: &str) -> (Vec<Instant>, Producer) {
     });
     let mut killed = Vec::new();
     for crash in 0..crashes() {
-        let health = format!("cluster status --addr {}", node.address);
-        eventually("a node that answers", || node.folder.run(&health).code == Some(0));
+        answers(&node);
         // At other points of the work each time.
         std::thread::sleep(Duration::from_millis(20 + crash * 37 % 200));
         killed.push(Instant::now());
@@ -180,6 +196,18 @@ fn run(durability: &str) -> (Vec<Instant>, Producer) {
         producer.undecided
     );
     (killed, producer)
+}
+
+#[test]
+fn a_node_that_is_stopped_in_order_writes_what_was_not_due_yet() {
+    let (mut node, mut producer) = start("1h");
+    (0..20).for_each(|_| producer.go_on());
+    let told = producer.told.len();
+    assert!(told > 500, "{told} keys");
+    node.restart();
+    answers(&node);
+    producer.look_at_all();
+    assert_eq!(producer.forgotten.len(), 0, "of {told}");
 }
 
 #[test]

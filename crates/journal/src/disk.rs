@@ -13,10 +13,16 @@ pub trait Disk: Send + Sync + 'static {
     /// What the system says.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// A whole file.
+    /// The length of a file, in bytes.
     ///
     /// # Errors
-    /// What the system says; `InvalidData` where it has more than `bytes_max` bytes.
+    /// What the system says.
+    fn len_bytes(&self, name: &str) -> io::Result<u64>;
+
+    /// The first `bytes_max` bytes of a file, or all where it has no more.
+    ///
+    /// # Errors
+    /// What the system says.
     fn read(&self, name: &str, bytes_max: u64) -> io::Result<Vec<u8>>;
 
     /// A new file that begins with `start`, then zeros up to `len_bytes`. It is there as a whole, whatever happens next, or

@@ -34,13 +34,14 @@ impl Disk for FolderDisk {
         entries.map(name).collect()
     }
 
+    fn len_bytes(&self, name: &str) -> io::Result<u64> {
+        Ok(fs::metadata(self.folder.join(name))?.len())
+    }
+
     fn read(&self, name: &str, bytes_max: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        File::open(self.folder.join(name))?.take(bytes_max + 1).read_to_end(&mut bytes)?;
-        match bytes.len() as u64 <= bytes_max {
-            true => Ok(bytes),
-            false => Err(io::Error::new(io::ErrorKind::InvalidData, "the file is longer than any that was written")),
-        }
+        File::open(self.folder.join(name))?.take(bytes_max).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn create(&self, name: &str, start: &[u8], len_bytes: u64) -> io::Result<Box<dyn DiskFile>> {

@@ -95,38 +95,19 @@ pub fn scan(
     mut take: impl FnMut(u64, &[u8]) -> Result<(), String>,
 ) -> Result<Segments, ScanError> {
     let numbers = numbers(disk)?;
+    let headers = numbers.iter().map(|number| header(disk, of, *number)).collect::<Result<Vec<Header>, _>>()?;
     let mut segments = Segments::default();
-    let mut bytes = match numbers.first() {
-        Some(first) => disk.read(&file_name(*first), SEGMENT_BYTES_MAX)?,
-        None => return Ok(segments),
-    };
     for (index, number) in numbers.iter().copied().enumerate() {
         let file = file_name(number);
-        let next = match numbers.get(index + 1) {
-            Some(next) => Some((*next, disk.read(&file_name(*next), SEGMENT_BYTES_MAX)?)),
-            None => None,
-        };
         let damage = |offset, what| Damage { file: file.clone(), offset, what };
-        match Header::decode(&bytes) {
-            Ok(header) if header.segment_bytes as usize != bytes.len() => {
-                return Err(damage(bytes.len() as u64, "the file has another length than it was made with").into());
+        let expected_end = match headers.get(index + 1) {
+            Some(next) if next.number != number + 1 => {
+                return Err(damage(headers[index].segment_bytes.into(), "the file that follows is missing").into());
             }
-            Ok(header) if header.of != of => return Err(ScanError::Foreign { file }),
-            Ok(header) if header.number == number => {}
-            Err(HeaderError::Version(version)) => return Err(ScanError::Version { file, version }),
-            Ok(_) | Err(_) => return Err(damage(0, "its header").into()),
-        }
-        let expected_end = match &next {
-            None => None,
-            Some((next, bytes)) => match Header::decode(bytes) {
-                Ok(header) if header.number == number + 1 && *next == number + 1 => Some(header.previous_end),
-                _ => {
-                    return Err(
-                        Damage { file: file_name(*next), offset: 0, what: "its header, or one is missing" }.into()
-                    );
-                }
-            },
+            next => next.map(|next| next.previous_end),
         };
+        // Of all but the newest it is known how far they go; most of a file may be zeros.
+        let bytes = disk.read(&file, expected_end.unwrap_or(SEGMENT_BYTES_MAX))?;
         let mut handed = |offset: u64, payload: &[u8]| {
             let reason = |reason| ScanError::Record { file: file.clone(), offset, reason };
             if payload == MARK { Ok(()) } else { take(number, payload).map_err(reason) }
@@ -144,12 +125,24 @@ pub fn scan(
         segments.numbers.push(number);
         segments.end = end;
         segments.used_bytes += end;
-        match next {
-            Some((_, next)) => bytes = next,
-            None => break,
-        }
     }
     Ok(segments)
+}
+
+/// The header of segment `number` of the journal of `of`.
+fn header(disk: &dyn Disk, of: NodeMark, number: u64) -> Result<Header, ScanError> {
+    let file = file_name(number);
+    let damage = |offset, what| Damage { file: file.clone(), offset, what };
+    let len_bytes = disk.len_bytes(&file)?;
+    match Header::decode(&disk.read(&file, HEADER_BYTES as u64)?) {
+        Ok(header) if u64::from(header.segment_bytes) != len_bytes || len_bytes > SEGMENT_BYTES_MAX => {
+            Err(damage(len_bytes, "the file has another length than it was made with").into())
+        }
+        Ok(header) if header.of != of => Err(ScanError::Foreign { file }),
+        Ok(header) if header.number == number => Ok(header),
+        Err(HeaderError::Version(version)) => Err(ScanError::Version { file, version }),
+        Ok(_) | Err(_) => Err(damage(0, "its header").into()),
+    }
 }
 
 /// The record that says nothing but how far the segment is synced.

@@ -182,7 +182,7 @@ fn a_missing_segment_is_told_and_another_node_is_not_believed() {
     assert!(files.len() > 3);
     disk.remove(&files[2]).expect("it is there");
     let error = read(&disk).expect_err("one is missing").to_string();
-    assert!(error.contains("one is missing"), "{error}");
+    assert!(error.contains("is missing"), "{error}");
     let (disk, _) = small();
     let other = NodeMark { node: 4, ..OF };
     assert!(matches!(scan(&disk, other, |_, _| Ok(())), Err(ScanError::Foreign { .. })));
