@@ -86,14 +86,20 @@ async fn nodes_that_are_started_again_one_by_one_forget_nothing() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_refuses_new_events_and_answers_lookups() {
+/// A node with a filter on a disk that does what a test wants, and a client that does not wait for long.
+async fn on_a_disk_that_fails() -> (MemoryDisk, TestNode, Client) {
     let disk = MemoryDisk::default();
     let node = TestNode::start_changed("a", |_| {}, |edges| edges.journal = Arc::new(disk.clone())).await;
     node.init().await;
     create_at(&node, "clicks", &definition("none"), durable()).await;
     node.knows("clicks").await;
     let client = Client::builder().seeds([node.node.addr()]).deadline_ms(300).connect().await.expect("a client");
+    (disk, node, client)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_new_events_and_answers_lookups() {
+    let (disk, node, client) = on_a_disk_that_fails().await;
     let filter = client.filter("clicks").await.expect("a filter");
     assert_eq!(first_seen(&filter, 0, 500).await, 500);
     disk.set_room_bytes(Some(0));
@@ -116,12 +122,7 @@ async fn a_full_disk_refuses_new_events_and_answers_lookups() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_does_not_sync_ends_the_node() {
-    let disk = MemoryDisk::default();
-    let node = TestNode::start_changed("a", |_| {}, |edges| edges.journal = Arc::new(disk.clone())).await;
-    node.init().await;
-    create_at(&node, "clicks", &definition("none"), durable()).await;
-    node.knows("clicks").await;
-    let client = Client::builder().seeds([node.node.addr()]).deadline_ms(300).connect().await.expect("a client");
+    let (disk, node, client) = on_a_disk_that_fails().await;
     let filter = client.filter("clicks").await.expect("a filter");
     assert_eq!(first_seen(&filter, 0, 10).await, 10);
     disk.fail_syncs(true);
