@@ -26,6 +26,23 @@ fn definitions() -> Vec<FilterSpec> {
     ]
 }
 
+/// Takes the next run of cells; where the one after it begins.
+fn step(
+    slice: &FilterSlice,
+    (number, start): (u64, u64),
+    run_bytes: usize,
+    parts: &mut Vec<Part>,
+) -> Option<(u64, u64)> {
+    match slice.cell_run(number, start, run_bytes) {
+        Some(run) => {
+            let next = start + run.cells.len() as u64;
+            parts.push(Part::Cells(run));
+            Some((number, next))
+        }
+        None => (number < slice.newest_generation()).then_some((number + 1, 0)),
+    }
+}
+
 /// Streams `events` with a pause of units before each, and takes the slice apart meanwhile, a run of cells at every
 /// third event; then the copy answers as the slice does.
 fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize) {
@@ -50,25 +67,11 @@ fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize) {
             parts.push(Part::Outline(outline));
         }
         if let Some((number, start)) = cursor.filter(|_| index % 3 == 0) {
-            cursor = match slice.cell_run(number, start, run_bytes) {
-                Some(run) => {
-                    let next = start + run.cells.len() as u64;
-                    parts.push(Part::Cells(run));
-                    Some((number, next))
-                }
-                None => (number < slice.newest_generation()).then_some((number + 1, 0)),
-            };
+            cursor = step(&slice, (number, start), run_bytes, &mut parts);
         }
     }
     while let Some((number, start)) = cursor {
-        cursor = match slice.cell_run(number, start, run_bytes) {
-            Some(run) => {
-                let next = start + run.cells.len() as u64;
-                parts.push(Part::Cells(run));
-                Some((number, next))
-            }
-            None => (number < slice.newest_generation()).then_some((number + 1, 0)),
-        };
+        cursor = step(&slice, (number, start), run_bytes, &mut parts);
     }
     let mut copy = FilterSlice::build(&definition).unwrap();
     for part in &parts {
