@@ -4,8 +4,6 @@
 //! `FIRSTSEEN_CRASHES=1000 cargo test --workspace --test blackbox crash_loop` is the long run.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
-use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,11 +11,8 @@ use std::time::{Duration, Instant};
 use firstseen_client::Verdict;
 use firstseen_client::blocking::{Client, Filter};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
 use crate::local_cluster::eventually;
-use crate::run::{Folder, firstseen};
+use crate::own_node::OwnNode;
 
 /// Restarts where the environment says nothing else.
 const CRASHES: u64 = 12;
@@ -27,57 +22,11 @@ const DEADLINE_MS: u64 = 5_000;
 /// Between the moment in which a verdict is told and the one in which the producer notes it, on a busy machine.
 const NOTED_WITHIN: Duration = Duration::from_millis(300);
 
+/// A node that is started often is soon there.
+const TIMING: &str = "[timing]\nheartbeat_ms = 20\nelection_base_ms = 60\nelection_width_ms = 20\n";
+
 fn crashes() -> u64 {
     std::env::var("FIRSTSEEN_CRASHES").map_or(CRASHES, |text| text.parse().expect("a number"))
-}
-
-/// A node in a folder of its own, at a port that stays the same.
-struct CrashingNode {
-    folder: Folder,
-    address: String,
-    child: Child,
-}
-
-impl CrashingNode {
-    fn start() -> Self {
-        let folder = Folder::new();
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-        let timing = "[timing]\nheartbeat_ms = 20\nelection_base_ms = 60\nelection_width_ms = 20\n";
-        let config = format!(
-            "name = \"a\"\nlisten = \"127.0.0.1:{port}\"\ndata_dir = \"data\"\nmemory_max_bytes = 268435456\n{timing}"
-        );
-        folder.write("node.toml", config);
-        let child = Self::process(&folder, "--create");
-        Self { folder, address: format!("127.0.0.1:{port}"), child }
-    }
-
-    fn process(folder: &Folder, flags: &str) -> Child {
-        let mut command = firstseen();
-        command.args(["node", "--config", "node.toml"]).args(flags.split_whitespace());
-        command.current_dir(folder.path("")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary")
-    }
-
-    /// Ends in order, and is started again.
-    fn restart(&mut self) {
-        let process = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
-        kill(process, Signal::SIGTERM).expect("it runs");
-        assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
-        self.child = Self::process(&self.folder, "");
-    }
-
-    /// Ends without notice, and is started again.
-    fn crash(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
-        self.child = Self::process(&self.folder, "");
-    }
-}
-
-impl Drop for CrashingNode {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// The call that has told a key.
@@ -144,8 +93,8 @@ impl Producer {
 }
 
 /// A node with a filter, and its producer.
-fn start(durability: &str) -> (CrashingNode, Producer) {
-    let node = CrashingNode::start();
+fn start(durability: &str) -> (OwnNode, Producer) {
+    let node = OwnNode::start("a", TIMING);
     let made = |flags: &str| node.folder.run(&format!("{flags} --cluster {}", node.address)).code == Some(0);
     eventually("a cluster", || node.folder.run(&format!("cluster init --addr {}", node.address)).code == Some(0));
     let create = format!("filter create clicks --if-absent --durability {durability} --capacity 4M --clock wall");
@@ -159,7 +108,7 @@ fn start(durability: &str) -> (CrashingNode, Producer) {
 }
 
 /// Waits until a node answers.
-fn answers(node: &CrashingNode) {
+fn answers(node: &OwnNode) {
     let status = format!("cluster status --addr {}", node.address);
     eventually("a node that answers", || node.folder.run(&status).code == Some(0));
 }

@@ -1,6 +1,7 @@
 //! The binary `firstseen` from outside: what users type, what they get back.
 
 mod accuracy;
+mod availability;
 mod bad_flags;
 mod bad_input;
 mod certs;
@@ -17,6 +18,7 @@ mod memory;
 mod mistaken_settings;
 mod node;
 mod outputs;
+mod own_node;
 mod report;
 mod run;
 mod slicing;

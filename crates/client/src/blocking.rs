@@ -10,6 +10,7 @@ use firstseen_routing::SubmissionName;
 use tokio::runtime::{self, Runtime};
 
 use crate::audit::AuditReport;
+use crate::degraded::Degraded;
 use crate::error::{CallError, ConnectError, FilterError};
 use crate::filter::{Frequency, Verdict};
 use crate::options::Builder;
@@ -71,6 +72,11 @@ impl Filter {
     /// Whether events must bring their times.
     pub fn needs_times(&self) -> bool {
         self.filter.needs_times()
+    }
+
+    /// [`crate::Filter::degraded`].
+    pub fn degraded(&self) -> Degraded {
+        self.filter.degraded()
     }
 
     /// [`crate::Filter::observe`].

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use firstseen_filter::{CellDefinition, FilterSecret, Refresh};
-use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, NodeId};
+use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, Heads, NodeId};
 use firstseen_wire::map::filter_record;
 use firstseen_wire::net::{Connector, producer_client};
 use firstseen_wire::proto::producer as proto;
@@ -409,9 +409,10 @@ impl Core {
             return piece.tell(reason);
         };
         piece.routed_by = map.version;
-        match piece.owner(record) {
+        let heads = Heads::new(&map, record);
+        match piece.owner(record, &heads) {
             Some(owner) => self.dock(owner).deliver(piece),
-            None => piece.split(record).into_iter().for_each(|(owner, part)| self.dock(owner).deliver(part)),
+            None => piece.split(&heads).into_iter().for_each(|(owner, part)| self.dock(owner).deliver(part)),
         }
     }
 

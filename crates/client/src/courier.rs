@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_routing::{Decision, NodeId, Reason};
+use firstseen_routing::{Decision, Heads, NodeId, Reason};
 use firstseen_wire::proto::producer as proto;
 use firstseen_wire::reply;
 use prost::Message;
@@ -222,7 +222,7 @@ impl Courier {
         let owner = match (self.dock.target, map.filters.get(&piece.filter.id())) {
             (Target::Node(node), _) if piece.routed_by == map.version => Some(node),
             (_, None) => None,
-            (_, Some(record)) => piece.owner(record),
+            (_, Some(record)) => piece.owner(record, &Heads::new(&map, record)),
         };
         let is_here = |owner: NodeId| self.dock.target == Target::Door || self.dock.target == Target::Node(owner);
         let Some(owner) = owner.filter(|owner| is_here(*owner)) else {
@@ -269,7 +269,7 @@ impl Courier {
             return self.send_again(piece, next);
         }
         if answers.degraded {
-            piece.filter.note_degraded(answers.decisions.len());
+            piece.filter.note_degraded(answers.decisions.len(), answers.expected_rate);
         }
         piece.filter.note_level_hits(&answers.level_hits);
         piece.note(answers.degraded, &answers.seen);

@@ -13,6 +13,7 @@ use firstseen_routing::{
 
 use crate::audit::AuditReport;
 use crate::call::{Answer, ManyCall, lock};
+use crate::degraded::Degraded;
 use crate::error::CallError;
 use crate::intake::{Events, FilterCore};
 use crate::queue::Asked;
@@ -218,10 +219,15 @@ impl Filter {
         self.core.local_hits()
     }
 
-    /// Events answered by slices that have lost what came before their node started: some of those told to be
-    /// first-seen may be duplicates.
+    /// Events whose answers rest on fewer slices than usual, as nodes are down or have lost what came before they started:
+    /// more of those told to be duplicates may be new.
     pub fn degraded_events(&self) -> u64 {
-        self.core.degraded_events()
+        self.core.degraded().events
+    }
+
+    /// The same, with the rate of false positives that nodes expect among them.
+    pub fn degraded(&self) -> Degraded {
+        self.core.degraded()
     }
 
     fn digest(&self, event: &[u8]) -> Digest {

@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use firstseen_filter::{Digest, FilterSecret, Probes, Unit, WindowClock};
 use firstseen_routing::{
-    ClockSource, Decision, FilterId, FilterRecord, NodeId, Operation, Prober, Reason, SlicedBuildError, SubmissionName,
-    TREE_LEVELS_MAX, Tick,
+    ClockSource, Decision, FilterId, FilterRecord, Heads, NodeId, Operation, Prober, Reason, SlicedBuildError,
+    SubmissionName, TREE_LEVELS_MAX, Tick,
 };
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::audit::Auditor;
 use crate::call::{Answer, Caller, ManyCall, lock};
 use crate::client::Core;
+use crate::degraded::Degraded;
 use crate::dock::Dock;
 use crate::local::LocalFilter;
 use crate::outage::Outage;
@@ -37,7 +38,7 @@ pub(crate) struct FilterCore {
     span_units: u64,
     auditor: Option<Mutex<Auditor>>,
     local: Option<Mutex<LocalFilter>>,
-    degraded_events: AtomicU64,
+    degraded: Mutex<Degraded>,
     /// Duplicates found at each level of a tree, from the root on.
     level_hits: [AtomicU64; TREE_LEVELS_MAX],
     outage: Mutex<Outage>,
@@ -51,8 +52,8 @@ struct Intake {
     scratch: Probes,
     map_version: u64,
     is_closed: bool,
-    /// The lane of every slice.
-    lane_of_slice: Vec<u32>,
+    /// The lane of every slice, and whether its node is down.
+    lane_of_slice: Vec<(u32, bool)>,
     lanes: Vec<Lane>,
 }
 
@@ -143,7 +144,7 @@ impl FilterCore {
             lanes: Vec::new(),
         };
         let is_divided = record.definition.slicing.divides_cells();
-        let (intake, outage, degraded_events) = (Mutex::new(intake), Mutex::default(), AtomicU64::new(0));
+        let (intake, outage, degraded) = (Mutex::new(intake), Mutex::default(), Mutex::default());
         let level_hits = Default::default();
         Ok(Self {
             core,
@@ -154,7 +155,7 @@ impl FilterCore {
             span_units,
             auditor,
             local,
-            degraded_events,
+            degraded,
             level_hits,
             outage,
             intake,
@@ -187,8 +188,8 @@ impl FilterCore {
         self.auditor.as_ref()
     }
 
-    pub(crate) fn degraded_events(&self) -> u64 {
-        self.degraded_events.load(Ordering::Relaxed)
+    pub(crate) fn degraded(&self) -> Degraded {
+        *lock(&self.degraded)
     }
 
     pub(crate) fn level_hits(&self) -> [u64; TREE_LEVELS_MAX] {
@@ -202,9 +203,10 @@ impl FilterCore {
         }
     }
 
-    /// So many events were answered by slices that are not complete.
-    pub(crate) fn note_degraded(&self, events: usize) {
-        self.degraded_events.fetch_add(events as u64, Ordering::Relaxed);
+    /// So many events were answered by fewer slices than usual, and a new one of them is called a duplicate by this
+    /// chance.
+    pub(crate) fn note_degraded(&self, events: usize, rate: f32) {
+        lock(&self.degraded).add(events as u64, rate.into());
     }
 
     /// A node says that slices are down: whether to ask again before callers are told.
@@ -346,17 +348,16 @@ impl FilterCore {
     #[inline]
     fn lane(&self, intake: &mut Intake, digest: Digest) -> Result<(u32, usize), Reason> {
         let group = self.prober.group(digest);
-        let slice = match self.is_divided {
-            true => {
-                intake.scratch.reset(self.prober.shape());
-                self.prober.push(digest, &mut intake.scratch);
-                self.prober.head_slice(group, &intake.scratch, 0)
-            }
-            false => group,
-        };
+        if self.is_divided {
+            intake.scratch.reset(self.prober.shape());
+            self.prober.push(digest, &mut intake.scratch);
+        }
         let nowhere = if intake.is_closed { Reason::NotReady } else { Reason::UnknownFilter };
-        let lane = intake.lane_of_slice.get(slice as usize).ok_or(nowhere)?;
-        Ok((group, *lane as usize))
+        let mut slices = self.prober.slices(group, &intake.scratch, 0);
+        let mut next = || slices.next().map(|slice| intake.lane_of_slice.get(slice as usize).copied());
+        let (first, is_down) = next().flatten().ok_or(nowhere)?;
+        let live = if is_down { std::iter::from_fn(next).flatten().find(|(_, is_down)| !is_down) } else { None };
+        Ok((group, live.map_or(first, |(lane, _)| lane) as usize))
     }
 
     /// The event's place in time, which moves the clock.
@@ -387,15 +388,17 @@ impl FilterCore {
         };
         let Intake { lanes, lane_of_slice, .. } = intake;
         lane_of_slice.clear();
+        let heads = Heads::new(&map, record);
         lane_of_slice.extend(record.owners.iter().map(|owner| {
             let known = lanes.iter().position(|lane| lane.node == owner.node);
-            known.unwrap_or_else(|| {
+            let lane = known.unwrap_or_else(|| {
                 let dock = self.core.dock(owner.node);
                 dock.add_lane(Arc::downgrade(self), lanes.len());
                 let queue = Queue::default();
                 lanes.push(Lane { node: owner.node, dock, queue, inflight_batches: 0, is_listed: false });
                 lanes.len() - 1
-            }) as u32
+            });
+            (lane as u32, heads.is_down(owner.node))
         }));
     }
 

@@ -14,6 +14,7 @@ pub mod blocking;
 mod call;
 mod client;
 mod courier;
+mod degraded;
 mod dock;
 mod error;
 mod filter;
@@ -33,6 +34,7 @@ mod watch;
 
 pub use audit::{AuditReport, ErrorRate};
 pub use client::Client;
+pub use degraded::Degraded;
 pub use error::{CallError, ConnectError, FilterError, SeedMismatch};
 pub use filter::{Filter, Frequency, Verdict};
 pub use firstseen_filter::{Digest, FilterSecret};

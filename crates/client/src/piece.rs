@@ -3,12 +3,13 @@
 //! Promises: content and sequence stay the same however often it is sent; dropped, it answers whoever still waits.
 //! Must not know: streams, waiting times.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use firstseen_filter::{Digest, ProbeShape, Probes};
 use firstseen_routing::{
-    Climb, ClusterMap, Decision, FilterRecord, FromLevel, Incarnation, NodeId, Operation, Reason, Seen, SubmissionName,
-    Tick, Times,
+    Climb, ClusterMap, Decision, FilterRecord, FromLevel, Heads, Incarnation, NodeId, Operation, Reason, Seen,
+    SubmissionName, Tick, Times, WhenLost,
 };
 use firstseen_wire::WireError;
 use firstseen_wire::batch::{self, BatchHead, Run};
@@ -217,27 +218,23 @@ impl Piece {
         batch::encode(&head, &runs.collect::<Vec<_>>())
     }
 
-    fn owner_of(&self, record: &FilterRecord, group: u32, event: usize) -> Option<NodeId> {
-        let slice = self.filter.prober().head_slice(group, &self.probes, event);
-        record.owner(slice).map(|owner| owner.node)
-    }
-
-    /// The owner of every event, in order, with the number of the run.
-    fn owners<'a>(&'a self, record: &'a FilterRecord) -> impl Iterator<Item = (usize, Option<NodeId>)> + 'a {
+    /// The head of every event, in order, with the number of the run.
+    fn owners<'a>(&'a self, heads: &'a Heads<'_>) -> impl Iterator<Item = (usize, Option<NodeId>)> + 'a {
         let runs = self.runs.iter().enumerate();
         let groups = runs.flat_map(|(run, (group, events))| (0..*events).map(move |_| (run, *group)));
-        groups.enumerate().map(|(event, (run, group))| (run, self.owner_of(record, group, event)))
+        let head = |group, event| heads.of(self.filter.prober(), group, &self.probes, event);
+        groups.enumerate().map(move |(event, (run, group))| (run, head(group, event)))
     }
 
-    /// The node that owns all of it; `None` if there are several.
-    pub(crate) fn owner(&self, record: &FilterRecord) -> Option<NodeId> {
+    /// The node that heads all of it; `None` if there are several.
+    pub(crate) fn owner(&self, record: &FilterRecord, heads: &Heads<'_>) -> Option<NodeId> {
         if !record.definition.slicing.divides_cells() {
             // The first event of a run speaks for it.
             let mut owners = self.runs.iter().map(|(group, _)| record.owner(*group).map(|owner| owner.node));
             let first = owners.next()??;
             return owners.all(|owner| owner == Some(first)).then_some(first);
         }
-        let mut owners = self.owners(record).map(|(_, owner)| owner);
+        let mut owners = self.owners(heads).map(|(_, owner)| owner);
         let first = owners.next()??;
         owners.all(|owner| owner == Some(first)).then_some(first)
     }
@@ -245,8 +242,8 @@ impl Piece {
     /// Parts that have one owner each. A run that goes to one node keeps its sequence, by which the node's memory of
     /// submissions names it; one that must be divided gets new sequences, unless it may have been recorded already:
     /// nobody could tell then which of the two submissions of an event came first.
-    pub(crate) fn split(mut self, record: &FilterRecord) -> Vec<(NodeId, Self)> {
-        let owners: Vec<(usize, Option<NodeId>)> = self.owners(record).collect();
+    pub(crate) fn split(mut self, heads: &Heads<'_>) -> Vec<(NodeId, Self)> {
+        let owners: Vec<(usize, Option<NodeId>)> = self.owners(heads).collect();
         let mut parts: Vec<(NodeId, bool, Vec<usize>)> = Vec::new();
         let mut from = 0;
         while from < owners.len() {
@@ -378,10 +375,38 @@ impl Piece {
     }
 
     fn finish(&mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) {
+        let lost = self.lost_events(&answer_of);
+        self.filter.note_degraded(lost.as_ref().map_or(0, |(_, events)| events.len()), 0.0);
+        let answer_of = |event| match &lost {
+            Some((decision, events)) if events.contains(&event) => Answer { decision: *decision, estimate: 0.0 },
+            _ => answer_of(event),
+        };
         self.audit(clock_ms, |event| Some(answer_of(event).decision));
-        self.remember(&answer_of);
+        self.remember(answer_of);
         self.filter.core().release(self.callers.waiting());
         self.callers.answer(answer_of);
+    }
+
+    /// Events all of whose slices are down, and what they are told instead, where the filter has something to say of them.
+    fn lost_events(&self, answer_of: impl Fn(usize) -> Answer) -> Option<(Decision, BTreeSet<usize>)> {
+        let is_asked = matches!(self.operation, Operation::Observe | Operation::Lookup) && self.from.is_none();
+        let decision = match self.filter.record().policies.when_lost {
+            _ if !is_asked => return None,
+            WhenLost::Undecided => return None,
+            WhenLost::Duplicate => Decision::Duplicate,
+            WhenLost::FirstSeen => Decision::FirstSeen,
+        };
+        let map = self.filter.core().map();
+        let record = map.filters.get(&self.filter.id())?;
+        let heads = Heads::new(&map, record);
+        let owners = self.owners(&heads).map(|(_, owner)| owner).enumerate();
+        let is_lost = |event: usize, owner: Option<NodeId>| {
+            let told =
+                self.callers.awaits(event) && answer_of(event).decision == Decision::Undecided(Reason::SlicesDown);
+            told && owner.is_some_and(|owner| heads.is_down(owner))
+        };
+        let lost: BTreeSet<usize> = owners.filter(|(event, owner)| is_lost(*event, *owner)).map(|(e, _)| e).collect();
+        (!lost.is_empty()).then_some((decision, lost))
     }
 
     /// Keeps what is told first-seen, where that is wanted.

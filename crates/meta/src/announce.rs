@@ -1,6 +1,9 @@
-//! Tells the cluster that this node has started, until the cluster says which start it is.
+//! Tells the cluster that this node has started, until the cluster says which start it is; and that it is there again,
+//! where the others have given it up, which counts as a start.
 //!
 //! Promises: one start counts once, however often it is told. Must not know: what an incarnation is good for.
+
+use firstseen_routing::{ClusterMap, Incarnation};
 
 use crate::command::{Change, Command, CommandId, Outcome};
 use crate::config::mixed_128;
@@ -14,14 +17,32 @@ pub(crate) async fn until_known(meta: Meta) {
     tokio::select! {
         biased;
         () = stop.cancelled() => {}
-        () = announce(&meta) => {}
+        () = stay_announced(&meta) => {}
     }
 }
 
-async fn announce(meta: &Meta) {
+async fn stay_announced(meta: &Meta) {
     let Some(identity) = meta.identity() else { return };
-    // A refusal is remembered under its id, so what is asked after one needs another.
-    let mut refusals = 0;
+    // A refusal is remembered under its id, so what is asked after one needs another; and so does every start.
+    let mut tries = 0;
+    let mut maps = meta.map();
+    while let Some(incarnation) = announce(meta, identity, &mut tries).await {
+        meta.show_incarnation(Some(incarnation));
+        let given_up = |map: &std::sync::Arc<ClusterMap>| {
+            let record = map.nodes.get(&identity.node);
+            record.is_some_and(|record| record.is_down && record.incarnation == incarnation)
+        };
+        if maps.wait_for(given_up).await.is_err() {
+            return;
+        }
+        tracing::warn!("the other nodes have gone on without this one: it counts as started anew");
+        meta.show_incarnation(None);
+        tries += 1;
+    }
+}
+
+/// The start as which this one counts; none where the node has no part in the cluster.
+async fn announce(meta: &Meta, identity: Identity, tries: &mut u64) -> Option<Incarnation> {
     loop {
         if identity.founder && meta.published().newest().nodes.is_empty() && found(meta, identity).await.is_err() {
             tokio::time::sleep(meta.config().timing.attempt()).await;
@@ -34,15 +55,21 @@ async fn announce(meta: &Meta) {
             site: profile.site,
             memory_bytes: profile.memory_bytes,
         };
-        match meta.propose(Command { id: id_of(meta, identity, refusals), change }).await {
-            Ok(Outcome::NodeStarted(incarnation)) => return meta.show_incarnation(incarnation),
-            Ok(other) => return tracing::error!(?other, "the start of this node was answered as something else"),
+        match meta.propose(Command { id: id_of(meta, identity, *tries), change }).await {
+            Ok(Outcome::NodeStarted(incarnation)) => return Some(incarnation),
+            Ok(other) => {
+                tracing::error!(?other, "the start of this node was answered as something else");
+                return None;
+            }
             Err(MetaError::Refused(refusal)) => {
-                refusals += 1;
+                *tries += 1;
                 tracing::error!(node = identity.node.0, %refusal, "the cluster refuses this node");
             }
             Err(error @ MetaError::Unknown { .. }) => tracing::info!(%error, "waiting for the cluster"),
-            Err(error) => return tracing::error!(%error, "this node cannot take part"),
+            Err(error) => {
+                tracing::error!(%error, "this node cannot take part");
+                return None;
+            }
         }
         tokio::time::sleep(meta.config().timing.attempt()).await;
     }
@@ -57,9 +84,9 @@ async fn found(meta: &Meta, identity: Identity) -> Result<Outcome, MetaError> {
     founded
 }
 
-/// Another one in every life of every node.
-fn id_of(meta: &Meta, identity: Identity, refusals: u64) -> CommandId {
+/// Another one in every life of every node, and for every try there.
+fn id_of(meta: &Meta, identity: Identity, tries: u64) -> CommandId {
     let cluster = u128::from_le_bytes(identity.cluster.0);
     let (low, high) = (cluster as u64, (cluster >> 64) as u64);
-    mixed_128(&[meta.config().seed, low, high, identity.node.0, meta.starts(), refusals])
+    mixed_128(&[meta.config().seed, low, high, identity.node.0, meta.starts(), tries])
 }

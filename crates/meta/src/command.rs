@@ -101,17 +101,37 @@ pub enum Change {
         /// One more than the newest.
         number: u64,
     },
-    /// A node has read back all that its slices of a group have had. Answered with [`Outcome::Done`], also where the
-    /// node has started again since.
-    SlicesRestored {
+    /// The slices that a node has of a group have all that counts. Answered with [`Outcome::Done`], also where the node
+    /// has started again since, or is down.
+    SlicesComplete {
         /// The filter.
         filter: FilterId,
         /// The group.
         group: u32,
         /// The node.
         node: NodeId,
-        /// Its start that has read them.
+        /// Its start that says so.
         incarnation: Incarnation,
+    },
+    /// A node cannot reach another, or can again. Once more than half of the nodes that are not down cannot, it is down,
+    /// until it starts anew. Answered with [`Outcome::Done`].
+    PeerReached {
+        /// The node that says so.
+        by: NodeId,
+        /// Its start.
+        by_incarnation: Incarnation,
+        /// The other node.
+        peer: NodeId,
+        /// The start of it that is meant.
+        peer_incarnation: Incarnation,
+        /// Whether it can be reached.
+        is_reached: bool,
+    },
+    /// What a filter has lost is forgiven: all slices whose nodes are not down count as complete. Answered with
+    /// [`Outcome::Done`].
+    ForgiveFilter {
+        /// Its name.
+        name: String,
     },
 }
 
@@ -127,7 +147,9 @@ impl Change {
             Self::CreateFilter(_) => "create-filter",
             Self::DropFilter { .. } => "drop-filter",
             Self::OpenGeneration { .. } => "open-generation",
-            Self::SlicesRestored { .. } => "slices-restored",
+            Self::SlicesComplete { .. } => "slices-complete",
+            Self::PeerReached { .. } => "peer-reached",
+            Self::ForgiveFilter { .. } => "forgive-filter",
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use firstseen_routing::divided::{check, check_durability};
+use firstseen_routing::divided::{check, check_durability, check_thresholds};
 use firstseen_routing::{AnswerWhen, ClusterMap, Durability, FilterId, FilterRecord, Incarnation, NodeId};
 use firstseen_wire::limits::{FILTERS_MAX, MAP_FILTERS_BYTES_MAX};
 use firstseen_wire::map::filter_bytes_max;
@@ -19,6 +19,7 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
     check_text("the name of a filter", &name)?;
     check(&definition)
         .and_then(|()| check_durability(&definition, policies.durability, tree.is_some()))
+        .and_then(|()| check_thresholds(&definition, policies.thresholds))
         .map_err(|refusal| Refusal::Definition { name: name.clone(), reason: refusal.to_string() })?;
     if policies.durability == Durability::Durable {
         // What is told rests on every slice's disk.
@@ -124,7 +125,7 @@ pub(crate) fn open_generation(
     Ok(Outcome::Done)
 }
 
-pub(crate) fn slices_restored(
+pub(crate) fn slices_complete(
     state: &mut State,
     (filter, group): (FilterId, u32),
     (node, incarnation): (NodeId, Incarnation),
@@ -132,8 +133,9 @@ pub(crate) fn slices_restored(
     let unknown = || Refusal::FilterUnknown { name: filter.to_string() };
     let record = state.map.filters.get(&filter).ok_or_else(unknown)?;
     let per_group = record.definition.slicing.slices_per_group() as usize;
-    // What an earlier start has read is gone with it.
-    let is_current = state.map.nodes.get(&node).is_some_and(|record| record.incarnation == incarnation);
+    // What an earlier start had is gone with it, and what is recorded while the node is down is missing.
+    let is_current =
+        state.map.nodes.get(&node).is_some_and(|record| record.incarnation == incarnation && !record.is_down);
     let slices = (group as usize).saturating_mul(per_group)..(group as usize + 1).saturating_mul(per_group);
     if !is_current
         || !record.owners.get(slices.clone()).is_some_and(|owners| owners.iter().any(|owner| owner.node == node))
@@ -142,6 +144,20 @@ pub(crate) fn slices_restored(
     }
     let record = Arc::make_mut(&mut state.map).filters.get_mut(&filter).ok_or_else(unknown)?;
     let owners = record.owners.get_mut(slices).unwrap_or_default();
-    owners.iter_mut().filter(|owner| owner.node == node).for_each(|owner| owner.complete_since = incarnation);
+    let own = owners.iter_mut().filter(|owner| owner.node == node);
+    own.for_each(|owner| (owner.complete_since, owner.has_gap) = (incarnation, false));
+    Ok(Outcome::Done)
+}
+
+pub(crate) fn forgive(state: &mut State, name: &str) -> Result<Outcome, Refusal> {
+    let unknown = || Refusal::FilterUnknown { name: format!("`{name}`") };
+    let (filter, _) = state.map.filter_named(name).ok_or_else(unknown)?;
+    let map = Arc::make_mut(&mut state.map);
+    let record = map.filters.get_mut(&filter).ok_or_else(unknown)?;
+    for owner in &mut record.owners {
+        if let Some(node) = map.nodes.get(&owner.node).filter(|node| !node.is_down) {
+            (owner.complete_since, owner.has_gap) = (node.incarnation, false);
+        }
+    }
     Ok(Outcome::Done)
 }

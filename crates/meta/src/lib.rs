@@ -10,6 +10,7 @@ mod command;
 mod config;
 mod error;
 mod filters;
+mod liveness;
 mod membership;
 mod meta;
 mod network;

@@ -151,7 +151,7 @@ impl Meta {
         self.identity().is_some_and(|identity| self.inner.published.has_left(identity.node))
     }
 
-    /// Which start of the node this is, once the cluster has said so.
+    /// Which start of the node this is, once the cluster has said so; none again while it is told that the node goes on.
     pub fn incarnation(&self) -> watch::Receiver<Option<Incarnation>> {
         self.inner.incarnation.subscribe()
     }
@@ -304,8 +304,8 @@ impl Meta {
         self.inner.starts
     }
 
-    pub(crate) fn show_incarnation(&self, incarnation: Incarnation) {
-        self.inner.incarnation.send(Some(incarnation));
+    pub(crate) fn show_incarnation(&self, incarnation: Option<Incarnation>) {
+        self.inner.incarnation.send(incarnation);
     }
 
     pub(crate) fn stopped(&self) -> &CancellationToken {

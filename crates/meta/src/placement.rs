@@ -113,7 +113,7 @@ pub fn owners(
         room.free_bytes -= slice_bytes;
         room.used_bytes = room.used_bytes.saturating_add(slice_bytes);
         (room.slices, room.slices_of_group) = (room.slices + 1, room.slices_of_group + 1);
-        owners.push(SliceOwner { node: room.node, complete_since: room.incarnation });
+        owners.push(SliceOwner { node: room.node, complete_since: room.incarnation, has_gap: false });
     }
     Ok(owners)
 }

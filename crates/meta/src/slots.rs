@@ -47,7 +47,15 @@ mod tests {
 
     fn member(voter: bool) -> NodeRecord {
         let text = String::new;
-        NodeRecord { name: text(), site: text(), address: text(), incarnation: Incarnation(1), memory_bytes: 0, voter }
+        NodeRecord {
+            name: text(),
+            site: text(),
+            address: text(),
+            incarnation: Incarnation(1),
+            memory_bytes: 0,
+            voter,
+            is_down: false,
+        }
     }
 
     /// Nodes come and go for long; who may vote does.

@@ -4,7 +4,7 @@
 //! twice; a command that comes again within [`OUTCOMES_MAX`] commands is answered as the first time and changes
 //! nothing; no node is given more cells than it has memory for. Must not know: consensus, disks, network, clocks.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use firstseen_routing::{ClusterId, ClusterMap, FilterId, Incarnation, NodeId, NodeRecord, SecretMaterial};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, CodecError};
 use crate::command::{Change, Command, CommandId, NodeProfile, Outcome, Refusal};
-use crate::{filters, slots};
+use crate::{filters, liveness, slots};
 
 /// Commands whose outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 4096;
@@ -21,19 +21,30 @@ pub const OUTCOMES_MAX: usize = 4096;
 /// Secrets by filter; never part of the map.
 pub type Secrets = BTreeMap<FilterId, SecretMaterial>;
 
+/// Who cannot reach a node, by node; never part of the map.
+pub(crate) type Doubts = BTreeMap<NodeId, BTreeSet<NodeId>>;
+
 /// Everything that is agreed on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     pub(crate) map: Arc<ClusterMap>,
     pub(crate) secrets: Arc<Secrets>,
     next_node: u64,
+    /// Who cannot reach a node, by node.
+    pub(crate) doubts: Doubts,
     outcomes: VecDeque<(CommandId, Result<Outcome, Refusal>)>,
 }
 
 impl Default for State {
     fn default() -> Self {
         let map = ClusterMap { next_filter: FilterId(1), ..ClusterMap::default() };
-        Self { map: Arc::new(map), secrets: Arc::default(), next_node: 1, outcomes: VecDeque::new() }
+        Self {
+            map: Arc::new(map),
+            secrets: Arc::default(),
+            next_node: 1,
+            doubts: Doubts::default(),
+            outcomes: VecDeque::new(),
+        }
     }
 }
 
@@ -43,6 +54,7 @@ struct Parts {
     map_json: String,
     secrets: Secrets,
     next_node: u64,
+    doubts: Doubts,
     outcomes: VecDeque<(CommandId, Result<Outcome, Refusal>)>,
 }
 
@@ -91,6 +103,7 @@ impl State {
             map_json: serde_json::to_string(&*self.map).map_err(|error| CodecError::Malformed(error.to_string()))?,
             secrets: (*self.secrets).clone(),
             next_node: self.next_node,
+            doubts: self.doubts.clone(),
             outcomes: self.outcomes.clone(),
         })
     }
@@ -107,6 +120,7 @@ impl State {
             map: Arc::new(map),
             secrets: Arc::new(parts.secrets),
             next_node: parts.next_node,
+            doubts: parts.doubts,
             outcomes: parts.outcomes,
         })
     }
@@ -126,9 +140,13 @@ impl State {
             Change::CreateFilter(asked) => filters::create(self, asked),
             Change::DropFilter { name } => filters::drop_named(self, &name),
             Change::OpenGeneration { filter, group, number } => filters::open_generation(self, filter, group, number),
-            Change::SlicesRestored { filter, group, node, incarnation } => {
-                filters::slices_restored(self, (filter, group), (node, incarnation))
+            Change::SlicesComplete { filter, group, node, incarnation } => {
+                filters::slices_complete(self, (filter, group), (node, incarnation))
             }
+            Change::PeerReached { by, by_incarnation, peer, peer_incarnation, is_reached } => {
+                liveness::peer_reached(self, (by, by_incarnation), (peer, peer_incarnation), is_reached)
+            }
+            Change::ForgiveFilter { name } => filters::forgive(self, &name),
         }
     }
 
@@ -157,8 +175,15 @@ impl State {
         }
         let node = NodeId(slots::number_for(self.next_node, &self.map.nodes));
         self.next_node = node.0 + 1;
-        let record =
-            NodeRecord { name, site, address, incarnation: Incarnation::default(), memory_bytes, voter: false };
+        let record = NodeRecord {
+            name,
+            site,
+            address,
+            incarnation: Incarnation::default(),
+            memory_bytes,
+            voter: false,
+            is_down: false,
+        };
         Arc::make_mut(&mut self.map).nodes.insert(node, record);
         Ok(Outcome::NodeAdded(node))
     }
@@ -182,9 +207,11 @@ impl State {
         check_text("an address", &address)?;
         self.check_address(&address, Some(node))?;
         let record = self.node_mut(node)?;
-        record.incarnation = Incarnation(record.incarnation.0 + 1);
+        let incarnation = Incarnation(record.incarnation.0 + 1);
+        record.incarnation = incarnation;
         (record.address, record.site, record.memory_bytes) = (address, site, memory_bytes);
-        Ok(Outcome::NodeStarted(record.incarnation))
+        liveness::started(self, node);
+        Ok(Outcome::NodeStarted(incarnation))
     }
 
     fn set_voter(&mut self, node: NodeId, voter: bool) -> Result<Outcome, Refusal> {
@@ -207,6 +234,7 @@ impl State {
             return Err(Refusal::NodeOwnsSlices { node, filters });
         }
         Arc::make_mut(&mut self.map).nodes.remove(&node);
+        liveness::left(self, node);
         Ok(Outcome::Done)
     }
 

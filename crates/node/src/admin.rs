@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_meta::{Change, Command, CommandId, MetaError, NewFilter, Outcome, Refusal};
-use firstseen_routing::{FilterId, FilterPolicies, NodeId, SecretMaterial, divided};
+use firstseen_routing::{FilterId, FilterPolicies, NodeId, SecretMaterial, Thresholds, divided};
 use firstseen_wire::map as wire_map;
 use firstseen_wire::proto::admin::admin_server::Admin;
 use firstseen_wire::proto::admin::{
     AdoptReply, AdoptRequest, CreateFilterReply, CreateFilterRequest, DropFilterReply, DropFilterRequest,
-    IdentifyReply, IdentifyRequest, InitReply, InitRequest, InspectFilterReply, InspectFilterRequest, JoinReply,
-    JoinRequest, LeaveReply, LeaveRequest, SliceState, StatusReply, StatusRequest,
+    ForgiveFilterReply, ForgiveFilterRequest, IdentifyReply, IdentifyRequest, InitReply, InitRequest,
+    InspectFilterReply, InspectFilterRequest, JoinReply, JoinRequest, LeaveReply, LeaveRequest, SliceState,
+    StatusReply, StatusRequest,
 };
 use firstseen_wire::proto::producer::ClusterMap;
 use firstseen_wire::status::ErrorKind;
@@ -179,6 +180,17 @@ impl Admin for AdminService {
         Ok(Response::new(DropFilterReply {}))
     }
 
+    async fn forgive_filter(
+        &self,
+        request: Request<ForgiveFilterRequest>,
+    ) -> Result<Response<ForgiveFilterReply>, Status> {
+        let ForgiveFilterRequest { command_id, name } = self.admit(request)?;
+        let id = self.command_id(&command_id)?;
+        let change = Change::ForgiveFilter { name };
+        self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        Ok(Response::new(ForgiveFilterReply {}))
+    }
+
     async fn inspect_filter(
         &self,
         request: Request<InspectFilterRequest>,
@@ -202,11 +214,17 @@ fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<Ne
     let invalid = |error| ErrorKind::Invalid.status(error);
     let CreateFilterRequest { name, definition_json, clock, lookup, answer, retry_horizon_ms, .. } = request;
     let CreateFilterRequest { if_absent, tree, durability, durability_interval_ms, .. } = request;
+    let CreateFilterRequest { min_live, set_min, when_lost, .. } = request;
     let definition = wire_map::definition(&name, &definition_json).map_err(invalid)?;
     // The cluster would refuse it too, but only after all of its nodes had written it down.
     let impossible = |refusal| ErrorKind::Invalid.status(format!("filter `{name}`: {refusal}"));
-    divided::check(&definition).map_err(impossible)?;
+    let thresholds = Thresholds { min_live, set_min };
+    divided::check(&definition)
+        .and_then(|()| divided::check_thresholds(&definition, thresholds))
+        .map_err(impossible)?;
     let policies = FilterPolicies {
+        thresholds,
+        when_lost: wire_map::when_lost(when_lost).map_err(invalid)?,
         durability: wire_map::durability(durability, durability_interval_ms).map_err(invalid)?,
         ..wire_map::policies(clock, lookup, answer, retry_horizon_ms).map_err(invalid)?
     };
@@ -222,6 +240,7 @@ fn slices(looks: &[GroupLook], filter: FilterId) -> Vec<SliceState> {
             slice: slice.slice,
             ready: slice.ready,
             complete: slice.complete,
+            complete_from_ms: slice.complete_from_ms,
             bytes: slice.bytes,
             generations: slice.generations,
             live_events: slice.live_events.unwrap_or(0),

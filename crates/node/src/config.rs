@@ -79,14 +79,23 @@ pub struct Timing {
     pub election_base_ms: u64,
     /// What each node waits longer than the one before it, so that they do not stand against each other.
     pub election_width_ms: u64,
-    /// A node that another has not reached for so long is not waited for: events that need it are told that it is down.
+    /// A node that another has not reached for so long is not waited for, and is down once more than half of the others
+    /// say so.
     pub unreachable_after_ms: u64,
+    /// How far the clocks of two nodes may differ.
+    pub clock_skew_max_ms: u64,
 }
 
 impl Default for Timing {
     fn default() -> Self {
         let RaftTiming { heartbeat_ms, election_base_ms, election_width_ms, .. } = RaftTiming::default();
-        Self { heartbeat_ms, election_base_ms, election_width_ms, unreachable_after_ms: 2_000 }
+        Self {
+            heartbeat_ms,
+            election_base_ms,
+            election_width_ms,
+            unreachable_after_ms: 1_000,
+            clock_skew_max_ms: 1_000,
+        }
     }
 }
 
@@ -100,7 +109,8 @@ impl Timing {
         range("timing.heartbeat_ms", self.heartbeat_ms, 1, 60_000)?;
         range("timing.election_base_ms", self.election_base_ms, self.heartbeat_ms * 2, 600_000)?;
         range("timing.election_width_ms", self.election_width_ms, 1, 60_000)?;
-        range("timing.unreachable_after_ms", self.unreachable_after_ms, 1, 3_600_000)
+        range("timing.unreachable_after_ms", self.unreachable_after_ms, 1, 3_600_000)?;
+        range("timing.clock_skew_max_ms", self.clock_skew_max_ms, 0, 3_600_000)
     }
 }
 

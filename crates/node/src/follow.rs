@@ -29,10 +29,19 @@ impl Follower {
         let mut maps = self.meta.map();
         let mut incarnations = self.meta.incarnation();
         let mut unreachable = self.links.unreachable();
+        let mut has_been = false;
         loop {
             let map = maps.borrow_and_update().clone();
             let incarnation = *incarnations.borrow_and_update();
+            // The others have given this node up, and it counts as started anew in a moment: until then it goes on.
+            if has_been && incarnation.is_none() {
+                match incarnations.changed().await {
+                    Ok(()) => continue,
+                    Err(_) => return,
+                }
+            }
             let me = incarnation.and_then(|incarnation| self.me(&map, incarnation));
+            has_been |= me.is_some();
             let links = match me {
                 Some(me) => self.links.follow(&shared, &map, me),
                 None => BTreeMap::new(),
@@ -76,9 +85,9 @@ pub(crate) async fn propose(shared: Arc<Shared>, mut proposals: mpsc::Receiver<P
         }
         let change = match proposal {
             Proposal::Generation { filter, group, number } => Change::OpenGeneration { filter, group, number },
-            Proposal::Restored { filter, group } => {
+            Proposal::Complete { filter, group } => {
                 let Some(Me { identity, incarnation }) = shared.view().me else { continue };
-                Change::SlicesRestored { filter, group, node: identity.node, incarnation }
+                Change::SlicesComplete { filter, group, node: identity.node, incarnation }
             }
         };
         // A group asks again while it needs it.

@@ -9,6 +9,7 @@ mod admin;
 mod config;
 mod dates;
 mod delegate;
+mod doubt;
 mod edges;
 mod follow;
 mod http;

@@ -64,13 +64,16 @@ impl LinkHandle {
 /// The outgoing links of this process.
 pub(crate) struct Links {
     unreachable: Unreachable,
+    /// The start of this node that they belong to.
+    incarnation: Option<Incarnation>,
     links: BTreeMap<NodeId, LinkHandle>,
 }
 
 impl Links {
     /// None yet.
     pub(crate) fn new() -> Self {
-        Self { unreachable: Arc::new(watch::Sender::new(BTreeSet::new())), links: BTreeMap::new() }
+        let unreachable = Arc::new(watch::Sender::new(BTreeSet::new()));
+        Self { unreachable, incarnation: None, links: BTreeMap::new() }
     }
 
     /// Peers that nobody waits for, as they change.
@@ -80,12 +83,16 @@ impl Links {
 
     /// Follows the map: a link for each process of another node.
     pub(crate) fn follow(&mut self, shared: &Arc<Shared>, map: &ClusterMap, me: Me) -> BTreeMap<NodeId, LinkHandle> {
-        let is_current =
-            |id: &NodeId, link: &LinkHandle| map.nodes.get(id).is_some_and(|node| node.incarnation == link.incarnation);
+        let is_same = self.incarnation.replace(me.incarnation) == Some(me.incarnation);
+        let is_current = |id: &NodeId, link: &LinkHandle| {
+            is_same && map.nodes.get(id).is_some_and(|node| node.incarnation == link.incarnation)
+        };
         self.links.retain(|id, link| {
             let keep = is_current(id, link);
             if !keep {
                 link.end.cancel();
+                // Of the new start nobody knows yet whether it can be reached.
+                self.unreachable.send_if_modified(|listed| listed.remove(id));
             }
             keep
         });

@@ -30,7 +30,7 @@ use crate::owner::{self, Loss, Owners, Proposal, Worker, WorkerParts};
 use crate::shared::Shared;
 use crate::uplink::CLIMBS_WAITING_MAX;
 use crate::view::View;
-use crate::{http, serve, uplink};
+use crate::{doubt, http, serve, uplink};
 
 /// Generations that may wait to be asked for.
 const PROPOSALS_MAX: usize = 64;
@@ -147,6 +147,8 @@ impl Node {
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(follower.run(shared.clone())));
         let proposing = follow::propose(shared.clone(), proposed);
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(proposing));
+        let doubting = doubt::tell(shared.clone());
+        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(doubting));
         let bringing = uplink::bring_up(shared.clone(), climbing);
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(bringing));
         let http_address = http.as_ref().and_then(|listener| listener.local_addr().ok());
@@ -289,6 +291,7 @@ fn spawn_owners(
                 inflight_events_max: limits.inflight_events_max as usize,
                 guard_bytes_max: limits.guard_bytes_max,
                 journal_events_max: limits.journal_events_max as usize,
+                clock_skew_max_ms: config.timing.clock_skew_max_ms,
                 ..owner_limits
             },
             queue_age_max_ms: limits.queue_age_max_ms,

@@ -22,6 +22,8 @@ pub(crate) struct RunReply {
     pub(crate) clock_ms: u64,
     /// Slices that the answers rest on are incomplete.
     pub(crate) degraded: bool,
+    /// As in [`firstseen_routing::GroupReply`].
+    pub(crate) expected_rate: f32,
     /// One an event where the filter is in a tree.
     pub(crate) seen: Vec<Seen>,
     /// The events, for their memory.

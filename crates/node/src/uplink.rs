@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_routing::divided::Climbed;
-use firstseen_routing::{Climb, Decision, FilterId, Operation, Reason};
+use firstseen_routing::{Climb, Decision, FilterId, Operation, Reason, SliceOwner};
 use tokio::sync::mpsc;
 
 use crate::metrics::ClimbMeter;
@@ -85,12 +85,14 @@ struct Target {
 }
 
 impl Target {
-    /// Whether a node that owns slices of it is out of reach.
+    /// Whether it cannot go on: a node that owns slices of it is out of reach and not down, or all are.
     fn is_out_of_reach(self, view: &View) -> bool {
         let Some(record) = view.map.filters.get(&self.filter) else { return false };
         let per_group = record.definition.slicing.slices_per_group().max(1) as usize;
         let owners = record.owners.chunks(per_group).nth(self.group as usize).unwrap_or_default();
-        owners.iter().any(|owner| view.unreachable.contains(&owner.node))
+        let is_gone = |owner: &SliceOwner| view.unreachable.contains(&owner.node) || view.map.is_down(owner.node);
+        let stalls = |owner: &SliceOwner| is_gone(owner) && !view.map.is_down(owner.node);
+        owners.iter().any(stalls) || owners.iter().all(is_gone)
     }
 }
 

@@ -97,6 +97,11 @@ impl View {
         self.me.map(|me| me.identity.node)
     }
 
+    /// Nodes out of reach that are not down: events that need them cannot go on without.
+    pub(crate) fn stalling(&self) -> BTreeSet<NodeId> {
+        self.unreachable.iter().copied().filter(|node| !self.map.is_down(*node)).collect()
+    }
+
     /// Group positions of a filter are below this; none where the filter is not known.
     pub(crate) fn position_range(&self, filter: FilterId) -> Option<u64> {
         Some(self.filters.get(&filter)?.position_range)

@@ -13,6 +13,7 @@ pub mod divided;
 mod entry;
 mod failing;
 mod guard;
+mod heads;
 mod horizontal;
 mod itinerary;
 mod ledger;
@@ -35,14 +36,15 @@ pub use definition::{DefinitionError, SlicedDefinition};
 pub use entry::{CheckpointCursor, ClockReading, Entry, Record};
 pub use failing::Belief;
 pub use guard::{Admission, BatchName, ReplayGuard, Standing};
+pub use heads::Heads;
 pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender};
 pub use load::{Load, fairness, greatest_share};
 pub use map::{
     AnswerWhen, ClockSource, ClusterId, ClusterMap, Durability, FilterId, FilterPolicies, FilterRecord, Incarnation,
-    Lookup, NodeId, NodeRecord, SecretMaterial, SliceOwner, Thresholds,
+    Lookup, NodeId, NodeRecord, SecretMaterial, SliceOwner, Thresholds, WhenLost,
 };
 pub use owner::{DecisionCounts, GroupOwner, GroupState, HopCounts, OwnerLimits, SliceState};
-pub use peer::{PeerBody, PeerMessage, PositionLists, Resolved, SetAcks, SetBatch, TestBatch};
+pub use peer::{Past, PeerBody, PeerMessage, PositionLists, Resolved, SetAcks, SetBatch, TestBatch};
 pub use plan::{PlanError, Route, SlicePlan, Step};
 pub use prober::{GroupPlan, Prober};
 pub use sliced::{BATCH_EVENTS, SlicedBuildError, SlicedFilter};

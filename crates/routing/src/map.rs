@@ -57,6 +57,8 @@ pub struct NodeRecord {
     pub memory_bytes: u64,
     /// Whether it votes on the map.
     pub voter: bool,
+    /// The others go on without it, until it starts anew: its slices are neither asked nor set.
+    pub is_down: bool,
 }
 
 /// Who stamps events.
@@ -125,6 +127,20 @@ pub struct Thresholds {
     pub set_min: u32,
 }
 
+/// What events are told of which fewer than `min_live` positions lie on live, complete slices; where one slice has all
+/// positions of an event, that is one whose slice is down or incomplete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenLost {
+    /// That slices are down; nothing is set.
+    #[default]
+    Undecided,
+    /// Duplicate, known or not; nothing is set (Koloniari 2011, section 3.2: what failed counts as a hit).
+    Duplicate,
+    /// What is left is asked, and a zero there counts: what was lost is first-seen again.
+    FirstSeen,
+}
+
 /// What a filter does beside filtering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FilterPolicies {
@@ -138,6 +154,8 @@ pub struct FilterPolicies {
     pub retry_horizon_ms: u32,
     /// When slices are down.
     pub thresholds: Thresholds,
+    /// When too few are left.
+    pub when_lost: WhenLost,
     /// What survives a process.
     pub durability: Durability,
 }
@@ -150,6 +168,7 @@ impl Default for FilterPolicies {
             answer: AnswerWhen::default(),
             retry_horizon_ms: 60_000,
             thresholds: Thresholds::default(),
+            when_lost: WhenLost::default(),
             durability: Durability::default(),
         }
     }
@@ -173,6 +192,9 @@ pub struct SliceOwner {
     pub node: NodeId,
     /// The incarnation since which its cells are complete; a younger one has lost what came before it started.
     pub complete_since: Incarnation,
+    /// Events may have been recorded without it since it was complete last, as its node was down: what it has kept is not
+    /// all.
+    pub has_gap: bool,
 }
 
 /// A filter as the cluster knows it.
@@ -244,7 +266,13 @@ impl ClusterMap {
     /// Whether slice `slice` of `filter` has had everything that was ever recorded in it.
     pub fn is_complete(&self, filter: &FilterRecord, slice: u32) -> bool {
         filter.owner(slice).is_some_and(|owner| {
-            self.nodes.get(&owner.node).is_some_and(|node| node.incarnation == owner.complete_since)
+            let is_since = |node: &NodeRecord| node.incarnation == owner.complete_since && !node.is_down;
+            self.nodes.get(&owner.node).is_some_and(is_since)
         })
+    }
+
+    /// Whether the others go on without this node.
+    pub fn is_down(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.is_down)
     }
 }

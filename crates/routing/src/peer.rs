@@ -43,6 +43,19 @@ pub enum PeerBody {
     Set(SetBatch),
     /// To the head.
     SetAcks(SetAcks),
+    /// To every node of the group, by one that may lack what was recorded while it was away: when was that?
+    AskPast,
+    /// The answer, by one that sets its events there from now on.
+    Past(Past),
+}
+
+/// What a node knows of the past of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// No event that it may have recorded, or knows to be recorded, is of a later unit.
+    pub newest_unit: u64,
+    /// It has sent everything before this that it has recorded while the other was away.
+    pub has_handed_over: bool,
 }
 
 /// Group positions of several events, in the order of the hash functions of each.

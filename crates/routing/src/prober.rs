@@ -147,15 +147,27 @@ impl Prober {
         }
     }
 
-    /// The slice whose owner is asked first for event `index`: the one that has all of its positions, or its first.
+    /// The slice whose owner is asked first for event `index`, as long as it is not down: the one that has all of its
+    /// positions, or its first.
     #[inline]
     pub fn head_slice(&self, group: u32, probes: &Probes, index: usize) -> u32 {
-        match (self.divided, probes.positions(index)) {
-            (Some(Divided { slices_per_group, slice_cells, fold }), [first, ..]) => {
-                group * slices_per_group + (fold.of(*first) / slice_cells) as u32
-            }
-            _ => group,
-        }
+        self.slices(group, probes, index).next().unwrap_or(group)
+    }
+
+    /// The slices of event `index`, in the order of its hash functions: the one that has all of its positions, or that of
+    /// each.
+    #[inline]
+    pub fn slices<'a>(&self, group: u32, probes: &'a Probes, index: usize) -> impl Iterator<Item = u32> + use<'a> {
+        let divided = self.divided;
+        let (positions, whole) = match divided {
+            Some(_) => (probes.positions(index), None),
+            None => (&[][..], Some(group)),
+        };
+        let slice = move |position: &u64| {
+            let Divided { slices_per_group, slice_cells, fold } = divided?;
+            Some(group * slices_per_group + (fold.of(*position) / slice_cells) as u32)
+        };
+        positions.iter().filter_map(slice).chain(whole)
     }
 }
 

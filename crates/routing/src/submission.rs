@@ -141,6 +141,13 @@ pub enum Command {
         /// The generation: one above the newest that the asker knows.
         number: u64,
     },
+    /// Have it agreed on that the slices of this node have all that counts.
+    SlicesComplete {
+        /// The filter.
+        filter: FilterId,
+        /// Their group.
+        group: u32,
+    },
 }
 
 /// Events whose verdict needs another level of the tree. Answered with [`Climbed`], by its deadline.
@@ -192,8 +199,11 @@ pub struct GroupReply {
     pub estimates: Vec<f32>,
     /// The owner's clock in milliseconds since 1970; 0 where it shows none.
     pub clock_ms: u64,
-    /// Slices that the answers rest on have lost what came before their node started.
+    /// Answers rest on fewer positions than usual, or on slices that have lost something.
     pub degraded: bool,
+    /// The mean chance that a new event of the batch is called a duplicate, where answers rest on fewer positions; 0 where
+    /// none does.
+    pub expected_rate: f32,
     /// One an event where the filter is in a tree; otherwise none.
     pub seen: Vec<Seen>,
     /// The events, given back for their memory.

@@ -7,7 +7,7 @@ use common::{Dice, definition, digest, growing, spec};
 use firstseen_filter::{Digest, Kind, Limit};
 use firstseen_routing::{
     AnswerWhen, Decision, FilterPolicies, GroupReply, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, SetAcks,
-    SlicedDefinition, Times,
+    SlicedDefinition, Thresholds, Times, WhenLost,
 };
 use network::{Network, Question};
 
@@ -15,13 +15,16 @@ const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
 const C: NodeId = NodeId(3);
 
+const HASHES: u32 = 6;
+
 fn roomy() -> SlicedDefinition {
-    definition(&spec(Kind::Timing, "1h", 1 << 14, 6), "vertical:3")
+    definition(&spec(Kind::Timing, "1h", 1 << 14, HASHES), "vertical:3")
 }
 
-/// One slice on each of three nodes.
+/// One slice on each of three nodes, all of which must be complete for a zero to be told from what was lost.
 fn network(definition: &SlicedDefinition, answer: AnswerWhen) -> Network {
-    let policies = FilterPolicies { answer, ..FilterPolicies::default() };
+    let thresholds = Thresholds { min_live: HASHES, set_min: 0 };
+    let policies = FilterPolicies { answer, thresholds, when_lost: WhenLost::FirstSeen, ..FilterPolicies::default() };
     Network::new(definition, policies, &[A, B, C], OwnerLimits::default(), Dice(1))
 }
 
@@ -172,7 +175,7 @@ fn what_passed_an_incomplete_slice_is_degraded() {
     assert_eq!((&found.decisions[..], found.degraded), (&[Decision::FirstSeen][..], true), "the zero lies there");
     let found = ask(&mut network, event, question(3, true));
     assert_eq!((&found.decisions[..], found.degraded), (&[Decision::Duplicate][..], true), "it went through");
-    assert!(!ask(&mut network, fresh, question(4, true)).degraded, "the zero lies before");
+    assert!(ask(&mut network, fresh, question(4, true)).degraded, "not all of its positions count");
 }
 
 #[test]

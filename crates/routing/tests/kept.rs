@@ -25,8 +25,9 @@ fn map(definition: &SlicedDefinition) -> ClusterMap {
         incarnation: Incarnation(1),
         memory_bytes: 1 << 30,
         voter: true,
+        is_down: false,
     };
-    let owner = SliceOwner { node: ME, complete_since: Incarnation(1) };
+    let owner = SliceOwner { node: ME, complete_since: Incarnation(1), has_gap: false };
     let record = FilterRecord {
         name: "clicks".to_owned(),
         epoch: 1,
@@ -106,6 +107,7 @@ impl Bench {
                     record.generations[0] = number;
                     self.owner.map_changed(&self.map, self.now, &mut Vec::new());
                 }
+                Command::SlicesComplete { .. } => {}
                 other => panic!("one node: {other:?}"),
             }
         }

@@ -6,7 +6,9 @@ mod network;
 
 use common::{Dice, definition, digest, spec};
 use firstseen_filter::Kind;
-use firstseen_routing::{Decision, FilterPolicies, NodeId, OwnerLimits, Reason, SubmissionName, Times};
+use firstseen_routing::{
+    Decision, FilterPolicies, NodeId, OwnerLimits, Reason, SubmissionName, Thresholds, Times, WhenLost,
+};
 use network::{Network, Question};
 
 const KEYS: u64 = 2_000;
@@ -15,15 +17,17 @@ const HASHES: u32 = 6;
 const CELLS: u64 = KEYS * HASHES as u64 * 10 / 7;
 const RESTARTED: NodeId = NodeId(3);
 
-/// Two slices on each of three nodes.
+/// Two slices on each of three nodes, all of which must be complete for a zero to be told from what was lost.
 fn network() -> Network {
-    network_of(Kind::Timing, "1h")
+    network_of(Kind::Timing, "1h", HASHES)
 }
 
-fn network_of(kind: Kind, window: &str) -> Network {
+fn network_of(kind: Kind, window: &str, min_live: u32) -> Network {
     let owners = [1, 2, 3, 1, 2, 3].map(NodeId);
     let definition = definition(&spec(kind, window, CELLS, HASHES), "vertical:6");
-    Network::new(&definition, FilterPolicies::default(), &owners, OwnerLimits::default(), Dice(7))
+    let thresholds = Thresholds { min_live, set_min: 0 };
+    let policies = FilterPolicies { thresholds, when_lost: WhenLost::FirstSeen, ..FilterPolicies::default() };
+    Network::new(&definition, policies, &owners, OwnerLimits::default(), Dice(7))
 }
 
 /// Submits every key alone, by a new incarnation of a producer, which names submissions by a source or does not; what
@@ -96,7 +100,7 @@ fn after_the_retry_horizon_duplicates_are_told_again() {
 
 #[test]
 fn what_one_node_has_lost_of_an_unbounded_filter_the_others_remember() {
-    let mut network = network_of(Kind::Bloom, "unbounded");
+    let mut network = network_of(Kind::Bloom, "unbounded", 0);
     let first = submit_all(&mut network, 1, Some(9));
     network.restart(RESTARTED);
     let named = submit_all(&mut network, 2, Some(9));

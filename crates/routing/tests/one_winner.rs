@@ -9,6 +9,7 @@ use common::{Dice, definition, digest, spec};
 use firstseen_filter::Kind;
 use firstseen_routing::{
     AnswerWhen, Decision, FilterPolicies, Lookup, OwnerLimits, Reason, SlicedDefinition, SubmissionName, Times,
+    WhenLost,
 };
 use network::{Fault, Network, Question, random_owners};
 
@@ -29,6 +30,7 @@ fn policies(dice: &mut Dice) -> FilterPolicies {
     FilterPolicies {
         lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
         answer: if dice.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
+        when_lost: WhenLost::FirstSeen,
         ..FilterPolicies::default()
     }
 }

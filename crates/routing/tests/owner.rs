@@ -9,7 +9,7 @@ use firstseen_filter::{Digest, FilterSpec, Kind, Limit, Probes, Unit, WindowCloc
 use firstseen_routing::{
     Answer, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply, Incarnation,
     Moment, NodeId, NodeRecord, Operation, OwnerLimits, Prober, Reason, SliceOwner, SlicedDefinition, SlicedFilter,
-    Submission, SubmissionName, Tick, Times,
+    Submission, SubmissionName, Tick, Times, WhenLost,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -23,13 +23,14 @@ fn map(definition: &SlicedDefinition, nodes: u64, dice: &mut Dice) -> ClusterMap
         incarnation: Incarnation(1),
         memory_bytes: 1 << 30,
         voter: true,
+        is_down: false,
     };
-    let owner = |node| SliceOwner { node: NodeId(node), complete_since: Incarnation(1) };
+    let owner = |node| SliceOwner { node: NodeId(node), complete_since: Incarnation(1), has_gap: false };
     let record = FilterRecord {
         name: "clicks".to_owned(),
         epoch: 1,
         definition: definition.clone(),
-        policies: FilterPolicies::default(),
+        policies: FilterPolicies { when_lost: WhenLost::FirstSeen, ..FilterPolicies::default() },
         owners: (0..definition.slicing.slices()).map(|_| owner(1 + dice.below(nodes))).collect(),
         generations: Vec::new(),
         branch: None,

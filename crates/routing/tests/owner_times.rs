@@ -21,13 +21,14 @@ fn owner(definition: &SlicedDefinition, clock: ClockSource) -> GroupOwner {
         incarnation: Incarnation(1),
         memory_bytes: 1 << 30,
         voter: true,
+        is_down: false,
     };
     let record = FilterRecord {
         name: "clicks".to_owned(),
         epoch: 1,
         definition: definition.clone(),
         policies: FilterPolicies { clock, ..FilterPolicies::default() },
-        owners: vec![SliceOwner { node: NodeId(1), complete_since: Incarnation(1) }],
+        owners: vec![SliceOwner { node: NodeId(1), complete_since: Incarnation(1), has_gap: false }],
         generations: Vec::new(),
         branch: None,
     };

@@ -10,7 +10,7 @@ use firstseen_filter::Kind;
 use firstseen_routing::divided::JournalCounts;
 use firstseen_routing::{
     Answer, AnswerWhen, CutOff, Decision, FilterId, FilterPolicies, Lookup, Reason, Seen, SlicedDefinition,
-    SlicedFilter, TreeMode, TreeSpec,
+    SlicedFilter, TreeMode, TreeSpec, WhenLost,
 };
 use forest::{Forest, Producers, ROOT, spec};
 
@@ -36,6 +36,7 @@ fn policies(dice: &mut Dice) -> FilterPolicies {
     FilterPolicies {
         lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
         answer: if dice.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
+        when_lost: WhenLost::FirstSeen,
         ..FilterPolicies::default()
     }
 }

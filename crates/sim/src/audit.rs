@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use firstseen_client::Filter;
-use firstseen_routing::Decision;
+use firstseen_routing::{Decision, Reason};
 use futures_util::future::try_join_all;
 
 use crate::cluster::{EPOCH_MS, now_us};
@@ -81,7 +81,11 @@ pub fn unanswered(scenario: &Scenario, history: &History) -> Vec<(u64, usize)> {
     let is_answered = |(event, site): &(u64, usize)| {
         let number = auditor(scenario, *site);
         let mut lookups = history.calls.iter().filter(|call| call.producer == number && call.event == *event);
-        lookups.any(|call| matches!(call.told, Some(Decision::FirstSeen | Decision::Duplicate)))
+        // What too few slices are left for stays undecided until the window is over.
+        let too_few_left = |told: Decision| {
+            history.never_forgets && !history.losses.is_empty() && told == Decision::Undecided(Reason::SlicesDown)
+        };
+        lookups.any(|call| call.told.is_some_and(|told| !matches!(told, Decision::Undecided(_)) || too_few_left(told)))
     };
     all.filter(|asked| !is_answered(asked)).collect()
 }

@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use crate::cluster::{EPOCH_MS, FILTER, node_name, now_us, secret};
-use crate::history::{Call, History, Unset};
+use crate::history::{Call, History, Loss, Unset};
 use crate::net::SimConnector;
 use crate::producers::{SharedHistory, lock};
 use crate::scenario::Scenario;
@@ -105,6 +105,11 @@ fn wanted(
             // A level that tells without those above may end before it has brought up what it told.
             let carriers = if call.degraded { &path[..=steps] } else { &path[steps..=steps] };
             if carriers.iter().any(|carrier| history.has_lost(call, &carrier.nodes)) {
+                continue;
+            }
+            // What is told alone is brought up when the level above has enough slices for a verdict, which takes a window.
+            let is_lost = |loss: &Loss| level.nodes.contains(&loss.node);
+            if call.degraded && steps > 0 && history.never_forgets && history.losses.iter().any(is_lost) {
                 continue;
             }
             let mut probes = Probes::new(prober.shape());

@@ -11,7 +11,7 @@ use firstseen_journal::MemoryDisk as JournalDisk;
 use firstseen_meta::{MemoryDisk, MetaStorage};
 use firstseen_node::{Clock, Edges, Node, NodeConfig, OwnerSpawner};
 use firstseen_routing::{ClusterMap, GroupPlan, Incarnation, Prober, SlicedDefinition, Slicing};
-use firstseen_wire::map::durability_message;
+use firstseen_wire::map::{durability_message, when_lost_message};
 use firstseen_wire::net::{Connector, admin_client};
 use firstseen_wire::proto::{admin, producer};
 use firstseen_wire::tree::encode;
@@ -232,6 +232,9 @@ fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, Box<dyn std
         tree: scenario.tree.as_ref().map(|tree| encode(&tree.spec())),
         durability: durability_message(scenario.durability).0.into(),
         durability_interval_ms: durability_message(scenario.durability).1,
+        min_live: 0,
+        set_min: 0,
+        when_lost: when_lost_message(scenario.when_lost).into(),
     })
 }
 

@@ -70,6 +70,12 @@ impl fmt::Display for Call {
     }
 }
 
+/// After so long a site that was cut off belongs to the others again.
+pub const REJOINED_US: u64 = 5_000_000;
+
+/// How long sets may be on their way, though connections break.
+const SETS_SENT_US: u64 = 5_000_000;
+
 /// The end of a node's process, and of all that it had in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loss {
@@ -77,6 +83,8 @@ pub struct Loss {
     pub node: usize,
     /// When, in simulated microseconds.
     pub time_us: u64,
+    /// What it had before that is not lost: its process goes on, and was only away.
+    pub since_us: u64,
     /// The events that have cells there.
     pub events: BTreeSet<u64>,
     /// Those that have more than half of their cells there.
@@ -125,7 +133,11 @@ pub struct History {
     pub unset: Vec<Unset>,
     /// When that was over, in simulated microseconds; 0 where nothing was looked for.
     pub settled_us: u64,
-    /// First-seen is told when the cells are set, and those on two of three nodes are enough for a verdict.
+    /// First-seen is told when the cells are set.
+    pub told_when_set: bool,
+    /// Of what slices have lost, events are undecided, and not first-seen again.
+    pub never_forgets: bool,
+    /// Cells on two of three nodes are enough for a verdict.
     pub outlives_a_node: bool,
     /// Leaves tell without the levels above when they cannot be reached.
     pub tells_alone: bool,
@@ -158,22 +170,39 @@ impl History {
         self.is_alone(call) && (lookup.began_us < self.settled_us || is_lost())
     }
 
+    /// Whether a lookup may have been answered at a site that did not know yet that the others had gone on without it.
+    pub fn may_be_stale(&self, lookup: &Call) -> bool {
+        let has_not_heard = |outage: &Outage| {
+            let away = outage.from_us..outage.until_us.saturating_add(REJOINED_US);
+            lookup.site == Some(outage.site) && away.contains(&lookup.began_us)
+        };
+        self.outages.iter().any(has_not_heard)
+    }
+
     /// Whether cells that a call set went with one of these nodes.
     pub fn has_lost(&self, call: &Call, nodes: &[usize]) -> bool {
         let began_us = self.first_attempt_us(call);
-        self.losses.iter().any(|loss| loss.time_us >= began_us && nodes.contains(&loss.node))
+        let concerned =
+            |loss: &&Loss| loss.time_us >= began_us && began_us.saturating_add(SETS_SENT_US) >= loss.since_us;
+        self.losses.iter().filter(concerned).any(|loss| nodes.contains(&loss.node))
     }
 
     /// Whether what one of two calls about an event recorded may have been lost before both were told of it.
     pub fn may_have_lost(&self, first: &Call, second: &Call) -> bool {
         let began_us = self.first_attempt_us(first).min(self.first_attempt_us(second));
         let returned_us = |call: &Call| call.returned_us.unwrap_or(u64::MAX);
+        if self.never_forgets {
+            // But what a head had told before others had its cells may have gone with it.
+            let told_us = returned_us(first).min(returned_us(second)).saturating_add(SETS_SENT_US);
+            let went = |loss: &Loss| (began_us..told_us).contains(&loss.time_us) && loss.events.contains(&first.event);
+            return !self.told_when_set && self.losses.iter().any(went);
+        }
         let during = began_us..returned_us(first).max(returned_us(second));
         let mut lost: Vec<usize> = self.losses.iter().map(|loss| loss.node).collect();
         lost.sort_unstable();
         lost.dedup();
         // What one node has lost the others remember, and they alone vote, where they have half of an event's cells.
-        let is_outlived = self.outlives_a_node && lost.len() == 1;
+        let is_outlived = self.outlives_a_node && self.told_when_set && lost.len() == 1;
         let concerned = |loss: &Loss| {
             if is_outlived { loss.most_of.contains(&first.event) } else { loss.events.contains(&first.event) }
         };

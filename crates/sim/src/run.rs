@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use firstseen_routing::Durability;
+use firstseen_routing::{Durability, WhenLost};
 use firstseen_wire::watch;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::audit::audit;
 use crate::cells;
 use crate::cluster::{self, Disks, EPOCH_MS, NodeEvents, node_name, now_us};
-use crate::history::{History, Loss, Outage};
+use crate::history::{History, Loss, Outage, REJOINED_US};
 use crate::net::{Breaker, SimConnector, Streams};
 use crate::producers::{SharedHistory, produce};
 use crate::scenario::{Dice, Nemesis, Scenario};
@@ -26,6 +26,9 @@ const TICK: Duration = Duration::from_millis(1);
 const COARSE_TICK: Duration = Duration::from_millis(5);
 /// How long a site is cut off.
 const PARTITION: Duration = Duration::from_secs(10);
+
+/// Between two moments at which what it lacks counts as lost.
+const LOSS_STEP_US: usize = 250_000;
 
 /// What is done to a node's process between two steps of the simulation.
 #[derive(Clone, Copy, Debug)]
@@ -60,25 +63,31 @@ impl Run {
     }
 }
 
-/// Carries `scenario` out.
-///
-/// # Errors
-/// What kept the run from ending; that says nothing about laws.
-pub fn run(scenario: &Scenario) -> Result<Run, String> {
+/// Nothing has been called yet; what laws must know of the filter.
+fn no_calls(scenario: &Scenario) -> Result<History, String> {
     let definition = cluster::definition(scenario).map_err(|error| error.to_string())?;
     let rule = definition.group.rule;
     let unit_ms = match definition.group.unit {
         firstseen_filter::Unit::Milliseconds(unit_ms) => unit_ms,
         _ => u64::MAX,
     };
-    let history: SharedHistory = Arc::new(Mutex::new(History {
-        calls: Vec::new(),
+    Ok(History {
         window_ms: if unit_ms == u64::MAX { u64::MAX } else { scenario.window_ms },
         tells_alone: scenario.tells_alone(),
-        outlives_a_node: scenario.kind == "bloom" && scenario.safe && scenario.slicing.starts_with("vertical:"),
+        told_when_set: scenario.safe || scenario.slicing.starts_with("horizontal:") && scenario.tree.is_none(),
+        never_forgets: scenario.when_lost == WhenLost::Undecided,
+        outlives_a_node: scenario.slicing.starts_with("vertical:"),
         window_at_most_ms: rule.span_units.saturating_add(1).saturating_mul(unit_ms),
         ..History::default()
-    }));
+    })
+}
+
+/// Carries `scenario` out.
+///
+/// # Errors
+/// What kept the run from ending; that says nothing about laws.
+pub fn run(scenario: &Scenario) -> Result<Run, String> {
+    let history: SharedHistory = Arc::new(Mutex::new(no_calls(scenario)?));
     let mut sim = network(scenario);
     let (streams, recorder) = (Streams::default(), Recorder::default());
     let connector =
@@ -224,6 +233,12 @@ fn start_nodes(
     breakers
 }
 
+/// What goes with a node.
+fn loss(node: usize, time_us: u64, events: &[NodeEvents]) -> Loss {
+    let NodeEvents { any, most, .. } = &events[node];
+    Loss { node, time_us, since_us: 0, events: any.clone(), most_of: most.clone() }
+}
+
 /// Makes things go wrong.
 struct Torment {
     scenario: Scenario,
@@ -240,7 +255,7 @@ impl Torment {
     async fn run(&self, events: &[NodeEvents], history: &SharedHistory) {
         let mut dice = Dice::new(self.scenario.seed ^ 0x5EED);
         if self.scenario.nemesis == Nemesis::Partition {
-            self.partition(&mut dice, history).await;
+            self.partition(&mut dice, events, history).await;
         }
         while self.left.load(Ordering::Relaxed) > 0 {
             tokio::time::sleep(Duration::from_millis(50 + dice.below(400))).await;
@@ -272,12 +287,7 @@ impl Torment {
                     self.disks[node].journal.set_room_bytes(None);
                 }
                 Nemesis::Restart => {
-                    let loss = Loss {
-                        node,
-                        time_us: now_us(),
-                        events: events[node].any.clone(),
-                        most_of: events[node].most.clone(),
-                    };
+                    let loss = loss(node, now_us(), events);
                     history.lock().unwrap_or_else(PoisonError::into_inner).losses.push(loss);
                     self.restart(&[Order::Kill(node)], &mut dice).await;
                 }
@@ -295,7 +305,7 @@ impl Torment {
 
     /// Cuts a site off once. Connections outlive it, and what was sent comes through in the end; or they break, and new
     /// ones find no way.
-    async fn partition(&self, dice: &mut Dice, history: &SharedHistory) {
+    async fn partition(&self, dice: &mut Dice, events: &[NodeEvents], history: &SharedHistory) {
         let site = dice.below(self.scenario.nodes as u64) as usize;
         tokio::time::sleep(Duration::from_millis(1_000 + dice.below(1_000))).await;
         let here = hosts_at(&self.scenario, site);
@@ -314,7 +324,11 @@ impl Torment {
         let until_us = now_us();
         links().for_each(|(here, there)| turmoil::release(here, there));
         let outage = Outage { site, from_us, until_us, is_silent };
-        history.lock().unwrap_or_else(PoisonError::into_inner).outages.push(outage);
+        let mut history = history.lock().unwrap_or_else(PoisonError::into_inner);
+        history.outages.push(outage);
+        // The others go on without its node until it is back, and it lacks what they record.
+        let away = (from_us..=until_us + REJOINED_US).step_by(LOSS_STEP_US);
+        history.losses.extend(away.map(|time_us| Loss { since_us: from_us, ..loss(site, time_us, events) }));
     }
 
     /// Ends processes of nodes, starts others, and leaves them alone for a while.

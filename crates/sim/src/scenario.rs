@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use firstseen_routing::{CutOff, Durability, OwnerLimits};
+use firstseen_routing::{CutOff, Durability, OwnerLimits, WhenLost};
 
 use crate::tree::Tree;
 
@@ -23,6 +23,8 @@ const PARTITION_LATENCY_MS: u64 = 20;
 const PARTITION_DEADLINE_MS: u64 = 3_000;
 /// Dice of trees fall apart from the others of a seed.
 const OF_TREES: u64 = 0x7_2EE5 << 32;
+/// Those of what is told where slices are lost.
+const OF_LOSSES: u64 = 0x1055 << 32;
 /// And those of disks.
 const OF_DISKS: u64 = 0xD_15C5 << 32;
 
@@ -116,6 +118,8 @@ pub struct Scenario {
     pub deadline_ms: u64,
     /// What goes wrong.
     pub nemesis: Nemesis,
+    /// What events are told of which too few slices are left.
+    pub when_lost: WhenLost,
     /// What survives a process.
     pub durability: Durability,
     /// Milliseconds that a disk takes to sync.
@@ -149,6 +153,7 @@ impl Scenario {
             pause_max_ms: if nemesis == Nemesis::Restart { RESTART_PAUSE_MAX_MS } else { 2 * latency_max_ms },
             deadline_ms: dice.pick(&[3_000, 3_000, 3_000, 10 + latency_max_ms]),
             nemesis,
+            when_lost: Dice::new(seed ^ OF_LOSSES).pick(&[WhenLost::Undecided, WhenLost::FirstSeen]),
             durability: Durability::Memory,
             sync_ms: 0,
             named: dice.below(3) == 0,

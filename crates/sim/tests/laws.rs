@@ -28,10 +28,16 @@ fn laws_broken(calls: impl IntoIterator<Item = Call>) -> Vec<&'static str> {
 fn laws_broken_with(lost_us: &[u64], degraded_events: u64, calls: impl IntoIterator<Item = Call>) -> Vec<&'static str> {
     let losses = lost_us
         .iter()
-        .map(|time_us| Loss { node: 2, time_us: *time_us, events: [1].into(), most_of: [2].into() })
+        .map(|time_us| Loss { node: 2, time_us: *time_us, since_us: 0, events: [1].into(), most_of: [2].into() })
         .collect();
-    let mut history =
-        History { losses, degraded_events, window_ms: 1000, window_at_most_ms: 1100, ..History::default() };
+    let mut history = History {
+        losses,
+        degraded_events,
+        told_when_set: true,
+        window_ms: 1000,
+        window_at_most_ms: 1100,
+        ..History::default()
+    };
     for call in calls {
         history.begin(call);
     }
@@ -144,10 +150,15 @@ fn what_a_leaf_told_alone_is_known_elsewhere_when_all_has_settled() {
 #[test]
 fn what_one_of_three_nodes_has_lost_the_others_remember() {
     let broken = |nodes: &[usize], event| {
-        let losses =
-            nodes.iter().map(|node| Loss { node: *node, time_us: 30, events: [1, 2].into(), most_of: [2].into() });
+        let losses = nodes.iter().map(|node| Loss {
+            node: *node,
+            time_us: 30,
+            since_us: 0,
+            events: [1, 2].into(),
+            most_of: [2].into(),
+        });
         let bounds = History { window_ms: 1000, window_at_most_ms: 1100, degraded_events: 9, ..History::default() };
-        let mut history = History { losses: losses.collect(), outlives_a_node: true, ..bounds };
+        let mut history = History { losses: losses.collect(), outlives_a_node: true, told_when_set: true, ..bounds };
         for began_us in [0, 50] {
             history.begin(call(event, 0, began_us, Decision::FirstSeen));
         }

@@ -47,7 +47,7 @@ fn fifty_seeds_keep_the_laws() {
     assert!(calls > 5000, "only {calls} calls were made");
     // Both kinds of runs must be there: those where exactly one call wins, and those where one may have.
     assert!(definite_runs.len() >= 35, "only {} runs had definite answers throughout", definite_runs.len());
-    assert!(by_nemesis.iter().all(|(_, runs)| *runs >= 5), "definite throughout: {by_nemesis:?}");
+    assert!(by_nemesis.iter().all(|(_, runs)| *runs >= 4), "definite throughout: {by_nemesis:?}");
     assert!(undecided_runs >= 5, "only {undecided_runs} runs had undecided answers");
     assert!(named_again > 50, "only {named_again} submissions were made again by name");
     assert!(degraded > 50, "only {degraded} answers rest on slices that were lost");

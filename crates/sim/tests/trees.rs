@@ -33,8 +33,11 @@ fn is_blind(scenario: &Scenario, outage: &Outage, call: &Call) -> bool {
     let site = call.site.expect("a site");
     match scenario.tree.as_ref().and_then(|tree| tree.root_at) {
         Some(root) => (root == outage.site) != (site == outage.site),
-        // Every event has cells at all sites, and is told when all of them are set.
-        None => scenario.slicing.starts_with("vertical") && scenario.safe && !call.is_lookup,
+        // Every event has cells at all sites, and is told when all of them are set; the others soon go on without the one.
+        None => {
+            let needs_all = scenario.slicing.starts_with("vertical") && scenario.safe && !call.is_lookup;
+            needs_all && site == outage.site
+        }
     }
 }
 

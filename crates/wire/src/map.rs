@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use firstseen_routing::{
     AnswerWhen, ClockSource, ClusterId, ClusterMap, Durability, FilterId, FilterPolicies, FilterRecord, Incarnation,
-    Lookup, NodeId, NodeRecord, SliceOwner, SlicedDefinition, Thresholds,
+    Lookup, NodeId, NodeRecord, SliceOwner, SlicedDefinition, Thresholds, WhenLost,
 };
 use prost::Message;
 use thiserror::Error;
@@ -124,6 +124,7 @@ pub fn node_message(id: NodeId, node: &NodeRecord) -> proto::Node {
         incarnation: node.incarnation.0,
         memory_bytes: node.memory_bytes,
         voter: node.voter,
+        down: node.is_down,
     }
 }
 
@@ -142,6 +143,7 @@ pub fn node_record(message: proto::Node) -> Result<(NodeId, NodeRecord), MapErro
         incarnation: Incarnation(message.incarnation),
         memory_bytes: message.memory_bytes,
         voter: message.voter,
+        is_down: message.down,
     };
     Ok((NodeId(message.id), record))
 }
@@ -149,8 +151,11 @@ pub fn node_record(message: proto::Node) -> Result<(NodeId, NodeRecord), MapErro
 /// A filter's record as a message.
 pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
     let policies = &filter.policies;
-    let owner =
-        |owner: &SliceOwner| proto::SliceOwner { node_id: owner.node.0, complete_since: owner.complete_since.0 };
+    let owner = |owner: &SliceOwner| proto::SliceOwner {
+        node_id: owner.node.0,
+        complete_since: owner.complete_since.0,
+        gap: owner.has_gap,
+    };
     proto::Filter {
         id: id.0,
         name: filter.name.clone(),
@@ -164,6 +169,7 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
         generations: filter.generations.clone(),
         min_live: policies.thresholds.min_live,
         set_min: policies.thresholds.set_min,
+        when_lost: when_lost_message(policies.when_lost).into(),
         branch: filter.branch.as_ref().map(tree::branch_message),
         durability: durability_message(policies.durability).0.into(),
         durability_interval_ms: durability_message(policies.durability).1,
@@ -173,8 +179,8 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
 /// Bytes of the longest number: a tag and 64 bits.
 const NUMBER_BYTES_MAX: usize = 11;
 
-/// Bytes of the owner of a slice at most: two numbers, with tag and length.
-const OWNER_BYTES_MAX: usize = 2 + 2 * NUMBER_BYTES_MAX;
+/// Bytes of the owner of a slice at most: two numbers and a flag, with tag and length.
+const OWNER_BYTES_MAX: usize = 2 + 2 * NUMBER_BYTES_MAX + 2;
 
 /// Bytes that a filter's record will ever take in a message of the map, however often nodes start and generations open.
 pub fn filter_bytes_max(id: FilterId, filter: &FilterRecord) -> usize {
@@ -208,11 +214,13 @@ pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord),
     let owner = |owner: &proto::SliceOwner| SliceOwner {
         node: NodeId(owner.node_id),
         complete_since: Incarnation(owner.complete_since),
+        has_gap: owner.gap,
     };
     let record = FilterRecord {
         epoch: message.epoch,
         policies: FilterPolicies {
             thresholds: Thresholds { min_live: message.min_live, set_min: message.set_min },
+            when_lost: when_lost(message.when_lost)?,
             durability: durability(message.durability, message.durability_interval_ms)?,
             ..policies(message.clock, message.lookup, message.answer, message.retry_horizon_ms)?
         },
@@ -283,6 +291,28 @@ pub fn durability_message(durability: Durability) -> (proto::Durability, u32) {
         Durability::Memory => (proto::Durability::Unspecified, 0),
         Durability::Interval { interval_ms } => (proto::Durability::Interval, interval_ms),
         Durability::Durable => (proto::Durability::Durable, 0),
+    }
+}
+
+/// What events are told of which too few slices are left, from the field of a record, or of a request for one.
+///
+/// # Errors
+/// [`MapError::Unknown`].
+pub fn when_lost(when_lost: i32) -> Result<WhenLost, MapError> {
+    match proto::WhenLost::try_from(when_lost) {
+        Ok(proto::WhenLost::Unspecified) => Ok(WhenLost::Undecided),
+        Ok(proto::WhenLost::Duplicate) => Ok(WhenLost::Duplicate),
+        Ok(proto::WhenLost::FirstSeen) => Ok(WhenLost::FirstSeen),
+        _ => Err(MapError::Unknown { field: "when_lost", value: when_lost.into() }),
+    }
+}
+
+/// The same as a message's value.
+pub fn when_lost_message(when_lost: WhenLost) -> proto::WhenLost {
+    match when_lost {
+        WhenLost::Undecided => proto::WhenLost::Unspecified,
+        WhenLost::Duplicate => proto::WhenLost::Duplicate,
+        WhenLost::FirstSeen => proto::WhenLost::FirstSeen,
     }
 }
 

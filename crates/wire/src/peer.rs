@@ -5,7 +5,7 @@
 
 use firstseen_filter::HASHES_MAX;
 use firstseen_routing::{
-    ClusterId, FilterId, Incarnation, NodeId, PeerBody, PeerMessage, PositionLists, Reason, Resolved, SetAcks,
+    ClusterId, FilterId, Incarnation, NodeId, Past, PeerBody, PeerMessage, PositionLists, Reason, Resolved, SetAcks,
     SetBatch, TestBatch,
 };
 
@@ -74,6 +74,17 @@ pub fn filter_of(message: &Message) -> Option<FilterId> {
         Message::Resolved(resolved) => Some(FilterId(resolved.filter_id)),
         Message::Set(set) => Some(FilterId(set.filter_id)),
         Message::SetAcks(acks) => Some(FilterId(acks.filter_id)),
+        Message::AskPast(ask) => Some(FilterId(ask.filter_id)),
+        Message::Past(past) => Some(FilterId(past.filter_id)),
+    }
+}
+
+/// The epoch of its filter that a receiver must know before it answers: one that is asked by a newer map might say what that
+/// map forbids.
+pub fn epoch_awaited(message: &Message) -> Option<u64> {
+    match message {
+        Message::Test(test) => Some(test.filter_epoch),
+        _ => None,
     }
 }
 
@@ -96,6 +107,18 @@ pub fn encode(message: &PeerMessage, range: u64) -> Result<Message, WireError> {
                 filter_epoch: message.epoch,
             })
         }
+        PeerBody::AskPast => Message::AskPast(proto::AskPast {
+            filter_id: message.filter.0,
+            filter_epoch: message.epoch,
+            group: message.group,
+        }),
+        PeerBody::Past(past) => Message::Past(proto::Past {
+            filter_id: message.filter.0,
+            filter_epoch: message.epoch,
+            group: message.group,
+            newest_unit: past.newest_unit,
+            has_handed_over: past.has_handed_over,
+        }),
     })
 }
 
@@ -123,6 +146,12 @@ pub fn decode(message: &Message, range: u64) -> Result<PeerMessage, WireError> {
             });
             (acks.filter_id, acks.filter_epoch, acks.group, body)
         }
+        Message::AskPast(ask) => (ask.filter_id, ask.filter_epoch, ask.group, PeerBody::AskPast),
+        Message::Past(past) => {
+            let (newest_unit, has_handed_over) = (past.newest_unit, past.has_handed_over);
+            let body = PeerBody::Past(Past { newest_unit, has_handed_over });
+            (past.filter_id, past.filter_epoch, past.group, body)
+        }
     };
     Ok(PeerMessage { filter: FilterId(filter), epoch, group, body })
 }
@@ -142,7 +171,12 @@ pub fn refusable(message: &Message) -> Option<PeerMessage> {
             let body = SetBatch { set_number: set.set_number, ..SetBatch::default() };
             (set.filter_id, set.filter_epoch, set.group, PeerBody::Set(body))
         }
-        Message::Hello(_) | Message::Ping(_) | Message::Resolved(_) | Message::SetAcks(_) => return None,
+        Message::Hello(_)
+        | Message::Ping(_)
+        | Message::Resolved(_)
+        | Message::SetAcks(_)
+        | Message::AskPast(_)
+        | Message::Past(_) => return None,
     };
     Some(PeerMessage { filter: FilterId(filter), epoch, group, body })
 }

@@ -23,8 +23,11 @@ pub struct Answers {
     pub clock_ms: u64,
     /// The version of the map that the node acts on.
     pub map_version: u64,
-    /// Slices that the answers rest on have lost what came before their node started.
+    /// Answers rest on fewer positions than usual, or on slices that have lost something.
     pub degraded: bool,
+    /// The mean chance that a new event of the batch is called a duplicate, where answers rest on fewer positions; 0 where
+    /// none does.
+    pub expected_rate: f32,
     /// One an event where the batch wanted them, from a filter in a tree; otherwise none.
     pub seen: Vec<Seen>,
     /// Duplicates found at each level of a tree, from the root on; empty outside of trees.
@@ -54,6 +57,7 @@ pub fn encode(sequence: u64, answers: &Answers) -> proto::BatchReply {
         degraded_events: Vec::new(),
         seen: pack_seen(decisions, &answers.seen).into(),
         level_hits: answers.level_hits.clone(),
+        expected_rate: answers.expected_rate,
     }
 }
 
@@ -100,6 +104,7 @@ pub fn decode(reply: &proto::BatchReply, events: usize) -> Result<Answers, WireE
         clock_ms: reply.clock_ms,
         map_version: reply.map_version,
         degraded: reply.degraded,
+        expected_rate: rate(reply.expected_rate),
         seen: Vec::new(),
         level_hits: Vec::new(),
         detail: truncated(&reply.detail),
@@ -168,6 +173,11 @@ fn unpack_seen(decisions: &[Decision], mut bytes: &[u8]) -> Result<Vec<Seen>, Wi
     }
     varint::check_end("seen", bytes)?;
     Ok(seen)
+}
+
+/// A share; what is none counts as nothing said.
+fn rate(rate: f32) -> f32 {
+    if (0.0..=1.0).contains(&rate) { rate } else { 0.0 }
 }
 
 fn truncated(text: &str) -> String {

@@ -202,6 +202,7 @@ fn replies_come_back() {
             clock_ms: 17,
             map_version: 5,
             degraded: events % 2 == 1,
+            expected_rate: 0.25,
             seen: common::seen(events, numbers),
             level_hits: if events % 3 == 0 { vec![1, 2, 3] } else { Vec::new() },
             detail: String::new(),

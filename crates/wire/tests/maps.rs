@@ -6,7 +6,7 @@ use common::Numbers;
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{
     AnswerWhen, Branch, ClockSource, ClusterId, ClusterMap, CutOff, Durability, FilterId, FilterPolicies, FilterRecord,
-    Incarnation, Lookup, NodeId, NodeRecord, SliceOwner, SlicedDefinition, Thresholds, TreeMode,
+    Incarnation, Lookup, NodeId, NodeRecord, SliceOwner, SlicedDefinition, Thresholds, TreeMode, WhenLost,
 };
 use firstseen_wire::map::MapError;
 use firstseen_wire::proto::{admin, producer};
@@ -23,6 +23,7 @@ fn map() -> ClusterMap {
             incarnation: Incarnation(id * 3),
             memory_bytes: 1 << 30,
             voter: id != 2,
+            is_down: false,
         };
         map.nodes.insert(NodeId(id), node);
     }
@@ -43,6 +44,7 @@ fn map() -> ClusterMap {
                 answer: AnswerWhen::Safe,
                 retry_horizon_ms: 1234,
                 thresholds: Thresholds { min_live: 3, set_min: id as u32 },
+                when_lost: [WhenLost::Undecided, WhenLost::Duplicate, WhenLost::FirstSeen][id as usize % 3],
                 durability: match id % 3 {
                     0 => Durability::Memory,
                     1 => Durability::Interval { interval_ms: 500 },
@@ -50,7 +52,11 @@ fn map() -> ClusterMap {
                 },
             },
             owners: (0..slices)
-                .map(|slice| SliceOwner { node: NodeId(slice % 3 + 1), complete_since: Incarnation(slice) })
+                .map(|slice| SliceOwner {
+                    node: NodeId(slice % 3 + 1),
+                    complete_since: Incarnation(slice),
+                    has_gap: false,
+                })
                 .collect(),
             generations: vec![2; definition.slicing.groups() as usize],
             branch: (id > 1).then(|| Branch {

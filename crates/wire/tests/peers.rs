@@ -36,16 +36,22 @@ fn messages_come_back_and_damaged_ones_are_messages_or_errors() {
     }
 }
 
+/// Messages of a fixed size cannot disagree with themselves.
+fn has_lists(message: &PeerMessage) -> bool {
+    !matches!(message.body, PeerBody::AskPast | PeerBody::Past(_))
+}
+
 #[test]
 fn lists_that_disagree_are_not_sent() {
     let numbers = &mut Numbers::new(12);
     let messages = common::peer_messages(4, 100, numbers);
-    for mut message in messages {
+    for mut message in messages.into_iter().filter(has_lists) {
         match &mut message.body {
             PeerBody::Test(test) => test.stamps.truncate(1),
             PeerBody::Resolved(resolved) => resolved.hits.push(true),
             PeerBody::Set(set) => set.cells.positions[0] = 100,
             PeerBody::SetAcks(acks) => acks.set_numbers = vec![0; limits::SET_ACKS_MAX + 1],
+            PeerBody::AskPast | PeerBody::Past(_) => unreachable!("they have no lists"),
         }
         assert!(peer::encode(&message, 100).is_err());
     }
@@ -63,7 +69,7 @@ fn claims_of_many_events_are_refused() {
 
 #[test]
 fn what_cannot_be_decoded_can_be_refused_by_its_numbers() {
-    for message in common::peer_messages(4, 100, &mut Numbers::new(13)) {
+    for message in common::peer_messages(4, 100, &mut Numbers::new(13)).into_iter().filter(has_lists) {
         let mut encoded = peer::encode(&message, 100).expect("within limits");
         let expected = match (&mut encoded, &message.body) {
             (link_frame::Message::Test(encoded), PeerBody::Test(test)) => {

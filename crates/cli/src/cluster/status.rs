@@ -34,6 +34,8 @@ struct NodeDocument<'a> {
     leader: bool,
     slices: u64,
     reachable: bool,
+    /// As the cluster has agreed: the others go on without it.
+    down: bool,
 }
 
 #[derive(Serialize)]
@@ -86,6 +88,7 @@ pub(super) fn json(status: &ClusterStatus) -> anyhow::Result<String> {
         leader: Some(*number) == *leader,
         slices: slices_of(map, *number),
         reachable: !unreachable.contains(number),
+        down: node.is_down,
     });
     let document = StatusDocument {
         cluster: hex(&map.cluster.0),
@@ -129,7 +132,7 @@ pub(super) fn text(status: &ClusterStatus) -> String {
     };
     let cluster = hex(&map.cluster.0);
     let _ = writeln!(text, "cluster {cluster}, map {}, term {term}, applied {last_applied}, {leads}", map.version);
-    let mut nodes = Table::new(&["node", "number", "address", "site", "start", "memory", "slices", "votes", "reached"]);
+    let mut nodes = Table::new(&["node", "number", "address", "site", "start", "memory", "slices", "votes", "state"]);
     for (number, node) in &map.nodes {
         nodes.row([
             node.name.clone(),
@@ -140,7 +143,7 @@ pub(super) fn text(status: &ClusterStatus) -> String {
             ByteSize(node.memory_bytes).to_string(),
             slices_of(map, *number).to_string(),
             yes_or_no(node.voter),
-            yes_or_no(!unreachable.contains(number)),
+            state(node.is_down, unreachable.contains(number)).to_owned(),
         ]);
     }
     text.push_str(&nodes.text());
@@ -149,6 +152,15 @@ pub(super) fn text(status: &ClusterStatus) -> String {
         text.push_str(&filters_text(map));
     }
     text
+}
+
+/// `down` is agreed on; that one cannot be reached is what the node says that was asked.
+fn state(is_down: bool, is_unreachable: bool) -> &'static str {
+    match (is_down, is_unreachable) {
+        (true, _) => "down",
+        (false, true) => "not reached",
+        (false, false) => "up",
+    }
 }
 
 fn yes_or_no(is_so: bool) -> String {

@@ -8,6 +8,7 @@ use firstseen_filter::{Digest, FilterSecret, Layout};
 use firstseen_routing::{ClusterMap, Cut, FilterId, NodeId, PlaceSpec, SlicedDefinition, Slicing, TreeSpec};
 use firstseen_wire::map::{
     answer_message, clock_message, definition_json, durability_message, filter_record, lookup_message,
+    when_lost_message,
 };
 use firstseen_wire::proto::admin::CreateFilterRequest;
 use firstseen_wire::tree as wire_tree;
@@ -116,6 +117,9 @@ fn request(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<CreateFilterRe
         tree: None,
         durability: durability_message(policies.durability).0.into(),
         durability_interval_ms: durability_message(policies.durability).1,
+        min_live: policies.min_live,
+        set_min: policies.set_min,
+        when_lost: when_lost_message(policies.when_lost.into()).into(),
     })
 }
 

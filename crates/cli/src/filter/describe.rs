@@ -51,6 +51,8 @@ pub(super) struct Slice<'a> {
     pub(super) complete_since: u64,
     /// As the map says.
     pub(super) complete: bool,
+    /// Its node is down: it is neither asked nor set.
+    pub(super) down: bool,
     /// Nothing where its node does not answer, or does not have it.
     pub(super) state: Option<Fares>,
 }
@@ -66,6 +68,9 @@ pub(super) struct Fares {
     /// The share of cells that are set, where it says how full the slice is.
     pub(super) fill: Option<f64>,
     pub(super) expected_rate: f64,
+    /// When the slice is complete again, in milliseconds since 1970 by the filter's clock; nothing where it is, or where that
+    /// is not known.
+    pub(super) complete_from_ms: Option<u64>,
     pub(super) positions_tested: u64,
     pub(super) test_visits: u64,
     pub(super) record_visits: u64,
@@ -128,6 +133,7 @@ fn description<'a>(
             node: node_name(owner.node),
             complete_since: owner.complete_since.0,
             complete: map.is_complete(filter, slice),
+            down: map.is_down(owner.node),
             state: state.map(Fares::of),
         }
     });
@@ -163,6 +169,7 @@ impl Fares {
             live_events: (!state.live_events_unknown).then_some(state.live_events),
             fill: state.fill,
             expected_rate: state.expected_rate,
+            complete_from_ms: state.complete_from_ms,
             positions_tested: state.positions_tested,
             test_visits: state.test_visits,
             record_visits: state.record_visits,

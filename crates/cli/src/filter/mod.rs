@@ -12,8 +12,8 @@ use std::io::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
 use firstseen_filter::{FrequencySpec, Window};
-use firstseen_routing::{AnswerWhen, ClockSource, ClusterMap, Durability, FilterId, FilterRecord, Lookup};
-use firstseen_wire::proto::admin::DropFilterRequest;
+use firstseen_routing::{AnswerWhen, ClockSource, ClusterMap, Durability, FilterId, FilterRecord, Lookup, WhenLost};
+use firstseen_wire::proto::admin::{DropFilterRequest, ForgiveFilterRequest};
 
 use crate::cluster;
 use crate::connect::{self, Operator, TlsArgs, fresh_id};
@@ -39,6 +39,8 @@ pub enum FilterCommand {
     List(ListArgs),
     /// Show a filter: its definition, and how each slice fares
     Describe(DescribeArgs),
+    /// Count all slices as complete that have lost something: what was lost is first-seen again
+    Forgive(ForgiveArgs),
     /// Drop a filter and all that it remembers
     Drop(DropArgs),
 }
@@ -85,6 +87,17 @@ pub enum AnswerArg {
     Early,
     /// When every slice has recorded the event
     Safe,
+}
+
+/// What events are told of which too few slices are left.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum WhenLostArg {
+    /// That slices are down; nothing is recorded
+    Undecided,
+    /// Duplicate, known or not; nothing is recorded
+    Duplicate,
+    /// What is left is asked: what was lost is first-seen again
+    FirstSeen,
 }
 
 /// Flags of `firstseen filter create`.
@@ -157,6 +170,17 @@ pub struct PolicyArgs {
     /// everything but what came last before a crash
     #[arg(long, value_name = "MODE", default_value = "memory", value_parser = parse_durability)]
     pub durability: Durability,
+    /// Positions of an event that must lie on live, complete slices for a verdict, where slices share events; half of them
+    /// if not given
+    #[arg(long, value_name = "POSITIONS", default_value_t = 0, hide_default_value = true)]
+    pub min_live: u32,
+    /// Positions that must be found set for a duplicate, where slices share events (x of k); with fewer on live slices an
+    /// event is first-seen
+    #[arg(long, value_name = "POSITIONS", default_value_t = 0, hide_default_value = true)]
+    pub set_min: u32,
+    /// What events are told of which fewer slices are left
+    #[arg(long, value_enum, default_value = "undecided")]
+    pub when_lost: WhenLostArg,
     /// How long a producer may send an unanswered batch again and get the first verdicts (`1m`)
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration_ms)]
     pub retry_horizon: u64,
@@ -190,6 +214,16 @@ pub struct DescribeArgs {
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+/// Flags of `firstseen filter forgive`.
+#[derive(Debug, Args)]
+pub struct ForgiveArgs {
+    /// Name of the filter
+    pub name: String,
+    /// The cluster.
+    #[command(flatten)]
+    pub at: ClusterAddresses,
 }
 
 /// Flags of `firstseen filter drop`.
@@ -229,6 +263,16 @@ impl From<AnswerArg> for AnswerWhen {
     }
 }
 
+impl From<WhenLostArg> for WhenLost {
+    fn from(when_lost: WhenLostArg) -> Self {
+        match when_lost {
+            WhenLostArg::Undecided => Self::Undecided,
+            WhenLostArg::Duplicate => Self::Duplicate,
+            WhenLostArg::FirstSeen => Self::FirstSeen,
+        }
+    }
+}
+
 /// `memory`, `durable`, or the longest that what was told may be on no disk.
 fn parse_durability(text: &str) -> Result<Durability, String> {
     match text {
@@ -257,6 +301,7 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
                 }
             }
             FilterCommand::Describe(args) => describe::run(args, &args.at.operator()?, out).await?,
+            FilterCommand::Forgive(ForgiveArgs { name, at }) => forgive(name, &at.operator()?, out).await?,
             FilterCommand::Drop(DropArgs { name, at }) => {
                 let operator = at.operator()?;
                 find(&cluster::status(&operator).await?.map, name)?;
@@ -267,6 +312,22 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
         }
         Ok(out.flush()?)
     })
+}
+
+/// Tells how many slices are forgiven; those of nodes that are down cannot be.
+async fn forgive(name: &str, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
+    let map = cluster::status(operator).await?.map;
+    let (_, filter) = find(&map, name)?;
+    let slices = (0..).zip(&filter.owners).filter(|(slice, _)| !map.is_complete(filter, *slice));
+    let (down, forgiven): (Vec<_>, Vec<_>) = slices.partition(|(_, owner)| map.is_down(owner.node));
+    let request = ForgiveFilterRequest { command_id: fresh_id().into(), name: name.to_owned() };
+    operator.call(async |mut client| client.forgive_filter(request.clone()).await).await?;
+    let slices = filter.owners.len();
+    writeln!(out, "filter {name}: {} of {slices} slices are forgiven what they have lost", forgiven.len())?;
+    if !down.is_empty() {
+        writeln!(out, "{} more are on nodes that are down: start these, and forgive again", down.len())?;
+    }
+    Ok(())
 }
 
 /// Names of filters in a message at most.

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use firstseen_routing::{Durability, FilterPolicies};
+use firstseen_routing::{Durability, FilterPolicies, Thresholds, WhenLost};
+use jiff::Timestamp;
 
 use super::describe::{Description, Fares, Slice, Tree};
 use crate::describe::describe as define;
@@ -14,6 +15,7 @@ use crate::table::Table;
 /// The description, each fact on a line, then a table of slices.
 pub(super) fn describe(description: &Description<'_>) -> String {
     let Description { name, number, epoch, definition, policies, tree, slices, nodes } = description;
+    let all_policies = policies;
     let FilterPolicies { clock, lookup, answer, retry_horizon_ms, durability, .. } = policies;
     let mut text = String::new();
     let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<14} {value}");
@@ -22,6 +24,7 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     let policies = format!("clock {clock:?}, lookup {lookup:?}, answer {answer:?}").to_lowercase();
     line("policies", format!("{policies}, retries for {retry_horizon_ms} ms"));
     line("durability", promise(*durability));
+    line("slices down", thresholds(all_policies));
     if let Some(Tree { mode, place, places }) = tree {
         let levels = places.iter().map(|place| place.level).max().unwrap_or(0) + 1;
         let shape = format!("{}, {levels} levels, {} places", mode_name(*mode), places.len());
@@ -59,6 +62,28 @@ fn promise(durability: Durability) -> String {
     }
 }
 
+/// Milliseconds since 1970 as people read them.
+fn time(time_ms: u64) -> String {
+    let timestamp = i64::try_from(time_ms).ok().and_then(|time_ms| Timestamp::from_millisecond(time_ms).ok());
+    timestamp.map_or_else(|| format!("{time_ms} ms"), |timestamp| timestamp.to_string())
+}
+
+/// When slices are down.
+fn thresholds(FilterPolicies { thresholds, when_lost, .. }: &FilterPolicies) -> String {
+    let Thresholds { min_live, set_min } = thresholds;
+    let needs = match min_live {
+        0 => "a verdict needs half of the positions live".to_owned(),
+        min_live => format!("a verdict needs {min_live} positions live"),
+    };
+    let duplicate = if *set_min > 0 { format!(", a duplicate {set_min} set") } else { String::new() };
+    let lost = match when_lost {
+        WhenLost::Undecided => "undecided",
+        WhenLost::Duplicate => "a duplicate",
+        WhenLost::FirstSeen => "decided by what is left",
+    };
+    format!("{needs}{duplicate}; otherwise an event is {lost}")
+}
+
 fn table(slices: &[Slice<'_>]) -> String {
     let heading = [
         "slice",
@@ -93,9 +118,11 @@ fn table(slices: &[Slice<'_>]) -> String {
 
 fn state(slice: &Slice<'_>) -> String {
     match &slice.state {
+        _ if slice.down => "down: its node does not answer the others".to_owned(),
         None => "unknown".to_owned(),
         Some(state) if !state.ready => "not ready".to_owned(),
         Some(_) if slice.complete => format!("complete since start {}", slice.complete_since),
-        Some(_) => format!("incomplete: its node restarted after start {}", slice.complete_since),
+        Some(Fares { complete_from_ms: Some(from_ms), .. }) => format!("set only, until {}", time(*from_ms)),
+        Some(_) => "set only: it has lost what came before its node started".to_owned(),
     }
 }

@@ -139,6 +139,7 @@ impl FakeCluster {
                 incarnation: Incarnation(1),
                 memory_bytes: 1 << 30,
                 voter: true,
+                is_down: false,
             };
             cluster.maps.send_modify(|map| drop(map.nodes.insert(NodeId(node), record)));
             let service = producer_server(FakeNode { cluster: cluster.clone(), node: NodeId(node) });
@@ -156,8 +157,11 @@ impl FakeCluster {
         let mut added = FilterId(0);
         self.change(|map| {
             let nodes = map.nodes.len() as u64;
-            let owner =
-                |slice: u32| SliceOwner { node: NodeId(1 + u64::from(slice) % nodes), complete_since: Incarnation(1) };
+            let owner = |slice: u32| SliceOwner {
+                node: NodeId(1 + u64::from(slice) % nodes),
+                complete_since: Incarnation(1),
+                has_gap: false,
+            };
             let record = FilterRecord {
                 name: name.to_owned(),
                 epoch: 1,

@@ -139,6 +139,7 @@ not_here! {
     init: InitRequest => InitReply,
     join: JoinRequest => JoinReply,
     leave: LeaveRequest => LeaveReply,
+    forgive_filter: ForgiveFilterRequest => ForgiveFilterReply,
     status: StatusRequest => StatusReply,
     create_filter: CreateFilterRequest => CreateFilterReply,
     drop_filter: DropFilterRequest => DropFilterReply,

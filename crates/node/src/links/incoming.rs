@@ -187,9 +187,9 @@ async fn read(
                 Content::Refused(LinkRefusal::UnknownKind, None)
             }
             Some(link_frame::Message::Ping(_)) => Content::Nothing,
-            Some(message) if !knows_filter(shared, message).await => {
+            Some(message) if !knows_map_of(shared, message).await => {
                 // Not acknowledged, it is sent again on the next stream.
-                return tracing::debug!(%peer, number, "a message of a filter whose map has not come here");
+                return tracing::debug!(%peer, number, "a message by a map that has not come here");
             }
             Some(message) => decode(shared, message).unwrap_or_else(|error| {
                 warn(number, &error);
@@ -202,9 +202,15 @@ async fn read(
     }
 }
 
-/// Waits for a map that has the filter of a message, or had it; false where none comes.
-async fn knows_filter(shared: &Shared, message: &link_frame::Message) -> bool {
-    let is_known = |view: &Arc<View>| peer::filter_of(message).is_none_or(|filter| filter < view.map.next_filter);
+/// Waits for a map that has the filter of a message, or had it, and is not behind what is asked by; false where none comes.
+async fn knows_map_of(shared: &Shared, message: &link_frame::Message) -> bool {
+    let epoch = peer::epoch_awaited(message).unwrap_or(0);
+    let is_known = |view: &Arc<View>| {
+        peer::filter_of(message).is_none_or(|filter| {
+            let is_behind = view.map.filters.get(&filter).is_some_and(|record| record.epoch < epoch);
+            filter < view.map.next_filter && !is_behind
+        })
+    };
     let mut views = shared.views.clone();
     tokio::time::timeout(MAP_MAX, views.wait_for(is_known)).await.is_ok_and(|seen| seen.is_ok())
 }
@@ -247,9 +253,8 @@ impl Receiver {
         if known.is_some_and(|newest| newest > from.incarnation) {
             return;
         }
-        if known != Some(from.incarnation) {
-            self.link = None;
-        }
+        // Either of the two may have begun anew.
+        self.link.take_if(|link| (link.ends().from, link.ends().to) != (from, to));
         let link = self.link.get_or_insert_with(|| LinkReceiver::new(firstseen_routing::LinkEnds { from, to }));
         let handled = link.handled();
         self.streams += 1;

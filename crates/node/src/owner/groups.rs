@@ -104,6 +104,11 @@ impl Groups {
             self.kept.forget_sends_to(lost);
             self.run_all(commands, |group, commands| group.peer_lost(lost, now, commands));
         }
+        if let (Some(before), Some(me)) = (self.view.me, view.me)
+            && before.incarnation != me.incarnation
+        {
+            self.run_all(commands, |group, commands| group.begin_anew(me.incarnation, now, commands));
+        }
         let is_mine = |filter, group| Owners::index_of(self.owners, filter, group) == self.index;
         let own: Vec<_> = view.own_groups().filter(|(filter, group)| is_mine(*filter, *group)).collect();
         let is_here = |key: GroupKey| own.binary_search(&key).is_ok();
@@ -126,8 +131,9 @@ impl Groups {
         }
         // The node's memory for it, shared by all groups that it has, those of other owners too.
         let guard_bytes_max = self.limits.guard_bytes_max / (view.own_groups().count() as u64).max(1);
+        let stalling = view.stalling();
         self.run_all(commands, |group, commands| {
-            group.reach_changed(&view.unreachable, now, commands);
+            group.reach_changed(&stalling, now, commands);
             group.set_guard_bytes_max(guard_bytes_max.max(GUARD_BYTES_MIN), now);
         });
         self.view = view;
@@ -194,11 +200,6 @@ impl Groups {
         damaged.iter().for_each(|key| drop(self.groups.remove(key)));
         let fault = |(filter, group)| GroupFault { filter, group, reason: damage.clone() };
         damaged.into_iter().map(fault).collect()
-    }
-
-    /// Groups that have read back all that they have had, and of which the map does not know that yet.
-    pub(super) fn restored(&self) -> impl Iterator<Item = GroupKey> {
-        self.restored.iter().copied().filter(|key| self.groups.get(key).is_some_and(|group| !group.is_complete()))
     }
 
     /// Takes events up; false where the group is not here.

@@ -29,9 +29,6 @@ use crate::view::View;
 /// How often time passes for the groups at most.
 const TICK_MS: u64 = 10;
 
-/// The map is told again of slices that have been read back, until it knows.
-const REPORT_AGAIN_MS: u64 = 1000;
-
 /// Pieces of work between two looks at the clock for ticks.
 const WORK_BETWEEN_TICKS: usize = 64;
 
@@ -73,8 +70,8 @@ pub(crate) enum Proposal {
         /// One more than the newest.
         number: u64,
     },
-    /// It has read back all that its slices here have had.
-    Restored {
+    /// Its slices here have all that counts.
+    Complete {
         /// The filter.
         filter: FilterId,
         /// The group.
@@ -97,8 +94,6 @@ pub(crate) struct Worker {
     climbs: mpsc::Sender<Climb>,
     commands: Vec<Command>,
     next_tick_ms: u64,
-    /// When groups that have been restored are told of again.
-    next_report_ms: u64,
     synced: watch::Receiver<u64>,
     /// Told when nothing is in flight.
     draining: Vec<oneshot::Sender<()>>,
@@ -122,7 +117,6 @@ impl Worker {
             climbs: parts.climbs,
             commands: Vec::new(),
             next_tick_ms: 0,
-            next_report_ms: 0,
             draining: Vec::new(),
         }
     }
@@ -173,9 +167,7 @@ impl Worker {
     fn next_tick_in(&self) -> Option<Duration> {
         let is_busy = !self.backlog.is_empty() || self.groups.has_checkpoint() || self.groups.awaits_disk();
         let again_ms = is_busy.then_some(0);
-        let report_ms = self.groups.restored().next().map(|_| self.next_report_ms);
-        let next_ms =
-            [again_ms, report_ms, self.groups.next_tick_ms(), self.desk.next_end_ms()].into_iter().flatten().min()?;
+        let next_ms = [again_ms, self.groups.next_tick_ms(), self.desk.next_end_ms()].into_iter().flatten().min()?;
         let in_ms = next_ms.saturating_sub(self.clock.monotonic_ms());
         Some(Duration::from_millis(in_ms.max(TICK_MS)))
     }
@@ -297,21 +289,8 @@ impl Worker {
         self.groups.tick(now, &mut self.commands);
         self.groups.release(&mut self.commands);
         self.carry_out();
-        self.report_restored(now);
         self.desk.expire(now.monotonic_ms);
         self.finish_drain();
-    }
-
-    /// Has the map say which slices have been read back.
-    fn report_restored(&mut self, now: Moment) {
-        if now.monotonic_ms < self.next_report_ms {
-            return;
-        }
-        for (filter, group) in self.groups.restored() {
-            self.next_report_ms = now.monotonic_ms + REPORT_AGAIN_MS;
-            // Where there is no room, it is told again.
-            let _ = self.proposals.try_send(Proposal::Restored { filter, group });
-        }
     }
 
     /// Tells those who wait for it that nothing is in flight any more.
@@ -338,6 +317,9 @@ impl Worker {
                 // Where there is no room, the group asks again.
                 let _ = self.proposals.try_send(Proposal::Generation { filter, group, number });
             }
+            Command::SlicesComplete { filter, group } => {
+                let _ = self.proposals.try_send(Proposal::Complete { filter, group });
+            }
             // Of a filter that keeps no journal; there is none.
             Command::Record(_) => {}
             Command::Climb(climb) => self.climb(climb),
@@ -353,8 +335,8 @@ impl Worker {
     }
 
     fn reply(&mut self, reply: GroupReply) {
-        let GroupReply { reply_to, decisions, estimates, clock_ms, degraded, seen, spent } = reply;
-        self.desk.answer(reply_to, RunReply { decisions, estimates, clock_ms, degraded, seen, spent });
+        let GroupReply { reply_to, decisions, estimates, clock_ms, degraded, expected_rate, seen, spent } = reply;
+        self.desk.answer(reply_to, RunReply { decisions, estimates, clock_ms, degraded, expected_rate, seen, spent });
     }
 }
 

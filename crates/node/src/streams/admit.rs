@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use firstseen_filter::Probes;
-use firstseen_routing::{FilterId, NodeId, Reason, Submission};
+use firstseen_routing::{FilterId, Heads, NodeId, Reason, Submission};
 use firstseen_wire::WireError;
 use firstseen_wire::batch::{self, BatchHead, BatchShape, OwnedRun};
 use firstseen_wire::proto::producer::Batch;
@@ -57,7 +57,7 @@ pub(super) fn admit(
     let filter = filter(view, &head)?;
     let shape = BatchShape { probes: filter.prober.shape(), groups: filter.prober.groups() };
     let runs = batch::decode(message, shape, spare).map_err(invalid)?;
-    let owner = owner(filter, &runs)?;
+    let owner = owner(view, filter, &runs)?;
     if owner != me.identity.node {
         spare.extend(runs.into_iter().map(|run| run.probes));
         return Ok(Admitted::At(owner));
@@ -118,15 +118,15 @@ fn filter<'view>(view: &'view View, head: &BatchHead) -> Result<&'view FilterVie
 }
 
 /// The one node that all events of a batch start at.
-fn owner(filter: &FilterView, runs: &[OwnedRun]) -> Result<NodeId, Refused> {
+fn owner(view: &View, filter: &FilterView, runs: &[OwnedRun]) -> Result<NodeId, Refused> {
+    let heads = Heads::new(&view.map, &filter.record);
     let mut owner = None;
     for run in runs {
         // Where one slice has all positions of an event, the first event speaks for the run.
         let is_divided = filter.record.definition.slicing.divides_cells();
         let events = if is_divided { run.probes.len() } else { 1 };
         for index in 0..events {
-            let slice = filter.prober.head_slice(run.group, &run.probes, index);
-            let found = filter.record.owner(slice).map(|owner| owner.node);
+            let found = heads.of(&filter.prober, run.group, &run.probes, index);
             if found.is_none() || owner.is_some_and(|owner| Some(owner) != found) {
                 let detail = "the events of the batch start at slices of several nodes: send a batch to each";
                 return Err(refused(Reason::Invalid, detail));

@@ -32,7 +32,7 @@ impl Relays {
         let unreachable =
             || refused(Reason::NotReady, format!("node {node}, which owns the slices, cannot be reached"));
         let record = view.map.nodes.get(&node).ok_or_else(unreachable)?;
-        if view.unreachable.contains(&node) {
+        if record.is_down || view.unreachable.contains(&node) {
             let detail = format!("node {} ({node}), which owns the slices, is out of reach", record.name);
             return Err(refused(Reason::SlicesDown, detail));
         }

@@ -250,6 +250,7 @@ impl Session {
             seen::note(&mut answers, reply, batch.wants_seen);
             answers.clock_ms = answers.clock_ms.max(reply.clock_ms);
             answers.degraded |= reply.degraded;
+            answers.expected_rate = answers.expected_rate.max(reply.expected_rate);
         }
         if !answers.estimates.is_empty() {
             answers.estimates.resize(answers.decisions.len(), 0.0);

@@ -5,6 +5,7 @@ mod bad_producers;
 mod common;
 mod connections;
 mod durable;
+mod failures;
 mod hops;
 mod identity;
 mod lost_node;

@@ -8,7 +8,7 @@ use crate::common::wait_for;
 use firstseen_client::{AuditReport, Filter, SubmissionName, Verdict};
 use firstseen_filter::rates::{band, plain};
 use firstseen_filter::{Digest, FilterSpec, Kind};
-use firstseen_routing::{ClockSource, FilterPolicies, SlicedDefinition};
+use firstseen_routing::{ClockSource, FilterPolicies, SlicedDefinition, WhenLost};
 
 const SLICINGS: [&str; 2] = ["horizontal:6", "vertical:6"];
 
@@ -121,7 +121,8 @@ async fn submit_in_parts(filter: &Filter, names: &[SubmissionName], events: &[Di
 async fn no_named_submission_is_a_duplicate_of_itself_though_its_owner_starts_anew() {
     for slicing in SLICINGS {
         let mut cluster = TestCluster::start(3).await;
-        cluster.create("clicks", &roomy(slicing), wall()).await;
+        let policies = FilterPolicies { when_lost: WhenLost::FirstSeen, ..wall() };
+        cluster.create("clicks", &roomy(slicing), policies).await;
         let names: Vec<SubmissionName> = (0..4000).map(|number| SubmissionName { source: 9, number }).collect();
         let (client, filter) = cluster.producer(0, "clicks").await;
         let events = digests(&filter, 4000);

@@ -5,6 +5,7 @@ use firstseen_client::{Client, Digest, Filter, FilterError, SubmissionName, Verd
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_routing::{
     Answer, ClockSource, CutOff, FilterPolicies, NodeId, PlaceSpec, SlicedDefinition, SlicedFilter, TreeMode, TreeSpec,
+    WhenLost,
 };
 
 const SITES: [&str; 3] = ["athens", "ioannina", "oslo"];
@@ -44,6 +45,11 @@ fn tree(mode: TreeMode, fold: u8) -> TreeSpec {
 
 fn wall() -> FilterPolicies {
     FilterPolicies { clock: ClockSource::Wall, ..FilterPolicies::default() }
+}
+
+/// What a root that starts anew has lost is first-seen again.
+fn forgetful() -> FilterPolicies {
+    FilterPolicies { when_lost: WhenLost::FirstSeen, ..wall() }
 }
 
 async fn producer(cluster: &TestCluster, site: usize, filter: &str) -> (Client, Filter) {
@@ -158,7 +164,7 @@ async fn without_the_root_a_leaf_tells_what_it_knows() {
     // The root is at Oslo only.
     let mut tree = tree(TreeMode::Dense, 0);
     tree.places.iter_mut().filter(|place| place.parent.is_none()).for_each(|root| root.sites = vec!["oslo".to_owned()]);
-    cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), wall(), &tree).await;
+    cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), forgetful(), &tree).await;
     let client = cluster.builder(0).site("athens").deadline_ms(500).connect().await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     observe(&filter, 0, 100).await;
@@ -285,7 +291,7 @@ async fn a_site_that_may_tell_alone_brings_it_up_when_the_root_is_back() {
     let cluster = cluster().await;
     let mut tree = TreeSpec { cut_off: CutOff::Local, ..tree(TreeMode::Dense, 0) };
     tree.places.iter_mut().filter(|place| place.parent.is_none()).for_each(|root| root.sites = vec!["oslo".to_owned()]);
-    cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), wall(), &tree).await;
+    cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), forgetful(), &tree).await;
     let (_athens, at_athens) = producer(&cluster, 0, "clicks").await;
     let (_ioannina, at_ioannina) = producer(&cluster, 1, "clicks").await;
     let mut nodes = cluster.nodes;
@@ -340,7 +346,7 @@ async fn a_root_that_starts_anew_in_mid_climb_makes_nothing_a_duplicate_of_itsel
     for slicing in ["vertical:3", "horizontal:3"] {
         let mut cluster = cluster().await;
         let definition = definition(Kind::Timing, "1h", slicing);
-        cluster.create_tree("clicks", &definition, wall(), &tree(TreeMode::Dense, 1)).await;
+        cluster.create_tree("clicks", &definition, forgetful(), &tree(TreeMode::Dense, 1)).await;
         let (_client, filter) = producer(&cluster, 0, "clicks").await;
         let before = observe_named(&filter, 0, 500).await;
         assert!(before.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{slicing}: {before:?}");
@@ -414,7 +420,7 @@ async fn a_node_that_stops_brings_up_first_what_it_has_told_alone() {
     let cluster = cluster().await;
     let mut tree = TreeSpec { cut_off: CutOff::Local, ..tree(TreeMode::Dense, 0) };
     tree.places.iter_mut().filter(|place| place.parent.is_none()).for_each(|root| root.sites = vec!["oslo".to_owned()]);
-    cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), wall(), &tree).await;
+    cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), forgetful(), &tree).await;
     let (_athens, at_athens) = producer(&cluster, 0, "clicks").await;
     let mut nodes = cluster.nodes;
     let oslo = nodes.pop().expect("node c").stop().await;

@@ -5,7 +5,7 @@
 use firstseen_filter::{BuildError, CELLS_MAX, CellDefinition, Growth, Kind};
 use thiserror::Error;
 
-use crate::{DefinitionError, Durability, Prober, SlicedBuildError, SlicedDefinition, Slicing};
+use crate::{DefinitionError, Durability, GroupPlan, Prober, SlicedBuildError, SlicedDefinition, Slicing, Thresholds};
 
 /// Why a filter cannot run in a cluster.
 #[derive(Debug, Error)]
@@ -62,6 +62,18 @@ pub enum ClusterRefusal {
         /// The interval that was asked for.
         interval_ms: u32,
     },
+    /// Positions that no event has cannot be required.
+    #[error("{flag} {asked} is refused: an event has {hashes} positions{hint}")]
+    Threshold {
+        /// The flag that asks for it.
+        flag: &'static str,
+        /// The threshold.
+        asked: u32,
+        /// Positions of an event on slices that fail apart.
+        hashes: u32,
+        /// What else is to be said.
+        hint: &'static str,
+    },
     /// Levels of a tree keep what they have told alone in memory.
     #[error("filters of a tree keep no journal: use `--durability memory`")]
     TreeJournal,
@@ -95,6 +107,23 @@ pub fn check_durability(
         Kind::Bloom | Kind::Timing | Kind::Generations => Ok(()),
         _ => Err(ClusterRefusal::NoJournal { kind }),
     }
+}
+
+/// Whether so many positions of an event can be required.
+///
+/// # Errors
+/// [`ClusterRefusal::Threshold`].
+pub fn check_thresholds(definition: &SlicedDefinition, thresholds: Thresholds) -> Result<(), ClusterRefusal> {
+    let (hashes, hint) = match definition.slicing.divides_cells() {
+        true => (GroupPlan::of_level(definition)?.shape().hashes(), ""),
+        false => (0, " that fail apart only where slices share events (vertical and diced slicings)"),
+    };
+    for (flag, asked) in [("--min-live", thresholds.min_live), ("--set-min", thresholds.set_min)] {
+        if asked > hashes {
+            return Err(ClusterRefusal::Threshold { flag, asked, hashes, hint });
+        }
+    }
+    Ok(())
 }
 
 /// Whether a cluster can run a filter of this definition.

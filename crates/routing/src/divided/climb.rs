@@ -56,6 +56,11 @@ pub struct Climbed {
 }
 
 impl Climbs {
+    /// Nobody waits for any of them. Numbers go on.
+    pub(super) fn clear(&mut self) {
+        *self = Self { last_number: self.last_number, ..Self::default() };
+    }
+
     fn lane(&mut self, target: Target) -> &mut Lane {
         let index = match self.lanes.iter().position(|(known, _)| *known == target) {
             Some(index) => index,
@@ -214,7 +219,7 @@ impl DividedGroup {
     }
 
     fn told_above(&mut self, ticket: u64, decision: Decision, seen: Seen, degraded: bool) {
-        let is_young = self.is_young();
+        let is_young = self.is_young() || self.was_headed_elsewhere(ticket);
         let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
         let may_be_again = batch.head.may_be_again();
         let flight = &mut batch.flights[event];

@@ -33,6 +33,8 @@ pub(crate) struct Fill {
     /// All slices of the group together.
     whole: Geometry,
     slices: u64,
+    /// Slices over which heads are spread: those that are not down.
+    live_slices: u64,
     /// The committed number of the newest generation.
     newest: u64,
     live: LiveEvents,
@@ -63,11 +65,17 @@ impl Fill {
             rule: group.rule,
             whole,
             slices,
+            live_slices: slices,
             newest: 0,
             live: LiveEvents::default(),
             carry: 0,
             now: 0,
         }
+    }
+
+    /// Heads are spread over so many slices from now on.
+    pub(crate) fn spread_over(&mut self, live_slices: usize) {
+        self.live_slices = (live_slices as u64).max(1);
     }
 
     /// The committed number of the newest generation.
@@ -93,7 +101,7 @@ impl Fill {
 
     /// A new event was recorded whose head is this node, which has `own_slices` of the slices.
     pub(crate) fn record(&mut self, own_slices: u64) {
-        self.carry += self.slices;
+        self.carry += self.live_slices;
         if let Some(events) = self.carry.checked_div(own_slices) {
             self.live.record(self.now, events);
             self.carry -= events * own_slices;

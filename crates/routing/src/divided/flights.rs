@@ -177,9 +177,27 @@ pub(crate) struct Batch {
     /// The guard has learnt all decisions.
     pub(crate) is_settled: bool,
     pub(crate) degraded: bool,
+    /// Events of which not all positions were asked, and the sum of the chances that a new one is called a duplicate.
+    partial_events: u32,
+    partial_rates: f64,
 }
 
 impl Batch {
+    /// Not all positions of an event are asked; a new one is called a duplicate by this chance.
+    pub(crate) fn degrade(&mut self, rate: f64) {
+        self.degraded = true;
+        self.partial_events += 1;
+        self.partial_rates += rate;
+    }
+
+    /// The mean chance that a new event of the batch is called a duplicate, where that is `rate` for those of which all
+    /// positions were asked; none where that is all of them.
+    pub(crate) fn expected_rate(&self, rate: impl FnOnce() -> f64) -> Option<f64> {
+        let events = self.flights.len() as f64;
+        let partial_events = f64::from(self.partial_events);
+        (self.partial_events > 0).then(|| (self.partial_rates + (events - partial_events).max(0.0) * rate()) / events)
+    }
+
     /// An event is decided.
     pub(crate) fn decide(&mut self, index: usize, outcome: Decision, seen: Option<Seen>) {
         self.decisions[index] = outcome;
@@ -266,6 +284,8 @@ impl Flights {
             is_found_told: false,
             is_settled: false,
             degraded: false,
+            partial_events: 0,
+            partial_rates: 0.0,
         };
         self.open_events += events;
         self.batches += 1;

@@ -20,10 +20,13 @@ mod climb;
 mod durable;
 mod fill;
 mod flights;
+mod follow;
 mod found;
+mod gap;
 mod journal;
 mod level;
 mod loss;
+mod missed;
 mod outbox;
 mod own;
 mod passage;
@@ -33,33 +36,37 @@ mod replay;
 mod resolve;
 mod sets;
 mod submit;
+mod thresholds;
 
 use firstseen_filter::{CellDefinition, Geometry, Refresh};
 use hashbrown::HashMap;
 
-use crate::owner::{HeadClock, share_of_sample};
+use crate::owner::{HeadClock, begin_ms, share_of_sample};
 use crate::{
-    AnswerWhen, Command, DecisionCounts, DefinitionError, Durability, FilterId, FilterPolicies, FilterRecord,
-    GroupPlan, GroupState, HopCounts, Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, ReplayGuard,
-    SliceState, SlicedBuildError, Standing, SubmissionName, TestBatch,
+    AnswerWhen, ClusterMap, Command, DecisionCounts, DefinitionError, Durability, FilterId, FilterPolicies,
+    FilterRecord, GroupPlan, GroupState, HopCounts, Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage,
+    Reason, ReplayGuard, SliceState, SlicedBuildError, Standing, SubmissionName, TestBatch,
 };
 pub(crate) use check::growth_of;
-pub use check::{ClusterRefusal, check, check_durability};
+pub use check::{ClusterRefusal, check, check_durability, check_thresholds};
 pub use climb::Climbed;
 use climb::Climbs;
 use fill::Fill;
 use flights::Flights;
+use follow::FormerHeads;
+use gap::Gap;
 use journal::Journal;
 pub use journal::JournalCounts;
 pub(crate) use level::Level;
+use missed::Missed;
 use outbox::{Outbox, Sender};
 use own::OwnSlices;
 pub use passage::refuse;
 use placement::Placement;
-pub(crate) use placement::completeness;
 use reach::Unreachable;
 pub use replay::{Visits, replay};
 use sets::SetFlight;
+pub(crate) use thresholds::TOO_FEW_LEFT;
 
 /// The slices of one group that a node has, and the events that it is the head of.
 pub(crate) struct DividedGroup {
@@ -79,6 +86,14 @@ pub(crate) struct DividedGroup {
     /// When the first input came, in monotonic milliseconds.
     first_ms: Option<u64>,
     placement: Placement,
+    former_heads: FormerHeads,
+    missed: Missed,
+    /// It had all that was ever recorded here when the others went on without it.
+    was_whole: bool,
+    /// What the slices here may lack; nothing where they are complete, or never will be by themselves.
+    gap: Option<Gap>,
+    /// When the map is told next that the slices here are complete, should it not know.
+    next_claim_ms: u64,
     unreachable: Unreachable,
     /// Where the filter is in a tree.
     level: Option<Level>,
@@ -86,6 +101,8 @@ pub(crate) struct DividedGroup {
     journal: Journal,
     /// When the last event expires that was told first-seen and found no room here; 0 where all have found room.
     forgotten_expiry: u64,
+    /// How dense cells are, until when that is believed.
+    density: Option<(u64, (f64, usize))>,
     /// When a submission was told degraded last.
     degraded_ms: Option<u64>,
     own: OwnSlices,
@@ -128,16 +145,15 @@ impl DividedGroup {
     /// [`SlicedBuildError`]: no memory, or a definition whose cells are not divided.
     pub(crate) fn new(
         filter: FilterId,
-        record: &FilterRecord,
+        (map, record): (&ClusterMap, &FilterRecord),
         group: u32,
         (me, incarnation): (NodeId, Incarnation),
-        complete: Vec<bool>,
         level: Option<Level>,
         limits: &OwnerLimits,
     ) -> Result<Self, SlicedBuildError> {
         let definition = record.definition.slice()?;
         let plan = GroupPlan::of_level(&record.definition)?;
-        let placement = Placement::new(record, group, me, plan, complete);
+        let placement = Placement::new(map, record, group, me, plan);
         let complete = placement.is_complete_here();
         let refresh = match definition.cells {
             CellDefinition::Timing { refresh, .. } => refresh,
@@ -159,12 +175,18 @@ impl DividedGroup {
             now: Moment::default(),
             first_ms: None,
             own: OwnSlices::build(definition.clone(), &placement)?,
+            former_heads: FormerHeads::default(),
+            missed: Missed::begin(&placement),
+            was_whole: false,
+            gap: None,
+            next_claim_ms: 0,
             placement,
             unreachable: Unreachable::default(),
             level,
             climbs: Climbs::default(),
             journal: Journal::default(),
             forgotten_expiry: 0,
+            density: None,
             degraded_ms: None,
             fill,
             outbox: Outbox::new(Sender { filter, epoch: record.epoch, group }),
@@ -182,12 +204,26 @@ impl DividedGroup {
             kept: durable::Kept::new(record.policies.durability),
         };
         divided.open_generation(record);
+        divided.fill.spread_over(divided.placement.live_slices());
         Ok(divided)
     }
 
     /// Takes a message of another node.
     pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         self.now = now;
+        let epoch = self.placement.epoch();
+        // Whoever heads an event by another map must not be told by this one: two heads could find the same zero. What is
+        // set by a newer map does no harm.
+        let is_stale = match &message.body {
+            PeerBody::Test(_) => message.epoch != epoch,
+            PeerBody::Set(_) => message.epoch < epoch,
+            _ => false,
+        };
+        if is_stale && self.limits.fences_epochs {
+            self.has_refused(from);
+            commands.extend(refuse(from, PeerMessage { epoch, ..message }, Reason::StaleMap));
+            return self.finish(commands);
+        }
         match message.body {
             PeerBody::Test(batch) => {
                 let degraded = batch.degraded || !self.is_whole();
@@ -199,35 +235,18 @@ impl DividedGroup {
                 // Its sender knows that the generation was committed.
                 self.fill.open(batch.generation);
                 let cells = passage::set(from, &batch, &mut self.own, &self.placement, &mut self.outbox);
+                if cells == 0 && !batch.stamps.is_empty() {
+                    self.has_refused(from);
+                }
                 if cells > 0 && self.limits.keeps_peer_sets {
                     self.kept.set_all(batch);
                 }
             }
             PeerBody::Resolved(resolved) => self.resolved(&resolved),
-            PeerBody::SetAcks(acks) => self.acknowledged(from, &acks),
+            PeerBody::SetAcks(acks) => self.acknowledged(from, &acks, message.epoch),
+            PeerBody::AskPast => self.tell_past(from, message.epoch),
+            PeerBody::Past(past) => self.hear_past(from, past),
         }
-        self.finish(commands);
-    }
-
-    /// The map says something new of the filter.
-    pub(crate) fn map_changed(
-        &mut self,
-        record: &FilterRecord,
-        complete: Vec<bool>,
-        now: Moment,
-        commands: &mut Vec<Command>,
-    ) {
-        self.now = now;
-        self.outbox.set_epoch(record.epoch);
-        let placement = Placement::new(record, self.group, self.me, *self.placement.plan(), complete);
-        self.complete = placement.is_complete_here();
-        let has_moved = !placement.is_like(&self.placement);
-        self.placement = placement;
-        if has_moved {
-            self.own.follow(&self.placement);
-            self.abandon_tests();
-        }
-        self.open_generation(record);
         self.finish(commands);
     }
 
@@ -253,6 +272,7 @@ impl DividedGroup {
         let inflight_events = self.inflight_events();
         let first = self.group.saturating_mul(self.placement.slices() as u32);
         let complete = self.complete;
+        let complete_from_ms = self.complete_from_unit().and_then(|unit| begin_ms(self.own.unit(), unit));
         let (test_nodes, set_nodes) = (self.own.test_node_visits, self.own.set_node_visits);
         let states = self.own.states().map(|(index, slice, load)| {
             let (fill, expected_rate) = slice.fill_and_rate(slice_sample_bytes);
@@ -266,6 +286,7 @@ impl DividedGroup {
                 expected_rate,
                 ready: true,
                 complete,
+                complete_from_ms,
             }
         });
         let slices: Vec<SliceState> = states.collect();
@@ -293,7 +314,7 @@ impl DividedGroup {
 
     /// Whether the slices here have all that was ever recorded in them.
     fn is_whole(&self) -> bool {
-        self.complete || self.is_restored
+        self.complete || self.is_restored && !self.placement.has_gap_here()
     }
 
     fn is_safe(&self) -> bool {

@@ -171,6 +171,27 @@ impl Outbox {
         numbers.push(set_number);
     }
 
+    /// Sends `body` to `to`, ahead of what is gathered.
+    pub(crate) fn send(&mut self, to: NodeId, body: PeerBody) {
+        self.full.push(send(self.sender, to, body));
+    }
+
+    /// The same, behind what is gathered.
+    pub(crate) fn tell(&mut self, to: NodeId, body: PeerBody) {
+        let set = &mut self.letters(to).set;
+        if !set.stamps.is_empty() {
+            let set = PeerBody::Set(std::mem::take(set));
+            self.send(to, set);
+        }
+        self.send(to, body);
+    }
+
+    /// Forgets what was gathered for other nodes; what else is to be done is done.
+    pub(crate) fn begin_anew(&mut self, commands: &mut Vec<Command>) {
+        self.letters.clear();
+        commands.extend(self.full.drain(..).filter(|command| !matches!(command, Command::Send { .. })));
+    }
+
     /// Something else is to be done.
     pub(crate) fn push(&mut self, command: Command) {
         self.full.push(command);

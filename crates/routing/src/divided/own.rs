@@ -8,6 +8,7 @@ use firstseen_filter::{
 };
 
 use super::placement::Placement;
+use crate::owner::share_of_sample;
 use crate::{Load, SlicedBuildError};
 
 /// What a slice says that does not know the positions.
@@ -52,6 +53,11 @@ impl OwnSlices {
                 _ => {}
             }
         }
+    }
+
+    /// What the window is counted in.
+    pub(crate) fn unit(&self) -> &Unit {
+        &self.definition.unit
     }
 
     /// Whether what is recorded expires.
@@ -199,6 +205,17 @@ impl OwnSlices {
             slice.advance(now);
             Some((index, &*slice, *load))
         })
+    }
+
+    /// How densely the cells of each generation are set, as if all were alike: by the rate of the own slices, of whose cells
+    /// about `sample_bytes` are read.
+    pub(crate) fn density(&self, sample_bytes: usize) -> (f64, usize) {
+        let own = || self.slices.iter().flatten();
+        let rates = own().map(|slice| slice.fill_and_rate(share_of_sample(sample_bytes, self.len())).1);
+        let rate = rates.sum::<f64>() / self.len().max(1) as f64;
+        let generations = self.generations().max(1);
+        let hashes = own().next().map_or(1, |slice| slice.geometry().hashes());
+        ((rate / generations as f64).powf(1.0 / f64::from(hashes)), generations)
     }
 
     pub(crate) fn len(&self) -> usize {

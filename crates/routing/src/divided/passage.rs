@@ -116,7 +116,7 @@ pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Option<Comm
             let refused_numbers = vec![set.set_number];
             (from, PeerBody::SetAcks(SetAcks { refused_numbers, ..SetAcks::default() }))
         }
-        PeerBody::Resolved(_) | PeerBody::SetAcks(_) => return None,
+        PeerBody::Resolved(_) | PeerBody::SetAcks(_) | PeerBody::AskPast | PeerBody::Past(_) => return None,
     };
     Some(Command::Send { to, message: PeerMessage { body, ..message } })
 }

@@ -1,61 +1,61 @@
 //! Where the slices of one group live, and which of them may deny that an event was recorded.
 //!
-//! Promises: every position below the group's cells has a slice, and every slice a node; who votes on an event is what the
-//! map says. Must not know: cells, events.
+//! Promises: every position below the group's cells has a slice, and every slice a node; who heads an event and who votes
+//! on it is what the map says. Must not know: cells, events.
 
 use firstseen_filter::HASHES_MAX;
 
-use crate::{ClusterMap, FilterRecord, GroupPlan, NodeId};
+use crate::{ClusterMap, FilterRecord, GroupPlan, Incarnation, NodeId};
 
 /// The nodes of a group's slices, and which positions each slice has.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
     plan: GroupPlan,
+    epoch: u64,
     /// Every node once.
     nodes: Vec<NodeId>,
+    /// By node: its start, and whether the others go on without it.
+    starts: Vec<(Incarnation, bool)>,
     /// By slice of the group: index into `nodes`.
     node_of_slice: Vec<usize>,
     /// Where `nodes` has this node; one beyond the end where it has none of the slices.
     me: usize,
-    /// By slice of the group: it has had everything that was ever recorded in it.
-    is_complete: Vec<bool>,
+    /// By slice of the group.
+    standings: Vec<SliceStanding>,
     all_complete: bool,
+    any_down: bool,
+    /// Events may have been recorded without a slice here.
+    has_gap_here: bool,
 }
 
-/// The positions of an event that are tested: the first of these.
+/// What a slice may be asked, as the map says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SliceStanding {
+    /// It has had everything that was ever recorded in it.
+    Complete,
+    /// It has lost something: it is set, but does not vote.
+    Incomplete,
+    /// Its node is down: it is neither set nor asked.
+    Down,
+}
+
+/// Which positions of an event are tested: the first of these.
 pub(super) struct Voters {
     positions: [u64; HASHES_MAX as usize],
     len: usize,
-    is_partial: bool,
-    has_incomplete: bool,
+    /// Positions on live, complete slices.
+    pub(super) live: usize,
 }
 
 impl Voters {
-    /// Positions were left out, on slices that are incomplete.
-    pub(super) fn is_partial(&self) -> bool {
-        self.is_partial
-    }
-
-    /// Slices that are incomplete, or will be by a newer map, vote too.
-    pub(super) fn has_incomplete(&self) -> bool {
-        self.has_incomplete
-    }
-
     pub(super) fn positions(&self) -> &[u64] {
         &self.positions[..self.len]
     }
 }
 
-/// Which slices of a group have had everything that was ever recorded in them.
-pub(crate) fn completeness(map: &ClusterMap, record: &FilterRecord, group: u32) -> Vec<bool> {
-    let per_group = record.definition.slicing.slices_per_group();
-    let first = group.saturating_mul(per_group);
-    (first..first.saturating_add(per_group)).map(|slice| map.is_complete(record, slice)).collect()
-}
-
 impl Placement {
-    /// As `record` says of `group`; slices beyond its owners belong to no node.
-    pub(crate) fn new(record: &FilterRecord, group: u32, me: NodeId, plan: GroupPlan, is_complete: Vec<bool>) -> Self {
+    /// As `map` says of `group`; slices beyond its owners belong to no node.
+    pub(crate) fn new(map: &ClusterMap, record: &FilterRecord, group: u32, me: NodeId, plan: GroupPlan) -> Self {
         let slices = plan.slices_per_group();
         let first = group.saturating_mul(slices);
         let owner = |slice| record.owner(first.saturating_add(slice)).map_or(NodeId::default(), |owner| owner.node);
@@ -66,35 +66,112 @@ impl Placement {
         let index_of = |node: &NodeId| nodes.binary_search(node).unwrap_or(nodes.len());
         let node_of_slice = owners.iter().map(index_of).collect();
         let me = index_of(&me);
-        let all_complete = is_complete.iter().all(|complete| *complete);
-        Self { plan, nodes, node_of_slice, me, is_complete, all_complete }
+        let standing = |(slice, node): (u32, &NodeId)| match map.is_complete(record, first.saturating_add(slice)) {
+            true => SliceStanding::Complete,
+            false if map.is_down(*node) => SliceStanding::Down,
+            false => SliceStanding::Incomplete,
+        };
+        let standings: Vec<SliceStanding> = (0..).zip(&owners).map(standing).collect();
+        let start = |node: &NodeId| {
+            map.nodes.get(node).map_or((Incarnation::default(), true), |node| (node.incarnation, node.is_down))
+        };
+        let has_gap = |slice| record.owner(first.saturating_add(slice)).is_some_and(|owner| owner.has_gap);
+        Self {
+            plan,
+            epoch: record.epoch,
+            starts: nodes.iter().map(start).collect(),
+            node_of_slice,
+            me,
+            all_complete: standings.iter().all(|standing| *standing == SliceStanding::Complete),
+            any_down: standings.contains(&SliceStanding::Down),
+            has_gap_here: (0..slices).zip(&owners).any(|(slice, owner)| Some(owner) == nodes.get(me) && has_gap(slice)),
+            standings,
+            nodes,
+        }
     }
 
-    /// Whether slices are where `other` has them.
+    /// The epoch of the filter.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether the same nodes have and serve the same slices in `other`, so that every event has the same head.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        self.nodes == other.nodes && self.node_of_slice == other.node_of_slice
+        let down = |placement: &Self| -> Vec<bool> { placement.starts.iter().map(|(_, down)| *down).collect() };
+        self.nodes == other.nodes && self.node_of_slice == other.node_of_slice && down(self) == down(other)
     }
 
     /// Whether all slices that this node has are complete.
     pub(crate) fn is_complete_here(&self) -> bool {
-        let mut own = self.node_of_slice.iter().zip(&self.is_complete).filter(|(node, _)| **node == self.me).peekable();
-        own.peek().is_some() && own.all(|(_, complete)| *complete)
+        let is_mine = |(node, _): &(&usize, &SliceStanding)| **node == self.me;
+        let mut own = self.node_of_slice.iter().zip(&self.standings).filter(is_mine).peekable();
+        own.peek().is_some() && own.all(|(_, standing)| *standing == SliceStanding::Complete)
     }
 
-    /// The positions of an event whose slices may deny that it was recorded: those on complete slices. All of them where
-    /// fewer than `min_live` would be left (Koloniari 2011, section 3.2): then a zero may stand for what was lost.
+    /// Whether the others go on without this node.
+    pub(super) fn is_down_here(&self) -> bool {
+        self.starts.get(self.me).is_some_and(|(_, down)| *down)
+    }
+
+    /// Whether events may have been recorded without one of the slices that this node has.
+    pub(super) fn has_gap_here(&self) -> bool {
+        self.has_gap_here
+    }
+
+    /// The other nodes of the group that are not down, with their starts.
+    pub(crate) fn live_peers(&self) -> impl Iterator<Item = (NodeId, Incarnation)> {
+        let nodes = self.nodes.iter().zip(&self.starts).enumerate();
+        nodes
+            .filter(|(index, (_, (_, down)))| *index != self.me && !down)
+            .map(|(_, (node, (start, _)))| (*node, *start))
+    }
+
+    /// The other nodes of the group that are down.
+    pub(super) fn down_peers(&self) -> impl Iterator<Item = NodeId> {
+        let nodes = self.nodes.iter().zip(&self.starts).enumerate();
+        nodes.filter(|(index, (_, (_, down)))| *index != self.me && *down).map(|(_, (node, _))| *node)
+    }
+
+    /// Whether all slices of a node have had everything that was ever recorded in them.
+    pub(super) fn is_complete_at(&self, node: NodeId) -> bool {
+        let Some(index) = self.index_of(node) else { return false };
+        let own = self.node_of_slice.iter().zip(&self.standings).filter(|(of, _)| **of == index);
+        own.map(|(_, standing)| *standing).all(|standing| standing == SliceStanding::Complete)
+    }
+
+    /// The node at which an event begins: that of its first position that is not down.
+    #[inline]
+    pub(super) fn head(&self, positions: &[u64]) -> Option<NodeId> {
+        let mut live = positions.iter().map(|position| self.node_at(*position)).filter(|node| !self.is_down(*node));
+        live.next().map(|node| self.nodes[node])
+    }
+
+    #[inline]
+    fn is_down(&self, node: usize) -> bool {
+        self.any_down && self.starts[node].1
+    }
+
+    /// Whether the slice of a position is on a node that is down.
+    #[inline]
+    pub(super) fn is_down_at(&self, position: u64) -> bool {
+        self.any_down && self.is_down(self.node_at(position))
+    }
+
+    /// The positions of an event that are asked: those on live, complete slices, which alone may deny that it was
+    /// recorded. Where fewer than `min_live` are left, those on incomplete ones too.
     pub(super) fn voters(&self, positions: &[u64], min_live: usize) -> Voters {
-        let votes = |position: &&u64| self.is_complete.get(self.locate(**position).0).copied().unwrap_or(true);
-        let all_vote = self.all_complete || min_live == usize::MAX;
-        let live = if all_vote { positions.len() } else { positions.iter().filter(votes).count() };
-        let asks_all = live < min_live;
-        let mut voters = Voters {
-            positions: [0; HASHES_MAX as usize],
-            len: 0,
-            is_partial: !asks_all && live < positions.len(),
-            has_incomplete: asks_all,
+        let standing = |position: &u64| self.standings[self.locate(*position).0];
+        let live = match self.all_complete {
+            true => positions.len(),
+            false => positions.iter().filter(|position| standing(position) == SliceStanding::Complete).count(),
         };
-        for position in positions.iter().filter(|position| all_vote || asks_all || votes(position)) {
+        let mut voters = Voters { positions: [0; HASHES_MAX as usize], len: 0, live };
+        let is_asked = |position: &&u64| match standing(position) {
+            SliceStanding::Complete => true,
+            SliceStanding::Incomplete => live < min_live,
+            SliceStanding::Down => false,
+        };
+        for position in positions.iter().filter(|position| self.all_complete || is_asked(position)) {
             voters.positions[voters.len] = *position;
             voters.len += 1;
         }
@@ -105,9 +182,14 @@ impl Placement {
     pub(super) fn has_lost_nothing_of(&self, positions: &[u64]) -> bool {
         let is_lost = |position: &u64| {
             let slice = self.locate(*position).0;
-            self.node_of_slice[slice] == self.me && !self.is_complete[slice]
+            self.node_of_slice[slice] == self.me && self.standings[slice] != SliceStanding::Complete
         };
         self.all_complete || !positions.iter().any(is_lost)
+    }
+
+    /// Slices of the group whose nodes are not down.
+    pub(crate) fn live_slices(&self) -> usize {
+        self.standings.iter().filter(|standing| **standing != SliceStanding::Down).count()
     }
 
     pub(crate) fn plan(&self) -> &GroupPlan {

@@ -7,10 +7,8 @@ use std::collections::BTreeSet;
 
 use super::DividedGroup;
 use super::placement::Placement;
-use crate::{Command, Decision, Moment, NodeId, Reason};
-
-/// What events are told that need a node out of reach.
-pub(super) const OUT_OF_REACH: Decision = Decision::Undecided(Reason::SlicesDown);
+use super::thresholds::TOO_FEW_LEFT;
+use crate::{Command, Moment, NodeId};
 
 /// The nodes, and the events that are being set there.
 #[derive(Default)]
@@ -47,7 +45,7 @@ impl DividedGroup {
             let positions = group.flights.as_ref().map_or(&[][..], |flights| flights.positions(ticket));
             group.unreachable.has_any(&group.placement, positions.iter().copied())
         };
-        self.give_up_tests(asks_them, OUT_OF_REACH);
+        self.give_up_tests(asks_them, TOO_FEW_LEFT);
         self.finish(commands);
     }
 

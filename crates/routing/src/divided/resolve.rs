@@ -119,6 +119,9 @@ impl DividedGroup {
     /// here too, but for what is set here by chance; below the root of a tree, whoever asked meanwhile. Only who names
     /// submissions makes them again without knowing what they were told, and no longer than for the retry horizon.
     fn may_be_its_own(&self, ticket: u64) -> bool {
+        if self.was_headed_elsewhere(ticket) {
+            return true;
+        }
         if !self.is_young() || self.has_parent() {
             return self.is_young();
         }
@@ -128,6 +131,12 @@ impl DividedGroup {
         let stamp = flights.flight(ticket).map(|flight| flight.stamp);
         let is_set = stamp.is_some_and(|stamp| self.own.has_set(&self.placement, flights.positions(ticket), stamp));
         !is_set || self.fill.is_likely_set(here)
+    }
+
+    /// Whether another node may have taken up an event before, whose guard this one does not have.
+    pub(super) fn was_headed_elsewhere(&self, ticket: u64) -> bool {
+        let positions = self.flights.as_ref().map_or(&[][..], |flights| flights.positions(ticket));
+        self.former_heads.are_elsewhere(positions, self.me, self.now.monotonic_ms)
     }
 
     /// Whether submissions may come again whose first attempt a process of this node before has taken up.
@@ -292,6 +301,7 @@ impl DividedGroup {
     pub(super) fn finish(&mut self, commands: &mut Vec<Command>) {
         self.first_ms.get_or_insert(self.now.monotonic_ms);
         self.run_ready();
+        self.mind_gap();
         self.tell_found();
         self.begin_climbs();
         while let Some(ticket) = self.closing.pop() {
@@ -308,9 +318,19 @@ impl DividedGroup {
         self.outbox.flush(commands);
     }
 
+    /// The chance that a new event is called a duplicate of which all positions are asked; told only where the batch has others.
+    fn rate_if_partial(&mut self, ticket: u64) -> f64 {
+        let batch = self.flights.as_ref().and_then(|flights| flights.batch(ticket));
+        match batch.is_some_and(|batch| batch.degraded) {
+            true => self.expected_rate(self.placement.plan().shape().hashes() as usize),
+            false => 0.0,
+        }
+    }
+
     /// Answers the batch of an event, unless it has been answered; the guard learns what is known of it.
     pub(super) fn answer(&mut self, ticket: u64) {
-        let (has_forgotten, is_whole) = (self.has_forgotten(), self.is_whole());
+        let cannot_deny = !self.is_whole() || self.has_forgotten();
+        let full_rate = self.rate_if_partial(ticket);
         let Some(flights) = &mut self.flights else { return };
         let Some(batch) = flights.batch_mut(ticket) else { return };
         let mut reply_to = batch.head.reply_to;
@@ -327,10 +347,8 @@ impl DividedGroup {
                 self.named.remove(name);
             }
         }
-        // What a level does not know climbs, so what it has lost costs time, not truth.
-        let climbs = self.level.as_ref().is_some_and(|level| level.parent.is_some());
-        let is_check = batch.head.operation == Operation::Verify;
-        let degraded = batch.degraded || (!climbs || is_check) && !is_whole || is_check && has_forgotten;
+        let degraded = batch.degraded || batch.head.operation == Operation::Verify && cannot_deny;
+        let expected_rate = batch.expected_rate(|| full_rate).unwrap_or(0.0) as f32;
         if degraded && batch.head.records() {
             self.degraded_ms = Some(self.now.monotonic_ms);
         }
@@ -344,7 +362,8 @@ impl DividedGroup {
                 false => self.counts.decisions.count(&decisions),
             }
             let (clock_ms, spent) = (self.clock.clock_ms(), flights.spare_probes());
-            let reply = GroupReply { reply_to, decisions, estimates: Vec::new(), clock_ms, degraded, seen, spent };
+            let estimates = Vec::new();
+            let reply = GroupReply { reply_to, decisions, estimates, clock_ms, degraded, expected_rate, seen, spent };
             self.outbox.push(Command::Reply(reply));
         }
     }

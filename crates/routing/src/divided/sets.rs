@@ -12,18 +12,24 @@ use crate::{Decision, NodeId, Reason, SetAcks};
 pub(super) struct SetFlight {
     to: NodeId,
     generation: u64,
+    /// The epoch by which it was sent.
+    epoch: u64,
+    /// It was refused by a newer one.
+    awaits_map: bool,
     tickets: Vec<u64>,
 }
 
 /// How a set ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SetEnd {
-    /// The cells are set.
+pub(super) enum SetEnd {
+    /// The cells are set, or need not be.
     Done,
     /// They could not be set, as the generation is gone there.
     Refused,
     /// The process that was to set them is gone.
     Lost,
+    /// The map by which it was sent is over.
+    Stale,
 }
 
 impl SetFlight {
@@ -33,6 +39,14 @@ impl SetFlight {
 
     pub(super) fn tickets(&self) -> &[u64] {
         &self.tickets
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub(super) fn awaits_map(&self) -> bool {
+        self.awaits_map
     }
 }
 
@@ -66,7 +80,9 @@ impl DividedGroup {
     /// Sets the cells of an event here and sends for the others; how many nodes are to acknowledge. `None` where the
     /// generation is not here, and nothing is set.
     fn set(&mut self, ticket: u64, number: u64) -> Option<u16> {
-        let Self { flights: Some(flights), own, placement, outbox, sets, kept, .. } = self else { return None };
+        let Self { flights: Some(flights), own, placement, outbox, sets, kept, missed, limits, .. } = self else {
+            return None;
+        };
         let stamp = flights.flight(ticket)?.stamp;
         let positions = flights.positions(ticket);
         if !own.open(placement, positions, stamp.unit, number) {
@@ -77,9 +93,13 @@ impl DividedGroup {
         let mut waiting = 0;
         for (index, node) in placement.nodes().iter().enumerate() {
             let there = || positions.iter().copied().filter(|position| placement.node_at(*position) == index);
-            if index != placement.me() && there().next().is_some() {
+            let Some(first) = there().next().filter(|_| index != placement.me()) else { continue };
+            if placement.is_down_at(first) {
+                missed.push(*node, number, there(), stamp, limits.missed_events_max);
+            } else {
                 let set_number = outbox.set(*node, number, there(), stamp);
-                let new = || SetFlight { to: *node, generation: number, tickets: Vec::new() };
+                let (to, epoch) = (*node, placement.epoch());
+                let new = || SetFlight { to, generation: number, epoch, awaits_map: false, tickets: Vec::new() };
                 sets.entry(set_number).or_insert_with(new).tickets.push(ticket);
                 waiting += 1;
             }
@@ -88,37 +108,49 @@ impl DividedGroup {
     }
 
     /// Another node has set cells, or refused to.
-    pub(super) fn acknowledged(&mut self, from: NodeId, acks: &SetAcks) {
+    pub(super) fn acknowledged(&mut self, from: NodeId, acks: &SetAcks, epoch: u64) {
         let done = acks.set_numbers.iter().map(|number| (*number, SetEnd::Done));
         let refused = acks.refused_numbers.iter().map(|number| (*number, SetEnd::Refused));
         for (number, end) in done.chain(refused) {
-            if self.sets.get(&number).is_some_and(|set| set.to == from) {
-                self.end_set(number, end);
-            }
+            let Some(set) = self.sets.get(&number).filter(|set| set.to == from) else { continue };
+            let is_stale = end == SetEnd::Refused && epoch > set.epoch;
+            self.end_set(number, if is_stale { SetEnd::Stale } else { end });
         }
     }
 
     /// The process of a node is gone, and with it what it was to set: the next one is to set it.
     pub(super) fn end_sets_of(&mut self, node: NodeId) {
-        let lost = self.sets.iter().filter(|(_, set)| set.to == node);
-        let mut numbers: Vec<u64> = lost.map(|(number, _)| *number).collect();
+        self.end_sets_by(|_, set| set.to == node, SetEnd::Lost);
+    }
+
+    /// Some sets are over, in the order in which they were sent.
+    pub(super) fn end_sets_by(&mut self, is_over: impl Fn(&Self, &SetFlight) -> bool, end: SetEnd) {
+        let over = self.sets.iter().filter(|(_, set)| is_over(self, set));
+        let mut numbers: Vec<u64> = over.map(|(number, _)| *number).collect();
         numbers.sort_unstable();
-        numbers.into_iter().for_each(|number| self.end_set(number, SetEnd::Lost));
+        numbers.into_iter().for_each(|number| self.end_set(number, end));
     }
 
     /// A set is over. One that was not done is done again in the newest generation, unless that is the one that refused.
     fn end_set(&mut self, number: u64, end: SetEnd) {
         let Some(set) = self.sets.remove(&number) else { return };
-        let newest = self.fill.newest();
-        let goes_again = match end {
-            SetEnd::Done => false,
-            SetEnd::Refused => newest > set.generation,
-            SetEnd::Lost => true,
-        };
+        let (newest, epoch) = (self.fill.newest(), self.placement.epoch());
+        if end == SetEnd::Stale && epoch <= set.epoch {
+            self.sets.insert(number, SetFlight { awaits_map: true, ..set });
+            return;
+        }
         for ticket in set.tickets {
-            if self.flight_mut(ticket).is_none_or(|flight| flight.phase != Phase::Setting) {
+            let Some(flight) = self.flight_mut(ticket).filter(|flight| flight.phase == Phase::Setting) else {
                 continue;
-            }
+            };
+            let told = flight.told;
+            let goes_again = match end {
+                SetEnd::Done => false,
+                SetEnd::Refused => newest > set.generation,
+                SetEnd::Lost => true,
+                // By maps between, another node may have headed it.
+                SetEnd::Stale => told || epoch == set.epoch + 1 && self.heads(ticket),
+            };
             let again = if goes_again { self.set(ticket, newest) } else { None };
             let Some(flight) = self.flight_mut(ticket) else { continue };
             if end != SetEnd::Done && again.is_none() && !flight.told {
@@ -130,5 +162,11 @@ impl DividedGroup {
                 self.settle(ticket, outcome);
             }
         }
+    }
+
+    /// Whether an event begins here, by the map that counts.
+    fn heads(&self, ticket: u64) -> bool {
+        let positions = self.flights.as_ref().map_or(&[][..], |flights| flights.positions(ticket));
+        self.placement.head(positions) == Some(self.me)
     }
 }

@@ -9,14 +9,19 @@ use super::DividedGroup;
 use super::flights::{BATCH_EVENTS_MAX, BatchHead, Flights, NONE, Phase};
 use super::level::Level;
 use super::outbox::Question;
-use super::reach::OUT_OF_REACH;
+use super::placement::Voters;
+use super::thresholds::{Course, TOO_FEW_LEFT, course, min_live, rate_of_positions};
 use crate::{
     Admission, BatchName, Command, Decision, GroupReply, Lookup, Moment, Operation, Reason, Seen, Standing, Submission,
-    Times,
+    Times, WhenLost,
 };
 
 /// Events between the prefetch of cells and their use.
 const AHEAD: u64 = 8;
+
+/// Cells that are read to tell how dense they are, and for how long that is believed.
+const DENSITY_SAMPLE_BYTES: usize = 64 << 10;
+const DENSITY_HOLDS_MS: u64 = 100;
 
 /// Bits of a number that count. The eight above, all that a ticket has room for, are of the incarnation: what other
 /// nodes still tell of the numbers of a process before is not taken for one of these.
@@ -91,6 +96,7 @@ impl DividedGroup {
             estimates: Vec::new(),
             clock_ms: self.clock.clock_ms(),
             degraded: false,
+            expected_rate: 0.0,
             seen: Vec::new(),
             spent: Some(submission.probes),
         }));
@@ -250,68 +256,108 @@ impl DividedGroup {
         }
     }
 
-    /// Positions of an event on complete slices below which incomplete ones are asked too. What a level of a tree does not
-    /// know climbs, so all of its slices may say so. In a window what was lost is soon over, and who asked all would
-    /// forget less than false positives cost.
-    fn min_live(&self) -> usize {
-        let hashes = self.placement.plan().shape().hashes();
-        match self.policies.thresholds.min_live {
-            _ if self.has_parent() || self.own.has_window() => usize::MAX,
-            0 => hashes.div_ceil(2) as usize,
-            min_live => min_live as usize,
-        }
-    }
-
     /// Tests an event at own slices, and sends it on if no zero is found.
     fn test(&mut self, ticket: u64) {
-        let min_live = self.min_live();
-        let Self { flights: Some(flights), own, placement, unreachable, outbox, .. } = self else { return };
+        let has_parent = self.has_parent();
+        let Self { flights: Some(flights), own, placement, unreachable, policies, .. } = self else { return };
         // One that became ready may have been given up since.
         let Some(flight) = flights.flight(ticket).filter(|flight| flight.phase == Phase::Testing).copied() else {
             return;
         };
         let positions = flights.positions(ticket);
-        let reason = match positions.first() {
-            Some(first) if !placement.is_mine(*first) => Some(Reason::StaleMap),
-            Some(_) if own.has_all(placement, positions) => None,
-            _ => Some(Reason::NotReady),
+        // What a level does not know climbs, so all of its slices may say so.
+        let asks_all_below = match policies.when_lost {
+            _ if has_parent => usize::MAX,
+            WhenLost::FirstSeen => min_live(policies, positions.len()),
+            WhenLost::Undecided | WhenLost::Duplicate => 0,
         };
-        if let Some(reason) = reason {
-            return self.settle(ticket, Decision::Undecided(reason));
-        }
-        if unreachable.has_any(placement, positions.iter().copied()) {
-            return self.settle(ticket, OUT_OF_REACH);
-        }
+        let voters = placement.voters(positions, asks_all_below);
+        let course = match placement.head(positions) {
+            None => Course::Tell(TOO_FEW_LEFT),
+            Some(head) if head != self.me => Course::Tell(Decision::Undecided(Reason::StaleMap)),
+            Some(_) if !own.has_all(placement, positions) => Course::Tell(Decision::Undecided(Reason::NotReady)),
+            Some(_) if unreachable.has_any(placement, positions.iter().copied()) => Course::Tell(TOO_FEW_LEFT),
+            Some(_) if has_parent => Course::Ask,
+            Some(_) => course(policies, voters.live, positions.len()),
+        };
+        let is_partial = match has_parent {
+            true => voters.positions().len() < positions.len(),
+            false => voters.live < positions.len(),
+        };
         let Some(stamp) = own.rejudge(flight.stamp) else {
             return self.settle(ticket, Decision::Undecided(Reason::Late));
         };
+        if let Some(flight) = flights.flight_mut(ticket) {
+            flight.stamp = stamp;
+        }
+        match course {
+            Course::Tell(decision @ Decision::Undecided(_)) => self.settle(ticket, decision),
+            Course::Tell(decision) => {
+                self.degrade(ticket, 1.0);
+                self.settle(ticket, decision);
+            }
+            Course::New => {
+                self.degrade(ticket, 0.0);
+                self.not_found(ticket);
+            }
+            Course::Ask => {
+                if is_partial {
+                    let rate = self.expected_rate(voters.positions().len());
+                    self.degrade(ticket, rate);
+                }
+                self.ask(ticket, &voters, voters.live < asks_all_below);
+            }
+        }
+    }
+
+    /// The chance that a new event of which so many positions are asked is called a duplicate.
+    pub(super) fn expected_rate(&mut self, positions: usize) -> f64 {
+        let now_ms = self.now.monotonic_ms;
+        let (density, generations) = match self.density {
+            Some((until_ms, density)) if now_ms < until_ms => density,
+            _ => {
+                let density = self.own.density(DENSITY_SAMPLE_BYTES);
+                self.density = Some((now_ms + DENSITY_HOLDS_MS, density));
+                density
+            }
+        };
+        rate_of_positions(density, positions, generations)
+    }
+
+    /// Not all positions of an event can be asked: if it is new, it is called a duplicate by this chance.
+    fn degrade(&mut self, ticket: u64, rate: f64) {
+        if let Some(batch) = self.flights.as_mut().and_then(|flights| flights.batch_mut(ticket)) {
+            batch.degrade(rate);
+        }
+    }
+
+    /// Asks own slices about the positions of an event that are to be asked, and other nodes if no zero is found there.
+    fn ask(&mut self, ticket: u64, voters: &Voters, asks_all: bool) {
+        let Self { flights: Some(flights), own, placement, outbox, .. } = self else { return };
+        let Some((stamp, head)) = flights.flight(ticket).map(|flight| flight.stamp).zip(flights.batch(ticket)) else {
+            return;
+        };
+        let (head, positions) = (&head.head, voters.positions());
         self.counts.tests += 1;
-        let voters = placement.voters(positions, min_live);
-        let (positions, is_partial, asks_all) = (voters.positions(), voters.is_partial(), voters.has_incomplete());
         let mut found = Sighting::ALL;
         own.test(placement, positions, stamp, &mut found);
         let elsewhere = || positions.iter().copied().filter(|position| !placement.is_mine(*position));
         let next = elsewhere().next().filter(|_| found.is_hit());
         let mut waiting = 0;
         if let Some(next) = next {
-            let head = flights.batch(ticket).map(|batch| &batch.head);
-            let deadline_ms = head.map_or(0, |head| head.deadline_ms);
-            let traceparent = head.and_then(|head| head.traceparent.as_ref());
-            let left_ms = deadline_ms.saturating_sub(self.now.monotonic_ms);
+            let left_ms = head.deadline_ms.saturating_sub(self.now.monotonic_ms);
             let parallel = self.policies.lookup == Lookup::Parallel;
-            let deadline_in_ms = u32::try_from(left_ms).unwrap_or(u32::MAX);
-            let (degraded, in_tree) = (false, self.level.is_some());
             let question = Question {
                 head: self.me,
                 ticket,
                 stamp,
                 found,
-                in_tree,
+                in_tree: self.level.is_some(),
                 parallel,
                 asks_all,
-                deadline_in_ms,
-                degraded,
-                traceparent,
+                deadline_in_ms: u32::try_from(left_ms).unwrap_or(u32::MAX),
+                degraded: false,
+                traceparent: head.traceparent.as_ref(),
             };
             for (index, node) in placement.nodes().iter().enumerate() {
                 let is_asked = if parallel { index != placement.me() } else { index == placement.node_at(next) };
@@ -322,11 +368,8 @@ impl DividedGroup {
                 }
             }
         }
-        if let Some(batch) = flights.batch_mut(ticket) {
-            batch.degraded |= is_partial;
-        }
         if let Some(flight) = flights.flight_mut(ticket) {
-            (flight.stamp, flight.waiting) = (stamp, waiting);
+            flight.waiting = waiting;
             (flight.generations, flight.expiry) = (found.generations, found.expiry);
         }
         if next.is_none() {

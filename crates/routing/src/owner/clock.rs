@@ -110,6 +110,18 @@ impl HeadClock {
         }
     }
 
+    /// The unit that it is at this time of day; one that was shown where units are no times.
+    pub(crate) fn unit_at(&self, wall_ms: u64) -> u64 {
+        match self {
+            Self::Event { present: clock, .. } | Self::Own { clock, wall_ms: Some(_) } => {
+                let mut clock = clock.clone();
+                clock.catch_up_ms(wall_ms);
+                clock.now_unit()
+            }
+            Self::Endless | Self::Own { .. } => self.now_unit(),
+        }
+    }
+
     /// What it shows.
     pub(crate) fn reading(&self) -> ClockReading {
         let events = match self {

@@ -26,11 +26,21 @@ pub struct OwnerLimits {
     /// Cells that were set for other nodes are kept as well as those of own events. Only tests switch it off, to show
     /// what goes wrong then.
     pub keeps_peer_sets: bool,
+    /// What nodes ask and set by an older map than the receiver's is refused. Only tests switch it off, to show what goes
+    /// wrong then.
+    pub fences_epochs: bool,
+    /// Slices that may lack something count as complete only when that has expired. Only tests switch it off, to show what
+    /// goes wrong then.
+    pub minds_gaps: bool,
     /// Bytes by which the journal grows before a group takes a checkpoint; the usual rule where it says nothing. Only
     /// tests set it, to see many of them.
     pub checkpoint_after_bytes: Option<u64>,
     /// Bytes of what is remembered of submissions; more is forgotten before its time.
     pub guard_bytes_max: u64,
+    /// Events of a group that are kept for a node that is down; where there are more, it has to wait until they expire.
+    pub missed_events_max: usize,
+    /// How far the clocks of two nodes may differ, in milliseconds.
+    pub clock_skew_max_ms: u64,
     /// Events that a level of a tree has told by itself and not brought up yet; more are undecided.
     pub journal_events_max: usize,
 }
@@ -46,8 +56,12 @@ impl Default for OwnerLimits {
             awaits_disk: true,
             restores_guard: true,
             keeps_peer_sets: true,
+            fences_epochs: true,
+            minds_gaps: true,
             checkpoint_after_bytes: None,
             guard_bytes_max: 64 << 20,
+            missed_events_max: 1 << 16,
+            clock_skew_max_ms: 1_000,
             journal_events_max: 1 << 16,
         }
     }

@@ -5,6 +5,7 @@
 //! carried out.
 
 mod clock;
+mod gap;
 mod limits;
 mod state;
 mod together;
@@ -19,11 +20,11 @@ use crate::{
 };
 pub(crate) use clock::HeadClock;
 pub use limits::OwnerLimits;
-pub(crate) use state::share_of_sample;
 pub use state::{DecisionCounts, GroupState, HopCounts, SliceState};
+pub(crate) use state::{begin_ms, share_of_sample};
 use together::TogetherGroup;
 
-use crate::divided::{Climbed, DividedGroup, Level, completeness};
+use crate::divided::{Climbed, DividedGroup, Level};
 
 /// The slices of one group that a node owns, and what is in flight there.
 pub struct GroupOwner {
@@ -64,15 +65,7 @@ impl GroupOwner {
             true => {
                 let start = map.nodes.get(&me).map_or(Incarnation::default(), |node| node.incarnation);
                 let level = Level::of(map, filter, record)?;
-                Cells::Divided(Box::new(DividedGroup::new(
-                    filter,
-                    record,
-                    group,
-                    (me, start),
-                    completeness(map, record, group),
-                    level,
-                    &limits,
-                )?))
+                Cells::Divided(Box::new(DividedGroup::new(filter, (map, record), group, (me, start), level, &limits)?))
             }
             false => Cells::Together(Box::new(TogetherGroup::new(filter, record, group, complete, &limits)?)),
         };
@@ -206,6 +199,15 @@ impl GroupOwner {
         }
     }
 
+    /// The node counts as started anew though its process goes on, as the others had given it up: what is in flight here
+    /// is given up too, and cells may be missing. The map that says so comes next.
+    pub fn begin_anew(&mut self, incarnation: Incarnation, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            Cells::Together(group) => group.begin_anew(),
+            Cells::Divided(group) => group.begin_anew(incarnation, now, commands),
+        }
+    }
+
     /// The map has changed.
     pub fn map_changed(&mut self, map: &ClusterMap, now: Moment, commands: &mut Vec<Command>) {
         let record = map.filters.get(&self.filter);
@@ -214,7 +216,7 @@ impl GroupOwner {
         match (&mut self.cells, record) {
             (Cells::Together(group), _) => group.map_changed(complete),
             (Cells::Divided(group), Some(record)) => {
-                group.map_changed(record, completeness(map, record, self.group), now, commands);
+                group.map_changed(map, record, now, commands);
             }
             // Dropped with all that is in flight; the node ends this owner.
             (Cells::Divided(group), None) => group.drain(now, commands),
@@ -224,7 +226,7 @@ impl GroupOwner {
     /// Looks after what time brings: deadlines, what need not be remembered any more.
     pub fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
         match &mut self.cells {
-            Cells::Together(group) => group.tick(now),
+            Cells::Together(group) => group.tick(now, commands),
             Cells::Divided(group) => group.tick(now, commands),
         }
     }

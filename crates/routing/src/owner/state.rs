@@ -2,11 +2,21 @@
 //!
 //! Promises: counts rise and never fall while the owner lives. Must not know: who asks.
 
+use firstseen_filter::Unit;
+
 use crate::divided::JournalCounts;
 use crate::{Decision, Load, Reason};
 
 /// Bytes of cells of each slice that are read at least: as many timers give the fill within 3 %.
 const SLICE_SAMPLE_MIN_BYTES: usize = 4 << 10;
+
+/// When a unit begins, in milliseconds since 1970; none where that is no matter of counting.
+pub(crate) fn begin_ms(unit: &Unit, number: u64) -> Option<u64> {
+    match unit {
+        Unit::Milliseconds(unit_ms) => number.checked_mul(*unit_ms),
+        Unit::Endless | Unit::Events(_) | Unit::Calendar(_) => None,
+    }
+}
 
 /// What each of `slices` may read where all together may read `sample_bytes`.
 pub(crate) fn share_of_sample(sample_bytes: usize, slices: usize) -> usize {
@@ -59,6 +69,9 @@ pub struct SliceState {
     pub ready: bool,
     /// Whether it has all that was ever recorded in it.
     pub complete: bool,
+    /// An incomplete slice is complete again once the clock shows this, in milliseconds since 1970; none where that is not
+    /// known, or no matter of time.
+    pub complete_from_ms: Option<u64>,
 }
 
 /// Decisions told, by what they are.

@@ -6,15 +6,16 @@
 use std::ops::Range;
 
 use firstseen_filter::{
-    CellDefinition, FilterSlice, Kind, LiveEvents, PartError, Placed, Probes, Refresh, Stamp, Verdict,
+    CellDefinition, FilterSlice, Kind, LiveEvents, PartError, Placed, Probes, Refresh, Stamp, Unit, Verdict,
 };
 
-use super::{DecisionCounts, GroupState, HeadClock, HopCounts, OwnerLimits, SliceState, share_of_sample};
-use crate::divided::JournalCounts;
+use super::gap::Gap;
+use super::{DecisionCounts, GroupState, HeadClock, HopCounts, OwnerLimits, SliceState, begin_ms, share_of_sample};
+use crate::divided::{JournalCounts, TOO_FEW_LEFT};
 use crate::guard::{Admission, ReplayGuard, Standing};
 use crate::{
     CheckpointCursor, Command, Decision, Entry, FilterId, FilterRecord, GroupReply, Load, Moment, Operation, Reason,
-    Record, SlicedBuildError, Submission,
+    Record, SlicedBuildError, Submission, WhenLost,
 };
 
 /// The owner of a slice that shares no events with others.
@@ -31,6 +32,9 @@ pub(crate) struct TogetherGroup {
     guard: ReplayGuard,
     batch_events_max: usize,
     restores_guard: bool,
+    when_lost: WhenLost,
+    gap: Gap,
+    unit: Unit,
     complete: bool,
     /// It has read back all that it has had, whatever the map says.
     is_restored: bool,
@@ -76,6 +80,13 @@ impl TogetherGroup {
             guard: ReplayGuard::new(horizon_ms, limits.guard_bytes_max),
             batch_events_max: limits.batch_events_max,
             restores_guard: limits.restores_guard,
+            when_lost: match definition.cells.kind() {
+                // They forget in any case, or tell no verdicts.
+                Kind::Stable | Kind::Decaying => WhenLost::FirstSeen,
+                _ => record.policies.when_lost,
+            },
+            gap: Gap::new(definition.rule, definition.unit != Unit::Endless, limits.clock_skew_max_ms),
+            unit: definition.unit.clone(),
             complete,
             is_restored: false,
             closed: None,
@@ -92,8 +103,9 @@ impl TogetherGroup {
         let events = submission.probes.len();
         let mut decisions = vec![Decision::FirstSeen; events];
         let mut estimates = Vec::new();
-        match self.refusal(&submission, now) {
-            Some(reason) => decisions.fill(Decision::Undecided(reason)),
+        self.gap.open(&self.clock, now);
+        match self.refusal(&submission, now).map(Decision::Undecided).or_else(|| self.lost(&submission, now)) {
+            Some(decision) => decisions.fill(decision),
             None => {
                 self.run(&submission, now, &mut decisions, &mut estimates);
                 if self.keeps_journal && submission.operation.records() && !self.workbench.runs.is_empty() {
@@ -109,10 +121,51 @@ impl TogetherGroup {
             decisions,
             estimates,
             clock_ms: self.clock.clock_ms(),
-            degraded: !self.complete && !self.is_restored,
+            degraded: !self.is_whole(),
+            expected_rate: 0.0,
             seen: Vec::new(),
             spent: Some(submission.probes),
         }));
+        self.mind_gap(now, commands);
+    }
+
+    /// What all events are told where what was lost forbids to ask the slice: their times pass nevertheless.
+    fn lost(&mut self, submission: &Submission, now: Moment) -> Option<Decision> {
+        let decision = match self.when_lost {
+            _ if self.is_whole() => return None,
+            WhenLost::FirstSeen => return None,
+            WhenLost::Undecided => TOO_FEW_LEFT,
+            WhenLost::Duplicate => Decision::Duplicate,
+        };
+        self.clock.open_batch(&submission.times, now.wall_ms);
+        for event in 0..submission.probes.len() {
+            self.clock.place(&submission.times, event, true);
+        }
+        self.clock.close_batch(&submission.times);
+        Some(decision)
+    }
+
+    fn complete_from_ms(&self) -> Option<u64> {
+        let unit = self.gap.complete_from_unit().filter(|_| !self.complete)?;
+        begin_ms(&self.unit, unit)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.complete || self.is_restored
+    }
+
+    /// Has the map say that the slice is complete, once it is.
+    fn mind_gap(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        let is_due = !self.complete && (self.is_restored || self.gap.is_over(&self.clock));
+        if is_due && self.gap.may_claim(now) {
+            commands.push(Command::SlicesComplete { filter: self.filter, group: self.number });
+        }
+    }
+
+    /// The node counts as started anew: nobody else records anything here, so nothing is missing.
+    pub(crate) fn begin_anew(&mut self) {
+        self.is_restored = self.is_whole();
+        self.complete = false;
     }
 
     /// What is to be kept of a batch that was run.
@@ -293,12 +346,14 @@ impl TogetherGroup {
         }
     }
 
-    pub(crate) fn tick(&mut self, now: Moment) {
+    pub(crate) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
         self.guard.expire(now.monotonic_ms);
+        self.mind_gap(now, commands);
     }
 
     pub(crate) fn next_tick_ms(&self) -> Option<u64> {
-        self.guard.next_expiry_ms()
+        let claim_ms = (!self.complete && self.is_restored).then_some(self.gap.next_claim_ms());
+        self.guard.next_expiry_ms().into_iter().chain(claim_ms).min()
     }
 
     pub(crate) fn drain(&mut self) {
@@ -336,6 +391,7 @@ impl TogetherGroup {
                 expected_rate,
                 ready: self.closed.is_none(),
                 complete: self.complete,
+                complete_from_ms: self.complete_from_ms(),
             }],
             journal: JournalCounts::default(),
             batches: self.batches,

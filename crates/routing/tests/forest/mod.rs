@@ -124,11 +124,15 @@ impl Forest {
                     incarnation: Incarnation::default(),
                     memory_bytes: u64::MAX,
                     voter: true,
+                    is_down: false,
                 };
                 map.nodes.insert(*node, record);
             }
-            let owner =
-                |slice: u32| SliceOwner { node: nodes[slice as usize % nodes.len()], complete_since: Incarnation(0) };
+            let owner = |slice: u32| SliceOwner {
+                node: nodes[slice as usize % nodes.len()],
+                complete_since: Incarnation(0),
+                has_gap: false,
+            };
             let record = FilterRecord {
                 name: place.name.clone(),
                 epoch: 1,
@@ -276,7 +280,7 @@ impl Forest {
                 }
                 Command::Send { to, message } => self.push(Way::Peer { from: key.2, to, message }),
                 Command::Climb(climb) => self.push(Way::Climb { from: key, climb }),
-                Command::OpenGeneration { .. } => {}
+                Command::OpenGeneration { .. } | Command::SlicesComplete { .. } => {}
                 Command::Record(record) => panic!("no journal: {record:?}"),
             }
         }

@@ -1,11 +1,12 @@
 //! Nodes of one filter in memory: a queue for each link, and dice that decide which link delivers next.
 #![allow(dead_code, reason = "every test file uses a part")]
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 
 use firstseen_filter::{Digest, Placed, Probes, WindowClock, WindowRule};
 use firstseen_routing::{
-    ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply, HopCounts,
+    ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply, Heads, HopCounts,
     Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerBody, PeerMessage, Prober, Reason, SetAcks,
     SliceOwner, SlicedDefinition, Submission, SubmissionName, Tick, Times, divided,
 };
@@ -33,12 +34,16 @@ pub(crate) enum Fault {
 /// All nodes, and what is on its way.
 pub(crate) struct Network {
     pub(crate) map: ClusterMap,
+    /// What nodes have been told of it last.
+    views: BTreeMap<NodeId, ClusterMap>,
     pub(crate) prober: Prober,
     pub(crate) owners: BTreeMap<(u32, NodeId), GroupOwner>,
     pub(crate) links: BTreeMap<(NodeId, NodeId), VecDeque<PeerMessage>>,
     pub(crate) replies: Vec<GroupReply>,
     /// Generations that nodes ask for.
     pub(crate) asked: Vec<(u32, u64)>,
+    /// Groups that nodes say to be complete there.
+    pub(crate) complete: Vec<(u32, NodeId)>,
     pub(crate) now: Moment,
     pub(crate) limits: OwnerLimits,
     pub(crate) fault: Fault,
@@ -73,7 +78,7 @@ impl Network {
             policies,
             owners: owners
                 .iter()
-                .map(|node| SliceOwner { node: *node, complete_since: Incarnation::default() })
+                .map(|node| SliceOwner { node: *node, complete_since: Incarnation::default(), has_gap: false })
                 .collect(),
             generations: vec![0; definition.slicing.groups() as usize],
             branch: None,
@@ -86,6 +91,7 @@ impl Network {
             incarnation: Incarnation::default(),
             memory_bytes: u64::MAX,
             voter: true,
+            is_down: false,
         };
         map.nodes = owners.iter().map(|id| (*id, node(id))).collect();
         map.filters.insert(FILTER, record);
@@ -95,11 +101,13 @@ impl Network {
             links: BTreeMap::new(),
             replies: Vec::new(),
             asked: Vec::new(),
+            complete: Vec::new(),
             now: Moment { monotonic_ms: 1000, wall_ms: NOW_WALL_MS },
             limits,
             fault: Fault::None,
             dice,
             passed_on: Vec::new(),
+            views: BTreeMap::new(),
             map,
         };
         for node in network.nodes() {
@@ -151,6 +159,7 @@ impl Network {
                 Command::Reply(reply) => self.replies.push(reply),
                 Command::Send { to, message } => self.send(key.1, to, message),
                 Command::OpenGeneration { group, number, .. } => self.asked.push((group, number)),
+                Command::SlicesComplete { group, .. } => self.complete.push((group, key.1)),
                 Command::Climb(_) | Command::Found(_) => panic!("no tree: {command:?}"),
                 Command::Record(record) => panic!("no journal: {record:?}"),
             }
@@ -193,6 +202,11 @@ impl Network {
 
     /// Submits events of one group and head.
     pub(crate) fn submit(&mut self, digests: &[Digest], question: Question) {
+        self.submit_at(self.head_of(digests[0]), digests, question);
+    }
+
+    /// Submits events of one group to a node.
+    pub(crate) fn submit_at(&mut self, key: (u32, NodeId), digests: &[Digest], question: Question) {
         self.passed_on.clear();
         let submission = Submission {
             reply_to: question.reply_to,
@@ -207,7 +221,7 @@ impl Network {
             again: question.again,
             traceparent: None,
         };
-        let (key, now) = (self.head_of(digests[0]), self.now);
+        let now = self.now;
         self.command(key, |owner, commands| owner.submit(submission, now, commands));
     }
 
@@ -243,8 +257,18 @@ impl Network {
 
     fn deliver_at(&mut self, ends: (NodeId, NodeId), place: usize) -> bool {
         let Some(message) = self.links.get_mut(&ends).and_then(|link| link.remove(place)) else { return false };
-        self.links.retain(|_, link| !link.is_empty());
         let ((from, to), group, now) = (ends, message.group, self.now);
+        match self.passage(from, to, &message) {
+            Passage::Open => self.links.retain(|_, link| !link.is_empty()),
+            Passage::Waits => {
+                self.links.entry(ends).or_default().push_front(message);
+                return self.links.len() > 1;
+            }
+            Passage::Gone => {
+                self.links.retain(|_, link| !link.is_empty());
+                return true;
+            }
+        }
         if !self.owners.contains_key(&(group, to)) {
             if let Some(Command::Send { to: head, message }) = divided::refuse(from, message, Reason::NotReady) {
                 self.send(to, head, message);
@@ -259,6 +283,63 @@ impl Network {
             }
         });
         true
+    }
+
+    /// Whether a message comes through: a link is between two starts that know each other.
+    fn passage(&self, from: NodeId, to: NodeId, message: &PeerMessage) -> Passage {
+        let is_ahead = |view: &ClusterMap| message.epoch > view.filters[&FILTER].epoch;
+        if matches!(message.body, PeerBody::Test(_)) && self.views.get(&to).is_some_and(is_ahead) {
+            return Passage::Waits;
+        }
+        let (Some(sender), Some(receiver)) = (self.views.get(&from), self.views.get(&to)) else { return Passage::Open };
+        let start = |view: &ClusterMap, node: NodeId| view.nodes[&node].incarnation;
+        let meant = start(sender, to).cmp(&start(receiver, to));
+        let known = start(sender, from).cmp(&start(receiver, from));
+        match (meant, known) {
+            (Ordering::Equal, Ordering::Equal) => Passage::Open,
+            (Ordering::Less, _) | (_, Ordering::Less) => Passage::Gone,
+            (Ordering::Greater, _) | (_, Ordering::Greater) => Passage::Waits,
+        }
+    }
+
+    /// The cluster goes on without a node; nobody has heard of it yet.
+    pub(crate) fn take_down(&mut self, node: NodeId) {
+        self.map.version += 1;
+        self.map.nodes.get_mut(&node).unwrap().is_down = true;
+        let record = self.map.filters.get_mut(&FILTER).unwrap();
+        record.epoch += 1;
+        record.owners.iter_mut().filter(|owner| owner.node == node).for_each(|owner| owner.has_gap = true);
+    }
+
+    /// A node that is down counts as started anew, and is the first to hear of it.
+    pub(crate) fn begin_anew(&mut self, node: NodeId) {
+        self.map.version += 1;
+        let record = self.map.nodes.get_mut(&node).unwrap();
+        (record.is_down, record.incarnation.0) = (false, record.incarnation.0 + 1);
+        let incarnation = record.incarnation;
+        self.map.filters.get_mut(&FILTER).unwrap().epoch += 1;
+        self.links.retain(|(from, _), _| *from != node);
+        let now = self.now;
+        for group in 0..self.prober.groups() {
+            self.command((group, node), |owner, commands| owner.begin_anew(incarnation, now, commands));
+        }
+        self.tell_map(node);
+    }
+
+    /// What a node has lost counts as complete; nobody has heard of it yet.
+    pub(crate) fn forgive(&mut self, node: NodeId) {
+        self.map.version += 1;
+        let incarnation = self.map.nodes[&node].incarnation;
+        let record = self.map.filters.get_mut(&FILTER).unwrap();
+        let own = record.owners.iter_mut().filter(|owner| owner.node == node);
+        own.for_each(|owner| (owner.complete_since, owner.has_gap) = (incarnation, false));
+    }
+
+    /// Where an event goes by `map`.
+    pub(crate) fn head_by(&self, map: &ClusterMap, digest: Digest) -> (u32, NodeId) {
+        let (group, probes) = (self.prober.group(digest), self.probes(&[digest]));
+        let heads = Heads::new(map, &map.filters[&FILTER]);
+        (group, heads.of(&self.prober, group, &probes, 0).unwrap())
     }
 
     /// Delivers everything.
@@ -292,7 +373,17 @@ impl Network {
     /// Tells one node what the map is now.
     pub(crate) fn tell_map(&mut self, node: NodeId) {
         let (map, now) = (self.map.clone(), self.now);
+        let before = self.views.insert(node, map.clone());
+        let is_lost = |other: &NodeId| {
+            let start = |map: &ClusterMap| map.nodes[other].incarnation;
+            before.as_ref().is_some_and(|before| start(before) != start(&map))
+        };
+        let lost: Vec<NodeId> = self.nodes().into_iter().filter(|other| *other != node).filter(is_lost).collect();
+        self.links.retain(|(from, to), _| *from != node || !lost.contains(to));
         for group in 0..self.prober.groups() {
+            for other in &lost {
+                self.command((group, node), |owner, commands| owner.peer_lost(*other, now, commands));
+            }
             self.command((group, node), |owner, commands| owner.map_changed(&map, now, commands));
         }
     }
@@ -303,7 +394,6 @@ impl Network {
             let Some(record) = self.map.filters.get_mut(&FILTER) else { continue };
             if record.generations[group as usize] + 1 == number {
                 record.generations[group as usize] = number;
-                record.epoch += 1;
                 self.map.version += 1;
             }
         }
@@ -327,6 +417,15 @@ impl Network {
     pub(crate) fn inflight(&self) -> u64 {
         self.owners.values().map(|owner| owner.inflight_events()).sum()
     }
+}
+
+/// What becomes of a message.
+enum Passage {
+    Open,
+    /// One of its ends has not heard of the other's start, or the receiver not of the map by which it asks.
+    Waits,
+    /// One of its ends is over.
+    Gone,
 }
 
 /// What is asked about events, beside the events.

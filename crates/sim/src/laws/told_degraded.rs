@@ -9,6 +9,10 @@ use crate::history::{Call, History};
 const LAW: &str = "told degraded: more events were first-seen again for a loss than were marked";
 
 pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, violations: &mut Vec<Violation>) {
+    // What went with a head before it was set elsewhere, nobody can mark.
+    if history.never_forgets || !history.told_when_set {
+        return;
+    }
     let rivals = by_event.values().flat_map(|calls| one_winner::rivals(history, calls));
     let lost = rivals.filter(|(first, second)| history.may_have_lost(first, second));
     let again: BTreeMap<usize, &Call> = lost.map(|(_, second)| (second.id, second)).collect();

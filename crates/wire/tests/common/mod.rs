@@ -3,8 +3,8 @@
 
 use firstseen_filter::{BlockProbe, ProbeShape, Probes, Stamp};
 use firstseen_routing::{
-    Decision, FilterId, Incarnation, NodeId, Operation, PeerBody, PeerMessage, PositionLists, Reason, Resolved, Seen,
-    SetAcks, SetBatch, TestBatch, Tick,
+    Decision, FilterId, Incarnation, NodeId, Operation, Past, PeerBody, PeerMessage, PositionLists, Reason, Resolved,
+    Seen, SetAcks, SetBatch, TestBatch, Tick,
 };
 use firstseen_wire::batch::BatchHead;
 
@@ -155,7 +155,9 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         stamps: stamps(events, numbers),
     };
     let acks = SetAcks { set_numbers: vec![1, 2, 900], refused_numbers: vec![5] };
-    [PeerBody::Test(test), PeerBody::Resolved(resolved), PeerBody::Set(set), PeerBody::SetAcks(acks)]
+    let past = PeerBody::Past(Past { newest_unit: 1 << 40, has_handed_over: true });
+    let (test, resolved) = (PeerBody::Test(test), PeerBody::Resolved(resolved));
+    [test, resolved, PeerBody::Set(set), PeerBody::SetAcks(acks), PeerBody::AskPast, past]
         .map(|body| PeerMessage { filter: FilterId(8), epoch: 3, group: 2, body })
         .into()
 }

@@ -36,11 +36,12 @@ fn map() -> ClusterMap {
         incarnation: Incarnation(1),
         memory_bytes: 1 << 30,
         voter: true,
+        is_down: false,
     };
     let record = FilterRecord {
         name: "clicks".to_owned(),
         epoch: 1,
-        owners: [ME, PEER].map(|node| SliceOwner { node, complete_since: Incarnation(1) }).to_vec(),
+        owners: [ME, PEER].map(|node| SliceOwner { node, complete_since: Incarnation(1), has_gap: false }).to_vec(),
         definition,
         policies: FilterPolicies { clock: ClockSource::Wall, answer: AnswerWhen::Safe, ..FilterPolicies::default() },
         generations: Vec::new(),

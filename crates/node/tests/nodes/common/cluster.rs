@@ -4,7 +4,9 @@ use firstseen_client::{Builder, Client, Filter};
 use firstseen_filter::FilterSecret;
 use firstseen_node::{Edges, Limits, NodeConfig};
 use firstseen_routing::{FilterPolicies, OwnerLimits, SlicedDefinition, TreeSpec};
-use firstseen_wire::map::{answer_message, clock_message, definition_json, durability_message, lookup_message};
+use firstseen_wire::map::{
+    answer_message, clock_message, definition_json, durability_message, lookup_message, when_lost_message,
+};
 use firstseen_wire::proto::admin::CreateFilterRequest;
 use firstseen_wire::tree::encode;
 
@@ -24,12 +26,12 @@ pub struct TestCluster {
 }
 
 impl TestCluster {
-    /// Up to three nodes. What waits is not refused for its age: a test machine may be slow.
+    /// Up to five nodes. What waits is not refused for its age: a test machine may be slow.
     pub async fn start(count: usize) -> Self {
         Self::start_with(count, be_patient).await
     }
 
-    /// Up to three nodes whose configurations were changed by `change`.
+    /// Up to five nodes whose configurations were changed by `change`.
     pub async fn start_with(count: usize, change: impl Fn(&mut NodeConfig)) -> Self {
         Self::start_changed(count, change, |_| {}).await
     }
@@ -41,7 +43,7 @@ impl TestCluster {
 
     async fn start_changed(count: usize, change: impl Fn(&mut NodeConfig), change_edges: impl Fn(&mut Edges)) -> Self {
         let mut nodes: Vec<TestNode> = Vec::new();
-        for name in ["a", "b", "c"].into_iter().take(count) {
+        for name in ["a", "b", "c", "d", "e"].into_iter().take(count) {
             nodes.push(TestNode::start_changed(name, &change, &change_edges).await);
         }
         nodes[0].init().await;
@@ -115,6 +117,9 @@ fn request(name: &str, definition: &SlicedDefinition, policies: FilterPolicies) 
         secret: SECRET.to_vec().into(),
         durability: durability_message(policies.durability).0.into(),
         durability_interval_ms: durability_message(policies.durability).1,
+        min_live: policies.thresholds.min_live,
+        set_min: policies.thresholds.set_min,
+        when_lost: when_lost_message(policies.when_lost).into(),
         ..CreateFilterRequest::default()
     }
 }

@@ -80,6 +80,7 @@ impl TestNode {
                 election_base_ms: 200,
                 election_width_ms: 50,
                 unreachable_after_ms: 300,
+                clock_skew_max_ms: 1_000,
             },
             ..NodeConfig::new(name, any, folder.path())
         };
@@ -113,6 +114,15 @@ impl TestNode {
             while self.status().await.unreachable != others {}
         };
         tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{others:?} are never unreachable"));
+    }
+
+    /// Waits until the map says that these are down, and no others.
+    pub async fn finds_down(&self, others: &[NodeId]) {
+        let waiting = async {
+            let is_so = |map: &ClusterMap| map.nodes.keys().filter(|node| map.is_down(**node)).eq(others);
+            while !is_so(&self.map().await) {}
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{others:?} are never down"));
     }
 
     /// Its folder for data.

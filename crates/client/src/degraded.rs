@@ -1,0 +1,26 @@
+//! What is known of answers that rest on fewer slices than usual.
+//!
+//! Promises: sums only rise. Must not know: where answers come from.
+
+/// Events whose answers rest on fewer slices than usual.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Degraded {
+    /// How many.
+    pub events: u64,
+    /// How many of them would be called duplicates by mistake, if all of them were new: as nodes expect it.
+    pub expected_false_positives: f64,
+}
+
+impl Degraded {
+    /// So many more, a new one of which is called a duplicate by this chance.
+    pub(crate) fn add(&mut self, events: u64, rate: f64) {
+        self.events += events;
+        self.expected_false_positives += events as f64 * rate;
+    }
+
+    /// The mean chance that a new event among them is called a duplicate (Koloniari 2011, section 3.2: fill^a, where a of
+    /// its positions are asked); 0 where there are none.
+    pub fn expected_rate(&self) -> f64 {
+        if self.events == 0 { 0.0 } else { self.expected_false_positives / self.events as f64 }
+    }
+}

@@ -1,0 +1,108 @@
+//! Which nodes the others go on without.
+//!
+//! One node that cannot reach another may be the one that is cut off, so each says what it sees, and the other is down
+//! when more than half of those that could say so do. It is down until it starts anew, or counts as started anew: what was
+//! recorded meanwhile is missing there, whether its process has ended or not.
+//!
+//! Promises: what [`crate::state`] promises; a node that is up is never down by the word of one of several others. Must not
+//! know: what it must not, how nodes are reached.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use firstseen_routing::{ClusterMap, Incarnation, NodeId};
+
+use crate::command::{Outcome, Refusal};
+use crate::state::State;
+
+/// What one node sees of another.
+pub(crate) fn peer_reached(
+    state: &mut State,
+    (by, by_incarnation): (NodeId, Incarnation),
+    (peer, peer_incarnation): (NodeId, Incarnation),
+    is_reached: bool,
+) -> Result<Outcome, Refusal> {
+    let is_current = |node: NodeId, incarnation: Incarnation| {
+        state.map.nodes.get(&node).is_some_and(|record| record.incarnation == incarnation && !record.is_down)
+    };
+    // What was seen of an earlier start, or by one, says nothing.
+    if by == peer || !is_current(by, by_incarnation) || !is_current(peer, peer_incarnation) {
+        return Ok(Outcome::Done);
+    }
+    let doubters = state.doubts.entry(peer).or_default();
+    if is_reached {
+        doubters.remove(&by);
+    } else {
+        doubters.insert(by);
+    }
+    judge(state);
+    Ok(Outcome::Done)
+}
+
+/// A node has started: nobody has seen anything of it, nor it of others.
+pub(crate) fn started(state: &mut State, node: NodeId) {
+    forget(state, node);
+    let map = Arc::make_mut(&mut state.map);
+    if map.nodes.get_mut(&node).is_some_and(|record| std::mem::take(&mut record.is_down)) {
+        raise_epochs(map, node);
+    }
+    judge(state);
+}
+
+/// A node has left for good.
+pub(crate) fn left(state: &mut State, node: NodeId) {
+    forget(state, node);
+    judge(state);
+}
+
+fn forget(state: &mut State, node: NodeId) {
+    state.doubts.remove(&node);
+    no_longer_says(state, node);
+}
+
+/// What a node has seen of others counts no more.
+fn no_longer_says(state: &mut State, node: NodeId) {
+    for doubters in state.doubts.values_mut() {
+        doubters.remove(&node);
+    }
+}
+
+/// Takes down whom more than half of the others cannot reach, one after the other: who is down has no say.
+fn judge(state: &mut State) {
+    let doubted = |state: &State| {
+        let is_up = |node: &NodeId| {
+            let record = state.map.nodes.get(node);
+            record.is_some_and(|record| !record.is_down && record.incarnation != Incarnation::default())
+        };
+        let up = state.map.nodes.keys().filter(|node| is_up(node)).count();
+        let outvoted = |(node, doubters): &(&NodeId, &BTreeSet<NodeId>)| {
+            is_up(node) && doubters.iter().filter(|by| is_up(by)).count() * 2 > up - 1
+        };
+        state.doubts.iter().find(outvoted).map(|(node, _)| *node)
+    };
+    while let Some(node) = doubted(state) {
+        no_longer_says(state, node);
+        let map = Arc::make_mut(&mut state.map);
+        if let Some(record) = map.nodes.get_mut(&node) {
+            record.is_down = true;
+        }
+        open_gaps(map, node);
+        raise_epochs(map, node);
+    }
+}
+
+/// From now on events are recorded without the slices of `node`, where others have slices of the same group.
+fn open_gaps(map: &mut ClusterMap, node: NodeId) {
+    for record in map.filters.values_mut() {
+        let per_group = record.definition.slicing.slices_per_group().max(1) as usize;
+        for group in record.owners.chunks_mut(per_group).filter(|group| group.iter().any(|owner| owner.node != node)) {
+            group.iter_mut().filter(|owner| owner.node == node).for_each(|owner| owner.has_gap = true);
+        }
+    }
+}
+
+/// Other nodes head events of its groups from now on, or do no longer.
+fn raise_epochs(map: &mut ClusterMap, node: NodeId) {
+    let has_slices = map.filters.values_mut().filter(|record| record.owners.iter().any(|owner| owner.node == node));
+    has_slices.for_each(|record| record.epoch += 1);
+}

@@ -1,0 +1,126 @@
+//! What a new map means for a group: nodes come and go, and heads of events with them.
+//!
+//! A node that is down is neither asked nor set, and the events whose head it was have another: the node of their next
+//! position. So that no two heads find an event new, what one asks or sets by a map that is over is refused (see
+//! `DividedGroup::receive`), and what it has not told by then is unknown, unless it heads the event by the next map too.
+//!
+//! Promises: of two heads of an event, one before and one after a change of the map, one is told that it is new at most,
+//! if nothing is told before all have acknowledged. Must not know: how the map is agreed on.
+
+use super::DividedGroup;
+use super::flights::{Flights, Phase};
+use super::missed::Missed;
+use super::placement::Placement;
+use super::sets::SetEnd;
+use crate::{ClusterMap, Command, Decision, FilterRecord, Incarnation, Moment, NodeId, Reason};
+
+/// Changes of heads that are told apart; older ones count for all events.
+const CHANGES_MAX: usize = 8;
+
+/// Who headed events before, for as long as submissions may come again.
+#[derive(Default)]
+pub(super) struct FormerHeads {
+    /// With the monotonic time until which it matters.
+    placements: Vec<(u64, Placement)>,
+    /// Until then any event may have had another head.
+    any_until_ms: u64,
+}
+
+impl FormerHeads {
+    fn push(&mut self, former: Placement, until_ms: u64, now_ms: u64) {
+        self.placements.retain(|(until_ms, _)| *until_ms > now_ms);
+        if self.placements.len() >= CHANGES_MAX {
+            self.any_until_ms = self.placements.remove(0).0;
+        }
+        self.placements.push((until_ms, former));
+    }
+
+    /// Whether another node than `me` headed an event of these positions lately.
+    pub(super) fn are_elsewhere(&self, positions: &[u64], me: NodeId, now_ms: u64) -> bool {
+        let is_elsewhere =
+            |(until_ms, placement): &(u64, Placement)| *until_ms > now_ms && placement.head(positions) != Some(me);
+        self.any_until_ms > now_ms || self.placements.iter().any(is_elsewhere)
+    }
+}
+
+impl DividedGroup {
+    /// The map says something new of the filter.
+    pub(crate) fn map_changed(
+        &mut self,
+        map: &ClusterMap,
+        record: &FilterRecord,
+        now: Moment,
+        commands: &mut Vec<Command>,
+    ) {
+        self.now = now;
+        let placement = Placement::new(map, record, self.group, self.me, *self.placement.plan());
+        let is_down = placement.is_down_here();
+        if is_down && !self.placement.is_down_here() {
+            self.was_whole = self.is_whole();
+        }
+        self.complete = placement.is_complete_here();
+        self.outbox.set_epoch(record.epoch);
+        let former = std::mem::replace(&mut self.placement, placement);
+        if !self.placement.is_like(&former) {
+            self.own.follow(&self.placement);
+            self.fill.spread_over(self.placement.live_slices());
+            let until_ms = now.monotonic_ms.saturating_add(u64::from(self.policies.retry_horizon_ms));
+            self.former_heads.push(former.clone(), until_ms, now.monotonic_ms);
+        }
+        let returned = self.missed.follow(&former, &self.placement, &mut self.outbox);
+        if self.placement.epoch() != former.epoch() {
+            self.abandon_tests();
+            self.keep_unacknowledged();
+            self.end_sets_by(|group, set| group.is_down(set.to()), SetEnd::Done);
+            self.end_sets_by(|_, set| set.awaits_map(), SetEnd::Stale);
+            self.count_stuck_events();
+        }
+        self.open_generation(record);
+        self.follow_gap();
+        // They would ask.
+        returned.into_iter().for_each(|node| self.tell_past(node, self.placement.epoch()));
+        self.finish(commands);
+    }
+
+    fn is_down(&self, node: NodeId) -> bool {
+        !self.placement.live_peers().any(|(peer, _)| peer == node)
+    }
+
+    /// The node counts as started anew, though its process goes on: others had given it up, and went on without it.
+    pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment, commands: &mut Vec<Command>) {
+        self.now = now;
+        for first in self.flights.as_ref().map(Flights::batches).unwrap_or_default() {
+            self.give_up(first);
+            self.answer(first);
+        }
+        (self.flights, self.incarnation) = (None, incarnation);
+        self.sets.clear();
+        self.named.clear();
+        self.ready.clear();
+        self.closing.clear();
+        self.parting.clear();
+        self.climbs.clear();
+        // Batches are settled above; what was gathered for other nodes was told by a process that is over for them.
+        commands.extend(self.kept.take(self.filter, self.group));
+        self.outbox.begin_anew(commands);
+        // Where no other node has slices of the group, nobody has recorded anything meanwhile.
+        self.is_restored = self.was_whole && self.placement.nodes().len() == 1;
+        self.missed = Missed::begin(&self.placement);
+        (self.complete, self.first_ms) = (false, Some(now.monotonic_ms));
+        self.gap = None;
+    }
+
+    /// Tells all events of a batch that are not told what is known of them.
+    fn give_up(&mut self, first: u64) {
+        let Some(batch) = self.flights.as_mut().and_then(|flights| flights.batch_mut(first)) else { return };
+        for event in 0..batch.flights.len() {
+            let reason = match batch.flights[event].phase {
+                _ if batch.flights[event].told => continue,
+                Phase::Testing | Phase::Joined => Reason::NotReady,
+                _ => Reason::Unknown,
+            };
+            batch.flights[event].told = true;
+            batch.decide(event, Decision::Undecided(reason), None);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What a node that is down misses: events that this node records meanwhile are handed over when it is back, as long as
+//! they are not too many. Then it is complete again at once, instead of when all that it has missed has expired.
+//!
+//! Promises: a node says that it has handed everything over only where it has seen the other go down and come back, and has
+//! kept everything in between. What is kept is bounded. Must not know: how long a node is away, what it still has.
+
+use std::collections::BTreeMap;
+
+use firstseen_filter::Stamp;
+
+use super::DividedGroup;
+use super::outbox::Outbox;
+use super::placement::Placement;
+use crate::NodeId;
+
+/// What other nodes miss.
+#[derive(Default)]
+pub(super) struct Missed {
+    down: BTreeMap<NodeId, Missing>,
+    /// Of nodes that have come back: whether all that they had missed was handed over.
+    handed_over: BTreeMap<NodeId, bool>,
+}
+
+/// What one node misses.
+struct Missing {
+    sets: Vec<MissingSet>,
+    /// Nothing was forgotten.
+    is_all: bool,
+}
+
+struct MissingSet {
+    generation: u64,
+    /// Positions of the node's slices.
+    cells: Box<[u64]>,
+    stamp: Stamp,
+}
+
+impl Missed {
+    /// An event was recorded without a node that is down; of `events_max` it is remembered.
+    pub(super) fn push(
+        &mut self,
+        node: NodeId,
+        generation: u64,
+        cells: impl Iterator<Item = u64>,
+        stamp: Stamp,
+        events_max: usize,
+    ) {
+        let Some(missing) = self.down.get_mut(&node).filter(|missing| missing.is_all) else { return };
+        match missing.sets.len() < events_max {
+            true => missing.sets.push(MissingSet { generation, cells: cells.collect(), stamp }),
+            false => *missing = Missing { sets: Vec::new(), is_all: false },
+        }
+    }
+
+    /// Whether a node has been handed everything over that was recorded here while it was away.
+    pub(super) fn has_handed_over(&self, node: NodeId) -> bool {
+        self.handed_over.get(&node).copied().unwrap_or(false)
+    }
+
+    /// Nodes that are down already when this one begins: what was recorded without them, nobody knows.
+    pub(super) fn begin(placement: &Placement) -> Self {
+        let down = placement.down_peers().map(|node| (node, Missing { sets: Vec::new(), is_all: false }));
+        Self { down: down.collect(), handed_over: BTreeMap::new() }
+    }
+
+    /// Nodes go down and come back: what these have missed is sent to them. Tells who has come back.
+    pub(super) fn follow(&mut self, former: &Placement, placement: &Placement, outbox: &mut Outbox) -> Vec<NodeId> {
+        for node in placement.down_peers().filter(|node| !former.down_peers().any(|other| other == *node)) {
+            self.handed_over.remove(&node);
+            // What it lacked before, nobody here has.
+            let is_all = former.is_complete_at(node);
+            self.down.entry(node).or_insert(Missing { sets: Vec::new(), is_all });
+        }
+        let mut returned = Vec::new();
+        for (node, start) in placement.live_peers() {
+            if let Some(Missing { sets, is_all }) = self.down.remove(&node) {
+                for MissingSet { generation, cells, stamp } in sets {
+                    // Nobody waits for the acknowledgement: the other node knows what it has refused.
+                    outbox.set(node, generation, cells, stamp);
+                }
+                self.handed_over.insert(node, is_all);
+                returned.push(node);
+            } else if former.live_peers().any(|(other, before)| other == node && before != start) {
+                // What was on its way to its last process is sent again, and nothing was recorded without it.
+                self.handed_over.insert(node, former.is_complete_at(node));
+            }
+        }
+        returned
+    }
+}
+
+impl DividedGroup {
+    /// Keeps what is on its way to nodes that have just gone down.
+    pub(super) fn keep_unacknowledged(&mut self) {
+        let Self { sets, missed, placement, flights: Some(flights), limits, .. } = self else { return };
+        let mut numbers: Vec<u64> = sets.keys().copied().collect();
+        numbers.sort_unstable();
+        for set in numbers.iter().filter_map(|number| sets.get(number)) {
+            for ticket in set.tickets() {
+                let Some(flight) = flights.flight(*ticket) else { continue };
+                let is_there = |position: &u64| placement.nodes()[placement.node_at(*position)] == set.to();
+                let cells = flights.positions(*ticket).iter().copied().filter(is_there);
+                missed.push(set.to(), set.generation(), cells, flight.stamp, limits.missed_events_max);
+            }
+        }
+    }
+}

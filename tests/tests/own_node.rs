@@ -1,0 +1,68 @@
+//! A node in a process of its own, which a test kills and starts as it likes.
+
+use std::net::TcpListener;
+use std::process::{Child, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::run::{Folder, firstseen};
+
+/// A node in a folder of its own, at a port that stays the same.
+pub(crate) struct OwnNode {
+    pub(crate) folder: Folder,
+    pub(crate) address: String,
+    child: Child,
+}
+
+impl OwnNode {
+    /// Starts a node; `settings` are added to its configuration.
+    pub(crate) fn start(name: &str, settings: &str) -> Self {
+        let folder = Folder::new();
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let config = format!(
+            "name = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\ndata_dir = \"data\"\nmemory_max_bytes = 268435456\n{settings}"
+        );
+        folder.write("node.toml", config);
+        let child = Self::process(&folder, "--create");
+        Self { folder, address: format!("127.0.0.1:{port}"), child }
+    }
+
+    fn process(folder: &Folder, flags: &str) -> Child {
+        let mut command = firstseen();
+        command.args(["node", "--config", "node.toml"]).args(flags.split_whitespace());
+        command.current_dir(folder.path("")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary")
+    }
+
+    /// Ends in order, and is started again.
+    pub(crate) fn restart(&mut self) {
+        let process = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
+        kill(process, Signal::SIGTERM).expect("it runs");
+        assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
+        self.start_again();
+    }
+
+    /// Ends without notice, and is started again.
+    pub(crate) fn crash(&mut self) {
+        self.kill();
+        self.start_again();
+    }
+
+    /// Ends without notice.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Is started again after its end.
+    pub(crate) fn start_again(&mut self) {
+        self.child = Self::process(&self.folder, "");
+    }
+}
+
+impl Drop for OwnNode {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
