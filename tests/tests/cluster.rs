@@ -123,3 +123,29 @@ fn nobody_there_is_told() {
     folder.run("cluster status --addr 127.0.0.1:1").fails(1, &["nothing answers at 127.0.0.1:1"]);
     folder.dedup("--cluster 127.0.0.1:1 --filter x input").fails(1, &["no node answered", "127.0.0.1:1"]);
 }
+
+#[test]
+fn thresholds_are_checked_and_losses_are_forgiven_by_name() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--nodes 2");
+    for (flags, said) in [
+        ("--slicing vertical:4 --min-live 99", "--min-live 99 is refused: an event has"),
+        ("--slicing vertical:4 --set-min 99", "--set-min 99 is refused: an event has"),
+        ("--slicing horizontal:2 --min-live 2", "all positions of an event are in one slice"),
+    ] {
+        let refused = cluster.create(&folder, "clicks", &format!("--capacity 1k --window 1h {flags}"));
+        assert!(refused.code == Some(2) && refused.err.contains(said), "{flags}: {}", refused.err);
+    }
+    let flags = "--capacity 1k --window 1h --slicing vertical:4 --min-live 2 --set-min 1 --when-lost duplicate";
+    cluster.create(&folder, "clicks", flags).ok();
+    let at = cluster.addresses();
+    let described = folder.run(&format!("filter describe clicks --cluster {at}")).ok().out;
+    assert!(
+        described.contains("needs 2 positions live, a duplicate 1 set; otherwise an event is a duplicate"),
+        "{described}"
+    );
+    let forgiven = folder.run(&format!("filter forgive clicks --cluster {at}")).ok().out;
+    assert!(forgiven.contains("0 of 4 slices are forgiven"), "{forgiven}");
+    let unknown = folder.run(&format!("filter forgive klicks --cluster {at}"));
+    assert!(unknown.code == Some(2) && unknown.err.contains("did you mean `clicks`?"), "{}", unknown.err);
+}

@@ -63,16 +63,14 @@ pub enum ClusterRefusal {
         interval_ms: u32,
     },
     /// Positions that no event has cannot be required.
-    #[error("{flag} {asked} is refused: an event has {hashes} positions{hint}")]
+    #[error("{flag} {asked} is refused: {reason}")]
     Threshold {
         /// The flag that asks for it.
         flag: &'static str,
         /// The threshold.
         asked: u32,
-        /// Positions of an event on slices that fail apart.
-        hashes: u32,
-        /// What else is to be said.
-        hint: &'static str,
+        /// Why not.
+        reason: String,
     },
     /// Levels of a tree keep what they have told alone in memory.
     #[error("filters of a tree keep no journal: use `--durability memory`")]
@@ -114,13 +112,16 @@ pub fn check_durability(
 /// # Errors
 /// [`ClusterRefusal::Threshold`].
 pub fn check_thresholds(definition: &SlicedDefinition, thresholds: Thresholds) -> Result<(), ClusterRefusal> {
-    let (hashes, hint) = match definition.slicing.divides_cells() {
-        true => (GroupPlan::of_level(definition)?.shape().hashes(), ""),
-        false => (0, " that fail apart only where slices share events (vertical and diced slicings)"),
+    let (hashes, reason) = match definition.slicing.divides_cells() {
+        true => {
+            let hashes = GroupPlan::of_level(definition)?.shape().hashes();
+            (hashes, format!("an event has {hashes} positions"))
+        }
+        false => (0, "all positions of an event are in one slice here (see `vertical:S`)".to_owned()),
     };
     for (flag, asked) in [("--min-live", thresholds.min_live), ("--set-min", thresholds.set_min)] {
         if asked > hashes {
-            return Err(ClusterRefusal::Threshold { flag, asked, hashes, hint });
+            return Err(ClusterRefusal::Threshold { flag, asked, reason });
         }
     }
     Ok(())
