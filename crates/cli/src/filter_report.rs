@@ -50,8 +50,8 @@ pub struct ClusterReport {
     pub window: String,
     /// Events not decided, by reason.
     pub undecided_reasons: BTreeMap<Reason, u64>,
-    /// Events answered by slices that have lost what came before their node started: some of those told to be
-    /// first-seen may be duplicates.
+    /// Events whose answers rest on fewer slices than usual, as nodes were down or slices had lost something: more of those told to
+    /// be duplicates may be new.
     pub degraded_events: u64,
     /// What went to each node.
     pub nodes: Vec<NodeReport>,

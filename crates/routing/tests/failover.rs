@@ -191,10 +191,10 @@ fn a_node_that_is_down_is_neither_asked_nor_set() {
 }
 
 /// A filter of three nodes with a window of a second, and a producer of it.
-fn short_window() -> (Network, network::Producer) {
+fn short_window(minds_gaps: bool) -> (Network, network::Producer) {
     let definition = definition(&spec(Kind::Timing, "1s", 1 << 20, 5), "vertical:6");
     let owners: Vec<NodeId> = (0..6).map(|slice| NodeId(1 + slice % 3)).collect();
-    let limits = OwnerLimits { clock_skew_max_ms: 50, ..OwnerLimits::default() };
+    let limits = OwnerLimits { clock_skew_max_ms: 50, minds_gaps, ..OwnerLimits::default() };
     let thresholds = Thresholds { min_live: 1, set_min: 0 };
     let policies = FilterPolicies { answer: AnswerWhen::Safe, thresholds, ..FilterPolicies::default() };
     (Network::new(&definition, policies, &owners, limits, Dice(5)), network::Producer::new(1, &definition))
@@ -207,7 +207,7 @@ fn claims(network: &Network) -> Vec<NodeId> {
 
 #[test]
 fn a_node_that_has_lost_its_cells_is_complete_when_they_have_expired() {
-    let (mut network, mut producer) = short_window();
+    let (mut network, mut producer) = short_window(true);
     let began_ms = network.now.wall_ms;
     let told = |network: &mut Network, producer: &mut network::Producer, key, ms| {
         producer.ask_alone(network, digest(key), began_ms + ms, true)
@@ -272,4 +272,13 @@ fn what_is_too_much_is_not_handed_over() {
     run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
     run.network.settle();
     assert_eq!(claims(&run.network), []);
+}
+
+#[test]
+fn who_does_not_mind_what_it_lacks_claims_to_be_complete_at_once() {
+    let (mut network, _producer) = short_window(false);
+    network.restart(NodeId(2));
+    network.settle();
+    network.wait(1);
+    assert_eq!(claims(&network), [NodeId(2)], "the test before cannot tell");
 }

@@ -8,9 +8,9 @@
 //! that may still be overtaken. Must not know: threads, clocks (moments are passed in), how messages travel.
 //!
 //! A process that ends takes its guard and its cells with it, unless they are kept (`durable.rs`). Slices that have lost
-//! cells are set, but do not vote, as long
-//! as enough positions of an event lie on others (`placement.rs`). What was told is found there; a retry that is found is
-//! undecided where it may be found because of itself (`resolve.rs`).
+//! cells are set, but do not vote (`placement.rs`), until all that they may lack has expired or was handed over (`gap.rs`);
+//! where too few are left for an event, the filter says what it is told (`thresholds.rs`). A retry that is found is undecided
+//! where it may be found because of itself (`resolve.rs`).
 //!
 //! Differences from the embedded engine: nodes agree on generations, so these open a little earlier and by estimate
 //! (`fill.rs`); a slice opens one when the first event is set there.
