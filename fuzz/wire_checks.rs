@@ -73,8 +73,9 @@ fn frame(range: u64, bytes: &[u8]) {
         assert_eq!(peer::accept_hello(&peer::hello(&ends)), Ok(ends));
     }
     let Some(message) = message.message else { return };
-    let Ok(decoded) = peer::decode(&message, range) else { return };
+    let shape = firstseen_filter::ProbeShape::Spread { cells: range.max(1), hashes: 5 };
+    let Ok(decoded) = peer::decode(&message, range, shape) else { return };
     assert_eq!(peer::filter_of(&message), Some(decoded.filter));
     let encoded = peer::encode(&decoded, range).expect("what was decoded can be encoded");
-    assert_eq!(peer::decode(&encoded, range), Ok(decoded));
+    assert_eq!(peer::decode(&encoded, range, shape), Ok(decoded));
 }

@@ -27,7 +27,7 @@ fn cluster() -> [OwnNode; 3] {
     let run = |flags: &str| nodes[0].folder.run(flags).code == Some(0);
     eventually("a cluster", || run(&format!("cluster form {form}")));
     let create = "filter create clicks --if-absent --slicing vertical:6 --clock wall --window 6s --lateness 1s \
-                  --hashes 10 --capacity 150k --fpr 0.001 --answer safe --min-live 1";
+                  --hashes 10 --capacity 150k --fpr 0.001 --answer safe";
     eventually("a filter", || run(&format!("{create} --cluster {}", nodes[0].address)));
     nodes
 }
@@ -96,7 +96,7 @@ fn one_of_three_nodes_is_killed_and_comes_back() {
     // It may lead the agreement, too.
     nodes[0].kill();
     let killed = Instant::now();
-    // All ten positions of an event lie on slices of that node once in 59,000.
+    // Fewer than five positions of an event are left once in 13, and nobody denies one of a thousand of these.
     let is_hindered = |told: &Told| told.undecided > 1;
     let undecided = std::iter::from_fn(|| Some(producer.go_on()).filter(is_hindered)).count();
     let service_again = killed.elapsed();
@@ -114,7 +114,7 @@ fn one_of_three_nodes_is_killed_and_comes_back() {
          measured {:.2e} ({wrong} of {asked})",
         wrong as f64 / asked as f64
     );
-    assert!(service_again < SERVICE_MAX, "{service_again:?}");
+    assert!(service_again < SERVICE_MAX, "{service_again:?}\n{}\n{}", nodes[1].log(), nodes[2].log());
     let mean = expected * asked as f64;
     let allowed = 0.2 * mean + 4.0 * mean.sqrt() + 3.0;
     assert!((wrong as f64 - mean).abs() < allowed, "{wrong} of {asked} are wrong, not {mean:.0}");

@@ -141,7 +141,8 @@ fn thresholds_are_checked_and_losses_are_forgiven_by_name() {
     let at = cluster.addresses();
     let described = folder.run(&format!("filter describe clicks --cluster {at}")).ok().out;
     assert!(
-        described.contains("needs 2 positions live, a duplicate 1 set; otherwise an event is a duplicate"),
+        described
+            .contains("needs 2 positions live, a duplicate 1 set; otherwise an event that none denies is a duplicate"),
         "{described}"
     );
     let forgiven = folder.run(&format!("filter forgive clicks --cluster {at}")).ok().out;

@@ -78,10 +78,14 @@ fn other_commands_explain_themselves() {
         ("cluster", "init join form status leave"),
         ("cluster join", "--addr --tls-ca --tls-cert --tls-key"),
         ("filter", "create list describe drop"),
-        ("filter create", "--cluster --window --slicing --clock --lookup --answer --retry-horizon --if-absent --tree"),
+        (
+            "filter create",
+            "--cluster --window --slicing --clock --lookup --answer --retry-horizon --if-absent --tree --copies",
+        ),
         ("certs", "--out --nodes --clients --admin --hosts --days"),
-        ("plan", "--events-per-window --fpr --window --kind --nodes --failures --failures-fpr --json"),
-        ("bench", "cluster Redis tree"),
+        ("plan", "--events-per-window --fpr --window --kind --nodes --failures --max-fpr --json"),
+        ("bench", "cluster Redis tree durability copies"),
+        ("bench copies", "--events --runs --batch --json"),
         ("bench tree", "--events --delay-ms --runs --json"),
         ("bench cluster", "--events --runs --batch --no-redis --no-tls --json"),
     ] {

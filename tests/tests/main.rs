@@ -6,6 +6,7 @@ mod bad_flags;
 mod bad_input;
 mod certs;
 mod cluster;
+mod copies;
 mod crash_loop;
 mod estimate;
 mod formats;

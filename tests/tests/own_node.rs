@@ -31,7 +31,14 @@ impl OwnNode {
     fn process(folder: &Folder, flags: &str) -> Child {
         let mut command = firstseen();
         command.args(["node", "--config", "node.toml"]).args(flags.split_whitespace());
-        command.current_dir(folder.path("")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary")
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.path("log"));
+        let log = Stdio::from(log.expect("a file for its log"));
+        command.current_dir(folder.path("")).stdout(Stdio::null()).stderr(log).spawn().expect("the binary")
+    }
+
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path("log")).unwrap_or_default()
     }
 
     /// Ends in order, and is started again.

@@ -53,6 +53,8 @@ pub struct ClusterReport {
     /// Events whose answers rest on fewer slices than usual, as nodes were down or slices had lost something: more of those told to
     /// be duplicates may be new.
     pub degraded_events: u64,
+    /// How many of these would be called duplicates by mistake if all were new, as the nodes expect it.
+    pub expected_false_positives: f64,
     /// What went to each node.
     pub nodes: Vec<NodeReport>,
     /// Where duplicates were found, of a filter in a tree.
@@ -135,6 +137,7 @@ impl FilterReport {
             }
             Self::Cluster(report) => {
                 let ClusterReport { filter_name, filter, window, degraded_events, .. } = report;
+                let expected = report.expected_false_positives;
                 let mut lines = vec![
                     ("cluster", report.cluster.join(", ")),
                     ("filter", format!("{filter_name}: {filter}, window {window}")),
@@ -143,7 +146,9 @@ impl FilterReport {
                 lines.extend(report.tree.as_ref().map(|tree| ("duplicates at", tree.text())));
                 if *degraded_events > 0 {
                     let events = grouped(*degraded_events);
-                    lines.push(("degraded", format!("{events} events answered by slices that lost what came before, or while others were out of reach")));
+                    let rate = rate(expected / *degraded_events as f64);
+                    let told = format!("{events} events without slices that are down or have lost something");
+                    lines.push(("degraded", format!("{told}; of new ones {rate} are called duplicates")));
                 }
                 lines
             }
@@ -169,6 +174,7 @@ mod tests {
             window: "1h".to_owned(),
             undecided_reasons: BTreeMap::from([(Reason::Unknown, 3), (Reason::Overloaded, 1200)]),
             degraded_events: 0,
+            expected_false_positives: 0.0,
             nodes: Vec::new(),
             tree: None,
         });

@@ -182,6 +182,7 @@ mod tests {
                 definition: folded(&root(), fold, Slicing::NONE).unwrap(),
                 policies: FilterPolicies::default(),
                 owners: Vec::new(),
+                copies: Vec::new(),
                 generations: Vec::new(),
                 branch: (number > 1).then_some(branch),
             };

@@ -35,6 +35,8 @@ struct Waiting {
 
 enum Due {
     At(Instant),
+    /// Then, or by the first map after this version: it may say how to go on without what is missing.
+    AtOrAfter(Instant, u64),
     /// With a map of this version.
     Map(u64),
 }
@@ -268,9 +270,6 @@ impl Courier {
             tracing::debug!(?reason, ?next, detail = answers.detail, "a batch was refused");
             return self.send_again(piece, next);
         }
-        if answers.degraded {
-            piece.filter.note_degraded(answers.decisions.len(), answers.expected_rate);
-        }
         piece.filter.note_level_hits(&answers.level_hits);
         piece.note(answers.degraded, &answers.seen);
         let told = |event: usize| Answer {
@@ -282,7 +281,8 @@ impl Courier {
             && let next = self.next_after(&mut piece, reason, answers.map_version)
             && !matches!(next, Next::Tell(_))
         {
-            piece.answer_definite(answers.clock_ms, told);
+            let answered = piece.answer_definite(answers.clock_ms, told);
+            note_degraded(&piece, &answers, answered);
             if answers
                 .decisions
                 .iter()
@@ -292,6 +292,7 @@ impl Courier {
             }
             return self.send_again(piece, next);
         }
+        note_degraded(&piece, &answers, piece.awaited());
         let tries = piece.tries.clone();
         piece.answer(answers.clock_ms, |event| match told(event) {
             Answer { decision: Decision::Undecided(reason), .. } => Answer::undecided(tries.tell(reason)),
@@ -301,9 +302,10 @@ impl Courier {
 
     /// What to do with a batch of which a node, whose map has version `map_version`, says `reason`.
     fn next_after(&mut self, piece: &mut Piece, reason: Reason, map_version: u64) -> Next {
-        match reason == Reason::SlicesDown && piece.filter.waits_for_slices(Instant::now()) {
-            true => piece.tries.awaits_slices(&mut self.jitter),
-            false => {
+        match reason == Reason::SlicesDown {
+            true if piece.is_lost() => Next::Tell(reason),
+            true if piece.filter.waits_for_slices(Instant::now()) => piece.tries.awaits_slices(&mut self.jitter),
+            _ => {
                 let retries_max = self.core.limits().overload_retries_max;
                 piece.tries.refused(reason, (piece.routed_by, map_version), retries_max, &mut self.jitter)
             }
@@ -314,7 +316,10 @@ impl Courier {
         piece.is_sent = false;
         let due = match next {
             Next::Tell(reason) => return piece.tell(reason),
-            Next::Wait(wait_ms) => Due::At(Instant::now() + Duration::from_millis(wait_ms)),
+            Next::Wait(wait_ms) => {
+                let at = Instant::now() + Duration::from_millis(wait_ms);
+                if piece.tries.lacks_nodes() { Due::AtOrAfter(at, piece.routed_by) } else { Due::At(at) }
+            }
             Next::Map(version) => {
                 self.core.heard_of_version(version);
                 Due::Map(version)
@@ -328,6 +333,7 @@ impl Courier {
         let version = self.core.map_version();
         let is_due = |waiting: &mut Waiting| match waiting.due {
             Due::At(at) => at <= now,
+            Due::AtOrAfter(at, routed_by) => at <= now || version > routed_by,
             Due::Map(awaited) => awaited <= version,
         };
         for Waiting { piece, .. } in self.waiting.extract_if(.., is_due) {
@@ -379,10 +385,12 @@ impl Courier {
 fn take_found(message: &proto::Found, unanswered: &mut Unanswered) {
     let Some(Slot::Awaited(piece)) = unanswered.get_mut(&message.sequence) else { return };
     match reply::decode_found(message, piece.events()) {
-        Ok(found) => piece.answer_definite(message.clock_ms, |event| match found[event] {
-            true => Answer { decision: Decision::Duplicate, estimate: 0.0 },
-            false => Answer::undecided(Reason::Unknown),
-        }),
+        Ok(found) => {
+            piece.answer_definite(message.clock_ms, |event| match found[event] {
+                true => Answer { decision: Decision::Duplicate, estimate: 0.0 },
+                false => Answer::undecided(Reason::Unknown),
+            });
+        }
         // The reply will tell.
         Err(error) => tracing::warn!(%error, "what was found makes no sense"),
     }
@@ -398,4 +406,11 @@ fn worth_retrying(decisions: &[Decision]) -> Option<Reason> {
     };
     let find = |is_so: fn(&Reason) -> bool| reasons().find(is_so);
     find(|reason| reason.is_worth_retrying()).or_else(|| find(|reason| *reason == Reason::SlicesDown))
+}
+
+/// Counts events that are told now by an answer that rests on fewer slices.
+fn note_degraded(piece: &Piece, answers: &reply::Answers, events: usize) {
+    if answers.degraded {
+        piece.filter.note_degraded(events, answers.expected_rate);
+    }
 }

@@ -389,7 +389,7 @@ impl FilterCore {
         let Intake { lanes, lane_of_slice, .. } = intake;
         lane_of_slice.clear();
         let heads = Heads::new(&map, record);
-        lane_of_slice.extend(record.owners.iter().map(|owner| {
+        lane_of_slice.extend(heads.owners().iter().map(|owner| {
             let known = lanes.iter().position(|lane| lane.node == owner.node);
             let lane = known.unwrap_or_else(|| {
                 let dock = self.core.dock(owner.node);

@@ -94,6 +94,7 @@ mod tests {
             definition: SlicedDefinition::new(&spec, Slicing::NONE).expect("a definition"),
             policies: FilterPolicies { clock, ..FilterPolicies::default() },
             owners: Vec::new(),
+            copies: Vec::new(),
             generations: Vec::new(),
             branch: None,
         };

@@ -230,7 +230,8 @@ impl Piece {
     pub(crate) fn owner(&self, record: &FilterRecord, heads: &Heads<'_>) -> Option<NodeId> {
         if !record.definition.slicing.divides_cells() {
             // The first event of a run speaks for it.
-            let mut owners = self.runs.iter().map(|(group, _)| record.owner(*group).map(|owner| owner.node));
+            let owner = |group: u32| heads.owners().get(group as usize).map(|owner| owner.node);
+            let mut owners = self.runs.iter().map(|(group, _)| owner(*group));
             let first = owners.next()??;
             return owners.all(|owner| owner == Some(first)).then_some(first);
         }
@@ -355,13 +356,25 @@ impl Piece {
     }
 
     /// Answers the events of which something definite is known, and keeps the others; `clock_ms` as in [`Self::answer`].
-    pub(crate) fn answer_definite(&mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) {
+    pub(crate) fn answer_definite(&mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) -> usize {
         let definite =
             |event| Some(answer_of(event)).filter(|answer| !matches!(answer.decision, Decision::Undecided(_)));
         self.audit(clock_ms, |event| definite(event).map(|answer| answer.decision));
         self.remember(&answer_of);
         let answered = self.callers.answer_some(definite);
         self.filter.core().release(answered);
+        answered
+    }
+
+    /// Events that callers still wait for.
+    pub(crate) fn awaited(&self) -> usize {
+        self.callers.waiting()
+    }
+
+    /// Whether all slices of all events that are waited for are down, and the filter says what these are told.
+    pub(crate) fn is_lost(&self) -> bool {
+        let lost = self.lost_events(|_| Answer::undecided(Reason::SlicesDown));
+        lost.is_some_and(|(_, events)| events.len() == self.awaited())
     }
 
     /// Answers every event; `clock_ms` is what the owner's clock shows, 0 where it shows none.
@@ -376,7 +389,9 @@ impl Piece {
 
     fn finish(&mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) {
         let lost = self.lost_events(&answer_of);
-        self.filter.note_degraded(lost.as_ref().map_or(0, |(_, events)| events.len()), 0.0);
+        if let Some((decision, events)) = &lost {
+            self.filter.note_degraded(events.len(), if *decision == Decision::Duplicate { 1.0 } else { 0.0 });
+        }
         let answer_of = |event| match &lost {
             Some((decision, events)) if events.contains(&event) => Answer { decision: *decision, estimate: 0.0 },
             _ => answer_of(event),

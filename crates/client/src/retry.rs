@@ -107,6 +107,11 @@ impl Tries {
         Next::Wait(jitter.wait_ms(self.sent))
     }
 
+    /// Whether nodes that own slices could not be reached at the last try.
+    pub(crate) fn lacks_nodes(&self) -> bool {
+        matches!(self.refused, Some(Reason::SlicesDown | Reason::NotReady))
+    }
+
     /// What to tell of an event of which a node says `reason`: an earlier try may have recorded it.
     pub(crate) fn tell(&self, reason: Reason) -> Reason {
         if self.may_have_recorded { Reason::Unknown } else { reason }

@@ -134,11 +134,20 @@ impl CellKind for Bits {
         set_counted(generation.memory.bytes_mut(), positions)
     }
 
-    fn merge(&self, cells: &mut [u8], others: &[u8], _now: u64) -> u64 {
+    fn merge(&self, cells: &mut [u8], others: &[u8], _then: u64, _now: u64) -> u64 {
         let merged = cells.iter_mut().zip(others).map(|(cell, other)| {
             *cell |= other;
             u64::from(cell.count_ones())
         });
         merged.sum()
+    }
+
+    /// What was recorded in a unit that is over is gone.
+    fn age_max_units(&self) -> u64 {
+        0
+    }
+
+    fn used(&self, cells: &[u8]) -> u64 {
+        cells.iter().map(|cell| u64::from(cell.count_ones())).sum()
     }
 }

@@ -246,12 +246,20 @@ impl<W: Word> CellKind for Generations<W> {
         0
     }
 
-    fn merge(&self, cells: &mut [u8], others: &[u8], now: u64) -> u64 {
-        let kept = W::from_bits(self.kept_at(now, now));
+    fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> u64 {
+        let (kept, kept_of_others) = (self.kept_at(now, now), self.kept_at(now, then));
         let width = W::BITS as usize / 8;
         for (word, other) in W::of(cells).iter_mut().zip(others.chunks_exact(width)) {
-            *word = W::from_bits((word.bits() | read_word(other)) & kept.bits());
+            *word = W::from_bits(word.bits() & kept | read_word(other) & kept_of_others);
         }
+        0
+    }
+
+    fn age_max_units(&self) -> u64 {
+        self.window.span_units
+    }
+
+    fn used(&self, _: &[u8]) -> u64 {
         0
     }
 }

@@ -120,7 +120,14 @@ pub(crate) trait CellKind: PartialEq {
     /// have none of their own.
     fn push_expiries(&self, _: &Generation, _positions: &[u64], _: Stamp, _now: u64, _expiries: &mut Vec<u64>) {}
 
-    /// Adds to `cells` whatever of `others`, a memory of the same geometry, is alive; both stand at unit `now`. Tells
-    /// how many cells are used then, where the kind keeps count.
-    fn merge(&self, cells: &mut [u8], others: &[u8], now: u64) -> u64;
+    /// Adds to `cells`, which stand at unit `now`, whatever is alive of `others`, a memory of the same geometry as it stood at
+    /// unit `then`, not later and [`Self::age_max_units`] earlier at most. Tells how many cells are used then, where the
+    /// kind keeps count.
+    fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> u64;
+
+    /// Up to what age cells can be told apart by.
+    fn age_max_units(&self) -> u64;
+
+    /// How many cells are used, where the kind keeps count.
+    fn used(&self, cells: &[u8]) -> u64;
 }

@@ -225,7 +225,8 @@ impl<K: CellKind> CellSlice<K> {
         if let Some(index) = self.index_of(number) {
             let generation = &self.stack[index];
             let (bytes, cell_bits) = (generation.memory.bytes(), generation.geometry.cell_bits() as usize);
-            positions.iter().for_each(|position| prefetch_line(&bytes[*position as usize * cell_bits / 8]));
+            let lines = positions.iter().filter_map(|position| bytes.get(*position as usize * cell_bits / 8));
+            lines.for_each(prefetch_line);
         }
     }
 
@@ -353,7 +354,7 @@ impl<K: CellKind> CellSlice<K> {
         if mine.geometry != others.geometry {
             return Err(MergeError::Grown);
         }
-        mine.used_cells = self.kind.merge(mine.memory.bytes_mut(), others.memory.bytes(), now);
+        mine.used_cells = self.kind.merge(mine.memory.bytes_mut(), others.memory.bytes(), now, now);
         mine.live.merge(&others.live);
         self.oldest = self.oldest.max(other.oldest);
         Ok(())

@@ -63,7 +63,7 @@ impl<K: CellKind> CellSlice<K> {
         SliceOutline { unit: self.now, oldest: self.oldest, live }
     }
 
-    /// Takes up the outline of a slice of the same definition that had seen at least as much.
+    /// Takes up the outline of a slice of the same definition.
     ///
     /// # Errors
     /// [`PartError`].
@@ -72,8 +72,8 @@ impl<K: CellKind> CellSlice<K> {
         if !(1..=self.generations_max()).contains(&live.len()) || *oldest > COUNT_MAX || *unit > COUNT_MAX {
             return Err(PartError::Misfit("generations"));
         }
-        if *unit < self.now || live.iter().any(|live| live.newest_unit() > Some(*unit)) {
-            return Err(PartError::Misfit("a time that is over"));
+        if live.iter().any(|live| live.newest_unit() > Some(*unit)) {
+            return Err(PartError::Misfit("events of a time to come"));
         }
         self.advance(*unit);
         // What is gone there is gone here, too.
@@ -92,7 +92,9 @@ impl<K: CellKind> CellSlice<K> {
         self.open_up_to(newest)?;
         for (number, live) in (*oldest..).zip(live) {
             if let Some(index) = self.index_of(number) {
-                self.stack[index].live.merge(live);
+                let mine = &mut self.stack[index].live;
+                mine.merge(live);
+                mine.advance(self.kind.window(), self.now);
             }
         }
         Ok(())
@@ -107,12 +109,13 @@ impl<K: CellKind> CellSlice<K> {
         Some(CellRun { generation: number, unit: self.now, start_bytes, cells: cells[start..end].to_vec() })
     }
 
-    /// Adds what is alive in `run`. One of a generation that is gone here adds nothing.
+    /// Adds what is alive in `run`, which may be a little older than the slice. One of a generation that is gone here adds
+    /// nothing.
     ///
     /// # Errors
     /// [`PartError`].
     pub fn put_cells(&mut self, run: &CellRun) -> Result<(), PartError> {
-        if run.unit < self.now || run.unit > COUNT_MAX {
+        if run.unit.saturating_add(self.kind.age_max_units()) < self.now || run.unit > COUNT_MAX {
             return Err(PartError::Misfit("cells of a time that is over"));
         }
         self.advance(run.unit);
@@ -129,7 +132,10 @@ impl<K: CellKind> CellSlice<K> {
         if start % 2 != 0 || end > cells.len() {
             return Err(PartError::Misfit("cells beyond the end"));
         }
-        self.kind.merge(&mut cells[start..end], &run.cells, self.now);
+        let used_before = self.kind.used(&cells[start..end]);
+        let used = self.kind.merge(&mut cells[start..end], &run.cells, run.unit, self.now);
+        let generation = &mut self.stack[index];
+        generation.used_cells = (generation.used_cells + used).saturating_sub(used_before);
         Ok(())
     }
 
@@ -154,7 +160,7 @@ impl<K: CellKind> CellSlice<K> {
     pub fn recount(&mut self) {
         for generation in &mut self.stack {
             let runs = generation.memory.bytes_mut().chunks_mut(COUNT_BYTES);
-            generation.used_cells = runs.map(|run| self.kind.merge(run, &[0; COUNT_BYTES], self.now)).sum();
+            generation.used_cells = runs.map(|run| self.kind.merge(run, &[0; COUNT_BYTES], self.now, self.now)).sum();
         }
     }
 

@@ -323,6 +323,19 @@ pub enum Refusal {
         /// Bytes that the nodes have left.
         free_bytes: u64,
     },
+    /// Copies of a slice are on nodes of their own.
+    #[error(
+        "filter `{name}` with {copies} further copies needs {} nodes, and {nodes} have started there: add nodes, or ask for \
+         fewer --copies", copies + 1
+    )]
+    Copies {
+        /// The filter.
+        name: String,
+        /// Copies beside the first.
+        copies: u32,
+        /// Nodes that could have one.
+        nodes: u64,
+    },
     /// Not the next generation, or one too many.
     #[error("generation {number} of group {group} of filter {filter}: the newest is {newest}, and {rule}")]
     Generation {

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use firstseen_routing::divided::{check, check_durability, check_thresholds};
-use firstseen_routing::{AnswerWhen, ClusterMap, Durability, FilterId, FilterRecord, Incarnation, NodeId};
+use firstseen_routing::divided::{check, check_copies, check_durability, check_thresholds};
+use firstseen_routing::{AnswerWhen, ClusterMap, Durability, FilterId, FilterRecord, Incarnation, NodeId, SliceOwner};
 use firstseen_wire::limits::{FILTERS_MAX, MAP_FILTERS_BYTES_MAX};
 use firstseen_wire::map::filter_bytes_max;
 
@@ -20,9 +20,10 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
     check(&definition)
         .and_then(|()| check_durability(&definition, policies.durability, tree.is_some()))
         .and_then(|()| check_thresholds(&definition, policies.thresholds))
+        .and_then(|()| check_copies(&definition, policies.copies, tree.is_some()))
         .map_err(|refusal| Refusal::Definition { name: name.clone(), reason: refusal.to_string() })?;
-    if policies.durability == Durability::Durable {
-        // What is told rests on every slice's disk.
+    if policies.durability == Durability::Durable || policies.copies > 0 {
+        // What is told rests on every slice's disk, and on all copies.
         policies.answer = AnswerWhen::Safe;
     }
     let places = tree::plan(&state.map, &name, &definition, tree.as_ref())?;
@@ -49,10 +50,11 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
         if map.filters.len() >= FILTERS_MAX {
             return Err(Refusal::Full { what: "filters".to_owned(), most: FILTERS_MAX as u64 });
         }
-        let owners = owners(&map, &name, &place.definition, &place.sites)?;
+        let (owners, copies) = owners(&map, &name, &place.definition, &place.sites, policies.copies)?;
         let branch = tree.as_ref().map(|tree| tree::branch(tree, root, place));
         let definition = place.definition.clone();
-        let record = FilterRecord { name, epoch: 1, definition, policies, owners, generations: Vec::new(), branch };
+        let generations = Vec::new();
+        let record = FilterRecord { name, epoch: 1, definition, policies, owners, copies, generations, branch };
         check_map(&map, map.next_filter, &record)?;
         let filter = map.next_filter;
         secrets.insert(filter, secret);
@@ -132,32 +134,41 @@ pub(crate) fn slices_complete(
 ) -> Result<Outcome, Refusal> {
     let unknown = || Refusal::FilterUnknown { name: filter.to_string() };
     let record = state.map.filters.get(&filter).ok_or_else(unknown)?;
-    let per_group = record.definition.slicing.slices_per_group() as usize;
+    let per_group = record.definition.slicing.slices_per_group();
     // What an earlier start had is gone with it, and what is recorded while the node is down is missing.
     let is_current =
         state.map.nodes.get(&node).is_some_and(|record| record.incarnation == incarnation && !record.is_down);
-    let slices = (group as usize).saturating_mul(per_group)..(group as usize + 1).saturating_mul(per_group);
-    if !is_current
-        || !record.owners.get(slices.clone()).is_some_and(|owners| owners.iter().any(|owner| owner.node == node))
-    {
+    let is_own = |(slice, owner): &(u32, &SliceOwner)| slice / per_group == group && owner.node == node;
+    let is_news = |(_, owner): (u32, &SliceOwner)| owner.complete_since != incarnation || owner.has_gap;
+    if !is_current || !record.all_copies().filter(is_own).any(is_news) {
         return Ok(Outcome::Done);
     }
     let record = Arc::make_mut(&mut state.map).filters.get_mut(&filter).ok_or_else(unknown)?;
-    let owners = record.owners.get_mut(slices).unwrap_or_default();
-    let own = owners.iter_mut().filter(|owner| owner.node == node);
-    own.for_each(|owner| (owner.complete_since, owner.has_gap) = (incarnation, false));
+    let own = record.all_copies_mut().filter(|(slice, owner)| is_own(&(*slice, owner)));
+    own.for_each(|(_, owner)| (owner.complete_since, owner.has_gap) = (incarnation, false));
     Ok(Outcome::Done)
 }
 
+/// Of a tree, all levels.
 pub(crate) fn forgive(state: &mut State, name: &str) -> Result<Outcome, Refusal> {
     let unknown = || Refusal::FilterUnknown { name: format!("`{name}`") };
     let (filter, _) = state.map.filter_named(name).ok_or_else(unknown)?;
     let map = Arc::make_mut(&mut state.map);
-    let record = map.filters.get_mut(&filter).ok_or_else(unknown)?;
-    for owner in &mut record.owners {
+    let is_below = |record: &FilterRecord| record.branch.as_ref().is_some_and(|branch| branch.root == filter);
+    let meant = map.filters.iter().filter(|(id, record)| **id == filter || is_below(record));
+    let meant: Vec<FilterId> = meant.map(|(id, _)| *id).collect();
+    meant.into_iter().for_each(|filter| forgive_one(map, filter));
+    Ok(Outcome::Done)
+}
+
+fn forgive_one(map: &mut ClusterMap, filter: FilterId) {
+    let Some(record) = map.filters.get(&filter) else { return };
+    // Where a copy has everything, the others get it from there.
+    let lost: Vec<bool> = (0..record.owners.len() as u32).map(|slice| !map.is_complete(record, slice)).collect();
+    let Some(record) = map.filters.get_mut(&filter) else { return };
+    for (_, owner) in record.all_copies_mut().filter(|(slice, _)| lost.get(*slice as usize) == Some(&true)) {
         if let Some(node) = map.nodes.get(&owner.node).filter(|node| !node.is_down) {
             (owner.complete_since, owner.has_gap) = (node.incarnation, false);
         }
     }
-    Ok(Outcome::Done)
 }

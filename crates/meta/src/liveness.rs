@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use firstseen_routing::{ClusterMap, Incarnation, NodeId};
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord, Incarnation, NodeId};
 
 use crate::command::{Outcome, Refusal};
 use crate::state::State;
@@ -43,9 +43,8 @@ pub(crate) fn peer_reached(
 pub(crate) fn started(state: &mut State, node: NodeId) {
     forget(state, node);
     let map = Arc::make_mut(&mut state.map);
-    if map.nodes.get_mut(&node).is_some_and(|record| std::mem::take(&mut record.is_down)) {
-        raise_epochs(map, node);
-    }
+    let was_down = map.nodes.get_mut(&node).is_some_and(|record| std::mem::take(&mut record.is_down));
+    raise_epochs(map, |record| record.is_on(node) && (was_down || !record.copies.is_empty()));
     judge(state);
 }
 
@@ -87,22 +86,40 @@ fn judge(state: &mut State) {
             record.is_down = true;
         }
         open_gaps(map, node);
-        raise_epochs(map, node);
+        raise_epochs(map, |record| record.is_on(node));
     }
+}
+
+/// Where another copy of a slice is asked now than before, events have other heads.
+pub(crate) fn raise_epochs_since(before: &ClusterMap, map: &mut ClusterMap) {
+    let asked = |map: &ClusterMap, record: &FilterRecord| -> Vec<Option<NodeId>> {
+        let slices = 0..record.owners.len() as u32;
+        slices.map(|slice| map.asked(record, slice).map(|owner| owner.node)).collect()
+    };
+    let has_changed = |(id, record): &(&FilterId, &FilterRecord)| {
+        let former = before.filters.get(id).filter(|former| former.epoch == record.epoch);
+        former.is_some_and(|former| {
+            let has_copies = !former.copies.is_empty() || !record.copies.is_empty();
+            has_copies && (former.copies.len() != record.copies.len() || asked(before, former) != asked(map, record))
+        })
+    };
+    let changed: Vec<FilterId> = map.filters.iter().filter(has_changed).map(|(id, _)| *id).collect();
+    changed.iter().filter_map(|id| map.filters.get_mut(id).map(|record| record.epoch += 1)).for_each(drop);
 }
 
 /// From now on events are recorded without the slices of `node`, where others have slices of the same group.
 fn open_gaps(map: &mut ClusterMap, node: NodeId) {
     for record in map.filters.values_mut() {
-        let per_group = record.definition.slicing.slices_per_group().max(1) as usize;
-        for group in record.owners.chunks_mut(per_group).filter(|group| group.iter().any(|owner| owner.node != node)) {
-            group.iter_mut().filter(|owner| owner.node == node).for_each(|owner| owner.has_gap = true);
-        }
+        let per_group = record.definition.slicing.slices_per_group().max(1);
+        let others = record.all_copies().filter(|(_, owner)| owner.node != node);
+        let shared: BTreeSet<u32> = others.map(|(slice, _)| slice / per_group).collect();
+        let own = record.all_copies_mut().filter(|(_, owner)| owner.node == node);
+        own.filter(|(slice, _)| shared.contains(&(slice / per_group))).for_each(|(_, owner)| owner.has_gap = true);
     }
 }
 
-/// Other nodes head events of its groups from now on, or do no longer.
-fn raise_epochs(map: &mut ClusterMap, node: NodeId) {
-    let has_slices = map.filters.values_mut().filter(|record| record.owners.iter().any(|owner| owner.node == node));
-    has_slices.for_each(|record| record.epoch += 1);
+/// Other nodes head events from now on, or do no longer; or a copy begins to fetch what it lacks, and what was recorded by
+/// the map before must not go past it.
+fn raise_epochs(map: &mut ClusterMap, of: impl Fn(&FilterRecord) -> bool) {
+    map.filters.values_mut().filter(|record| of(record)).for_each(|record| record.epoch += 1);
 }

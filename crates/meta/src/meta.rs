@@ -380,13 +380,25 @@ impl Meta {
 
     async fn attempt(&self, running: &Running, asked: &Asked) -> Answer {
         match running.leader() {
-            None => Err(NoAnswer::Again("no leader is known".to_owned())),
+            None => self.ask_around(running, asked).await,
             Some(leader) if leader == running.identity.node => self.serve(running, asked.clone()).await,
             Some(leader) => self
                 .forward(running, leader, asked)
                 .await
                 .map_err(|error| NoAnswer::Again(format!("node {leader}, the leader as far as is known: {error}")))?,
         }
+    }
+
+    /// Asks the other voters where this node knows no leader: one may lead that does not know yet where this node is.
+    async fn ask_around(&self, running: &Running, asked: &Asked) -> Answer {
+        let map = running.network.published.newest();
+        let others = map.nodes.iter().filter(|(node, record)| record.voter && **node != running.identity.node);
+        for (node, _) in others.filter(|_| matches!(asked, Asked::Command(_))) {
+            if let Ok(Ok(applied)) = self.forward(running, *node, asked).await {
+                return Ok(applied);
+            }
+        }
+        Err(NoAnswer::Again("no leader is known".to_owned()))
     }
 
     async fn forward(&self, running: &Running, leader: NodeId, asked: &Asked) -> Result<Answer, CallError> {

@@ -1,12 +1,13 @@
 //! Which node gets which slice, and whether all of them fit.
 //!
 //! Promises: the same on every node for the same map; no node is given more bytes than it has; the slices of a group
-//! lie on as many nodes as there are. Must not know: how it is agreed on, what cells hold.
+//! lie on as many nodes as there are, the copies of a slice on nodes of their own, at sites of their own where there are
+//! enough. Must not know: how it is agreed on, what cells hold.
 
 use std::collections::BTreeMap;
 
 use firstseen_filter::{CellDefinition, CounterStorage, Growth, Unit};
-use firstseen_routing::{ClusterMap, FilterRecord, Incarnation, NodeId, NodeRecord, SliceOwner, SlicedDefinition};
+use firstseen_routing::{ClusterMap, Incarnation, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition};
 
 use crate::command::Refusal;
 
@@ -70,8 +71,9 @@ pub fn generation_max(definition: &SlicedDefinition) -> Result<u64, String> {
 }
 
 /// What a node has to give.
-struct Room {
+struct Room<'map> {
     node: NodeId,
+    site: &'map str,
     incarnation: Incarnation,
     used_bytes: u64,
     free_bytes: u64,
@@ -79,51 +81,77 @@ struct Room {
     slices_of_group: u32,
 }
 
-/// Owners for all slices of a filter called `name`, at `sites`, or anywhere where none is named.
+/// Owners for all slices of a filter called `name`, at `sites`, or anywhere where none is named, and of `copies` further
+/// copies of each.
 ///
-/// Each slice goes to the node with the fewest slices of its group, then of its filter, then the fewest bytes.
+/// Each goes to the node with the fewest slices of its group, then of its filter, then the fewest bytes; a copy to a site
+/// that has none of the slice, if there is one.
 pub fn owners(
     map: &ClusterMap,
     name: &str,
     definition: &SlicedDefinition,
     sites: &[String],
-) -> Result<Vec<SliceOwner>, Refusal> {
+    copies: u32,
+) -> Result<(Vec<SliceOwner>, Vec<SliceCopy>), Refusal> {
     let slice_bytes =
         slice_bytes(definition).map_err(|reason| Refusal::Definition { name: name.to_owned(), reason })?;
     let (slices, slices_per_group) = (definition.slicing.slices(), definition.slicing.slices_per_group());
     let mut rooms = rooms(map, sites);
+    if rooms.len() <= copies as usize {
+        return Err(Refusal::Copies { name: name.to_owned(), copies, nodes: rooms.len() as u64 });
+    }
     let free_bytes = rooms.iter().fold(0, |sum: u64, room| sum.saturating_add(room.free_bytes));
-    let mut owners = Vec::with_capacity(slices as usize);
+    let (mut owners, mut others) = (Vec::with_capacity(slices as usize), Vec::new());
     for slice in 0..slices {
         if slice % slices_per_group == 0 {
             rooms.iter_mut().for_each(|room| room.slices_of_group = 0);
         }
-        let fitting = rooms.iter_mut().filter(|room| room.free_bytes >= slice_bytes);
-        let Some(room) = fitting.min_by_key(|room| (room.slices_of_group, room.slices, room.used_bytes, room.node))
-        else {
-            let left = u64::from(slices - slice);
-            return Err(Refusal::Memory {
-                name: name.to_owned(),
-                needed_bytes: slice_bytes.saturating_mul(u64::from(slices)),
-                slice_bytes,
-                lacking_bytes: slice_bytes.saturating_mul(left),
-                free_bytes,
-            });
-        };
-        room.free_bytes -= slice_bytes;
-        room.used_bytes = room.used_bytes.saturating_add(slice_bytes);
-        (room.slices, room.slices_of_group) = (room.slices + 1, room.slices_of_group + 1);
-        owners.push(SliceOwner { node: room.node, complete_since: room.incarnation, has_gap: false });
+        let mut taken: Vec<(NodeId, &str)> = Vec::new();
+        for copy in 0..=copies {
+            let Some(room) = pick(&mut rooms, &taken, slice_bytes) else {
+                let found = u64::from(slice) * u64::from(copies + 1) + u64::from(copy);
+                let wanted = u64::from(slices) * u64::from(copies + 1);
+                return Err(Refusal::Memory {
+                    name: name.to_owned(),
+                    needed_bytes: slice_bytes.saturating_mul(wanted),
+                    slice_bytes,
+                    lacking_bytes: slice_bytes.saturating_mul(wanted - found),
+                    free_bytes,
+                });
+            };
+            room.free_bytes -= slice_bytes;
+            room.used_bytes = room.used_bytes.saturating_add(slice_bytes);
+            (room.slices, room.slices_of_group) = (room.slices + 1, room.slices_of_group + 1);
+            taken.push((room.node, room.site));
+            let owner = SliceOwner { node: room.node, complete_since: room.incarnation, has_gap: false };
+            match copy {
+                0 => owners.push(owner),
+                _ => others.push(SliceCopy { slice, owner }),
+            }
+        }
     }
-    Ok(owners)
+    Ok((owners, others))
+}
+
+/// Where the next copy of a slice goes that nodes and sites of `taken` have already.
+fn pick<'rooms, 'map>(
+    rooms: &'rooms mut [Room<'map>],
+    taken: &[(NodeId, &str)],
+    slice_bytes: u64,
+) -> Option<&'rooms mut Room<'map>> {
+    let is_free =
+        |room: &&mut Room<'_>| room.free_bytes >= slice_bytes && taken.iter().all(|(node, _)| *node != room.node);
+    let is_near = |room: &Room<'_>| taken.iter().any(|(_, site)| *site == room.site);
+    let key = |room: &&mut Room<'_>| (is_near(room), room.slices_of_group, room.slices, room.used_bytes, room.node);
+    rooms.iter_mut().filter(is_free).min_by_key(key)
 }
 
 /// Bytes of cells that each node has been given.
 pub fn used_bytes(map: &ClusterMap) -> BTreeMap<NodeId, u64> {
     let mut used: BTreeMap<NodeId, u64> = map.nodes.keys().map(|node| (*node, 0)).collect();
-    for FilterRecord { definition, owners, .. } in map.filters.values() {
-        let bytes = slice_bytes(definition).unwrap_or(u64::MAX);
-        for owner in owners {
+    for record in map.filters.values() {
+        let bytes = slice_bytes(&record.definition).unwrap_or(u64::MAX);
+        for (_, owner) in record.all_copies() {
             let sum = used.entry(owner.node).or_default();
             *sum = sum.saturating_add(bytes);
         }
@@ -132,7 +160,7 @@ pub fn used_bytes(map: &ClusterMap) -> BTreeMap<NodeId, u64> {
 }
 
 /// Nodes that have started, at `sites`; others have no incarnation that cells could be complete since.
-fn rooms(map: &ClusterMap, sites: &[String]) -> Vec<Room> {
+fn rooms<'map>(map: &'map ClusterMap, sites: &[String]) -> Vec<Room<'map>> {
     let used = used_bytes(map);
     let is_there = |record: &NodeRecord| sites.is_empty() || sites.contains(&record.site);
     let has_started = |record: &NodeRecord| record.incarnation != Incarnation::default();
@@ -142,6 +170,7 @@ fn rooms(map: &ClusterMap, sites: &[String]) -> Vec<Room> {
             let used_bytes = used.get(node).copied().unwrap_or(0);
             Room {
                 node: *node,
+                site: &record.site,
                 incarnation: record.incarnation,
                 used_bytes,
                 free_bytes: record.memory_bytes.saturating_sub(used_bytes),

@@ -85,7 +85,9 @@ impl State {
         let before = Arc::clone(&self.map);
         let outcome = self.change(command.change);
         if !Arc::ptr_eq(&before, &self.map) {
-            Arc::make_mut(&mut self.map).version = index;
+            let map = Arc::make_mut(&mut self.map);
+            map.version = index;
+            liveness::raise_epochs_since(&before, map);
         }
         self.outcomes.push_back((command.id, outcome.clone()));
         if self.outcomes.len() > OUTCOMES_MAX {
@@ -228,7 +230,7 @@ impl State {
         if self.map.nodes.len() == 1 {
             return Err(Refusal::LastNode { node });
         }
-        let owns = self.map.filters.values().filter(|filter| filter.owners.iter().any(|owner| owner.node == node));
+        let owns = self.map.filters.values().filter(|filter| filter.is_on(node));
         let filters: Vec<String> = owns.map(|filter| filter.name.clone()).collect();
         if !filters.is_empty() {
             return Err(Refusal::NodeOwnsSlices { node, filters });

@@ -163,7 +163,7 @@ impl Admin for AdminService {
             return Err(ErrorKind::NotNow.status(self.not_built(&view, filter, fault)));
         }
         let record = view.map.filters.get(&filter);
-        let owns = |node: &&NodeId| record.is_some_and(|record| record.owners.iter().any(|owner| owner.node == **node));
+        let owns = |node: &&NodeId| record.is_some_and(|record| record.is_on(**node));
         Ok(Response::new(CreateFilterReply {
             existed,
             unreachable: view.unreachable.iter().filter(owns).map(|node| node.0).collect(),
@@ -214,7 +214,7 @@ fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<Ne
     let invalid = |error| ErrorKind::Invalid.status(error);
     let CreateFilterRequest { name, definition_json, clock, lookup, answer, retry_horizon_ms, .. } = request;
     let CreateFilterRequest { if_absent, tree, durability, durability_interval_ms, .. } = request;
-    let CreateFilterRequest { min_live, set_min, when_lost, .. } = request;
+    let CreateFilterRequest { min_live, set_min, when_lost, copies, .. } = request;
     let definition = wire_map::definition(&name, &definition_json).map_err(invalid)?;
     // The cluster would refuse it too, but only after all of its nodes had written it down.
     let impossible = |refusal| ErrorKind::Invalid.status(format!("filter `{name}`: {refusal}"));
@@ -225,6 +225,7 @@ fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<Ne
     let policies = FilterPolicies {
         thresholds,
         when_lost: wire_map::when_lost(when_lost).map_err(invalid)?,
+        copies,
         durability: wire_map::durability(durability, durability_interval_ms).map_err(invalid)?,
         ..wire_map::policies(clock, lookup, answer, retry_horizon_ms).map_err(invalid)?
     };
@@ -289,6 +290,7 @@ fn refusal_kind(refusal: &Refusal) -> ErrorKind {
         | Refusal::NodeOwnsSlices { .. }
         | Refusal::Level { .. }
         | Refusal::Memory { .. }
+        | Refusal::Copies { .. }
         | Refusal::Full { .. }
         | Refusal::MapFull { .. }
         | Refusal::Generation { .. }

@@ -85,8 +85,8 @@ pub(crate) async fn propose(shared: Arc<Shared>, mut proposals: mpsc::Receiver<P
         }
         let change = match proposal {
             Proposal::Generation { filter, group, number } => Change::OpenGeneration { filter, group, number },
-            Proposal::Complete { filter, group } => {
-                let Some(Me { identity, incarnation }) = shared.view().me else { continue };
+            Proposal::Complete { filter, group, incarnation } => {
+                let Some(Me { identity, .. }) = shared.view().me else { continue };
                 Change::SlicesComplete { filter, group, node: identity.node, incarnation }
             }
         };

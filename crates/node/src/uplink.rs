@@ -88,11 +88,12 @@ impl Target {
     /// Whether it cannot go on: a node that owns slices of it is out of reach and not down, or all are.
     fn is_out_of_reach(self, view: &View) -> bool {
         let Some(record) = view.map.filters.get(&self.filter) else { return false };
-        let per_group = record.definition.slicing.slices_per_group().max(1) as usize;
-        let owners = record.owners.chunks(per_group).nth(self.group as usize).unwrap_or_default();
+        let per_group = record.definition.slicing.slices_per_group();
+        let slices = || (self.group * per_group..).take(per_group as usize);
         let is_gone = |owner: &SliceOwner| view.unreachable.contains(&owner.node) || view.map.is_down(owner.node);
         let stalls = |owner: &SliceOwner| is_gone(owner) && !view.map.is_down(owner.node);
-        owners.iter().any(stalls) || owners.iter().all(is_gone)
+        slices().flat_map(|slice| record.copies_of(slice)).any(stalls)
+            || slices().all(|slice| record.copies_of(slice).all(is_gone))
     }
 }
 

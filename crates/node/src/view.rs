@@ -107,15 +107,22 @@ impl View {
         Some(self.filters.get(&filter)?.position_range)
     }
 
+    /// The same, with the shape of its events.
+    pub(crate) fn shapes(&self, filter: FilterId) -> Option<(u64, ProbeShape)> {
+        let filter = self.filters.get(&filter)?;
+        Some((filter.position_range, filter.prober.shape()))
+    }
+
     /// The groups of which this node owns at least one slice.
     pub(crate) fn own_groups(&self) -> impl Iterator<Item = (FilterId, u32)> {
         let node = self.node();
         self.filters.iter().flat_map(move |(id, filter)| {
             let slicing = filter.record.definition.slicing;
-            let per_group = slicing.slices_per_group() as usize;
-            let owners = filter.record.owners.chunks(per_group.max(1)).zip(0..slicing.groups());
-            let own = owners.filter(move |(slices, _)| slices.iter().any(|slice| Some(slice.node) == node));
-            own.map(|(_, group)| (*id, group))
+            let of_group =
+                move |group: u32| (group * slicing.slices_per_group()..).take(slicing.slices_per_group() as usize);
+            let has = move |slice| filter.record.copies_of(slice).any(|copy| Some(copy.node) == node);
+            let own = (0..slicing.groups()).filter(move |group| of_group(*group).any(has));
+            own.map(|group| (*id, group))
         })
     }
 
@@ -123,10 +130,10 @@ impl View {
     pub(crate) fn slices_ready(&self, id: FilterId) -> u32 {
         let (Some(filter), Some(node)) = (self.filters.get(&id), self.node()) else { return 0 };
         let per_group = filter.record.definition.slicing.slices_per_group().max(1);
-        let own = filter.record.owners.iter().zip(0u32..).filter(|(owner, _)| owner.node == node);
+        let own = filter.record.all_copies().filter(|(_, owner)| owner.node == node);
         let is_faulty =
             |slice: u32| self.faults.iter().any(|fault| fault.filter == id && fault.group == slice / per_group);
-        own.filter(|(_, slice)| !is_faulty(*slice)).count() as u32
+        own.filter(|(slice, _)| !is_faulty(*slice)).count() as u32
     }
 
     /// The first group of a filter that this node should own and cannot.

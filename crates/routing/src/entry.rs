@@ -8,7 +8,7 @@
 
 use firstseen_filter::{CellRun, FilterSlice, LiveEvents, Probes, SliceOutline, Stamp};
 
-use crate::{BatchName, Decision, FilterId, PositionLists, SubmissionName};
+use crate::{BatchName, CellPlace, Decision, FilterId, PositionLists, SubmissionName};
 
 /// Something that a group must not forget.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,6 +122,18 @@ pub struct CheckpointCursor {
 }
 
 impl CheckpointCursor {
+    /// In the cells of one slice.
+    pub(crate) fn at(place: Option<CellPlace>) -> Self {
+        let (generation, start_bytes) = place.map_or((None, 0), |place| (Some(place.generation), place.start_bytes));
+        Self { slice: 0, generation, start_bytes }
+    }
+
+    /// Where the next cells of one slice begin; none where it has no more.
+    pub(crate) fn place(&self) -> Option<CellPlace> {
+        let Self { slice, generation, start_bytes } = *self;
+        generation.filter(|_| slice == 0).map(|generation| CellPlace { generation, start_bytes })
+    }
+
     /// The next cells of `slices`, about `bytes_max` bytes of memory; those that are empty are left out. None when all
     /// have been told.
     pub(crate) fn next(&mut self, slices: &[Option<&FilterSlice>], bytes_max: usize) -> Option<Vec<Entry>> {

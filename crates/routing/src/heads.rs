@@ -2,22 +2,27 @@
 //!
 //! Promises: the same for producers and nodes that have the same map. Must not know: cells, messages.
 
+use std::borrow::Cow;
+
 use firstseen_filter::Probes;
 
 use crate::{ClusterMap, FilterRecord, NodeId, Prober, SliceOwner};
 
-/// The heads of a filter's events: the node of an event's first slice that is not down. Where all are down, that of its
-/// first: nobody serves the event, and there one finds out.
+/// The heads of a filter's events: the node that is asked of an event's first slice that is not down. Where all are down,
+/// that of its first: nobody serves the event, and there one finds out.
 pub struct Heads<'map> {
-    owners: &'map [SliceOwner],
+    /// By slice: the copy that is asked.
+    owners: Cow<'map, [SliceOwner]>,
     down: Vec<NodeId>,
 }
 
 impl<'map> Heads<'map> {
     /// As `map` has them.
     pub fn new(map: &ClusterMap, filter: &'map FilterRecord) -> Self {
+        let asked = || (0..filter.owners.len() as u32).filter_map(|slice| map.asked(filter, slice)).collect();
+        let owners = if filter.copies.is_empty() { Cow::Borrowed(&filter.owners[..]) } else { Cow::Owned(asked()) };
         let down = map.nodes.iter().filter(|(_, node)| node.is_down).map(|(id, _)| *id);
-        Self { owners: &filter.owners, down: down.collect() }
+        Self { owners, down: down.collect() }
     }
 
     /// Of event `index` of these probes; none where the slice has no owner.
@@ -37,8 +42,8 @@ impl<'map> Heads<'map> {
         self.down.contains(&node)
     }
 
-    /// The nodes, by slice.
-    pub fn owners(&self) -> &'map [SliceOwner] {
-        self.owners
+    /// Who is asked, by slice.
+    pub fn owners(&self) -> &[SliceOwner] {
+        &self.owners
     }
 }

@@ -7,6 +7,7 @@
 
 mod answer;
 mod batch;
+mod copying;
 mod decision;
 mod definition;
 pub mod divided;
@@ -40,11 +41,14 @@ pub use heads::Heads;
 pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender};
 pub use load::{Load, fairness, greatest_share};
 pub use map::{
-    AnswerWhen, ClockSource, ClusterId, ClusterMap, Durability, FilterId, FilterPolicies, FilterRecord, Incarnation,
-    Lookup, NodeId, NodeRecord, SecretMaterial, SliceOwner, Thresholds, WhenLost,
+    AnswerWhen, COPIES_MAX, ClockSource, ClusterId, ClusterMap, Durability, FilterId, FilterPolicies, FilterRecord,
+    Incarnation, Lookup, NodeId, NodeRecord, SecretMaterial, SliceCopy, SliceOwner, Thresholds, WhenLost,
 };
 pub use owner::{DecisionCounts, GroupOwner, GroupState, HopCounts, OwnerLimits, SliceState};
-pub use peer::{Past, PeerBody, PeerMessage, PositionLists, Resolved, SetAcks, SetBatch, TestBatch};
+pub use peer::{
+    AskCells, CellParts, CellPlace, Mirrored, Past, PeerBody, PeerMessage, PositionLists, Resolved, SetAcks, SetBatch,
+    TestBatch,
+};
 pub use plan::{PlanError, Route, SlicePlan, Step};
 pub use prober::{GroupPlan, Prober};
 pub use sliced::{BATCH_EVENTS, SlicedBuildError, SlicedFilter};

@@ -158,7 +158,12 @@ pub struct FilterPolicies {
     pub when_lost: WhenLost,
     /// What survives a process.
     pub durability: Durability,
+    /// Copies of each slice beside the first, on other nodes.
+    pub copies: u32,
 }
+
+/// Copies of a slice that there are at most: one that answers, two more, and one that is to replace another.
+pub const COPIES_MAX: usize = 4;
 
 impl Default for FilterPolicies {
     fn default() -> Self {
@@ -170,6 +175,7 @@ impl Default for FilterPolicies {
             thresholds: Thresholds::default(),
             when_lost: WhenLost::default(),
             durability: Durability::default(),
+            copies: 0,
         }
     }
 }
@@ -197,6 +203,15 @@ pub struct SliceOwner {
     pub has_gap: bool,
 }
 
+/// A further copy of a slice: it is set as the first is, and asked where that cannot answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceCopy {
+    /// The slice.
+    pub slice: u32,
+    /// Who has it.
+    pub owner: SliceOwner,
+}
+
 /// A filter as the cluster knows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FilterRecord {
@@ -208,8 +223,10 @@ pub struct FilterRecord {
     pub definition: SlicedDefinition,
     /// What it does beside filtering.
     pub policies: FilterPolicies,
-    /// By number of the slice.
+    /// By number of the slice: who is asked, where it can answer.
     pub owners: Vec<SliceOwner>,
+    /// Further copies, by rising number of the slice; those of one slice in the order in which they are asked.
+    pub copies: Vec<SliceCopy>,
     /// The committed number of the newest generation, by group of slices that share events; empty while all are 0.
     pub generations: Vec<u64>,
     /// Its place in a tree, where it has one.
@@ -222,9 +239,26 @@ impl FilterRecord {
         self.definition.slicing.divides_cells() || self.branch.is_some()
     }
 
-    /// Who owns slice `slice`.
-    pub fn owner(&self, slice: u32) -> Option<SliceOwner> {
-        self.owners.get(slice as usize).copied()
+    /// All copies of slice `slice`, in the order in which they are asked.
+    pub fn copies_of(&self, slice: u32) -> impl Iterator<Item = &SliceOwner> {
+        let first = self.copies.partition_point(|copy| copy.slice < slice);
+        let others = self.copies.iter().skip(first).take_while(move |copy| copy.slice == slice);
+        self.owners.get(slice as usize).into_iter().chain(others.map(|copy| &copy.owner))
+    }
+
+    /// All copies of all slices, with the slices.
+    pub fn all_copies(&self) -> impl Iterator<Item = (u32, &SliceOwner)> {
+        (0..).zip(&self.owners).chain(self.copies.iter().map(|copy| (copy.slice, &copy.owner)))
+    }
+
+    /// The same, to be changed.
+    pub fn all_copies_mut(&mut self) -> impl Iterator<Item = (u32, &mut SliceOwner)> {
+        (0..).zip(&mut self.owners).chain(self.copies.iter_mut().map(|copy| (copy.slice, &mut copy.owner)))
+    }
+
+    /// Whether a node has a copy of one of its slices.
+    pub fn is_on(&self, node: NodeId) -> bool {
+        self.all_copies().any(|(_, owner)| owner.node == node)
     }
 }
 
@@ -263,12 +297,23 @@ impl ClusterMap {
         self.nodes.iter().find(|(_, node)| node.name == name).map(|(id, node)| (*id, node))
     }
 
-    /// Whether slice `slice` of `filter` has had everything that was ever recorded in it.
+    /// Whether a copy of slice `slice` of `filter` that is not down has had everything that was ever recorded in it.
     pub fn is_complete(&self, filter: &FilterRecord, slice: u32) -> bool {
-        filter.owner(slice).is_some_and(|owner| {
-            let is_since = |node: &NodeRecord| node.incarnation == owner.complete_since && !node.is_down;
-            self.nodes.get(&owner.node).is_some_and(is_since)
-        })
+        filter.copies_of(slice).any(|copy| self.is_complete_copy(copy))
+    }
+
+    /// Whether this copy of a slice has had everything that was ever recorded in it, and its node is not down.
+    pub fn is_complete_copy(&self, copy: &SliceOwner) -> bool {
+        let is_since = |node: &NodeRecord| node.incarnation == copy.complete_since && !node.is_down;
+        self.nodes.get(&copy.node).is_some_and(is_since)
+    }
+
+    /// Which copy of slice `slice` of `filter` is asked: the first that is complete; where none is, the first that is not
+    /// down; where all are, the first.
+    pub fn asked(&self, filter: &FilterRecord, slice: u32) -> Option<SliceOwner> {
+        let copies = || filter.copies_of(slice);
+        let complete = copies().find(|copy| self.is_complete_copy(copy));
+        complete.or_else(|| copies().find(|copy| !self.is_down(copy.node))).or_else(|| copies().next()).copied()
     }
 
     /// Whether the others go on without this node.

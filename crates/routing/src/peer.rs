@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use firstseen_filter::Stamp;
+use firstseen_filter::{CellRun, Probes, SliceOutline, Stamp};
 
-use crate::{FilterId, NodeId, Reason};
+use crate::{BatchName, ClockReading, Decision, Entry, FilterId, NodeId, Reason, SubmissionName};
 
 /// A message about one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +47,78 @@ pub enum PeerBody {
     AskPast,
     /// The answer, by one that sets its events there from now on.
     Past(Past),
+    /// To a node that has all of a slice, by one whose copy lacks something.
+    AskCells(AskCells),
+    /// The answer.
+    Cells(CellParts),
+    /// From the copy of a slice that answers, to the others; acknowledged by this number.
+    Mirror(u64, Arc<Mirrored>),
+}
+
+/// What was recorded in a slice that has all positions of its events, and told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mirrored {
+    /// Names the batch.
+    pub name: BatchName,
+    /// One an event where the caller named its submissions.
+    pub names: Vec<SubmissionName>,
+    /// One an event.
+    pub decisions: Vec<Decision>,
+    /// What the clock shows after it.
+    pub clock: ClockReading,
+    /// The number of the generation.
+    pub generation: u64,
+    /// Events that were recorded.
+    pub probes: Probes,
+    /// One a recorded event.
+    pub stamps: Vec<Stamp>,
+}
+
+impl Mirrored {
+    /// The same as what is to be kept.
+    pub fn into_entries(self) -> Vec<Entry> {
+        let Self { name, names, decisions, clock, generation, probes, stamps } = self;
+        let mut entries = vec![Entry::Told { name, names, decisions, clock }];
+        if !stamps.is_empty() {
+            entries.push(Entry::Events { generation, probes, stamps });
+        }
+        entries
+    }
+}
+
+/// A place in the cells of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellPlace {
+    /// The number of the generation.
+    pub generation: u64,
+    /// The byte of its memory.
+    pub start_bytes: u64,
+}
+
+/// Asks for cells of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskCells {
+    /// The number of the slice in the group.
+    pub slice: u32,
+    /// The greatest unit that has been seen there.
+    pub unit: u64,
+    /// Where they begin; none for the first.
+    pub from: Option<CellPlace>,
+}
+
+/// Some cells of a slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CellParts {
+    /// The number of the slice in the group.
+    pub slice: u32,
+    /// What was asked for.
+    pub asked: Option<CellPlace>,
+    /// What the slice is beside its cells: with the first of them.
+    pub outline: Option<SliceOutline>,
+    /// Cells; what is empty is left out.
+    pub runs: Vec<CellRun>,
+    /// Where those that follow begin; none where there are no more.
+    pub next: Option<CellPlace>,
 }
 
 /// What a node knows of the past of a group.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use firstseen_filter::Probes;
 
-use crate::{BatchName, Decision, FilterId, NodeId, PeerMessage, Record, Seen};
+use crate::{BatchName, Decision, FilterId, Incarnation, NodeId, PeerMessage, Record, Seen};
 
 /// What is done with the events of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -147,6 +147,8 @@ pub enum Command {
         filter: FilterId,
         /// Their group.
         group: u32,
+        /// The start of the node that says so.
+        incarnation: Incarnation,
     },
 }
 

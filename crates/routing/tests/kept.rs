@@ -34,6 +34,7 @@ fn map(definition: &SlicedDefinition) -> ClusterMap {
         definition: definition.clone(),
         policies: FilterPolicies { durability: Durability::Durable, ..FilterPolicies::default() },
         owners: vec![owner; definition.slicing.slices() as usize],
+        copies: Vec::new(),
         generations: vec![0; definition.slicing.groups() as usize],
         branch: None,
     };

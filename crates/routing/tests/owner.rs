@@ -32,6 +32,7 @@ fn map(definition: &SlicedDefinition, nodes: u64, dice: &mut Dice) -> ClusterMap
         definition: definition.clone(),
         policies: FilterPolicies { when_lost: WhenLost::FirstSeen, ..FilterPolicies::default() },
         owners: (0..definition.slicing.slices()).map(|_| owner(1 + dice.below(nodes))).collect(),
+        copies: Vec::new(),
         generations: Vec::new(),
         branch: None,
     };
@@ -59,7 +60,7 @@ impl Cluster {
     fn build(definition: &SlicedDefinition, dice: &mut Dice) -> Self {
         let map = map(definition, 3, dice);
         let owner = |group: u32| {
-            let node = map.filters[&FILTER].owner(group).unwrap().node;
+            let node = map.filters[&FILTER].owners[group as usize].node;
             GroupOwner::build(FILTER, &map, group, node, OwnerLimits::default()).unwrap()
         };
         Self {
@@ -339,4 +340,21 @@ fn the_engine_finds_both_answers_in_the_streams() {
     let answers = common::observe(&mut engine, &stream(&mut Dice(31), 4000, 900, 5, 3000), 100);
     let (first, again, late) = (Answer::FirstSeen, Answer::Duplicate, Answer::Late);
     assert!([first, again, late].into_iter().all(|answer| count(&answers, answer) > 50));
+}
+
+#[test]
+fn events_that_are_not_decided_do_not_let_a_window_of_events_pass() {
+    let dice = &mut Dice(3);
+    let definition = definition(&spec(Kind::Timing, "300events", 1 << 14, 5), "none");
+    let mut cluster = Cluster::build(&definition, dice);
+    let mut map = cluster.map.clone();
+    let node = map.filters[&FILTER].owners[0].node;
+    map.filters.get_mut(&FILTER).unwrap().policies.when_lost = WhenLost::Undecided;
+    map.nodes.get_mut(&node).unwrap().incarnation = Incarnation(2);
+    cluster.owners[0] = GroupOwner::build(FILTER, &map, 0, node, OwnerLimits::default()).unwrap();
+    // Producers send again what is undecided: nothing was delivered.
+    for sequence in 1..=20 {
+        let events = batch(&cluster, sequence, 0..100);
+        assert_eq!(cluster.submit(0, events).decisions, [Decision::Undecided(Reason::SlicesDown); 100]);
+    }
 }

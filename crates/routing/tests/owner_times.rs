@@ -29,6 +29,7 @@ fn owner(definition: &SlicedDefinition, clock: ClockSource) -> GroupOwner {
         definition: definition.clone(),
         policies: FilterPolicies { clock, ..FilterPolicies::default() },
         owners: vec![SliceOwner { node: NodeId(1), complete_since: Incarnation(1), has_gap: false }],
+        copies: Vec::new(),
         generations: Vec::new(),
         branch: None,
     };

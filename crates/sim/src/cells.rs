@@ -75,10 +75,10 @@ fn path(site: usize, scenario: &Scenario, map: &ClusterMap) -> Vec<PathLevel> {
     let leaf = map.filter_named(&format!("{FILTER}@{}", crate::tree::site_name(site))).map(|(id, _)| id);
     let ids = std::iter::successors(leaf, |id| map.filters.get(id)?.branch.as_ref()?.parent);
     let nodes = |id: &FilterId| {
-        let owners = map.filters.get(id).map(|record| record.owners.clone()).unwrap_or_default();
+        let record = map.filters.get(id);
         let is_owner = |index: &usize| {
-            let has_name = |node| map.nodes.get(&node).is_some_and(|node| node.name == node_name(*index));
-            owners.iter().any(|owner| has_name(owner.node))
+            let number = map.node_named(&node_name(*index)).map(|(number, _)| number);
+            record.zip(number).is_some_and(|(record, number)| record.is_on(number))
         };
         (0..scenario.nodes).filter(is_owner).collect()
     };

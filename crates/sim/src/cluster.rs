@@ -10,7 +10,7 @@ use firstseen_filter::{FilterSecret, FilterSpec, Kind, Layout, Probes, Window};
 use firstseen_journal::MemoryDisk as JournalDisk;
 use firstseen_meta::{MemoryDisk, MetaStorage};
 use firstseen_node::{Clock, Edges, Node, NodeConfig, OwnerSpawner};
-use firstseen_routing::{ClusterMap, GroupPlan, Incarnation, Prober, SlicedDefinition, Slicing};
+use firstseen_routing::{ClusterMap, GroupPlan, Incarnation, Prober, SliceOwner, SlicedDefinition, Slicing};
 use firstseen_wire::map::{durability_message, when_lost_message};
 use firstseen_wire::net::{Connector, admin_client};
 use firstseen_wire::proto::{admin, producer};
@@ -26,6 +26,8 @@ use crate::tree::site_name;
 pub const FILTER: &str = "clicks";
 /// Milliseconds since 1970 when a simulation begins.
 pub const EPOCH_MS: u64 = 1_700_000_000_000;
+/// Copies that lack something have got it by then.
+const CATCH_UP_MAX: Duration = Duration::from_secs(20);
 /// Events that the filter is sized for, at a rate at which no false positive is to be expected.
 const CAPACITY_EVENTS: u64 = 10_000;
 const RATE: f64 = 1e-9;
@@ -123,7 +125,7 @@ pub async fn set_up(scenario: &Scenario, connector: &SimConnector) -> turmoil::R
         })
         .await?;
     }
-    while scenario.tree.is_some() && !have_started(&map(&mut first).await?, scenario.nodes) {
+    while (scenario.tree.is_some() || scenario.copies > 0) && !have_started(&map(&mut first).await?, scenario.nodes) {
         tokio::time::sleep(PAUSE).await;
     }
     let request = create(scenario)?;
@@ -145,7 +147,22 @@ async fn map(first: &mut Admin) -> turmoil::Result<ClusterMap> {
     Ok(ClusterMap::try_from(status.into_inner().map.ok_or("no map")?)?)
 }
 
-/// Whether all nodes have told that they run: a site whose node has not is no place for a level of a tree.
+/// Waits until every copy has what another has; the slices of those that do not get it in time.
+pub async fn lagging(connector: &SimConnector) -> turmoil::Result<Vec<u32>> {
+    let end = tokio::time::Instant::now() + CATCH_UP_MAX;
+    loop {
+        let map = map_now(connector).await?;
+        let (_, record) = map.filter_named(FILTER).ok_or("no filter")?;
+        let lags = |(slice, copy): &(u32, &SliceOwner)| map.is_complete(record, *slice) && !map.is_complete_copy(copy);
+        let lagging: Vec<u32> = record.all_copies().filter(lags).map(|(slice, _)| slice).collect();
+        if lagging.is_empty() || tokio::time::Instant::now() > end {
+            return Ok(lagging);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Whether all nodes have told that they run: a site whose node has not is no place for a level of a tree, or for a copy.
 fn have_started(map: &ClusterMap, nodes: usize) -> bool {
     let started = map.nodes.values().filter(|node| node.incarnation != Incarnation::default());
     started.count() == nodes
@@ -175,9 +192,11 @@ pub fn events_by_node(scenario: &Scenario, map: &ClusterMap) -> turmoil::Result<
         for position in probes.positions(0) {
             // A group that is one slice has all of its events' cells.
             let slice = plan.as_ref().map_or(0, |plan| plan.place(*position).0);
-            let node = record.owner(first + slice).and_then(|owner| map.nodes.get(&owner.node)).ok_or("no owner")?;
-            let index = (0..scenario.nodes).find(|index| node_name(*index) == node.name).ok_or("no such node")?;
-            cells[index] += 1;
+            for copy in record.copies_of(first + slice) {
+                let node = map.nodes.get(&copy.node).ok_or("no owner")?;
+                let index = (0..scenario.nodes).find(|index| node_name(*index) == node.name).ok_or("no such node")?;
+                cells[index] += 1;
+            }
         }
         for (events, cells) in events.iter_mut().zip(cells) {
             if cells > 0 {
@@ -235,6 +254,7 @@ fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, Box<dyn std
         min_live: 0,
         set_min: 0,
         when_lost: when_lost_message(scenario.when_lost).into(),
+        copies: scenario.copies,
     })
 }
 

@@ -131,6 +131,8 @@ pub struct History {
     pub outages: Vec<Outage>,
     /// What was looked for in the end and is not there.
     pub unset: Vec<Unset>,
+    /// Slices of which a copy lacked in the end what another had.
+    pub lagging: Vec<u32>,
     /// When that was over, in simulated microseconds; 0 where nothing was looked for.
     pub settled_us: u64,
     /// First-seen is told when the cells are set.
@@ -174,7 +176,7 @@ impl History {
     pub fn may_be_stale(&self, lookup: &Call) -> bool {
         let has_not_heard = |outage: &Outage| {
             let away = outage.from_us..outage.until_us.saturating_add(REJOINED_US);
-            lookup.site == Some(outage.site) && away.contains(&lookup.began_us)
+            lookup.site.is_none_or(|site| site == outage.site) && away.contains(&lookup.began_us)
         };
         self.outages.iter().any(has_not_heard)
     }

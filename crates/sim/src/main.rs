@@ -1,5 +1,6 @@
 //! Runs scenarios: `cargo run -p firstseen-sim -- --seeds 0..100`, `--trees 0..100` for filters in
-//! trees, or `--durable 0..100` for filters that must survive power cuts.
+//! trees, `--durable 0..100` for filters that must survive power cuts, or `--copies 0..100` for filters with copies, whose
+//! nodes are away for long.
 //!
 //! Prints a hash of everything that happened, which is the same whenever a seed is run. With `--trace`, everything that
 //! was delivered comes before it, for comparing two runs line by line.
@@ -13,7 +14,7 @@ use firstseen_sim::scenario::Scenario;
 
 struct Asked {
     seeds: std::ops::Range<u64>,
-    /// `--seeds`, `--trees`, or `--durable`.
+    /// `--seeds`, `--trees`, `--durable`, or `--copies`.
     what: &'static str,
     scenario: fn(u64) -> Scenario,
     shows_trace: bool,
@@ -21,7 +22,7 @@ struct Asked {
 
 fn main() -> ExitCode {
     let Some(asked) = asked(std::env::args().skip(1)) else {
-        eprintln!("usage: firstseen-sim --seeds|--trees|--durable FIRST..END [--trace]");
+        eprintln!("usage: firstseen-sim --seeds|--trees|--durable|--copies FIRST..END [--trace]");
         return ExitCode::from(2);
     };
     for seed in asked.seeds {
@@ -66,6 +67,7 @@ fn asked(args: impl Iterator<Item = String>) -> Option<Asked> {
         "--seeds" => ("--seeds", Scenario::new),
         "--trees" => ("--trees", Scenario::of_tree),
         "--durable" => ("--durable", Scenario::durable),
+        "--copies" => ("--copies", Scenario::copied),
         _ => return None,
     };
     let (first, end) = value.split_once("..")?;

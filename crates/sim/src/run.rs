@@ -27,6 +27,9 @@ const COARSE_TICK: Duration = Duration::from_millis(5);
 /// How long a site is cut off.
 const PARTITION: Duration = Duration::from_secs(10);
 
+/// After so long the others go on without a node.
+const OUTAGE_MIN_MS: u64 = 2_500;
+
 /// Between two moments at which what it lacks counts as lost.
 const LOSS_STEP_US: usize = 250_000;
 
@@ -74,7 +77,9 @@ fn no_calls(scenario: &Scenario) -> Result<History, String> {
     Ok(History {
         window_ms: if unit_ms == u64::MAX { u64::MAX } else { scenario.window_ms },
         tells_alone: scenario.tells_alone(),
-        told_when_set: scenario.safe || scenario.slicing.starts_with("horizontal:") && scenario.tree.is_none(),
+        told_when_set: scenario.safe
+            || scenario.copies > 0
+            || scenario.slicing.starts_with("horizontal:") && scenario.tree.is_none(),
         never_forgets: scenario.when_lost == WhenLost::Undecided,
         outlives_a_node: scenario.slicing.starts_with("vertical:"),
         window_at_most_ms: rule.span_units.saturating_add(1).saturating_mul(unit_ms),
@@ -131,6 +136,10 @@ pub fn run(scenario: &Scenario) -> Result<Run, String> {
         let events = cluster::events_by_node(&torment.scenario, &map)?;
         ready_sender.send(true);
         torment.run(&events, &faults).await;
+        if torment.scenario.copies > 0 {
+            let lagging = cluster::lagging(&connector).await?;
+            faults.lock().unwrap_or_else(PoisonError::into_inner).lagging = lagging;
+        }
         if torment.scenario.tree.is_some() {
             cells::look(&torment.scenario, &cluster::map_now(&connector).await?, &connector, &faults).await?;
         }
@@ -264,6 +273,7 @@ impl Torment {
                 Nemesis::Delay | Nemesis::Partition => {}
                 Nemesis::Reset => self.breakers[dice.below(self.breakers.len() as u64) as usize].reset(),
                 Nemesis::Hold => self.hold(node, &mut dice).await,
+                Nemesis::Isolate => self.isolate(node, &mut dice, history).await,
                 Nemesis::Restart if self.scenario.durability != Durability::Memory => {
                     self.restart(&[Order::Kill(node)], &mut dice).await;
                 }
@@ -286,7 +296,7 @@ impl Torment {
                     }
                     self.disks[node].journal.set_room_bytes(None);
                 }
-                Nemesis::Restart => {
+                Nemesis::Restart | Nemesis::Outage => {
                     let loss = loss(node, now_us(), events);
                     history.lock().unwrap_or_else(PoisonError::into_inner).losses.push(loss);
                     self.restart(&[Order::Kill(node)], &mut dice).await;
@@ -301,6 +311,18 @@ impl Torment {
         others.iter().for_each(|other| turmoil::hold(node_name(held), other.as_str()));
         tokio::time::sleep(Duration::from_millis(20 + dice.below(300))).await;
         others.iter().for_each(|other| turmoil::release(node_name(held), other.as_str()));
+    }
+
+    /// Holds the links of a node for so long that the others go on without it.
+    async fn isolate(&self, held: usize, dice: &mut Dice, history: &SharedHistory) {
+        let from_us = now_us();
+        let others: Vec<String> = (0..self.scenario.nodes).filter(|index| *index != held).map(node_name).collect();
+        others.iter().for_each(|other| turmoil::hold(node_name(held), other.as_str()));
+        tokio::time::sleep(Duration::from_millis(OUTAGE_MIN_MS + dice.below(3_000))).await;
+        others.iter().for_each(|other| turmoil::release(node_name(held), other.as_str()));
+        let outage = Outage { site: held, from_us, until_us: now_us(), is_silent: true };
+        history.lock().unwrap_or_else(PoisonError::into_inner).outages.push(outage);
+        tokio::time::sleep(Duration::from_millis(1_500 + dice.below(2_000))).await;
     }
 
     /// Cuts a site off once. Connections outlive it, and what was sent comes through in the end; or they break, and new
@@ -334,7 +356,8 @@ impl Torment {
     /// Ends processes of nodes, starts others, and leaves them alone for a while.
     async fn restart(&self, ends: &[Order], dice: &mut Dice) {
         ends.iter().for_each(|end| self.order(*end));
-        tokio::time::sleep(Duration::from_millis(50 + dice.below(500))).await;
+        let away_min_ms = if self.scenario.nemesis == Nemesis::Outage { OUTAGE_MIN_MS } else { 50 };
+        tokio::time::sleep(Duration::from_millis(away_min_ms + dice.below(500))).await;
         for end in ends {
             if let Order::Kill(node) | Order::CutPower(node, _) = end {
                 self.order(Order::Start(*node));

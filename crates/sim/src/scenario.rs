@@ -25,6 +25,8 @@ const PARTITION_DEADLINE_MS: u64 = 3_000;
 const OF_TREES: u64 = 0x7_2EE5 << 32;
 /// Those of what is told where slices are lost.
 const OF_LOSSES: u64 = 0x1055 << 32;
+/// Those of copies.
+const OF_COPIES: u64 = 0xC_0B1E << 32;
 /// And those of disks.
 const OF_DISKS: u64 = 0xD_15C5 << 32;
 
@@ -72,6 +74,10 @@ pub enum Nemesis {
     Blackout,
     /// The disk of a node's journal is full for a while.
     DiskFull,
+    /// As a restart, but the others go on without the node meanwhile.
+    Outage,
+    /// A node cannot reach the others until they have gone on without it; producers reach it.
+    Isolate,
 }
 
 impl Nemesis {
@@ -79,6 +85,8 @@ impl Nemesis {
     pub const ALL: [Self; 4] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart];
     /// Of a durable filter.
     pub const OF_DISKS: [Self; 5] = [Self::Restart, Self::PowerCut, Self::PowerCut, Self::Blackout, Self::DiskFull];
+    /// Of a filter whose slices have copies.
+    pub const OF_COPIES: [Self; 5] = [Self::Restart, Self::Outage, Self::Outage, Self::Isolate, Self::Reset];
     /// Of a tree over several sites.
     pub const OF_TREES: [Self; 5] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart, Self::Partition];
 }
@@ -122,6 +130,8 @@ pub struct Scenario {
     pub when_lost: WhenLost,
     /// What survives a process.
     pub durability: Durability,
+    /// Copies of each slice beside the first.
+    pub copies: u32,
     /// Milliseconds that a disk takes to sync.
     pub sync_ms: u64,
     /// Submissions are named, and those that end unknown are made again by a restarted producer.
@@ -155,6 +165,7 @@ impl Scenario {
             nemesis,
             when_lost: Dice::new(seed ^ OF_LOSSES).pick(&[WhenLost::Undecided, WhenLost::FirstSeen]),
             durability: Durability::Memory,
+            copies: 0,
             sync_ms: 0,
             named: dice.below(3) == 0,
             owner_limits: OwnerLimits::default(),
@@ -205,6 +216,27 @@ impl Scenario {
         }
     }
 
+    /// The scenario of `seed` whose slices have copies, and whose nodes are away for long: as without, but for how it is cut
+    /// and what goes wrong.
+    pub fn copied(seed: u64) -> Self {
+        let mut dice = Dice::new(seed ^ OF_COPIES);
+        let nemesis = dice.pick(&Nemesis::OF_COPIES);
+        let slicing = dice.pick(&["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"]);
+        Self {
+            nemesis,
+            slicing,
+            copies: dice.pick(&[0, 1, 1, 2]),
+            durability: if dice.below(4) == 0 { Durability::Durable } else { Durability::Memory },
+            when_lost: WhenLost::Undecided,
+            // What is told earlier is told by either side of a break.
+            safe: true,
+            owner_limits: OwnerLimits { copied_at_once_bytes: 1024 << dice.below(6), ..OwnerLimits::default() },
+            pause_max_ms: RESTART_PAUSE_MAX_MS,
+            deadline_ms: 3_000,
+            ..Self::new(seed)
+        }
+    }
+
     /// Whether leaves tell without the levels above when they cannot be reached.
     pub fn tells_alone(&self) -> bool {
         self.tree.as_ref().is_some_and(|tree| tree.cut_off == CutOff::Local)
@@ -227,6 +259,9 @@ impl fmt::Display for Scenario {
             if is_set {
                 write!(f, " {name}")?;
             }
+        }
+        if self.copies > 0 {
+            write!(f, " copies {}", self.copies)?;
         }
         write!(f, ", {producers} producers, {events} events, {latency_max_ms} of {deadline_ms} ms, {nemesis:?}")
     }

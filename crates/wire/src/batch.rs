@@ -228,12 +228,12 @@ fn pack_run_ticks(run: &Run<'_>, base_unit: u64, out: &mut Vec<u8>) -> Result<()
     pack_ticks(run.ticks, base_unit, out)
 }
 
-fn pack_name(name: &SubmissionName, out: &mut Vec<u8>) {
+pub(crate) fn pack_name(name: &SubmissionName, out: &mut Vec<u8>) {
     out.extend_from_slice(&name.source.to_le_bytes());
     out.extend_from_slice(&name.number.to_le_bytes());
 }
 
-fn unpack_name(bytes: &[u8]) -> SubmissionName {
+pub(crate) fn unpack_name(bytes: &[u8]) -> SubmissionName {
     let (mut source, mut number) = ([0; 16], [0; 8]);
     source.copy_from_slice(&bytes[..16]);
     number.copy_from_slice(&bytes[16..NAME_BYTES]);

@@ -6,12 +6,14 @@
 
 pub mod batch;
 mod bits;
+mod cells;
 mod error;
 mod examine;
 mod frames;
 pub mod hello;
 pub mod limits;
 pub mod map;
+mod mirror;
 pub mod net;
 pub mod packing;
 pub mod peer;

@@ -104,6 +104,15 @@ pub const DETAIL_BYTES_MAX: usize = 512;
 /// Numbers of sets acknowledged by one message: at most one a frame in flight, and room for another link's.
 pub const SET_ACKS_MAX: usize = 4096;
 
+/// Bytes of cells in one message between nodes.
+pub const CELLS_BYTES_MAX: usize = 1 << 20;
+
+/// Runs of cells in one message between nodes.
+pub const CELL_RUNS_MAX: usize = 1 << 10;
+
+/// Generations of cells that a slice may tell of.
+pub const GENERATIONS_TOLD_MAX: usize = 64;
+
 const _: () = assert!(BATCH_BYTES_MAX < MESSAGE_BYTES_MAX && MESSAGE_BYTES_MAX <= HTTP2_WINDOW_BYTES as usize / 2);
 const _: () = assert!(NODES_MAX * NODE_BYTES_MAX + MAP_FILTERS_BYTES_MAX < MESSAGE_BYTES_MAX);
 const _: () = assert!(SILENCE_MAX.as_secs() > KEEPALIVE_INTERVAL.as_secs() + KEEPALIVE_TIMEOUT.as_secs());

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use firstseen_routing::{
-    AnswerWhen, ClockSource, ClusterId, ClusterMap, Durability, FilterId, FilterPolicies, FilterRecord, Incarnation,
-    Lookup, NodeId, NodeRecord, SliceOwner, SlicedDefinition, Thresholds, WhenLost,
+    AnswerWhen, COPIES_MAX, ClockSource, ClusterId, ClusterMap, Durability, FilterId, FilterPolicies, FilterRecord,
+    Incarnation, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition, Thresholds, WhenLost,
 };
 use prost::Message;
 use thiserror::Error;
@@ -151,11 +151,7 @@ pub fn node_record(message: proto::Node) -> Result<(NodeId, NodeRecord), MapErro
 /// A filter's record as a message.
 pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
     let policies = &filter.policies;
-    let owner = |owner: &SliceOwner| proto::SliceOwner {
-        node_id: owner.node.0,
-        complete_since: owner.complete_since.0,
-        gap: owner.has_gap,
-    };
+    let copy = |copy: &SliceCopy| proto::SliceCopy { slice: copy.slice, owner: Some(owner_message(&copy.owner)) };
     proto::Filter {
         id: id.0,
         name: filter.name.clone(),
@@ -165,7 +161,9 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
         lookup: lookup_message(policies.lookup).into(),
         answer: answer_message(policies.answer).into(),
         retry_horizon_ms: policies.retry_horizon_ms,
-        owners: filter.owners.iter().map(owner).collect(),
+        owners: filter.owners.iter().map(owner_message).collect(),
+        copies: filter.copies.iter().map(copy).collect(),
+        copies_wanted: policies.copies,
         generations: filter.generations.clone(),
         min_live: policies.thresholds.min_live,
         set_min: policies.thresholds.set_min,
@@ -176,19 +174,53 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
     }
 }
 
+fn owner_message(owner: &SliceOwner) -> proto::SliceOwner {
+    proto::SliceOwner { node_id: owner.node.0, complete_since: owner.complete_since.0, gap: owner.has_gap }
+}
+
+fn owner(owner: &proto::SliceOwner) -> SliceOwner {
+    let (node, complete_since) = (NodeId(owner.node_id), Incarnation(owner.complete_since));
+    SliceOwner { node, complete_since, has_gap: owner.gap }
+}
+
+/// Further copies of `slices` slices: in order, not too many of one, no two on one node.
+fn copies(message: &[proto::SliceCopy], owners: &[SliceOwner]) -> Result<Vec<SliceCopy>, MapError> {
+    check_length("filter.copies", message.len(), owners.len() * (COPIES_MAX - 1))?;
+    let mut copies: Vec<SliceCopy> = Vec::with_capacity(message.len());
+    for copy in message {
+        let (slice, wrong) = (copy.slice, MapError::Unknown { field: "filter.copies", value: copy.slice.into() });
+        let (Some(first), Some(owner)) = (owners.get(slice as usize), copy.owner.as_ref().map(owner)) else {
+            return Err(wrong);
+        };
+        let same: Vec<_> = copies.iter().rev().take_while(|before| before.slice == slice).collect();
+        let is_there = |node: NodeId| first.node == node || same.iter().any(|before| before.owner.node == node);
+        let is_in_order = copies.last().is_none_or(|before| before.slice <= slice);
+        if !is_in_order || same.len() + 2 > COPIES_MAX || is_there(owner.node) {
+            return Err(wrong);
+        }
+        copies.push(SliceCopy { slice, owner });
+    }
+    Ok(copies)
+}
+
 /// Bytes of the longest number: a tag and 64 bits.
 const NUMBER_BYTES_MAX: usize = 11;
 
 /// Bytes of the owner of a slice at most: two numbers and a flag, with tag and length.
 const OWNER_BYTES_MAX: usize = 2 + 2 * NUMBER_BYTES_MAX + 2;
 
+/// Bytes of another copy of a slice at most: the slice and an owner, with tag and length.
+const COPY_BYTES_MAX: usize = 2 + NUMBER_BYTES_MAX + OWNER_BYTES_MAX;
+
 /// Bytes that a filter's record will ever take in a message of the map, however often nodes start and generations open.
 pub fn filter_bytes_max(id: FilterId, filter: &FilterRecord) -> usize {
-    let message = proto::Filter { owners: Vec::new(), generations: Vec::new(), ..filter_message(id, filter) };
+    let (owners, copies, generations) = (Vec::new(), Vec::new(), Vec::new());
+    let message = proto::Filter { owners, copies, generations, ..filter_message(id, filter) };
     let groups = filter.definition.slicing.groups() as usize;
     // The epoch and two thresholds may rise; tags and lengths of the record and of its generations.
     let rest = 3 * NUMBER_BYTES_MAX + 2 * NUMBER_BYTES_MAX;
-    message.encoded_len() + filter.owners.len() * OWNER_BYTES_MAX + groups * NUMBER_BYTES_MAX + rest
+    let owners_bytes = filter.owners.len() * OWNER_BYTES_MAX + filter.copies.len() * COPY_BYTES_MAX;
+    message.encoded_len() + owners_bytes + groups * NUMBER_BYTES_MAX + rest
 }
 
 /// Bytes of the map as a message.
@@ -211,20 +243,18 @@ pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord),
         let found = message.generations.len();
         return Err(MapError::Count { field: "filter.generations", found, expected: groups });
     }
-    let owner = |owner: &proto::SliceOwner| SliceOwner {
-        node: NodeId(owner.node_id),
-        complete_since: Incarnation(owner.complete_since),
-        has_gap: owner.gap,
-    };
+    let owners: Vec<SliceOwner> = message.owners.iter().map(owner).collect();
     let record = FilterRecord {
         epoch: message.epoch,
         policies: FilterPolicies {
             thresholds: Thresholds { min_live: message.min_live, set_min: message.set_min },
             when_lost: when_lost(message.when_lost)?,
             durability: durability(message.durability, message.durability_interval_ms)?,
+            copies: message.copies_wanted,
             ..policies(message.clock, message.lookup, message.answer, message.retry_horizon_ms)?
         },
-        owners: message.owners.iter().map(owner).collect(),
+        copies: copies(&message.copies, &owners)?,
+        owners,
         generations: message.generations,
         branch: message.branch.map(tree::branch).transpose()?,
         definition,

@@ -3,7 +3,9 @@
 //! Promises: a message that is decoded has one entry an event in every list, and positions inside its group. Must not
 //! know: links and their numbers, what messages make an owner do.
 
-use firstseen_filter::HASHES_MAX;
+use std::sync::Arc;
+
+use firstseen_filter::{HASHES_MAX, ProbeShape};
 use firstseen_routing::{
     ClusterId, FilterId, Incarnation, NodeId, Past, PeerBody, PeerMessage, PositionLists, Reason, Resolved, SetAcks,
     SetBatch, TestBatch,
@@ -17,6 +19,7 @@ use crate::proto::peer::link_frame::Message;
 use crate::ticks::{pack_stamps, pack_tickets, unpack_stamps, unpack_tickets};
 use crate::varint;
 use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, unpack_reasons};
+use crate::{cells, mirror};
 
 /// Who opens a link, and to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +79,9 @@ pub fn filter_of(message: &Message) -> Option<FilterId> {
         Message::SetAcks(acks) => Some(FilterId(acks.filter_id)),
         Message::AskPast(ask) => Some(FilterId(ask.filter_id)),
         Message::Past(past) => Some(FilterId(past.filter_id)),
+        Message::AskCells(ask) => Some(FilterId(ask.filter_id)),
+        Message::Cells(cells) => Some(FilterId(cells.filter_id)),
+        Message::Mirror(mirror) => Some(FilterId(mirror.filter_id)),
     }
 }
 
@@ -84,6 +90,7 @@ pub fn filter_of(message: &Message) -> Option<FilterId> {
 pub fn epoch_awaited(message: &Message) -> Option<u64> {
     match message {
         Message::Test(test) => Some(test.filter_epoch),
+        Message::AskCells(ask) => Some(ask.filter_epoch),
         _ => None,
     }
 }
@@ -119,14 +126,17 @@ pub fn encode(message: &PeerMessage, range: u64) -> Result<Message, WireError> {
             newest_unit: past.newest_unit,
             has_handed_over: past.has_handed_over,
         }),
+        PeerBody::AskCells(ask) => Message::AskCells(cells::encode_ask(message, ask)),
+        PeerBody::Cells(parts) => Message::Cells(cells::encode(message, parts)?),
+        PeerBody::Mirror(number, mirrored) => Message::Mirror(mirror::encode(message, *number, mirrored)?),
     })
 }
 
-/// The message that came; group positions of its filter are below `range`.
+/// The message that came; group positions of its filter are below `range`, and events of its batches of shape `probes`.
 ///
 /// # Errors
 /// [`WireError`] names the field.
-pub fn decode(message: &Message, range: u64) -> Result<PeerMessage, WireError> {
+pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerMessage, WireError> {
     let (filter, epoch, group, body) = match message {
         Message::Hello(_) => return Err(WireError::Invalid { field: "hello", value: 0 }),
         Message::Ping(_) => return Err(WireError::Invalid { field: "ping", value: 0 }),
@@ -152,6 +162,16 @@ pub fn decode(message: &Message, range: u64) -> Result<PeerMessage, WireError> {
             let body = PeerBody::Past(Past { newest_unit, has_handed_over });
             (past.filter_id, past.filter_epoch, past.group, body)
         }
+        Message::AskCells(ask) => {
+            (ask.filter_id, ask.filter_epoch, ask.group, PeerBody::AskCells(cells::decode_ask(ask)))
+        }
+        Message::Cells(parts) => {
+            (parts.filter_id, parts.filter_epoch, parts.group, PeerBody::Cells(cells::decode(parts)?))
+        }
+        Message::Mirror(mirror) => {
+            let body = PeerBody::Mirror(mirror.number, Arc::new(mirror::decode(mirror, probes)?));
+            (mirror.filter_id, mirror.filter_epoch, mirror.group, body)
+        }
     };
     Ok(PeerMessage { filter: FilterId(filter), epoch, group, body })
 }
@@ -171,12 +191,16 @@ pub fn refusable(message: &Message) -> Option<PeerMessage> {
             let body = SetBatch { set_number: set.set_number, ..SetBatch::default() };
             (set.filter_id, set.filter_epoch, set.group, PeerBody::Set(body))
         }
-        Message::Hello(_)
+        // Not acknowledged, it is sent again by another map, or its batches are unknown in time.
+        Message::Mirror(_)
+        | Message::Hello(_)
         | Message::Ping(_)
         | Message::Resolved(_)
         | Message::SetAcks(_)
         | Message::AskPast(_)
-        | Message::Past(_) => return None,
+        | Message::Past(_)
+        | Message::AskCells(_)
+        | Message::Cells(_) => return None,
     };
     Some(PeerMessage { filter: FilterId(filter), epoch, group, body })
 }

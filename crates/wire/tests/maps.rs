@@ -6,7 +6,7 @@ use common::Numbers;
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{
     AnswerWhen, Branch, ClockSource, ClusterId, ClusterMap, CutOff, Durability, FilterId, FilterPolicies, FilterRecord,
-    Incarnation, Lookup, NodeId, NodeRecord, SliceOwner, SlicedDefinition, Thresholds, TreeMode, WhenLost,
+    Incarnation, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition, Thresholds, TreeMode, WhenLost,
 };
 use firstseen_wire::map::MapError;
 use firstseen_wire::proto::{admin, producer};
@@ -50,6 +50,7 @@ fn map() -> ClusterMap {
                     1 => Durability::Interval { interval_ms: 500 },
                     _ => Durability::Durable,
                 },
+                copies: 2,
             },
             owners: (0..slices)
                 .map(|slice| SliceOwner {
@@ -58,6 +59,7 @@ fn map() -> ClusterMap {
                     has_gap: false,
                 })
                 .collect(),
+            copies: copies(slices as u32),
             generations: vec![2; definition.slicing.groups() as usize],
             branch: (id > 1).then(|| Branch {
                 root: FilterId(2),
@@ -74,6 +76,13 @@ fn map() -> ClusterMap {
         map.filters.insert(FilterId(id), record);
     }
     map
+}
+
+/// Two further copies of each slice.
+fn copies(slices: u32) -> Vec<SliceCopy> {
+    let owner = |slice, node| SliceOwner { node, complete_since: Incarnation(7), has_gap: slice % 2 == 0 };
+    let of_slice = |slice| [4, 5].map(|node| SliceCopy { slice, owner: owner(slice, NodeId(node)) });
+    (0..slices).flat_map(of_slice).collect()
 }
 
 #[test]

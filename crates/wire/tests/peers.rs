@@ -18,19 +18,19 @@ fn messages_come_back_and_damaged_ones_are_messages_or_errors() {
             let bytes = LinkFrame { number: 5, message: Some(encoded) }.encode_to_vec();
             assert!(bytes.len() < limits::MESSAGE_BYTES_MAX);
             let frame = LinkFrame::decode(&bytes[..]).expect("protobuf");
-            assert_eq!(peer::decode(&frame.message.unwrap(), range), Ok(message));
+            assert_eq!(peer::decode(&frame.message.unwrap(), range, common::MIRRORED), Ok(message));
             if events > 300 {
                 continue;
             }
             for mutated in common::mutations(&bytes, numbers) {
                 let Ok(LinkFrame { message: Some(message), .. }) = LinkFrame::decode(&mutated[..]) else { continue };
-                let Ok(decoded) = peer::decode(&message, range) else {
+                let Ok(decoded) = peer::decode(&message, range, common::MIRRORED) else {
                     let whose = peer::refusable(&message).map(|refusable| refusable.filter);
                     assert!(whose.is_none() || whose == peer::filter_of(&message));
                     continue;
                 };
                 let again = peer::encode(&decoded, range).expect("what was decoded can be encoded");
-                assert_eq!(peer::decode(&again, range), Ok(decoded));
+                assert_eq!(peer::decode(&again, range, common::MIRRORED), Ok(decoded));
             }
         }
     }
@@ -38,7 +38,7 @@ fn messages_come_back_and_damaged_ones_are_messages_or_errors() {
 
 /// Messages of a fixed size cannot disagree with themselves.
 fn has_lists(message: &PeerMessage) -> bool {
-    !matches!(message.body, PeerBody::AskPast | PeerBody::Past(_))
+    !matches!(message.body, PeerBody::AskPast | PeerBody::Past(_) | PeerBody::AskCells(_))
 }
 
 #[test]
@@ -51,7 +51,9 @@ fn lists_that_disagree_are_not_sent() {
             PeerBody::Resolved(resolved) => resolved.hits.push(true),
             PeerBody::Set(set) => set.cells.positions[0] = 100,
             PeerBody::SetAcks(acks) => acks.set_numbers = vec![0; limits::SET_ACKS_MAX + 1],
-            PeerBody::AskPast | PeerBody::Past(_) => unreachable!("they have no lists"),
+            PeerBody::Cells(cells) => cells.runs[0].cells = vec![1; limits::CELLS_BYTES_MAX],
+            PeerBody::Mirror(_, mirrored) => std::sync::Arc::make_mut(mirrored).stamps.clear(),
+            PeerBody::AskPast | PeerBody::Past(_) | PeerBody::AskCells(_) => unreachable!("they have no lists"),
         }
         assert!(peer::encode(&message, 100).is_err());
     }
@@ -60,10 +62,10 @@ fn lists_that_disagree_are_not_sent() {
 #[test]
 fn claims_of_many_events_are_refused() {
     let test = firstseen_wire::proto::peer::TestBatch { events: u32::MAX, ..Default::default() };
-    let refused = peer::decode(&link_frame::Message::Test(test), 100);
+    let refused = peer::decode(&link_frame::Message::Test(test), 100, common::MIRRORED);
     assert!(matches!(refused, Err(WireError::TooGreat { field: "events", max: 8192, .. })), "{refused:?}");
     let set = firstseen_wire::proto::peer::SetBatch { events: 8192, stamps: vec![0].into(), ..Default::default() };
-    let refused = peer::decode(&link_frame::Message::Set(set), 100);
+    let refused = peer::decode(&link_frame::Message::Set(set), 100, common::MIRRORED);
     assert!(matches!(refused, Err(WireError::Length { field: "counts", found: 0, expected: 4096 })), "{refused:?}");
 }
 
@@ -89,9 +91,17 @@ fn what_cannot_be_decoded_can_be_refused_by_its_numbers() {
                 encoded.set_numbers = vec![0; limits::SET_ACKS_MAX + 1];
                 None
             }
+            (link_frame::Message::Mirror(encoded), _) => {
+                encoded.recorded = encoded.events + 1;
+                None
+            }
+            (link_frame::Message::Cells(encoded), _) => {
+                encoded.runs = vec![encoded.runs[0].clone(); limits::CELL_RUNS_MAX + 1];
+                None
+            }
             other => panic!("{other:?}"),
         };
-        assert!(peer::decode(&encoded, 100).is_err());
+        assert!(peer::decode(&encoded, 100, common::MIRRORED).is_err());
         assert_eq!(peer::refusable(&encoded), expected.map(|body| PeerMessage { body, ..message }));
         if let link_frame::Message::Test(test) = &mut encoded {
             test.events = u32::MAX;

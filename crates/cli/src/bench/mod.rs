@@ -5,11 +5,11 @@
 
 mod calls;
 mod cluster;
-mod durability;
 mod figures;
 mod flow;
 mod keys;
 mod local;
+mod modes;
 mod redis;
 mod tree;
 
@@ -30,7 +30,9 @@ pub enum BenchCommand {
     Cluster(ClusterBenchArgs),
     /// A client against one node whose filter keeps nothing, a journal synced once a second, or one that is synced before
     /// anything is told
-    Durability(DurabilityBenchArgs),
+    Durability(ModesBenchArgs),
+    /// A client against three nodes whose slices have one copy each, or two
+    Copies(ModesBenchArgs),
     /// One filter over three sites that are far from each other: flat, and as sparse and dense trees
     Tree(TreeBenchArgs),
 }
@@ -58,9 +60,9 @@ pub struct ClusterBenchArgs {
     pub json: bool,
 }
 
-/// Flags of `firstseen bench durability`.
+/// Flags of `firstseen bench durability` and `firstseen bench copies`.
 #[derive(Debug, Args)]
-pub struct DurabilityBenchArgs {
+pub struct ModesBenchArgs {
     /// Events of one measurement; the filter is sized for as many
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = value_parser!(u64).range(10_000..))]
     pub events: u64,
@@ -99,7 +101,8 @@ pub struct TreeBenchArgs {
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     match &args.command {
         BenchCommand::Cluster(args) => cluster::run(args),
-        BenchCommand::Durability(args) => durability::run(args),
+        BenchCommand::Durability(args) => modes::run(args, &modes::DURABILITY),
+        BenchCommand::Copies(args) => modes::run(args, &modes::COPIES),
         BenchCommand::Tree(args) => tree::run(args),
     }
 }

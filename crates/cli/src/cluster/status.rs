@@ -177,7 +177,7 @@ pub(crate) fn filters_text(map: &ClusterMap) -> String {
             filter.definition.group.cells.kind().to_string(),
             filter.definition.group.window.to_string(),
             filter.definition.slicing.to_string(),
-            format!("{} of {}", complete_slices(map, filter), filter.owners.len()),
+            completeness(map, filter),
             filter.branch.as_ref().map_or_else(String::new, tree_text),
         ]);
     }
@@ -194,8 +194,20 @@ fn tree_text(branch: &Branch) -> String {
 }
 
 fn slices_of(map: &ClusterMap, node: NodeId) -> u64 {
-    let owners = map.filters.values().flat_map(|filter| &filter.owners);
-    owners.filter(|owner| owner.node == node).count() as u64
+    let copies = map.filters.values().flat_map(FilterRecord::all_copies);
+    copies.filter(|(_, owner)| owner.node == node).count() as u64
+}
+
+/// How many slices have a complete copy, and how many copies are complete where slices have several.
+fn completeness(map: &ClusterMap, filter: &FilterRecord) -> String {
+    let slices = format!("{} of {}", complete_slices(map, filter), filter.owners.len());
+    match filter.copies.len() {
+        0 => slices,
+        others => {
+            let complete = filter.all_copies().filter(|(_, copy)| map.is_complete_copy(copy)).count();
+            format!("{slices}, {complete} of {} copies", filter.owners.len() + others)
+        }
+    }
 }
 
 fn complete_slices(map: &ClusterMap, filter: &FilterRecord) -> usize {

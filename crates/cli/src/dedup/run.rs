@@ -177,7 +177,8 @@ fn filter_report(source: &mut Source) -> FilterReport {
             filter: describe(remote.filter.definition()),
             window: remote.filter.definition().group.window.to_string(),
             undecided_reasons: remote.undecided.clone(),
-            degraded_events: remote.filter.degraded_events(),
+            degraded_events: remote.filter.degraded().events,
+            expected_false_positives: remote.filter.degraded().expected_false_positives,
             nodes: remote.traffic().into_iter().map(node_report).collect(),
             tree: remote.filter.branch().map(|branch| {
                 let levels = usize::from(branch.level) + 1;

@@ -120,6 +120,7 @@ fn request(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<CreateFilterRe
         min_live: policies.min_live,
         set_min: policies.set_min,
         when_lost: when_lost_message(policies.when_lost.into()).into(),
+        copies: policies.copies,
     })
 }
 

@@ -46,9 +46,15 @@ pub(super) struct Tree<'a> {
 #[derive(Debug, Serialize)]
 pub(super) struct Slice<'a> {
     pub(super) slice: u32,
+    /// 0 for the first copy.
+    pub(super) copy: usize,
+    /// Whether this copy answers; the others are set, too.
+    pub(super) asked: bool,
     pub(super) node: &'a str,
     /// The start of its node since which it has had everything; another start lost what came before it.
     pub(super) complete_since: u64,
+    /// The newest start of its node.
+    pub(super) node_start: u64,
     /// As the map says.
     pub(super) complete: bool,
     /// Its node is down: it is neither asked nor set.
@@ -93,7 +99,7 @@ pub(super) async fn run(args: &DescribeArgs, operator: &Operator, out: &mut dyn 
     let map = cluster::status(operator).await?.map;
     let (number, filter) = find(&map, &args.name)?;
     let mut replies = BTreeMap::new();
-    for owner in &filter.owners {
+    for (_, owner) in filter.all_copies() {
         if let Entry::Vacant(vacant) = replies.entry(owner.node) {
             vacant.insert(inspect(operator, &map, owner.node, &args.name).await);
         }
@@ -125,14 +131,19 @@ fn description<'a>(
     replies: &BTreeMap<NodeId, anyhow::Result<InspectFilterReply>>,
 ) -> Description<'a> {
     let node_name = |node: NodeId| map.nodes.get(&node).map_or("?", |node| node.name.as_str());
-    let slices = (0..).zip(&filter.owners).map(|(slice, owner)| {
+    let copies = (0..filter.owners.len() as u32)
+        .flat_map(|slice| filter.copies_of(slice).enumerate().map(move |(copy, owner)| (slice, copy, owner)));
+    let slices = copies.map(|(slice, copy, owner)| {
         let reply = replies.get(&owner.node).and_then(|reply| reply.as_ref().ok());
         let state = reply.and_then(|reply| reply.slices.iter().find(|state| state.slice == slice));
         Slice {
             slice,
+            copy,
+            asked: map.asked(filter, slice).is_some_and(|asked| asked.node == owner.node),
             node: node_name(owner.node),
             complete_since: owner.complete_since.0,
-            complete: map.is_complete(filter, slice),
+            node_start: map.nodes.get(&owner.node).map_or(0, |node| node.incarnation.0),
+            complete: map.is_complete_copy(owner),
             down: map.is_down(owner.node),
             state: state.map(Fares::of),
         }

@@ -170,6 +170,9 @@ pub struct PolicyArgs {
     /// everything but what came last before a crash
     #[arg(long, value_name = "MODE", default_value = "memory", value_parser = parse_durability)]
     pub durability: Durability,
+    /// Copies of each slice beside the first, on other nodes: with one of them lost nothing is (`--answer safe` follows)
+    #[arg(long, value_name = "COPIES", default_value_t = 0)]
+    pub copies: u32,
     /// Positions of an event that must lie on live, complete slices for a verdict, where slices share events; half of them
     /// if not given
     #[arg(long, value_name = "POSITIONS", default_value_t = 0, hide_default_value = true)]

@@ -24,7 +24,10 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     let policies = format!("clock {clock:?}, lookup {lookup:?}, answer {answer:?}").to_lowercase();
     line("policies", format!("{policies}, retries for {retry_horizon_ms} ms"));
     line("durability", promise(*durability));
-    line("slices down", thresholds(all_policies));
+    if all_policies.copies > 0 {
+        line("copies", format!("{} of each slice, on nodes of their own", all_policies.copies + 1));
+    }
+    line("slices down", thresholds(all_policies, definition.slicing.divides_cells()));
     if let Some(Tree { mode, place, places }) = tree {
         let levels = places.iter().map(|place| place.level).max().unwrap_or(0) + 1;
         let shape = format!("{}, {levels} levels, {} places", mode_name(*mode), places.len());
@@ -69,7 +72,7 @@ fn time(time_ms: u64) -> String {
 }
 
 /// When slices are down.
-fn thresholds(FilterPolicies { thresholds, when_lost, .. }: &FilterPolicies) -> String {
+fn thresholds(FilterPolicies { thresholds, when_lost, .. }: &FilterPolicies, shares_events: bool) -> String {
     let Thresholds { min_live, set_min } = thresholds;
     let needs = match min_live {
         0 => "a verdict needs half of the positions live".to_owned(),
@@ -81,7 +84,10 @@ fn thresholds(FilterPolicies { thresholds, when_lost, .. }: &FilterPolicies) -> 
         WhenLost::Duplicate => "a duplicate",
         WhenLost::FirstSeen => "decided by what is left",
     };
-    format!("{needs}{duplicate}; otherwise an event is {lost}")
+    match shares_events {
+        true => format!("{needs}{duplicate}; otherwise an event that none denies is {lost}"),
+        false => format!("an event whose slice is down is {lost}"),
+    }
 }
 
 fn table(slices: &[Slice<'_>]) -> String {
@@ -101,7 +107,10 @@ fn table(slices: &[Slice<'_>]) -> String {
     for slice in slices {
         let told = |tell: &dyn Fn(&Fares) -> String| slice.state.as_ref().map_or_else(|| "?".to_owned(), tell);
         table.row([
-            slice.slice.to_string(),
+            match slice.copy {
+                0 => slice.slice.to_string(),
+                copy => format!("{} copy {copy}", slice.slice),
+            },
             slice.node.to_owned(),
             state(slice),
             told(&|state| state.live_events.map_or_else(|| "-".to_owned(), grouped)),
@@ -122,7 +131,9 @@ fn state(slice: &Slice<'_>) -> String {
         None => "unknown".to_owned(),
         Some(state) if !state.ready => "not ready".to_owned(),
         Some(_) if slice.complete => format!("complete since start {}", slice.complete_since),
-        Some(Fares { complete_from_ms: Some(from_ms), .. }) => format!("set only, until {}", time(*from_ms)),
-        Some(_) => "set only: it has lost what came before its node started".to_owned(),
+        Some(Fares { complete_from_ms: Some(from_ms), .. }) => {
+            format!("set only since start {}, until {}", slice.node_start, time(*from_ms))
+        }
+        Some(_) => format!("set only since start {}: what came before is lost, or missed", slice.node_start),
     }
 }

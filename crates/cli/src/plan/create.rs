@@ -18,7 +18,7 @@ const ADDRESS: &str = "127.0.0.1:7400";
 ///
 /// # Errors
 /// More slices than there may be.
-pub(super) fn command(spec: &FilterSpec, nodes: NonZeroU32) -> Result<String, SlicingError> {
+pub(super) fn command(spec: &FilterSpec, nodes: NonZeroU32, plans_failures: bool) -> Result<String, SlicingError> {
     let slicing = match nodes.get() {
         1 => Slicing::NONE,
         // One visit an event, whatever its kind and window; as `filter create` itself proposes.
@@ -32,5 +32,9 @@ pub(super) fn command(spec: &FilterSpec, nodes: NonZeroU32) -> Result<String, Sl
         let _ = write!(command, " --capacity {capacity}");
     }
     let _ = write!(command, " --slicing {slicing}");
+    if plans_failures {
+        // As the rates under failures assume.
+        command.push_str(" --when-lost duplicate");
+    }
     Ok(command)
 }

@@ -53,8 +53,8 @@ pub struct PlanArgs {
     #[arg(long, value_name = "F")]
     pub failures: Option<u32>,
     /// Highest acceptable rate while they fail; by default ten times `--fpr`
-    #[arg(long, value_name = "RATE", requires = "failures", allow_negative_numbers = true)]
-    pub failures_fpr: Option<f64>,
+    #[arg(long, alias = "failures-fpr", value_name = "RATE", requires = "failures", allow_negative_numbers = true)]
+    pub max_fpr: Option<f64>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -118,9 +118,10 @@ fn one_kind(args: &PlanArgs, kind: Kind) -> anyhow::Result<Plan> {
     });
     let spec = spec(args, kind, window)?;
     let costs = Costs::of(&spec).map_err(refused)?;
-    let spread = Spread::of(&spec, args.nodes, args.failures, args.failures_fpr).map_err(refused)?;
+    let spread = Spread::of(&spec, args.nodes, args.failures, args.max_fpr).map_err(refused)?;
     let nodes = args.nodes.and_then(NonZeroU32::new);
-    let create = nodes.map(|nodes| create::command(&spec, nodes)).transpose().map_err(refused)?;
+    let create =
+        nodes.map(|nodes| create::command(&spec, nodes, args.failures.is_some())).transpose().map_err(refused)?;
     let (events_per_window, window) = (costs.events_per_window, spec.window);
     let (filters, refused, references) = (vec![costs], Vec::new(), Vec::new());
     Ok(Plan { events_per_window, fpr: args.fpr, window, filters, refused, references, spread, create })

@@ -218,7 +218,7 @@ fn json_is_one_document_with_the_same_figures() {
 
 #[test]
 fn spreading_follows_the_papers_formulas() {
-    let plan = json("--events-per-window 1M --kind bloom --nodes 16 --failures 2 --failures-fpr 0.2");
+    let plan = json("--events-per-window 1M --kind bloom --nodes 16 --failures 2 --max-fpr 0.2");
     let (vertical, horizontal) = (&plan["spread"]["vertical"], &plan["spread"]["horizontal"]);
     let on_nodes = &vertical["on_nodes"];
     let size = plain::size(1e6, 0.01).unwrap();
@@ -288,7 +288,7 @@ fn what_cannot_be_planned_is_refused_by_name() {
         ("--events-per-window 1M --kind timing --nodes 0", "0 nodes"),
         ("--events-per-window 1M --kind timing --nodes 5000", "5000 slices"),
         ("--events-per-window 1M --kind timing --nodes 3 --failures 3", "3 of 3 nodes fail"),
-        ("--events-per-window 1M --kind timing --failures 1 --failures-fpr 0.01", "above --fpr"),
+        ("--events-per-window 1M --kind timing --failures 1 --max-fpr 0.01", "above --fpr"),
     ];
     for (line, part) in expected {
         let refusal = plan(line).unwrap_err();

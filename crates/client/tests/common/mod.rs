@@ -168,6 +168,7 @@ impl FakeCluster {
                 owners: (0..definition.slicing.slices()).map(owner).collect(),
                 definition,
                 policies: FilterPolicies { clock, ..FilterPolicies::default() },
+                copies: Vec::new(),
                 generations: Vec::new(),
                 branch: None,
             };

@@ -6,6 +6,9 @@
 use super::{Cells, FilterSlice};
 use crate::{CellRun, PartError, Probes, SliceOutline, Stamp};
 
+/// Events between the prefetch of cells and their use.
+const AHEAD: usize = 8;
+
 /// Kinds whose cells cannot be told apart from their history.
 const NO_PARTS: PartError = PartError::Misfit("a kind that has no parts");
 
@@ -72,8 +75,12 @@ impl FilterSlice {
         if probes.shape() != self.probe_shape() || probes.len() != stamps.len() {
             return Err(PartError::Misfit("positions of another shape"));
         }
-        let mut positions = Vec::new();
+        let (mut positions, mut ahead) = (Vec::new(), Vec::new());
         for (index, stamp) in stamps.iter().enumerate() {
+            if index + AHEAD < stamps.len() {
+                probes.unpack(index + AHEAD, &mut ahead);
+                self.prefetch(generation, &ahead);
+            }
             probes.unpack(index, &mut positions);
             self.put_event(generation, &positions, *stamp)?;
         }

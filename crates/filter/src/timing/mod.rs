@@ -258,18 +258,29 @@ impl<T: Timer> CellKind for Timers<T> {
         expiries.extend(ranks.map(|rank| if rank == 0 { 0 } else { stamp.judged + u64::from(rank) }));
     }
 
-    fn merge(&self, cells: &mut [u8], others: &[u8], now: u64) -> u64 {
-        let judged = now.saturating_sub(self.window.lateness_units);
-        let view = self.view(judged, now);
+    fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> u64 {
+        let at = |unit: u64| self.view(unit.saturating_sub(self.window.lateness_units), unit);
+        let (view, view_then) = (at(now), at(then));
         let width = T::BITS as usize / 8;
         let merged = T::of(cells).iter_mut().zip(others.chunks_exact(width)).map(|(cell, other)| {
             let (mine, other) = (cell.code(), read_code(other));
+            // What had expired then may read as alive now, as the wheel has gone on.
+            let other = if view_then.rank(other) > 0 { other } else { 0 };
             let later = if view.rank(mine) >= view.rank(other) { mine } else { other };
             let used = view.rank(later) > 0;
             *cell = T::from_code(if used { later } else { 0 });
             u64::from(used)
         });
         merged.sum()
+    }
+
+    fn age_max_units(&self) -> u64 {
+        self.sweep_period_units
+    }
+
+    fn used(&self, cells: &[u8]) -> u64 {
+        let width = T::BITS as usize / 8;
+        cells.chunks_exact(width).map(|cell| u64::from(read_code(cell) != 0)).sum()
     }
 }
 

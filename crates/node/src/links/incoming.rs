@@ -29,7 +29,7 @@ use crate::shared::Shared;
 use crate::view::View;
 
 /// How long a message of a new filter waits for the map that has it.
-const MAP_MAX: Duration = Duration::from_secs(2);
+const MAP_MAX: Duration = Duration::from_millis(300);
 
 /// The Peer service.
 pub(crate) struct PeerService {
@@ -217,8 +217,8 @@ async fn knows_map_of(shared: &Shared, message: &link_frame::Message) -> bool {
 
 fn decode(shared: &Shared, message: &link_frame::Message) -> Result<Content, WireError> {
     let filter = peer::filter_of(message).ok_or(WireError::Missing { field: "filter_id" })?;
-    let range = shared.views.borrow().position_range(filter);
-    range.map_or(Ok(Content::Nothing), |range| peer::decode(message, range).map(Content::Message))
+    let shapes = shared.views.borrow().shapes(filter);
+    shapes.map_or(Ok(Content::Nothing), |(range, probes)| peer::decode(message, range, probes).map(Content::Message))
 }
 
 /// The one place where the messages of a peer are put in order.

@@ -27,6 +27,9 @@ const LOOK_SAMPLE_BYTES: usize = 16 << 20;
 /// What the replay guard of a group may take however many groups there are: a few batches.
 const GUARD_BYTES_MIN: u64 = 16 << 10;
 
+/// Events that a node keeps for each node that is down, of all groups together: about 100 bytes each.
+const MISSED_EVENTS_MAX: usize = 1 << 20;
+
 /// What to do where a journal cannot be read.
 const REPAIR: &str = "restore the folder from a backup, or give up what cannot be read, with `firstseen node repair`";
 
@@ -130,11 +133,13 @@ impl Groups {
             tracing::error!(%filter, group, reason, "the node cannot hold its slices of a filter");
         }
         // The node's memory for it, shared by all groups that it has, those of other owners too.
-        let guard_bytes_max = self.limits.guard_bytes_max / (view.own_groups().count() as u64).max(1);
+        let groups = (view.own_groups().count() as u64).max(1);
+        let guard_bytes_max = self.limits.guard_bytes_max / groups;
+        let missed_events_max = self.limits.missed_events_max.min(MISSED_EVENTS_MAX / groups as usize);
         let stalling = view.stalling();
         self.run_all(commands, |group, commands| {
             group.reach_changed(&stalling, now, commands);
-            group.set_guard_bytes_max(guard_bytes_max.max(GUARD_BYTES_MIN), now);
+            group.set_shares(guard_bytes_max.max(GUARD_BYTES_MIN), missed_events_max, now);
         });
         self.view = view;
         faults
@@ -251,10 +256,10 @@ impl Groups {
     pub(super) fn is_held_up(&self, (filter, group): GroupKey) -> bool {
         let Some(record) = self.view.map.filters.get(&filter) else { return false };
         let slicing = record.definition.slicing;
-        let per_group = slicing.slices_per_group() as usize;
-        let owners = record.owners.chunks(per_group.max(1)).nth(group as usize).unwrap_or_default();
+        let first = group * slicing.slices_per_group();
+        let copies = (first..first + slicing.slices_per_group()).flat_map(|slice| record.copies_of(slice));
         let link = |owner: &SliceOwner| self.view.links.get(&owner.node);
-        slicing.divides_cells() && owners.iter().filter_map(link).any(LinkHandle::is_half_full)
+        (record.has_flights() || !record.copies.is_empty()) && copies.filter_map(link).any(LinkHandle::is_half_full)
     }
 
     /// Lets time pass.

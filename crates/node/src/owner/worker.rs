@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_routing::{
-    Climb, Command, FilterId, GroupReply, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, divided,
+    Climb, Command, FilterId, GroupReply, Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason,
+    divided,
 };
 use firstseen_wire::watch;
 use tokio::sync::{mpsc, oneshot};
@@ -76,6 +77,8 @@ pub(crate) enum Proposal {
         filter: FilterId,
         /// The group.
         group: u32,
+        /// The start of this node that says so: what is said of it is not true of the next.
+        incarnation: Incarnation,
     },
 }
 
@@ -317,8 +320,8 @@ impl Worker {
                 // Where there is no room, the group asks again.
                 let _ = self.proposals.try_send(Proposal::Generation { filter, group, number });
             }
-            Command::SlicesComplete { filter, group } => {
-                let _ = self.proposals.try_send(Proposal::Complete { filter, group });
+            Command::SlicesComplete { filter, group, incarnation } => {
+                let _ = self.proposals.try_send(Proposal::Complete { filter, group, incarnation });
             }
             // Of a filter that keeps no journal; there is none.
             Command::Record(_) => {}

@@ -88,6 +88,8 @@ struct Pair {
     /// A position in a slice of a, and the range of positions.
     position: u64,
     range: u64,
+    /// The shape of events.
+    shape: firstseen_filter::ProbeShape,
     /// What a sends to b.
     from_a: mpsc::Receiver<LinkFrame>,
 }
@@ -116,7 +118,7 @@ impl Pair {
             to_incarnation: map.nodes[&NodeId(1)].incarnation,
         };
         let (position, range) = (slice as u64 * plan.slice_cells(), plan.group_cells());
-        Self { a, ends, filter, epoch: record.epoch, position, range, from_a }
+        Self { a, ends, filter, epoch: record.epoch, position, range, shape: plan.shape(), from_a }
     }
 
     /// A stream of b's link, and what a has handled already.
@@ -162,7 +164,9 @@ impl Pair {
     /// The next message that a sends.
     async fn answer(&mut self) -> PeerBody {
         let frame = in_time("an answer", self.from_a.recv()).await.expect("the played node runs");
-        peer::decode(&frame.message.expect("a message"), self.range).expect("a message that can be read").body
+        peer::decode(&frame.message.expect("a message"), self.range, self.shape)
+            .expect("a message that can be read")
+            .body
     }
 }
 

@@ -138,10 +138,14 @@ async fn an_outage_holds_producers_up_once_and_operators_see_it() {
             let asked = std::time::Instant::now();
             let told = ask_anew(&filter, call).await;
             calls_ms.push(asked.elapsed().as_millis() as u64);
-            assert!(are_told(&told), "{slicing}, call {call}: {told:?}");
-            // Where slices share events, the others go on without it, but for events that have most positions there.
-            let undecided = told.iter().filter(|verdict| is_undecided(verdict)).count();
-            assert!(slicing == "horizontal:6" || undecided < 75, "{slicing}, call {call}: {undecided} of 300");
+            // Where slices share events, the others go on without it: one of them denies every new event but a few.
+            match slicing {
+                "horizontal:6" => assert!(are_told(&told), "call {call}: {told:?}"),
+                _ => {
+                    let undecided = told.iter().filter(|verdict| is_undecided(verdict)).count();
+                    assert!(undecided < 15, "{slicing}, call {call}: {undecided} of 300");
+                }
+            }
         }
         assert!(calls_ms.iter().sum::<u64>() < 20 * DEADLINE_MS / 2, "{slicing}: {calls_ms:?}");
 

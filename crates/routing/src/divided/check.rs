@@ -72,6 +72,21 @@ pub enum ClusterRefusal {
         /// Why not.
         reason: String,
     },
+    /// More copies than a slice can have.
+    #[error("{copies} copies of each slice are refused: 0 to {COPIES_WANTED_MAX} beside the first")]
+    Copies {
+        /// What was asked for.
+        copies: u32,
+    },
+    /// Only cells that are set in any order come to the same on all copies.
+    #[error("kind {kind} has no copies: use `--copies 0`, or kind bloom, timing or generations")]
+    NoCopies {
+        /// The kind that was asked for.
+        kind: Kind,
+    },
+    /// Levels of a tree have one copy.
+    #[error("slices of a tree have no copies: use `--copies 0`")]
+    TreeCopies,
     /// Levels of a tree keep what they have told alone in memory.
     #[error("filters of a tree keep no journal: use `--durability memory`")]
     TreeJournal,
@@ -104,6 +119,24 @@ pub fn check_durability(
         _ if is_in_tree => Err(ClusterRefusal::TreeJournal),
         Kind::Bloom | Kind::Timing | Kind::Generations => Ok(()),
         _ => Err(ClusterRefusal::NoJournal { kind }),
+    }
+}
+
+/// Copies of a slice beside the first at most.
+const COPIES_WANTED_MAX: u32 = 2;
+
+/// Whether slices of a filter of this definition, in a tree or not, can have so many further copies.
+///
+/// # Errors
+/// [`ClusterRefusal`]: what cannot be, and what to do instead.
+pub fn check_copies(definition: &SlicedDefinition, copies: u32, is_in_tree: bool) -> Result<(), ClusterRefusal> {
+    let kind = definition.group.cells.kind();
+    match kind {
+        _ if copies == 0 => Ok(()),
+        _ if copies > COPIES_WANTED_MAX => Err(ClusterRefusal::Copies { copies }),
+        _ if is_in_tree => Err(ClusterRefusal::TreeCopies),
+        Kind::Bloom | Kind::Timing | Kind::Generations => Ok(()),
+        _ => Err(ClusterRefusal::NoCopies { kind }),
     }
 }
 

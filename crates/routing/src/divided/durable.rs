@@ -18,13 +18,16 @@ use crate::{
 pub(super) struct Kept {
     keeps_journal: bool,
     entries: Vec<Entry>,
+    /// Parts of copies, which are kept by themselves: they are long.
+    copied: Vec<Entry>,
     /// While it is restored: batches that were taken up, and of which nothing else was read yet.
     taken: BTreeMap<BatchName, (Vec<SubmissionName>, u32)>,
 }
 
 impl Kept {
     pub(super) fn new(durability: Durability) -> Self {
-        Self { keeps_journal: durability.keeps_journal(), entries: Vec::new(), taken: BTreeMap::new() }
+        let (entries, copied) = (Vec::new(), Vec::new());
+        Self { keeps_journal: durability.keeps_journal(), entries, copied, taken: BTreeMap::new() }
     }
 
     /// A batch was taken up, and nobody knows yet what it comes to.
@@ -77,10 +80,20 @@ impl Kept {
         }
     }
 
+    /// Part of a copy was put in here.
+    pub(super) fn copied(&mut self, part: Entry) {
+        if self.keeps_journal {
+            self.copied.push(part);
+        }
+    }
+
     /// All of the input.
-    pub(super) fn take(&mut self, filter: FilterId, group: u32) -> Option<Command> {
-        let entries = std::mem::take(&mut self.entries);
-        (!entries.is_empty()).then_some(Command::Record(Record { filter, group, entries }))
+    pub(super) fn take(&mut self, filter: FilterId, group: u32, commands: &mut Vec<Command>) {
+        let record = |entries| Command::Record(Record { filter, group, entries });
+        commands.extend(self.copied.drain(..).map(|part| record(vec![part])));
+        if !self.entries.is_empty() {
+            commands.push(record(std::mem::take(&mut self.entries)));
+        }
     }
 }
 
@@ -104,7 +117,7 @@ impl DividedGroup {
                     self.fill.advance(stamp.unit);
                 }
                 if self.fill.newest() == generation {
-                    (0..counted.min(stamps.len() as u64)).for_each(|_| self.fill.record(self.own.len() as u64));
+                    (0..counted.min(stamps.len() as u64)).for_each(|_| self.fill.record());
                 }
             }
             Entry::Taken { name, names, events } => drop(self.kept.taken.insert(name, (names, events))),

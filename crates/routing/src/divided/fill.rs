@@ -33,8 +33,9 @@ pub(crate) struct Fill {
     /// All slices of the group together.
     whole: Geometry,
     slices: u64,
-    /// Slices over which heads are spread: those that are not down.
+    /// Slices over which heads are spread, those that are not down, and how many of them are asked here.
     live_slices: u64,
+    asked_slices: u64,
     /// The committed number of the newest generation.
     newest: u64,
     live: LiveEvents,
@@ -66,6 +67,7 @@ impl Fill {
             whole,
             slices,
             live_slices: slices,
+            asked_slices: 0,
             newest: 0,
             live: LiveEvents::default(),
             carry: 0,
@@ -73,9 +75,10 @@ impl Fill {
         }
     }
 
-    /// Heads are spread over so many slices from now on.
-    pub(crate) fn spread_over(&mut self, live_slices: usize) {
+    /// Heads are spread over so many slices from now on, of which this node has `asked_slices`.
+    pub(crate) fn spread_over(&mut self, live_slices: usize, asked_slices: usize) {
         self.live_slices = (live_slices as u64).max(1);
+        self.asked_slices = asked_slices as u64;
     }
 
     /// The committed number of the newest generation.
@@ -99,12 +102,12 @@ impl Fill {
         }
     }
 
-    /// A new event was recorded whose head is this node, which has `own_slices` of the slices.
-    pub(crate) fn record(&mut self, own_slices: u64) {
+    /// A new event was recorded whose head is this node.
+    pub(crate) fn record(&mut self) {
         self.carry += self.live_slices;
-        if let Some(events) = self.carry.checked_div(own_slices) {
+        if let Some(events) = self.carry.checked_div(self.asked_slices) {
             self.live.record(self.now, events);
-            self.carry -= events * own_slices;
+            self.carry -= events * self.asked_slices;
         }
     }
 
@@ -128,7 +131,7 @@ impl Fill {
         let room_events = match growth.limit {
             Limit::Density => left(used_cells()),
             Limit::Cardinality => match left(0) {
-                counted if counted <= scarce_events && self.counts_cells && own_slices < self.slices => {
+                counted if counted <= scarce_events && self.counts_cells && self.asked_slices < self.slices => {
                     counted.max(growth.capacity_events.saturating_sub(self.events_in(used_cells())))
                 }
                 counted => counted,

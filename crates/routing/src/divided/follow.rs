@@ -63,7 +63,7 @@ impl DividedGroup {
         let former = std::mem::replace(&mut self.placement, placement);
         if !self.placement.is_like(&former) {
             self.own.follow(&self.placement);
-            self.fill.spread_over(self.placement.live_slices());
+            self.fill.spread_over(self.placement.live_slices(), self.placement.asked_here());
             let until_ms = now.monotonic_ms.saturating_add(u64::from(self.policies.retry_horizon_ms));
             self.former_heads.push(former.clone(), until_ms, now.monotonic_ms);
         }
@@ -89,6 +89,10 @@ impl DividedGroup {
     /// The node counts as started anew, though its process goes on: others had given it up, and went on without it.
     pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment, commands: &mut Vec<Command>) {
         self.now = now;
+        // The map that says so may have come together with the next.
+        if !self.placement.is_down_here() {
+            self.was_whole = self.is_whole();
+        }
         for first in self.flights.as_ref().map(Flights::batches).unwrap_or_default() {
             self.give_up(first);
             self.answer(first);
@@ -101,13 +105,14 @@ impl DividedGroup {
         self.parting.clear();
         self.climbs.clear();
         // Batches are settled above; what was gathered for other nodes was told by a process that is over for them.
-        commands.extend(self.kept.take(self.filter, self.group));
+        self.kept.take(self.filter, self.group, commands);
         self.outbox.begin_anew(commands);
         // Where no other node has slices of the group, nobody has recorded anything meanwhile.
         self.is_restored = self.was_whole && self.placement.nodes().len() == 1;
         self.missed = Missed::begin(&self.placement);
         (self.complete, self.first_ms) = (false, Some(now.monotonic_ms));
         self.gap = None;
+        self.fetch_anew();
     }
 
     /// Tells all events of a batch that are not told what is known of them.

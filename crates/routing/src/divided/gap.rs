@@ -2,8 +2,9 @@
 //! recorded meanwhile, or has lost its cells; when all of that has expired, it is complete again without any data having
 //! been moved.
 //!
-//! What it lacks is of no unit after `newest`, the greatest that the other nodes of the group know of when they begin to
-//! set events here too. Where one of them is gone without having said, or all have lost their memory, that is the time of
+//! What it lacks is of no unit after `newest`: where it was only away, the greatest that the other nodes of the group know of
+//! when they begin to set events here too. Where it has lost its cells, nobody knows of events that had all of theirs here,
+//! and where another node is down or gone without having said, of those that this one has recorded; then it is the time of
 //! day, with the skew of clocks. Cells of `newest` expire at `newest + span`, and nothing is judged more than the lateness
 //! before the present, so the slices are complete from
 //!
@@ -32,10 +33,12 @@ pub(super) struct Gap {
 }
 
 impl Gap {
-    fn of(placement: &Placement, unknown_unit: u64, had_all_before: bool) -> Self {
+    /// Where the slices had everything before, `known_unit` is the greatest unit of that.
+    fn of(placement: &Placement, unknown_unit: u64, known_unit: Option<u64>) -> Self {
         let awaited: Vec<_> = placement.live_peers().collect();
-        let is_handed_over = had_all_before && !awaited.is_empty() && placement.down_peers().next().is_none();
-        let newest_unit = if awaited.is_empty() { unknown_unit } else { 0 };
+        let others_know = !awaited.is_empty() && placement.down_peers().next().is_none();
+        let known_unit = known_unit.filter(|_| others_know);
+        let (newest_unit, is_handed_over) = (known_unit.unwrap_or(unknown_unit), known_unit.is_some());
         Self { awaited, newest_unit, is_handed_over, next_ask_ms: 0 }
     }
 }
@@ -51,10 +54,12 @@ impl DividedGroup {
         // Nobody hands anything over to a node that is down.
         if self.placement.is_down_here() {
             self.gap = None;
+            self.fetch_anew();
             return;
         }
-        let had_all_before = self.was_whole || self.is_restored;
-        let gap = self.gap.get_or_insert_with(|| Gap::of(&self.placement, unknown_unit, had_all_before));
+        let known_unit = self.own.now_unit().max(self.clock.now_unit());
+        let known_unit = (self.was_whole || self.is_restored).then_some(known_unit);
+        let gap = self.gap.get_or_insert_with(|| Gap::of(&self.placement, unknown_unit, known_unit));
         let live: Vec<_> = self.placement.live_peers().collect();
         let before = gap.awaited.len();
         gap.awaited.retain(|peer| live.contains(peer));
@@ -75,16 +80,18 @@ impl DividedGroup {
     /// Asks who has not answered; once nothing is missing, has the map say that the slices are complete.
     pub(super) fn mind_gap(&mut self) {
         // At the first input, when it is known what time it is.
-        if self.gap.is_none() {
+        if self.has_unknown_gap() {
             self.follow_gap();
         }
         let now_ms = self.now.monotonic_ms;
         let is_over = self.complete_from_unit().is_some_and(|unit| self.own.now_unit() >= unit);
         let is_over = is_over || self.gap.as_ref().is_some_and(|gap| gap.awaited.is_empty() && gap.is_handed_over);
+        let is_over = is_over || self.has_fetched_all();
         if !self.complete && (self.is_whole() || is_over || !self.limits.minds_gaps) {
             if now_ms >= self.next_claim_ms {
                 self.next_claim_ms = now_ms + AGAIN_MS;
-                self.outbox.push(Command::SlicesComplete { filter: self.filter, group: self.group });
+                let Self { filter, group, incarnation, .. } = *self;
+                self.outbox.push(Command::SlicesComplete { filter, group, incarnation });
             }
             return;
         }
@@ -95,12 +102,21 @@ impl DividedGroup {
         gap.awaited.iter().for_each(|(peer, _)| self.outbox.send(*peer, PeerBody::AskPast));
     }
 
+    /// Nobody has looked yet what the slices here may lack.
+    fn has_unknown_gap(&self) -> bool {
+        !self.complete && self.gap.is_none() && !self.placement.is_down_here()
+    }
+
     /// When [`Self::mind_gap`] has something to do, if nothing comes.
     pub(super) fn next_gap_ms(&self) -> Option<u64> {
+        if self.has_unknown_gap() {
+            return Some(0);
+        }
         let asks = self.gap.as_ref().filter(|gap| !gap.awaited.is_empty()).map(|gap| gap.next_ask_ms);
         let is_handed_over = self.gap.as_ref().is_some_and(|gap| gap.awaited.is_empty() && gap.is_handed_over);
-        let claims = (!self.complete && (self.is_whole() || is_handed_over)).then_some(self.next_claim_ms);
-        asks.into_iter().chain(claims).min()
+        let is_known = self.is_whole() || is_handed_over || self.has_fetched_all();
+        let claims = (!self.complete && is_known).then_some(self.next_claim_ms);
+        asks.into_iter().chain(claims).chain(self.next_fetch_ms()).min()
     }
 
     /// The unit from which on the slices here are complete again; none where that is not known yet.
@@ -118,8 +134,8 @@ impl DividedGroup {
         }
         let known_unit = match &self.gap {
             Some(gap) if gap.awaited.is_empty() => gap.newest_unit,
-            Some(_) => self.unknown_unit(),
-            None => 0,
+            None if self.is_whole() => 0,
+            Some(_) | None => self.unknown_unit(),
         };
         let newest_unit = known_unit.max(self.own.now_unit()).max(self.clock.now_unit());
         let has_handed_over = self.missed.has_handed_over(from);
@@ -138,7 +154,7 @@ impl DividedGroup {
     }
 
     /// Nobody is left who knows of an event of a later unit.
-    fn unknown_unit(&self) -> u64 {
+    pub(super) fn unknown_unit(&self) -> u64 {
         self.clock.unit_at(self.now.wall_ms.saturating_add(self.limits.clock_skew_max_ms))
     }
 }

@@ -98,7 +98,8 @@ impl DividedGroup {
         for set in numbers.iter().filter_map(|number| sets.get(number)) {
             for ticket in set.tickets() {
                 let Some(flight) = flights.flight(*ticket) else { continue };
-                let is_there = |position: &u64| placement.nodes()[placement.node_at(*position)] == set.to();
+                let Some(to) = placement.index_of(set.to()) else { continue };
+                let is_there = |position: &u64| placement.is_held(to, *position);
                 let cells = flights.positions(*ticket).iter().copied().filter(is_there);
                 missed.push(set.to(), set.generation(), cells, flight.stamp, limits.missed_events_max);
             }

@@ -8,7 +8,8 @@
 //! that may still be overtaken. Must not know: threads, clocks (moments are passed in), how messages travel.
 //!
 //! A process that ends takes its guard and its cells with it, unless they are kept (`durable.rs`). Slices that have lost
-//! cells are set, but do not vote (`placement.rs`), until all that they may lack has expired or was handed over (`gap.rs`);
+//! cells are set, but do not vote (`placement.rs`), until all that they may lack has expired or was handed over (`gap.rs`), or
+//! was fetched from another copy (`copying.rs`);
 //! where too few are left for an event, the filter says what it is told (`thresholds.rs`). A retry that is found is undecided
 //! where it may be found because of itself (`resolve.rs`).
 //!
@@ -17,6 +18,7 @@
 
 mod check;
 mod climb;
+mod copying;
 mod durable;
 mod fill;
 mod flights;
@@ -41,6 +43,7 @@ mod thresholds;
 use firstseen_filter::{CellDefinition, Geometry, Refresh};
 use hashbrown::HashMap;
 
+use crate::copying::Copying;
 use crate::owner::{HeadClock, begin_ms, share_of_sample};
 use crate::{
     AnswerWhen, ClusterMap, Command, DecisionCounts, DefinitionError, Durability, FilterId, FilterPolicies,
@@ -48,7 +51,7 @@ use crate::{
     Reason, ReplayGuard, SliceState, SlicedBuildError, Standing, SubmissionName, TestBatch,
 };
 pub(crate) use check::growth_of;
-pub use check::{ClusterRefusal, check, check_durability, check_thresholds};
+pub use check::{ClusterRefusal, check, check_copies, check_durability, check_thresholds};
 pub use climb::Climbed;
 use climb::Climbs;
 use fill::Fill;
@@ -92,6 +95,7 @@ pub(crate) struct DividedGroup {
     was_whole: bool,
     /// What the slices here may lack; nothing where they are complete, or never will be by themselves.
     gap: Option<Gap>,
+    copying: Copying,
     /// When the map is told next that the slices here are complete, should it not know.
     next_claim_ms: u64,
     unreachable: Unreachable,
@@ -179,6 +183,7 @@ impl DividedGroup {
             missed: Missed::begin(&placement),
             was_whole: false,
             gap: None,
+            copying: Copying::default(),
             next_claim_ms: 0,
             placement,
             unreachable: Unreachable::default(),
@@ -204,7 +209,7 @@ impl DividedGroup {
             kept: durable::Kept::new(record.policies.durability),
         };
         divided.open_generation(record);
-        divided.fill.spread_over(divided.placement.live_slices());
+        divided.fill.spread_over(divided.placement.live_slices(), divided.placement.asked_here());
         Ok(divided)
     }
 
@@ -226,7 +231,7 @@ impl DividedGroup {
         }
         match message.body {
             PeerBody::Test(batch) => {
-                let degraded = batch.degraded || !self.is_whole();
+                let degraded = batch.degraded || self.placement.asks_incomplete_here() && !self.is_whole();
                 let batch = TestBatch { degraded, ..batch };
                 let Self { own, placement, unreachable, outbox, .. } = self;
                 passage::test(&batch, own, placement, unreachable, outbox, self.level.is_some());
@@ -246,6 +251,10 @@ impl DividedGroup {
             PeerBody::SetAcks(acks) => self.acknowledged(from, &acks, message.epoch),
             PeerBody::AskPast => self.tell_past(from, message.epoch),
             PeerBody::Past(past) => self.hear_past(from, past),
+            PeerBody::AskCells(ask) => self.tell_cells(from, &ask, message.epoch),
+            PeerBody::Cells(parts) => self.hear_cells(parts),
+            // Of groups that are one slice.
+            PeerBody::Mirror(..) => {}
         }
         self.finish(commands);
     }
@@ -260,6 +269,10 @@ impl DividedGroup {
 
     pub(crate) fn guard_mut(&mut self) -> &mut ReplayGuard {
         &mut self.guard
+    }
+
+    pub(crate) fn set_missed_events_max(&mut self, events_max: usize) {
+        self.limits.missed_events_max = events_max;
     }
 
     pub(crate) fn clock_ms(&self) -> u64 {
@@ -318,7 +331,8 @@ impl DividedGroup {
     }
 
     fn is_safe(&self) -> bool {
-        self.policies.answer == AnswerWhen::Safe || self.policies.durability == Durability::Durable
+        let Self { policies, .. } = self;
+        policies.answer == AnswerWhen::Safe || policies.durability == Durability::Durable || policies.copies > 0
     }
 }
 

@@ -37,7 +37,7 @@ impl OwnSlices {
     pub(crate) fn build(definition: FilterDefinition, placement: &Placement) -> Result<Self, SlicedBuildError> {
         let mut slices = Vec::with_capacity(placement.slices());
         for slice in 0..placement.slices() {
-            slices.push(if placement.owns_slice(slice) { Some(FilterSlice::build(&definition)?) } else { None });
+            slices.push(if placement.holds_slice(slice) { Some(FilterSlice::build(&definition)?) } else { None });
         }
         let loads = vec![Load::default(); slices.len()];
         Ok(Self { definition, slices, loads, now: 0, test_node_visits: 0, set_node_visits: 0 })
@@ -47,7 +47,7 @@ impl OwnSlices {
     /// what is asked of it is undecided.
     pub(crate) fn follow(&mut self, placement: &Placement) {
         for (index, slice) in self.slices.iter_mut().enumerate() {
-            match (placement.owns_slice(index), slice.is_some()) {
+            match (placement.holds_slice(index), slice.is_some()) {
                 (true, false) => *slice = FilterSlice::build(&self.definition).ok(),
                 (false, true) => *slice = None,
                 _ => {}
@@ -78,7 +78,7 @@ impl OwnSlices {
     pub(crate) fn has_all(&self, placement: &Placement, positions: &[u64]) -> bool {
         positions.iter().all(|position| {
             let slice = placement.locate(*position).0;
-            !placement.owns_slice(slice) || self.slices[slice].is_some()
+            !placement.holds_slice(slice) || self.slices[slice].is_some()
         })
     }
 
@@ -100,13 +100,13 @@ impl OwnSlices {
         }
     }
 
-    /// Narrows `found` to the generations that hold all of the event's positions that lie here, and to the least expiry
-    /// there; tells how many slices were visited.
+    /// Narrows `found` to the generations that hold all of the event's positions that are tested here, and to the least
+    /// expiry there; tells how many slices were visited.
     pub(crate) fn test(&mut self, placement: &Placement, positions: &[u64], stamp: Stamp, found: &mut Sighting) -> u64 {
         let mut visits = 0;
         for (first, position) in positions.iter().enumerate() {
             let (index, _) = placement.locate(*position);
-            let Some(slice) = &self.slices[index] else { continue };
+            let Some(slice) = self.slices[index].as_ref().filter(|_| placement.tests_slice(index)) else { continue };
             let Some(own) = InSlice::starting_at(placement, positions, first) else { continue };
             let sighting = slice.test_at(own.offsets(), stamp).unwrap_or(NOTHING);
             visits += 1;

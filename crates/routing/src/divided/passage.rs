@@ -42,11 +42,11 @@ pub(super) fn test(
         }
         // Whose map is older than the loss takes what is missing here for a zero.
         let is_taken_for_complete = !batch.asks_all && !placement.has_lost_nothing_of(left);
-        if !placement.is_mine(left[0]) || !own.has_all(placement, left) || is_taken_for_complete {
+        if !placement.is_tested_here(left[0]) || !own.has_all(placement, left) || is_taken_for_complete {
             refuse(outbox, Reason::StaleMap);
             continue;
         }
-        let elsewhere = || left.iter().copied().filter(|position| !placement.is_mine(*position));
+        let elsewhere = || left.iter().copied().filter(|position| !placement.is_tested_here(*position));
         if unreachable.has_any(placement, elsewhere()) {
             refuse(outbox, Reason::SlicesDown);
             continue;
@@ -89,7 +89,7 @@ pub(crate) fn set(
 ) -> u64 {
     let here = |cells: &[u64]| {
         placement.admits(cells)
-            && cells.iter().all(|position| placement.is_mine(*position))
+            && cells.iter().all(|position| placement.is_held_here(*position))
             && own.has_all(placement, cells)
     };
     let events = || batch.cells.iter().zip(&batch.stamps);
@@ -116,7 +116,16 @@ pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Option<Comm
             let refused_numbers = vec![set.set_number];
             (from, PeerBody::SetAcks(SetAcks { refused_numbers, ..SetAcks::default() }))
         }
-        PeerBody::Resolved(_) | PeerBody::SetAcks(_) | PeerBody::AskPast | PeerBody::Past(_) => return None,
+        PeerBody::Resolved(_)
+        | PeerBody::SetAcks(_)
+        | PeerBody::AskPast
+        | PeerBody::Past(_)
+        | PeerBody::AskCells(_)
+        | PeerBody::Cells(_) => return None,
+        PeerBody::Mirror(number, _) => {
+            let refused_numbers = vec![number];
+            (from, PeerBody::SetAcks(SetAcks { refused_numbers, ..SetAcks::default() }))
+        }
     };
     Some(Command::Send { to, message: PeerMessage { body, ..message } })
 }

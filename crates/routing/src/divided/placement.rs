@@ -5,7 +5,7 @@
 
 use firstseen_filter::HASHES_MAX;
 
-use crate::{ClusterMap, FilterRecord, GroupPlan, Incarnation, NodeId};
+use crate::{COPIES_MAX, ClusterMap, FilterRecord, GroupPlan, Incarnation, NodeId, SliceOwner};
 
 /// The nodes of a group's slices, and which positions each slice has.
 #[derive(Clone, Debug)]
@@ -16,16 +16,30 @@ pub(crate) struct Placement {
     nodes: Vec<NodeId>,
     /// By node: its start, and whether the others go on without it.
     starts: Vec<(Incarnation, bool)>,
-    /// By slice of the group: index into `nodes`.
+    /// By slice of the group: index into `nodes` of who is asked.
     node_of_slice: Vec<usize>,
+    /// By slice of the group: who is set.
+    holders: Vec<Holders>,
     /// Where `nodes` has this node; one beyond the end where it has none of the slices.
     me: usize,
     /// By slice of the group.
     standings: Vec<SliceStanding>,
     all_complete: bool,
+    /// All slices have one copy each.
+    is_single: bool,
     any_down: bool,
     /// Events may have been recorded without a slice here.
     has_gap_here: bool,
+}
+
+/// The copies of a slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Holders {
+    /// Indices into the nodes.
+    nodes: [u16; COPIES_MAX],
+    len: u8,
+    /// By bit: which of them are live and complete.
+    complete: u8,
 }
 
 /// What a slice may be asked, as the map says.
@@ -58,14 +72,18 @@ impl Placement {
     pub(crate) fn new(map: &ClusterMap, record: &FilterRecord, group: u32, me: NodeId, plan: GroupPlan) -> Self {
         let slices = plan.slices_per_group();
         let first = group.saturating_mul(slices);
-        let owner = |slice| record.owner(first.saturating_add(slice)).map_or(NodeId::default(), |owner| owner.node);
-        let owners: Vec<NodeId> = (0..slices).map(owner).collect();
-        let mut nodes = owners.clone();
+        let asked =
+            |slice| map.asked(record, first.saturating_add(slice)).map_or(NodeId::default(), |owner| owner.node);
+        let owners: Vec<NodeId> = (0..slices).map(asked).collect();
+        let copies = |slice: u32| record.copies_of(first.saturating_add(slice)).take(COPIES_MAX);
+        let mut nodes: Vec<NodeId> = (0..slices).flat_map(copies).map(|copy| copy.node).chain(owners.clone()).collect();
         nodes.sort_unstable();
         nodes.dedup();
         let index_of = |node: &NodeId| nodes.binary_search(node).unwrap_or(nodes.len());
         let node_of_slice = owners.iter().map(index_of).collect();
-        let me = index_of(&me);
+        let me_here = index_of(&me);
+        let holders: Vec<Holders> =
+            (0..slices).map(|slice| Holders::new(copies(slice), index_of, |copy| map.is_complete_copy(copy))).collect();
         let standing = |(slice, node): (u32, &NodeId)| match map.is_complete(record, first.saturating_add(slice)) {
             true => SliceStanding::Complete,
             false if map.is_down(*node) => SliceStanding::Down,
@@ -75,16 +93,18 @@ impl Placement {
         let start = |node: &NodeId| {
             map.nodes.get(node).map_or((Incarnation::default(), true), |node| (node.incarnation, node.is_down))
         };
-        let has_gap = |slice| record.owner(first.saturating_add(slice)).is_some_and(|owner| owner.has_gap);
+        let mut own = (0..slices).flat_map(copies).filter(|copy| copy.node == me);
         Self {
             plan,
             epoch: record.epoch,
             starts: nodes.iter().map(start).collect(),
             node_of_slice,
-            me,
+            me: me_here,
+            is_single: holders.iter().all(|holders| holders.len <= 1),
+            holders,
             all_complete: standings.iter().all(|standing| *standing == SliceStanding::Complete),
-            any_down: standings.contains(&SliceStanding::Down),
-            has_gap_here: (0..slices).zip(&owners).any(|(slice, owner)| Some(owner) == nodes.get(me) && has_gap(slice)),
+            any_down: nodes.iter().any(|node| start(node).1),
+            has_gap_here: own.any(|copy| copy.has_gap),
             standings,
             nodes,
         }
@@ -98,14 +118,55 @@ impl Placement {
     /// Whether the same nodes have and serve the same slices in `other`, so that every event has the same head.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let down = |placement: &Self| -> Vec<bool> { placement.starts.iter().map(|(_, down)| *down).collect() };
-        self.nodes == other.nodes && self.node_of_slice == other.node_of_slice && down(self) == down(other)
+        let have_same = || self.holders.iter().zip(&other.holders).all(|(one, other)| one.nodes() == other.nodes());
+        self.nodes == other.nodes
+            && self.node_of_slice == other.node_of_slice
+            && down(self) == down(other)
+            && have_same()
     }
 
     /// Whether all slices that this node has are complete.
     pub(crate) fn is_complete_here(&self) -> bool {
-        let is_mine = |(node, _): &(&usize, &SliceStanding)| **node == self.me;
-        let mut own = self.node_of_slice.iter().zip(&self.standings).filter(is_mine).peekable();
-        own.peek().is_some() && own.all(|(_, standing)| *standing == SliceStanding::Complete)
+        self.is_complete_of(self.me)
+    }
+
+    /// Whether a node has slices, and all of them have had everything that was ever recorded in them.
+    fn is_complete_of(&self, node: usize) -> bool {
+        let mut own = self.holders.iter().filter(|holders| holders.has(node)).peekable();
+        own.peek().is_some() && own.all(|holders| holders.is_complete_at(node))
+    }
+
+    /// Whether every slice has a live copy that has had everything.
+    pub(super) fn is_all_complete(&self) -> bool {
+        self.all_complete
+    }
+
+    /// Whether a slice that is asked here has lost something.
+    pub(crate) fn asks_incomplete_here(&self) -> bool {
+        let asked = self.node_of_slice.iter().zip(&self.standings).filter(|(node, _)| **node == self.me);
+        asked.into_iter().any(|(_, standing)| *standing != SliceStanding::Complete)
+    }
+
+    /// Slices that are asked here.
+    pub(crate) fn asked_here(&self) -> usize {
+        self.node_of_slice.iter().filter(|node| **node == self.me).count()
+    }
+
+    /// Own slices that lack something.
+    pub(super) fn lacking_here(&self) -> impl Iterator<Item = u32> {
+        let is_lacking = |holders: &Holders| holders.has(self.me) && !holders.is_complete_at(self.me);
+        (0..).zip(&self.holders).filter(move |(_, holders)| is_lacking(holders)).map(|(slice, _)| slice)
+    }
+
+    /// Own slices that lack something, each with a node that has all of it.
+    pub(super) fn sources(&self) -> impl Iterator<Item = (u32, NodeId)> {
+        let source = |slice: u32| Some((slice, self.nodes[self.holders[slice as usize].complete_nodes().next()?]));
+        self.lacking_here().filter_map(source)
+    }
+
+    /// Whether this node has all that was ever recorded in a slice of the group.
+    pub(super) fn is_source(&self, slice: usize) -> bool {
+        self.holders.get(slice).is_some_and(|holders| holders.is_complete_at(self.me))
     }
 
     /// Whether the others go on without this node.
@@ -134,9 +195,7 @@ impl Placement {
 
     /// Whether all slices of a node have had everything that was ever recorded in them.
     pub(super) fn is_complete_at(&self, node: NodeId) -> bool {
-        let Some(index) = self.index_of(node) else { return false };
-        let own = self.node_of_slice.iter().zip(&self.standings).filter(|(of, _)| **of == index);
-        own.map(|(_, standing)| *standing).all(|standing| standing == SliceStanding::Complete)
+        self.index_of(node).is_some_and(|node| self.is_complete_of(node))
     }
 
     /// The node at which an event begins: that of its first position that is not down.
@@ -146,15 +205,10 @@ impl Placement {
         live.next().map(|node| self.nodes[node])
     }
 
+    /// Whether the others go on without this node.
     #[inline]
-    fn is_down(&self, node: usize) -> bool {
+    pub(super) fn is_down(&self, node: usize) -> bool {
         self.any_down && self.starts[node].1
-    }
-
-    /// Whether the slice of a position is on a node that is down.
-    #[inline]
-    pub(super) fn is_down_at(&self, position: u64) -> bool {
-        self.any_down && self.is_down(self.node_at(position))
     }
 
     /// The positions of an event that are asked: those on live, complete slices, which alone may deny that it was
@@ -207,7 +261,7 @@ impl Placement {
         (slice as usize, offset)
     }
 
-    /// The index of the node that has this position.
+    /// The index of the node that is asked about this position.
     #[inline]
     pub(crate) fn node_at(&self, position: u64) -> usize {
         self.node_of_slice[self.locate(position).0]
@@ -225,12 +279,38 @@ impl Placement {
         self.me
     }
 
-    pub(crate) fn is_mine(&self, position: u64) -> bool {
-        self.node_at(position) == self.me
+    /// Whether node `node` has a copy of the slice of this position.
+    #[inline]
+    pub(super) fn is_held(&self, node: usize, position: u64) -> bool {
+        let slice = self.locate(position).0;
+        match self.is_single {
+            true => self.node_of_slice[slice] == node,
+            false => self.holders[slice].has(node),
+        }
     }
 
-    pub(crate) fn owns_slice(&self, slice: usize) -> bool {
-        self.node_of_slice[slice] == self.me
+    /// Whether this node has a copy of the slice of this position.
+    #[inline]
+    pub(crate) fn is_held_here(&self, position: u64) -> bool {
+        self.is_held(self.me, position)
+    }
+
+    /// Whether a position is tested here when an event comes by: this node is the one that is asked, or has a copy that is
+    /// as good.
+    #[inline]
+    pub(crate) fn is_tested_here(&self, position: u64) -> bool {
+        self.tests_slice(self.locate(position).0)
+    }
+
+    /// The same of a slice.
+    #[inline]
+    pub(crate) fn tests_slice(&self, slice: usize) -> bool {
+        self.node_of_slice[slice] == self.me || !self.is_single && self.holders[slice].is_complete_at(self.me)
+    }
+
+    /// Whether this node has a copy of a slice.
+    pub(crate) fn holds_slice(&self, slice: usize) -> bool {
+        self.holders[slice].has(self.me)
     }
 
     /// Whether a list that came from outside can be one of an event of this group.
@@ -238,5 +318,43 @@ impl Placement {
         let cells = self.plan.group_cells();
         (1..=self.plan.shape().hashes() as usize).contains(&positions.len())
             && positions.iter().all(|position| *position < cells)
+    }
+}
+
+impl Holders {
+    fn new<'map>(
+        copies: impl Iterator<Item = &'map SliceOwner>,
+        index_of: impl Fn(&NodeId) -> usize,
+        is_complete: impl Fn(&SliceOwner) -> bool,
+    ) -> Self {
+        let mut holders = Self::default();
+        for copy in copies {
+            let place = usize::from(holders.len);
+            holders.nodes[place] = index_of(&copy.node) as u16;
+            holders.complete |= u8::from(is_complete(copy)) << place;
+            holders.len += 1;
+        }
+        holders
+    }
+
+    #[inline]
+    fn nodes(&self) -> &[u16] {
+        &self.nodes[..usize::from(self.len)]
+    }
+
+    #[inline]
+    fn has(&self, node: usize) -> bool {
+        self.nodes().iter().any(|holder| usize::from(*holder) == node)
+    }
+
+    #[inline]
+    fn is_complete_at(&self, node: usize) -> bool {
+        self.complete_nodes().any(|holder| holder == node)
+    }
+
+    #[inline]
+    fn complete_nodes(&self) -> impl Iterator<Item = usize> {
+        let nodes = self.nodes().iter().enumerate();
+        nodes.filter(|(place, _)| self.complete >> place & 1 == 1).map(|(_, node)| usize::from(*node))
     }
 }

@@ -18,11 +18,11 @@ pub(super) struct Unreachable {
 }
 
 impl Unreachable {
-    /// Whether one of these positions is on such a node.
+    /// Whether a copy of one of these positions is on such a node.
     #[inline]
     pub(super) fn has_any(&self, placement: &Placement, mut positions: impl Iterator<Item = u64>) -> bool {
-        !self.nodes.is_empty()
-            && positions.any(|position| self.nodes.contains(&placement.nodes()[placement.node_at(position)]))
+        let nodes = || self.nodes.iter().filter_map(|node| placement.index_of(*node));
+        !self.nodes.is_empty() && positions.any(|position| nodes().any(|node| placement.is_held(node, position)))
     }
 
     /// Events whose sets wait for such a node: new ones cannot be among them, so they are bounded without a limit of

@@ -69,6 +69,9 @@ impl DividedGroup {
         if batch.head.may_be_again() && self.may_be_its_own(ticket) {
             return self.settle(ticket, Decision::Undecided(Reason::TooOld));
         }
+        if let Some(decision) = self.too_few_left(ticket) {
+            return self.settle(ticket, decision);
+        }
         if self.check_below(ticket, from) {
             return;
         }
@@ -126,7 +129,7 @@ impl DividedGroup {
             return self.is_young();
         }
         let Some(flights) = &self.flights else { return false };
-        let is_here = |position: &&u64| self.placement.is_mine(**position);
+        let is_here = |position: &&u64| self.placement.is_held_here(**position);
         let here = flights.positions(ticket).iter().filter(is_here).count();
         let stamp = flights.flight(ticket).map(|flight| flight.stamp);
         let is_set = stamp.is_some_and(|stamp| self.own.has_set(&self.placement, flights.positions(ticket), stamp));
@@ -302,6 +305,7 @@ impl DividedGroup {
         self.first_ms.get_or_insert(self.now.monotonic_ms);
         self.run_ready();
         self.mind_gap();
+        self.fetch();
         self.tell_found();
         self.begin_climbs();
         while let Some(ticket) = self.closing.pop() {
@@ -314,7 +318,7 @@ impl DividedGroup {
             }
         }
         // Ahead of all that follows from it.
-        commands.extend(self.kept.take(self.filter, self.group));
+        self.kept.take(self.filter, self.group, commands);
         self.outbox.flush(commands);
     }
 

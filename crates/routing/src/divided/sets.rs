@@ -64,7 +64,7 @@ impl DividedGroup {
         };
         self.counts.sets += 1;
         if outcome == Decision::FirstSeen || has_parent {
-            self.fill.record(self.own.len() as u64);
+            self.fill.record();
             self.kept.count();
         }
         if let Some(flight) = self.flight_mut(ticket) {
@@ -89,12 +89,14 @@ impl DividedGroup {
             return None;
         }
         own.set(placement, positions, stamp, number);
-        kept.set(number, positions.iter().copied().filter(|position| placement.is_mine(*position)), stamp);
+        kept.set(number, positions.iter().copied().filter(|position| placement.is_held_here(*position)), stamp);
         let mut waiting = 0;
         for (index, node) in placement.nodes().iter().enumerate() {
-            let there = || positions.iter().copied().filter(|position| placement.node_at(*position) == index);
-            let Some(first) = there().next().filter(|_| index != placement.me()) else { continue };
-            if placement.is_down_at(first) {
+            let there = || positions.iter().copied().filter(|position| placement.is_held(index, *position));
+            if index == placement.me() || there().next().is_none() {
+                continue;
+            }
+            if placement.is_down(index) {
                 missed.push(*node, number, there(), stamp, limits.missed_events_max);
             } else {
                 let set_number = outbox.set(*node, number, there(), stamp);

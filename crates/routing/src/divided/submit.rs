@@ -10,7 +10,7 @@ use super::flights::{BATCH_EVENTS_MAX, BatchHead, Flights, NONE, Phase};
 use super::level::Level;
 use super::outbox::Question;
 use super::placement::Voters;
-use super::thresholds::{Course, TOO_FEW_LEFT, course, min_live, rate_of_positions};
+use super::thresholds::{Course, TOO_FEW_LEFT, course, lost, min_live, rate_of_positions};
 use crate::{
     Admission, BatchName, Command, Decision, GroupReply, Lookup, Moment, Operation, Reason, Seen, Standing, Submission,
     Times, WhenLost,
@@ -21,7 +21,7 @@ const AHEAD: u64 = 8;
 
 /// Cells that are read to tell how dense they are, and for how long that is believed.
 const DENSITY_SAMPLE_BYTES: usize = 64 << 10;
-const DENSITY_HOLDS_MS: u64 = 100;
+const DENSITY_HOLDS_MS: u64 = 10;
 
 /// Bits of a number that count. The eight above, all that a ticket has room for, are of the incarnation: what other
 /// nodes still tell of the numbers of a process before is not taken for one of these.
@@ -302,7 +302,10 @@ impl DividedGroup {
             }
             Course::Ask => {
                 if is_partial {
-                    let rate = self.expected_rate(voters.positions().len());
+                    let rate = match self.too_few_left(ticket) {
+                        Some(Decision::Undecided(_)) => 0.0,
+                        _ => self.expected_rate(voters.positions().len()),
+                    };
                     self.degrade(ticket, rate);
                 }
                 self.ask(ticket, &voters, voters.live < asks_all_below);
@@ -324,6 +327,13 @@ impl DividedGroup {
         rate_of_positions(density, positions, generations)
     }
 
+    /// What an event is told that no slice denies, where too few of its slices are left for a verdict.
+    pub(super) fn too_few_left(&self, ticket: u64) -> Option<Decision> {
+        let flights = self.flights.as_ref().filter(|_| !self.placement.is_all_complete() && !self.has_parent())?;
+        let positions = flights.positions(ticket);
+        lost(&self.policies, self.placement.voters(positions, 0).live, positions.len())
+    }
+
     /// Not all positions of an event can be asked: if it is new, it is called a duplicate by this chance.
     fn degrade(&mut self, ticket: u64, rate: f64) {
         if let Some(batch) = self.flights.as_mut().and_then(|flights| flights.batch_mut(ticket)) {
@@ -341,7 +351,7 @@ impl DividedGroup {
         self.counts.tests += 1;
         let mut found = Sighting::ALL;
         own.test(placement, positions, stamp, &mut found);
-        let elsewhere = || positions.iter().copied().filter(|position| !placement.is_mine(*position));
+        let elsewhere = || positions.iter().copied().filter(|position| !placement.is_tested_here(*position));
         let next = elsewhere().next().filter(|_| found.is_hit());
         let mut waiting = 0;
         if let Some(next) = next {

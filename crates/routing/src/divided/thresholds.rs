@@ -17,7 +17,7 @@ pub(crate) const TOO_FEW_LEFT: Decision = Decision::Undecided(Reason::SlicesDown
 /// What becomes of an event, as far as that rests on how many of its positions can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
-    /// Its slices decide.
+    /// Its slices decide. Where too few are left, a zero does, and what they all know is told as [`lost`] says.
     Ask,
     /// It counts as new: x are required for a duplicate, and fewer can be asked.
     New,
@@ -42,14 +42,21 @@ pub(super) fn rate_of_positions(fill: f64, positions: usize, generations: usize)
 
 /// The course of an event of `hashes` positions, `live` of which lie on live, complete slices.
 pub(super) fn course(policies: &FilterPolicies, live: usize, hashes: usize) -> Course {
+    let is_enough = live >= min_live(policies, hashes);
+    match lost(policies, live, hashes) {
+        Some(decision) if live == 0 => Course::Tell(decision),
+        None if is_enough && live < policies.thresholds.set_min as usize => Course::New,
+        Some(_) | None => Course::Ask,
+    }
+}
+
+/// What an event is told that no slice denies, where too few of them are live and complete for a verdict.
+pub(super) fn lost(policies: &FilterPolicies, live: usize, hashes: usize) -> Option<Decision> {
     match policies.when_lost {
-        _ if live >= min_live(policies, hashes) => match live < policies.thresholds.set_min as usize {
-            true => Course::New,
-            false => Course::Ask,
-        },
-        WhenLost::Undecided => Course::Tell(TOO_FEW_LEFT),
-        WhenLost::Duplicate => Course::Tell(Decision::Duplicate),
-        WhenLost::FirstSeen => Course::Ask,
+        _ if live >= min_live(policies, hashes) => None,
+        WhenLost::Undecided => Some(TOO_FEW_LEFT),
+        WhenLost::Duplicate => Some(Decision::Duplicate),
+        WhenLost::FirstSeen => None,
     }
 }
 
@@ -62,7 +69,7 @@ mod tests {
     fn every_number_of_live_positions_has_one_course() {
         let mut policies = FilterPolicies { thresholds: Thresholds { min_live: 0, set_min: 7 }, ..Default::default() };
         let courses = |policies: &FilterPolicies| -> Vec<Course> { (0..=9).map(|a| course(policies, a, 9)).collect() };
-        let few = |few| [vec![few; 5], vec![Course::New; 2], vec![Course::Ask; 3]].concat();
+        let few = |none| [vec![none], vec![Course::Ask; 4], vec![Course::New; 2], vec![Course::Ask; 3]].concat();
         assert_eq!(courses(&policies), few(Course::Tell(TOO_FEW_LEFT)));
         policies.when_lost = WhenLost::Duplicate;
         assert_eq!(courses(&policies), few(Course::Tell(Decision::Duplicate)));
@@ -70,6 +77,8 @@ mod tests {
         assert_eq!(courses(&policies), few(Course::Ask));
         policies.thresholds = Thresholds { min_live: 9, set_min: 0 };
         policies.when_lost = WhenLost::Undecided;
-        assert_eq!(courses(&policies), [vec![Course::Tell(TOO_FEW_LEFT); 9], vec![Course::Ask]].concat());
+        assert_eq!(courses(&policies), [vec![Course::Tell(TOO_FEW_LEFT)], vec![Course::Ask; 9]].concat());
+        let told: Vec<_> = (0..=9).map(|a| lost(&policies, a, 9)).collect();
+        assert_eq!(told, [vec![Some(TOO_FEW_LEFT); 9], vec![None]].concat(), "but where a slice denies it");
     }
 }

@@ -36,6 +36,11 @@ impl Gap {
         self.newest_unit.get_or_insert_with(|| clock.unit_at(now.wall_ms.saturating_add(self.clock_skew_max_ms)));
     }
 
+    /// Whether that has happened.
+    pub(super) fn is_open(&self) -> bool {
+        self.newest_unit.is_some()
+    }
+
     /// The unit from which on nothing is missing.
     pub(super) fn complete_from_unit(&self) -> Option<u64> {
         let newest_unit = self.newest_unit.filter(|_| self.has_window)?;

@@ -32,6 +32,9 @@ pub struct OwnerLimits {
     /// Slices that may lack something count as complete only when that has expired. Only tests switch it off, to show what
     /// goes wrong then.
     pub minds_gaps: bool,
+    /// A copy that lacks something counts as complete when it has fetched all of it. Only tests switch it off, to show what
+    /// goes wrong then.
+    pub fetches_all: bool,
     /// Bytes by which the journal grows before a group takes a checkpoint; the usual rule where it says nothing. Only
     /// tests set it, to see many of them.
     pub checkpoint_after_bytes: Option<u64>,
@@ -39,6 +42,10 @@ pub struct OwnerLimits {
     pub guard_bytes_max: u64,
     /// Events of a group that are kept for a node that is down; where there are more, it has to wait until they expire.
     pub missed_events_max: usize,
+    /// Bytes of cells that are told at once to a copy that lacks them.
+    pub copied_at_once_bytes: usize,
+    /// Bytes of cells that a group takes a second from copies that have everything.
+    pub copied_bytes_per_s_max: u64,
     /// How far the clocks of two nodes may differ, in milliseconds.
     pub clock_skew_max_ms: u64,
     /// Events that a level of a tree has told by itself and not brought up yet; more are undecided.
@@ -58,9 +65,12 @@ impl Default for OwnerLimits {
             keeps_peer_sets: true,
             fences_epochs: true,
             minds_gaps: true,
+            fetches_all: true,
             checkpoint_after_bytes: None,
             guard_bytes_max: 64 << 20,
             missed_events_max: 1 << 16,
+            copied_at_once_bytes: 256 << 10,
+            copied_bytes_per_s_max: 64 << 20,
             clock_skew_max_ms: 1_000,
             journal_events_max: 1 << 16,
         }

@@ -7,6 +7,7 @@
 mod clock;
 mod gap;
 mod limits;
+mod mirrors;
 mod state;
 mod together;
 
@@ -30,7 +31,6 @@ use crate::divided::{Climbed, DividedGroup, Level};
 pub struct GroupOwner {
     filter: FilterId,
     group: u32,
-    me: NodeId,
     cells: Cells,
 }
 
@@ -60,16 +60,15 @@ impl GroupOwner {
         if let Unit::Milliseconds(0) | Unit::Events(0) = record.definition.group.unit {
             return Err(BuildError::Window.into());
         }
-        let complete = is_complete(map, record, group, me);
+        let start = map.nodes.get(&me).map_or(Incarnation::default(), |node| node.incarnation);
         let cells = match record.has_flights() {
             true => {
-                let start = map.nodes.get(&me).map_or(Incarnation::default(), |node| node.incarnation);
                 let level = Level::of(map, filter, record)?;
                 Cells::Divided(Box::new(DividedGroup::new(filter, (map, record), group, (me, start), level, &limits)?))
             }
-            false => Cells::Together(Box::new(TogetherGroup::new(filter, record, group, complete, &limits)?)),
+            false => Cells::Together(Box::new(TogetherGroup::new(filter, (map, record), group, (me, start), &limits)?)),
         };
-        Ok(Self { filter, group, me, cells })
+        Ok(Self { filter, group, cells })
     }
 
     /// The filter.
@@ -160,8 +159,7 @@ impl GroupOwner {
     /// Takes a message of another node, in the order of its link.
     pub fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         match &mut self.cells {
-            // Its slice shares no events, so nobody has anything to tell it.
-            Cells::Together(_) => {}
+            Cells::Together(group) => group.receive(from, message, now, commands),
             Cells::Divided(group) => group.receive(from, message, now, commands),
         }
     }
@@ -178,6 +176,7 @@ impl GroupOwner {
     /// The process of a node is gone, and what was in flight to it.
     pub fn peer_lost(&mut self, peer: NodeId, now: Moment, commands: &mut Vec<Command>) {
         match &mut self.cells {
+            // The map that says so comes next.
             Cells::Together(_) => {}
             Cells::Divided(group) => group.peer_lost(peer, now, commands),
         }
@@ -186,16 +185,20 @@ impl GroupOwner {
     /// These nodes have been out of reach for so long that events are not to wait for them; others are not.
     pub fn reach_changed(&mut self, unreachable: &BTreeSet<NodeId>, now: Moment, commands: &mut Vec<Command>) {
         match &mut self.cells {
-            Cells::Together(_) => {}
+            Cells::Together(group) => group.reach_changed(unreachable),
             Cells::Divided(group) => group.reach_changed(unreachable, now, commands),
         }
     }
 
-    /// What is remembered of submissions may take about `bytes_max` bytes from now on.
-    pub fn set_guard_bytes_max(&mut self, bytes_max: u64, now: Moment) {
+    /// The group's share of the node's memory from now on: about `guard_bytes_max` bytes for what is remembered of
+    /// submissions, and `missed_events_max` events for each node that is down.
+    pub fn set_shares(&mut self, guard_bytes_max: u64, missed_events_max: usize, now: Moment) {
         match &mut self.cells {
-            Cells::Together(group) => group.guard_mut().set_bytes_max(bytes_max, now.monotonic_ms),
-            Cells::Divided(group) => group.guard_mut().set_bytes_max(bytes_max, now.monotonic_ms),
+            Cells::Together(group) => group.guard_mut().set_bytes_max(guard_bytes_max, now.monotonic_ms),
+            Cells::Divided(group) => {
+                group.guard_mut().set_bytes_max(guard_bytes_max, now.monotonic_ms);
+                group.set_missed_events_max(missed_events_max);
+            }
         }
     }
 
@@ -203,18 +206,15 @@ impl GroupOwner {
     /// is given up too, and cells may be missing. The map that says so comes next.
     pub fn begin_anew(&mut self, incarnation: Incarnation, now: Moment, commands: &mut Vec<Command>) {
         match &mut self.cells {
-            Cells::Together(group) => group.begin_anew(),
+            Cells::Together(group) => group.begin_anew(incarnation, commands),
             Cells::Divided(group) => group.begin_anew(incarnation, now, commands),
         }
     }
 
     /// The map has changed.
     pub fn map_changed(&mut self, map: &ClusterMap, now: Moment, commands: &mut Vec<Command>) {
-        let record = map.filters.get(&self.filter);
-        let owned = record.filter(|record| own_slices(record, self.group, self.me).next().is_some());
-        let complete = owned.map(|record| is_complete(map, record, self.group, self.me));
-        match (&mut self.cells, record) {
-            (Cells::Together(group), _) => group.map_changed(complete),
+        match (&mut self.cells, map.filters.get(&self.filter)) {
+            (Cells::Together(group), record) => group.map_changed(map, record, now, commands),
             (Cells::Divided(group), Some(record)) => {
                 group.map_changed(map, record, now, commands);
             }
@@ -259,7 +259,7 @@ impl GroupOwner {
     /// Events that are neither answered nor refused yet, or whose cells are not all set; reads no cells.
     pub fn inflight_events(&self) -> u64 {
         match &self.cells {
-            Cells::Together(_) => 0,
+            Cells::Together(group) => group.held_events() as u64,
             Cells::Divided(group) => group.inflight_events(),
         }
     }
@@ -287,10 +287,5 @@ pub(crate) fn own_slices(record: &FilterRecord, group: u32, me: NodeId) -> impl 
     let per_group = slicing.slices_per_group();
     let first = group.saturating_mul(per_group);
     let slices = if group < slicing.groups() { first..first + per_group } else { 0..0 };
-    slices.filter(move |slice| record.owner(*slice).is_some_and(|owner| owner.node == me))
-}
-
-/// Whether all slices of the group that node `me` has are complete.
-fn is_complete(map: &ClusterMap, record: &FilterRecord, group: u32, me: NodeId) -> bool {
-    own_slices(record, group, me).all(|slice| map.is_complete(record, slice))
+    slices.filter(move |slice| record.copies_of(*slice).any(|copy| copy.node == me))
 }

@@ -3,25 +3,39 @@
 //! Promises: answers event by event as a slice of the embedded engine; what is refused leaves nothing behind; nothing is
 //! allocated for an event. Must not know: other slices, nodes.
 
+mod copies;
+mod kept;
+
 use std::ops::Range;
 
-use firstseen_filter::{
-    CellDefinition, FilterSlice, Kind, LiveEvents, PartError, Placed, Probes, Refresh, Stamp, Unit, Verdict,
-};
+use firstseen_filter::{CellDefinition, FilterSlice, Kind, Placed, Refresh, Stamp, Unit, Verdict};
 
 use super::gap::Gap;
+use super::mirrors::Mirrors;
 use super::{DecisionCounts, GroupState, HeadClock, HopCounts, OwnerLimits, SliceState, begin_ms, share_of_sample};
+use crate::copying::Copying;
 use crate::divided::{JournalCounts, TOO_FEW_LEFT};
 use crate::guard::{Admission, ReplayGuard, Standing};
 use crate::{
-    CheckpointCursor, Command, Decision, Entry, FilterId, FilterRecord, GroupReply, Load, Moment, Operation, Reason,
-    Record, SlicedBuildError, Submission, WhenLost,
+    ClusterMap, Command, Decision, FilterId, FilterRecord, GroupReply, Incarnation, Load, Moment, NodeId, Operation,
+    PeerBody, Reason, SlicedBuildError, Submission, WhenLost,
 };
+use copies::{first_number, is_complete};
 
 /// The owner of a slice that shares no events with others.
 pub(crate) struct TogetherGroup {
     filter: FilterId,
     number: u32,
+    me: NodeId,
+    /// The start of this node that the group was built in.
+    incarnation: Incarnation,
+    limits: OwnerLimits,
+    /// The same slice on other nodes.
+    mirrors: Mirrors,
+    copying: Copying,
+    /// When this copy began to fetch what it lacked: what was told before under which names, it does not know.
+    joined_ms: Option<u64>,
+    horizon_ms: u64,
     /// What it does is told to be kept.
     keeps_journal: bool,
     /// Duplicates are recorded anew.
@@ -30,8 +44,6 @@ pub(crate) struct TogetherGroup {
     estimates_frequencies: bool,
     clock: HeadClock,
     guard: ReplayGuard,
-    batch_events_max: usize,
-    restores_guard: bool,
     when_lost: WhenLost,
     gap: Gap,
     unit: Unit,
@@ -61,25 +73,32 @@ struct Workbench {
 impl TogetherGroup {
     pub(crate) fn new(
         filter: FilterId,
-        record: &FilterRecord,
+        (map, record): (&ClusterMap, &FilterRecord),
         group: u32,
-        complete: bool,
+        (me, incarnation): (NodeId, Incarnation),
         limits: &OwnerLimits,
     ) -> Result<Self, SlicedBuildError> {
         let definition = record.definition.slice()?;
         let horizon_ms = u64::from(record.policies.retry_horizon_ms);
         let refreshes = matches!(definition.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. });
+        let mut mirrors = Mirrors::new(filter, group, first_number(incarnation));
+        mirrors.follow(map, record, me, &mut Vec::new());
         Ok(Self {
             filter,
             number: group,
+            me,
+            incarnation,
+            limits: *limits,
+            mirrors,
+            copying: Copying::default(),
+            joined_ms: None,
+            horizon_ms,
             keeps_journal: record.policies.durability.keeps_journal(),
             refreshes,
             slice: FilterSlice::build(&definition)?,
             estimates_frequencies: definition.cells.kind() == Kind::Decaying,
             clock: HeadClock::new(&definition, record.policies.clock),
             guard: ReplayGuard::new(horizon_ms, limits.guard_bytes_max),
-            batch_events_max: limits.batch_events_max,
-            restores_guard: limits.restores_guard,
             when_lost: match definition.cells.kind() {
                 // They forget in any case, or tell no verdicts.
                 Kind::Stable | Kind::Decaying => WhenLost::FirstSeen,
@@ -87,7 +106,7 @@ impl TogetherGroup {
             },
             gap: Gap::new(definition.rule, definition.unit != Unit::Endless, limits.clock_skew_max_ms),
             unit: definition.unit.clone(),
-            complete,
+            complete: is_complete(map, record, group, me) == Some(true),
             is_restored: false,
             closed: None,
             load: Load::default(),
@@ -102,34 +121,42 @@ impl TogetherGroup {
     pub(crate) fn submit(&mut self, submission: Submission, now: Moment, commands: &mut Vec<Command>) {
         let events = submission.probes.len();
         let mut decisions = vec![Decision::FirstSeen; events];
-        let mut estimates = Vec::new();
+        let (mut estimates, mut expected_rate) = (Vec::new(), 0.0);
         self.gap.open(&self.clock, now);
         match self.refusal(&submission, now).map(Decision::Undecided).or_else(|| self.lost(&submission, now)) {
-            Some(decision) => decisions.fill(decision),
+            Some(decision) => {
+                decisions.fill(decision);
+                expected_rate = if decision == Decision::Duplicate { 1.0 } else { 0.0 };
+            }
             None => {
                 self.run(&submission, now, &mut decisions, &mut estimates);
-                if self.keeps_journal && submission.operation.records() && !self.workbench.runs.is_empty() {
-                    commands.push(Command::Record(self.record_of(&submission, &decisions)));
+                if submission.operation.records() && !self.workbench.runs.is_empty() {
+                    self.tell_copies(&submission, &decisions, commands);
                 }
             }
         }
         self.batches += 1;
         self.events += events as u64;
         self.decisions.count(&decisions);
-        commands.push(Command::Reply(GroupReply {
+        let reply = GroupReply {
             reply_to: submission.reply_to,
             decisions,
             estimates,
             clock_ms: self.clock.clock_ms(),
             degraded: !self.is_whole(),
-            expected_rate: 0.0,
+            expected_rate,
             seen: Vec::new(),
             spent: Some(submission.probes),
-        }));
+        };
+        match self.limits.awaits_sets {
+            true => self.mirrors.reply(reply, submission.deadline_ms, commands),
+            false => commands.push(Command::Reply(reply)),
+        }
         self.mind_gap(now, commands);
     }
 
-    /// What all events are told where what was lost forbids to ask the slice: their times pass nevertheless.
+    /// What all events are told where what was lost forbids to ask the slice: their times pass nevertheless. Where events make
+    /// the window, these count for nothing, as they come again.
     fn lost(&mut self, submission: &Submission, now: Moment) -> Option<Decision> {
         let decision = match self.when_lost {
             _ if self.is_whole() => return None,
@@ -137,11 +164,13 @@ impl TogetherGroup {
             WhenLost::Undecided => TOO_FEW_LEFT,
             WhenLost::Duplicate => Decision::Duplicate,
         };
-        self.clock.open_batch(&submission.times, now.wall_ms);
-        for event in 0..submission.probes.len() {
-            self.clock.place(&submission.times, event, true);
+        if !matches!(self.unit, Unit::Events(_)) {
+            self.clock.open_batch(&submission.times, now.wall_ms);
+            for event in 0..submission.probes.len() {
+                self.clock.place(&submission.times, event, true);
+            }
+            self.clock.close_batch(&submission.times);
         }
-        self.clock.close_batch(&submission.times);
         Some(decision)
     }
 
@@ -151,90 +180,23 @@ impl TogetherGroup {
     }
 
     fn is_whole(&self) -> bool {
-        self.complete || self.is_restored
+        self.complete || self.is_restored && !self.mirrors.has_gap_here()
     }
 
     /// Has the map say that the slice is complete, once it is.
     fn mind_gap(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        let is_due = !self.complete && (self.is_restored || self.gap.is_over(&self.clock));
+        let is_due = !self.complete && (self.is_whole() || self.has_fetched_all() || self.gap.is_over(&self.clock));
         if is_due && self.gap.may_claim(now) {
-            commands.push(Command::SlicesComplete { filter: self.filter, group: self.number });
+            let Self { filter, number: group, incarnation, .. } = *self;
+            commands.push(Command::SlicesComplete { filter, group, incarnation });
         }
-    }
-
-    /// The node counts as started anew: nobody else records anything here, so nothing is missing.
-    pub(crate) fn begin_anew(&mut self) {
-        self.is_restored = self.is_whole();
-        self.complete = false;
-    }
-
-    /// What is to be kept of a batch that was run.
-    fn record_of(&self, submission: &Submission, decisions: &[Decision]) -> Record {
-        let mut probes = Probes::new(submission.probes.shape());
-        let mut stamps = Vec::new();
-        let is_recorded = |decision: Decision| match decision {
-            Decision::FirstSeen => true,
-            Decision::Duplicate => self.refreshes,
-            Decision::Undecided(_) => false,
-        };
-        for event in self.workbench.runs.iter().cloned().flatten().filter(|event| is_recorded(decisions[*event])) {
-            probes.push_from(&submission.probes, event);
-            stamps.push(self.workbench.stamps[event]);
-        }
-        let names = submission.names.clone();
-        let clock = self.clock.reading();
-        let mut entries = vec![Entry::Told { name: submission.name(), names, decisions: decisions.to_vec(), clock }];
-        if !stamps.is_empty() {
-            entries.push(Entry::Events { generation: self.slice.newest_generation(), probes, stamps });
-        }
-        Record { filter: self.filter, group: self.number, entries }
-    }
-
-    /// Takes up what a process of this node before has kept.
-    pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
-        match entry {
-            Entry::Events { generation, probes, stamps } => self.slice.put_probes(generation, &probes, &stamps)?,
-            Entry::Told { name, names, decisions, clock } => {
-                if self.restores_guard {
-                    self.guard.restore(&(name, names, decisions), now.monotonic_ms);
-                }
-                self.clock.restore(clock);
-            }
-            Entry::Checkpoint { clock, .. } => self.clock.restore(clock),
-            Entry::Marks { producers, sources } => {
-                self.guard.restore_marks(&producers, &sources, now.monotonic_ms);
-            }
-            Entry::Slice { slice: 0, outline } => self.slice.put_outline(&outline)?,
-            Entry::Cells { slice: 0, run } => self.slice.put_cells(&run)?,
-            Entry::CheckpointEnd => {}
-            Entry::Taken { .. } | Entry::Set { .. } | Entry::Slice { .. } | Entry::Cells { .. } => {
-                return Err(PartError::Misfit("an entry of a group of several slices"));
+        if !self.complete && !self.mirrors.is_down_here() {
+            let (unit, now_ms) = (self.clock.now_unit(), now.monotonic_ms);
+            if let Some((source, ask)) = self.copying.ask(self.mirrors.sources(), unit, now_ms) {
+                self.joined_ms.get_or_insert(now_ms);
+                commands.push(self.mirrors.send(source, PeerBody::AskCells(ask)));
             }
         }
-        Ok(())
-    }
-
-    /// All has been taken up.
-    pub(crate) fn end_restore(&mut self, is_whole: bool) {
-        self.is_restored = is_whole;
-        self.slice.recount();
-    }
-
-    /// Begins a checkpoint: all but the cells.
-    pub(crate) fn checkpoint(&self, is_complete: bool) -> Vec<Entry> {
-        let (clock, counted) = (self.clock.reading(), LiveEvents::default());
-        let newest = self.slice.newest_generation();
-        let mut entries = vec![Entry::Checkpoint { is_complete, clock, newest, counted }];
-        entries.extend(self.guard.marks());
-        entries.extend(self.slice.outline().map(|outline| Entry::Slice { slice: 0, outline }));
-        let told = |(name, names, decisions)| Entry::Told { name, names, decisions, clock };
-        entries.extend(self.guard.kept().map(told));
-        entries
-    }
-
-    /// The next cells of a checkpoint; none when it has all.
-    pub(crate) fn checkpoint_cells(&self, cursor: &mut CheckpointCursor, bytes_max: usize) -> Option<Vec<Entry>> {
-        cursor.next(&[Some(&self.slice)], bytes_max)
     }
 
     /// Why none of the events is looked at.
@@ -243,13 +205,13 @@ impl TogetherGroup {
         let counts = matches!(submission.operation, Operation::Count | Operation::Estimate);
         let fits = submission.probes.shape() == self.slice.probe_shape()
             && counts == self.estimates_frequencies
-            && events <= self.batch_events_max
+            && events <= self.limits.batch_events_max
             && (submission.names.is_empty() || submission.names.len() == events)
             && self.clock.is_valid(&submission.times, events);
         match self.closed {
             _ if !fits => Some(Reason::Invalid),
             None if now.monotonic_ms > submission.deadline_ms => Some(Reason::Overloaded),
-            closed => closed,
+            closed => closed.or_else(|| self.mirrors.refusal(self.limits.inflight_events_max)),
         }
     }
 
@@ -269,6 +231,12 @@ impl TogetherGroup {
         self.clock.close_batch(&submission.times);
         if let Err(reason) = self.ask(submission, decisions) {
             self.workbench.refuse(reason, decisions);
+        }
+        if records && self.may_be_its_own(submission, now) {
+            let found = self.workbench.runs.iter().cloned().flatten();
+            for event in found.filter(|event| decisions[*event] == Decision::Duplicate).collect::<Vec<_>>() {
+                decisions[event] = Decision::Undecided(Reason::TooOld);
+            }
         }
         if records {
             self.guard.settle(submission, decisions);
@@ -338,22 +306,21 @@ impl TogetherGroup {
         }
     }
 
-    /// `complete` says whether the slice has all that was ever recorded in it; none where it is not this node's.
-    pub(crate) fn map_changed(&mut self, complete: Option<bool>) {
-        self.complete = complete == Some(true);
-        if complete.is_none() {
-            self.closed = Some(Reason::StaleMap);
-        }
-    }
-
     pub(crate) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        self.gap.open(&self.clock, now);
         self.guard.expire(now.monotonic_ms);
+        self.mirrors.expire(now.monotonic_ms, commands);
         self.mind_gap(now, commands);
     }
 
     pub(crate) fn next_tick_ms(&self) -> Option<u64> {
-        let claim_ms = (!self.complete && self.is_restored).then_some(self.gap.next_claim_ms());
-        self.guard.next_expiry_ms().into_iter().chain(claim_ms).min()
+        let opening_ms = (!self.complete && !self.gap.is_open()).then_some(0);
+        let is_known = self.is_whole() || self.has_fetched_all();
+        let claim_ms = (!self.complete && is_known).then_some(self.gap.next_claim_ms());
+        let fetches = !self.complete && !self.mirrors.is_down_here();
+        let fetch_ms = fetches.then(|| self.copying.next_ms(self.mirrors.sources())).flatten();
+        let others = [self.guard.next_expiry_ms(), opening_ms, claim_ms, fetch_ms, self.mirrors.next_expiry_ms()];
+        others.into_iter().flatten().min()
     }
 
     pub(crate) fn drain(&mut self) {

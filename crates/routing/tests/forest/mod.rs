@@ -139,6 +139,7 @@ impl Forest {
                 definition: place.definition.clone(),
                 policies,
                 owners: (0..slices).map(owner).collect(),
+                copies: Vec::new(),
                 generations: Vec::new(),
                 branch: Some(Branch {
                     root: ROOT,

@@ -1,6 +1,8 @@
 //! Nodes of one filter in memory: a queue for each link, and dice that decide which link delivers next.
 #![allow(dead_code, reason = "every test file uses a part")]
 
+mod copies;
+
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -43,7 +45,7 @@ pub(crate) struct Network {
     /// Generations that nodes ask for.
     pub(crate) asked: Vec<(u32, u64)>,
     /// Groups that nodes say to be complete there.
-    pub(crate) complete: Vec<(u32, NodeId)>,
+    pub(crate) complete: Vec<(u32, NodeId, Incarnation)>,
     pub(crate) now: Moment,
     pub(crate) limits: OwnerLimits,
     pub(crate) fault: Fault,
@@ -80,6 +82,7 @@ impl Network {
                 .iter()
                 .map(|node| SliceOwner { node: *node, complete_since: Incarnation::default(), has_gap: false })
                 .collect(),
+            copies: Vec::new(),
             generations: vec![0; definition.slicing.groups() as usize],
             branch: None,
         };
@@ -159,7 +162,7 @@ impl Network {
                 Command::Reply(reply) => self.replies.push(reply),
                 Command::Send { to, message } => self.send(key.1, to, message),
                 Command::OpenGeneration { group, number, .. } => self.asked.push((group, number)),
-                Command::SlicesComplete { group, .. } => self.complete.push((group, key.1)),
+                Command::SlicesComplete { group, incarnation, .. } => self.complete.push((group, key.1, incarnation)),
                 Command::Climb(_) | Command::Found(_) => panic!("no tree: {command:?}"),
                 Command::Record(record) => panic!("no journal: {record:?}"),
             }
@@ -288,7 +291,9 @@ impl Network {
     /// Whether a message comes through: a link is between two starts that know each other.
     fn passage(&self, from: NodeId, to: NodeId, message: &PeerMessage) -> Passage {
         let is_ahead = |view: &ClusterMap| message.epoch > view.filters[&FILTER].epoch;
-        if matches!(message.body, PeerBody::Test(_)) && self.views.get(&to).is_some_and(is_ahead) {
+        if matches!(message.body, PeerBody::Test(_) | PeerBody::AskCells(_))
+            && self.views.get(&to).is_some_and(is_ahead)
+        {
             return Passage::Waits;
         }
         let (Some(sender), Some(receiver)) = (self.views.get(&from), self.views.get(&to)) else { return Passage::Open };
@@ -300,15 +305,6 @@ impl Network {
             (Ordering::Less, _) | (_, Ordering::Less) => Passage::Gone,
             (Ordering::Greater, _) | (_, Ordering::Greater) => Passage::Waits,
         }
-    }
-
-    /// The cluster goes on without a node; nobody has heard of it yet.
-    pub(crate) fn take_down(&mut self, node: NodeId) {
-        self.map.version += 1;
-        self.map.nodes.get_mut(&node).unwrap().is_down = true;
-        let record = self.map.filters.get_mut(&FILTER).unwrap();
-        record.epoch += 1;
-        record.owners.iter_mut().filter(|owner| owner.node == node).for_each(|owner| owner.has_gap = true);
     }
 
     /// A node that is down counts as started anew, and is the first to hear of it.

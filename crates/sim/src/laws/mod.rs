@@ -4,6 +4,7 @@
 //! sized so that no false positive is to be expected, so every broken law is a fault.
 
 mod cells_set;
+mod copies_catch_up;
 mod leaf_answers;
 mod no_false_negative;
 mod no_own_duplicate;
@@ -53,6 +54,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         leaf_answers::check(history, calls, &mut violations);
     }
     cells_set::check(history, &mut violations);
+    copies_catch_up::check(history, &mut violations);
     same_name_same_verdict::check(history, &mut violations);
     told_degraded::check(history, &by_event, &mut violations);
     violations

@@ -1,12 +1,16 @@
 //! Events, messages and their mutations for the tests of this crate.
 #![allow(dead_code)]
 
-use firstseen_filter::{BlockProbe, ProbeShape, Probes, Stamp};
+use firstseen_filter::{BlockProbe, CellRun, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp};
 use firstseen_routing::{
-    Decision, FilterId, Incarnation, NodeId, Operation, Past, PeerBody, PeerMessage, PositionLists, Reason, Resolved,
-    Seen, SetAcks, SetBatch, TestBatch, Tick,
+    AskCells, BatchName, CellParts, CellPlace, ClockReading, Decision, FilterId, Incarnation, Mirrored, NodeId,
+    Operation, Past, PeerBody, PeerMessage, PositionLists, Reason, Resolved, Seen, SetAcks, SetBatch, SubmissionName,
+    TestBatch, Tick,
 };
 use firstseen_wire::batch::BatchHead;
+
+/// The shape of events that copies of a slice are told.
+pub(crate) const MIRRORED: ProbeShape = ProbeShape::Blocked { blocks: 1 << 20, offset_bits: 9, hashes: 6 };
 
 /// Numbers that a seed fixes.
 pub(crate) struct Numbers(u64);
@@ -157,9 +161,46 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
     let acks = SetAcks { set_numbers: vec![1, 2, 900], refused_numbers: vec![5] };
     let past = PeerBody::Past(Past { newest_unit: 1 << 40, has_handed_over: true });
     let (test, resolved) = (PeerBody::Test(test), PeerBody::Resolved(resolved));
-    [test, resolved, PeerBody::Set(set), PeerBody::SetAcks(acks), PeerBody::AskPast, past]
+    let place = CellPlace { generation: 1 << 33, start_bytes: 640 };
+    let ask = PeerBody::AskCells(AskCells { slice: 5, unit: 1 << 40, from: Some(place) });
+    let mut live = LiveEvents::default();
+    live.record(1 << 40, 17);
+    let run = |start_bytes| CellRun { generation: 3, unit: 1 << 40, start_bytes, cells: vec![7; 9] };
+    let cells = PeerBody::Cells(CellParts {
+        slice: 5,
+        asked: None,
+        outline: Some(SliceOutline { unit: 1 << 40, oldest: 3, live: vec![live, LiveEvents::default()] }),
+        runs: vec![run(0), run(640)],
+        next: Some(place),
+    });
+    let mirror = PeerBody::Mirror(9, std::sync::Arc::new(mirrored(events, numbers)));
+    [test, resolved, PeerBody::Set(set), PeerBody::SetAcks(acks), PeerBody::AskPast, past, ask, cells, mirror]
         .map(|body| PeerMessage { filter: FilterId(8), epoch: 3, group: 2, body })
         .into()
+}
+
+/// What a slice has recorded of a batch.
+fn mirrored(events: usize, numbers: &mut Numbers) -> Mirrored {
+    let mut probes = Probes::new(MIRRORED);
+    let recorded = events.div_ceil(2);
+    for _ in 0..recorded {
+        let words = [numbers.below(1 << 54), 0];
+        probes.push_block(BlockProbe { block: numbers.below(1 << 20), words }).expect("inside");
+    }
+    let decision = |event: usize| match event % 3 {
+        0 => Decision::FirstSeen,
+        1 => Decision::Duplicate,
+        _ => Decision::Undecided(Reason::Late),
+    };
+    Mirrored {
+        name: BatchName { producer: u128::MAX / 3, sequence: 1 << 50 },
+        names: (0..events as u64).map(|number| SubmissionName { source: 7, number }).collect(),
+        decisions: (0..events).map(decision).collect(),
+        clock: ClockReading { unit: 1 << 40, time_ms: 1 << 41, events: 5 },
+        generation: 3,
+        probes,
+        stamps: stamps(recorded, numbers),
+    }
 }
 
 /// The bytes cut off at every length, and with bits changed here and there.

@@ -44,6 +44,7 @@ fn map() -> ClusterMap {
         owners: [ME, PEER].map(|node| SliceOwner { node, complete_since: Incarnation(1), has_gap: false }).to_vec(),
         definition,
         policies: FilterPolicies { clock: ClockSource::Wall, answer: AnswerWhen::Safe, ..FilterPolicies::default() },
+        copies: Vec::new(),
         generations: Vec::new(),
         branch: None,
     };

@@ -380,7 +380,7 @@ impl Hashing {
             let mut probe = Probes::new(self.prober.shape());
             self.prober.push(digest, &mut probe);
             let slice = self.prober.head_slice(group, &probe, 0);
-            let node = self.record.owner(slice).expect("an owner").node;
+            let node = self.record.owners[slice as usize].node;
             let empty = || (Probes::new(self.prober.shape()), Vec::new());
             let (probes, indexes) = heads.entry(node).or_default().entry(group).or_insert_with(empty);
             self.prober.push(digest, probes);

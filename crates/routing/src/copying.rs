@@ -1,0 +1,116 @@
+//! Copies that lack something get it from those that have everything: cells of a slice, run after run, while both go on.
+//!
+//! From the epoch on by which a node has a copy, whoever records an event has it recorded there too. A copy that has
+//! everything refuses what is recorded by an older map, once it has this one; so what it holds then, and what comes here
+//! since, is all. Runs are merged, so it does not matter in which order they come, how often, or from whom.
+//!
+//! Promises: nothing is taken as complete before its last cells are here; one question is under way at a time, and no more
+//! than so many bytes a second. Must not know: how the map learns of it, what cells mean.
+
+use std::collections::BTreeSet;
+
+use firstseen_filter::{CellRun, FilterSlice, PartError};
+
+use crate::{AskCells, CellParts, CellPlace, CheckpointCursor, Entry, NodeId, OwnerLimits};
+
+/// What has not been answered is asked again after so long.
+const AGAIN_MS: u64 = 1_000;
+
+/// Steps through empty cells for one answer.
+const EMPTY_STEPS_MAX: usize = 32;
+
+/// What is fetched for the copies of a group that lack something.
+#[derive(Debug, Default)]
+pub(crate) struct Copying {
+    /// Slices of the group that have everything now, though the map does not know yet.
+    done: BTreeSet<u32>,
+    /// The slice that is fetched, and how far it has come.
+    current: Option<(u32, Option<CellPlace>)>,
+    next_ask_ms: u64,
+}
+
+impl Copying {
+    /// Whether all of these slices have been fetched.
+    pub(crate) fn has_all(&self, mut lacking: impl Iterator<Item = u32>) -> bool {
+        lacking.all(|slice| self.done.contains(&slice))
+    }
+
+    /// The next slice to be fetched, and from whom, of those that lack something and have a source.
+    fn next_source(&self, mut sources: impl Iterator<Item = (u32, NodeId)>) -> Option<(u32, NodeId)> {
+        sources.find(|(slice, _)| match self.current {
+            Some((current, _)) => current == *slice,
+            None => !self.done.contains(slice),
+        })
+    }
+
+    /// Asks for the next cells, if it is time; `unit` is the greatest that has been seen here.
+    pub(crate) fn ask(
+        &mut self,
+        sources: impl Iterator<Item = (u32, NodeId)>,
+        unit: u64,
+        now_ms: u64,
+    ) -> Option<(NodeId, AskCells)> {
+        if now_ms < self.next_ask_ms {
+            return None;
+        }
+        let Some((slice, source)) = self.next_source(sources) else {
+            // Another one may have a source.
+            self.current = None;
+            return None;
+        };
+        let (_, from) = *self.current.get_or_insert((slice, None));
+        self.next_ask_ms = now_ms + AGAIN_MS;
+        Some((source, AskCells { slice, unit, from }))
+    }
+
+    /// When [`Self::ask`] has something to do, if nothing comes.
+    pub(crate) fn next_ms(&self, sources: impl Iterator<Item = (u32, NodeId)>) -> Option<u64> {
+        self.next_source(sources).map(|_| self.next_ask_ms)
+    }
+
+    /// Takes the cells that were asked for: `put` puts them in, each part once. What does not fit now is asked for again.
+    pub(crate) fn hear(
+        &mut self,
+        parts: CellParts,
+        now_ms: u64,
+        limits: &OwnerLimits,
+        mut put: impl FnMut(Entry) -> Result<(), PartError>,
+    ) {
+        let CellParts { slice, asked, outline, runs, next } = parts;
+        if self.current != Some((slice, asked)) {
+            return;
+        }
+        let bytes = runs.iter().map(|run| run.cells.len()).sum::<usize>() as u64;
+        let outline = outline.map(|outline| Entry::Slice { slice, outline });
+        let runs = runs.into_iter().map(|run| Entry::Cells { slice, run });
+        if outline.into_iter().chain(runs).try_for_each(&mut put).is_err() {
+            return;
+        }
+        if next.is_none() || !limits.fetches_all {
+            self.done.insert(slice);
+        }
+        self.current = next.map(|next| (slice, Some(next)));
+        let pause_ms = (bytes * 1000).checked_div(limits.copied_bytes_per_s_max).unwrap_or(AGAIN_MS);
+        self.next_ask_ms = now_ms + pause_ms;
+    }
+}
+
+/// The answer of who has everything: about `bytes_max` bytes of the cells of a slice, and where what follows begins.
+pub(crate) fn told(slice: &FilterSlice, ask: &AskCells, bytes_max: usize) -> CellParts {
+    let mut cursor = CheckpointCursor::at(ask.from);
+    let mut entries = Vec::new();
+    // Cells that are empty are not told.
+    for _ in 0..EMPTY_STEPS_MAX {
+        entries = cursor.next(&[Some(slice)], bytes_max).unwrap_or_default();
+        if !entries.is_empty() || cursor.place().is_none() {
+            break;
+        }
+    }
+    let run = |entry| match entry {
+        Entry::Cells { run, .. } => Some(run),
+        _ => None,
+    };
+    let runs: Vec<CellRun> = entries.into_iter().filter_map(run).collect();
+    let outline = if ask.from.is_none() { slice.outline() } else { None };
+    CellParts { slice: ask.slice, asked: ask.from, outline, runs, next: cursor.place() }
+}

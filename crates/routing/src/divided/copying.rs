@@ -1,0 +1,66 @@
+//! What a group whose slices share events fetches for its copies, and tells those of others.
+//!
+//! Promises: see [`crate::copying`]. Must not know: how far a copy has come.
+
+use super::DividedGroup;
+use crate::copying::told;
+use crate::{AskCells, CellParts, Entry, NodeId, PeerBody};
+
+impl DividedGroup {
+    /// What was fetched is not all any more: events were recorded without this node.
+    pub(super) fn fetch_anew(&mut self) {
+        self.copying = Default::default();
+    }
+
+    /// Whether every copy here that lacked something has got it.
+    pub(super) fn has_fetched_all(&self) -> bool {
+        !self.complete && !self.placement.is_down_here() && self.copying.has_all(self.placement.lacking_here())
+    }
+
+    /// Asks for the next cells, if it is time.
+    pub(super) fn fetch(&mut self) {
+        if self.complete || self.placement.is_down_here() {
+            return;
+        }
+        let Self { copying, placement, own, now, outbox, .. } = self;
+        if let Some((source, ask)) = copying.ask(placement.sources(), own.now_unit(), now.monotonic_ms) {
+            outbox.send(source, PeerBody::AskCells(ask));
+        }
+    }
+
+    /// When [`Self::fetch`] has something to do, if nothing comes.
+    pub(super) fn next_fetch_ms(&self) -> Option<u64> {
+        let fetches = !self.complete && !self.placement.is_down_here();
+        fetches.then(|| self.copying.next_ms(self.placement.sources())).flatten()
+    }
+
+    /// Another node asks for cells of a slice. Only who has everything, and takes nothing by an older map than the other's
+    /// any more, can say.
+    pub(super) fn tell_cells(&mut self, to: NodeId, ask: &AskCells, epoch: u64) {
+        let index = ask.slice as usize;
+        if epoch > self.placement.epoch() || !self.placement.is_source(index) || !self.is_whole() {
+            return;
+        }
+        // Cells of a time that is long over could not be told apart there.
+        self.own.advance(ask.unit.min(self.unknown_unit()));
+        if let Some(Some(slice)) = self.own.slices().get(index) {
+            let parts = told(slice, ask, self.limits.copied_at_once_bytes);
+            self.outbox.send(to, PeerBody::Cells(parts));
+        }
+    }
+
+    /// The cells that were asked for.
+    pub(super) fn hear_cells(&mut self, parts: CellParts) {
+        let Self { copying, own, kept, limits, now, .. } = self;
+        copying.hear(parts, now.monotonic_ms, limits, |part| {
+            match &part {
+                Entry::Slice { slice, outline } => own.slice_mut(*slice as usize).map(|own| own.put_outline(outline)),
+                Entry::Cells { slice, run } => own.slice_mut(*slice as usize).map(|own| own.put_cells(run)),
+                _ => None,
+            }
+            .unwrap_or(Ok(()))?;
+            kept.copied(part);
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,270 @@
+//! Copies of a slice that has all positions of its events: what the one that answers has recorded and told goes to the
+//! others in the same order, and nobody is told before they have it.
+//!
+//! Promises: replies leave in the order in which they were given, each behind all that was recorded before it, on every
+//! copy that the map names as live; what a copy could not take, as the map by which it was sent is over, is sent again by
+//! the next, or its replies are unknown. Must not know: cells, what is recorded.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::{
+    COPIES_MAX, ClusterMap, Command, Decision, FilterId, FilterRecord, GroupReply, Incarnation, Mirrored, NodeId,
+    PeerBody, PeerMessage, Reason,
+};
+
+/// A copy of the slice on another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Copy {
+    node: NodeId,
+    start: Incarnation,
+    is_down: bool,
+    is_complete: bool,
+}
+
+/// What waits.
+enum Held {
+    /// Something that was recorded, for the copies that have not acknowledged it.
+    Record { number: u64, mirrored: Arc<Mirrored>, missing: Vec<NodeId> },
+    /// An answer, with the monotonic time after which nobody waits for it.
+    Reply(GroupReply, u64),
+}
+
+/// The copies of a slice, as one of them sees the others.
+pub(super) struct Mirrors {
+    filter: FilterId,
+    group: u32,
+    epoch: u64,
+    others: Vec<Copy>,
+    /// Whether this is the copy that answers.
+    is_asked: bool,
+    is_down_here: bool,
+    /// Events may have been recorded without this copy since it was complete last.
+    has_gap_here: bool,
+    unreachable: Vec<NodeId>,
+    held: VecDeque<Held>,
+    held_events: usize,
+    next_number: u64,
+}
+
+impl Mirrors {
+    /// As `map` has the slice of `group`; numbers start at `first_number`, apart from those of another process.
+    pub(super) fn new(filter: FilterId, group: u32, first_number: u64) -> Self {
+        Self {
+            filter,
+            group,
+            epoch: 0,
+            others: Vec::new(),
+            is_asked: true,
+            is_down_here: false,
+            has_gap_here: false,
+            unreachable: Vec::new(),
+            held: VecDeque::new(),
+            held_events: 0,
+            next_number: first_number,
+        }
+    }
+
+    /// Numbers start here from now on.
+    pub(super) fn number_from(&mut self, number: u64) {
+        self.next_number = number;
+    }
+
+    /// Follows the map. What is not acknowledged is sent again by it where this copy still answers; what had been told by
+    /// then is unknown where another does.
+    pub(super) fn follow(&mut self, map: &ClusterMap, record: &FilterRecord, me: NodeId, commands: &mut Vec<Command>) {
+        let copy = |copy: &crate::SliceOwner| {
+            let node = map.nodes.get(&copy.node);
+            let start = node.map_or(Incarnation::default(), |node| node.incarnation);
+            let (is_down, is_complete) = (node.is_none_or(|node| node.is_down), map.is_complete_copy(copy));
+            Copy { node: copy.node, start, is_down, is_complete }
+        };
+        let copies = record.copies_of(self.group).take(COPIES_MAX);
+        let others: Vec<Copy> = copies.filter(|owner| owner.node != me).map(copy).collect();
+        let is_new = self.epoch != record.epoch || self.others != others;
+        (self.epoch, self.others) = (record.epoch, others);
+        self.is_asked = map.asked(record, self.group).is_some_and(|asked| asked.node == me);
+        self.is_down_here = map.is_down(me);
+        self.has_gap_here = record.copies_of(self.group).any(|copy| copy.node == me && copy.has_gap);
+        if !self.is_asked || self.is_down_here {
+            self.give_up(commands);
+        } else if is_new {
+            self.send_again(commands);
+        }
+    }
+
+    /// Whether other nodes have the slice, too.
+    pub(super) fn has_others(&self) -> bool {
+        !self.others.is_empty()
+    }
+
+    /// Why this copy answers nothing.
+    pub(super) fn refusal(&self, events_max: usize) -> Option<Reason> {
+        match () {
+            () if !self.is_asked => Some(Reason::StaleMap),
+            () if self.live().any(|copy| self.unreachable.contains(&copy.node)) => Some(Reason::SlicesDown),
+            () if self.held_events > events_max => Some(Reason::Overloaded),
+            () => None,
+        }
+    }
+
+    /// Whether what is sent to this copy by a map of `epoch` may be taken.
+    pub(super) fn takes(&self, epoch: u64) -> bool {
+        epoch >= self.epoch
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    pub(super) fn has_gap_here(&self) -> bool {
+        self.has_gap_here
+    }
+
+    pub(super) fn is_down_here(&self) -> bool {
+        self.is_down_here
+    }
+
+    /// Copies that have everything.
+    pub(super) fn sources(&self) -> impl Iterator<Item = (u32, NodeId)> {
+        self.others.iter().filter(|copy| copy.is_complete).map(|copy| (0, copy.node))
+    }
+
+    pub(super) fn set_unreachable(&mut self, nodes: impl Iterator<Item = NodeId>) {
+        self.unreachable = nodes.collect();
+    }
+
+    fn live(&self) -> impl Iterator<Item = &Copy> {
+        self.others.iter().filter(|copy| !copy.is_down)
+    }
+
+    /// Something was recorded and told: the others get it, ahead of what is told from now on.
+    pub(super) fn push(&mut self, mirrored: Mirrored, commands: &mut Vec<Command>) {
+        let missing: Vec<NodeId> = self.live().map(|copy| copy.node).collect();
+        if missing.is_empty() {
+            return;
+        }
+        let (number, mirrored) = (self.next_number, Arc::new(mirrored));
+        self.next_number += 1;
+        self.held_events += mirrored.stamps.len();
+        missing.iter().for_each(|node| commands.push(self.message(*node, number, &mirrored)));
+        self.held.push_back(Held::Record { number, mirrored, missing });
+    }
+
+    fn message(&self, to: NodeId, number: u64, mirrored: &Arc<Mirrored>) -> Command {
+        let body = PeerBody::Mirror(number, mirrored.clone());
+        self.send(to, body)
+    }
+
+    /// A message about the group.
+    pub(super) fn send(&self, to: NodeId, body: PeerBody) -> Command {
+        let message = PeerMessage { filter: self.filter, epoch: self.epoch, group: self.group, body };
+        Command::Send { to, message }
+    }
+
+    /// Answers, once all that was recorded before is on all copies.
+    pub(super) fn reply(&mut self, reply: GroupReply, deadline_ms: u64, commands: &mut Vec<Command>) {
+        match self.held.is_empty() {
+            true => commands.push(Command::Reply(reply)),
+            false => {
+                self.held_events += reply.decisions.len();
+                self.held.push_back(Held::Reply(reply, deadline_ms));
+            }
+        }
+    }
+
+    /// A copy has something, or has refused it as the map by which it was sent is over there.
+    pub(super) fn acknowledged(&mut self, from: NodeId, done: &[u64], commands: &mut Vec<Command>) {
+        for held in &mut self.held {
+            if let Held::Record { number, missing, .. } = held
+                && done.contains(number)
+            {
+                missing.retain(|node| *node != from);
+            }
+        }
+        self.release(commands);
+    }
+
+    fn release(&mut self, commands: &mut Vec<Command>) {
+        while let Some(held) = self.held.front() {
+            if matches!(held, Held::Record { missing, .. } if !missing.is_empty()) {
+                return;
+            }
+            match self.held.pop_front() {
+                Some(Held::Reply(reply, _)) => {
+                    self.held_events = self.held_events.saturating_sub(reply.decisions.len());
+                    commands.push(Command::Reply(reply));
+                }
+                Some(Held::Record { mirrored, .. }) => {
+                    self.held_events = self.held_events.saturating_sub(mirrored.stamps.len());
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// By another map, or to another start of a node: what is taken twice changes nothing.
+    fn send_again(&mut self, commands: &mut Vec<Command>) {
+        let live: Vec<NodeId> = self.live().map(|copy| copy.node).collect();
+        let mut held = std::mem::take(&mut self.held);
+        for held in &mut held {
+            if let Held::Record { number, mirrored, missing } = held {
+                // The acknowledgement of the copy that had it counts no more: it may have been another start.
+                missing.clone_from(&live);
+                *number = self.next_number;
+                self.next_number += 1;
+                live.iter().for_each(|node| commands.push(self.message(*node, *number, mirrored)));
+            }
+        }
+        self.held = held;
+        self.release(commands);
+    }
+
+    /// Another copy answers from now on: what was recorded here may be there or not.
+    pub(super) fn give_up(&mut self, commands: &mut Vec<Command>) {
+        self.held_events = 0;
+        let replies = std::mem::take(&mut self.held).into_iter().filter_map(|held| match held {
+            Held::Reply(reply, _) => Some(unknown(reply)),
+            Held::Record { .. } => None,
+        });
+        commands.extend(replies.map(Command::Reply));
+    }
+
+    /// Answers what nobody waits for any longer.
+    pub(super) fn expire(&mut self, now_ms: u64, commands: &mut Vec<Command>) {
+        let is_over = |held: &mut Held| matches!(held, Held::Reply(_, deadline_ms) if *deadline_ms <= now_ms);
+        for index in (0..self.held.len()).rev() {
+            if is_over(&mut self.held[index])
+                && let Some(Held::Reply(reply, _)) = self.held.remove(index)
+            {
+                self.held_events = self.held_events.saturating_sub(reply.decisions.len());
+                commands.push(Command::Reply(unknown(reply)));
+            }
+        }
+        self.release(commands);
+    }
+
+    /// When [`Self::expire`] has something to do.
+    pub(super) fn next_expiry_ms(&self) -> Option<u64> {
+        let deadline = |held: &Held| match held {
+            Held::Reply(_, deadline_ms) => Some(*deadline_ms),
+            Held::Record { .. } => None,
+        };
+        self.held.iter().filter_map(deadline).min()
+    }
+
+    /// Events that wait.
+    pub(super) fn held_events(&self) -> usize {
+        self.held_events
+    }
+}
+
+/// What was to be told may be recorded elsewhere or not; what was undecided stays so.
+fn unknown(mut reply: GroupReply) -> GroupReply {
+    for decision in &mut reply.decisions {
+        if !matches!(decision, Decision::Undecided(_)) {
+            *decision = Decision::Undecided(Reason::Unknown);
+        }
+    }
+    reply
+}

@@ -1,0 +1,178 @@
+//! A slice that has all positions of its events, and its copies on other nodes.
+//!
+//! Promises: what one copy answers, the others have recorded; a copy that lacks something says nothing until it has fetched
+//! that, or it has expired. Must not know: who asks, how messages travel.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use firstseen_filter::{PartError, Probes};
+
+use super::TogetherGroup;
+use crate::copying::{Copying, told};
+use crate::{
+    CellParts, ClusterMap, Command, Decision, Entry, FilterRecord, Incarnation, Mirrored, Moment, NodeId, PeerBody,
+    PeerMessage, Reason, Record, SetAcks, Submission,
+};
+
+impl TogetherGroup {
+    /// Whether all that was recorded in other copies without this one is here.
+    pub(super) fn has_fetched_all(&self) -> bool {
+        self.mirrors.has_others() && !self.mirrors.is_down_here() && self.copying.has_all(std::iter::once(0))
+    }
+
+    /// The node counts as started anew. Where no other node has the slice, nobody has recorded anything meanwhile.
+    pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, commands: &mut Vec<Command>) {
+        self.incarnation = incarnation;
+        self.is_restored = self.is_whole() && !self.mirrors.has_others();
+        self.complete = false;
+        self.copying = Copying::default();
+        self.mirrors.give_up(commands);
+        self.mirrors.number_from(first_number(incarnation));
+    }
+
+    /// What was recorded and told of a batch is kept, and goes to the other copies.
+    pub(super) fn tell_copies(&mut self, submission: &Submission, decisions: &[Decision], commands: &mut Vec<Command>) {
+        if !self.keeps_journal && !self.mirrors.has_others() {
+            return;
+        }
+        let mirrored = self.mirrored(submission, decisions);
+        if self.keeps_journal {
+            commands.push(Command::Record(self.record_of(mirrored.clone())));
+        }
+        self.mirrors.push(mirrored, commands);
+    }
+
+    /// What was recorded of a batch that was run, and told.
+    pub(super) fn mirrored(&self, submission: &Submission, decisions: &[Decision]) -> Mirrored {
+        let mut probes = Probes::new(submission.probes.shape());
+        let mut stamps = Vec::new();
+        let is_recorded = |decision: Decision| match decision {
+            Decision::FirstSeen => true,
+            Decision::Duplicate => self.refreshes,
+            Decision::Undecided(_) => false,
+        };
+        for event in self.workbench.runs.iter().cloned().flatten().filter(|event| is_recorded(decisions[*event])) {
+            probes.push_from(&submission.probes, event);
+            stamps.push(self.workbench.stamps[event]);
+        }
+        Mirrored {
+            name: submission.name(),
+            names: submission.names.clone(),
+            decisions: decisions.to_vec(),
+            clock: self.clock.reading(),
+            generation: self.slice.newest_generation(),
+            probes,
+            stamps,
+        }
+    }
+
+    pub(super) fn record_of(&self, mirrored: Mirrored) -> Record {
+        Record { filter: self.filter, group: self.number, entries: mirrored.into_entries() }
+    }
+
+    /// Another node has something to say of the slice.
+    pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
+        match message.body {
+            PeerBody::Mirror(number, mirrored) => {
+                let is_taken = self.mirrors.takes(message.epoch) || !self.limits.fences_epochs;
+                let is_done = is_taken && self.take(mirrored, now, commands).is_ok();
+                let (set_numbers, refused_numbers) = match is_done {
+                    true => (vec![number], Vec::new()),
+                    false => (Vec::new(), vec![number]),
+                };
+                let acks = PeerBody::SetAcks(SetAcks { set_numbers, refused_numbers });
+                commands.push(self.mirrors.send(from, acks));
+            }
+            PeerBody::SetAcks(acks) => self.mirrors.acknowledged(from, &acks.set_numbers, commands),
+            PeerBody::AskCells(ask) if message.epoch <= self.mirrors.epoch() && self.complete => {
+                // Cells of a time that is long over could not be told apart there.
+                let present_unit = self.clock.unit_at(now.wall_ms.saturating_add(self.limits.clock_skew_max_ms));
+                self.slice.advance(ask.unit.min(present_unit));
+                let parts = told(&self.slice, &ask, self.limits.copied_at_once_bytes);
+                commands.push(self.mirrors.send(from, PeerBody::Cells(parts)));
+            }
+            PeerBody::Cells(parts) => self.hear_cells(parts, now, commands),
+            // Of groups whose slices share events.
+            _ => {}
+        }
+        self.mind_gap(now, commands);
+    }
+
+    /// Records what another copy has recorded.
+    pub(super) fn take(
+        &mut self,
+        mirrored: Arc<Mirrored>,
+        now: Moment,
+        commands: &mut Vec<Command>,
+    ) -> Result<(), PartError> {
+        let mirrored = Arc::unwrap_or_clone(mirrored);
+        self.load.record_visits += mirrored.stamps.len() as u64;
+        if self.keeps_journal {
+            commands.push(Command::Record(self.record_of(mirrored.clone())));
+        }
+        mirrored.into_entries().into_iter().try_for_each(|entry| self.restore(entry, now))
+    }
+
+    pub(super) fn hear_cells(&mut self, parts: CellParts, now: Moment, commands: &mut Vec<Command>) {
+        let Self { copying, slice, limits, keeps_journal, filter, number: group, .. } = self;
+        copying.hear(parts, now.monotonic_ms, limits, |part| {
+            match &part {
+                Entry::Slice { slice: 0, outline } => slice.put_outline(outline)?,
+                Entry::Cells { slice: 0, run } => slice.put_cells(run)?,
+                _ => return Err(PartError::Misfit("a slice that is not here")),
+            }
+            if *keeps_journal {
+                commands.push(Command::Record(Record { filter: *filter, group: *group, entries: vec![part] }));
+            }
+            Ok(())
+        });
+    }
+
+    /// Whether a batch that is found may be found because of itself: it came before this copy knew what was told.
+    pub(super) fn may_be_its_own(&self, submission: &Submission, now: Moment) -> bool {
+        let is_young = |joined_ms: u64| now.monotonic_ms.saturating_sub(joined_ms) < self.horizon_ms;
+        (submission.again || !submission.names.is_empty()) && self.joined_ms.is_some_and(is_young)
+    }
+
+    /// The map has changed; `record` is what it says of the filter.
+    pub(crate) fn map_changed(
+        &mut self,
+        map: &ClusterMap,
+        record: Option<&FilterRecord>,
+        now: Moment,
+        commands: &mut Vec<Command>,
+    ) {
+        let complete = record.and_then(|record| is_complete(map, record, self.number, self.me));
+        self.complete = complete == Some(true);
+        let Some(record) = record.filter(|_| complete.is_some()) else {
+            self.closed = Some(Reason::StaleMap);
+            return self.mirrors.give_up(commands);
+        };
+        self.mirrors.follow(map, record, self.me, commands);
+        if self.mirrors.is_down_here() {
+            self.copying = Copying::default();
+        }
+        self.mind_gap(now, commands);
+    }
+
+    /// These nodes have been out of reach for so long that events are not to wait for them.
+    pub(crate) fn reach_changed(&mut self, unreachable: &BTreeSet<NodeId>) {
+        self.mirrors.set_unreachable(unreachable.iter().copied());
+    }
+
+    /// Events whose answers wait for other copies.
+    pub(crate) fn held_events(&self) -> usize {
+        self.mirrors.held_events()
+    }
+}
+
+/// Whether the copy of slice `slice` that node `me` has is complete; none where it has none.
+pub(super) fn is_complete(map: &ClusterMap, record: &FilterRecord, slice: u32, me: NodeId) -> Option<bool> {
+    record.copies_of(slice).find(|copy| copy.node == me).map(|copy| map.is_complete_copy(copy))
+}
+
+/// What is sent by one start of a node is not taken for what another has sent.
+pub(super) fn first_number(incarnation: Incarnation) -> u64 {
+    (incarnation.0 & 0xFF) << 40
+}

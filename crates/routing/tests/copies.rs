@@ -1,0 +1,185 @@
+//! Slices with copies: nodes lose all that they had, one after the other, and get it again from the others, while maps
+//! reach nodes at different times and messages overtake them.
+
+mod common;
+mod network;
+
+use std::collections::BTreeMap;
+
+use common::{Dice, definition, digest, spec};
+use firstseen_filter::{FilterSpec, Kind, Layout};
+use firstseen_routing::{
+    AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, NodeId, OwnerLimits, SubmissionName, Times,
+};
+use network::{Network, Question};
+
+const SEEDS: u64 = 400;
+/// A rule that is broken is found within as many.
+const BROKEN_SEEDS: u64 = 1500;
+/// Submissions of each key, about.
+const ASKED_OF_KEY: u64 = 6;
+const STEPS: u64 = 900;
+
+/// Slices that share events, and one that has all positions of an event.
+const DIVIDED: [(&str, u64); 2] = [("vertical:6", 6), ("horizontal-vertical:2x4", 8)];
+const TOGETHER: [(&str, u64); 1] = [("horizontal:3", 3)];
+
+struct Run {
+    network: Network,
+    dice: Dice,
+    /// The newest two maps: producers have either.
+    maps: [ClusterMap; 2],
+    asked: Vec<u64>,
+    /// How often a node was lost.
+    losses: u64,
+}
+
+impl Run {
+    fn new(seed: u64, limits: OwnerLimits, slicings: &[(&str, u64)]) -> Self {
+        let mut dice = Dice(seed);
+        let limits = OwnerLimits { copied_at_once_bytes: 4 << 10, ..limits };
+        let (slicing, slices) = slicings[dice.below(slicings.len() as u64) as usize];
+        let owners: Vec<NodeId> = (0..slices).map(|slice| NodeId(1 + slice % 3)).collect();
+        let policies = FilterPolicies {
+            answer: AnswerWhen::Safe,
+            lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+            ..FilterPolicies::default()
+        };
+        let kind = [Kind::Timing, Kind::Generations, Kind::Bloom][dice.below(3) as usize];
+        let window = if kind == Kind::Bloom { "unbounded" } else { "1h" };
+        // Where one slice has all positions of an event, they lie in one block.
+        let layout = (slicing == "horizontal:3").then_some(Layout::Blocked { lines: 1 });
+        let spec = FilterSpec { layout: layout.or(Some(Layout::Classic)), ..spec(kind, window, 1 << 20, 5) };
+        let definition = definition(&spec, slicing);
+        let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
+        network.add_copies((0..slices).map(|slice| (slice as u32, NodeId(1 + (slice + 1) % 3))));
+        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+        let maps = [network.map.clone(), network.map.clone()];
+        Self { network, dice, maps, asked: Vec::new(), losses: 0 }
+    }
+
+    fn submit(&mut self, key: u64, map: &ClusterMap) {
+        let number = self.asked.len() as u64 + 1;
+        self.asked.push(key);
+        let question = Question {
+            reply_to: number,
+            records: true,
+            producer: 1,
+            sequence: number,
+            names: vec![SubmissionName { source: 1, number }],
+            times: Times::default(),
+            deadline_ms: u64::MAX,
+            again: false,
+        };
+        let head = self.network.head_by(map, digest(key));
+        match self.network.owners.contains_key(&head) {
+            true => self.network.submit_at(head, &[digest(key)], question),
+            // Its process is gone: nobody takes it.
+            false => drop(self.asked.pop()),
+        }
+    }
+
+    /// A node loses everything where the others have it all, or comes back.
+    fn change(&mut self) {
+        let down: Vec<NodeId> =
+            self.network.nodes().into_iter().filter(|node| self.network.map.is_down(*node)).collect();
+        let before = self.network.map.clone();
+        match down.first() {
+            Some(down) => self.network.start_anew(*down),
+            None if self.network.is_all_complete() => {
+                self.network.lose(NodeId(1 + self.dice.below(3)));
+                self.losses += 1;
+            }
+            None => return,
+        }
+        self.maps = [before, self.network.map.clone()];
+    }
+
+    fn step(&mut self) {
+        match self.dice.below(100) {
+            0..15 => {
+                let map = self.maps[self.dice.below(2) as usize].clone();
+                // New ones, by several at once, and old ones.
+                let newest = self.asked.len() as u64 / ASKED_OF_KEY;
+                let key =
+                    if self.dice.below(2) == 0 { newest + self.dice.below(2) } else { self.dice.below(newest + 1) };
+                self.submit(key, &map);
+            }
+            15..18 => self.change(),
+            18..30 => {
+                let node = NodeId(1 + self.dice.below(3));
+                self.network.tell_map(node);
+            }
+            30..33 => {
+                let before = self.network.map.clone();
+                if self.network.agree_on_complete() {
+                    self.maps = [before, self.network.map.clone()];
+                }
+            }
+            33..36 => self.network.wait(1_000),
+            _ => drop(self.network.deliver()),
+        }
+    }
+
+    /// What the submissions of each key were told, and how often a node was lost.
+    fn run(mut self) -> (BTreeMap<u64, Vec<Decision>>, u64) {
+        (0..STEPS).for_each(|_| self.step());
+        for _ in 0..40 {
+            if let Some(down) = self.network.nodes().into_iter().find(|node| self.network.map.is_down(*node)) {
+                self.network.start_anew(down);
+            }
+            self.network.nodes().into_iter().for_each(|node| self.network.tell_map(node));
+            self.network.settle();
+            self.network.wait(1_000);
+            self.network.agree_on_complete();
+        }
+        assert!(self.network.is_all_complete(), "copies catch up: {:?}", self.network.record());
+        let mut told: BTreeMap<u64, Vec<Decision>> = BTreeMap::new();
+        for reply in &self.network.replies {
+            told.entry(self.asked[reply.reply_to as usize - 1]).or_default().push(reply.decisions[0]);
+        }
+        (told, self.losses)
+    }
+}
+
+fn winners(told: &[Decision]) -> usize {
+    told.iter().filter(|told| **told == Decision::FirstSeen).count()
+}
+
+#[test]
+fn what_one_node_loses_the_others_know_and_hand_on() {
+    let (mut firsts, mut duplicates, mut lost) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let slicings = if seed % 2 == 0 { &DIVIDED[..] } else { &TOGETHER };
+        let (told, losses) = Run::new(seed, OwnerLimits::default(), slicings).run();
+        lost += losses;
+        for (key, told) in told {
+            assert!(winners(&told) <= 1, "seed {seed}, key {key}: {told:?}");
+            firsts += winners(&told);
+            duplicates += told.iter().filter(|told| **told == Decision::Duplicate).count();
+        }
+    }
+    println!("{firsts} first-seen, {duplicates} duplicates, {lost} losses");
+    assert!(lost > 3 * SEEDS, "{lost} losses: nothing was handed on");
+    assert!(firsts as u64 > 10 * SEEDS && duplicates > firsts, "{firsts} and {duplicates}");
+}
+
+#[test]
+fn a_rule_of_copies_that_is_broken_is_found() {
+    let kept = OwnerLimits::default();
+    for (rule, limits) in [
+        ("what is missing is fetched to its end", OwnerLimits { fetches_all: false, ..kept }),
+        ("what is set by an older map is refused", OwnerLimits { fences_epochs: false, ..kept }),
+        ("first-seen is told when all copies are set", OwnerLimits { awaits_sets: false, ..kept }),
+    ] {
+        for slicings in [&DIVIDED[..], &TOGETHER] {
+            let breaks = |seed: &u64| {
+                let run = std::panic::catch_unwind(|| Run::new(*seed, limits, slicings).run());
+                run.map_or(true, |(told, _)| told.values().any(|told| winners(told) > 1))
+            };
+            let seed =
+                (0..BROKEN_SEEDS).find(breaks).unwrap_or_else(|| panic!("nobody misses that {rule}: {slicings:?}"));
+            println!("{rule}: missed at seed {seed} of {slicings:?}");
+        }
+    }
+}

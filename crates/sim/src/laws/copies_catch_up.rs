@@ -1,0 +1,12 @@
+//! Once nothing goes wrong any more, every copy of a slice gets what another has.
+
+use super::Violation;
+use crate::history::History;
+
+const LAW: &str = "copies catch up: one lacked in the end what another had";
+
+pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
+    if !history.lagging.is_empty() {
+        violations.push(Violation { law: LAW, calls: Vec::new() });
+    }
+}

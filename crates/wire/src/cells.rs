@@ -1,0 +1,96 @@
+//! Cells of slices on their way to copies that lack them.
+//!
+//! Promises: what is decoded is within its limits; whether it fits a slice, the slice says. Must not know: what cells mean.
+
+use firstseen_filter::{CellRun, LiveEvents, SliceOutline};
+use firstseen_routing::{AskCells, CellParts, CellPlace, PeerMessage};
+
+use crate::error::{WireError, check_at_most};
+use crate::limits::{CELL_RUNS_MAX, CELLS_BYTES_MAX, GENERATIONS_TOLD_MAX};
+use crate::proto::peer as proto;
+
+pub(crate) fn encode_ask(message: &PeerMessage, ask: &AskCells) -> proto::AskCells {
+    proto::AskCells {
+        filter_id: message.filter.0,
+        filter_epoch: message.epoch,
+        group: message.group,
+        slice: ask.slice,
+        unit: ask.unit,
+        from: ask.from.map(encode_place),
+    }
+}
+
+pub(crate) fn decode_ask(ask: &proto::AskCells) -> AskCells {
+    AskCells { slice: ask.slice, unit: ask.unit, from: ask.from.as_ref().map(decode_place) }
+}
+
+pub(crate) fn encode(message: &PeerMessage, parts: &CellParts) -> Result<proto::Cells, WireError> {
+    check(parts.runs.iter().map(|run| run.cells.len()))?;
+    let run = |run: &CellRun| proto::CellRun {
+        generation: run.generation,
+        unit: run.unit,
+        start_bytes: run.start_bytes,
+        cells: run.cells.clone().into(),
+    };
+    Ok(proto::Cells {
+        filter_id: message.filter.0,
+        filter_epoch: message.epoch,
+        group: message.group,
+        slice: parts.slice,
+        asked: parts.asked.map(encode_place),
+        outline: parts.outline.as_ref().map(encode_outline),
+        runs: parts.runs.iter().map(run).collect(),
+        next: parts.next.map(encode_place),
+    })
+}
+
+pub(crate) fn decode(parts: &proto::Cells) -> Result<CellParts, WireError> {
+    check(parts.runs.iter().map(|run| run.cells.len()))?;
+    let run = |run: &proto::CellRun| CellRun {
+        generation: run.generation,
+        unit: run.unit,
+        start_bytes: run.start_bytes,
+        cells: run.cells.to_vec(),
+    };
+    Ok(CellParts {
+        slice: parts.slice,
+        asked: parts.asked.as_ref().map(decode_place),
+        outline: parts.outline.as_ref().map(decode_outline).transpose()?,
+        runs: parts.runs.iter().map(run).collect(),
+        next: parts.next.as_ref().map(decode_place),
+    })
+}
+
+fn check(runs: impl Iterator<Item = usize> + Clone) -> Result<(), WireError> {
+    check_at_most("runs", runs.clone().count() as u64, CELL_RUNS_MAX as u64)?;
+    check_at_most("cells", runs.sum::<usize>() as u64, CELLS_BYTES_MAX as u64)
+}
+
+fn encode_place(place: CellPlace) -> proto::CellPlace {
+    proto::CellPlace { generation: place.generation, start_bytes: place.start_bytes }
+}
+
+fn decode_place(place: &proto::CellPlace) -> CellPlace {
+    CellPlace { generation: place.generation, start_bytes: place.start_bytes }
+}
+
+fn encode_outline(outline: &SliceOutline) -> proto::SliceOutline {
+    let live = |live: &LiveEvents| {
+        let mut bytes = Vec::new();
+        // Memory takes whatever is written.
+        let _ = live.write(&mut bytes);
+        bytes.into()
+    };
+    proto::SliceOutline { unit: outline.unit, oldest: outline.oldest, live: outline.live.iter().map(live).collect() }
+}
+
+fn decode_outline(outline: &proto::SliceOutline) -> Result<SliceOutline, WireError> {
+    check_at_most("generations", outline.live.len() as u64, GENERATIONS_TOLD_MAX as u64)?;
+    let live = |bytes: &prost::bytes::Bytes| {
+        let units_max = bytes.len() as u64 / 16;
+        let wrong = |_| WireError::Invalid { field: "live", value: bytes.len() as u64 };
+        LiveEvents::read(&mut &bytes[..], units_max).map_err(wrong)
+    };
+    let live = outline.live.iter().map(live).collect::<Result<_, _>>()?;
+    Ok(SliceOutline { unit: outline.unit, oldest: outline.oldest, live })
+}

@@ -1,0 +1,78 @@
+//! What a slice has recorded and told, on its way to its other copies.
+//!
+//! Promises: what is decoded has one decision an event, and one stamp a recorded event, each inside the shape of its filter.
+//! Must not know: what a copy does with it.
+
+use firstseen_filter::{ProbeShape, Probes};
+use firstseen_routing::{BatchName, ClockReading, Decision, Mirrored, PeerMessage};
+
+use crate::batch::{pack_name, unpack_name};
+use crate::error::{WireError, check_at_most, check_length};
+use crate::limits::{FRAME_EVENTS_MAX, NAME_BYTES};
+use crate::packing::{pack_probes, packed_bytes, unpack_probes};
+use crate::proto::peer as proto;
+use crate::ticks::{pack_stamps, unpack_stamps};
+use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, unpack_reasons};
+
+pub(crate) fn encode(message: &PeerMessage, number: u64, mirrored: &Mirrored) -> Result<proto::Mirror, WireError> {
+    let Mirrored { name, names, decisions, clock, generation, probes, stamps } = mirrored;
+    check_at_most("events", decisions.len() as u64, FRAME_EVENTS_MAX.into())?;
+    check_length("stamps", stamps.len(), probes.len())?;
+    if !names.is_empty() {
+        check_length("names", names.len(), decisions.len())?;
+    }
+    let (mut packed_names, mut packed) = (Vec::new(), Vec::with_capacity(packed_bytes(probes.shape(), probes.len())));
+    names.iter().for_each(|name| pack_name(name, &mut packed_names));
+    pack_probes(probes, 0..probes.len(), &mut packed);
+    let undecided = (0..).zip(decisions).filter_map(|(event, decision)| match decision {
+        Decision::Undecided(reason) => Some((event, *reason)),
+        _ => None,
+    });
+    Ok(proto::Mirror {
+        filter_id: message.filter.0,
+        filter_epoch: message.epoch,
+        group: message.group,
+        number,
+        producer: name.producer.to_le_bytes().to_vec().into(),
+        sequence: name.sequence,
+        events: decisions.len() as u32,
+        names: packed_names.into(),
+        first_seen: pack_bitmap(decisions.iter().map(|decision| *decision == Decision::FirstSeen)).into(),
+        undecided: pack_reasons(undecided),
+        clock_unit: clock.unit,
+        clock_ms: clock.time_ms,
+        clock_events: clock.events,
+        generation: *generation,
+        recorded: stamps.len() as u32,
+        probes: packed.into(),
+        stamps: pack_stamps(stamps)?.into(),
+    })
+}
+
+pub(crate) fn decode(mirror: &proto::Mirror, shape: ProbeShape) -> Result<Mirrored, WireError> {
+    check_at_most("events", mirror.events.into(), FRAME_EVENTS_MAX.into())?;
+    check_at_most("recorded", mirror.recorded.into(), mirror.events.into())?;
+    let (events, recorded) = (mirror.events as usize, mirror.recorded as usize);
+    if !mirror.names.is_empty() {
+        check_length("names", mirror.names.len(), events * NAME_BYTES)?;
+    }
+    check_bitmap("first_seen", &mirror.first_seen, events)?;
+    let told = |event| if bit(&mirror.first_seen, event) { Decision::FirstSeen } else { Decision::Duplicate };
+    let mut decisions: Vec<Decision> = (0..events).map(told).collect();
+    unpack_reasons("undecided", &mirror.undecided, events, |event, reason| {
+        decisions[event] = Decision::Undecided(reason);
+    })?;
+    let producer = <[u8; 16]>::try_from(&mirror.producer[..]);
+    let length = |_| WireError::Length { field: "producer", found: mirror.producer.len() as u64, expected: 16 };
+    let mut probes = Probes::new(shape);
+    unpack_probes(&mirror.probes, recorded, &mut probes)?;
+    Ok(Mirrored {
+        name: BatchName { producer: u128::from_le_bytes(producer.map_err(length)?), sequence: mirror.sequence },
+        names: mirror.names.chunks_exact(NAME_BYTES).map(unpack_name).collect(),
+        decisions,
+        clock: ClockReading { unit: mirror.clock_unit, time_ms: mirror.clock_ms, events: mirror.clock_events },
+        generation: mirror.generation,
+        probes,
+        stamps: unpack_stamps(&mirror.stamps, recorded)?,
+    })
+}

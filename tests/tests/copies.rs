@@ -1,0 +1,104 @@
+//! Slices with copies: a node is killed, and nothing is forgotten; it comes back with nothing, gets all from the others, and
+//! another is killed.
+
+use std::time::{Duration, Instant};
+
+use firstseen_client::Verdict;
+use firstseen_client::blocking::{Client, Filter};
+use serde_json::Value;
+
+use crate::local_cluster::eventually;
+use crate::own_node::OwnNode;
+
+const KEYS: u64 = 20_000;
+const BATCH_EVENTS: u64 = 1_000;
+/// A call waits for a node that has just gone.
+const DEADLINE_MS: u64 = 4_000;
+/// From the return of a node to the end of its copies' catching up: no window passes.
+const FETCHED_MAX: Duration = Duration::from_secs(10);
+
+fn cluster() -> [OwnNode; 3] {
+    let nodes = ["a", "b", "c"].map(|name| OwnNode::start(name, ""));
+    let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
+    let run = |flags: &str| nodes[0].folder.run(flags).code == Some(0);
+    eventually("a cluster", || run(&format!("cluster form {form}")));
+    for (name, slicing) in [("whole", "horizontal:6"), ("cut", "vertical:6")] {
+        let create = format!(
+            "filter create {name} --if-absent --slicing {slicing} --window 1h --clock wall --capacity 1M --fpr 0.0001 --copies 1"
+        );
+        eventually("a filter", || run(&format!("{create} --cluster {}", nodes[0].address)));
+    }
+    nodes
+}
+
+/// What these keys are told.
+fn ask(filter: &Filter, keys: std::ops::Range<u64>) -> Vec<Verdict> {
+    let batches = keys.clone().step_by(BATCH_EVENTS as usize).map(|first| first..(first + BATCH_EVENTS).min(keys.end));
+    batches
+        .flat_map(|batch| {
+            let keys: Vec<[u8; 8]> = batch.map(u64::to_le_bytes).collect();
+            filter.observe_batch(&keys, &[]).expect("a call")
+        })
+        .collect()
+}
+
+fn count(told: &[Verdict], of: impl Fn(&Verdict) -> bool) -> u64 {
+    told.iter().filter(|verdict| of(verdict)).count() as u64
+}
+
+fn is_undecided(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Undecided(_))
+}
+
+/// Copies of both filters that are complete, and all of them, as the map says.
+fn copies(node: &OwnNode) -> (usize, usize) {
+    let of = |name: &str| {
+        let described = node.folder.run(&format!("filter describe {name} --json --cluster {}", node.address));
+        let described: Value = serde_json::from_str(&described.out).unwrap_or_default();
+        let slices = described["slices"].as_array().cloned().unwrap_or_default();
+        (slices.iter().filter(|slice| slice["complete"] == true).count(), slices.len())
+    };
+    let (whole, cut) = (of("whole"), of("cut"));
+    (whole.0 + cut.0, whole.1 + cut.1)
+}
+
+#[test]
+fn what_is_on_two_nodes_survives_either() {
+    let mut nodes = cluster();
+    let client = |node: &OwnNode| {
+        let builder = firstseen_client::Client::builder().seeds([node.address.clone()]).deadline_ms(DEADLINE_MS);
+        Client::build(builder).expect("a client")
+    };
+    let client = client(&nodes[2]);
+    let filters = ["whole", "cut"].map(|name| client.filter(name).expect("the filter"));
+    for filter in &filters {
+        eventually("every slice answers", || count(&ask(filter, KEYS..KEYS + 100), is_undecided) == 0);
+        assert!(count(&ask(filter, 0..KEYS), |told| *told == Verdict::FirstSeen) > KEYS - 20);
+    }
+    let mut next_key = 10 * KEYS;
+    for lost in [0, 1] {
+        nodes[lost].kill();
+        let killed = Instant::now();
+        for filter in &filters {
+            eventually("the others go on", || {
+                next_key += 100;
+                count(&ask(filter, next_key..next_key + 100), is_undecided) == 0
+            });
+        }
+        eprintln!("service again after {:?}", killed.elapsed());
+        for filter in &filters {
+            let degraded_before = filter.degraded().events;
+            let told = ask(filter, 0..KEYS);
+            assert_eq!(count(&told, |told| *told == Verdict::Duplicate), KEYS, "nothing is forgotten");
+            next_key += KEYS;
+            let told = ask(filter, next_key..next_key + KEYS);
+            assert!(count(&told, |told| *told == Verdict::FirstSeen) > KEYS - 20, "nor made up");
+            assert_eq!(filter.degraded().events, degraded_before, "nothing is missing");
+        }
+        nodes[lost].start_again();
+        let returned = Instant::now();
+        eventually("all copies are complete", || copies(&nodes[2]) == (24, 24));
+        eprintln!("copies complete after {:?}", returned.elapsed());
+        assert!(returned.elapsed() < FETCHED_MAX);
+    }
+}
