@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use firstseen_filter::{CellRun, FilterSlice, PartError};
 
-use crate::{AskCells, CellParts, CellPlace, CheckpointCursor, Entry, NodeId, OwnerLimits};
+use crate::{AskCells, CellParts, CellPlace, CheckpointCursor, ClockReading, Entry, NodeId, OwnerLimits};
 
 /// What has not been answered is asked again after so long.
 const AGAIN_MS: u64 = 1_000;
@@ -76,7 +76,7 @@ impl Copying {
         limits: &OwnerLimits,
         mut put: impl FnMut(Entry) -> Result<(), PartError>,
     ) {
-        let CellParts { slice, asked, outline, runs, next } = parts;
+        let CellParts { slice, asked, outline, runs, next, .. } = parts;
         if self.current != Some((slice, asked)) {
             return;
         }
@@ -96,7 +96,7 @@ impl Copying {
 }
 
 /// The answer of who has everything: about `bytes_max` bytes of the cells of a slice, and where what follows begins.
-pub(crate) fn told(slice: &FilterSlice, ask: &AskCells, bytes_max: usize) -> CellParts {
+pub(crate) fn told(slice: &FilterSlice, ask: &AskCells, bytes_max: usize, clock: ClockReading) -> CellParts {
     let mut cursor = CheckpointCursor::at(ask.from);
     let mut entries = Vec::new();
     // Cells that are empty are not told.
@@ -112,5 +112,5 @@ pub(crate) fn told(slice: &FilterSlice, ask: &AskCells, bytes_max: usize) -> Cel
     };
     let runs: Vec<CellRun> = entries.into_iter().filter_map(run).collect();
     let outline = if ask.from.is_none() { slice.outline() } else { None };
-    CellParts { slice: ask.slice, asked: ask.from, outline, runs, next: cursor.place() }
+    CellParts { slice: ask.slice, asked: ask.from, outline, runs, next: cursor.place(), clock }
 }

@@ -119,6 +119,8 @@ pub struct CellParts {
     pub runs: Vec<CellRun>,
     /// Where those that follow begin; none where there are no more.
     pub next: Option<CellPlace>,
+    /// What the clock shows there.
+    pub clock: ClockReading,
 }
 
 /// What a node knows of the past of a group.

@@ -183,3 +183,49 @@ fn a_rule_of_copies_that_is_broken_is_found() {
         }
     }
 }
+
+#[test]
+fn what_a_copy_has_told_nobody_it_does_not_tell_later() {
+    let mut run = Run::new(4, OwnerLimits::default(), &TOGETHER);
+    let head = |run: &Run, key| run.network.head_by(&run.network.map, digest(key)).1;
+    let key = (0..).find(|key| head(&run, *key) == NodeId(1)).unwrap();
+    let tell_all = |run: &mut Run| {
+        run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+        run.network.settle();
+    };
+    let told = |run: &Run| run.network.replies.last().map(|reply| reply.decisions[0]);
+    // Recorded, and not on the other copy, when the others go on without it.
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    assert_eq!(told(&run), None);
+    run.network.take_down(NodeId(1));
+    [2, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    assert_eq!(told(&run), Some(Decision::FirstSeen), "by the other copy");
+    run.network.begin_anew(NodeId(1));
+    tell_all(&mut run);
+    for _ in 0..4 {
+        run.network.wait(1_000);
+        run.network.settle();
+        run.network.agree_on_complete();
+        tell_all(&mut run);
+    }
+    assert!(run.network.is_all_complete());
+    assert_eq!(head(&run, key), NodeId(1), "it answers again");
+    // The first submission comes again, under its name.
+    let question = Question {
+        reply_to: 9,
+        records: true,
+        producer: 1,
+        sequence: 1,
+        names: vec![SubmissionName { source: 1, number: 1 }],
+        times: Times::default(),
+        deadline_ms: u64::MAX,
+        again: true,
+    };
+    let head = run.network.head_by(&run.network.map.clone(), digest(key));
+    run.network.submit_at(head, &[digest(key)], question);
+    run.network.settle();
+    assert_eq!(told(&run), Some(Decision::Undecided(firstseen_routing::Reason::TooOld)));
+}

@@ -3,7 +3,7 @@
 //! Promises: what is decoded is within its limits; whether it fits a slice, the slice says. Must not know: what cells mean.
 
 use firstseen_filter::{CellRun, LiveEvents, SliceOutline};
-use firstseen_routing::{AskCells, CellParts, CellPlace, PeerMessage};
+use firstseen_routing::{AskCells, CellParts, CellPlace, ClockReading, PeerMessage};
 
 use crate::error::{WireError, check_at_most};
 use crate::limits::{CELL_RUNS_MAX, CELLS_BYTES_MAX, GENERATIONS_TOLD_MAX};
@@ -41,6 +41,9 @@ pub(crate) fn encode(message: &PeerMessage, parts: &CellParts) -> Result<proto::
         outline: parts.outline.as_ref().map(encode_outline),
         runs: parts.runs.iter().map(run).collect(),
         next: parts.next.map(encode_place),
+        clock_unit: parts.clock.unit,
+        clock_ms: parts.clock.time_ms,
+        clock_events: parts.clock.events,
     })
 }
 
@@ -58,6 +61,7 @@ pub(crate) fn decode(parts: &proto::Cells) -> Result<CellParts, WireError> {
         outline: parts.outline.as_ref().map(decode_outline).transpose()?,
         runs: parts.runs.iter().map(run).collect(),
         next: parts.next.as_ref().map(decode_place),
+        clock: ClockReading { unit: parts.clock_unit, time_ms: parts.clock_ms, events: parts.clock_events },
     })
 }
 

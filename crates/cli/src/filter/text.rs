@@ -40,8 +40,9 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     let guards = format!("{} of replay guards ({} a second of horizon)", ByteSize(guard_bytes), ByteSize(per_second));
     line("memory", format!("{} of cells, {guards}", ByteSize(bytes)));
     if !definition.slicing.divides_cells() {
-        let known = states().count();
-        let mean = states().map(|state| state.expected_rate).sum::<f64>() / known.max(1) as f64;
+        let asked = || slices.iter().filter(|slice| slice.asked).filter_map(|slice| slice.state.as_ref());
+        let known = asked().count();
+        let mean = asked().map(|state| state.expected_rate).sum::<f64>() / known.max(1) as f64;
         line("expected fpr", format!("{} over {known} slices", rate(mean)));
     }
     for node in nodes {

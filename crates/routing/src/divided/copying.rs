@@ -4,7 +4,7 @@
 
 use super::DividedGroup;
 use crate::copying::told;
-use crate::{AskCells, CellParts, Entry, NodeId, PeerBody};
+use crate::{AskCells, CellParts, ClockReading, Entry, NodeId, PeerBody};
 
 impl DividedGroup {
     /// What was fetched is not all any more: events were recorded without this node.
@@ -43,14 +43,19 @@ impl DividedGroup {
         }
         // Cells of a time that is long over could not be told apart there.
         self.own.advance(ask.unit.min(self.unknown_unit()));
+        let reading = self.clock.reading();
+        let clock = ClockReading { unit: reading.unit.max(self.own.now_unit()), ..reading };
         if let Some(Some(slice)) = self.own.slices().get(index) {
-            let parts = told(slice, ask, self.limits.copied_at_once_bytes);
+            let parts = told(slice, ask, self.limits.copied_at_once_bytes, clock);
             self.outbox.send(to, PeerBody::Cells(parts));
         }
     }
 
     /// The cells that were asked for.
     pub(super) fn hear_cells(&mut self, parts: CellParts) {
+        // What is late there is late here.
+        self.clock.restore(parts.clock);
+        self.own.advance(self.clock.now_unit());
         let Self { copying, own, kept, limits, now, .. } = self;
         copying.hear(parts, now.monotonic_ms, limits, |part| {
             match &part {

@@ -71,8 +71,14 @@ impl Mirrors {
     }
 
     /// Follows the map. What is not acknowledged is sent again by it where this copy still answers; what had been told by
-    /// then is unknown where another does.
-    pub(super) fn follow(&mut self, map: &ClusterMap, record: &FilterRecord, me: NodeId, commands: &mut Vec<Command>) {
+    /// then is unknown where another does; whether there was such.
+    pub(super) fn follow(
+        &mut self,
+        map: &ClusterMap,
+        record: &FilterRecord,
+        me: NodeId,
+        commands: &mut Vec<Command>,
+    ) -> bool {
         let copy = |copy: &crate::SliceOwner| {
             let node = map.nodes.get(&copy.node);
             let start = node.map_or(Incarnation::default(), |node| node.incarnation);
@@ -87,10 +93,14 @@ impl Mirrors {
         self.is_down_here = map.is_down(me);
         self.has_gap_here = record.copies_of(self.group).any(|copy| copy.node == me && copy.has_gap);
         if !self.is_asked || self.is_down_here {
+            let had_held = !self.held.is_empty();
             self.give_up(commands);
-        } else if is_new {
+            return had_held;
+        }
+        if is_new {
             self.send_again(commands);
         }
+        false
     }
 
     /// Whether other nodes have the slice, too.
@@ -146,7 +156,7 @@ impl Mirrors {
         }
         let (number, mirrored) = (self.next_number, Arc::new(mirrored));
         self.next_number += 1;
-        self.held_events += mirrored.stamps.len();
+        self.held_events += mirrored.decisions.len();
         missing.iter().for_each(|node| commands.push(self.message(*node, number, &mirrored)));
         self.held.push_back(Held::Record { number, mirrored, missing });
     }
@@ -196,7 +206,7 @@ impl Mirrors {
                     commands.push(Command::Reply(reply));
                 }
                 Some(Held::Record { mirrored, .. }) => {
-                    self.held_events = self.held_events.saturating_sub(mirrored.stamps.len());
+                    self.held_events = self.held_events.saturating_sub(mirrored.decisions.len());
                 }
                 None => return,
             }

@@ -35,6 +35,8 @@ pub(crate) struct TogetherGroup {
     copying: Copying,
     /// When this copy began to fetch what it lacked: what was told before under which names, it does not know.
     joined_ms: Option<u64>,
+    /// That is so from the next input on.
+    is_joining: bool,
     horizon_ms: u64,
     /// What it does is told to be kept.
     keeps_journal: bool,
@@ -92,6 +94,7 @@ impl TogetherGroup {
             mirrors,
             copying: Copying::default(),
             joined_ms: None,
+            is_joining: false,
             horizon_ms,
             keeps_journal: record.policies.durability.keeps_journal(),
             refreshes,
@@ -189,6 +192,9 @@ impl TogetherGroup {
         if is_due && self.gap.may_claim(now) {
             let Self { filter, number: group, incarnation, .. } = *self;
             commands.push(Command::SlicesComplete { filter, group, incarnation });
+        }
+        if std::mem::take(&mut self.is_joining) {
+            self.joined_ms = Some(now.monotonic_ms);
         }
         if !self.complete && !self.mirrors.is_down_here() {
             let (unit, now_ms) = (self.clock.now_unit(), now.monotonic_ms);

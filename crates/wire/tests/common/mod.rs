@@ -172,6 +172,7 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         outline: Some(SliceOutline { unit: 1 << 40, oldest: 3, live: vec![live, LiveEvents::default()] }),
         runs: vec![run(0), run(640)],
         next: Some(place),
+        clock: ClockReading { unit: 1 << 40, time_ms: 1 << 41, events: 3 },
     });
     let mirror = PeerBody::Mirror(9, std::sync::Arc::new(mirrored(events, numbers)));
     [test, resolved, PeerBody::Set(set), PeerBody::SetAcks(acks), PeerBody::AskPast, past, ask, cells, mirror]

@@ -10,6 +10,7 @@ use firstseen_filter::{PartError, Probes};
 
 use super::TogetherGroup;
 use crate::copying::{Copying, told};
+use crate::guard::ReplayGuard;
 use crate::{
     CellParts, ClusterMap, Command, Decision, Entry, FilterRecord, Incarnation, Mirrored, Moment, NodeId, PeerBody,
     PeerMessage, Reason, Record, SetAcks, Submission,
@@ -28,6 +29,9 @@ impl TogetherGroup {
         self.complete = false;
         self.copying = Copying::default();
         self.mirrors.give_up(commands);
+        if self.mirrors.has_others() {
+            self.forget_names();
+        }
         self.mirrors.number_from(first_number(incarnation));
     }
 
@@ -89,7 +93,7 @@ impl TogetherGroup {
                 // Cells of a time that is long over could not be told apart there.
                 let present_unit = self.clock.unit_at(now.wall_ms.saturating_add(self.limits.clock_skew_max_ms));
                 self.slice.advance(ask.unit.min(present_unit));
-                let parts = told(&self.slice, &ask, self.limits.copied_at_once_bytes);
+                let parts = told(&self.slice, &ask, self.limits.copied_at_once_bytes, self.clock.reading());
                 commands.push(self.mirrors.send(from, PeerBody::Cells(parts)));
             }
             PeerBody::Cells(parts) => self.hear_cells(parts, now, commands),
@@ -107,14 +111,16 @@ impl TogetherGroup {
         commands: &mut Vec<Command>,
     ) -> Result<(), PartError> {
         let mirrored = Arc::unwrap_or_clone(mirrored);
+        let record = self.keeps_journal.then(|| self.record_of(mirrored.clone()));
         self.load.record_visits += mirrored.stamps.len() as u64;
-        if self.keeps_journal {
-            commands.push(Command::Record(self.record_of(mirrored.clone())));
-        }
-        mirrored.into_entries().into_iter().try_for_each(|entry| self.restore(entry, now))
+        mirrored.into_entries().into_iter().try_for_each(|entry| self.restore(entry, now))?;
+        commands.extend(record.map(Command::Record));
+        Ok(())
     }
 
     pub(super) fn hear_cells(&mut self, parts: CellParts, now: Moment, commands: &mut Vec<Command>) {
+        // What is late there is late here.
+        self.clock.restore(parts.clock);
         let Self { copying, slice, limits, keeps_journal, filter, number: group, .. } = self;
         copying.hear(parts, now.monotonic_ms, limits, |part| {
             match &part {
@@ -132,7 +138,14 @@ impl TogetherGroup {
     /// Whether a batch that is found may be found because of itself: it came before this copy knew what was told.
     pub(super) fn may_be_its_own(&self, submission: &Submission, now: Moment) -> bool {
         let is_young = |joined_ms: u64| now.monotonic_ms.saturating_sub(joined_ms) < self.horizon_ms;
-        (submission.again || !submission.names.is_empty()) && self.joined_ms.is_some_and(is_young)
+        (submission.again || !submission.names.is_empty()) && (self.is_joining || self.joined_ms.is_some_and(is_young))
+    }
+
+    /// What is remembered of submissions may have been told by nobody: another copy may have told something else since. A
+    /// retry is decided anew, and if it is found, nobody knows because of whom.
+    pub(super) fn forget_names(&mut self) {
+        self.guard = ReplayGuard::new(self.horizon_ms, self.limits.guard_bytes_max);
+        self.is_joining = true;
     }
 
     /// The map has changed; `record` is what it says of the filter.
@@ -149,7 +162,9 @@ impl TogetherGroup {
             self.closed = Some(Reason::StaleMap);
             return self.mirrors.give_up(commands);
         };
-        self.mirrors.follow(map, record, self.me, commands);
+        if self.mirrors.follow(map, record, self.me, commands) {
+            self.forget_names();
+        }
         if self.mirrors.is_down_here() {
             self.copying = Copying::default();
         }
