@@ -183,7 +183,7 @@ impl Mirrors {
         }
     }
 
-    /// A copy has something, or has refused it as the map by which it was sent is over there.
+    /// A copy has something. What it has refused is sent again by another map, which it has heard of first.
     pub(super) fn acknowledged(&mut self, from: NodeId, done: &[u64], commands: &mut Vec<Command>) {
         for held in &mut self.held {
             if let Held::Record { number, missing, .. } = held

@@ -1,7 +1,8 @@
-//! A group that is one slice: test and record are one step, and every submission is answered at once.
+//! A group that is one slice: test and record are one step, and every submission is decided at once; where the slice has
+//! copies, its answer waits until they have what was recorded (`mirrors.rs`).
 //!
 //! Promises: answers event by event as a slice of the embedded engine; what is refused leaves nothing behind; nothing is
-//! allocated for an event. Must not know: other slices, nodes.
+//! allocated for an event. Must not know: other slices, how messages travel.
 
 mod copies;
 mod kept;
