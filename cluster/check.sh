@@ -19,21 +19,7 @@ else
   exit 0
 fi
 
-# FIRSTSEEN_BINARY names a binary that is there already; one that is linked dynamically brings its libraries along.
-binary=${FIRSTSEEN_BINARY:-}
-if [ -z "$binary" ]; then
-  target=$(rustc -vV | sed -n 's/^host: //p')
-  # With --target, build scripts and macros are not linked statically.
-  RUSTFLAGS='-C target-feature=+crt-static' cargo build --locked --release -p firstseen-cli --target "$target"
-  binary=${CARGO_TARGET_DIR:-target}/$target/release/firstseen
-fi
-rm -rf cluster/image
-mkdir -p cluster/image/data cluster/image/certs
-cp "$binary" cluster/image/firstseen
-for library in $(ldd "$binary" 2>/dev/null | grep -o '/[^ ]*' || true); do
-  mkdir -p "cluster/image$(dirname "$library")"
-  cp --dereference "$library" "cluster/image$library"
-done
+binary=$(cluster/image.sh)
 
 export FIRSTSEEN_DOCKERFILE=cluster/Dockerfile.offline FIRSTSEEN_IMAGE=firstseen:check
 compose+=(-p firstseen-check)

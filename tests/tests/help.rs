@@ -75,7 +75,9 @@ fn other_commands_explain_themselves() {
         ("up", "--nodes --sites --nodes-per-site --data --port --tls --memory --json 130"),
         ("node", "--config --check-config --create health"),
         ("node health", "--addr"),
-        ("cluster", "init join form status leave"),
+        ("cluster", "init join form status rebalance drain leave"),
+        ("cluster rebalance", "--addr --plan --no-wait --cancel --json"),
+        ("cluster drain", "--addr --plan --no-wait --json"),
         ("cluster join", "--addr --tls-ca --tls-cert --tls-key"),
         ("filter", "create list describe drop"),
         (
@@ -84,8 +86,9 @@ fn other_commands_explain_themselves() {
         ),
         ("certs", "--out --nodes --clients --admin --hosts --days"),
         ("plan", "--events-per-window --fpr --window --kind --nodes --failures --max-fpr --json"),
-        ("bench", "cluster Redis tree durability copies"),
+        ("bench", "cluster Redis tree durability copies moves"),
         ("bench copies", "--events --runs --batch --json"),
+        ("bench moves", "--events --calls-per-s --quiet-s --json"),
         ("bench tree", "--events --delay-ms --runs --json"),
         ("bench cluster", "--events --runs --batch --no-redis --no-tls --json"),
     ] {
@@ -115,7 +118,7 @@ fn the_commands_are_listed() {
     let mut command = firstseen();
     command.arg("--help");
     let help = text(command);
-    for name in ["dedup", "estimate", "plan", "up", "node", "cluster", "filter", "certs", "bench"] {
+    for name in ["dedup", "estimate", "plan", "up", "node", "cluster", "filter", "certs", "bench", "chaos"] {
         assert!(help.contains(&format!("\n  {name} ")), "{name} is not in:\n{help}");
     }
     let mut command = firstseen();

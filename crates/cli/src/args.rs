@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArgs;
 use crate::certs::CertsArgs;
+use crate::chaos::ChaosArgs;
 use crate::cluster::ClusterArgs;
 use crate::dedup::DedupArgs;
 use crate::estimate::EstimateArgs;
@@ -42,4 +43,6 @@ pub enum Command {
     Certs(CertsArgs),
     /// Measure what this machine does
     Bench(BenchArgs),
+    /// Watch nodes fail, and check everything that producers were told
+    Chaos(ChaosArgs),
 }

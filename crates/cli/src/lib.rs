@@ -13,6 +13,7 @@
 pub mod args;
 pub mod bench;
 pub mod certs;
+pub mod chaos;
 pub mod cluster;
 pub mod confirm;
 pub mod connect;
@@ -73,6 +74,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             bench::run(&args)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Chaos(args) => chaos::run(&args),
         Command::Certs(args) => {
             certs::run(&args, &mut std::io::stdout().lock())?;
             Ok(ExitCode::SUCCESS)

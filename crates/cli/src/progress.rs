@@ -47,3 +47,41 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 }
+
+/// The same for a known number of steps.
+pub(crate) struct Steps {
+    bar: ProgressBar,
+}
+
+impl Steps {
+    /// So many of what `unit` names.
+    pub(crate) fn new(steps: u64, unit: &'static str) -> Self {
+        let target = match std::io::stderr().is_terminal() {
+            true => ProgressDrawTarget::stderr_with_hz(5),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(Some(steps), target);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.set_message(unit);
+        Self { bar }
+    }
+
+    /// So many are left.
+    pub(crate) fn left(&self, left: u64) {
+        let steps = self.bar.length().unwrap_or(left).max(left);
+        self.bar.set_length(steps);
+        self.bar.set_position(steps - left);
+    }
+
+    /// Prints a line without disturbing the bar.
+    pub(crate) fn note(&self, line: &str) {
+        self.bar.suspend(|| eprintln!("{line}"));
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}

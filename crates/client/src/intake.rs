@@ -52,7 +52,7 @@ struct Intake {
     scratch: Probes,
     map_version: u64,
     is_closed: bool,
-    /// The lane of every slice, and whether its node is down.
+    /// The lane of every slice, and whether nobody serves it.
     lane_of_slice: Vec<(u32, bool)>,
     lanes: Vec<Lane>,
 }
@@ -355,8 +355,8 @@ impl FilterCore {
         let nowhere = if intake.is_closed { Reason::NotReady } else { Reason::UnknownFilter };
         let mut slices = self.prober.slices(group, &intake.scratch, 0);
         let mut next = || slices.next().map(|slice| intake.lane_of_slice.get(slice as usize).copied());
-        let (first, is_down) = next().flatten().ok_or(nowhere)?;
-        let live = if is_down { std::iter::from_fn(next).flatten().find(|(_, is_down)| !is_down) } else { None };
+        let (first, is_gone) = next().flatten().ok_or(nowhere)?;
+        let live = if is_gone { std::iter::from_fn(next).flatten().find(|(_, is_gone)| !is_gone) } else { None };
         Ok((group, live.map_or(first, |(lane, _)| lane) as usize))
     }
 
@@ -389,7 +389,7 @@ impl FilterCore {
         let Intake { lanes, lane_of_slice, .. } = intake;
         lane_of_slice.clear();
         let heads = Heads::new(&map, record);
-        lane_of_slice.extend(heads.owners().iter().map(|owner| {
+        lane_of_slice.extend((0..).zip(heads.owners()).map(|(slice, owner)| {
             let known = lanes.iter().position(|lane| lane.node == owner.node);
             let lane = known.unwrap_or_else(|| {
                 let dock = self.core.dock(owner.node);
@@ -398,7 +398,7 @@ impl FilterCore {
                 lanes.push(Lane { node: owner.node, dock, queue, inflight_batches: 0, is_listed: false });
                 lanes.len() - 1
             });
-            (lane as u32, heads.is_down(owner.node))
+            (lane as u32, heads.is_gone(slice))
         }));
     }
 

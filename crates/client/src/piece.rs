@@ -414,13 +414,13 @@ impl Piece {
         let map = self.filter.core().map();
         let record = map.filters.get(&self.filter.id())?;
         let heads = Heads::new(&map, record);
-        let owners = self.owners(&heads).map(|(_, owner)| owner).enumerate();
-        let is_lost = |event: usize, owner: Option<NodeId>| {
+        let groups = self.runs.iter().flat_map(|(group, events)| std::iter::repeat_n(*group, *events as usize));
+        let is_lost = |(event, group): &(usize, u32)| {
             let told =
-                self.callers.awaits(event) && answer_of(event).decision == Decision::Undecided(Reason::SlicesDown);
-            told && owner.is_some_and(|owner| heads.is_down(owner))
+                self.callers.awaits(*event) && answer_of(*event).decision == Decision::Undecided(Reason::SlicesDown);
+            told && heads.are_gone(self.filter.prober(), *group, &self.probes, *event)
         };
-        let lost: BTreeSet<usize> = owners.filter(|(event, owner)| is_lost(*event, *owner)).map(|(e, _)| e).collect();
+        let lost: BTreeSet<usize> = groups.enumerate().filter(is_lost).map(|(event, _)| event).collect();
         (!lost.is_empty()).then_some((decision, lost))
     }
 

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 /// The layout of what follows; raised when a type changes its fields.
-pub const FORMAT_VERSION: u8 = 5;
+pub const FORMAT_VERSION: u8 = 6;
 
 /// Most bytes of one value: a snapshot of everything.
 pub const BYTES_MAX: usize = 64 << 20;
@@ -132,7 +132,7 @@ mod tests {
     fn bytes_of_a_version_never_change() {
         let command = encode(&add_node()).unwrap();
         let golden = concat!(
-            "05",
+            "06",
             "CRC",
             "07070707070707070707070707070707",
             "01000000",
@@ -146,7 +146,7 @@ mod tests {
         );
         assert_eq!(hex(&command), golden.replace("CRC", &hex(&command[1..5])));
         let applied = Applied { index: 9, outcome: Some(Ok(Outcome::NodeAdded(NodeId(3)))) };
-        let golden = "05CRC0900000000000000010000000001000000".to_owned() + "0300000000000000";
+        let golden = "06CRC0900000000000000010000000001000000".to_owned() + "0300000000000000";
         let bytes = encode(&applied).unwrap();
         assert_eq!(hex(&bytes), golden.replace("CRC", &hex(&bytes[1..5])));
         let refused = Applied { index: 9, outcome: Some(Err(Refusal::NodeUnknown { node: NodeId(3) })) };
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_that_of_the_standard() {
-        assert_eq!(hex(&encode(&()).unwrap()), "05".to_owned() + &hex(&crc32fast::hash(&[5]).to_le_bytes()));
+        assert_eq!(hex(&encode(&()).unwrap()), "06".to_owned() + &hex(&crc32fast::hash(&[6]).to_le_bytes()));
     }
 
     #[test]

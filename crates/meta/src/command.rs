@@ -6,7 +6,7 @@
 use std::fmt;
 
 use firstseen_routing::{
-    ClusterId, FilterId, FilterPolicies, Incarnation, NodeId, SecretMaterial, SlicedDefinition, TreeSpec,
+    ClusterId, FilterId, FilterPolicies, Incarnation, NodeId, SecretMaterial, SliceMove, SlicedDefinition, TreeSpec,
 };
 use firstseen_wire::limits::MAP_FILTERS_BYTES_MAX;
 use serde::{Deserialize, Serialize};
@@ -101,9 +101,24 @@ pub enum Change {
         /// One more than the newest.
         number: u64,
     },
-    /// The slices that a node has of a group have all that counts. Answered with [`Outcome::Done`], also where the node
-    /// has started again since, or is down.
+    /// Slices that a node has of a group have all that counts; those that were on their way to it are there. Answered with
+    /// [`Outcome::Done`], also where the node has started again since, or is down.
     SlicesComplete {
+        /// The filter.
+        filter: FilterId,
+        /// The group.
+        group: u32,
+        /// Their numbers in the group.
+        slices: Vec<u32>,
+        /// The epoch of the filter that is known there: what has been given to the node since then is not meant.
+        epoch: u64,
+        /// The node.
+        node: NodeId,
+        /// Its start that says so.
+        incarnation: Incarnation,
+    },
+    /// A node cannot hold what it has of a group, until it starts anew. Answered with [`Outcome::Done`].
+    SlicesMissing {
         /// The filter.
         filter: FilterId,
         /// The group.
@@ -112,6 +127,18 @@ pub enum Change {
         node: NodeId,
         /// Its start that says so.
         incarnation: Incarnation,
+    },
+    /// Copies of slices begin to move to other nodes, all of them or none. Answered with [`Outcome::Done`].
+    MoveSlices {
+        /// The filter.
+        filter: FilterId,
+        /// The copies.
+        moves: Vec<SliceMove>,
+    },
+    /// Moves that are under way are given up. Answered with [`Outcome::Done`].
+    CancelMoves {
+        /// The name of the filter.
+        name: String,
     },
     /// A node cannot reach another, or can again. Once more than half of the nodes that are not down cannot, it is down,
     /// until it starts anew. Answered with [`Outcome::Done`].
@@ -148,6 +175,9 @@ impl Change {
             Self::DropFilter { .. } => "drop-filter",
             Self::OpenGeneration { .. } => "open-generation",
             Self::SlicesComplete { .. } => "slices-complete",
+            Self::SlicesMissing { .. } => "slices-missing",
+            Self::MoveSlices { .. } => "move-slices",
+            Self::CancelMoves { .. } => "cancel-moves",
             Self::PeerReached { .. } => "peer-reached",
             Self::ForgiveFilter { .. } => "forgive-filter",
         }
@@ -254,7 +284,10 @@ pub enum Refusal {
         node: NodeId,
     },
     /// Its cells would be lost.
-    #[error("node {node} owns slices of {}: drop those filters first", filters.join(", "))]
+    #[error(
+        "node {node} owns slices of {}: move them to other nodes with `firstseen cluster drain`, or drop those filters",
+        filters.join(", ")
+    )]
     NodeOwnsSlices {
         /// The node.
         node: NodeId,
@@ -335,6 +368,14 @@ pub enum Refusal {
         copies: u32,
         /// Nodes that could have one.
         nodes: u64,
+    },
+    /// A slice cannot go there, or not now.
+    #[error("slices of filter `{name}` are not moved: {reason}")]
+    Move {
+        /// The filter.
+        name: String,
+        /// What is wrong, and what to do.
+        reason: String,
     },
     /// Not the next generation, or one too many.
     #[error("generation {number} of group {group} of filter {filter}: the newest is {newest}, and {rule}")]

@@ -2,6 +2,7 @@
 //!
 //! Promises: what [`crate::state`] promises. Must not know: what it must not.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use firstseen_routing::divided::{check, check_copies, check_durability, check_thresholds};
@@ -12,7 +13,7 @@ use firstseen_wire::map::filter_bytes_max;
 use crate::command::{NewFilter, Outcome, Refusal};
 use crate::placement::{generation_max, owners};
 use crate::state::{State, check_text};
-use crate::tree;
+use crate::{moves, tree};
 
 pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Refusal> {
     let NewFilter { name, definition, mut policies, secret, if_absent, tree } = asked;
@@ -66,7 +67,7 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
 }
 
 /// All filters travel with every change of the map, in one message.
-fn check_map(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Result<(), Refusal> {
+pub(crate) fn check_map(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Result<(), Refusal> {
     let bytes_of = |(filter, record): (&FilterId, &FilterRecord)| filter_bytes_max(*filter, record);
     let (bytes, used_bytes) = (bytes_of((&filter, record)), map.filters.iter().map(bytes_of).sum());
     let free_bytes = MAP_FILTERS_BYTES_MAX.saturating_sub(used_bytes);
@@ -127,7 +128,43 @@ pub(crate) fn open_generation(
     Ok(Outcome::Done)
 }
 
+/// Whether a node's word on what it has counts: what an earlier start had is gone with it, and what is recorded while the node
+/// is down is missing.
+fn is_current(state: &State, node: NodeId, incarnation: Incarnation) -> bool {
+    state.map.nodes.get(&node).is_some_and(|record| record.incarnation == incarnation && !record.is_down)
+}
+
 pub(crate) fn slices_complete(
+    state: &mut State,
+    (filter, group): (FilterId, u32),
+    (slices, epoch): (&[u32], u64),
+    (node, incarnation): (NodeId, Incarnation),
+) -> Result<Outcome, Refusal> {
+    let unknown = || Refusal::FilterUnknown { name: filter.to_string() };
+    let record = state.map.filters.get(&filter).ok_or_else(unknown)?;
+    let per_group = record.definition.slicing.slices_per_group();
+    // What was told of a slice that has left again, or was given up, is not of the one that has come since.
+    let has_come_since = |slice: u32| record.arriving_since(slice, node).is_some_and(|since| since > epoch);
+    let meant: BTreeSet<u32> =
+        slices.iter().map(|slice| group.saturating_mul(per_group).saturating_add(*slice)).collect();
+    let meant: BTreeSet<u32> = meant.into_iter().filter(|slice| !has_come_since(*slice)).collect();
+    let is_meant = |slice: u32| slice / per_group == group && meant.contains(&slice);
+    let is_own = |(slice, owner): &(u32, &SliceOwner)| owner.node == node && is_meant(*slice);
+    let is_missing = |owner: &SliceOwner| owner.missing_in == Some(incarnation);
+    let is_news =
+        |(_, owner): (u32, &SliceOwner)| !is_missing(owner) && (owner.complete_since != incarnation || owner.has_gap);
+    if !is_current(state, node, incarnation) || !record.all_copies().filter(is_own).any(is_news) {
+        return Ok(Outcome::Done);
+    }
+    let map = Arc::make_mut(&mut state.map);
+    let record = map.filters.get_mut(&filter).ok_or_else(unknown)?;
+    let own = record.all_copies_mut().filter(|(slice, owner)| is_own(&(*slice, owner)) && !is_missing(owner));
+    own.for_each(|(_, owner)| (owner.complete_since, owner.has_gap) = (incarnation, false));
+    moves::settle(map, filter);
+    Ok(Outcome::Done)
+}
+
+pub(crate) fn slices_missing(
     state: &mut State,
     (filter, group): (FilterId, u32),
     (node, incarnation): (NodeId, Incarnation),
@@ -135,17 +172,17 @@ pub(crate) fn slices_complete(
     let unknown = || Refusal::FilterUnknown { name: filter.to_string() };
     let record = state.map.filters.get(&filter).ok_or_else(unknown)?;
     let per_group = record.definition.slicing.slices_per_group();
-    // What an earlier start had is gone with it, and what is recorded while the node is down is missing.
-    let is_current =
-        state.map.nodes.get(&node).is_some_and(|record| record.incarnation == incarnation && !record.is_down);
-    let is_own = |(slice, owner): &(u32, &SliceOwner)| slice / per_group == group && owner.node == node;
-    let is_news = |(_, owner): (u32, &SliceOwner)| owner.complete_since != incarnation || owner.has_gap;
-    if !is_current || !record.all_copies().filter(is_own).any(is_news) {
+    let is_news = |(slice, owner): &(u32, &SliceOwner)| {
+        slice / per_group == group && owner.node == node && owner.missing_in != Some(incarnation)
+    };
+    if !is_current(state, node, incarnation) || !record.all_copies().any(|copy| is_news(&copy)) {
         return Ok(Outcome::Done);
     }
     let record = Arc::make_mut(&mut state.map).filters.get_mut(&filter).ok_or_else(unknown)?;
-    let own = record.all_copies_mut().filter(|(slice, owner)| is_own(&(*slice, owner)));
-    own.for_each(|(_, owner)| (owner.complete_since, owner.has_gap) = (incarnation, false));
+    // Events that it headed have another head.
+    record.epoch += 1;
+    let own = record.all_copies_mut().filter(|(slice, owner)| is_news(&(*slice, owner)));
+    own.for_each(|(_, owner)| (owner.missing_in, owner.has_gap) = (Some(incarnation), true));
     Ok(Outcome::Done)
 }
 
@@ -167,8 +204,10 @@ fn forgive_one(map: &mut ClusterMap, filter: FilterId) {
     let lost: Vec<bool> = (0..record.owners.len() as u32).map(|slice| !map.is_complete(record, slice)).collect();
     let Some(record) = map.filters.get_mut(&filter) else { return };
     for (_, owner) in record.all_copies_mut().filter(|(slice, _)| lost.get(*slice as usize) == Some(&true)) {
-        if let Some(node) = map.nodes.get(&owner.node).filter(|node| !node.is_down) {
+        let node = map.nodes.get(&owner.node).filter(|node| !node.is_down);
+        if let Some(node) = node.filter(|node| owner.missing_in != Some(node.incarnation)) {
             (owner.complete_since, owner.has_gap) = (node.incarnation, false);
         }
     }
+    moves::settle(map, filter);
 }

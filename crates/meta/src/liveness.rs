@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use firstseen_routing::{ClusterMap, FilterId, FilterRecord, Incarnation, NodeId};
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, SliceOwner};
 
 use crate::command::{Outcome, Refusal};
 use crate::state::State;
@@ -44,7 +44,11 @@ pub(crate) fn started(state: &mut State, node: NodeId) {
     forget(state, node);
     let map = Arc::make_mut(&mut state.map);
     let was_down = map.nodes.get_mut(&node).is_some_and(|record| std::mem::take(&mut record.is_down));
-    raise_epochs(map, |record| record.is_on(node) && (was_down || !record.copies.is_empty()));
+    let has_returned = |copy: &SliceOwner| copy.node == node && copy.missing_in.is_some();
+    let returns = |record: &FilterRecord| record.all_copies().any(|(_, copy)| has_returned(copy));
+    raise_epochs(map, |record| record.is_on(node) && (was_down || !record.copies.is_empty() || returns(record)));
+    let own = map.filters.values_mut().flat_map(FilterRecord::all_copies_mut).filter(|(_, copy)| copy.node == node);
+    own.for_each(|(_, copy)| copy.missing_in = None);
     judge(state);
 }
 

@@ -123,10 +123,10 @@ pub fn owners(
             room.used_bytes = room.used_bytes.saturating_add(slice_bytes);
             (room.slices, room.slices_of_group) = (room.slices + 1, room.slices_of_group + 1);
             taken.push((room.node, room.site));
-            let owner = SliceOwner { node: room.node, complete_since: room.incarnation, has_gap: false };
+            let owner = SliceOwner { node: room.node, complete_since: room.incarnation, ..SliceOwner::default() };
             match copy {
                 0 => owners.push(owner),
-                _ => others.push(SliceCopy { slice, owner }),
+                _ => others.push(SliceCopy { slice, owner, ..SliceCopy::default() }),
             }
         }
     }

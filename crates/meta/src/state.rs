@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, CodecError};
 use crate::command::{Change, Command, CommandId, NodeProfile, Outcome, Refusal};
-use crate::{filters, liveness, slots};
+use crate::{filters, liveness, moves, slots};
 
 /// Commands whose outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 4096;
@@ -142,9 +142,14 @@ impl State {
             Change::CreateFilter(asked) => filters::create(self, asked),
             Change::DropFilter { name } => filters::drop_named(self, &name),
             Change::OpenGeneration { filter, group, number } => filters::open_generation(self, filter, group, number),
-            Change::SlicesComplete { filter, group, node, incarnation } => {
-                filters::slices_complete(self, (filter, group), (node, incarnation))
+            Change::SlicesComplete { filter, group, slices, epoch, node, incarnation } => {
+                filters::slices_complete(self, (filter, group), (&slices, epoch), (node, incarnation))
             }
+            Change::SlicesMissing { filter, group, node, incarnation } => {
+                filters::slices_missing(self, (filter, group), (node, incarnation))
+            }
+            Change::MoveSlices { filter, moves } => moves::begin(self, filter, &moves),
+            Change::CancelMoves { name } => moves::cancel(self, &name),
             Change::PeerReached { by, by_incarnation, peer, peer_incarnation, is_reached } => {
                 liveness::peer_reached(self, (by, by_incarnation), (peer, peer_incarnation), is_reached)
             }
@@ -262,4 +267,4 @@ pub(crate) fn check_text(what: &str, text: &str) -> Result<(), Refusal> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

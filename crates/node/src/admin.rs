@@ -6,15 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_meta::{Change, Command, CommandId, MetaError, NewFilter, Outcome, Refusal};
-use firstseen_routing::{FilterId, FilterPolicies, NodeId, SecretMaterial, Thresholds, divided};
+use firstseen_meta::{Change, Command, CommandId, MetaError, NewFilter, Outcome, Refusal, slice_bytes};
+use firstseen_routing::{FilterId, FilterPolicies, NodeId, SecretMaterial, SliceMove, Thresholds, divided};
 use firstseen_wire::map as wire_map;
+use firstseen_wire::proto::admin;
 use firstseen_wire::proto::admin::admin_server::Admin;
 use firstseen_wire::proto::admin::{
-    AdoptReply, AdoptRequest, CreateFilterReply, CreateFilterRequest, DropFilterReply, DropFilterRequest,
-    ForgiveFilterReply, ForgiveFilterRequest, IdentifyReply, IdentifyRequest, InitReply, InitRequest,
-    InspectFilterReply, InspectFilterRequest, JoinReply, JoinRequest, LeaveReply, LeaveRequest, SliceState,
-    StatusReply, StatusRequest,
+    AdoptReply, AdoptRequest, CancelMovesReply, CancelMovesRequest, CreateFilterReply, CreateFilterRequest,
+    DropFilterReply, DropFilterRequest, ForgiveFilterReply, ForgiveFilterRequest, IdentifyReply, IdentifyRequest,
+    InitReply, InitRequest, InspectFilterReply, InspectFilterRequest, JoinReply, JoinRequest, LeaveReply, LeaveRequest,
+    MoveSlicesReply, MoveSlicesRequest, PlanMovesReply, PlanMovesRequest, PlannedMoves, SliceState, StatusReply,
+    StatusRequest,
 };
 use firstseen_wire::proto::producer::ClusterMap;
 use firstseen_wire::status::ErrorKind;
@@ -29,6 +31,9 @@ use crate::view::{GroupFault, View};
 
 /// How long a change that is agreed on may take to be acted on here.
 const APPLY_MAX: Duration = Duration::from_secs(10);
+
+/// Copies of slices that begin to move by one request: as many as fit into a command.
+const MOVES_MAX: usize = 2048;
 
 /// The Admin service.
 pub(crate) struct AdminService {
@@ -191,6 +196,47 @@ impl Admin for AdminService {
         Ok(Response::new(ForgiveFilterReply {}))
     }
 
+    async fn plan_moves(&self, request: Request<PlanMovesRequest>) -> Result<Response<PlanMovesReply>, Status> {
+        let drained = self.admit(request)?.drained_nodes.into_iter().map(NodeId).collect();
+        let map = self.shared.meta.map().borrow().clone();
+        let plan =
+            firstseen_meta::plan_moves(&map, &drained).map_err(|refusal| status(&MetaError::Refused(refusal)))?;
+        let planned = |(filter, moves): (FilterId, Vec<SliceMove>)| PlannedMoves {
+            filter_id: filter.0,
+            slice_bytes: map.filters.get(&filter).map_or(0, |record| slice_bytes(&record.definition).unwrap_or(0)),
+            moves: moves.into_iter().map(move_message).collect(),
+        };
+        Ok(Response::new(PlanMovesReply { filters: plan.into_iter().map(planned).collect() }))
+    }
+
+    async fn move_slices(&self, request: Request<MoveSlicesRequest>) -> Result<Response<MoveSlicesReply>, Status> {
+        let MoveSlicesRequest { command_id, filter_id, moves } = self.admit(request)?;
+        let id = self.command_id(&command_id)?;
+        if moves.len() > MOVES_MAX {
+            let detail = format!("{} moves are refused: at most {MOVES_MAX} at once", moves.len());
+            return Err(ErrorKind::Invalid.status(detail));
+        }
+        let moves = moves.into_iter().map(|way| SliceMove {
+            slice: way.slice,
+            from: NodeId(way.from_node),
+            to: NodeId(way.to_node),
+        });
+        let change = Change::MoveSlices { filter: FilterId(filter_id), moves: moves.collect() };
+        self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        Ok(Response::new(MoveSlicesReply {}))
+    }
+
+    async fn cancel_moves(&self, request: Request<CancelMovesRequest>) -> Result<Response<CancelMovesReply>, Status> {
+        let CancelMovesRequest { command_id, name } = self.admit(request)?;
+        let id = self.command_id(&command_id)?;
+        self.shared
+            .meta
+            .propose(Command { id, change: Change::CancelMoves { name } })
+            .await
+            .map_err(|error| status(&error))?;
+        Ok(Response::new(CancelMovesReply {}))
+    }
+
     async fn inspect_filter(
         &self,
         request: Request<InspectFilterRequest>,
@@ -257,6 +303,10 @@ fn slices(looks: &[GroupLook], filter: FilterId) -> Vec<SliceState> {
     slices
 }
 
+fn move_message(way: SliceMove) -> admin::SliceMove {
+    admin::SliceMove { slice: way.slice, from_node: way.from.0, to_node: way.to.0 }
+}
+
 fn exactly<const N: usize>(field: &str, bytes: &[u8]) -> Result<[u8; N], Status> {
     let wrong = |_| ErrorKind::Invalid.status(format!("`{field}` has {} bytes instead of {N}", bytes.len()));
     bytes.try_into().map_err(wrong)
@@ -293,6 +343,7 @@ fn refusal_kind(refusal: &Refusal) -> ErrorKind {
         | Refusal::Copies { .. }
         | Refusal::Full { .. }
         | Refusal::MapFull { .. }
+        | Refusal::Move { .. }
         | Refusal::Generation { .. }
         | Refusal::Candidate { .. } => ErrorKind::NotNow,
     }

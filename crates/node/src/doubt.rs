@@ -40,7 +40,7 @@ pub(crate) async fn tell(shared: Arc<Shared>) {
 }
 
 /// Before the cluster is told again what it could not agree on.
-const AGAIN: std::time::Duration = std::time::Duration::from_millis(100);
+pub(crate) const AGAIN: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// The other nodes that are not down, and whether they cannot be reached.
 fn seen(view: &View) -> BTreeMap<Seen, bool> {

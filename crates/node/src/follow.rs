@@ -85,14 +85,15 @@ pub(crate) async fn propose(shared: Arc<Shared>, mut proposals: mpsc::Receiver<P
         }
         let change = match proposal {
             Proposal::Generation { filter, group, number } => Change::OpenGeneration { filter, group, number },
-            Proposal::Complete { filter, group, incarnation } => {
+            Proposal::Complete { filter, group, slices, epoch, incarnation } => {
                 let Some(Me { identity, .. }) = shared.view().me else { continue };
-                Change::SlicesComplete { filter, group, node: identity.node, incarnation }
+                Change::SlicesComplete { filter, group, slices, epoch, node: identity.node, incarnation }
             }
         };
+        let what = change.name();
         // A group asks again while it needs it.
         if let Err(error) = shared.meta.propose(Command { id: shared.ids.next(), change }).await {
-            tracing::warn!(?proposal, %error, "the map is not changed");
+            tracing::warn!(what, %error, "the map is not changed");
         }
     }
 }

@@ -17,6 +17,7 @@ mod ids;
 mod keeper;
 mod links;
 mod metrics;
+mod missing;
 mod node;
 mod owner;
 mod pending;

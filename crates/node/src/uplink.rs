@@ -85,13 +85,13 @@ struct Target {
 }
 
 impl Target {
-    /// Whether it cannot go on: a node that owns slices of it is out of reach and not down, or all are.
+    /// Whether it cannot go on: a node that serves slices of it is out of reach, or nobody serves any.
     fn is_out_of_reach(self, view: &View) -> bool {
         let Some(record) = view.map.filters.get(&self.filter) else { return false };
         let per_group = record.definition.slicing.slices_per_group();
         let slices = || (self.group * per_group..).take(per_group as usize);
-        let is_gone = |owner: &SliceOwner| view.unreachable.contains(&owner.node) || view.map.is_down(owner.node);
-        let stalls = |owner: &SliceOwner| is_gone(owner) && !view.map.is_down(owner.node);
+        let stalls = |owner: &SliceOwner| view.unreachable.contains(&owner.node) && !view.map.is_gone(owner);
+        let is_gone = |owner: &SliceOwner| stalls(owner) || view.map.is_gone(owner);
         slices().flat_map(|slice| record.copies_of(slice)).any(stalls)
             || slices().all(|slice| record.copies_of(slice).all(is_gone))
     }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use firstseen_filter::ProbeShape;
 use firstseen_meta::Identity;
-use firstseen_routing::{ClusterMap, FilterId, FilterRecord, GroupPlan, Incarnation, NodeId, Prober, SlicedBuildError};
+use firstseen_routing::{
+    ClusterMap, FilterId, FilterRecord, GroupPlan, Incarnation, NodeId, Prober, SliceOwner, SlicedBuildError,
+};
 
 use crate::links::LinkHandle;
 
@@ -124,6 +126,20 @@ impl View {
             let own = (0..slicing.groups()).filter(move |group| of_group(*group).any(has));
             own.map(|group| (*id, group))
         })
+    }
+
+    /// Groups of which a slice here lacks something that another copy has.
+    pub(crate) fn fetching_groups(&self) -> u64 {
+        let Some(node) = self.node() else { return 0 };
+        let mut groups = BTreeSet::new();
+        for (id, FilterView { record, .. }) in &self.filters {
+            let lacks = |owner: &SliceOwner| owner.node == node && !self.map.is_complete_copy(owner);
+            let lacking =
+                record.all_copies().filter(|(slice, owner)| lacks(owner) && self.map.is_complete(record, *slice));
+            let per_group = record.definition.slicing.slices_per_group().max(1);
+            groups.extend(lacking.map(|(slice, _)| (*id, slice / per_group)));
+        }
+        groups.len() as u64
     }
 
     /// Slices of a filter that this node owns, and that are ready.

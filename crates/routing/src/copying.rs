@@ -30,9 +30,15 @@ pub(crate) struct Copying {
 }
 
 impl Copying {
-    /// Whether all of these slices have been fetched.
-    pub(crate) fn has_all(&self, mut lacking: impl Iterator<Item = u32>) -> bool {
-        lacking.all(|slice| self.done.contains(&slice))
+    /// Whether a slice has been fetched.
+    pub(crate) fn has(&self, slice: u32) -> bool {
+        self.done.contains(&slice)
+    }
+
+    /// What was fetched of slices that need no more, or need all of it again, is forgotten.
+    pub(crate) fn retain(&mut self, is_needed: impl Fn(u32) -> bool) {
+        self.done.retain(|slice| is_needed(*slice));
+        self.current = self.current.filter(|(slice, _)| is_needed(*slice));
     }
 
     /// The next slice to be fetched, and from whom, of those that lack something and have a source.

@@ -42,12 +42,12 @@ pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender}
 pub use load::{Load, fairness, greatest_share};
 pub use map::{
     AnswerWhen, COPIES_MAX, ClockSource, ClusterId, ClusterMap, Durability, FilterId, FilterPolicies, FilterRecord,
-    Incarnation, Lookup, NodeId, NodeRecord, SecretMaterial, SliceCopy, SliceOwner, Thresholds, WhenLost,
+    Incarnation, Lookup, NodeId, NodeRecord, SecretMaterial, SliceCopy, SliceMove, SliceOwner, Thresholds, WhenLost,
 };
-pub use owner::{DecisionCounts, GroupOwner, GroupState, HopCounts, OwnerLimits, SliceState};
+pub use owner::{DecisionCounts, GroupOwner, GroupState, HopCounts, OwnerLimits, Shares, SliceState};
 pub use peer::{
-    AskCells, CellParts, CellPlace, Mirrored, Past, PeerBody, PeerMessage, PositionLists, Resolved, SetAcks, SetBatch,
-    TestBatch,
+    AskCells, CellParts, CellPlace, HandedOver, Mirrored, Past, PeerBody, PeerMessage, PositionLists, Resolved,
+    SetAcks, SetBatch, TestBatch,
 };
 pub use plan::{PlanError, Route, SlicePlan, Step};
 pub use prober::{GroupPlan, Prober};

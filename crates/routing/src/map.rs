@@ -192,7 +192,7 @@ impl fmt::Debug for SecretMaterial {
 }
 
 /// Who has a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceOwner {
     /// The node.
     pub node: NodeId,
@@ -201,15 +201,32 @@ pub struct SliceOwner {
     /// Events may have been recorded without it since it was complete last, as its node was down: what it has kept is not
     /// all.
     pub has_gap: bool,
+    /// The start of the node that could not hold the slice: in it, the others go on as if the node was down.
+    pub missing_in: Option<Incarnation>,
 }
 
 /// A further copy of a slice: it is set as the first is, and asked where that cannot answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceCopy {
     /// The slice.
     pub slice: u32,
     /// Who has it.
     pub owner: SliceOwner,
+    /// The slice is on its way here from this node, whose copy is gone once this one is complete.
+    pub replaces: Option<NodeId>,
+    /// The epoch by which the node was given the slice.
+    pub since_epoch: u64,
+}
+
+/// A copy of a slice that is to go to another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceMove {
+    /// The slice.
+    pub slice: u32,
+    /// Who has it.
+    pub from: NodeId,
+    /// Who gets it.
+    pub to: NodeId,
 }
 
 /// A filter as the cluster knows it.
@@ -241,9 +258,12 @@ impl FilterRecord {
 
     /// All copies of slice `slice`, in the order in which they are asked.
     pub fn copies_of(&self, slice: u32) -> impl Iterator<Item = &SliceOwner> {
+        self.owners.get(slice as usize).into_iter().chain(self.further_of(slice).map(|copy| &copy.owner))
+    }
+
+    fn further_of(&self, slice: u32) -> impl Iterator<Item = &SliceCopy> {
         let first = self.copies.partition_point(|copy| copy.slice < slice);
-        let others = self.copies.iter().skip(first).take_while(move |copy| copy.slice == slice);
-        self.owners.get(slice as usize).into_iter().chain(others.map(|copy| &copy.owner))
+        self.copies[first..].iter().take_while(move |copy| copy.slice == slice)
     }
 
     /// All copies of all slices, with the slices.
@@ -254,6 +274,19 @@ impl FilterRecord {
     /// The same, to be changed.
     pub fn all_copies_mut(&mut self) -> impl Iterator<Item = (u32, &mut SliceOwner)> {
         (0..).zip(&mut self.owners).chain(self.copies.iter_mut().map(|copy| (copy.slice, &mut copy.owner)))
+    }
+
+    /// Copies that are on their way to other nodes.
+    pub fn moves(&self) -> impl Iterator<Item = SliceMove> {
+        let way =
+            |copy: &SliceCopy| copy.replaces.map(|from| SliceMove { slice: copy.slice, from, to: copy.owner.node });
+        self.copies.iter().filter_map(way)
+    }
+
+    /// Since which epoch the copy of slice `slice` at `node` is on its way there; none where it is not.
+    pub fn arriving_since(&self, slice: u32, node: NodeId) -> Option<u64> {
+        let mut arriving = self.further_of(slice).filter(|copy| copy.replaces.is_some() && copy.owner.node == node);
+        arriving.next().map(|copy| copy.since_epoch)
     }
 
     /// Whether a node has a copy of one of its slices.
@@ -302,10 +335,22 @@ impl ClusterMap {
         filter.copies_of(slice).any(|copy| self.is_complete_copy(copy))
     }
 
-    /// Whether this copy of a slice has had everything that was ever recorded in it, and its node is not down.
+    /// Whether this copy of a slice has had everything that was ever recorded in it, and can be asked.
     pub fn is_complete_copy(&self, copy: &SliceOwner) -> bool {
-        let is_since = |node: &NodeRecord| node.incarnation == copy.complete_since && !node.is_down;
-        self.nodes.get(&copy.node).is_some_and(is_since)
+        let is_since = |node: &NodeRecord| node.incarnation == copy.complete_since;
+        self.nodes.get(&copy.node).is_some_and(is_since) && !self.is_gone(copy)
+    }
+
+    /// Whether the others go on without this copy of a slice: its node is down, or cannot hold it.
+    pub fn is_gone(&self, copy: &SliceOwner) -> bool {
+        self.nodes.get(&copy.node).is_none_or(|node| node.is_down || copy.missing_in == Some(node.incarnation))
+    }
+
+    /// Whether the others go on without what `node` has of a group of slices of `filter`.
+    pub fn is_gone_from(&self, filter: &FilterRecord, group: u32, node: NodeId) -> bool {
+        let per_group = filter.definition.slicing.slices_per_group().max(1);
+        let is_own = |(slice, copy): &(u32, &SliceOwner)| slice / per_group == group && copy.node == node;
+        self.is_down(node) || filter.all_copies().filter(is_own).any(|(_, copy)| self.is_gone(copy))
     }
 
     /// Which copy of slice `slice` of `filter` is asked: the first that is complete; where none is, the first that is not
@@ -313,7 +358,7 @@ impl ClusterMap {
     pub fn asked(&self, filter: &FilterRecord, slice: u32) -> Option<SliceOwner> {
         let copies = || filter.copies_of(slice);
         let complete = copies().find(|copy| self.is_complete_copy(copy));
-        complete.or_else(|| copies().find(|copy| !self.is_down(copy.node))).or_else(|| copies().next()).copied()
+        complete.or_else(|| copies().find(|copy| !self.is_gone(copy))).or_else(|| copies().next()).copied()
     }
 
     /// Whether the others go on without this node.

@@ -51,8 +51,20 @@ pub enum PeerBody {
     AskCells(AskCells),
     /// The answer.
     Cells(CellParts),
-    /// From the copy of a slice that answers, to the others; acknowledged by this number.
+    /// From the copy of a slice that answers, to the others; acknowledged by this number. Where slices share events, from a
+    /// head to a node that is to head its events, without what was recorded; not acknowledged.
     Mirror(u64, Arc<Mirrored>),
+    /// To a node that has taken over a slice.
+    HandedOver(HandedOver),
+}
+
+/// The sender heads nothing any more of what the receiver has taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandedOver {
+    /// The epoch by which, or before which, the receiver has taken over.
+    pub epoch: u64,
+    /// For so long the receiver has been told everything that the sender told under a name.
+    pub told_for_ms: u64,
 }
 
 /// What was recorded in a slice that has all positions of its events, and told.
@@ -75,6 +87,9 @@ pub struct Mirrored {
 }
 
 impl Mirrored {
+    /// The number of what nobody acknowledges.
+    pub const NOT_ACKNOWLEDGED: u64 = u64::MAX;
+
     /// The same as what is to be kept.
     pub fn into_entries(self) -> Vec<Entry> {
         let Self { name, names, decisions, clock, generation, probes, stamps } = self;

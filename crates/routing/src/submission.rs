@@ -141,12 +141,16 @@ pub enum Command {
         /// The generation: one above the newest that the asker knows.
         number: u64,
     },
-    /// Have it agreed on that the slices of this node have all that counts.
+    /// Have it agreed on that slices of this node have all that counts.
     SlicesComplete {
         /// The filter.
         filter: FilterId,
         /// Their group.
         group: u32,
+        /// Their numbers in the group.
+        slices: Vec<u32>,
+        /// The epoch of the filter that is known there: what has been given to the node since then is not meant.
+        epoch: u64,
         /// The start of the node that says so.
         incarnation: Incarnation,
     },

@@ -192,7 +192,7 @@ fn a_node_that_is_down_is_neither_asked_nor_set() {
 
 /// Which nodes have said that their slices are complete.
 fn claims(network: &Network) -> Vec<NodeId> {
-    network.complete.iter().map(|(_, node, _)| *node).collect()
+    network.complete.iter().map(|(_, node, ..)| *node).collect()
 }
 
 #[test]

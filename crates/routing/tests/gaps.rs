@@ -20,7 +20,7 @@ fn short_window(minds_gaps: bool) -> (Network, network::Producer) {
 
 /// Which nodes have said that their slices are complete.
 fn claims(network: &Network) -> Vec<NodeId> {
-    network.complete.iter().map(|(_, node, _)| *node).collect()
+    network.complete.iter().map(|(_, node, ..)| *node).collect()
 }
 
 /// When everything that was recorded before the time of day, with the skew of clocks, has expired: milliseconds after it.

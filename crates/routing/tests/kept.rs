@@ -27,7 +27,7 @@ fn map(definition: &SlicedDefinition) -> ClusterMap {
         voter: true,
         is_down: false,
     };
-    let owner = SliceOwner { node: ME, complete_since: Incarnation(1), has_gap: false };
+    let owner = SliceOwner { node: ME, complete_since: Incarnation(1), ..SliceOwner::default() };
     let record = FilterRecord {
         name: "clicks".to_owned(),
         epoch: 1,

@@ -25,7 +25,7 @@ fn map(definition: &SlicedDefinition, nodes: u64, dice: &mut Dice) -> ClusterMap
         voter: true,
         is_down: false,
     };
-    let owner = |node| SliceOwner { node: NodeId(node), complete_since: Incarnation(1), has_gap: false };
+    let owner = |node| SliceOwner { node: NodeId(node), complete_since: Incarnation(1), ..SliceOwner::default() };
     let record = FilterRecord {
         name: "clicks".to_owned(),
         epoch: 1,

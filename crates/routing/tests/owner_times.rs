@@ -28,7 +28,7 @@ fn owner(definition: &SlicedDefinition, clock: ClockSource) -> GroupOwner {
         epoch: 1,
         definition: definition.clone(),
         policies: FilterPolicies { clock, ..FilterPolicies::default() },
-        owners: vec![SliceOwner { node: NodeId(1), complete_since: Incarnation(1), has_gap: false }],
+        owners: vec![SliceOwner { node: NodeId(1), complete_since: Incarnation(1), ..SliceOwner::default() }],
         copies: Vec::new(),
         generations: Vec::new(),
         branch: None,

@@ -10,10 +10,10 @@ use firstseen_routing::{Decision, Reason};
 use futures_util::future::try_join_all;
 
 use crate::cluster::{EPOCH_MS, now_us};
-use crate::history::{Call, History};
 use crate::net::SimConnector;
 use crate::producers::{SharedHistory, connect, lock};
 use crate::scenario::Scenario;
+use firstseen_checker::history::{Call, History};
 
 /// An event whose lookup ended undecided is asked for again so often.
 const TRIES_MAX: u32 = 10;

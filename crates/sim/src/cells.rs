@@ -14,10 +14,10 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use crate::cluster::{EPOCH_MS, FILTER, node_name, now_us, secret};
-use crate::history::{Call, History, Loss, Unset};
 use crate::net::SimConnector;
 use crate::producers::{SharedHistory, lock};
 use crate::scenario::Scenario;
+use firstseen_checker::history::{Call, History, Loss, Unset};
 
 /// Cells that are not there after so long are missing.
 const SETTLING_MAX: Duration = Duration::from_secs(60);

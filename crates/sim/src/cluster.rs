@@ -10,7 +10,9 @@ use firstseen_filter::{FilterSecret, FilterSpec, Kind, Layout, Probes, Window};
 use firstseen_journal::MemoryDisk as JournalDisk;
 use firstseen_meta::{MemoryDisk, MetaStorage};
 use firstseen_node::{Clock, Edges, Node, NodeConfig, OwnerSpawner};
-use firstseen_routing::{ClusterMap, GroupPlan, Incarnation, Prober, SliceOwner, SlicedDefinition, Slicing};
+use firstseen_routing::{
+    ClusterMap, FilterId, GroupPlan, Incarnation, Prober, SliceMove, SliceOwner, SlicedDefinition, Slicing,
+};
 use firstseen_wire::map::{durability_message, when_lost_message};
 use firstseen_wire::net::{Connector, admin_client};
 use firstseen_wire::proto::{admin, producer};
@@ -125,7 +127,8 @@ pub async fn set_up(scenario: &Scenario, connector: &SimConnector) -> turmoil::R
         })
         .await?;
     }
-    while (scenario.tree.is_some() || scenario.copies > 0) && !have_started(&map(&mut first).await?, scenario.nodes) {
+    let awaits_all = scenario.tree.is_some() || scenario.copies > 0 || scenario.moves;
+    while awaits_all && !have_started(&map(&mut first).await?, scenario.nodes) {
         tokio::time::sleep(PAUSE).await;
     }
     let request = create(scenario)?;
@@ -145,6 +148,14 @@ pub async fn map_now(connector: &SimConnector) -> turmoil::Result<ClusterMap> {
 async fn map(first: &mut Admin) -> turmoil::Result<ClusterMap> {
     let status = retry(first, |mut client| async move { client.status(admin::StatusRequest {}).await }).await?;
     Ok(ClusterMap::try_from(status.into_inner().map.ok_or("no map")?)?)
+}
+
+/// Has a copy of a slice move; whether it does.
+pub(crate) async fn begin_move(connector: &SimConnector, filter: FilterId, way: SliceMove) -> bool {
+    let Ok(channel) = connector.channel(&node_address(0), None) else { return false };
+    let way = admin::SliceMove { slice: way.slice, from_node: way.from.0, to_node: way.to.0 };
+    let request = admin::MoveSlicesRequest { filter_id: filter.0, moves: vec![way], ..Default::default() };
+    admin_client(channel).move_slices(request).await.is_ok()
 }
 
 /// Waits until every copy has what another has; the slices of those that do not get it in time.
@@ -245,7 +256,7 @@ fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, Box<dyn std
         clock: producer::ClockSource::Event.into(),
         lookup: lookup.into(),
         answer: answer.into(),
-        retry_horizon_ms: 60_000,
+        retry_horizon_ms: scenario.retry_horizon_ms,
         secret: secret(scenario).into(),
         if_absent: true,
         tree: scenario.tree.as_ref().map(|tree| encode(&tree.spec())),

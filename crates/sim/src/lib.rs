@@ -7,8 +7,7 @@
 pub mod audit;
 pub mod cells;
 pub mod cluster;
-pub mod history;
-pub mod laws;
+mod moves;
 pub mod net;
 pub mod producers;
 pub mod run;

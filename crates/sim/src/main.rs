@@ -1,20 +1,20 @@
 //! Runs scenarios: `cargo run -p firstseen-sim -- --seeds 0..100`, `--trees 0..100` for filters in
-//! trees, `--durable 0..100` for filters that must survive power cuts, or `--copies 0..100` for filters with copies, whose
-//! nodes are away for long.
+//! trees, `--durable 0..100` for filters that must survive power cuts, `--copies 0..100` for filters with copies, whose
+//! nodes are away for long, or `--moves 0..100` for filters whose slices move from node to node.
 //!
 //! Prints a hash of everything that happened, which is the same whenever a seed is run. With `--trace`, everything that
 //! was delivered comes before it, for comparing two runs line by line.
 
 use std::process::ExitCode;
 
-use firstseen_sim::laws::check;
+use firstseen_checker::laws::check;
 use firstseen_sim::producers::undecided;
 use firstseen_sim::run::{Run, run};
 use firstseen_sim::scenario::Scenario;
 
 struct Asked {
     seeds: std::ops::Range<u64>,
-    /// `--seeds`, `--trees`, `--durable`, or `--copies`.
+    /// `--seeds`, `--trees`, `--durable`, `--copies`, or `--moves`.
     what: &'static str,
     scenario: fn(u64) -> Scenario,
     shows_trace: bool,
@@ -22,7 +22,7 @@ struct Asked {
 
 fn main() -> ExitCode {
     let Some(asked) = asked(std::env::args().skip(1)) else {
-        eprintln!("usage: firstseen-sim --seeds|--trees|--durable|--copies FIRST..END [--trace]");
+        eprintln!("usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves FIRST..END [--trace]");
         return ExitCode::from(2);
     };
     for seed in asked.seeds {
@@ -68,6 +68,7 @@ fn asked(args: impl Iterator<Item = String>) -> Option<Asked> {
         "--trees" => ("--trees", Scenario::of_tree),
         "--durable" => ("--durable", Scenario::durable),
         "--copies" => ("--copies", Scenario::copied),
+        "--moves" => ("--moves", Scenario::moving),
         _ => return None,
     };
     let (first, end) = value.split_once("..")?;

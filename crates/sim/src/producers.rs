@@ -9,10 +9,10 @@ use firstseen_client::{Builder, Client, Filter, SubmissionName};
 use firstseen_routing::{Decision, Reason};
 
 use crate::cluster::{EPOCH_MS, FILTER, node_address, now_us};
-use crate::history::{Call, History};
 use crate::net::SimConnector;
 use crate::scenario::{Dice, Scenario};
 use crate::tree::site_name;
+use firstseen_checker::history::{Call, History};
 
 /// Calls of one producer that run at once.
 const AT_ONCE: u32 = 4;

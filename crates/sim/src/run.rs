@@ -13,11 +13,12 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::audit::audit;
 use crate::cells;
 use crate::cluster::{self, Disks, EPOCH_MS, NodeEvents, node_name, now_us};
-use crate::history::{History, Loss, Outage, REJOINED_US};
+use crate::moves;
 use crate::net::{Breaker, SimConnector, Streams};
 use crate::producers::{SharedHistory, produce};
 use crate::scenario::{Dice, Nemesis, Scenario};
 use crate::trace::{Recorder, Trace};
+use firstseen_checker::history::{History, Loss, Outage, REJOINED_US};
 
 /// A run that takes longer has hung.
 const DURATION_MAX: Duration = Duration::from_secs(300);
@@ -135,8 +136,15 @@ pub fn run(scenario: &Scenario) -> Result<Run, String> {
         let map = cluster::set_up(&torment.scenario, &connector).await?;
         let events = cluster::events_by_node(&torment.scenario, &map)?;
         ready_sender.send(true);
-        torment.run(&events, &faults).await;
-        if torment.scenario.copies > 0 {
+        let moving = async {
+            match torment.scenario.moves {
+                true => moves::move_slices(&torment.scenario, &connector, &torment.left).await,
+                false => Ok(0),
+            }
+        };
+        let ((), moved) = tokio::join!(torment.run(&events, &faults), moving);
+        faults.lock().unwrap_or_else(PoisonError::into_inner).moves_begun = moved?;
+        if torment.scenario.copies > 0 || torment.scenario.moves {
             let lagging = cluster::lagging(&connector).await?;
             faults.lock().unwrap_or_else(PoisonError::into_inner).lagging = lagging;
         }

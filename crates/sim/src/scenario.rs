@@ -27,6 +27,12 @@ const OF_TREES: u64 = 0x7_2EE5 << 32;
 const OF_LOSSES: u64 = 0x1055 << 32;
 /// Those of copies.
 const OF_COPIES: u64 = 0xC_0B1E << 32;
+/// Those of moves.
+const OF_MOVES: u64 = 0x30_0E5 << 32;
+/// A slice that moves waits for as long as submissions may come again, so that is not long.
+const MOVES_HORIZON_MS: u32 = 4_000;
+/// Slices must have the time to arrive.
+const MOVES_CALLS: u32 = 100;
 /// And those of disks.
 const OF_DISKS: u64 = 0xD_15C5 << 32;
 
@@ -87,6 +93,8 @@ impl Nemesis {
     pub const OF_DISKS: [Self; 5] = [Self::Restart, Self::PowerCut, Self::PowerCut, Self::Blackout, Self::DiskFull];
     /// Of a filter whose slices have copies.
     pub const OF_COPIES: [Self; 5] = [Self::Restart, Self::Outage, Self::Outage, Self::Isolate, Self::Reset];
+    /// Of a filter whose slices move.
+    pub const OF_MOVES: [Self; 5] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart, Self::PowerCut];
     /// Of a tree over several sites.
     pub const OF_TREES: [Self; 5] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart, Self::Partition];
 }
@@ -132,6 +140,10 @@ pub struct Scenario {
     pub durability: Durability,
     /// Copies of each slice beside the first.
     pub copies: u32,
+    /// Slices move from node to node all the while.
+    pub moves: bool,
+    /// How long a submission may be tried again.
+    pub retry_horizon_ms: u32,
     /// Milliseconds that a disk takes to sync.
     pub sync_ms: u64,
     /// Submissions are named, and those that end unknown are made again by a restarted producer.
@@ -166,6 +178,8 @@ impl Scenario {
             when_lost: Dice::new(seed ^ OF_LOSSES).pick(&[WhenLost::Undecided, WhenLost::FirstSeen]),
             durability: Durability::Memory,
             copies: 0,
+            moves: false,
+            retry_horizon_ms: 60_000,
             sync_ms: 0,
             named: dice.below(3) == 0,
             owner_limits: OwnerLimits::default(),
@@ -237,6 +251,31 @@ impl Scenario {
         }
     }
 
+    /// The scenario of `seed` whose slices move: as without, but for how it is cut and what goes wrong. Where nodes end, what
+    /// they had is on their disks.
+    pub fn moving(seed: u64) -> Self {
+        let mut dice = Dice::new(seed ^ OF_MOVES);
+        let nemesis = dice.pick(&Nemesis::OF_MOVES);
+        let slicing = dice.pick(&["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"]);
+        let ends = matches!(nemesis, Nemesis::Restart | Nemesis::PowerCut);
+        Self {
+            nemesis,
+            slicing,
+            nodes: 4,
+            moves: true,
+            retry_horizon_ms: MOVES_HORIZON_MS,
+            copies: dice.pick(&[0, 0, 1, 2]),
+            durability: if ends || dice.below(4) == 0 { Durability::Durable } else { Durability::Memory },
+            sync_ms: dice.pick(&[1, 10]),
+            when_lost: WhenLost::Undecided,
+            calls: MOVES_CALLS,
+            owner_limits: OwnerLimits { copied_at_once_bytes: 1024 << dice.below(6), ..OwnerLimits::default() },
+            pause_max_ms: RESTART_PAUSE_MAX_MS,
+            deadline_ms: 3_000,
+            ..Self::new(seed)
+        }
+    }
+
     /// Whether leaves tell without the levels above when they cannot be reached.
     pub fn tells_alone(&self) -> bool {
         self.tree.as_ref().is_some_and(|tree| tree.cut_off == CutOff::Local)
@@ -262,6 +301,9 @@ impl fmt::Display for Scenario {
         }
         if self.copies > 0 {
             write!(f, " copies {}", self.copies)?;
+        }
+        if self.moves {
+            write!(f, " moving")?;
         }
         write!(f, ", {producers} producers, {events} events, {latency_max_ms} of {deadline_ms} ms, {nemesis:?}")
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use firstseen_checker::laws::check;
 use firstseen_routing::OwnerLimits;
-use firstseen_sim::laws::check;
 use firstseen_sim::producers::undecided;
 use firstseen_sim::run::{Run, run};
 use firstseen_sim::scenario::{Nemesis, Scenario};

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
+use firstseen_checker::laws::check;
 use firstseen_routing::OwnerLimits;
-use firstseen_sim::laws::check;
 use firstseen_sim::run::run;
 use firstseen_sim::scenario::Scenario;
 

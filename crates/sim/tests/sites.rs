@@ -1,8 +1,8 @@
 //! A tree over sites that are 25 ms apart: what a leaf knows is told at once, what is new after about one round trip.
 
+use firstseen_checker::history::{Call, History};
+use firstseen_checker::laws::check;
 use firstseen_routing::{CutOff, Decision, TreeMode};
-use firstseen_sim::history::{Call, History};
-use firstseen_sim::laws::check;
 use firstseen_sim::run::run;
 use firstseen_sim::scenario::{Nemesis, Scenario};
 use firstseen_sim::tree::Tree;

@@ -3,10 +3,10 @@
 
 use std::ops::Range;
 
+use firstseen_checker::history::{Call, History, Outage};
+use firstseen_checker::laws::check;
 use firstseen_routing::{CutOff, Decision, OwnerLimits, TreeMode};
 use firstseen_sim::audit::unanswered;
-use firstseen_sim::history::{Call, History, Outage};
-use firstseen_sim::laws::check;
 use firstseen_sim::run::run;
 use firstseen_sim::scenario::{Nemesis, Scenario};
 use firstseen_sim::tree::Tree;

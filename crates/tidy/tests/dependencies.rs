@@ -7,7 +7,7 @@ use std::fs;
 use firstseen_tidy::{root, sources};
 
 /// What each crate may name of the others in its ordinary dependencies.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("filter", &[]),
     ("routing", &["firstseen-filter"]),
     ("records", &["firstseen-filter"]),
@@ -26,9 +26,11 @@ const ALLOWED: [(&str, &[&str]); 11] = [
         ],
     ),
     ("client", &["firstseen-filter", "firstseen-routing", "firstseen-wire"]),
+    ("checker", &["firstseen-routing"]),
     (
         "sim",
         &[
+            "firstseen-checker",
             "firstseen-filter",
             "firstseen-routing",
             "firstseen-wire",
@@ -41,6 +43,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     (
         "cli",
         &[
+            "firstseen-checker",
             "firstseen-filter",
             "firstseen-routing",
             "firstseen-records",

@@ -151,7 +151,12 @@ pub fn node_record(message: proto::Node) -> Result<(NodeId, NodeRecord), MapErro
 /// A filter's record as a message.
 pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
     let policies = &filter.policies;
-    let copy = |copy: &SliceCopy| proto::SliceCopy { slice: copy.slice, owner: Some(owner_message(&copy.owner)) };
+    let copy = |copy: &SliceCopy| proto::SliceCopy {
+        slice: copy.slice,
+        owner: Some(owner_message(&copy.owner)),
+        replaces: copy.replaces.map(|node| node.0),
+        since_epoch: copy.since_epoch,
+    };
     proto::Filter {
         id: id.0,
         name: filter.name.clone(),
@@ -175,12 +180,14 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
 }
 
 fn owner_message(owner: &SliceOwner) -> proto::SliceOwner {
-    proto::SliceOwner { node_id: owner.node.0, complete_since: owner.complete_since.0, gap: owner.has_gap }
+    let SliceOwner { node, complete_since, has_gap, missing_in } = owner;
+    let missing_in = missing_in.map(|start| start.0);
+    proto::SliceOwner { node_id: node.0, complete_since: complete_since.0, gap: *has_gap, missing_in }
 }
 
 fn owner(owner: &proto::SliceOwner) -> SliceOwner {
     let (node, complete_since) = (NodeId(owner.node_id), Incarnation(owner.complete_since));
-    SliceOwner { node, complete_since, has_gap: owner.gap }
+    SliceOwner { node, complete_since, has_gap: owner.gap, missing_in: owner.missing_in.map(Incarnation) }
 }
 
 /// Further copies of `slices` slices: in order, not too many of one, no two on one node.
@@ -198,7 +205,8 @@ fn copies(message: &[proto::SliceCopy], owners: &[SliceOwner]) -> Result<Vec<Sli
         if !is_in_order || same.len() + 2 > COPIES_MAX || is_there(owner.node) {
             return Err(wrong);
         }
-        copies.push(SliceCopy { slice, owner });
+        let (replaces, since_epoch) = (copy.replaces.map(NodeId), copy.since_epoch);
+        copies.push(SliceCopy { slice, owner, replaces, since_epoch });
     }
     Ok(copies)
 }
@@ -206,11 +214,11 @@ fn copies(message: &[proto::SliceCopy], owners: &[SliceOwner]) -> Result<Vec<Sli
 /// Bytes of the longest number: a tag and 64 bits.
 const NUMBER_BYTES_MAX: usize = 11;
 
-/// Bytes of the owner of a slice at most: two numbers and a flag, with tag and length.
-const OWNER_BYTES_MAX: usize = 2 + 2 * NUMBER_BYTES_MAX + 2;
+/// Bytes of the owner of a slice at most: three numbers and a flag, with tag and length.
+const OWNER_BYTES_MAX: usize = 2 + 3 * NUMBER_BYTES_MAX + 2;
 
-/// Bytes of another copy of a slice at most: the slice and an owner, with tag and length.
-const COPY_BYTES_MAX: usize = 2 + NUMBER_BYTES_MAX + OWNER_BYTES_MAX;
+/// Bytes of another copy of a slice at most: three numbers and an owner, with tag and length.
+const COPY_BYTES_MAX: usize = 2 + 3 * NUMBER_BYTES_MAX + OWNER_BYTES_MAX;
 
 /// Bytes that a filter's record will ever take in a message of the map, however often nodes start and generations open.
 pub fn filter_bytes_max(id: FilterId, filter: &FilterRecord) -> usize {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use firstseen_filter::{HASHES_MAX, ProbeShape};
 use firstseen_routing::{
-    ClusterId, FilterId, Incarnation, NodeId, Past, PeerBody, PeerMessage, PositionLists, Reason, Resolved, SetAcks,
-    SetBatch, TestBatch,
+    ClusterId, FilterId, HandedOver, Incarnation, NodeId, Past, PeerBody, PeerMessage, PositionLists, Reason, Resolved,
+    SetAcks, SetBatch, TestBatch,
 };
 
 use crate::error::{WireError, check_at_most, check_length};
@@ -82,15 +82,18 @@ pub fn filter_of(message: &Message) -> Option<FilterId> {
         Message::AskCells(ask) => Some(FilterId(ask.filter_id)),
         Message::Cells(cells) => Some(FilterId(cells.filter_id)),
         Message::Mirror(mirror) => Some(FilterId(mirror.filter_id)),
+        Message::HandedOver(handed) => Some(FilterId(handed.filter_id)),
     }
 }
 
 /// The epoch of its filter that a receiver must know before it answers: one that is asked by a newer map might say what that
-/// map forbids.
+/// map forbids, and what is set by it may have slices here that are not known yet.
 pub fn epoch_awaited(message: &Message) -> Option<u64> {
     match message {
         Message::Test(test) => Some(test.filter_epoch),
         Message::AskCells(ask) => Some(ask.filter_epoch),
+        Message::Set(set) => Some(set.filter_epoch),
+        Message::Mirror(mirror) => Some(mirror.filter_epoch),
         _ => None,
     }
 }
@@ -129,6 +132,13 @@ pub fn encode(message: &PeerMessage, range: u64) -> Result<Message, WireError> {
         PeerBody::AskCells(ask) => Message::AskCells(cells::encode_ask(message, ask)),
         PeerBody::Cells(parts) => Message::Cells(cells::encode(message, parts)?),
         PeerBody::Mirror(number, mirrored) => Message::Mirror(mirror::encode(message, *number, mirrored)?),
+        PeerBody::HandedOver(handed) => Message::HandedOver(proto::HandedOver {
+            filter_id: message.filter.0,
+            filter_epoch: message.epoch,
+            group: message.group,
+            told_for_ms: handed.told_for_ms,
+            taken_over_epoch: handed.epoch,
+        }),
     })
 }
 
@@ -172,6 +182,11 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
             let body = PeerBody::Mirror(mirror.number, Arc::new(mirror::decode(mirror, probes)?));
             (mirror.filter_id, mirror.filter_epoch, mirror.group, body)
         }
+        Message::HandedOver(handed) => {
+            let body =
+                PeerBody::HandedOver(HandedOver { epoch: handed.taken_over_epoch, told_for_ms: handed.told_for_ms });
+            (handed.filter_id, handed.filter_epoch, handed.group, body)
+        }
     };
     Ok(PeerMessage { filter: FilterId(filter), epoch, group, body })
 }
@@ -200,7 +215,8 @@ pub fn refusable(message: &Message) -> Option<PeerMessage> {
         | Message::AskPast(_)
         | Message::Past(_)
         | Message::AskCells(_)
-        | Message::Cells(_) => return None,
+        | Message::Cells(_)
+        | Message::HandedOver(_) => return None,
     };
     Some(PeerMessage { filter: FilterId(filter), epoch, group, body })
 }

@@ -56,7 +56,7 @@ fn map() -> ClusterMap {
                 .map(|slice| SliceOwner {
                     node: NodeId(slice % 3 + 1),
                     complete_since: Incarnation(slice),
-                    has_gap: false,
+                    ..SliceOwner::default()
                 })
                 .collect(),
             copies: copies(slices as u32),
@@ -80,8 +80,21 @@ fn map() -> ClusterMap {
 
 /// Two further copies of each slice.
 fn copies(slices: u32) -> Vec<SliceCopy> {
-    let owner = |slice, node| SliceOwner { node, complete_since: Incarnation(7), has_gap: slice % 2 == 0 };
-    let of_slice = |slice| [4, 5].map(|node| SliceCopy { slice, owner: owner(slice, NodeId(node)) });
+    let owner = |slice, node| SliceOwner {
+        node,
+        complete_since: Incarnation(7),
+        has_gap: slice % 2 == 0,
+        missing_in: (slice % 3 == 0).then_some(Incarnation(8)),
+    };
+    let replaces = |slice, node| (node == 5 && slice % 2 == 1).then_some(NodeId(4));
+    let of_slice = |slice| {
+        [4, 5].map(|node| SliceCopy {
+            slice,
+            owner: owner(slice, NodeId(node)),
+            replaces: replaces(slice, node),
+            since_epoch: 9,
+        })
+    };
     (0..slices).flat_map(of_slice).collect()
 }
 

@@ -63,18 +63,29 @@ pub(super) async fn calls_per_s(filter: &Filter, stream: u64) -> anyhow::Result<
 
 /// Latencies where calls come at `rate` a second, whether or not those before have returned.
 pub(super) async fn latency(filter: &Filter, stream: u64, rate: f64) -> anyhow::Result<Latency> {
+    let started = Instant::now();
+    latency_until(filter, stream, rate, move || started.elapsed() > MEASURED).await
+}
+
+/// The same, until it is over.
+pub(super) async fn latency_until(
+    filter: &Filter,
+    stream: u64,
+    rate: f64,
+    is_over: impl Fn() -> bool + Clone + Send + 'static,
+) -> anyhow::Result<Latency> {
     let (keys, started, time_ms) = (Keys::new(stream, u64::MAX), Instant::now(), now_ms());
     let next = Arc::new(AtomicU64::new(0));
     let due = move |call: u64| Duration::from_secs_f64(call as f64 / rate);
     // Enough callers that a call is late only because answers are.
     let callers: Vec<_> = (0..16 * IN_FLIGHT)
         .map(|_| {
-            let (filter, next) = (filter.clone(), next.clone());
+            let (filter, next, is_over) = (filter.clone(), next.clone(), is_over.clone());
             tokio::spawn(async move {
                 let mut latencies_us = Histogram::<u64>::new(3)?;
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if due(number) > MEASURED {
+                    if is_over() {
                         return anyhow::Ok(latencies_us);
                     }
                     if let Some(early) = due(number).checked_sub(started.elapsed()).filter(|early| !early.is_zero()) {

@@ -74,16 +74,31 @@ impl LocalCluster {
 
     /// Runs `firstseen filter` with these arguments on the cluster.
     pub(super) fn filter(&self, args: &[&str]) -> anyhow::Result<()> {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg("filter").args(args).args(["--cluster", &self.addresses.join(",")]);
+        Self::finish(&mut self.command(&[&["filter"], args].concat()))
+    }
+
+    /// `firstseen` with these arguments, on the cluster.
+    pub(super) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| PathBuf::from("firstseen")));
+        command.args(args);
+        match args.first() {
+            Some(&"cluster") => command.args(["--addr", self.addresses.first().map_or("", String::as_str)]),
+            _ => command.args(["--cluster", &self.addresses.join(",")]),
+        };
         if let Some(files) = self.admin_files() {
             ["--tls-ca", "--tls-cert", "--tls-key"].iter().zip(files).for_each(|(flag, file)| {
                 command.arg(flag).arg(file);
             });
         }
+        command
+    }
+
+    /// Runs it to its end.
+    pub(super) fn finish(command: &mut Command) -> anyhow::Result<()> {
         let output = command.output()?;
         if !output.status.success() {
-            bail!("firstseen filter {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+            let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
+            bail!("firstseen {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
         }
         Ok(())
     }

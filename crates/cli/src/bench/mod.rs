@@ -10,6 +10,7 @@ mod flow;
 mod keys;
 mod local;
 mod modes;
+mod moves;
 mod redis;
 mod tree;
 
@@ -33,6 +34,8 @@ pub enum BenchCommand {
     Durability(ModesBenchArgs),
     /// A client against three nodes whose slices have one copy each, or two
     Copies(ModesBenchArgs),
+    /// Single calls while slices move from node to node, and before
+    Moves(MovesBenchArgs),
     /// One filter over three sites that are far from each other: flat, and as sparse and dense trees
     Tree(TreeBenchArgs),
 }
@@ -77,6 +80,23 @@ pub struct ModesBenchArgs {
     pub json: bool,
 }
 
+/// Flags of `firstseen bench moves`.
+#[derive(Debug, Args)]
+pub struct MovesBenchArgs {
+    /// Events in the filter when its slices move; it is sized for twice as many
+    #[arg(long, value_name = "N", default_value_t = 5_000_000, value_parser = value_parser!(u64).range(10_000..))]
+    pub events: u64,
+    /// Calls a second
+    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = value_parser!(u32).range(1..=100_000))]
+    pub calls_per_s: u32,
+    /// Seconds that are measured before slices move
+    #[arg(long, value_name = "S", default_value_t = 5, value_parser = value_parser!(u64).range(1..=600))]
+    pub quiet_s: u64,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Flags of `firstseen bench tree`.
 #[derive(Debug, Args)]
 pub struct TreeBenchArgs {
@@ -103,6 +123,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         BenchCommand::Cluster(args) => cluster::run(args),
         BenchCommand::Durability(args) => modes::run(args, &modes::DURABILITY),
         BenchCommand::Copies(args) => modes::run(args, &modes::COPIES),
+        BenchCommand::Moves(args) => moves::run(args),
         BenchCommand::Tree(args) => tree::run(args),
     }
 }

@@ -3,6 +3,7 @@
 //! Promises: what a command was told to do is done once, however often it had to ask. Must not know: how nodes agree.
 
 mod form;
+mod moves;
 mod status;
 
 use std::io::Write;
@@ -16,6 +17,7 @@ use crate::connect::{self, Operator, TlsArgs, fresh_id};
 use crate::exit::UsageError;
 
 pub(crate) use form::form;
+pub use moves::{DrainArgs, RebalanceArgs};
 pub(crate) use status::{filters_json, filters_text, hex};
 
 /// How long nodes may take to be there and agree.
@@ -40,6 +42,10 @@ pub enum ClusterCommand {
     Form(FormArgs),
     /// Show nodes and filters
     Status(StatusArgs),
+    /// Move slices so that all nodes have about as many; says what moves
+    Rebalance(RebalanceArgs),
+    /// Move all slices off a node, which can leave then
+    Drain(DrainArgs),
     /// Take a node out of its cluster, for good: its number is never given again
     Leave(LeaveArgs),
 }
@@ -132,6 +138,8 @@ pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<()> {
                     false => out.write_all(status::text(&status).as_bytes())?,
                 }
             }
+            ClusterCommand::Rebalance(args) => moves::rebalance(args, out).await?,
+            ClusterCommand::Drain(args) => moves::drain(args, out).await?,
             ClusterCommand::Leave(LeaveArgs { member, node }) => {
                 let number = leave(&member.operator()?, node).await?;
                 writeln!(out, "{node} has left, number {number}")?;
@@ -187,13 +195,17 @@ pub(crate) async fn status(member: &Operator) -> anyhow::Result<ClusterStatus> {
     Ok(ClusterStatus { map: map.try_into()?, leader, term, last_applied, unreachable })
 }
 
-async fn leave(member: &Operator, node: &str) -> anyhow::Result<NodeId> {
-    let ClusterStatus { map, .. } = status(member).await?;
+/// The node of this name or number.
+fn node_named(map: &ClusterMap, node: &str) -> anyhow::Result<NodeId> {
     let numbered = || node.parse().ok().map(NodeId).filter(|number| map.nodes.contains_key(number));
-    let Some(number) = map.node_named(node).map(|(number, _)| number).or_else(numbered) else {
+    map.node_named(node).map(|(number, _)| number).or_else(numbered).ok_or_else(|| {
         let names: Vec<&str> = map.nodes.values().map(|node| node.name.as_str()).collect();
-        return Err(UsageError(format!("no node `{node}`: the cluster has {}", names.join(", "))).into());
-    };
+        UsageError(format!("no node `{node}`: the cluster has {}", names.join(", "))).into()
+    })
+}
+
+async fn leave(member: &Operator, node: &str) -> anyhow::Result<NodeId> {
+    let number = node_named(&status(member).await?.map, node)?;
     let request = LeaveRequest { command_id: fresh_id().into(), node_id: number.0 };
     member.call(async |mut client| client.leave(request.clone()).await).await?;
     Ok(number)

@@ -48,6 +48,8 @@ struct FilterDocument<'a> {
     slicing: String,
     slices: usize,
     complete_slices: usize,
+    /// Copies on their way to other nodes.
+    moving_slices: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     tree: Option<BranchDocument<'a>>,
 }
@@ -112,6 +114,7 @@ fn filter_documents(map: &ClusterMap) -> Vec<FilterDocument<'_>> {
         slicing: filter.definition.slicing.to_string(),
         slices: filter.owners.len(),
         complete_slices: complete_slices(map, filter),
+        moving_slices: filter.moves().count(),
         tree: filter.branch.as_ref().map(BranchDocument::of),
     });
     documents.collect()
@@ -200,14 +203,17 @@ fn slices_of(map: &ClusterMap, node: NodeId) -> u64 {
 
 /// How many slices have a complete copy, and how many copies are complete where slices have several.
 fn completeness(map: &ClusterMap, filter: &FilterRecord) -> String {
-    let slices = format!("{} of {}", complete_slices(map, filter), filter.owners.len());
-    match filter.copies.len() {
-        0 => slices,
-        others => {
-            let complete = filter.all_copies().filter(|(_, copy)| map.is_complete_copy(copy)).count();
-            format!("{slices}, {complete} of {} copies", filter.owners.len() + others)
-        }
+    let mut text = format!("{} of {}", complete_slices(map, filter), filter.owners.len());
+    let moving = filter.moves().count();
+    if filter.copies.len() > moving {
+        let settled = filter.all_copies().filter(|(slice, copy)| filter.arriving_since(*slice, copy.node).is_none());
+        let complete = settled.filter(|(_, copy)| map.is_complete_copy(copy)).count();
+        let _ = write!(text, ", {complete} of {} copies", filter.owners.len() + filter.copies.len() - moving);
     }
+    if moving > 0 {
+        let _ = write!(text, ", {moving} moving");
+    }
+    text
 }
 
 fn complete_slices(map: &ClusterMap, filter: &FilterRecord) -> usize {

@@ -59,6 +59,11 @@ pub(super) struct Slice<'a> {
     pub(super) complete: bool,
     /// Its node is down: it is neither asked nor set.
     pub(super) down: bool,
+    /// Its node cannot hold it, and is to be started again: the same.
+    pub(super) missing: bool,
+    /// It is on its way here from this node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) moves_from: Option<&'a str>,
     /// Nothing where its node does not answer, or does not have it.
     pub(super) state: Option<Fares>,
 }
@@ -133,6 +138,7 @@ fn description<'a>(
     let node_name = |node: NodeId| map.nodes.get(&node).map_or("?", |node| node.name.as_str());
     let copies = (0..filter.owners.len() as u32)
         .flat_map(|slice| filter.copies_of(slice).enumerate().map(move |(copy, owner)| (slice, copy, owner)));
+    let moves: BTreeMap<(u32, NodeId), NodeId> = filter.moves().map(|way| ((way.slice, way.to), way.from)).collect();
     let slices = copies.map(|(slice, copy, owner)| {
         let reply = replies.get(&owner.node).and_then(|reply| reply.as_ref().ok());
         let state = reply.and_then(|reply| reply.slices.iter().find(|state| state.slice == slice));
@@ -145,6 +151,8 @@ fn description<'a>(
             node_start: map.nodes.get(&owner.node).map_or(0, |node| node.incarnation.0),
             complete: map.is_complete_copy(owner),
             down: map.is_down(owner.node),
+            missing: !map.is_down(owner.node) && map.is_gone(owner),
+            moves_from: moves.get(&(slice, owner.node)).map(|from| node_name(*from)),
             state: state.map(Fares::of),
         }
     });

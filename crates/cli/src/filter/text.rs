@@ -129,6 +129,8 @@ fn table(slices: &[Slice<'_>]) -> String {
 fn state(slice: &Slice<'_>) -> String {
     match &slice.state {
         _ if slice.down => "down: its node does not answer the others".to_owned(),
+        _ if slice.missing => "missing: its node cannot hold it, see its log".to_owned(),
+        _ if slice.moves_from.is_some() => format!("on its way from {}", slice.moves_from.unwrap_or("?")),
         None => "unknown".to_owned(),
         Some(state) if !state.ready => "not ready".to_owned(),
         Some(_) if slice.complete => format!("complete since start {}", slice.complete_since),

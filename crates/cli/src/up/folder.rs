@@ -28,7 +28,7 @@ const PRODUCER: &str = "local";
 const CERTIFICATE_DAYS: u16 = 365;
 
 /// A folder that nobody else uses now.
-pub(super) struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     description: Description,
     /// Locked for as long as this lives.
@@ -48,37 +48,37 @@ struct Description {
 /// A node of a local cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LocalNode {
+pub(crate) struct LocalNode {
     /// Its name, and that of its folder.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Where it is.
     #[serde(default = "default_site")]
-    pub(super) site: String,
+    pub(crate) site: String,
     port: u16,
     http_port: u16,
 }
 
 impl LocalNode {
     /// Where it listens.
-    pub(super) fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
     /// Where it serves health and metrics.
-    pub(super) fn http_address(&self) -> String {
+    pub(crate) fn http_address(&self) -> String {
         format!("127.0.0.1:{}", self.http_port)
     }
 }
 
 /// What a folder is asked to have; where nothing is said, what it has.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub(super) nodes: Option<usize>,
+pub(crate) struct Asked {
+    pub(crate) nodes: Option<usize>,
     /// The site of each node; empty where nothing is said of sites.
-    pub(super) sites: Vec<String>,
-    pub(super) port: Option<u16>,
-    pub(super) tls: bool,
-    pub(super) memory: ByteSize,
+    pub(crate) sites: Vec<String>,
+    pub(crate) port: Option<u16>,
+    pub(crate) tls: bool,
+    pub(crate) memory: ByteSize,
 }
 
 impl Asked {
@@ -111,7 +111,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`UsageError`] where it holds something else, or another number of nodes or ports, or is in use.
-    pub(super) fn open(path: &Path, asked: Asked) -> anyhow::Result<Self> {
+    pub(crate) fn open(path: &Path, asked: Asked) -> anyhow::Result<Self> {
         let shown = path.display();
         asked.check()?;
         check_ours(path)?;
@@ -145,7 +145,7 @@ impl Folder {
     }
 
     /// Flags for operators and for producers, where nodes ask for certificates.
-    pub(super) fn tls(&self, name: &str) -> TlsArgs {
+    pub(crate) fn tls(&self, name: &str) -> TlsArgs {
         let file = |name: &str| self.description.tls.then(|| self.certificates().join(name));
         let (cert, key) = (format!("{name}.pem"), format!("{name}.key"));
         TlsArgs { tls_ca: file("ca.pem"), tls_cert: file(&cert), tls_key: file(&key) }
@@ -172,27 +172,27 @@ impl Folder {
     }
 
     /// Where it is.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Its nodes.
-    pub(super) fn nodes(&self) -> &[LocalNode] {
+    pub(crate) fn nodes(&self) -> &[LocalNode] {
         &self.description.nodes
     }
 
     /// Whether its nodes are at several sites.
-    pub(super) fn has_sites(&self) -> bool {
+    pub(crate) fn has_sites(&self) -> bool {
         self.nodes().windows(2).any(|nodes| nodes[0].site != nodes[1].site)
     }
 
     /// The configuration of a node.
-    pub(super) fn config(&self, node: &LocalNode) -> PathBuf {
+    pub(crate) fn config(&self, node: &LocalNode) -> PathBuf {
         self.path.join(&node.name).join("node.toml")
     }
 
     /// What a node says while it runs.
-    pub(super) fn log(&self, node: &LocalNode) -> PathBuf {
+    pub(crate) fn log(&self, node: &LocalNode) -> PathBuf {
         self.path.join(&node.name).join("log")
     }
 

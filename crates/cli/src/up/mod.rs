@@ -19,8 +19,8 @@ use crate::connect::{self, Operator};
 use crate::exit::{FAILED, INTERRUPTED, UsageError};
 use crate::signals::Signals;
 use crate::size::ByteSize;
-use folder::{Asked, Folder, LocalNode};
-use processes::Processes;
+pub(crate) use folder::{Asked, Folder, LocalNode};
+pub(crate) use processes::Processes;
 
 /// Most nodes that this makes sense with on one machine.
 const NODES_MAX: i64 = 64;

@@ -13,7 +13,7 @@ use anyhow::Context;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::folder::Folder;
+use super::folder::{Folder, LocalNode};
 
 /// How long nodes may take to answer what is in flight and end: a little more than they allow themselves.
 const END: Duration = Duration::from_secs(12);
@@ -21,7 +21,7 @@ const END: Duration = Duration::from_secs(12);
 const LINES: usize = 5;
 
 /// One process a node.
-pub(super) struct Processes(Vec<Process>);
+pub(crate) struct Processes(Vec<Process>);
 
 struct Process {
     name: String,
@@ -35,42 +35,76 @@ impl Processes {
     ///
     /// # Errors
     /// Where a process cannot be started; the others are ended.
-    pub(super) fn start(folder: &Folder) -> anyhow::Result<Self> {
-        use std::os::unix::process::CommandExt;
-        let program = std::env::current_exe().context("cannot find the program itself")?;
+    pub(crate) fn start(folder: &Folder) -> anyhow::Result<Self> {
         let mut processes = Self(Vec::new());
         for node in folder.nodes() {
-            let log = folder.log(node);
-            let written = File::options().append(true).create(true).open(&log);
-            let written = written.with_context(|| format!("cannot write {}", log.display()))?;
-            let mut command = Command::new(&program);
-            command.arg("node").arg("--config").arg(folder.config(node));
-            command.arg("--end-with").arg(std::process::id().to_string());
-            // A group of its own: Ctrl-C in the terminal reaches this process, which then ends the nodes in order.
-            command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(written);
-            let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
-            processes.0.push(Process { name: node.name.clone(), log, child, has_ended: false });
+            processes.0.push(Process::start(folder, node)?);
         }
         Ok(processes)
     }
 
+    /// Starts one again that has ended.
+    ///
+    /// # Errors
+    /// Where it cannot be started.
+    pub(crate) fn start_one(&mut self, folder: &Folder, index: usize) -> anyhow::Result<()> {
+        let node = folder.nodes().get(index).context("no such node")?;
+        *self.0.get_mut(index).context("no such node")? = Process::start(folder, node)?;
+        Ok(())
+    }
+
+    /// Ends one without notice.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub(crate) fn kill_one(&mut self, index: usize) -> anyhow::Result<()> {
+        self.signal_one(index, Signal::SIGKILL)?;
+        let process = self.0.get_mut(index).context("no such node")?;
+        process.has_ended = process.child.wait().is_ok();
+        Ok(())
+    }
+
+    /// Tells one to end, and waits.
+    ///
+    /// # Errors
+    /// Where it does not in time.
+    pub(crate) fn end_one(&mut self, index: usize, patience: Duration) -> anyhow::Result<()> {
+        self.signal_one(index, Signal::SIGTERM)?;
+        let (begun, process) = (std::time::Instant::now(), self.0.get_mut(index).context("no such node")?);
+        while process.look().is_none() && !process.has_ended {
+            anyhow::ensure!(begun.elapsed() < patience, "{} does not end", process.name);
+            std::thread::sleep(super::LOOK);
+        }
+        Ok(())
+    }
+
+    /// Sends one a signal.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub(crate) fn signal_one(&self, index: usize, signal: Signal) -> anyhow::Result<()> {
+        let process = self.0.get(index).context("no such node")?;
+        kill(Pid::from_raw(i32::try_from(process.child.id())?), signal)?;
+        Ok(())
+    }
+
     /// Their numbers.
-    pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u32> {
         self.0.iter().map(|process| process.child.id())
     }
 
     /// How many have not ended.
-    pub(super) fn living(&self) -> usize {
+    pub(crate) fn living(&self) -> usize {
         self.0.iter().filter(|process| !process.has_ended).count()
     }
 
     /// How a node ended that had not before, in words.
-    pub(super) fn ended(&mut self) -> Option<String> {
+    pub(crate) fn ended(&mut self) -> Option<String> {
         self.0.iter_mut().find_map(|process| process.look().map(|status| process.last_words(status)))
     }
 
     /// Tells all to end and waits; those that do not are killed.
-    pub(super) async fn end(&mut self) {
+    pub(crate) async fn end(&mut self) {
         self.signal(Signal::SIGTERM);
         let deadline = tokio::time::Instant::now() + END;
         while self.living() > 0 && tokio::time::Instant::now() < deadline {
@@ -81,7 +115,7 @@ impl Processes {
     }
 
     /// Kills all that live.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.signal(Signal::SIGKILL);
         for process in self.0.iter_mut().filter(|process| !process.has_ended) {
             process.has_ended = process.child.wait().is_ok();
@@ -105,6 +139,21 @@ impl Drop for Processes {
 }
 
 impl Process {
+    fn start(folder: &Folder, node: &LocalNode) -> anyhow::Result<Self> {
+        use std::os::unix::process::CommandExt;
+        let program = std::env::current_exe().context("cannot find the program itself")?;
+        let log = folder.log(node);
+        let written = File::options().append(true).create(true).open(&log);
+        let written = written.with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = Command::new(&program);
+        command.arg("node").arg("--config").arg(folder.config(node));
+        command.arg("--end-with").arg(std::process::id().to_string());
+        // A group of its own: Ctrl-C in the terminal reaches this process, which then ends the nodes in order.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(written);
+        let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(Self { name: node.name.clone(), log, child, has_ended: false })
+    }
+
     /// How it ended, if it has and that was not known.
     fn look(&mut self) -> Option<ExitStatus> {
         if self.has_ended {

@@ -160,7 +160,7 @@ impl FakeCluster {
             let owner = |slice: u32| SliceOwner {
                 node: NodeId(1 + u64::from(slice) % nodes),
                 complete_since: Incarnation(1),
-                has_gap: false,
+                ..SliceOwner::default()
             };
             let record = FilterRecord {
                 name: name.to_owned(),

@@ -26,7 +26,8 @@ use crate::owner::Work;
 use crate::shared::Shared;
 use crate::view::Me;
 
-/// The first pause after a break; it doubles up to [`PAUSE_MAX`].
+/// The first pause after a break; it doubles up to [`PAUSE_MAX`], and until the node counts as out of reach, up to an eighth
+/// of the time that this takes.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// Between two looks at whether the peer is silent, at least.
 const LOOK_MIN: Duration = Duration::from_millis(10);
@@ -62,7 +63,7 @@ impl Outgoing {
         let to = LinkEnd { node: self.peer, incarnation: self.node.incarnation };
         let ends = firstseen_routing::LinkEnds { from, to };
         let mut sender = Sender::new(ends, INFLIGHT_FRAMES_MAX as usize);
-        let mut pause = PAUSE_MIN;
+        let (mut pause, mut broken) = (PAUSE_MIN, Instant::now());
         loop {
             let ended = self.session(&mut sender, &mut pause).await;
             self.up.send(false);
@@ -78,8 +79,12 @@ impl Outgoing {
                     }
                 }
             }
+            if pause == PAUSE_MIN {
+                broken = Instant::now();
+            }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MAX);
+            let pause_max = if broken.elapsed() > self.silence_max * 2 { PAUSE_MAX } else { self.silence_max / 4 };
+            pause = (pause * 2).min(pause_max.max(PAUSE_MIN * 2));
         }
     }
 

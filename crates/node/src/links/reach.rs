@@ -1,7 +1,7 @@
 //! Which nodes have been out of reach for so long that nobody should wait for them.
 //!
-//! Promises: a node is listed when its link has been down without a break for the time that the operator allows, and
-//! not from the moment on that it is up again. Must not know: streams, what follows from it.
+//! Promises: a node is listed when its link has been down without a break for the time that the operator allows, or, where it
+//! has never been up, for [`FIRST_TIMES`] as long; and not from the moment on that it is up again. Must not know: streams, what follows from it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,6 +12,9 @@ use firstseen_wire::watch;
 
 /// The nodes that are listed.
 pub(crate) type Unreachable = Arc<watch::Sender<BTreeSet<NodeId>>>;
+
+/// Where all nodes start at once, one finds another only when they have agreed on who leads, and on that both have started.
+const FIRST_TIMES: u32 = 3;
 
 /// Looks after one link.
 pub(super) struct Reach {
@@ -25,9 +28,10 @@ pub(super) struct Reach {
 impl Reach {
     /// Looks until there is no link any more.
     pub(super) async fn run(mut self) {
-        let mut has_link = true;
+        let (mut has_link, mut patience) = (true, self.patience * FIRST_TIMES);
         while has_link && self.up.wait_for(|up| !up).await.is_ok() {
-            let in_time = tokio::time::timeout(self.patience, self.is_up_again()).await;
+            let in_time = tokio::time::timeout(patience, self.is_up_again()).await;
+            patience = self.patience;
             has_link = match in_time {
                 Ok(has_link) => has_link,
                 Err(_) => {

@@ -1,6 +1,6 @@
 //! The groups of one owner, and how they follow the map.
 //!
-//! Promises: a group is there exactly while the map gives this node a slice of it; what a peer that was started anew
+//! Promises: a group is there while the map gives this node a slice of it, and until what is in flight there then is over; what a peer that was started anew
 //! had in flight is let go before the new map counts. Must not know: queues, who waits for answers.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use firstseen_filter::FILL_SAMPLE_BYTES;
 use firstseen_journal::ScanError;
 use firstseen_routing::divided::Climbed;
 use firstseen_routing::{
-    Command, Durability, FilterId, GroupOwner, Moment, NodeId, OwnerLimits, PeerMessage, Reason, SliceOwner,
+    Command, Durability, FilterId, GroupOwner, Moment, NodeId, OwnerLimits, PeerMessage, Reason, Shares, SliceOwner,
     Submission, divided,
 };
 
@@ -50,6 +50,8 @@ pub(super) struct Groups {
     unbuilt: BTreeMap<GroupKey, String>,
     /// Groups that have been restored, and what the map may not know of yet.
     restored: BTreeSet<GroupKey>,
+    /// Groups of which other nodes have all slices now, and that have something in flight.
+    leaving: BTreeSet<GroupKey>,
     /// Commands of one group, on their way to all.
     scratch: Vec<Command>,
 }
@@ -68,6 +70,7 @@ impl Groups {
             damage: None,
             unbuilt: BTreeMap::new(),
             restored: BTreeSet::new(),
+            leaving: BTreeSet::new(),
             scratch: Vec::new(),
         }
     }
@@ -114,11 +117,16 @@ impl Groups {
         }
         let is_mine = |filter, group| Owners::index_of(self.owners, filter, group) == self.index;
         let own: Vec<_> = view.own_groups().filter(|(filter, group)| is_mine(*filter, *group)).collect();
-        let is_here = |key: GroupKey| own.binary_search(&key).is_ok();
-        self.groups.retain(|key, _| is_here(*key));
-        self.kept.retain(is_here);
-        self.restored.retain(|key| is_here(*key));
         self.run_all(commands, |group, commands| group.map_changed(&view.map, now, commands));
+        let is_own = |key: &GroupKey| own.binary_search(key).is_ok();
+        let goes_on = |key: &GroupKey| !is_own(key) && view.map.filters.contains_key(&key.0);
+        self.leaving = self.groups.keys().copied().filter(goes_on).collect();
+        self.let_go(is_own);
+        self.restored.retain(is_own);
+        for ((filter, group), owner) in self.groups.iter().filter(|(_, owner)| owner.unbuilt_slices() > 0) {
+            let slices = owner.unbuilt_slices();
+            tracing::error!(%filter, group, slices, "no memory for slices on their way here: give up their move, or free some");
+        }
         let (mut faults, mut built) = (Vec::new(), Vec::new());
         for (filter, group) in own {
             match self.build(&view, filter, group) {
@@ -134,15 +142,26 @@ impl Groups {
         }
         // The node's memory for it, shared by all groups that it has, those of other owners too.
         let groups = (view.own_groups().count() as u64).max(1);
-        let guard_bytes_max = self.limits.guard_bytes_max / groups;
-        let missed_events_max = self.limits.missed_events_max.min(MISSED_EVENTS_MAX / groups as usize);
+        let shares = Shares {
+            guard_bytes_max: (self.limits.guard_bytes_max / groups).max(GUARD_BYTES_MIN),
+            missed_events_max: self.limits.missed_events_max.min(MISSED_EVENTS_MAX / groups as usize),
+            copied_bytes_per_s_max: (self.limits.copied_bytes_per_s_max / view.fetching_groups().max(1)).max(1),
+        };
         let stalling = view.stalling();
         self.run_all(commands, |group, commands| {
             group.reach_changed(&stalling, now, commands);
-            group.set_shares(guard_bytes_max.max(GUARD_BYTES_MIN), missed_events_max, now);
+            group.set_shares(shares, now);
         });
         self.view = view;
         faults
+    }
+
+    /// Drops groups that are not own, once what is in flight there is over.
+    fn let_go(&mut self, is_own: impl Fn(&GroupKey) -> bool) {
+        let Self { groups, leaving, kept, .. } = self;
+        leaving.retain(|key| groups.get(key).is_some_and(|group| !group.is_idle()));
+        groups.retain(|key, _| is_own(key) || leaving.contains(key));
+        kept.retain(|key| groups.contains_key(&key));
     }
 
     /// Builds a group that is not there; whether it was built, or why it cannot be.
@@ -226,7 +245,9 @@ impl Groups {
         let (filter, group) = (message.filter, message.group);
         if !self.groups.contains_key(&(filter, group)) {
             tracing::debug!(%from, %filter, group, "a message for a group that is not here");
-            return commands.extend(divided::refuse(from, message, NOT_HERE));
+            // It may be here by a map that this node has not heard of.
+            let epoch = self.view.map.filters.get(&filter).map_or(message.epoch, |record| record.epoch);
+            return commands.extend(divided::refuse(from, PeerMessage { epoch, ..message }, NOT_HERE));
         }
         self.run((filter, group), commands, |group, commands| group.receive(from, message, now, commands));
     }
@@ -265,6 +286,10 @@ impl Groups {
     /// Lets time pass.
     pub(super) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
         self.run_all(commands, |group, commands| group.tick(now, commands));
+        if !self.leaving.is_empty() {
+            let leaving = self.leaving.clone();
+            self.let_go(|key| !leaving.contains(key));
+        }
         let Self { kept, groups, restored, .. } = self;
         kept.checkpoint(groups, |key| restored.contains(&key) || groups.get(&key).is_some_and(GroupOwner::is_complete));
     }
@@ -281,8 +306,7 @@ impl Groups {
 
     /// Whether nothing is in flight, and nothing is left to be brought up.
     pub(super) fn are_idle(&self) -> bool {
-        self.kept.is_empty()
-            && self.groups.values().all(|group| group.inflight_events() == 0 && group.journal_events() == 0)
+        self.kept.is_empty() && self.groups.values().all(GroupOwner::is_idle)
     }
 
     /// Nothing new will come.

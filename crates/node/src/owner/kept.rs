@@ -137,8 +137,10 @@ impl Kept {
                 Command::Reply(reply) if is_full && self.lookups.remove(&reply.reply_to) => {
                     commands.push(Command::Reply(reply));
                 }
+                // What was fetched is on the medium before the map calls it complete, however long that may take.
                 command
-                    if group.durability == Durability::Durable
+                    if (group.durability == Durability::Durable
+                        || matches!(command, Command::SlicesComplete { .. }))
                         && self.awaits_disk
                         && (group.last > synced || !self.held.is_empty()) =>
                 {

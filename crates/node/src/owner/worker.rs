@@ -60,7 +60,7 @@ pub(crate) struct WorkerParts {
 }
 
 /// What a group wants changed in the map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Proposal {
     /// It needs a generation.
     Generation {
@@ -71,12 +71,16 @@ pub(crate) enum Proposal {
         /// One more than the newest.
         number: u64,
     },
-    /// Its slices here have all that counts.
+    /// Slices of it here have all that counts.
     Complete {
         /// The filter.
         filter: FilterId,
         /// The group.
         group: u32,
+        /// Their numbers in the group.
+        slices: Vec<u32>,
+        /// The epoch of the filter that the group knows.
+        epoch: u64,
         /// The start of this node that says so: what is said of it is not true of the next.
         incarnation: Incarnation,
     },
@@ -320,8 +324,9 @@ impl Worker {
                 // Where there is no room, the group asks again.
                 let _ = self.proposals.try_send(Proposal::Generation { filter, group, number });
             }
-            Command::SlicesComplete { filter, group, incarnation } => {
-                let _ = self.proposals.try_send(Proposal::Complete { filter, group, incarnation });
+            Command::SlicesComplete { filter, group, slices, epoch, incarnation } => {
+                let proposal = Proposal::Complete { filter, group, slices, epoch, incarnation };
+                let _ = self.proposals.try_send(proposal);
             }
             // Of a filter that keeps no journal; there is none.
             Command::Record(_) => {}

@@ -2,6 +2,8 @@
 //!
 //! Promises: see [`crate::copying`]. Must not know: how far a copy has come.
 
+use firstseen_filter::PartError;
+
 use super::DividedGroup;
 use crate::copying::told;
 use crate::{AskCells, CellParts, ClockReading, Entry, NodeId, PeerBody};
@@ -12,14 +14,14 @@ impl DividedGroup {
         self.copying = Default::default();
     }
 
-    /// Whether every copy here that lacked something has got it.
-    pub(super) fn has_fetched_all(&self) -> bool {
-        !self.complete && !self.placement.is_down_here() && self.copying.has_all(self.placement.lacking_here())
+    /// Whether a slice here that lacked something has got it from another copy.
+    pub(super) fn has_fetched(&self, slice: u32) -> bool {
+        self.copying.has(slice)
     }
 
     /// Asks for the next cells, if it is time.
     pub(super) fn fetch(&mut self) {
-        if self.complete || self.placement.is_down_here() {
+        if !self.placement.lacks_here() || self.placement.is_down_here() {
             return;
         }
         let Self { copying, placement, own, now, outbox, .. } = self;
@@ -30,7 +32,7 @@ impl DividedGroup {
 
     /// When [`Self::fetch`] has something to do, if nothing comes.
     pub(super) fn next_fetch_ms(&self) -> Option<u64> {
-        let fetches = !self.complete && !self.placement.is_down_here();
+        let fetches = self.placement.lacks_here() && !self.placement.is_down_here();
         fetches.then(|| self.copying.next_ms(self.placement.sources())).flatten()
     }
 
@@ -38,7 +40,7 @@ impl DividedGroup {
     /// any more, can say.
     pub(super) fn tell_cells(&mut self, to: NodeId, ask: &AskCells, epoch: u64) {
         let index = ask.slice as usize;
-        if epoch > self.placement.epoch() || !self.placement.is_source(index) || !self.is_whole() {
+        if epoch > self.placement.epoch() || !self.placement.is_source(index, self.incarnation) {
             return;
         }
         // Cells of a time that is long over could not be told apart there.
@@ -58,12 +60,14 @@ impl DividedGroup {
         self.own.advance(self.clock.now_unit());
         let Self { copying, own, kept, limits, now, .. } = self;
         copying.hear(parts, now.monotonic_ms, limits, |part| {
+            // One that could not be built takes nothing.
+            let missing = Err(PartError::Misfit("a slice that is not here"));
             match &part {
                 Entry::Slice { slice, outline } => own.slice_mut(*slice as usize).map(|own| own.put_outline(outline)),
                 Entry::Cells { slice, run } => own.slice_mut(*slice as usize).map(|own| own.put_cells(run)),
                 _ => None,
             }
-            .unwrap_or(Ok(()))?;
+            .unwrap_or(missing)?;
             kept.copied(part);
             Ok(())
         });

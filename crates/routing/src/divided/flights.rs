@@ -198,6 +198,11 @@ impl Batch {
         (self.partial_events > 0).then(|| (self.partial_rates + (events - partial_events).max(0.0) * rate()) / events)
     }
 
+    /// Whether something of it is in flight.
+    pub(crate) fn is_open(&self) -> bool {
+        self.flights.iter().any(|flight| !matches!(flight.phase, Phase::Over | Phase::Abandoned))
+    }
+
     /// An event is decided.
     pub(crate) fn decide(&mut self, index: usize, outcome: Decision, seen: Option<Seen>) {
         self.decisions[index] = outcome;
@@ -418,6 +423,11 @@ impl Flights {
     /// Memory for a producer's next batch, if some is to spare.
     pub(crate) fn spare_probes(&mut self) -> Option<Probes> {
         self.spares.pop().map(|(probes, _)| probes)
+    }
+
+    /// The ticket from which on those of the next batches are.
+    pub(crate) fn first_free(&self) -> u64 {
+        ticket(self.next_number, 0)
     }
 
     /// First tickets of all batches, oldest first.

@@ -11,11 +11,14 @@ use super::DividedGroup;
 use super::flights::{Flights, Phase};
 use super::missed::Missed;
 use super::placement::Placement;
-use super::sets::SetEnd;
+use super::sets::{SetEnd, SetFlight};
 use crate::{ClusterMap, Command, Decision, FilterRecord, Incarnation, Moment, NodeId, Reason};
 
 /// Changes of heads that are told apart; older ones count for all events.
-const CHANGES_MAX: usize = 8;
+const CHANGES_MAX: usize = 64;
+
+/// Who has handed over is remembered for so long after that has ceased to matter: longer than any retry horizon.
+const HANDED_OVER_KEPT_MS: u64 = 24 * 3_600_000;
 
 /// Who headed events before, for as long as submissions may come again.
 #[derive(Default)]
@@ -24,6 +27,10 @@ pub(super) struct FormerHeads {
     placements: Vec<(u64, Placement)>,
     /// Until then any event may have had another head.
     any_until_ms: u64,
+    /// Who has told all that it told under names before an epoch: what of that is not known here is over at this time.
+    handed_over: Vec<(NodeId, u64, u64)>,
+    /// When this node became the head of events that others have headed, last.
+    gained_ms: u64,
 }
 
 impl FormerHeads {
@@ -33,12 +40,34 @@ impl FormerHeads {
             self.any_until_ms = self.placements.remove(0).0;
         }
         self.placements.push((until_ms, former));
+        self.handed_over.retain(|(_, _, until_ms)| until_ms.saturating_add(HANDED_OVER_KEPT_MS) > now_ms);
+    }
+
+    /// A node has told all that it told under names by maps before `epoch`, but for what is over at `until_ms`.
+    pub(super) fn handed_over(&mut self, node: NodeId, epoch: u64, until_ms: u64) {
+        self.handed_over.push((node, epoch, until_ms));
+    }
+
+    /// This node has become the head of events that others have headed.
+    pub(super) fn gained(&mut self, now_ms: u64) {
+        self.gained_ms = now_ms;
+    }
+
+    /// When that was last.
+    pub(super) fn gained_ms(&self) -> u64 {
+        self.gained_ms
     }
 
     /// Whether another node than `me` headed an event of these positions lately.
     pub(super) fn are_elsewhere(&self, positions: &[u64], me: NodeId, now_ms: u64) -> bool {
-        let is_elsewhere =
-            |(until_ms, placement): &(u64, Placement)| *until_ms > now_ms && placement.head(positions) != Some(me);
+        let is_known = |head: Option<NodeId>, epoch: u64| {
+            let is_of =
+                |(node, by, until_ms): &(NodeId, u64, u64)| Some(*node) == head && *by > epoch && *until_ms <= now_ms;
+            head == Some(me) || self.handed_over.iter().any(is_of)
+        };
+        let is_elsewhere = |(until_ms, placement): &(u64, Placement)| {
+            *until_ms > now_ms && !is_known(placement.head(positions), placement.epoch())
+        };
         self.any_until_ms > now_ms || self.placements.iter().any(is_elsewhere)
     }
 }
@@ -59,20 +88,45 @@ impl DividedGroup {
             self.was_whole = self.is_whole();
         }
         self.complete = placement.is_complete_here();
+        if !placement.has_any_here() {
+            // What is recorded from now on, it does not have.
+            (self.is_restored, self.was_whole) = (false, false);
+        }
         self.outbox.set_epoch(record.epoch);
         let former = std::mem::replace(&mut self.placement, placement);
+        // Those that could not be built before, too.
+        let come = self.own.follow(&self.placement);
+        if !come.is_empty() {
+            self.begin_arrivals_anew();
+        }
         if !self.placement.is_like(&former) {
-            self.own.follow(&self.placement);
             self.fill.spread_over(self.placement.live_slices(), self.placement.asked_here());
+        }
+        if !self.placement.heads_as(&former) {
             let until_ms = now.monotonic_ms.saturating_add(u64::from(self.policies.retry_horizon_ms));
             self.former_heads.push(former.clone(), until_ms, now.monotonic_ms);
+            if self.placement.heads_more_than(&former) {
+                self.former_heads.gained(now.monotonic_ms);
+            }
         }
+        self.follow_handing(map, &former);
+        // A slice may have left and come again in between.
+        let is_new = |slice: u32| {
+            let arrivals = self.placement.arriving_here().iter();
+            let is_new =
+                arrivals.filter(|(of, _)| *of == slice).any(|arrival| !former.arriving_here().contains(arrival));
+            is_new || come.contains(&slice)
+        };
+        self.copying.retain(|slice| self.placement.lacking_here().any(|lacking| lacking == slice) && !is_new(slice));
         let returned = self.missed.follow(&former, &self.placement, &mut self.outbox);
         if self.placement.epoch() != former.epoch() {
             self.abandon_tests();
             self.keep_unacknowledged();
-            self.end_sets_by(|group, set| group.is_down(set.to()), SetEnd::Done);
-            self.end_sets_by(|_, set| set.awaits_map(), SetEnd::Stale);
+            self.end_sets_by(|group, set| group.placement.down_peers().any(|peer| peer == set.to()), SetEnd::Done);
+            // What a node was to set that has no slices any more is for whoever has them now.
+            let is_stale =
+                |group: &Self, set: &SetFlight| set.awaits_map() || group.placement.index_of(set.to()).is_none();
+            self.end_sets_by(is_stale, SetEnd::Stale);
             self.count_stuck_events();
         }
         self.open_generation(record);
@@ -80,10 +134,6 @@ impl DividedGroup {
         // They would ask.
         returned.into_iter().for_each(|node| self.tell_past(node, self.placement.epoch()));
         self.finish(commands);
-    }
-
-    fn is_down(&self, node: NodeId) -> bool {
-        !self.placement.live_peers().any(|(peer, _)| peer == node)
     }
 
     /// The node counts as started anew, though its process goes on: others had given it up, and went on without it.
@@ -111,7 +161,7 @@ impl DividedGroup {
         self.is_restored = self.was_whole && self.placement.nodes().len() == 1;
         self.missed = Missed::begin(&self.placement);
         (self.complete, self.first_ms) = (false, Some(now.monotonic_ms));
-        self.gap = None;
+        self.gaps = None;
         self.fetch_anew();
     }
 

@@ -13,6 +13,8 @@
 //! Promises: nothing is called complete that may lack an event of the window, unless its time was further in the future
 //! than clocks may differ. Must not know: how the map learns of it, messages.
 
+use firstseen_filter::WindowRule;
+
 use super::DividedGroup;
 use super::placement::Placement;
 use crate::{Command, Incarnation, NodeId, Past, PeerBody};
@@ -21,8 +23,19 @@ use crate::{Command, Incarnation, NodeId, Past, PeerBody};
 const AGAIN_MS: u64 = 1_000;
 
 /// What the slices here may lack.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Gaps {
+    /// Of slices that were here.
+    settled: Option<Gap>,
+    /// Of slices that are on their way here: all that was recorded before they were given to this node.
+    arriving: Option<Gap>,
+    /// Which these are, and since which epoch.
+    arrivals: Vec<(u32, u64)>,
+}
+
+/// What some slices may lack.
 #[derive(Clone, Debug)]
-pub(super) struct Gap {
+struct Gap {
     /// Who has not said yet what it may have recorded.
     awaited: Vec<(NodeId, Incarnation)>,
     /// Nothing is missing that is of a later unit, as far as is known.
@@ -41,89 +54,167 @@ impl Gap {
         let (newest_unit, is_handed_over) = (known_unit.unwrap_or(unknown_unit), known_unit.is_some());
         Self { awaited, newest_unit, is_handed_over, next_ask_ms: 0 }
     }
+
+    /// Who has gone before it has said what it may have recorded takes that with it.
+    fn follow(&mut self, placement: &Placement, unknown_unit: u64) {
+        let live: Vec<_> = placement.live_peers().collect();
+        let before = self.awaited.len();
+        self.awaited.retain(|peer| live.contains(peer));
+        if self.awaited.len() < before {
+            self.newest_unit = self.newest_unit.max(unknown_unit);
+            self.is_handed_over = false;
+        }
+    }
+
+    fn awaits(&self, peer: NodeId) -> bool {
+        self.awaited.iter().any(|(awaited, _)| *awaited == peer)
+    }
+
+    /// Whether all that is missing was handed over.
+    fn has_got_all(&self) -> bool {
+        self.awaited.is_empty() && self.is_handed_over
+    }
+
+    /// The unit from which on all that is missing has expired.
+    fn complete_from_unit(&self, rule: &WindowRule) -> Option<u64> {
+        self.awaited.is_empty().then(|| rule.expiry(self.newest_unit).saturating_add(rule.lateness_units))
+    }
+}
+
+impl Gaps {
+    fn all(&self) -> impl Iterator<Item = &Gap> {
+        self.settled.iter().chain(&self.arriving)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut Gap> {
+        self.settled.iter_mut().chain(&mut self.arriving)
+    }
+
+    /// The slices that have begun to arrive since are not what is known of those before.
+    fn follow_arrivals(&mut self, placement: &Placement, unknown_unit: u64) {
+        if placement.arriving_here().iter().any(|arrival| !self.arrivals.contains(arrival)) {
+            self.arriving = None;
+        }
+        self.arrivals = placement.arriving_here().to_vec();
+        match self.arrivals.is_empty() {
+            true => self.arriving = None,
+            false => drop(self.arriving.get_or_insert_with(|| Gap::of(placement, unknown_unit, None))),
+        }
+    }
 }
 
 impl DividedGroup {
     /// Follows the map: slices that have become incomplete have a gap, and those that are complete have none.
     pub(super) fn follow_gap(&mut self) {
-        if self.complete {
-            self.gap = None;
+        if !self.placement.lacks_here() {
+            self.gaps = None;
             return;
         }
-        let unknown_unit = self.unknown_unit();
         // Nobody hands anything over to a node that is down.
         if self.placement.is_down_here() {
-            self.gap = None;
+            self.gaps = None;
             self.fetch_anew();
             return;
         }
+        let unknown_unit = self.unknown_unit();
         let known_unit = self.own.now_unit().max(self.clock.now_unit());
         let known_unit = (self.was_whole || self.is_restored).then_some(known_unit);
-        let gap = self.gap.get_or_insert_with(|| Gap::of(&self.placement, unknown_unit, known_unit));
-        let live: Vec<_> = self.placement.live_peers().collect();
-        let before = gap.awaited.len();
-        gap.awaited.retain(|peer| live.contains(peer));
-        if gap.awaited.len() < before {
-            // What it would have said is gone with it.
-            gap.newest_unit = gap.newest_unit.max(unknown_unit);
-            gap.is_handed_over = false;
+        let Self { placement, gaps, .. } = self;
+        let gaps = gaps.get_or_insert_default();
+        match placement.lacking_here().any(|slice| !placement.is_arriving_here(slice)) {
+            false => gaps.settled = None,
+            true => drop(gaps.settled.get_or_insert_with(|| Gap::of(placement, unknown_unit, known_unit))),
+        }
+        gaps.follow_arrivals(placement, unknown_unit);
+        gaps.all_mut().for_each(|gap| gap.follow(placement, unknown_unit));
+    }
+
+    /// Slices have come only now: what was recorded before, whatever is known of that, is not here.
+    pub(super) fn begin_arrivals_anew(&mut self) {
+        if let Some(gaps) = &mut self.gaps {
+            gaps.arrivals.clear();
         }
     }
 
     /// Something that a node has set was refused: what it hands over is not all here.
     pub(super) fn has_refused(&mut self, from: NodeId) {
-        if let Some(gap) = self.gap.as_mut().filter(|gap| gap.awaited.iter().any(|(peer, _)| *peer == from)) {
-            gap.is_handed_over = false;
-        }
+        let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
+        gaps.filter(|gap| gap.awaits(from)).for_each(|gap| gap.is_handed_over = false);
     }
 
-    /// Asks who has not answered; once nothing is missing, has the map say that the slices are complete.
+    /// Asks who has not answered; has the map say which slices are complete, once they are.
     pub(super) fn mind_gap(&mut self) {
+        if !self.placement.lacks_here() {
+            return;
+        }
         // At the first input, when it is known what time it is.
         if self.has_unknown_gap() {
             self.follow_gap();
         }
         let now_ms = self.now.monotonic_ms;
-        let is_over = self.complete_from_unit().is_some_and(|unit| self.own.now_unit() >= unit);
-        let is_over = is_over || self.gap.as_ref().is_some_and(|gap| gap.awaited.is_empty() && gap.is_handed_over);
-        let is_over = is_over || self.has_fetched_all();
-        if !self.complete && (self.is_whole() || is_over || !self.limits.minds_gaps) {
-            if now_ms >= self.next_claim_ms {
-                self.next_claim_ms = now_ms + AGAIN_MS;
-                let Self { filter, group, incarnation, .. } = *self;
-                self.outbox.push(Command::SlicesComplete { filter, group, incarnation });
-            }
-            return;
+        let slices = self.complete_again();
+        if !slices.is_empty() && now_ms >= self.next_claim_ms {
+            self.next_claim_ms = now_ms + AGAIN_MS;
+            let (filter, group, incarnation, epoch) =
+                (self.filter, self.group, self.incarnation, self.placement.epoch());
+            self.outbox.push(Command::SlicesComplete { filter, group, slices, epoch, incarnation });
         }
-        let Some(gap) = self.gap.as_mut().filter(|gap| !gap.awaited.is_empty() && now_ms >= gap.next_ask_ms) else {
-            return;
+        let mut asked = Vec::new();
+        let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
+        for gap in gaps.filter(|gap| !gap.awaited.is_empty() && now_ms >= gap.next_ask_ms) {
+            gap.next_ask_ms = now_ms + AGAIN_MS;
+            asked.extend(gap.awaited.iter().map(|(peer, _)| *peer));
+        }
+        asked.sort_unstable();
+        asked.dedup();
+        asked.into_iter().for_each(|peer| self.outbox.send(peer, PeerBody::AskPast));
+    }
+
+    /// Slices here that have all that counts, and of which the map does not say so.
+    fn complete_again(&self) -> Vec<u32> {
+        if self.placement.is_down_here() {
+            return Vec::new();
+        }
+        let is_over = |gap: &Gap| {
+            let complete_from = gap.complete_from_unit(self.own.rule()).filter(|_| self.own.has_window());
+            gap.has_got_all() || complete_from.is_some_and(|unit| self.own.now_unit() >= unit)
         };
-        gap.next_ask_ms = now_ms + AGAIN_MS;
-        gap.awaited.iter().for_each(|(peer, _)| self.outbox.send(*peer, PeerBody::AskPast));
+        let gaps = || self.gaps.as_ref();
+        let is_settled_over = self.is_whole() || gaps().and_then(|gaps| gaps.settled.as_ref()).is_some_and(is_over);
+        let is_arriving_over = gaps().and_then(|gaps| gaps.arriving.as_ref()).is_some_and(is_over);
+        let has_all = |slice: &u32| match self.placement.is_arriving_here(*slice) {
+            _ if !self.limits.minds_gaps => true,
+            _ if self.has_fetched(*slice) && self.knows_names_of(*slice) => true,
+            true => is_arriving_over,
+            false => is_settled_over,
+        };
+        self.placement.lacking_here().filter(|slice| self.own.has(*slice)).filter(has_all).collect()
     }
 
     /// Nobody has looked yet what the slices here may lack.
     fn has_unknown_gap(&self) -> bool {
-        !self.complete && self.gap.is_none() && !self.placement.is_down_here()
+        self.placement.lacks_here() && self.gaps.is_none() && !self.placement.is_down_here()
     }
 
     /// When [`Self::mind_gap`] has something to do, if nothing comes.
     pub(super) fn next_gap_ms(&self) -> Option<u64> {
+        if !self.placement.lacks_here() {
+            return None;
+        }
         if self.has_unknown_gap() {
             return Some(0);
         }
-        let asks = self.gap.as_ref().filter(|gap| !gap.awaited.is_empty()).map(|gap| gap.next_ask_ms);
-        let is_handed_over = self.gap.as_ref().is_some_and(|gap| gap.awaited.is_empty() && gap.is_handed_over);
-        let is_known = self.is_whole() || is_handed_over || self.has_fetched_all();
-        let claims = (!self.complete && is_known).then_some(self.next_claim_ms);
-        asks.into_iter().chain(claims).chain(self.next_fetch_ms()).min()
+        let gaps = self.gaps.iter().flat_map(Gaps::all);
+        let asks = gaps.filter(|gap| !gap.awaited.is_empty()).map(|gap| gap.next_ask_ms);
+        let claims = (!self.complete_again().is_empty()).then_some(self.next_claim_ms);
+        asks.chain(claims).chain(self.next_fetch_ms()).chain(self.next_known_ms()).min()
     }
 
     /// The unit from which on the slices here are complete again; none where that is not known yet.
     pub(super) fn complete_from_unit(&self) -> Option<u64> {
-        let gap = self.gap.as_ref().filter(|gap| gap.awaited.is_empty() && self.own.has_window())?;
-        let rule = self.own.rule();
-        Some(rule.expiry(gap.newest_unit).saturating_add(rule.lateness_units))
+        let gaps = self.gaps.as_ref().filter(|_| self.own.has_window())?;
+        let units: Option<Vec<u64>> = gaps.all().map(|gap| gap.complete_from_unit(self.own.rule())).collect();
+        units?.into_iter().max()
     }
 
     /// Another node asks what was recorded without it. Only who sets its events there from now on can say; else it asks
@@ -132,7 +223,7 @@ impl DividedGroup {
         if epoch > self.placement.epoch() || !self.placement.live_peers().any(|(peer, _)| peer == from) {
             return;
         }
-        let known_unit = match &self.gap {
+        let known_unit = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
             Some(gap) if gap.awaited.is_empty() => gap.newest_unit,
             None if self.is_whole() => 0,
             Some(_) | None => self.unknown_unit(),
@@ -144,10 +235,8 @@ impl DividedGroup {
 
     /// Another node says what it may have recorded.
     pub(super) fn hear_past(&mut self, from: NodeId, past: Past) {
-        let Some(gap) = &mut self.gap else { return };
-        let before = gap.awaited.len();
-        gap.awaited.retain(|(peer, _)| *peer != from);
-        if gap.awaited.len() < before {
+        for gap in self.gaps.iter_mut().flat_map(Gaps::all_mut).filter(|gap| gap.awaits(from)) {
+            gap.awaited.retain(|(peer, _)| *peer != from);
             gap.newest_unit = gap.newest_unit.max(past.newest_unit);
             gap.is_handed_over &= past.has_handed_over;
         }

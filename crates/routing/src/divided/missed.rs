@@ -57,9 +57,10 @@ impl Missed {
         self.handed_over.get(&node).copied().unwrap_or(false)
     }
 
-    /// Nodes that are down already when this one begins: what was recorded without them, nobody knows.
+    /// Nodes that are down already when this one begins: what an earlier process of it has recorded without them, nobody knows.
     pub(super) fn begin(placement: &Placement) -> Self {
-        let down = placement.down_peers().map(|node| (node, Missing { sets: Vec::new(), is_all: false }));
+        let is_all = placement.is_fresh_here();
+        let down = placement.down_peers().map(|node| (node, Missing { sets: Vec::new(), is_all }));
         Self { down: down.collect(), handed_over: BTreeMap::new() }
     }
 

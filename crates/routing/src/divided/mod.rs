@@ -25,6 +25,7 @@ mod flights;
 mod follow;
 mod found;
 mod gap;
+mod handing;
 mod journal;
 mod level;
 mod loss;
@@ -57,7 +58,9 @@ use climb::Climbs;
 use fill::Fill;
 use flights::Flights;
 use follow::FormerHeads;
-use gap::Gap;
+use gap::Gaps;
+use handing::Handing;
+pub(crate) use handing::NAMES_AWAITED_MS_MAX;
 use journal::Journal;
 pub use journal::JournalCounts;
 pub(crate) use level::Level;
@@ -90,11 +93,12 @@ pub(crate) struct DividedGroup {
     first_ms: Option<u64>,
     placement: Placement,
     former_heads: FormerHeads,
+    handing: Handing,
     missed: Missed,
     /// It had all that was ever recorded here when the others went on without it.
     was_whole: bool,
-    /// What the slices here may lack; nothing where they are complete, or never will be by themselves.
-    gap: Option<Gap>,
+    /// What the slices here may lack; nothing where they are complete, or nobody has looked yet.
+    gaps: Option<Gaps>,
     copying: Copying,
     /// When the map is told next that the slices here are complete, should it not know.
     next_claim_ms: u64,
@@ -180,9 +184,10 @@ impl DividedGroup {
             first_ms: None,
             own: OwnSlices::build(definition.clone(), &placement)?,
             former_heads: FormerHeads::default(),
+            handing: Handing::default(),
             missed: Missed::begin(&placement),
             was_whole: false,
-            gap: None,
+            gaps: None,
             copying: Copying::default(),
             next_claim_ms: 0,
             placement,
@@ -209,6 +214,8 @@ impl DividedGroup {
             kept: durable::Kept::new(record.policies.durability),
         };
         divided.open_generation(record);
+        let placement = divided.placement.clone();
+        divided.follow_handing(map, &placement);
         divided.fill.spread_over(divided.placement.live_slices(), divided.placement.asked_here());
         Ok(divided)
     }
@@ -217,13 +224,9 @@ impl DividedGroup {
     pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         self.now = now;
         let epoch = self.placement.epoch();
-        // Whoever heads an event by another map must not be told by this one: two heads could find the same zero. What is
-        // set by a newer map does no harm.
-        let is_stale = match &message.body {
-            PeerBody::Test(_) => message.epoch != epoch,
-            PeerBody::Set(_) => message.epoch < epoch,
-            _ => false,
-        };
+        // Whoever heads an event by another map must not be told by this one: two heads could find the same zero. By a newer
+        // map there may be more slices here that are to be set.
+        let is_stale = matches!(message.body, PeerBody::Test(_) | PeerBody::Set(_)) && message.epoch != epoch;
         if is_stale && self.limits.fences_epochs {
             self.has_refused(from);
             commands.extend(refuse(from, PeerMessage { epoch, ..message }, Reason::StaleMap));
@@ -253,8 +256,8 @@ impl DividedGroup {
             PeerBody::Past(past) => self.hear_past(from, past),
             PeerBody::AskCells(ask) => self.tell_cells(from, &ask, message.epoch),
             PeerBody::Cells(parts) => self.hear_cells(parts),
-            // Of groups that are one slice.
-            PeerBody::Mirror(..) => {}
+            PeerBody::Mirror(_, mirrored) => self.hear_told(&mirrored),
+            PeerBody::HandedOver(handed) => self.hear_handed_over(from, handed),
         }
         self.finish(commands);
     }
@@ -267,12 +270,18 @@ impl DividedGroup {
         self.flights.as_ref().map_or(0, Flights::open_events) as u64
     }
 
-    pub(crate) fn guard_mut(&mut self) -> &mut ReplayGuard {
-        &mut self.guard
+    pub(crate) fn unbuilt_slices(&self) -> usize {
+        let is_unbuilt = |slice: &u32| self.placement.holds_slice(*slice as usize) && !self.own.has(*slice);
+        (0..self.placement.slices() as u32).filter(is_unbuilt).count()
     }
 
-    pub(crate) fn set_missed_events_max(&mut self, events_max: usize) {
-        self.limits.missed_events_max = events_max;
+    /// Whether somebody waits for this node to end what it has headed.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.handing.is_awaited()
+    }
+
+    pub(crate) fn shared(&mut self) -> (&mut ReplayGuard, &mut OwnerLimits) {
+        (&mut self.guard, &mut self.limits)
     }
 
     pub(crate) fn clock_ms(&self) -> u64 {
@@ -284,7 +293,7 @@ impl DividedGroup {
         let slice_sample_bytes = share_of_sample(sample_bytes, self.own.len());
         let inflight_events = self.inflight_events();
         let first = self.group.saturating_mul(self.placement.slices() as u32);
-        let complete = self.complete;
+        let placement = &self.placement;
         let complete_from_ms = self.complete_from_unit().and_then(|unit| begin_ms(self.own.unit(), unit));
         let (test_nodes, set_nodes) = (self.own.test_node_visits, self.own.set_node_visits);
         let states = self.own.states().map(|(index, slice, load)| {
@@ -298,8 +307,8 @@ impl DividedGroup {
                 fill,
                 expected_rate,
                 ready: true,
-                complete,
-                complete_from_ms,
+                complete: placement.is_slice_complete_here(index),
+                complete_from_ms: complete_from_ms.filter(|_| !placement.is_slice_complete_here(index)),
             }
         });
         let slices: Vec<SliceState> = states.collect();

@@ -43,16 +43,26 @@ impl OwnSlices {
         Ok(Self { definition, slices, loads, now: 0, test_node_visits: 0, set_node_visits: 0 })
     }
 
-    /// Takes empty slices that came to this node, and drops those that went. One that cannot be built is not there, and
-    /// what is asked of it is undecided.
-    pub(crate) fn follow(&mut self, placement: &Placement) {
+    /// Takes empty slices that came to this node, and drops those that went; which have come. One that cannot be built is
+    /// not there, what is asked of it is undecided, and it is tried again.
+    pub(crate) fn follow(&mut self, placement: &Placement) -> Vec<u32> {
+        let mut come = Vec::new();
         for (index, slice) in self.slices.iter_mut().enumerate() {
             match (placement.holds_slice(index), slice.is_some()) {
-                (true, false) => *slice = FilterSlice::build(&self.definition).ok(),
+                (true, false) => {
+                    *slice = FilterSlice::build(&self.definition).ok();
+                    come.extend(slice.is_some().then_some(index as u32));
+                }
                 (false, true) => *slice = None,
                 _ => {}
             }
         }
+        come
+    }
+
+    /// Whether a slice is here.
+    pub(crate) fn has(&self, slice: u32) -> bool {
+        self.slices.get(slice as usize).is_some_and(Option::is_some)
     }
 
     /// What the window is counted in.
@@ -74,11 +84,12 @@ impl OwnSlices {
         &self.definition.rule
     }
 
-    /// Whether every position that the placement puts here can be asked here.
+    /// Whether every position that the placement has tested here can be. A slice on its way here that cannot be built holds
+    /// nothing up: it is not complete before all of it has come again.
     pub(crate) fn has_all(&self, placement: &Placement, positions: &[u64]) -> bool {
         positions.iter().all(|position| {
             let slice = placement.locate(*position).0;
-            !placement.holds_slice(slice) || self.slices[slice].is_some()
+            !placement.tests_slice(slice) || self.slices[slice].is_some()
         })
     }
 

@@ -121,7 +121,8 @@ pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Option<Comm
         | PeerBody::AskPast
         | PeerBody::Past(_)
         | PeerBody::AskCells(_)
-        | PeerBody::Cells(_) => return None,
+        | PeerBody::Cells(_)
+        | PeerBody::HandedOver(_) => return None,
         PeerBody::Mirror(number, _) => {
             let refused_numbers = vec![number];
             (from, PeerBody::SetAcks(SetAcks { refused_numbers, ..SetAcks::default() }))

@@ -14,7 +14,7 @@ pub(crate) struct Placement {
     epoch: u64,
     /// Every node once.
     nodes: Vec<NodeId>,
-    /// By node: its start, and whether the others go on without it.
+    /// By node: its start, and whether the others go on without what it has of the group.
     starts: Vec<(Incarnation, bool)>,
     /// By slice of the group: index into `nodes` of who is asked.
     node_of_slice: Vec<usize>,
@@ -30,6 +30,14 @@ pub(crate) struct Placement {
     any_down: bool,
     /// Events may have been recorded without a slice here.
     has_gap_here: bool,
+    /// A slice here lacks something.
+    lacks_here: bool,
+    /// Slices that are on their way here, and since which epoch.
+    arriving_here: Vec<(u32, u64)>,
+    /// Slices that are on their way here, and from whom.
+    origins: Vec<(u32, NodeId)>,
+    /// Nodes that slices of this one are on their way to.
+    targets: Vec<NodeId>,
 }
 
 /// The copies of a slice.
@@ -40,6 +48,8 @@ struct Holders {
     len: u8,
     /// By bit: which of them are live and complete.
     complete: u8,
+    /// By bit: which of them are on their way there.
+    arriving: u8,
 }
 
 /// What a slice may be asked, as the map says.
@@ -82,24 +92,38 @@ impl Placement {
         let index_of = |node: &NodeId| nodes.binary_search(node).unwrap_or(nodes.len());
         let node_of_slice = owners.iter().map(index_of).collect();
         let me_here = index_of(&me);
-        let holders: Vec<Holders> =
-            (0..slices).map(|slice| Holders::new(copies(slice), index_of, |copy| map.is_complete_copy(copy))).collect();
+        let holders = |slice: u32| {
+            let number = first.saturating_add(slice);
+            let is_arriving = |copy: &SliceOwner| record.arriving_since(number, copy.node).is_some();
+            Holders::new(copies(slice), index_of, |copy| map.is_complete_copy(copy), is_arriving)
+        };
+        let holders: Vec<Holders> = (0..slices).map(holders).collect();
+        let start = |node: &NodeId| {
+            let incarnation = map.nodes.get(node).map(|node| node.incarnation);
+            (incarnation.unwrap_or_default(), incarnation.is_none() || map.is_gone_from(record, group, *node))
+        };
         let standing = |(slice, node): (u32, &NodeId)| match map.is_complete(record, first.saturating_add(slice)) {
             true => SliceStanding::Complete,
-            false if map.is_down(*node) => SliceStanding::Down,
+            false if start(node).1 => SliceStanding::Down,
             false => SliceStanding::Incomplete,
         };
         let standings: Vec<SliceStanding> = (0..).zip(&owners).map(standing).collect();
-        let start = |node: &NodeId| {
-            map.nodes.get(node).map_or((Incarnation::default(), true), |node| (node.incarnation, node.is_down))
-        };
-        let mut own = (0..slices).flat_map(copies).filter(|copy| copy.node == me);
+        let arriving = |slice: u32| Some((slice, record.arriving_since(first.saturating_add(slice), me)?));
+        let is_settled = |slice: &u32| arriving(*slice).is_none();
+        let mut own = (0..slices).filter(is_settled).flat_map(copies).filter(|copy| copy.node == me);
+        let per_group = record.definition.slicing.slices_per_group().max(1);
+        let moves = || record.moves().filter(|way| way.slice / per_group == group);
+        let lacks = |holders: &Holders| holders.has(me_here) && !holders.is_complete_at(me_here);
         Self {
             plan,
             epoch: record.epoch,
             starts: nodes.iter().map(start).collect(),
             node_of_slice,
             me: me_here,
+            lacks_here: holders.iter().any(lacks),
+            arriving_here: (0..slices).filter_map(arriving).collect(),
+            origins: moves().filter(|way| way.to == me).map(|way| (way.slice % per_group, way.from)).collect(),
+            targets: distinct(moves().filter(|way| way.from == me).map(|way| way.to)),
             is_single: holders.iter().all(|holders| holders.len <= 1),
             holders,
             all_complete: standings.iter().all(|standing| *standing == SliceStanding::Complete),
@@ -125,14 +149,16 @@ impl Placement {
             && have_same()
     }
 
-    /// Whether all slices that this node has are complete.
+    /// Whether all slices that this node has are complete, but for those on their way here.
     pub(crate) fn is_complete_here(&self) -> bool {
         self.is_complete_of(self.me)
     }
 
-    /// Whether a node has slices, and all of them have had everything that was ever recorded in them.
+    /// Whether a node has slices that are not on their way there, and all of these have had everything that was ever recorded
+    /// in them.
     fn is_complete_of(&self, node: usize) -> bool {
-        let mut own = self.holders.iter().filter(|holders| holders.has(node)).peekable();
+        let is_settled = |holders: &&Holders| holders.has(node) && !holders.is_arriving_at(node);
+        let mut own = self.holders.iter().filter(is_settled).peekable();
         own.peek().is_some() && own.all(|holders| holders.is_complete_at(node))
     }
 
@@ -152,10 +178,87 @@ impl Placement {
         self.node_of_slice.iter().filter(|node| **node == self.me).count()
     }
 
+    /// Whether this node has slices of the group.
+    pub(super) fn has_any_here(&self) -> bool {
+        self.nodes.get(self.me).is_some()
+    }
+
+    /// Whether an own slice lacks something.
+    pub(super) fn lacks_here(&self) -> bool {
+        self.lacks_here
+    }
+
     /// Own slices that lack something.
     pub(super) fn lacking_here(&self) -> impl Iterator<Item = u32> {
         let is_lacking = |holders: &Holders| holders.has(self.me) && !holders.is_complete_at(self.me);
         (0..).zip(&self.holders).filter(move |(_, holders)| is_lacking(holders)).map(|(slice, _)| slice)
+    }
+
+    /// Slices that are on their way here, each with the epoch since which it is.
+    pub(super) fn arriving_here(&self) -> &[(u32, u64)] {
+        &self.arriving_here
+    }
+
+    /// Nodes that slices of this one are on their way to.
+    pub(super) fn targets(&self) -> &[NodeId] {
+        &self.targets
+    }
+
+    /// Whether a slice is on its way here from a node that is not down.
+    pub(super) fn has_live_origin(&self, slice: u32) -> bool {
+        let mut origins = self.origins.iter().filter(|(of, _)| *of == slice);
+        origins.any(|(_, from)| self.live_peers().any(|(peer, _)| peer == *from))
+    }
+
+    /// Where slices came from that were on their way here by `former`, and have arrived since, whether they are here now or
+    /// have gone on.
+    pub(super) fn arrived_since(&self, former: &Self) -> Vec<NodeId> {
+        let has_arrived = |(slice, from): &&(u32, NodeId)| {
+            let was_asked = former.asked(*slice) == Some(*from);
+            was_asked && self.asked(*slice) != Some(*from) && !self.is_arriving_here(*slice)
+        };
+        distinct(former.origins.iter().filter(has_arrived).map(|(_, from)| *from))
+    }
+
+    /// Nodes that are asked by `next` about slices that are asked here now, or are on their way here, and that are not here
+    /// any more then.
+    pub(super) fn taken_from_here(&self, next: &Self) -> Vec<NodeId> {
+        let is_here = |slice: &u32| self.node_of_slice[*slice as usize] == self.me || self.is_arriving_here(*slice);
+        let goes = |slice: &u32| is_here(slice) && !next.holders[*slice as usize].has(next.me);
+        distinct((0..self.slices() as u32).filter(goes).filter_map(|slice| next.asked(slice)))
+    }
+
+    fn asked(&self, slice: u32) -> Option<NodeId> {
+        self.nodes.get(*self.node_of_slice.get(slice as usize)?).copied()
+    }
+
+    /// Whether the same nodes are asked about the same slices in `other`: every event has the same head.
+    pub(super) fn heads_as(&self, other: &Self) -> bool {
+        let asked = |placement: &Self| -> Vec<(NodeId, bool)> {
+            let node = |index: &usize| (placement.nodes[*index], placement.starts[*index].1);
+            placement.node_of_slice.iter().map(node).collect()
+        };
+        asked(self) == asked(other)
+    }
+
+    /// Whether this node may be the head of events that another one headed by `former`.
+    pub(super) fn heads_more_than(&self, former: &Self) -> bool {
+        let down = |placement: &Self| -> Vec<NodeId> { placement.down_peers().collect() };
+        let is_gained = |slice: u32| {
+            self.node_of_slice[slice as usize] == self.me && former.asked(slice) != self.nodes.get(self.me).copied()
+        };
+        down(self) != down(former) || (0..self.slices() as u32).any(is_gained)
+    }
+
+    /// Whether this node has begun to have slices of the group by the map of this placement: it has recorded nothing before.
+    pub(super) fn is_fresh_here(&self) -> bool {
+        let own = self.holders.iter().filter(|holders| holders.has(self.me)).count();
+        own == self.arriving_here.len() && self.arriving_here.iter().all(|(_, since)| *since == self.epoch)
+    }
+
+    /// Whether a slice is on its way here.
+    pub(super) fn is_arriving_here(&self, slice: u32) -> bool {
+        self.arriving_here.iter().any(|(arriving, _)| *arriving == slice)
     }
 
     /// Own slices that lack something, each with a node that has all of it.
@@ -164,8 +267,13 @@ impl Placement {
         self.lacking_here().filter_map(source)
     }
 
-    /// Whether this node has all that was ever recorded in a slice of the group.
-    pub(super) fn is_source(&self, slice: usize) -> bool {
+    /// Whether this start of this node has all that was ever recorded in a slice of the group.
+    pub(super) fn is_source(&self, slice: usize, start: Incarnation) -> bool {
+        self.is_slice_complete_here(slice) && self.starts.get(self.me) == Some(&(start, false))
+    }
+
+    /// Whether all that was ever recorded in a slice of the group is here.
+    pub(super) fn is_slice_complete_here(&self, slice: usize) -> bool {
         self.holders.get(slice).is_some_and(|holders| holders.is_complete_at(self.me))
     }
 
@@ -321,17 +429,26 @@ impl Placement {
     }
 }
 
+fn distinct(nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> = nodes.collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
 impl Holders {
     fn new<'map>(
         copies: impl Iterator<Item = &'map SliceOwner>,
         index_of: impl Fn(&NodeId) -> usize,
         is_complete: impl Fn(&SliceOwner) -> bool,
+        is_arriving: impl Fn(&SliceOwner) -> bool,
     ) -> Self {
         let mut holders = Self::default();
         for copy in copies {
             let place = usize::from(holders.len);
             holders.nodes[place] = index_of(&copy.node) as u16;
             holders.complete |= u8::from(is_complete(copy)) << place;
+            holders.arriving |= u8::from(is_arriving(copy)) << place;
             holders.len += 1;
         }
         holders
@@ -345,6 +462,11 @@ impl Holders {
     #[inline]
     fn has(&self, node: usize) -> bool {
         self.nodes().iter().any(|holder| usize::from(*holder) == node)
+    }
+
+    fn is_arriving_at(&self, node: usize) -> bool {
+        let mut nodes = self.nodes().iter().enumerate();
+        nodes.any(|(place, holder)| usize::from(*holder) == node && self.arriving >> place & 1 == 1)
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use super::fill::Room;
 use super::flights::{Flight, Flights, Phase, Queue};
 use super::found::part;
 use crate::{BatchName, Command, Decision, Durability, GroupReply, Operation, Reason, Resolved, Seen};
-use firstseen_filter::Refresh;
+use firstseen_filter::{Probes, Refresh};
 
 /// A generation that has not come is asked for again after so long.
 const ASK_AGAIN_MS: u64 = 1000;
@@ -317,6 +317,7 @@ impl DividedGroup {
                 flights.retire(ticket);
             }
         }
+        self.hand_over();
         // Ahead of all that follows from it.
         self.kept.take(self.filter, self.group, commands);
         self.outbox.flush(commands);
@@ -335,6 +336,7 @@ impl DividedGroup {
     pub(super) fn answer(&mut self, ticket: u64) {
         let cannot_deny = !self.is_whole() || self.has_forgotten();
         let full_rate = self.rate_if_partial(ticket);
+        let no_probes = self.handing.is_told().then(|| Probes::new(self.shape()));
         let Some(flights) = &mut self.flights else { return };
         let Some(batch) = flights.batch_mut(ticket) else { return };
         let mut reply_to = batch.head.reply_to;
@@ -349,6 +351,10 @@ impl DividedGroup {
             self.kept.told(name, &batch.head.names, &batch.decisions, self.clock.reading());
             for name in &batch.head.names {
                 self.named.remove(name);
+            }
+            if let Some(probes) = no_probes {
+                let told = (name, &batch.head.names[..], &batch.decisions[..]);
+                self.handing.tell(&mut self.outbox, told, self.clock.reading(), probes);
             }
         }
         let degraded = batch.degraded || batch.head.operation == Operation::Verify && cannot_deny;

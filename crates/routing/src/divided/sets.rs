@@ -4,6 +4,8 @@
 //! event stays in flight until every node has acknowledged, where a process is gone the next one of its node. Must not
 //! know: why an event is new.
 
+use std::cmp::Ordering;
+
 use super::DividedGroup;
 use super::flights::Phase;
 use crate::{Decision, NodeId, Reason, SetAcks};
@@ -30,6 +32,8 @@ pub(super) enum SetEnd {
     Lost,
     /// The map by which it was sent is over.
     Stale,
+    /// The map by which it was sent is not known there yet.
+    Early,
 }
 
 impl SetFlight {
@@ -115,8 +119,12 @@ impl DividedGroup {
         let refused = acks.refused_numbers.iter().map(|number| (*number, SetEnd::Refused));
         for (number, end) in done.chain(refused) {
             let Some(set) = self.sets.get(&number).filter(|set| set.to == from) else { continue };
-            let is_stale = end == SetEnd::Refused && epoch > set.epoch;
-            self.end_set(number, if is_stale { SetEnd::Stale } else { end });
+            let end = match epoch.cmp(&set.epoch) {
+                Ordering::Greater if end == SetEnd::Refused => SetEnd::Stale,
+                Ordering::Less if end == SetEnd::Refused => SetEnd::Early,
+                _ => end,
+            };
+            self.end_set(number, end);
         }
     }
 
@@ -150,8 +158,9 @@ impl DividedGroup {
                 SetEnd::Done => false,
                 SetEnd::Refused => newest > set.generation,
                 SetEnd::Lost => true,
+                SetEnd::Early if epoch == set.epoch => true,
                 // By maps between, another node may have headed it.
-                SetEnd::Stale => told || epoch == set.epoch + 1 && self.heads(ticket),
+                SetEnd::Stale | SetEnd::Early => told || epoch == set.epoch + 1 && self.heads(ticket),
             };
             let again = if goes_again { self.set(ticket, newest) } else { None };
             let Some(flight) = self.flight_mut(ticket) else { continue };

@@ -69,13 +69,14 @@ impl DividedGroup {
                 Some(Reason::Invalid)
             }
             () if self.is_draining => Some(Reason::NotReady),
+            () if !self.placement.has_any_here() => Some(Reason::StaleMap),
             () if inflight + events > self.limits.inflight_events_max => Some(Reason::Overloaded),
             () => None,
         }
     }
 
     /// The shape of what producers send.
-    fn shape(&self) -> ProbeShape {
+    pub(super) fn shape(&self) -> ProbeShape {
         self.level.as_ref().map_or_else(|| self.placement.plan().shape(), Level::root_shape)
     }
 
@@ -259,7 +260,9 @@ impl DividedGroup {
     /// Tests an event at own slices, and sends it on if no zero is found.
     fn test(&mut self, ticket: u64) {
         let has_parent = self.has_parent();
-        let Self { flights: Some(flights), own, placement, unreachable, policies, .. } = self else { return };
+        let Self { flights: Some(flights), own, placement, handing, unreachable, policies, limits, .. } = self else {
+            return;
+        };
         // One that became ready may have been given up since.
         let Some(flight) = flights.flight(ticket).filter(|flight| flight.phase == Phase::Testing).copied() else {
             return;
@@ -275,6 +278,9 @@ impl DividedGroup {
         let course = match placement.head(positions) {
             None => Course::Tell(TOO_FEW_LEFT),
             Some(head) if head != self.me => Course::Tell(Decision::Undecided(Reason::StaleMap)),
+            Some(_) if limits.awaits_former_heads && handing.awaits_head_of(positions) => {
+                Course::Tell(Decision::Undecided(Reason::NotReady))
+            }
             Some(_) if !own.has_all(placement, positions) => Course::Tell(Decision::Undecided(Reason::NotReady)),
             Some(_) if unreachable.has_any(placement, positions.iter().copied()) => Course::Tell(TOO_FEW_LEFT),
             Some(_) if has_parent => Course::Ask,

@@ -99,6 +99,8 @@ pub struct ReplayGuard {
     flights: HashMap<BatchName, Flight>,
     horizon_ms: u64,
     bytes_max: u64,
+    /// When something was forgotten last though its horizon was not over.
+    whole_since_ms: u64,
 }
 
 impl ReplayGuard {
@@ -113,7 +115,13 @@ impl ReplayGuard {
             flights: HashMap::new(),
             horizon_ms,
             bytes_max,
+            whole_since_ms: 0,
         }
+    }
+
+    /// Since when nothing was forgotten whose horizon is not over, in monotonic milliseconds.
+    pub(crate) fn whole_since_ms(&self) -> u64 {
+        self.whole_since_ms
     }
 
     /// Takes about `bytes_max` bytes at most from now on; the oldest is forgotten where it has more.
@@ -246,6 +254,7 @@ impl ReplayGuard {
     /// Forgets the oldest until the rest fits.
     fn make_room(&mut self, now_ms: u64) {
         while self.bytes() > self.bytes_max {
+            self.whole_since_ms = now_ms;
             match (self.batches.oldest_ms(), self.names.oldest_ms()) {
                 (None, None) => break,
                 (Some(batch_ms), name_ms) if name_ms.is_none_or(|name_ms| batch_ms <= name_ms) => self.forget_batch(),

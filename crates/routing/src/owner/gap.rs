@@ -36,6 +36,11 @@ impl Gap {
         self.newest_unit.get_or_insert_with(|| clock.unit_at(now.wall_ms.saturating_add(self.clock_skew_max_ms)));
     }
 
+    /// Others have recorded events without the slice: what it may lack is known at the next input.
+    pub(super) fn reopen(&mut self) {
+        self.newest_unit = None;
+    }
+
     /// Whether that has happened.
     pub(super) fn is_open(&self) -> bool {
         self.newest_unit.is_some()

@@ -35,6 +35,9 @@ pub struct OwnerLimits {
     /// A copy that lacks something counts as complete when it has fetched all of it. Only tests switch it off, to show what
     /// goes wrong then.
     pub fetches_all: bool,
+    /// Who has taken over a slice heads its events only when the node before has ended them. Only tests switch it off, to show
+    /// what goes wrong then.
+    pub awaits_former_heads: bool,
     /// Bytes by which the journal grows before a group takes a checkpoint; the usual rule where it says nothing. Only
     /// tests set it, to see many of them.
     pub checkpoint_after_bytes: Option<u64>,
@@ -52,6 +55,17 @@ pub struct OwnerLimits {
     pub journal_events_max: usize,
 }
 
+/// What a group may take of what all groups of a node share.
+#[derive(Clone, Copy, Debug)]
+pub struct Shares {
+    /// Bytes of what is remembered of submissions.
+    pub guard_bytes_max: u64,
+    /// Events that are kept for each node that is down.
+    pub missed_events_max: usize,
+    /// Bytes of cells that are taken a second from copies that have everything.
+    pub copied_bytes_per_s_max: u64,
+}
+
 impl Default for OwnerLimits {
     fn default() -> Self {
         Self {
@@ -66,6 +80,7 @@ impl Default for OwnerLimits {
             fences_epochs: true,
             minds_gaps: true,
             fetches_all: true,
+            awaits_former_heads: true,
             checkpoint_after_bytes: None,
             guard_bytes_max: 64 << 20,
             missed_events_max: 1 << 16,

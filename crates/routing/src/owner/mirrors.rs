@@ -41,6 +41,10 @@ pub(super) struct Mirrors {
     is_down_here: bool,
     /// Events may have been recorded without this copy since it was complete last.
     has_gap_here: bool,
+    /// Since which epoch the slice is on its way here, where it is.
+    arriving_since: Option<u64>,
+    /// Whoever it comes from tells what is told under which name.
+    has_live_origin: bool,
     unreachable: Vec<NodeId>,
     held: VecDeque<Held>,
     held_events: usize,
@@ -58,6 +62,8 @@ impl Mirrors {
             is_asked: true,
             is_down_here: false,
             has_gap_here: false,
+            arriving_since: None,
+            has_live_origin: false,
             unreachable: Vec::new(),
             held: VecDeque::new(),
             held_events: 0,
@@ -80,9 +86,8 @@ impl Mirrors {
         commands: &mut Vec<Command>,
     ) -> bool {
         let copy = |copy: &crate::SliceOwner| {
-            let node = map.nodes.get(&copy.node);
-            let start = node.map_or(Incarnation::default(), |node| node.incarnation);
-            let (is_down, is_complete) = (node.is_none_or(|node| node.is_down), map.is_complete_copy(copy));
+            let start = map.nodes.get(&copy.node).map_or(Incarnation::default(), |node| node.incarnation);
+            let (is_down, is_complete) = (map.is_gone(copy), map.is_complete_copy(copy));
             Copy { node: copy.node, start, is_down, is_complete }
         };
         let copies = record.copies_of(self.group).take(COPIES_MAX);
@@ -90,8 +95,13 @@ impl Mirrors {
         let is_new = self.epoch != record.epoch || self.others != others;
         (self.epoch, self.others) = (record.epoch, others);
         self.is_asked = map.asked(record, self.group).is_some_and(|asked| asked.node == me);
-        self.is_down_here = map.is_down(me);
-        self.has_gap_here = record.copies_of(self.group).any(|copy| copy.node == me && copy.has_gap);
+        let own = record.copies_of(self.group).find(|copy| copy.node == me);
+        self.is_down_here = own.is_none_or(|own| map.is_gone(own));
+        self.has_gap_here = own.is_some_and(|own| own.has_gap);
+        self.arriving_since = record.arriving_since(self.group, me);
+        let origin = record.moves().find(|way| way.slice == self.group && way.to == me).map(|way| way.from);
+        let has_live_origin = self.live().any(|copy| Some(copy.node) == origin);
+        self.has_live_origin = has_live_origin;
         if !self.is_asked || self.is_down_here {
             let had_held = !self.held.is_empty();
             self.give_up(commands);
@@ -129,6 +139,16 @@ impl Mirrors {
 
     pub(super) fn has_gap_here(&self) -> bool {
         self.has_gap_here
+    }
+
+    /// Since which epoch the slice is on its way here, where it is.
+    pub(super) fn arriving_since(&self) -> Option<u64> {
+        self.arriving_since
+    }
+
+    /// Whether it comes from a node that is not down.
+    pub(super) fn has_live_origin(&self) -> bool {
+        self.has_live_origin
     }
 
     pub(super) fn is_down_here(&self) -> bool {
@@ -179,6 +199,18 @@ impl Mirrors {
             false => {
                 self.held_events += reply.decisions.len();
                 self.held.push_back(Held::Reply(reply, deadline_ms));
+            }
+        }
+    }
+
+    /// A copy did not know yet that it is one.
+    pub(super) fn send_early_again(&self, to: NodeId, refused: &[u64], commands: &mut Vec<Command>) {
+        for held in &self.held {
+            if let Held::Record { number, mirrored, missing } = held
+                && refused.contains(number)
+                && missing.contains(&to)
+            {
+                commands.push(self.message(to, *number, mirrored));
             }
         }
     }

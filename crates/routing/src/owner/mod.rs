@@ -20,7 +20,7 @@ use crate::{
     Record, SlicedBuildError, Submission,
 };
 pub(crate) use clock::HeadClock;
-pub use limits::OwnerLimits;
+pub use limits::{OwnerLimits, Shares};
 pub use state::{DecisionCounts, GroupState, HopCounts, SliceState};
 pub(crate) use state::{begin_ms, share_of_sample};
 use together::TogetherGroup;
@@ -140,6 +140,15 @@ impl GroupOwner {
         }
     }
 
+    /// Slices that have come to this node since the group was built, and that it has no memory for: they are tried again at
+    /// every change of the map, and are not complete before.
+    pub fn unbuilt_slices(&self) -> usize {
+        match &self.cells {
+            Cells::Together(_) => 0,
+            Cells::Divided(group) => group.unbuilt_slices(),
+        }
+    }
+
     /// Bytes of cells at present.
     pub fn bytes(&self) -> u64 {
         match &self.cells {
@@ -190,16 +199,15 @@ impl GroupOwner {
         }
     }
 
-    /// The group's share of the node's memory from now on: about `guard_bytes_max` bytes for what is remembered of
-    /// submissions, and `missed_events_max` events for each node that is down.
-    pub fn set_shares(&mut self, guard_bytes_max: u64, missed_events_max: usize, now: Moment) {
-        match &mut self.cells {
-            Cells::Together(group) => group.guard_mut().set_bytes_max(guard_bytes_max, now.monotonic_ms),
-            Cells::Divided(group) => {
-                group.guard_mut().set_bytes_max(guard_bytes_max, now.monotonic_ms);
-                group.set_missed_events_max(missed_events_max);
-            }
-        }
+    /// The group's share of what the node has, from now on.
+    pub fn set_shares(&mut self, shares: Shares, now: Moment) {
+        let (guard, limits) = match &mut self.cells {
+            Cells::Together(group) => group.shared(),
+            Cells::Divided(group) => group.shared(),
+        };
+        guard.set_bytes_max(shares.guard_bytes_max, now.monotonic_ms);
+        limits.missed_events_max = shares.missed_events_max;
+        limits.copied_bytes_per_s_max = shares.copied_bytes_per_s_max;
     }
 
     /// The node counts as started anew though its process goes on, as the others had given it up: what is in flight here
@@ -262,6 +270,15 @@ impl GroupOwner {
             Cells::Together(group) => group.held_events() as u64,
             Cells::Divided(group) => group.inflight_events(),
         }
+    }
+
+    /// Whether nothing is in flight here, nothing is left to be brought up, and nobody waits for what was headed here.
+    pub fn is_idle(&self) -> bool {
+        let is_awaited = match &self.cells {
+            Cells::Together(_) => false,
+            Cells::Divided(group) => group.is_awaited(),
+        };
+        self.inflight_events() == 0 && self.journal_events() == 0 && !is_awaited
     }
 
     /// Events that a level of a tree has told without the one above and not brought up yet.

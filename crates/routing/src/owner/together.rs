@@ -189,10 +189,12 @@ impl TogetherGroup {
 
     /// Has the map say that the slice is complete, once it is.
     fn mind_gap(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        let is_due = !self.complete && (self.is_whole() || self.has_fetched_all() || self.gap.is_over(&self.clock));
+        let has_fetched = self.has_fetched_all() && self.known_ms() <= now.monotonic_ms;
+        let is_due = !self.complete && (self.is_whole() || has_fetched || self.gap.is_over(&self.clock));
         if is_due && self.gap.may_claim(now) {
             let Self { filter, number: group, incarnation, .. } = *self;
-            commands.push(Command::SlicesComplete { filter, group, incarnation });
+            let epoch = self.mirrors.epoch();
+            commands.push(Command::SlicesComplete { filter, group, slices: vec![0], epoch, incarnation });
         }
         if std::mem::take(&mut self.is_joining) {
             self.joined_ms = Some(now.monotonic_ms);
@@ -324,6 +326,7 @@ impl TogetherGroup {
         let opening_ms = (!self.complete && !self.gap.is_open()).then_some(0);
         let is_known = self.is_whole() || self.has_fetched_all();
         let claim_ms = (!self.complete && is_known).then_some(self.gap.next_claim_ms());
+        let claim_ms = claim_ms.map(|claim_ms| if self.is_whole() { claim_ms } else { claim_ms.max(self.known_ms()) });
         let fetches = !self.complete && !self.mirrors.is_down_here();
         let fetch_ms = fetches.then(|| self.copying.next_ms(self.mirrors.sources())).flatten();
         let others = [self.guard.next_expiry_ms(), opening_ms, claim_ms, fetch_ms, self.mirrors.next_expiry_ms()];
@@ -346,8 +349,8 @@ impl TogetherGroup {
         self.slice.bytes()
     }
 
-    pub(crate) fn guard_mut(&mut self) -> &mut ReplayGuard {
-        &mut self.guard
+    pub(crate) fn shared(&mut self) -> (&mut ReplayGuard, &mut OwnerLimits) {
+        (&mut self.guard, &mut self.limits)
     }
 
     pub(crate) fn state(&mut self, sample_bytes: usize) -> GroupState {

@@ -131,7 +131,7 @@ impl Forest {
             let owner = |slice: u32| SliceOwner {
                 node: nodes[slice as usize % nodes.len()],
                 complete_since: Incarnation(0),
-                has_gap: false,
+                ..SliceOwner::default()
             };
             let record = FilterRecord {
                 name: place.name.clone(),

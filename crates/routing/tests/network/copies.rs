@@ -8,9 +8,11 @@ impl Network {
     /// Gives slices further copies, before anything has happened.
     pub(crate) fn add_copies(&mut self, copies: impl IntoIterator<Item = (u32, NodeId)>) {
         let incarnation = |node: NodeId| self.map.nodes[&node].incarnation;
-        let owner = |node| SliceOwner { node, complete_since: incarnation(node), has_gap: false };
-        let copies: Vec<SliceCopy> =
-            copies.into_iter().map(|(slice, node)| SliceCopy { slice, owner: owner(node) }).collect();
+        let owner = |node| SliceOwner { node, complete_since: incarnation(node), ..SliceOwner::default() };
+        let copies: Vec<SliceCopy> = copies
+            .into_iter()
+            .map(|(slice, node)| SliceCopy { slice, owner: owner(node), ..SliceCopy::default() })
+            .collect();
         let record = self.map.filters.get_mut(&FILTER).unwrap();
         (record.policies.copies, record.copies) = (1, copies);
         self.nodes().into_iter().for_each(|node| self.start(node));
@@ -46,8 +48,8 @@ impl Network {
     /// The map takes up what nodes have said of their slices; nobody has heard of it yet. Whether there was anything.
     pub(crate) fn agree_on_complete(&mut self) -> bool {
         let claims = std::mem::take(&mut self.complete);
-        let slices_per_group = self.record().definition.slicing.slices_per_group();
-        for (group, node, claimed) in &claims {
+        let per_group = self.record().definition.slicing.slices_per_group();
+        for (group, node, claimed, slices) in &claims {
             self.map.version += 1;
             let (incarnation, is_down) = (self.map.nodes[node].incarnation, self.map.is_down(*node));
             if *claimed != incarnation || is_down {
@@ -55,10 +57,10 @@ impl Network {
             }
             let record = self.map.filters.get_mut(&FILTER).unwrap();
             record.epoch += 1;
-            let own = record
-                .all_copies_mut()
-                .filter(|(slice, owner)| slice / slices_per_group == *group && owner.node == *node);
+            let is_meant = |slice: u32| slice / per_group == *group && slices.contains(&(slice % per_group));
+            let own = record.all_copies_mut().filter(|(slice, owner)| owner.node == *node && is_meant(*slice));
             own.for_each(|(_, owner)| (owner.complete_since, owner.has_gap) = (incarnation, false));
+            self.settle_moves();
         }
         !claims.is_empty()
     }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test file uses a part")]
 
 mod copies;
+mod moves;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
@@ -45,7 +46,7 @@ pub(crate) struct Network {
     /// Generations that nodes ask for.
     pub(crate) asked: Vec<(u32, u64)>,
     /// Groups that nodes say to be complete there.
-    pub(crate) complete: Vec<(u32, NodeId, Incarnation)>,
+    pub(crate) complete: Vec<(u32, NodeId, Incarnation, Vec<u32>)>,
     pub(crate) now: Moment,
     pub(crate) limits: OwnerLimits,
     pub(crate) fault: Fault,
@@ -80,7 +81,7 @@ impl Network {
             policies,
             owners: owners
                 .iter()
-                .map(|node| SliceOwner { node: *node, complete_since: Incarnation::default(), has_gap: false })
+                .map(|node| SliceOwner { node: *node, complete_since: Incarnation::default(), ..SliceOwner::default() })
                 .collect(),
             copies: Vec::new(),
             generations: vec![0; definition.slicing.groups() as usize],
@@ -162,7 +163,9 @@ impl Network {
                 Command::Reply(reply) => self.replies.push(reply),
                 Command::Send { to, message } => self.send(key.1, to, message),
                 Command::OpenGeneration { group, number, .. } => self.asked.push((group, number)),
-                Command::SlicesComplete { group, incarnation, .. } => self.complete.push((group, key.1, incarnation)),
+                Command::SlicesComplete { group, slices, incarnation, .. } => {
+                    self.complete.push((group, key.1, incarnation, slices));
+                }
                 Command::Climb(_) | Command::Found(_) => panic!("no tree: {command:?}"),
                 Command::Record(record) => panic!("no journal: {record:?}"),
             }
@@ -273,6 +276,8 @@ impl Network {
             }
         }
         if !self.owners.contains_key(&(group, to)) {
+            let epoch = self.views.get(&to).map_or(message.epoch, |view| view.filters[&FILTER].epoch);
+            let message = PeerMessage { epoch, ..message };
             if let Some(Command::Send { to: head, message }) = divided::refuse(from, message, Reason::NotReady) {
                 self.send(to, head, message);
             }
@@ -382,6 +387,7 @@ impl Network {
             }
             self.command((group, node), |owner, commands| owner.map_changed(&map, now, commands));
         }
+        self.follow_slices(node);
     }
 
     /// Opens the generations that were asked for.

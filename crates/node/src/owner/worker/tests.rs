@@ -41,7 +41,9 @@ fn map() -> ClusterMap {
     let record = FilterRecord {
         name: "clicks".to_owned(),
         epoch: 1,
-        owners: [ME, PEER].map(|node| SliceOwner { node, complete_since: Incarnation(1), has_gap: false }).to_vec(),
+        owners: [ME, PEER]
+            .map(|node| SliceOwner { node, complete_since: Incarnation(1), ..SliceOwner::default() })
+            .to_vec(),
         definition,
         policies: FilterPolicies { clock: ClockSource::Wall, answer: AnswerWhen::Safe, ..FilterPolicies::default() },
         copies: Vec::new(),

@@ -10,6 +10,7 @@ use firstseen_filter::{PartError, Probes};
 
 use super::TogetherGroup;
 use crate::copying::{Copying, told};
+use crate::divided::NAMES_AWAITED_MS_MAX;
 use crate::guard::ReplayGuard;
 use crate::{
     CellParts, ClusterMap, Command, Decision, Entry, FilterRecord, Incarnation, Mirrored, Moment, NodeId, PeerBody,
@@ -19,7 +20,14 @@ use crate::{
 impl TogetherGroup {
     /// Whether all that was recorded in other copies without this one is here.
     pub(super) fn has_fetched_all(&self) -> bool {
-        self.mirrors.has_others() && !self.mirrors.is_down_here() && self.copying.has_all(std::iter::once(0))
+        self.mirrors.has_others() && !self.mirrors.is_down_here() && self.copying.has(0)
+    }
+
+    /// When what was fetched counts: once the names that may come again are known, where somebody tells them.
+    pub(super) fn known_ms(&self) -> u64 {
+        let wait_ms = self.horizon_ms.min(NAMES_AWAITED_MS_MAX);
+        let joined_ms = self.joined_ms.filter(|_| self.mirrors.has_live_origin());
+        joined_ms.map_or(0, |joined_ms| joined_ms + wait_ms)
     }
 
     /// The node counts as started anew. Where no other node has the slice, nobody has recorded anything meanwhile.
@@ -31,6 +39,7 @@ impl TogetherGroup {
         self.mirrors.give_up(commands);
         if self.mirrors.has_others() {
             self.forget_names();
+            self.gap.reopen();
         }
         self.mirrors.number_from(first_number(incarnation));
     }
@@ -88,7 +97,12 @@ impl TogetherGroup {
                 let acks = PeerBody::SetAcks(SetAcks { set_numbers, refused_numbers });
                 commands.push(self.mirrors.send(from, acks));
             }
-            PeerBody::SetAcks(acks) => self.mirrors.acknowledged(from, &acks.set_numbers, commands),
+            PeerBody::SetAcks(acks) => {
+                self.mirrors.acknowledged(from, &acks.set_numbers, commands);
+                if message.epoch < self.mirrors.epoch() {
+                    self.mirrors.send_early_again(from, &acks.refused_numbers, commands);
+                }
+            }
             PeerBody::AskCells(ask) if message.epoch <= self.mirrors.epoch() && self.complete => {
                 // Cells of a time that is long over could not be told apart there.
                 let present_unit = self.clock.unit_at(now.wall_ms.saturating_add(self.limits.clock_skew_max_ms));
@@ -121,6 +135,10 @@ impl TogetherGroup {
     pub(super) fn hear_cells(&mut self, parts: CellParts, now: Moment, commands: &mut Vec<Command>) {
         // What is late there is late here.
         self.clock.restore(parts.clock);
+        if parts.asked.is_none() {
+            // Whoever says this tells this copy what it tells under which name, by now.
+            self.joined_ms = Some(now.monotonic_ms);
+        }
         let Self { copying, slice, limits, keeps_journal, filter, number: group, .. } = self;
         copying.hear(parts, now.monotonic_ms, limits, |part| {
             match &part {
@@ -162,10 +180,17 @@ impl TogetherGroup {
             self.closed = Some(Reason::StaleMap);
             return self.mirrors.give_up(commands);
         };
+        let former_since = self.mirrors.arriving_since();
         if self.mirrors.follow(map, record, self.me, commands) {
             self.forget_names();
         }
-        if self.mirrors.is_down_here() {
+        // It may have left and come again in between.
+        let has_come = self.mirrors.arriving_since().is_some_and(|since| former_since != Some(since));
+        if has_come {
+            self.is_restored = false;
+            self.gap.reopen();
+        }
+        if self.complete || self.mirrors.is_down_here() || has_come {
             self.copying = Copying::default();
         }
         self.mind_gap(now, commands);

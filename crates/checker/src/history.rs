@@ -133,6 +133,8 @@ pub struct History {
     pub unset: Vec<Unset>,
     /// Slices of which a copy lacked in the end what another had.
     pub lagging: Vec<u32>,
+    /// Copies that have begun to move.
+    pub moves_begun: u64,
     /// When that was over, in simulated microseconds; 0 where nothing was looked for.
     pub settled_us: u64,
     /// First-seen is told when the cells are set.

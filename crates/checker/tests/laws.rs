@@ -1,8 +1,8 @@
 //! A test of the tester: every law finds the history that breaks it, and only that.
 
+use firstseen_checker::history::{Call, History, Loss, Outage, Unset};
+use firstseen_checker::laws::check;
 use firstseen_routing::{Decision, Reason, SubmissionName};
-use firstseen_sim::history::{Call, History, Loss, Outage, Unset};
-use firstseen_sim::laws::check;
 
 fn call(event: u64, time_ms: u64, began_us: u64, told: Decision) -> Call {
     Call {

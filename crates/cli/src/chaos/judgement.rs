@@ -1,0 +1,142 @@
+//! Whether what producers were told keeps the laws, and what the scenario promises beside them.
+//!
+//! Promises: the laws are those of the simulation. Must not know: how calls were made.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use firstseen_checker::history::{Call, History};
+use firstseen_checker::laws::check;
+use firstseen_routing::Decision;
+use serde::Serialize;
+
+use super::producer::CallLine;
+use super::scenario::Scenario;
+
+/// Broken laws that are told.
+const TOLD_MAX: usize = 5;
+
+/// What came of a run.
+#[derive(Debug, Serialize)]
+pub(super) struct Judgement {
+    pub(super) calls: usize,
+    pub(super) first_seen: usize,
+    pub(super) duplicates: usize,
+    pub(super) undecided: usize,
+    /// Seconds in which something was undecided.
+    pub(super) undecided_seconds: u64,
+    /// All slices were, so long after the end; none where they were not in time.
+    pub(super) complete_after_s: Option<f64>,
+    /// Promises that were not kept.
+    pub(super) broken: Vec<String>,
+}
+
+impl Judgement {
+    /// Whether every promise was kept.
+    pub(super) fn holds(&self) -> bool {
+        self.broken.is_empty()
+    }
+}
+
+/// Judges a run, whose windows are longer than it.
+pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Option<Duration>) -> Judgement {
+    let mut history = History {
+        window_ms: u64::MAX,
+        window_at_most_ms: u64::MAX,
+        told_when_set: true,
+        never_forgets: true,
+        ..History::default()
+    };
+    let mut lines: Vec<&CallLine> = lines.iter().collect();
+    lines.sort_by_key(|line| line.began_us);
+    lines.iter().for_each(|line| _ = history.begin(call(line)));
+    let count = |is_so: fn(&Decision) -> bool| lines.iter().filter(|line| is_so(&line.told)).count();
+    let is_undecided: fn(&Decision) -> bool = |told| matches!(told, Decision::Undecided(_));
+    let seconds: BTreeSet<u64> =
+        lines.iter().filter(|line| is_undecided(&line.told)).map(|line| line.returned_us / 1_000_000).collect();
+    let mut broken = Vec::new();
+    if !scenario.promises.may_forget {
+        let violations = check(&history);
+        broken.extend(violations.iter().take(TOLD_MAX).map(ToString::to_string));
+        if violations.len() > TOLD_MAX {
+            broken.push(format!("{} more of these", violations.len() - TOLD_MAX));
+        }
+    }
+    let (undecided_seconds, most) = (seconds.len() as u64, scenario.promises.undecided_seconds_max);
+    if undecided_seconds > most {
+        broken.push(format!("events were undecided in {undecided_seconds} seconds, {most} are promised at most"));
+    }
+    if complete_after.is_none() {
+        let within_s = scenario.promises.complete_within_s;
+        broken.push(format!("slices are not complete {within_s} s after the end"));
+    }
+    if lines.is_empty() {
+        broken.push("nothing was asked".to_owned());
+    }
+    Judgement {
+        calls: lines.len(),
+        first_seen: count(|told| *told == Decision::FirstSeen),
+        duplicates: count(|told| *told == Decision::Duplicate),
+        undecided: count(is_undecided),
+        undecided_seconds,
+        complete_after_s: complete_after.map(|after| after.as_secs_f64()),
+        broken,
+    }
+}
+
+fn call(line: &CallLine) -> Call {
+    Call {
+        id: 0,
+        producer: line.caller,
+        site: None,
+        event: line.event,
+        time_ms: line.time_ms,
+        is_lookup: line.is_lookup,
+        name: None,
+        began_us: line.began_us,
+        returned_us: Some(line.returned_us),
+        told: Some(line.told),
+        degraded: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_routing::Reason;
+
+    use super::*;
+    use crate::chaos::scenario::Promises;
+
+    fn scenario() -> Scenario {
+        Scenario {
+            about: String::new(),
+            filter: String::new(),
+            seconds: 10,
+            needs_containers: false,
+            compose: None,
+            promises: Promises { undecided_seconds_max: 1, complete_within_s: 1, may_forget: false },
+            steps: Vec::new(),
+        }
+    }
+
+    fn told(event: u64, began_us: u64, told: Decision) -> CallLine {
+        let (caller, is_lookup, time_ms) = (1, false, began_us / 1000);
+        CallLine { caller, event, is_lookup, time_ms, began_us, returned_us: began_us + 500, told }
+    }
+
+    #[test]
+    fn every_promise_can_be_broken() {
+        let complete = Some(Duration::ZERO);
+        let good = [told(1, 0, Decision::FirstSeen), told(1, 1_000, Decision::Duplicate)];
+        assert!(judge(&scenario(), &good, complete).holds());
+        let twice = [told(1, 0, Decision::FirstSeen), told(1, 1_000, Decision::FirstSeen)];
+        assert!(judge(&scenario(), &twice, complete).broken[0].starts_with("one winner"));
+        let alone = [told(1, 0, Decision::Duplicate)];
+        assert!(judge(&scenario(), &alone, complete).broken[0].starts_with("no duplicate of itself"));
+        assert!(judge(&scenario(), &good, None).broken[0].contains("not complete"));
+        assert!(judge(&scenario(), &[], complete).broken[0].contains("nothing was asked"));
+        let undecided = |second: u64| told(second, second * 1_000_000, Decision::Undecided(Reason::SlicesDown));
+        assert!(judge(&scenario(), &[undecided(1)], complete).holds());
+        assert!(judge(&scenario(), &[undecided(1), undecided(2)], complete).broken[0].contains("in 2 seconds"));
+    }
+}

@@ -1,0 +1,87 @@
+//! Nodes as processes of this machine.
+//!
+//! Promises: all of them end with this process, and their folder goes. Must not know: what is done when.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+use super::run::Stage;
+use super::scenario::Action;
+use crate::cluster;
+use crate::connect::{self, Operator};
+use crate::size::ByteSize;
+use crate::up::{Asked, Folder, LocalNode, Processes};
+
+/// Nodes of every scenario.
+pub(super) const NODES: usize = 3;
+/// What a node has for cells.
+const MEMORY: ByteSize = ByteSize(256 << 20);
+/// How long a node may take to end in order.
+const END: Duration = Duration::from_secs(15);
+
+/// A cluster of processes.
+pub(super) struct Local {
+    processes: Processes,
+    folder: Folder,
+    _data: TempDir,
+}
+
+impl Local {
+    /// Starts the nodes and makes a cluster of them.
+    pub(super) fn start() -> anyhow::Result<Self> {
+        let data = TempDir::new().context("no folder for the cluster's data")?;
+        let asked = Asked { nodes: Some(NODES), sites: Vec::new(), port: None, tls: false, memory: MEMORY };
+        let folder = Folder::open(&data.path().join("cluster"), asked)?;
+        let processes = Processes::start(&folder)?;
+        let local = Self { processes, folder, _data: data };
+        let addresses = local.addresses();
+        connect::runtime()?.block_on(async {
+            let any = Operator::new(addresses.clone(), local.folder.tls("admin").connector()?);
+            cluster::form(&any, &addresses, cluster::FORM).await
+        })?;
+        Ok(local)
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        self.folder.nodes().iter().map(LocalNode::address).collect()
+    }
+}
+
+impl Stage for Local {
+    fn command(&self, args: &[&str], besides: Option<usize>) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| "firstseen".into()));
+        command.args(args);
+        let addresses = (1..).zip(self.addresses()).filter(|(node, _)| Some(*node) != besides).map(|(_, at)| at);
+        let addresses: Vec<String> = addresses.collect();
+        match args.first() {
+            Some(&"cluster") => command.args(["--addr", addresses.first().map_or("", String::as_str)]),
+            _ => command.args(["--cluster", &addresses.join(",")]),
+        };
+        command
+    }
+
+    fn act(&mut self, action: Action, node: usize) -> anyhow::Result<()> {
+        let index = node - 1;
+        match action {
+            Action::Kill => self.processes.kill_one(index),
+            Action::Start => self.processes.start_one(&self.folder, index),
+            Action::Restart => {
+                self.processes.end_one(index, END)?;
+                self.processes.start_one(&self.folder, index)
+            }
+            Action::Pause => self.processes.signal_one(index, Signal::SIGSTOP),
+            Action::Resume => self.processes.signal_one(index, Signal::SIGCONT),
+            Action::Drain | Action::Disconnect | Action::Connect | Action::Fill | Action::Free | Action::Slow => {
+                bail!("{action:?} is not done to a process: run it with --containers")
+            }
+        }
+    }
+
+    fn name_of(&self, node: usize) -> String {
+        self.folder.nodes().get(node - 1).map_or_else(String::new, |node| node.name.clone())
+    }
+}

@@ -1,0 +1,111 @@
+//! `firstseen chaos`: real nodes, real producers, and what goes wrong; then everything that was told is checked.
+//!
+//! Promises: what is checked are the laws that the simulation checks; the exit code says whether they hold. Must not know: how
+//! nodes keep them.
+
+mod containers;
+mod judgement;
+mod local;
+mod producer;
+mod run;
+mod scenario;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+
+use crate::filter::ClusterAddresses;
+use crate::size::ByteSize;
+
+/// Where scenarios are.
+const SCENARIOS: &str = "cluster/scenarios";
+
+/// Flags of `firstseen chaos`.
+#[derive(Debug, Args)]
+pub struct ChaosArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: ChaosCommand,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum ChaosCommand {
+    /// Run a scenario: a cluster of its own, producers, what goes wrong, and what must hold nevertheless
+    Run(RunArgs),
+    /// Say which scenarios there are
+    List(ListArgs),
+    /// Ask a cluster about events, and print every call as a line of JSON; `run` does this
+    #[command(hide = true)]
+    Produce(ProduceArgs),
+    /// Fill a disk with a file of zeros, or take it away; `run` does this in a container
+    #[command(hide = true)]
+    Ballast(BallastArgs),
+}
+
+/// Flags of `firstseen chaos run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// A scenario, by the name of its file
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Folder of scenarios
+    #[arg(long, value_name = "DIR", default_value = SCENARIOS)]
+    pub scenarios: PathBuf,
+    /// Nodes in the containers of docker-compose.yml, instead of processes of this machine
+    #[arg(long)]
+    pub containers: bool,
+    /// Print one JSON document instead of a line a second
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `firstseen chaos list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Folder of scenarios
+    #[arg(long, value_name = "DIR", default_value = SCENARIOS)]
+    pub scenarios: PathBuf,
+}
+
+/// Flags of `firstseen chaos produce`.
+#[derive(Debug, Args)]
+pub struct ProduceArgs {
+    /// The filter.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterAddresses,
+    /// For so long
+    #[arg(long, value_name = "S")]
+    pub seconds: u64,
+    /// What is asked is drawn from it
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// Flags of `firstseen chaos ballast`.
+#[derive(Debug, Args)]
+pub struct BallastArgs {
+    /// The file
+    #[arg(value_name = "FILE")]
+    pub path: PathBuf,
+    /// Its bytes, or as many as there is room for; without, it is taken away
+    #[arg(value_name = "BYTES")]
+    pub bytes: Option<ByteSize>,
+}
+
+/// Runs `firstseen chaos`.
+///
+/// # Errors
+/// What a person must be told; a broken promise is an exit code.
+pub fn run(args: &ChaosArgs) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        ChaosCommand::Run(args) => run::run(args),
+        ChaosCommand::List(args) => scenario::list(&args.scenarios, &mut std::io::stdout().lock()),
+        ChaosCommand::Produce(args) => producer::run(args),
+        ChaosCommand::Ballast(args) => containers::ballast(&args.path, args.bytes),
+    }
+}

@@ -1,0 +1,121 @@
+//! Producers that ask about the same events at once, and print what they were told.
+//!
+//! Promises: every call that returned is a line; recent events are asked about most, by several at once. Must not know: what
+//! goes wrong.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use firstseen_client::{Client, Filter};
+use firstseen_routing::Decision;
+use serde::{Deserialize, Serialize};
+
+use super::ProduceArgs;
+
+/// Callers of a process.
+const CALLERS: u32 = 16;
+/// Between two calls of one.
+const PAUSE: Duration = Duration::from_millis(15);
+/// A call that has no answer by then is undecided: shorter than what goes wrong takes.
+const DEADLINE_MS: u64 = 1_500;
+/// A new event each.
+const NEW_EVENT_MS: u64 = 10;
+/// Of so many calls one is a lookup.
+const LOOKUP_EVERY: u64 = 6;
+
+/// A call that has returned.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct CallLine {
+    pub(super) caller: u32,
+    pub(super) event: u64,
+    pub(super) is_lookup: bool,
+    /// Milliseconds since 1970.
+    pub(super) time_ms: u64,
+    /// Since the process began, as well as the next.
+    pub(super) began_us: u64,
+    pub(super) returned_us: u64,
+    pub(super) told: Decision,
+}
+
+/// Numbers that a seed decides (SplitMix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, range: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        firstseen_filter::reduce(word ^ (word >> 31), range)
+    }
+}
+
+/// Asks for as long as it was told.
+pub(super) fn run(args: &ProduceArgs) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut builder = Client::builder().seeds(args.cluster.cluster.clone()).deadline_ms(DEADLINE_MS);
+        if let Some(files) = args.cluster.tls.files() {
+            builder = builder.tls(files);
+        }
+        let client = builder.connect().await?;
+        let filter = client.filter(&args.name).await?;
+        let out = Arc::new(Mutex::new(std::io::stdout()));
+        let begun = Instant::now();
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|caller| {
+                let caller = Caller {
+                    number: caller,
+                    dice: Dice(args.seed.wrapping_mul(31).wrapping_add(caller.into())),
+                    filter: filter.clone(),
+                    begun,
+                    seconds: args.seconds,
+                };
+                tokio::spawn(caller.run(out.clone()))
+            })
+            .collect();
+        for caller in callers {
+            caller.await??;
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+struct Caller {
+    number: u32,
+    dice: Dice,
+    filter: Filter,
+    begun: Instant,
+    seconds: u64,
+}
+
+impl Caller {
+    async fn run(mut self, out: Arc<Mutex<std::io::Stdout>>) -> anyhow::Result<()> {
+        while self.begun.elapsed().as_secs() < self.seconds {
+            let line = serde_json::to_string(&self.call().await?)?;
+            writeln!(out.lock().unwrap_or_else(PoisonError::into_inner), "{line}")?;
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    async fn call(&mut self) -> anyhow::Result<CallLine> {
+        let events = self.begun.elapsed().as_millis() as u64 / NEW_EVENT_MS + 1;
+        let event = events - 1 - self.dice.below(events).min(self.dice.below(events)).min(self.dice.below(events));
+        let is_lookup = self.dice.below(LOOKUP_EVERY) == 0;
+        let (key, time_ms) = (event.to_le_bytes(), now_ms());
+        let began_us = self.begun.elapsed().as_micros() as u64;
+        let told = match is_lookup {
+            true => self.filter.test(&key).await?,
+            false => self.filter.observe(&key).await?,
+        };
+        let returned_us = self.begun.elapsed().as_micros() as u64;
+        Ok(CallLine { caller: self.number, event, is_lookup, time_ms, began_us, returned_us, told })
+    }
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}

@@ -1,0 +1,249 @@
+//! `firstseen cluster rebalance` and `drain`: which copies of slices move where, and how far they have come.
+//!
+//! Promises: what is to move is printed before it moves; what has begun goes on whether this waits for it or not. Must not
+//! know: how a plan is made, how cells move.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use clap::Args;
+use firstseen_routing::{ClusterMap, FilterId, NodeId};
+use firstseen_wire::proto::admin::{CancelMovesRequest, MoveSlicesRequest, PlanMovesRequest, PlannedMoves, SliceMove};
+use serde::Serialize;
+use tokio::time::{Duration, sleep};
+
+use super::{ClusterStatus, NodeArgs, node_named, status};
+use crate::connect::{Operator, fresh_id};
+use crate::progress::Steps;
+use crate::size::ByteSize;
+use crate::table::Table;
+
+/// How often is asked how far slices have come.
+const ASK: Duration = Duration::from_millis(200);
+
+/// One copy of a slice moves at a time, so that a plan may take several rounds; each makes nodes more alike.
+const ROUNDS_MAX: usize = 8;
+
+/// Moves of a filter that begin at once.
+const BEGIN_MAX: usize = 1024;
+
+/// Flags of `firstseen cluster rebalance`.
+#[derive(Debug, Args)]
+pub struct RebalanceArgs {
+    /// Any node of the cluster.
+    #[command(flatten)]
+    pub member: NodeArgs,
+    /// How it is done.
+    #[command(flatten)]
+    pub how: HowArgs,
+    /// Give up all moves that are under way instead; slices stay where they are
+    #[arg(long, conflicts_with_all = ["plan", "no_wait", "json"])]
+    pub cancel: bool,
+}
+
+/// Flags of `firstseen cluster drain`.
+#[derive(Debug, Args)]
+pub struct DrainArgs {
+    /// Any node of the cluster.
+    #[command(flatten)]
+    pub member: NodeArgs,
+    /// Names or numbers of nodes that are to be empty; all at once, as none of them is given what leaves another
+    #[arg(value_name = "NODE", required = true)]
+    pub nodes: Vec<String>,
+    /// How it is done.
+    #[command(flatten)]
+    pub how: HowArgs,
+}
+
+/// How slices are moved.
+#[derive(Debug, Args)]
+pub struct HowArgs {
+    /// Only print what would move
+    #[arg(long)]
+    pub plan: bool,
+    /// Do not wait until the slices are there
+    #[arg(long, conflicts_with = "plan")]
+    pub no_wait: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Names of the JSON document.
+#[derive(Serialize)]
+struct Document {
+    moves: Vec<MoveDocument>,
+    bytes: u64,
+    /// Whether all of them have arrived.
+    done: bool,
+}
+
+#[derive(Clone, Serialize)]
+struct MoveDocument {
+    filter: String,
+    slice: u32,
+    from: String,
+    to: String,
+    bytes: u64,
+}
+
+/// Spreads slices evenly.
+///
+/// # Errors
+/// What the cluster says.
+pub(super) async fn rebalance(args: &RebalanceArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let member = args.member.operator()?;
+    match args.cancel {
+        true => cancel(&member, out).await,
+        false => carry_out(&member, &[], &args.how, out).await,
+    }
+}
+
+/// Moves everything off a node.
+///
+/// # Errors
+/// What the cluster says; that there is no such node.
+pub(super) async fn drain(args: &DrainArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let member = args.member.operator()?;
+    let map = status(&member).await?.map;
+    let nodes: Vec<NodeId> = args.nodes.iter().map(|node| node_named(&map, node)).collect::<anyhow::Result<_>>()?;
+    carry_out(&member, &nodes, &args.how, out).await
+}
+
+async fn carry_out(member: &Operator, drained: &[NodeId], how: &HowArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut document = Document { moves: Vec::new(), bytes: 0, done: false };
+    for round in 0..ROUNDS_MAX {
+        let drained_nodes = drained.iter().map(|node| node.0).collect();
+        let request = PlanMovesRequest { drained_nodes };
+        let plan = member.call(async |mut client| client.plan_moves(request.clone()).await).await?.filters;
+        let map = status(member).await?.map;
+        let moves: Vec<MoveDocument> = plan.iter().flat_map(|planned| documents(&map, planned)).collect();
+        document.bytes += moves.iter().map(|way| way.bytes).sum::<u64>();
+        document.moves.extend(moves.iter().cloned());
+        if !how.json && (round == 0 || !moves.is_empty()) {
+            out.write_all(text(&moves).as_bytes())?;
+            out.flush()?;
+        }
+        if how.plan || moves.is_empty() && !is_moving(&map) {
+            document.done = !how.plan;
+            break;
+        }
+        begin(member, &plan).await?;
+        if how.no_wait {
+            break;
+        }
+        wait(member).await?;
+        // It may have been given up, and is not begun again.
+        let map = status(member).await?.map;
+        let stays = plan.iter().map(|planned| left_behind(&map, planned)).sum::<usize>();
+        anyhow::ensure!(stays == 0, "{stays} slices have stayed where they were: their moves were given up");
+        anyhow::ensure!(
+            round + 1 < ROUNDS_MAX,
+            "slices still move after {ROUNDS_MAX} rounds: see `firstseen cluster status`"
+        );
+    }
+    match how.json {
+        true => writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?,
+        false if how.plan && !document.moves.is_empty() => writeln!(out, "nothing has moved: leave out --plan")?,
+        false if how.no_wait => writeln!(out, "under way: `firstseen cluster status` shows how far they have come")?,
+        false => {}
+    }
+    Ok(())
+}
+
+/// Slices of a filter that have not moved, though the node is there where they were.
+fn left_behind(map: &ClusterMap, planned: &PlannedMoves) -> usize {
+    let Some(record) = map.filters.get(&FilterId(planned.filter_id)) else { return 0 };
+    let stays = |way: &&SliceMove| record.copies_of(way.slice).any(|copy| copy.node == NodeId(way.from_node));
+    planned.moves.iter().filter(stays).count()
+}
+
+async fn begin(member: &Operator, plan: &[PlannedMoves]) -> anyhow::Result<()> {
+    for planned in plan {
+        for moves in planned.moves.chunks(BEGIN_MAX) {
+            let (command_id, moves) = (fresh_id().into(), moves.to_vec());
+            let request = MoveSlicesRequest { command_id, filter_id: planned.filter_id, moves };
+            member.call(async |mut client| client.move_slices(request.clone()).await).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until nothing is on its way any more.
+async fn wait(member: &Operator) -> anyhow::Result<()> {
+    let mut progress: Option<Steps> = None;
+    let (mut waited_for, mut lost) = (BTreeSet::new(), BTreeSet::new());
+    loop {
+        let ClusterStatus { map, .. } = status(member).await?;
+        let left = map.filters.values().map(|record| record.moves().count()).sum::<usize>() as u64;
+        let progress = progress.get_or_insert_with(|| Steps::new(left, "slices"));
+        progress.left(left);
+        if left == 0 {
+            progress.end();
+            return Ok(());
+        }
+        for record in map.filters.values() {
+            for way in record.moves() {
+                let is_gone = record.copies_of(way.slice).any(|copy| copy.node == way.to && map.is_gone(copy));
+                if is_gone && waited_for.insert(way.to) {
+                    let name = map.nodes.get(&way.to).map_or("?", |node| &node.name);
+                    progress.note(&format!(
+                        "firstseen: node {name} is down, or cannot hold slices, and those on their way there wait for it; \
+                         `firstseen cluster rebalance --cancel` gives them up"
+                    ));
+                }
+                if !map.is_complete(record, way.slice) && lost.insert(record.name.clone()) {
+                    progress.note(&format!(
+                        "firstseen: no copy of some slices of `{0}` is complete: they are there when its window is over, or \
+                         what is lost is forgiven (`firstseen filter forgive {0}`)",
+                        record.name
+                    ));
+                }
+            }
+        }
+        sleep(ASK).await;
+    }
+}
+
+async fn cancel(member: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
+    let ClusterStatus { map, .. } = status(member).await?;
+    let mut given_up = 0;
+    for record in map.filters.values().filter(|record| record.moves().next().is_some()) {
+        given_up += record.moves().count();
+        let request = CancelMovesRequest { command_id: fresh_id().into(), name: record.name.clone() };
+        member.call(async |mut client| client.cancel_moves(request.clone()).await).await?;
+    }
+    writeln!(out, "{given_up} moves are given up")?;
+    Ok(())
+}
+
+fn is_moving(map: &ClusterMap) -> bool {
+    map.filters.values().any(|record| record.moves().next().is_some())
+}
+
+fn documents(map: &ClusterMap, planned: &PlannedMoves) -> Vec<MoveDocument> {
+    let name = map.filters.get(&FilterId(planned.filter_id)).map_or("?", |record| record.name.as_str());
+    let node = |number: u64| map.nodes.get(&NodeId(number)).map_or("?", |node| node.name.as_str()).to_owned();
+    let document = |way: &SliceMove| MoveDocument {
+        filter: name.to_owned(),
+        slice: way.slice,
+        from: node(way.from_node),
+        to: node(way.to_node),
+        bytes: planned.slice_bytes,
+    };
+    planned.moves.iter().map(document).collect()
+}
+
+/// The moves as a table.
+fn text(moves: &[MoveDocument]) -> String {
+    if moves.is_empty() {
+        return "nothing is to move\n".to_owned();
+    }
+    let mut table = Table::new(&["filter", "slice", "from", "to", "at most"]);
+    for MoveDocument { filter, slice, from, to, bytes } in moves {
+        let bytes = ByteSize(*bytes).to_string();
+        table.row([filter.clone(), slice.to_string(), from.clone(), to.clone(), bytes]);
+    }
+    let bytes = moves.iter().map(|way| way.bytes).sum();
+    format!("{}{} slices move, {} at most\n", table.text(), moves.len(), ByteSize(bytes))
+}

@@ -1,0 +1,112 @@
+//! Copies of slices on their way to other nodes.
+//!
+//! A move is a further copy that is to replace another: it is set as all copies are from the epoch that gives it to its node,
+//! fetches what came before, and takes the place of the other in the same change of the map that calls it complete.
+//!
+//! Promises: what [`crate::state`] promises; a copy goes only when the one that replaces it has everything; no node is given
+//! more cells than it has memory for. Must not know: how cells travel.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use firstseen_routing::divided::check_copies;
+use firstseen_routing::{
+    COPIES_MAX, ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, SliceCopy, SliceMove, SliceOwner,
+};
+
+use crate::command::{Outcome, Refusal};
+use crate::filters::check_map;
+use crate::placement::{slice_bytes, used_bytes};
+use crate::state::State;
+
+/// All of these copies begin to move, or none.
+pub(crate) fn begin(state: &mut State, filter: FilterId, moves: &[SliceMove]) -> Result<Outcome, Refusal> {
+    let unknown = || Refusal::FilterUnknown { name: filter.to_string() };
+    let mut record = state.map.filters.get(&filter).ok_or_else(unknown)?.clone();
+    let name = record.name.clone();
+    check_copies(&record.definition, 1, false)
+        .map_err(|_| refused(&name, "its kind cannot move: drop it and create it where it should be"))?;
+    let bytes = slice_bytes(&record.definition).map_err(|reason| refused(&name, &reason))?;
+    let mut used = used_bytes(&state.map);
+    for way in moves {
+        check(&state.map, &record, *way, (bytes, &mut used)).map_err(|reason| refused(&name, &reason))?;
+        let owner = SliceOwner { node: way.to, has_gap: true, ..SliceOwner::default() };
+        let copy = SliceCopy { slice: way.slice, owner, replaces: Some(way.from), since_epoch: record.epoch + 1 };
+        let place = record.copies.partition_point(|other| other.slice <= way.slice);
+        record.copies.insert(place, copy);
+    }
+    let mut map = (*state.map).clone();
+    map.filters.remove(&filter);
+    check_map(&map, filter, &record)?;
+    map.filters.insert(filter, record);
+    if !moves.is_empty() {
+        state.map = Arc::new(map);
+    }
+    Ok(Outcome::Done)
+}
+
+fn refused(name: &str, reason: &str) -> Refusal {
+    Refusal::Move { name: name.to_owned(), reason: reason.to_owned() }
+}
+
+/// Whether this copy may begin to move; takes the bytes that it needs.
+fn check(
+    map: &ClusterMap,
+    record: &FilterRecord,
+    SliceMove { slice, from, to }: SliceMove,
+    (bytes, used): (u64, &mut BTreeMap<NodeId, u64>),
+) -> Result<(), String> {
+    let Some(node) = map.nodes.get(&to).filter(|node| node.incarnation != Incarnation::default()) else {
+        return Err(format!("node {to} is not in the cluster, or has not started"));
+    };
+    let copies: Vec<&SliceOwner> = record.copies_of(slice).collect();
+    if !copies.iter().any(|copy| copy.node == from) {
+        return Err(format!("node {from} does not have slice {slice}: the map has changed, so plan again"));
+    }
+    if copies.iter().any(|copy| copy.node == to) {
+        return Err(format!("node {to} has slice {slice} already"));
+    }
+    if record.moves().any(|way| way.slice == slice) || copies.len() >= COPIES_MAX {
+        return Err(format!("a copy of slice {slice} is moving already: wait until it is there, or cancel that"));
+    }
+    let is_missing = |copy: &SliceOwner| copy.node == to && map.is_gone(copy);
+    if node.is_down || record.all_copies().any(|(_, copy)| is_missing(copy)) {
+        return Err(format!("node {to} is down, or cannot hold what it has: see `status`"));
+    }
+    let used = used.entry(to).or_default();
+    *used = used.saturating_add(bytes);
+    match *used <= node.memory_bytes {
+        true => Ok(()),
+        false => Err(format!("node {to} has no {bytes} bytes left for slice {slice}: raise its memory")),
+    }
+}
+
+/// Moves of a filter that are under way are given up: what is on its way is forgotten there.
+pub(crate) fn cancel(state: &mut State, name: &str) -> Result<Outcome, Refusal> {
+    let unknown = || Refusal::FilterUnknown { name: format!("`{name}`") };
+    let (filter, record) = state.map.filter_named(name).ok_or_else(unknown)?;
+    if record.moves().next().is_some()
+        && let Some(record) = Arc::make_mut(&mut state.map).filters.get_mut(&filter)
+    {
+        record.copies.retain(|copy| copy.replaces.is_none());
+    }
+    Ok(Outcome::Done)
+}
+
+/// Copies that have arrived take the place of those that they replace.
+pub(crate) fn settle(map: &mut ClusterMap, filter: FilterId) {
+    let Some(record) = map.filters.get(&filter) else { return };
+    let has_arrived = |copy: &&SliceCopy| copy.replaces.is_some() && map.is_complete_copy(&copy.owner);
+    let arrived: Vec<SliceCopy> = record.copies.iter().filter(has_arrived).copied().collect();
+    let Some(record) = map.filters.get_mut(&filter) else { return };
+    for SliceCopy { slice, owner, replaces, .. } in arrived {
+        record.copies.retain(|copy| (copy.slice, copy.owner.node) != (slice, owner.node));
+        let mut copies = record.all_copies_mut();
+        if let Some((_, former)) = copies.find(|(of, copy)| *of == slice && Some(copy.node) == replaces) {
+            *former = owner;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! Slices on their way, and when they are there.
+
+use firstseen_filter::Kind;
+use firstseen_routing::{FilterId, FilterRecord, Incarnation, NodeId, SliceMove};
+
+use crate::command::{Change, Outcome, Refusal};
+use crate::placement::used_bytes;
+use crate::state::tests::{Cluster, definition, filter};
+
+const FILTER: FilterId = FilterId(1);
+
+fn cluster(nodes: u64, slicing: &str) -> Cluster {
+    let mut cluster = Cluster::new(nodes, 1 << 30);
+    cluster.ask(filter("a", definition(Kind::Bloom, 1000, slicing), false)).unwrap();
+    cluster
+}
+
+fn record(cluster: &Cluster) -> &FilterRecord {
+    &cluster.state.map().filters[&FILTER]
+}
+
+fn way(slice: u32, from: u64, to: u64) -> SliceMove {
+    SliceMove { slice, from: NodeId(from), to: NodeId(to) }
+}
+
+fn begin(cluster: &mut Cluster, moves: Vec<SliceMove>) -> Result<Outcome, Refusal> {
+    cluster.ask(Change::MoveSlices { filter: FILTER, moves })
+}
+
+fn complete(cluster: &mut Cluster, slices: Vec<u32>, node: u64, start: u64) {
+    let (node, incarnation) = (NodeId(node), Incarnation(start));
+    let epoch = record(cluster).epoch;
+    cluster.ask(Change::SlicesComplete { filter: FILTER, group: 0, slices, epoch, node, incarnation }).unwrap();
+}
+
+fn asked(cluster: &Cluster) -> Vec<u64> {
+    let map = cluster.state.map();
+    let record = record(cluster);
+    (0..record.owners.len() as u32).map(|slice| map.asked(record, slice).unwrap().node.0).collect()
+}
+
+#[test]
+fn a_slice_takes_the_place_of_the_other_once_it_is_complete() {
+    let mut cluster = cluster(2, "vertical:4");
+    assert_eq!(asked(&cluster), [1, 2, 1, 2]);
+    let before = used_bytes(cluster.state.map());
+    begin(&mut cluster, vec![way(0, 1, 2)]).unwrap();
+    assert_eq!((asked(&cluster), record(&cluster).epoch), (vec![1, 2, 1, 2], 2), "it is set from the next epoch on");
+    assert!(used_bytes(cluster.state.map())[&NodeId(2)] > before[&NodeId(2)]);
+    complete(&mut cluster, vec![1, 3], 2, 1);
+    assert_eq!(asked(&cluster), [1, 2, 1, 2], "others were meant");
+    complete(&mut cluster, vec![0], 2, 9);
+    assert_eq!(asked(&cluster), [1, 2, 1, 2], "another start was meant");
+    complete(&mut cluster, vec![0], 2, 1);
+    assert_eq!((asked(&cluster), record(&cluster).epoch), (vec![2, 2, 1, 2], 3));
+    assert!(record(&cluster).copies.is_empty() && record(&cluster).owners.iter().all(|owner| !owner.has_gap));
+}
+
+#[test]
+fn what_cannot_move_is_refused_as_a_whole() {
+    let mut cluster = cluster(3, "vertical:4");
+    let mut refused = |moves: Vec<SliceMove>, needle: &str| {
+        let before = cluster.state.map().clone();
+        let refusal = begin(&mut cluster, moves).unwrap_err().to_string();
+        assert!(refusal.contains(needle), "{refusal}");
+        assert_eq!(&before, cluster.state.map());
+    };
+    refused(vec![way(0, 1, 2), way(1, 1, 3)], "does not have slice 1");
+    refused(vec![way(0, 1, 1)], "has slice 0 already");
+    refused(vec![way(0, 1, 9)], "node 9 is not in the cluster");
+    refused(vec![way(7, 1, 2)], "does not have slice 7");
+    refused(vec![way(0, 1, 2), way(0, 1, 3)], "is moving already");
+    cluster.ask(filter("c", definition(Kind::Stable, 1000, "none"), false)).unwrap();
+    let moves = vec![way(0, 1, 2)];
+    let refusal = cluster.ask(Change::MoveSlices { filter: FilterId(2), moves }).unwrap_err();
+    assert!(refusal.to_string().contains("its kind cannot move"), "{refusal}");
+}
+
+#[test]
+fn a_node_gets_no_more_than_it_has_memory_for() {
+    let mut cluster = cluster(2, "vertical:4");
+    let used = used_bytes(cluster.state.map())[&NodeId(2)];
+    cluster.start(2, used + used / 2).unwrap();
+    let refusal = begin(&mut cluster, vec![way(0, 1, 2), way(2, 1, 2)]).unwrap_err();
+    assert!(refusal.to_string().contains("bytes left for slice 2"), "{refusal}");
+    begin(&mut cluster, vec![way(0, 1, 2)]).unwrap();
+}
+
+#[test]
+fn moves_can_be_given_up() {
+    let mut cluster = cluster(2, "vertical:4");
+    let before = record(&cluster).clone();
+    begin(&mut cluster, vec![way(0, 1, 2), way(2, 1, 2)]).unwrap();
+    cluster.ask(Change::CancelMoves { name: "a".into() }).unwrap();
+    assert_eq!(record(&cluster), &FilterRecord { epoch: 3, ..before });
+    complete(&mut cluster, vec![0, 2], 2, 1);
+    assert_eq!(asked(&cluster), [1, 2, 1, 2], "it comes too late");
+}
+
+#[test]
+fn what_is_told_of_a_move_that_was_given_up_is_not_of_the_next() {
+    let mut cluster = cluster(2, "vertical:4");
+    begin(&mut cluster, vec![way(0, 1, 2)]).unwrap();
+    let epoch = record(&cluster).epoch;
+    let (node, incarnation) = (NodeId(2), Incarnation(1));
+    let late = Change::SlicesComplete { filter: FILTER, group: 0, slices: vec![0], epoch, node, incarnation };
+    cluster.ask(Change::CancelMoves { name: "a".into() }).unwrap();
+    begin(&mut cluster, vec![way(0, 1, 2)]).unwrap();
+    cluster.ask(late).unwrap();
+    assert_eq!((asked(&cluster), record(&cluster).moves().count()), (vec![1, 2, 1, 2], 1));
+    complete(&mut cluster, vec![0], 2, 1);
+    assert_eq!((asked(&cluster), record(&cluster).moves().count()), (vec![2, 2, 1, 2], 0));
+}
+
+/// A node that goes while a slice is on its way to it begins anew, and what is lost at both ends is forgiven at both.
+#[test]
+fn an_arrival_survives_restarts_and_forgiving_settles_it() {
+    let mut cluster = cluster(2, "vertical:4");
+    begin(&mut cluster, vec![way(0, 1, 2)]).unwrap();
+    cluster.start(2, 1 << 30).unwrap();
+    complete(&mut cluster, vec![0], 2, 1);
+    assert_eq!(asked(&cluster), [1, 2, 1, 2], "what the first start had is gone");
+    cluster.start(1, 1 << 30).unwrap();
+    assert_eq!(record(&cluster).moves().count(), 1);
+    cluster.ask(Change::ForgiveFilter { name: "a".into() }).unwrap();
+    assert_eq!(asked(&cluster), [2, 2, 1, 2]);
+    assert_eq!(record(&cluster).moves().count(), 0);
+}
+
+#[test]
+fn slices_that_cannot_be_held_are_as_on_a_node_that_is_down() {
+    let mut cluster = cluster(2, "vertical:4");
+    let missing =
+        |start| Change::SlicesMissing { filter: FILTER, group: 0, node: NodeId(2), incarnation: Incarnation(start) };
+    cluster.ask(missing(9)).unwrap();
+    assert_eq!(record(&cluster).epoch, 1, "another start says nothing");
+    cluster.ask(missing(1)).unwrap();
+    let (map, filter) = (cluster.state.map().clone(), record(&cluster).clone());
+    assert!(map.is_gone_from(&filter, 0, NodeId(2)) && !map.is_gone_from(&filter, 0, NodeId(1)));
+    assert!(!map.is_complete(&filter, 1) && filter.epoch == 2);
+    complete(&mut cluster, vec![1, 3], 2, 1);
+    cluster.ask(Change::ForgiveFilter { name: "a".into() }).unwrap();
+    assert!(!cluster.state.map().is_complete(record(&cluster), 1), "it has nothing that could be complete");
+    let refusal = begin(&mut cluster, vec![way(0, 1, 2)]).unwrap_err();
+    assert!(refusal.to_string().contains("cannot hold"), "{refusal}");
+    cluster.start(2, 1 << 30).unwrap();
+    assert!(!cluster.state.map().is_gone_from(record(&cluster), 0, NodeId(2)) && record(&cluster).epoch == 3);
+}

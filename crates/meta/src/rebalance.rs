@@ -1,0 +1,201 @@
+//! Which copies of slices should move where: off nodes that are to be empty, and to nodes that have fewer than others.
+//!
+//! Promises: the same for the same map; no node is given more cells than it has memory for, nor two copies of a slice; nodes
+//! that are balanced end with numbers of copies of each filter that differ by one at most, where memory, sites and copies allow;
+//! what is moving already counts as there. Must not know: how slices move, when.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use firstseen_routing::divided::check_copies;
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, NodeRecord, SliceMove};
+
+use crate::command::Refusal;
+use crate::placement::{slice_bytes, used_bytes};
+
+/// The moves after which no slice is on a node of `drained`, or where that is empty, all nodes have about as many of each
+/// filter.
+///
+/// # Errors
+/// [`Refusal::Move`]: a slice of a drained node that finds no other place.
+pub fn plan_moves(map: &ClusterMap, drained: &BTreeSet<NodeId>) -> Result<Vec<(FilterId, Vec<SliceMove>)>, Refusal> {
+    let mut used = used_bytes(map);
+    let mut plan = Vec::new();
+    for (filter, record) in &map.filters {
+        let refused = |reason: String| Refusal::Move { name: record.name.clone(), reason };
+        let is_drained = record.all_copies().any(|(_, copy)| drained.contains(&copy.node));
+        if check_copies(&record.definition, 1, false).is_err() {
+            match is_drained {
+                true => return Err(refused("its kind cannot move: drop it first".to_owned())),
+                false => continue,
+            }
+        }
+        let bytes = slice_bytes(&record.definition).map_err(refused)?;
+        let mut layout = Layout::new(map, record, drained, bytes);
+        layout.drain(drained, &mut used).map_err(refused)?;
+        // What is drained moves, and nothing else.
+        if drained.is_empty() {
+            layout.balance(&mut used);
+        }
+        if !layout.moves.is_empty() {
+            plan.push((*filter, layout.moves));
+        }
+    }
+    Ok(plan)
+}
+
+/// Where the copies of a filter's slices are, as they move.
+struct Layout<'map> {
+    map: &'map ClusterMap,
+    per_group: u32,
+    slice_bytes: u64,
+    /// Who may have slices.
+    rooms: BTreeSet<NodeId>,
+    /// By slice: who has a copy, and whether that copy is where it is to stay.
+    holders: Vec<Vec<(NodeId, bool)>>,
+    /// Copies by node.
+    counts: BTreeMap<NodeId, u32>,
+    /// Copies by group and node.
+    counts_of_group: BTreeMap<(u32, NodeId), u32>,
+    moves: Vec<SliceMove>,
+}
+
+impl<'map> Layout<'map> {
+    fn new(map: &'map ClusterMap, record: &FilterRecord, drained: &BTreeSet<NodeId>, slice_bytes: u64) -> Self {
+        let sites = sites(map, record);
+        let is_room = |node: &NodeRecord| {
+            let is_there = sites.as_ref().is_none_or(|sites| sites.contains(node.site.as_str()));
+            node.incarnation != Incarnation::default() && !node.is_down && is_there
+        };
+        let is_missing = |id: &NodeId| record.all_copies().any(|(_, copy)| copy.node == *id && map.is_gone(copy));
+        let rooms = map.nodes.iter().filter(|(id, node)| is_room(node) && !drained.contains(id) && !is_missing(id));
+        let mut layout = Self {
+            map,
+            per_group: record.definition.slicing.slices_per_group().max(1),
+            slice_bytes,
+            rooms: rooms.map(|(id, _)| *id).collect(),
+            holders: vec![Vec::new(); record.owners.len()],
+            counts: BTreeMap::new(),
+            counts_of_group: BTreeMap::new(),
+            moves: Vec::new(),
+        };
+        let under_way: BTreeSet<(u32, NodeId)> = record.moves().map(|way| (way.slice, way.from)).collect();
+        let moving: BTreeSet<u32> = under_way.iter().map(|(slice, _)| *slice).collect();
+        for (slice, copy) in record.all_copies().filter(|(slice, copy)| !under_way.contains(&(*slice, copy.node))) {
+            layout.holders[slice as usize].push((copy.node, moving.contains(&slice)));
+            layout.count(slice, copy.node, true);
+        }
+        layout
+    }
+
+    fn count(&mut self, slice: u32, node: NodeId, has_come: bool) {
+        let change = |count: &mut u32| *count = if has_come { *count + 1 } else { count.saturating_sub(1) };
+        change(self.counts.entry(node).or_default());
+        change(self.counts_of_group.entry((slice / self.per_group, node)).or_default());
+    }
+
+    fn count_of(&self, node: NodeId) -> u32 {
+        self.counts.get(&node).copied().unwrap_or(0)
+    }
+
+    fn count_in_group(&self, slice: u32, node: NodeId) -> u32 {
+        self.counts_of_group.get(&(slice / self.per_group, node)).copied().unwrap_or(0)
+    }
+
+    fn fits(&self, node: NodeId, used: &BTreeMap<NodeId, u64>) -> bool {
+        let memory_bytes = self.map.nodes.get(&node).map_or(0, |node| node.memory_bytes);
+        used.get(&node).copied().unwrap_or(0).saturating_add(self.slice_bytes) <= memory_bytes
+    }
+
+    /// Whether a copy of the slice, but for that of `except`, is at the site of `node` already.
+    fn is_near(&self, slice: u32, node: NodeId, except: NodeId) -> bool {
+        let site = |node: NodeId| self.map.nodes.get(&node).map(|node| node.site.as_str());
+        let others = self.holders[slice as usize].iter().filter(|(holder, _)| *holder != except);
+        others.into_iter().any(|(holder, _)| site(*holder) == site(node))
+    }
+
+    fn has(&self, slice: u32, node: NodeId) -> bool {
+        self.holders[slice as usize].iter().any(|(holder, _)| *holder == node)
+    }
+
+    /// Whether the copy of a slice that `from` has may move: another one that is moving comes first.
+    fn may_move(&self, slice: u32, from: NodeId) -> bool {
+        self.has(slice, from) && self.holders[slice as usize].iter().all(|(_, is_moving)| !is_moving)
+    }
+
+    fn go(&mut self, slice: u32, from: NodeId, to: NodeId, used: &mut BTreeMap<NodeId, u64>) {
+        self.count(slice, from, false);
+        self.count(slice, to, true);
+        // What the other has is free only when all of it is here.
+        let bytes = used.entry(to).or_default();
+        *bytes = bytes.saturating_add(self.slice_bytes);
+        let holders = &mut self.holders[slice as usize];
+        holders.retain(|(node, _)| *node != from);
+        holders.iter_mut().for_each(|(_, is_moving)| *is_moving = true);
+        holders.push((to, true));
+        self.moves.push(SliceMove { slice, from, to });
+    }
+
+    /// Everything leaves the nodes of `drained`.
+    fn drain(&mut self, drained: &BTreeSet<NodeId>, used: &mut BTreeMap<NodeId, u64>) -> Result<(), String> {
+        for slice in 0..self.holders.len() as u32 {
+            let from = self.holders[slice as usize].iter().map(|(node, _)| *node).find(|node| drained.contains(node));
+            let Some(from) = from else { continue };
+            if !self.may_move(slice, from) {
+                return Err(format!(
+                    "a copy of slice {slice} is moving already: wait until it is there, or cancel that"
+                ));
+            }
+            let free = self.rooms.iter().copied().filter(|to| !self.has(slice, *to) && self.fits(*to, used));
+            let key = |to: &NodeId| {
+                (self.is_near(slice, *to, from), self.count_in_group(slice, *to), self.count_of(*to), *to)
+            };
+            let Some(to) = free.min_by_key(key) else {
+                return Err(format!(
+                    "no other node has room for slice {slice} of {} bytes, or may have it: add a node, or raise memory",
+                    self.slice_bytes
+                ));
+            };
+            self.go(slice, from, to, used);
+        }
+        Ok(())
+    }
+
+    /// Copies go from nodes with many to nodes with few.
+    fn balance(&mut self, used: &mut BTreeMap<NodeId, u64>) {
+        while let Some((slice, from, to)) = self.next(used) {
+            self.go(slice, from, to, used);
+        }
+    }
+
+    /// The next move that makes the numbers of two nodes more alike, between those that differ most first.
+    fn next(&self, used: &BTreeMap<NodeId, u64>) -> Option<(u32, NodeId, NodeId)> {
+        let mut nodes: Vec<(u32, NodeId)> = self.rooms.iter().map(|node| (self.count_of(*node), *node)).collect();
+        nodes.sort_unstable();
+        for (few, to) in nodes.iter().filter(|(_, to)| self.fits(*to, used)) {
+            for (_, from) in nodes.iter().rev().take_while(|(many, _)| *many > few + 1) {
+                let is_free = |slice: &u32| self.may_move(*slice, *from) && !self.has(*slice, *to);
+                let is_no_nearer =
+                    |slice: &u32| !self.is_near(*slice, *to, *from) || self.is_near(*slice, *from, *from);
+                let crowd = |slice: &u32| {
+                    let (here, there) = (self.count_in_group(*slice, *from), self.count_in_group(*slice, *to));
+                    (i64::from(there) - i64::from(here), *slice)
+                };
+                let slices = 0..self.holders.len() as u32;
+                if let Some(slice) = slices.filter(is_free).filter(is_no_nearer).min_by_key(crowd) {
+                    return Some((slice, *from, *to));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Where the level of a tree below the root is, and stays; none where a filter may be anywhere.
+fn sites<'map>(map: &'map ClusterMap, record: &FilterRecord) -> Option<BTreeSet<&'map str>> {
+    record.branch.as_ref().filter(|branch| !branch.is_root())?;
+    let nodes = record.all_copies().filter_map(|(_, copy)| map.nodes.get(&copy.node));
+    Some(nodes.map(|node| node.site.as_str()).collect())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! Scenarios with real nodes: promises that are kept, and one that cannot be.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::run::Folder;
+
+/// The scenarios of this repository.
+fn scenarios() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster/scenarios").display().to_string()
+}
+
+fn judgement(folder: &Folder, flags: &str) -> (Option<i32>, Value) {
+    let ran = folder.run(&format!("chaos run {flags} --json"));
+    (ran.code, serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}{}", ran.out, ran.err)))
+}
+
+#[test]
+fn a_node_that_is_killed_breaks_no_promise() {
+    let (code, judgement) = judgement(&Folder::new(), &format!("kill --scenarios {}", scenarios()));
+    assert_eq!((code, &judgement["broken"]), (Some(0), &Value::Array(Vec::new())), "{judgement}");
+    assert!(judgement["calls"].as_u64() > Some(1_000) && judgement["duplicates"].as_u64() > Some(500), "{judgement}");
+}
+
+#[test]
+fn a_promise_that_is_broken_is_told() {
+    let folder = Folder::new();
+    let scenario = r#"
+        about = "A slice is lost, and what was in it is first-seen again."
+        filter = "--slicing horizontal:3 --window 1h --capacity 10k --when-lost first-seen"
+        seconds = 12
+        steps = [{ at_s = 4, do = "kill", nodes = [2] }, { at_s = 5, do = "start", nodes = [2] }]
+        [promises]
+        undecided_seconds_max = 12
+        complete_within_s = 0
+    "#;
+    folder.write("lose.toml", scenario);
+    let (code, judgement) = judgement(&folder, "lose --scenarios .");
+    let broken = judgement["broken"].as_array().cloned().unwrap_or_default();
+    let is_told = |text: &str| broken.iter().any(|promise| promise.as_str().is_some_and(|told| told.contains(text)));
+    assert!(code == Some(1) && is_told("one winner") && is_told("not complete"), "{judgement}");
+}
+
+#[test]
+fn a_scenario_that_is_not_there_is_named() {
+    let ran = Folder::new().run(&format!("chaos run kil --scenarios {}", scenarios()));
+    assert!(ran.code == Some(2) && ran.err.contains("no scenario `kil`") && ran.err.contains("kill"), "{}", ran.err);
+    let ran = Folder::new().run(&format!("chaos run disk-full --scenarios {}", scenarios()));
+    assert!(ran.code == Some(2) && ran.err.contains("--containers"), "{}", ran.err);
+    let ran = Folder::new().run(&format!("chaos list --scenarios {}", scenarios()));
+    assert!(ran.code == Some(0) && ran.out.lines().count() >= 8, "{}", ran.out);
+}
