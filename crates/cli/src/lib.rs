@@ -20,6 +20,7 @@ pub mod connect;
 pub mod dedup;
 pub mod describe;
 pub mod distinct;
+mod draws;
 pub mod estimate;
 pub mod exit;
 pub mod filter;

@@ -14,13 +14,17 @@ const SEEDS: Range<u64> = 20..40;
 const TREES: Range<u64> = 20..32;
 /// Every nemesis of disks.
 const DURABLE: Range<u64> = 0..10;
+/// Nodes that are away for long, and slices that move.
+const COPIES: Range<u64> = 0..4;
+const MOVES: Range<u64> = 0..4;
 
 fn carried_out(scenario: &Scenario) -> Run {
     run(scenario).unwrap_or_else(|error| panic!("{scenario}: {error}"))
 }
 
 fn scenarios() -> impl Iterator<Item = Scenario> {
-    SEEDS.map(Scenario::new).chain(TREES.map(Scenario::of_tree)).chain(DURABLE.map(Scenario::durable))
+    let plain = SEEDS.map(Scenario::new).chain(TREES.map(Scenario::of_tree)).chain(DURABLE.map(Scenario::durable));
+    plain.chain(COPIES.map(Scenario::copied)).chain(MOVES.map(Scenario::moving))
 }
 
 #[test]
@@ -46,7 +50,10 @@ fn same_seed_same_trace_in_another_process() {
         scenarios().map(|scenario| format!("trace {:016x}", carried_out(&scenario).hash())).collect();
     for process in ["the first process", "the second process"] {
         let there: Vec<String> =
-            [("--seeds", SEEDS), ("--trees", TREES), ("--durable", DURABLE)].into_iter().flat_map(traces).collect();
+            [("--seeds", SEEDS), ("--trees", TREES), ("--durable", DURABLE), ("--copies", COPIES), ("--moves", MOVES)]
+                .into_iter()
+                .flat_map(traces)
+                .collect();
         assert_eq!(there, here, "{process}");
     }
 }

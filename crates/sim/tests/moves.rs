@@ -1,22 +1,17 @@
 //! Filters whose slices move from node to node while producers go on and nodes come and go.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use firstseen_checker::laws::check;
+use common::carried_out;
 use firstseen_routing::OwnerLimits;
-use firstseen_sim::run::{Run, run};
 use firstseen_sim::scenario::{Nemesis, Scenario};
 
 const SEEDS: Range<u64> = 0..30;
 /// A rule that is broken is found within as many seeds.
 const BROKEN_SEEDS: Range<u64> = 0..500;
-
-fn carried_out(scenario: &Scenario) -> (Run, Option<String>) {
-    let run = run(scenario).unwrap_or_else(|error| panic!("{scenario}: {error}"));
-    let fault = check(&run.history).first().map(ToString::to_string);
-    (run, fault)
-}
 
 #[test]
 fn every_law_is_kept() {

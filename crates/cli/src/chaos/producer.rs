@@ -13,6 +13,7 @@ use firstseen_routing::Decision;
 use serde::{Deserialize, Serialize};
 
 use super::ProduceArgs;
+use crate::draws::Draws;
 
 /// Callers of a process.
 const CALLERS: u32 = 16;
@@ -39,19 +40,6 @@ pub(super) struct CallLine {
     pub(super) told: Decision,
 }
 
-/// Numbers that a seed decides (SplitMix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, range: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        firstseen_filter::reduce(word ^ (word >> 31), range)
-    }
-}
-
 /// Asks for as long as it was told.
 pub(super) fn run(args: &ProduceArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -68,7 +56,7 @@ pub(super) fn run(args: &ProduceArgs) -> anyhow::Result<ExitCode> {
             .map(|caller| {
                 let caller = Caller {
                     number: caller,
-                    dice: Dice(args.seed.wrapping_mul(31).wrapping_add(caller.into())),
+                    dice: Draws(args.seed.wrapping_mul(31).wrapping_add(caller.into())),
                     filter: filter.clone(),
                     begun,
                     seconds: args.seconds,
@@ -85,7 +73,7 @@ pub(super) fn run(args: &ProduceArgs) -> anyhow::Result<ExitCode> {
 
 struct Caller {
     number: u32,
-    dice: Dice,
+    dice: Draws,
     filter: Filter,
     begun: Instant,
     seconds: u64,

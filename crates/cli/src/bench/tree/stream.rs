@@ -12,6 +12,7 @@ use firstseen_client::{Filter, Verdict};
 
 use super::figures::Found;
 use super::sites::{NAMES, Sites};
+use crate::draws::Draws;
 
 /// Of the repeats, those of the same site.
 pub(super) const LOCAL_SHARE: f64 = 0.8;
@@ -33,22 +34,7 @@ pub(super) const LATENCY_EVENTS: u64 = NAMES.len() as u64 * CALLERS * CALLS;
 pub(super) type Latencies = Vec<(Found, Duration)>;
 type Key = [u8; 16];
 
-/// Numbers that look random, the same for the same seed (SplitMix64).
-struct Draws(u64);
-
 impl Draws {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// From 0 to below 1.
-    fn share(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
     /// Below `limit`, low numbers far more often: some events are popular.
     fn popular(&mut self, limit: u64) -> u64 {
         (self.share().powi(3) * limit as f64) as u64
