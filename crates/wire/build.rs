@@ -6,8 +6,11 @@ use std::{env, error, fs};
 use prost::Message;
 
 /// Messages that carry secrets: what they print is written by hand (`src/proto.rs`).
-const SECRET_MESSAGES: [&str; 2] =
-    ["firstseen.producer.v1.DescribeFilterReply", "firstseen.admin.v1.CreateFilterRequest"];
+const SECRET_MESSAGES: [&str; 3] = [
+    "firstseen.producer.v1.DescribeFilterReply",
+    "firstseen.admin.v1.CreateFilterRequest",
+    "firstseen.admin.v1.RestoreFilterRequest",
+];
 
 /// What goes between nodes has a codec of its own (`src/frames.rs`).
 const FRAMES: &str = "firstseen.peer.v1";
@@ -21,11 +24,10 @@ fn main() -> Result<(), Box<dyn error::Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     // With descriptors that are already there the generator does not write them.
     fs::write(out.join("firstseen_descriptors.bin"), descriptors.encode_to_vec())?;
-    let (mut frames, mut others) = (descriptors.clone(), descriptors);
+    let mut frames = descriptors.clone();
     frames.file.retain(|file| file.package() == FRAMES);
-    others.file.retain(|file| file.package() != FRAMES);
-    tonic_prost_build::configure().bytes(".").skip_debug(SECRET_MESSAGES).compile_fds(others)?;
-    // A frame that is no protobuf ends neither its stream nor, sent again, the link.
+    tonic_prost_build::configure().bytes(".").skip_debug(SECRET_MESSAGES).compile_fds(descriptors)?;
+    // A frame that is no protobuf ends neither its stream nor, sent again, the link: so it is generated once more.
     tonic_prost_build::configure().bytes(".").codec_path("crate::frames::FrameCodec").compile_fds(frames)?;
     Ok(())
 }

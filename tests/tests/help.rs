@@ -75,11 +75,19 @@ fn other_commands_explain_themselves() {
         ("up", "--nodes --sites --nodes-per-site --data --port --tls --memory --json 130"),
         ("node", "--config --check-config --create health"),
         ("node health", "--addr"),
-        ("cluster", "init join form status rebalance drain leave"),
+        ("cluster", "init join form status rebalance drain leave backup restore recover"),
+        ("cluster backup", "--addr --out --allow-missing --json --tls-ca secrets"),
+        ("cluster restore", "--addr --plan --yes --json --tls-ca"),
+        ("cluster recover", "--data-dir --plan --yes --json"),
         ("cluster rebalance", "--addr --plan --no-wait --cancel --json"),
         ("cluster drain", "--addr --plan --no-wait --json"),
         ("cluster join", "--addr --tls-ca --tls-cert --tls-key"),
-        ("filter", "create list describe drop"),
+        ("filter", "create alter list describe forgive drop"),
+        (
+            "filter alter",
+            "--cluster --window --capacity --fpr --memory --kind --slicing --lateness --growth --new-secret --seed --plan \
+             --no-wait --finish --json",
+        ),
         (
             "filter create",
             "--cluster --window --slicing --clock --lookup --answer --retry-horizon --if-absent --tree --copies",

@@ -1,7 +1,9 @@
 //! The binary `firstseen` from outside: what users type, what they get back.
 
 mod accuracy;
+mod alter;
 mod availability;
+mod backup;
 mod bad_flags;
 mod bad_input;
 mod certs;
@@ -22,6 +24,7 @@ mod moves;
 mod node;
 mod outputs;
 mod own_node;
+mod recover;
 mod report;
 mod run;
 mod slicing;

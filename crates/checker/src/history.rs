@@ -111,6 +111,29 @@ impl Outage {
     }
 }
 
+/// Who says when an event occurred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamped {
+    /// Who asks about it. One that comes later than this is judged as if it had occurred later.
+    ByProducer {
+        /// The time of day when the history began, in milliseconds since 1970.
+        began_ms: u64,
+        /// In milliseconds.
+        lateness_ms: u64,
+    },
+    /// The node that it comes to, whose clock and another node's may differ by so much.
+    ByNode {
+        /// In milliseconds.
+        skew_ms: u64,
+    },
+}
+
+impl Default for Stamped {
+    fn default() -> Self {
+        Self::ByProducer { began_ms: 0, lateness_ms: u64::MAX }
+    }
+}
+
 /// A delivery of which a level has no cells in the end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unset {
@@ -135,10 +158,20 @@ pub struct History {
     pub lagging: Vec<u32>,
     /// Copies that have begun to move.
     pub moves_begun: u64,
+    /// Who says when events occurred.
+    pub stamped: Stamped,
+    /// When nothing went wrong any more and everything was complete, in simulated microseconds.
+    pub healed_us: Option<u64>,
+    /// No slice lacks anything by then; otherwise one may, for good.
+    pub ends_whole: bool,
+    /// What was not as it should have been by then.
+    pub unhealed: Option<String>,
     /// When that was over, in simulated microseconds; 0 where nothing was looked for.
     pub settled_us: u64,
     /// First-seen is told when the cells are set.
     pub told_when_set: bool,
+    /// Slices have copies: what is known of an event whose recording was given up may differ.
+    pub has_copies: bool,
     /// Of what slices have lost, events are undecided, and not first-seen again.
     pub never_forgets: bool,
     /// Cells on two of three nodes are enough for a verdict.
@@ -159,6 +192,41 @@ impl History {
         let id = self.calls.len();
         self.calls.push(Call { id, ..call });
         id
+    }
+
+    /// Whether a call was certainly judged by the time at which its event occurred.
+    fn is_exact(&self, call: &Call) -> bool {
+        let Stamped::ByProducer { began_ms, lateness_ms } = self.stamped else { return true };
+        let latest_ms = call.returned_us.map_or(u64::MAX, |returned_us| began_ms.saturating_add(returned_us / 1000));
+        latest_ms.saturating_sub(call.time_ms) < lateness_ms
+    }
+
+    /// Whether two submissions of an event, or a lookup and a submission, are certainly less than a window apart.
+    pub fn are_within_window(&self, first: &Call, second: &Call) -> bool {
+        match self.stamped {
+            Stamped::ByProducer { .. } if !self.is_exact(first) || !self.is_exact(second) => false,
+            Stamped::ByProducer { .. } => first.time_ms.abs_diff(second.time_ms) < self.window_ms,
+            Stamped::ByNode { .. } => {
+                let most_us =
+                    |from: &Call, to: &Call| Some(to.returned_us?.saturating_sub(self.first_attempt_us(from)));
+                let apart_us = most_us(first, second).zip(most_us(second, first)).map(|(one, other)| one.max(other));
+                apart_us.is_some_and(|apart_us| apart_us < self.window_ms.saturating_mul(1000))
+            }
+        }
+    }
+
+    /// Whether an event that `recorder` may have recorded may still be known when `asker` asks. (One that occurred later
+    /// explains a duplicate however much later: who comes late finds what was recorded before him.)
+    pub fn may_be_known(&self, recorder: &Call, asker: &Call) -> bool {
+        match self.stamped {
+            Stamped::ByProducer { .. } => asker.time_ms.saturating_sub(recorder.time_ms) <= self.window_at_most_ms,
+            Stamped::ByNode { skew_ms } => {
+                // What has no answer may take effect at any time.
+                let ended_us = if recorder.won() { recorder.returned_us } else { None };
+                let apart_us = ended_us.map_or(0, |ended_us| asker.began_us.saturating_sub(ended_us));
+                apart_us / 1000 <= self.window_at_most_ms.saturating_add(skew_ms)
+            }
+        }
     }
 
     /// Whether a call was told by a leaf alone, and others may have been told the same.
@@ -214,7 +282,7 @@ impl History {
     }
 
     /// When the first call of the same submission began, which may have recorded the event.
-    fn first_attempt_us(&self, call: &Call) -> u64 {
+    pub(crate) fn first_attempt_us(&self, call: &Call) -> u64 {
         let is_same = |other: &&Call| other.name.is_some() && other.name == call.name;
         let attempts = self.calls.iter().filter(is_same).map(|attempt| attempt.began_us);
         attempts.min().unwrap_or(call.began_us)
@@ -239,6 +307,9 @@ impl fmt::Display for History {
             writeln!(f, "site {site} cut off{silently} from {from_us} us to {until_us} us")
         })?;
         self.unset.iter().try_for_each(|Unset { call, place }| writeln!(f, "call {call} is not set at {place}"))?;
+        if let Some(healed_us) = self.healed_us {
+            writeln!(f, "healed at {healed_us} us, but for {:?}", self.unhealed)?;
+        }
         writeln!(f, "{} answers degraded", self.degraded_events)
     }
 }

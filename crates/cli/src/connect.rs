@@ -8,7 +8,7 @@ use std::error::Error;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -93,17 +93,19 @@ pub struct Operator {
     addresses: Vec<String>,
     connector: Arc<dyn Connector>,
     patience: Duration,
+    /// One an address, made with the first request.
+    channels: Arc<OnceLock<Vec<Channel>>>,
 }
 
 impl Operator {
     /// Asks the nodes at `addresses`.
     pub fn new(addresses: Vec<String>, connector: TcpConnector) -> Self {
-        Self { addresses, connector: Arc::new(connector), patience: PATIENCE }
+        Self { addresses, connector: Arc::new(connector), patience: PATIENCE, channels: Arc::default() }
     }
 
     /// The same, asking the node at `address` only.
     pub fn at(&self, address: &str) -> Self {
-        Self { addresses: vec![address.to_owned()], ..self.clone() }
+        Self { addresses: vec![address.to_owned()], channels: Arc::default(), ..self.clone() }
     }
 
     /// The same, trying for `patience`.
@@ -119,17 +121,21 @@ impl Operator {
         &self,
         request: impl AsyncFn(AdminClient<Channel>) -> Result<Response<T>, Status>,
     ) -> anyhow::Result<T> {
+        self.ask(async |channel| request(admin_client(channel)).await).await
+    }
+
+    /// The same for a request of any service.
+    ///
+    /// # Errors
+    /// What the node says; that nobody answers.
+    pub async fn ask<T>(&self, request: impl AsyncFn(Channel) -> Result<Response<T>, Status>) -> anyhow::Result<T> {
         let deadline = Instant::now() + self.patience;
-        let mut channels = Vec::new();
-        for address in &self.addresses {
-            let channel = self.connector.channel(address, None).map_err(|error| UsageError(error.to_string()))?;
-            channels.push((address, channel));
-        }
-        let mut attempts = channels.iter().cycle();
+        let channels = self.channels()?;
+        let mut attempts = self.addresses.iter().zip(channels).cycle();
         let mut mismatches = BTreeMap::new();
         loop {
             let Some((address, channel)) = attempts.next() else { bail!(UsageError("no address is given".to_owned())) };
-            let answer = timeout(ATTEMPT.min(self.patience), request(admin_client(channel.clone()))).await;
+            let answer = timeout(ATTEMPT.min(self.patience), request(channel.clone())).await;
             let status = match answer {
                 Ok(Ok(response)) => return Ok(response.into_inner()),
                 Ok(Err(status)) => status,
@@ -150,6 +156,17 @@ impl Operator {
             }
             sleep(PAUSE).await;
         }
+    }
+
+    /// They stay open from one request to the next.
+    fn channels(&self) -> anyhow::Result<&[Channel]> {
+        if let Some(channels) = self.channels.get() {
+            return Ok(channels);
+        }
+        let open = |address: &String| self.connector.channel(address, None);
+        let channels = self.addresses.iter().map(open).collect::<Result<_, _>>();
+        let channels = channels.map_err(|error| UsageError(error.to_string()))?;
+        Ok(self.channels.get_or_init(|| channels))
     }
 }
 

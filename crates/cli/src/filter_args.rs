@@ -160,6 +160,18 @@ pub struct GrowthArg {
     ratio: f64,
 }
 
+impl GrowthArg {
+    /// Generations at most.
+    pub fn generations_max(self) -> u32 {
+        self.generations_max
+    }
+
+    /// How much larger each is than the one before.
+    pub fn ratio(self) -> f64 {
+        self.ratio
+    }
+}
+
 impl FromStr for GrowthArg {
     type Err = String;
 

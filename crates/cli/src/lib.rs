@@ -17,6 +17,7 @@ pub mod chaos;
 pub mod cluster;
 pub mod confirm;
 pub mod connect;
+mod consent;
 pub mod dedup;
 pub mod describe;
 pub mod distinct;
@@ -63,10 +64,7 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Up(args) => up::run(&args),
         Command::Node(args) => node::run(&args),
-        Command::Cluster(args) => {
-            cluster::run(&args, &mut std::io::stdout().lock())?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Cluster(args) => cluster::run(&args, &mut std::io::stdout().lock()),
         Command::Filter(args) => {
             filter::run(&args, &mut std::io::stdout().lock())?;
             Ok(ExitCode::SUCCESS)

@@ -185,6 +185,7 @@ mod tests {
                 copies: Vec::new(),
                 generations: Vec::new(),
                 branch: (number > 1).then_some(branch),
+                line: Default::default(),
             };
             map.filters.insert(FilterId(number), record);
         };

@@ -112,7 +112,11 @@ impl Filter {
     ///
     /// # Errors
     /// [`CallError`].
-    pub fn observe_batch<E: AsRef<[u8]>>(&self, events: &[E], times_ms: &[u64]) -> Result<Vec<Verdict>, CallError> {
+    pub fn observe_batch<E: AsRef<[u8]> + Sync>(
+        &self,
+        events: &[E],
+        times_ms: &[u64],
+    ) -> Result<Vec<Verdict>, CallError> {
         self.runtime.block_on(self.filter.observe_batch(events, times_ms))
     }
 

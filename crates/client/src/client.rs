@@ -8,17 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use firstseen_filter::{CellDefinition, FilterSecret, Refresh};
-use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, Heads, NodeId};
-use firstseen_wire::map::filter_record;
-use firstseen_wire::net::{Connector, producer_client};
-use firstseen_wire::proto::producer as proto;
-use firstseen_wire::status::ErrorKind;
+use firstseen_routing::{ClusterMap, FilterId, Heads, NodeId};
+use firstseen_wire::net::Connector;
 use firstseen_wire::watch;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tonic::transport::Channel;
 
 use crate::call::lock;
@@ -32,10 +28,7 @@ use crate::piece::Piece;
 use crate::retry::Jitter;
 use crate::trace::{CurrentTrace, TraceParent};
 use crate::traffic::NodeTraffic;
-use crate::watch::{Watcher, complaint};
-
-/// A node that has only just heard of a filter's creation is given so long to do so.
-const FILTER_APPEARS_WITHIN: Duration = Duration::from_millis(300);
+use crate::watch::Watcher;
 
 /// A connection to a cluster. Clones share it; when the last is dropped everything is closed, and calls of filters that
 /// are still held are refused.
@@ -118,44 +111,7 @@ impl Client {
     /// # Errors
     /// [`FilterError`]: no such filter, nobody answers, or what is said of it cannot be used.
     pub async fn filter(&self, name: &str) -> Result<Filter, FilterError> {
-        let started = Instant::now();
-        let deadline = self.core.deadline();
-        let unreachable = |reason| FilterError::Unreachable {
-            name: name.to_owned(),
-            waited_ms: self.core.limits.deadline_ms,
-            reason,
-        };
-        let mut jitter = self.core.jitter();
-        let mut reason = "no node answers".to_owned();
-        for tries in 1.. {
-            match self.describe(name, deadline).await {
-                Ok(reply) => return self.core.adopt(name, reply, deadline).await.map(Filter::new),
-                Err(status) => match ErrorKind::from(&status) {
-                    ErrorKind::NotFound if started.elapsed() > FILTER_APPEARS_WITHIN => {
-                        let there = self.map().filters.values().map(|filter| filter.name.clone()).collect();
-                        return Err(FilterError::NotFound { name: name.to_owned(), there });
-                    }
-                    kind if kind == ErrorKind::NotFound || kind.is_worth_retrying() => reason = complaint(&status),
-                    _ => return Err(FilterError::Refused { name: name.to_owned(), reason: complaint(&status) }),
-                },
-            }
-            if Instant::now() >= deadline {
-                break;
-            }
-            sleep(Duration::from_millis(jitter.wait_ms(tries + 2))).await;
-        }
-        Err(unreachable(reason))
-    }
-
-    async fn describe(&self, name: &str, deadline: Instant) -> Result<proto::DescribeFilterReply, tonic::Status> {
-        let door = self.core.door.borrow().clone();
-        let channel = door.ok_or_else(|| tonic::Status::unavailable("no node answers"))?;
-        let mut client = producer_client(channel);
-        let request = client.describe_filter(proto::DescribeFilterRequest { name: name.to_owned() });
-        match timeout_at(deadline, request).await {
-            Ok(reply) => reply.map(tonic::Response::into_inner),
-            Err(_) => Err(tonic::Status::unavailable("no answer in time")),
-        }
+        self.core.open(name, self.core.deadline()).await.map(Filter::new)
     }
 }
 
@@ -347,6 +303,26 @@ impl Core {
         }
     }
 
+    /// A channel to a node that answers, if there is one.
+    pub(crate) fn door_channel(&self) -> Option<Channel> {
+        self.door.borrow().clone()
+    }
+
+    /// Whether nothing more will be answered.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.room.is_closed()
+    }
+
+    /// Where it is, in trees.
+    pub(crate) fn site(&self) -> Option<&str> {
+        self.site.as_deref()
+    }
+
+    /// Filters that are in use.
+    pub(crate) fn filters(&self) -> &Mutex<BTreeMap<FilterId, Weak<FilterCore>>> {
+        &self.filters
+    }
+
     pub(crate) fn set_door(&self, channel: Channel) {
         self.door.send(Some(channel));
     }
@@ -413,77 +389,6 @@ impl Core {
         match piece.owner(record, &heads) {
             Some(owner) => self.dock(owner).deliver(piece),
             None => piece.split(&heads).into_iter().for_each(|(owner, part)| self.dock(owner).deliver(part)),
-        }
-    }
-
-    /// The filter that a node has described; the same as before if it is in use already.
-    async fn adopt(
-        self: &Arc<Self>,
-        name: &str,
-        reply: proto::DescribeFilterReply,
-        deadline: Instant,
-    ) -> Result<Arc<FilterCore>, FilterError> {
-        let description = |reason: String| FilterError::Description { name: name.to_owned(), reason };
-        let message = reply.filter.ok_or_else(|| description("it is empty".to_owned()))?;
-        let (id, record) = filter_record(message).map_err(|error| description(error.to_string()))?;
-        // Batches are sent by the map: it must have come as far as the node that has told of the filter.
-        let mut maps = self.maps.subscribe();
-        let has_filter = maps.wait_for(|map| map.filters.contains_key(&id));
-        if !matches!(timeout_at(deadline, has_filter).await, Ok(Ok(_))) {
-            let reason = "the map of the cluster does not show it yet".to_owned();
-            return Err(FilterError::Unreachable { name: name.to_owned(), waited_ms: self.limits.deadline_ms, reason });
-        }
-        if self.room.is_closed() {
-            return Err(FilterError::Closed);
-        }
-        let (id, record) = self.level(name, id, record)?;
-        let refreshes =
-            matches!(record.definition.group.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. });
-        if refreshes && self.limits.local_bytes_max > 0 {
-            return Err(FilterError::Refresh { name: name.to_owned() });
-        }
-        let mut filters = lock(&self.filters);
-        if let Some(filter) = filters.get(&id).and_then(Weak::upgrade) {
-            filter.catch_up(reply.clock_ms);
-            return Ok(filter);
-        }
-        let secret = FilterSecret::from_material(&reply.secret);
-        let filter = FilterCore::new(self.clone(), id, record, secret, reply.clock_ms);
-        let filter = Arc::new(filter.map_err(|error| description(error.to_string()))?);
-        filters.retain(|_, filter| filter.strong_count() > 0);
-        filters.insert(id, Arc::downgrade(&filter));
-        Ok(filter)
-    }
-
-    /// The level of a tree at this client's site; the filter itself where it has no tree, or the client no site.
-    fn level(&self, name: &str, id: FilterId, record: FilterRecord) -> Result<(FilterId, FilterRecord), FilterError> {
-        let Some(Branch { root, top_down, .. }) = record.branch.clone() else { return Ok((id, record)) };
-        let map = self.map();
-        let levels = || {
-            let branch = |filter: &FilterRecord| filter.branch.clone().filter(|branch| branch.root == root);
-            map.filters.iter().filter_map(move |(id, filter)| Some((*id, filter, branch(filter)?)))
-        };
-        let is_leaf = |id: FilterId| levels().all(|(.., branch)| branch.parent != Some(id));
-        let place = match &self.site {
-            None => Some((id, record)),
-            Some(site) => {
-                let mut of_site = levels().filter(|(.., branch)| branch.place == *site);
-                of_site.next().map(|(id, level, _)| (id, level.clone()))
-            }
-        };
-        let (name, places) = (name.to_owned(), |wanted: &dyn Fn(FilterId) -> bool| {
-            levels().filter(|(id, ..)| wanted(*id)).map(|(.., branch)| branch.place).collect()
-        });
-        match place {
-            // What no leaf knows would be taken for a mistake of the levels above.
-            Some((id, _)) if top_down > 0 && !is_leaf(id) => {
-                Err(FilterError::NoLeaf { name, leaves: places(&is_leaf) })
-            }
-            Some(place) => Ok(place),
-            None => {
-                let site = self.site.clone().unwrap_or_default();
-                Err(FilterError::NoPlace { name, site, there: places(&|_| true) })
-            }
         }
     }
 }

@@ -18,6 +18,12 @@ impl Degraded {
         self.expected_false_positives += events as f64 * rate;
     }
 
+    /// Both together.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.add(other.events, other.expected_rate());
+        self
+    }
+
     /// The mean chance that a new event among them is called a duplicate (Koloniari 2011, section 3.2: fill^a, where a of
     /// its positions are asked); 0 where there are none.
     pub fn expected_rate(&self) -> f64 {

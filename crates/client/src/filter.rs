@@ -10,12 +10,14 @@ use firstseen_filter::{Digest, FilterSecret, Kind};
 use firstseen_routing::{
     Branch, Decision, FilterId, Operation, Reason, SlicedDefinition, SubmissionName, TREE_LEVELS_MAX,
 };
+use tokio::time::Instant;
 
 use crate::audit::AuditReport;
 use crate::call::{Answer, ManyCall, lock};
 use crate::degraded::Degraded;
 use crate::error::CallError;
 use crate::intake::{Events, FilterCore};
+use crate::line;
 use crate::queue::Asked;
 use crate::trace::TraceParent;
 
@@ -48,10 +50,21 @@ impl From<Answer> for Frequency {
 ///
 /// A call that is dropped takes nothing back: its events are submitted all the same. An answer that has not come by the
 /// deadline is `Undecided`, with a reason that says whether the event may have been recorded.
+///
+/// A filter that is altered is followed: calls go on, under the new window and the new secret. Only who hashes events by
+/// [`Self::secret`] must open the filter again where that is another: until then they are `Undecided`
+/// ([`Reason::Altered`]). While the filter is being altered, a call that is dropped may not be submitted.
 #[derive(Clone)]
 pub struct Filter {
+    /// As it was when it was opened; those that have followed are behind it.
     core: Arc<FilterCore>,
 }
+
+/// Another hash of an event, by its number in the call; none where it was hashed by the caller.
+type Rehash<'a> = &'a (dyn Fn(usize, &FilterSecret) -> Option<Digest> + Sync);
+
+/// The caller has hashed events.
+const HASHED: Rehash<'static> = &|_, _| None;
 
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,17 +79,17 @@ impl Filter {
 
     /// What users call it.
     pub fn name(&self) -> &str {
-        &self.core.record().name
+        &line::newest(&self.core).record().name
     }
 
-    /// Its number.
+    /// Its number: another one after it was altered.
     pub fn id(&self) -> FilterId {
-        self.core.id()
+        line::newest(&self.core).id()
     }
 
     /// All that its answers depend on, beside the secret.
     pub fn definition(&self) -> &SlicedDefinition {
-        &self.core.record().definition
+        &line::newest(&self.core).record().definition
     }
 
     /// Its place in a tree, where it has one.
@@ -84,14 +97,14 @@ impl Filter {
         self.core.record().branch.as_ref()
     }
 
-    /// The key of its hash, for digests that are computed elsewhere.
+    /// The key of its hash, for digests that are computed elsewhere; the same for as long as the filter is held.
     pub fn secret(&self) -> &FilterSecret {
         self.core.secret()
     }
 
     /// Whether events must bring their times.
     pub fn needs_times(&self) -> bool {
-        self.core.needs_times()
+        line::all(line::first(&self.core)).any(|filter| filter.needs_times())
     }
 
     /// Asks about an event, and records it if it was not there.
@@ -99,7 +112,7 @@ impl Filter {
     /// # Errors
     /// [`CallError`]: the filter needs times or answers other questions; or the client is closed.
     pub async fn observe(&self, event: &[u8]) -> Result<Verdict, CallError> {
-        Ok(self.one(Operation::Observe, self.digest(event), None, None).await?.decision)
+        Ok(self.one(Operation::Observe, event, None, None).await?.decision)
     }
 
     /// Like [`Self::observe`], for an event that occurred at a time.
@@ -107,7 +120,7 @@ impl Filter {
     /// # Errors
     /// [`CallError`].
     pub async fn observe_at(&self, event: &[u8], time_ms: u64) -> Result<Verdict, CallError> {
-        Ok(self.one(Operation::Observe, self.digest(event), Some(time_ms), None).await?.decision)
+        Ok(self.one(Operation::Observe, event, Some(time_ms), None).await?.decision)
     }
 
     /// Like [`Self::observe`], for a submission that has a name, say a partition and an offset. The same name gets the
@@ -116,7 +129,7 @@ impl Filter {
     /// # Errors
     /// [`CallError`].
     pub async fn observe_as(&self, name: SubmissionName, event: &[u8]) -> Result<Verdict, CallError> {
-        Ok(self.one(Operation::Observe, self.digest(event), None, Some(name)).await?.decision)
+        Ok(self.one(Operation::Observe, event, None, Some(name)).await?.decision)
     }
 
     /// Like [`Self::observe_as`], for an event that occurred at a time.
@@ -124,7 +137,7 @@ impl Filter {
     /// # Errors
     /// [`CallError`].
     pub async fn observe_as_at(&self, name: SubmissionName, event: &[u8], time_ms: u64) -> Result<Verdict, CallError> {
-        Ok(self.one(Operation::Observe, self.digest(event), Some(time_ms), Some(name)).await?.decision)
+        Ok(self.one(Operation::Observe, event, Some(time_ms), Some(name)).await?.decision)
     }
 
     /// Asks about many events, one after the other, with one verdict each, in order. `times_ms` holds the time of each,
@@ -132,13 +145,16 @@ impl Filter {
     ///
     /// # Errors
     /// [`CallError`].
-    pub async fn observe_batch<E: AsRef<[u8]>>(
+    pub async fn observe_batch<E: AsRef<[u8]> + Sync>(
         &self,
         events: &[E],
         times_ms: &[u64],
     ) -> Result<Vec<Verdict>, CallError> {
-        let digests: Vec<Digest> = events.iter().map(|event| self.digest(event.as_ref())).collect();
-        self.observe_digests(&digests, times_ms).await
+        let secret = line::first(&self.core).secret();
+        let digests: Vec<Digest> = events.iter().map(|event| secret.digest(event.as_ref())).collect();
+        let rehash = |event: usize, secret: &FilterSecret| Some(secret.digest(events[event].as_ref()));
+        let events = Events { digests: &digests, times_ms, names: &[] };
+        self.verdicts(Operation::Observe, events, (secret, &rehash)).await
     }
 
     /// Like [`Self::observe_batch`], for events that are hashed already, by [`Self::secret`]. However many there are,
@@ -147,7 +163,7 @@ impl Filter {
     /// # Errors
     /// [`CallError`].
     pub async fn observe_digests(&self, digests: &[Digest], times_ms: &[u64]) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(Operation::Observe, Events { digests, times_ms, names: &[] }).await
+        self.verdicts(Operation::Observe, Events { digests, times_ms, names: &[] }, (self.secret(), HASHED)).await
     }
 
     /// Like [`Self::observe_digests`], for submissions that have names, one an event.
@@ -160,7 +176,7 @@ impl Filter {
         digests: &[Digest],
         times_ms: &[u64],
     ) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(Operation::Observe, Events { digests, times_ms, names }).await
+        self.verdicts(Operation::Observe, Events { digests, times_ms, names }, (self.secret(), HASHED)).await
     }
 
     /// Asks about an event and records nothing: `FirstSeen` if it would be.
@@ -168,7 +184,7 @@ impl Filter {
     /// # Errors
     /// [`CallError`].
     pub async fn test(&self, event: &[u8]) -> Result<Verdict, CallError> {
-        Ok(self.one(Operation::Lookup, self.digest(event), None, None).await?.decision)
+        Ok(self.one(Operation::Lookup, event, None, None).await?.decision)
     }
 
     /// Like [`Self::test`], as if the event occurred at a time.
@@ -176,7 +192,7 @@ impl Filter {
     /// # Errors
     /// [`CallError`].
     pub async fn test_at(&self, event: &[u8], time_ms: u64) -> Result<Verdict, CallError> {
-        Ok(self.one(Operation::Lookup, self.digest(event), Some(time_ms), None).await?.decision)
+        Ok(self.one(Operation::Lookup, event, Some(time_ms), None).await?.decision)
     }
 
     /// Like [`Self::observe_digests`], but records nothing.
@@ -184,7 +200,7 @@ impl Filter {
     /// # Errors
     /// [`CallError`].
     pub async fn test_digests(&self, digests: &[Digest], times_ms: &[u64]) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(Operation::Lookup, Events { digests, times_ms, names: &[] }).await
+        self.verdicts(Operation::Lookup, Events { digests, times_ms, names: &[] }, (self.secret(), HASHED)).await
     }
 
     /// Counts an event of a filter of frequencies, and tells its frequency.
@@ -192,7 +208,7 @@ impl Filter {
     /// # Errors
     /// [`CallError`].
     pub async fn count(&self, event: &[u8], time_ms: Option<u64>) -> Result<Frequency, CallError> {
-        Ok(self.one(Operation::Count, self.digest(event), time_ms, None).await?.into())
+        Ok(self.one(Operation::Count, event, time_ms, None).await?.into())
     }
 
     /// The frequency of an event; counts nothing.
@@ -200,12 +216,12 @@ impl Filter {
     /// # Errors
     /// [`CallError`].
     pub async fn estimate(&self, event: &[u8], time_ms: Option<u64>) -> Result<Frequency, CallError> {
-        Ok(self.one(Operation::Estimate, self.digest(event), time_ms, None).await?.into())
+        Ok(self.one(Operation::Estimate, event, time_ms, None).await?.into())
     }
 
     /// How often the filter errs, as measured by this client; `None` unless it was asked to ([`crate::Builder::audit`]).
     pub fn audit(&self) -> Option<AuditReport> {
-        self.core.auditor().map(|auditor| lock(auditor).report())
+        line::newest(&self.core).auditor().map(|auditor| lock(auditor).report())
     }
 
     /// Duplicates that each level of the filter's tree has found, as nodes have told this client, from the root on; all 0
@@ -216,72 +232,128 @@ impl Filter {
 
     /// Duplicates that this client has answered itself ([`crate::Builder::local_bytes_max`]).
     pub fn local_hits(&self) -> u64 {
-        self.core.local_hits()
+        line::all(&self.core).map(|filter| filter.local_hits()).sum()
     }
 
     /// Events whose answers rest on fewer slices than usual, as nodes are down or have lost what came before they started:
     /// more of those told to be duplicates may be new.
     pub fn degraded_events(&self) -> u64 {
-        self.core.degraded().events
+        self.degraded().events
     }
 
     /// The same, with the rate of false positives that nodes expect among them.
     pub fn degraded(&self) -> Degraded {
-        self.core.degraded()
-    }
-
-    fn digest(&self, event: &[u8]) -> Digest {
-        self.core.secret().digest(event)
+        line::all(&self.core).map(|filter| filter.degraded()).fold(Degraded::default(), Degraded::and)
     }
 
     async fn one(
         &self,
         operation: Operation,
-        digest: Digest,
+        event: &[u8],
         time_ms: Option<u64>,
         name: Option<SubmissionName>,
     ) -> Result<Answer, CallError> {
-        self.check(operation, time_ms.is_some())?;
-        if let Some(trace) = self.core.core().current_trace() {
+        let deadline = self.core.core().deadline();
+        let mut filter = line::first(&self.core);
+        loop {
+            let answer = self.ask_one(filter, operation, (event, time_ms, name), deadline).await?;
+            if !line::passes_on(answer) {
+                return Ok(answer);
+            }
+            match filter.next(deadline).await {
+                Some(next) => filter = next,
+                None => return Ok(line::not_found(answer)),
+            }
+        }
+    }
+
+    async fn ask_one(
+        &self,
+        filter: &Arc<FilterCore>,
+        operation: Operation,
+        (event, time_ms, name): (&[u8], Option<u64>, Option<SubmissionName>),
+        deadline: Instant,
+    ) -> Result<Answer, CallError> {
+        self.check(filter, operation, time_ms.is_some())?;
+        let digest = filter.secret().digest(event);
+        if let Some(trace) = filter.core().current_trace() {
             let (digests, times_ms, names) = (std::slice::from_ref(&digest), time_ms.as_slice(), name.as_slice());
             let events = Events { digests, times_ms, names };
             // In a box, so that calls which are not traced do not carry its room.
-            let answers = Box::pin(self.many(operation, events, Some(trace))).await?;
+            let (answers, _) = Box::pin(self.ask_many(filter, operation, events, Some(deadline), Some(trace))).await?;
             return answers.first().copied().ok_or(CallError::Closed);
         }
-        let deadline = self.core.core().deadline();
-        if !self.core.core().reserve(1, deadline).await? {
+        if !filter.core().reserve(1, deadline).await? {
             return Ok(Answer::undecided(Reason::Overloaded));
         }
-        match self.core.queue_one(digest, time_ms, name, Asked { operation, deadline }) {
+        match filter.queue_one(digest, time_ms, name, Asked { operation, deadline }) {
             Ok(answer) => answer.await.map_err(|_| CallError::Closed),
             Err(answer) => Ok(answer),
         }
     }
 
-    async fn verdicts(&self, operation: Operation, events: Events<'_>) -> Result<Vec<Verdict>, CallError> {
-        let trace = self.core.core().current_trace();
-        Ok(self.many(operation, events, trace).await?.into_iter().map(|answer| answer.decision).collect())
-    }
-
-    /// Asks about many events, or about one of a call that is traced.
-    async fn many(
+    /// Asks about many events, which `secret` has hashed.
+    async fn verdicts(
         &self,
         operation: Operation,
         events: Events<'_>,
+        (secret, rehash): (&FilterSecret, Rehash<'_>),
+    ) -> Result<Vec<Verdict>, CallError> {
+        let trace = self.core.core().current_trace();
+        let mut filter = line::first(&self.core);
+        if filter.secret() != secret {
+            return Ok(vec![Decision::Undecided(Reason::Altered); events.digests.len()]);
+        }
+        let (mut answers, deadline) = self.ask_many(filter, operation, events, None, trace).await?;
+        while filter.is_followed() {
+            let left: Vec<usize> = (0..answers.len()).filter(|event| line::passes_on(answers[*event])).collect();
+            if left.is_empty() {
+                break;
+            }
+            let Some(next) = filter.next(deadline).await else {
+                left.iter().for_each(|event| answers[*event] = line::not_found(answers[*event]));
+                break;
+            };
+            filter = next;
+            let hash = |event: &usize| match filter.secret() == secret {
+                true => Some(events.digests[*event]),
+                false => rehash(*event, filter.secret()),
+            };
+            let Some(digests) = left.iter().map(hash).collect::<Option<Vec<Digest>>>() else {
+                left.iter().for_each(|event| answers[*event] = Answer::undecided(Reason::Altered));
+                break;
+            };
+            let times_ms: Vec<u64> = left.iter().filter_map(|event| events.times_ms.get(*event).copied()).collect();
+            let names: Vec<SubmissionName> =
+                left.iter().filter_map(|event| events.names.get(*event).copied()).collect();
+            let some = Events { digests: &digests, times_ms: &times_ms, names: &names };
+            let (told, _) = self.ask_many(filter, operation, some, Some(deadline), trace).await?;
+            left.into_iter().zip(told).for_each(|(event, answer)| answers[event] = answer);
+        }
+        Ok(answers.into_iter().map(|answer| answer.decision).collect())
+    }
+
+    /// Asks one filter about many events, or about one of a call that is traced; also tells the last deadline.
+    async fn ask_many(
+        &self,
+        filter: &Arc<FilterCore>,
+        operation: Operation,
+        events: Events<'_>,
+        until: Option<Instant>,
         trace: Option<TraceParent>,
-    ) -> Result<Vec<Answer>, CallError> {
+    ) -> Result<(Vec<Answer>, Instant), CallError> {
         let Events { digests, times_ms, names } = events;
-        self.check(operation, !times_ms.is_empty() || digests.is_empty())?;
+        self.check(filter, operation, !times_ms.is_empty() || digests.is_empty())?;
         check_lengths("times", digests.len(), times_ms.len())?;
         check_lengths("names", digests.len(), names.len())?;
-        let core = self.core.core();
+        let core = filter.core();
         let limits = core.limits();
         let part = limits.batch_events_max.min(limits.queued_events_max) as usize;
         let call = ManyCall::new(digests.len(), trace);
+        let mut deadline = until.unwrap_or_else(|| core.deadline());
         for from in (0..digests.len()).step_by(part) {
             let range = from..digests.len().min(from + part);
-            let deadline = core.deadline();
+            deadline = until.unwrap_or_else(|| core.deadline());
             let refused = match core.reserve(range.len() as u32, deadline).await {
                 Ok(true) => None,
                 Ok(false) => Some(Reason::Overloaded),
@@ -299,14 +371,15 @@ impl Filter {
                 times_ms: times_ms.get(range.clone()).unwrap_or(&[]),
                 names: names.get(range).unwrap_or(&[]),
             };
-            self.core.queue_many(&call, from as u32, events, Asked { operation, deadline });
+            filter.queue_many(&call, from as u32, events, Asked { operation, deadline });
         }
-        Ok(call.wait().await)
+        Ok((call.wait().await, deadline))
     }
 
-    fn check(&self, operation: Operation, has_times: bool) -> Result<(), CallError> {
+    fn check(&self, filter: &FilterCore, operation: Operation, has_times: bool) -> Result<(), CallError> {
+        let is_of_frequencies = filter.record().definition.group.cells.kind() == Kind::Decaying;
+        let needs_times = filter.needs_times();
         let filter = || self.name().to_owned();
-        let is_of_frequencies = self.definition().group.cells.kind() == Kind::Decaying;
         match operation {
             Operation::Observe | Operation::Lookup if is_of_frequencies => {
                 Err(CallError::Frequencies { filter: filter() })
@@ -314,7 +387,7 @@ impl Filter {
             Operation::Count | Operation::Estimate if !is_of_frequencies => {
                 Err(CallError::Verdicts { filter: filter() })
             }
-            _ if self.needs_times() && !has_times => Err(CallError::NeedsTimes { filter: filter() }),
+            _ if needs_times && !has_times => Err(CallError::NeedsTimes { filter: filter() }),
             _ => Ok(()),
         }
     }

@@ -20,6 +20,7 @@ use crate::call::{Answer, Caller, ManyCall, lock};
 use crate::client::Core;
 use crate::degraded::Degraded;
 use crate::dock::Dock;
+use crate::line::Line;
 use crate::local::LocalFilter;
 use crate::outage::Outage;
 use crate::pace::Pace;
@@ -30,6 +31,7 @@ use crate::queue::{Asked, Queue, Queued, When};
 pub(crate) struct FilterCore {
     core: Arc<Core>,
     id: FilterId,
+    line: Line,
     record: FilterRecord,
     secret: FilterSecret,
     prober: Prober,
@@ -149,6 +151,7 @@ impl FilterCore {
         Ok(Self {
             core,
             id,
+            line: Line::of(id, &record),
             secret,
             prober,
             is_divided,
@@ -169,6 +172,11 @@ impl FilterCore {
 
     pub(crate) fn id(&self) -> FilterId {
         self.id
+    }
+
+    /// What has followed it.
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
     }
 
     /// The filter as it was described when this client first asked.
@@ -384,6 +392,7 @@ impl FilterCore {
         intake.map_version = map.version;
         let Some(record) = map.filters.get(&self.id) else {
             intake.lane_of_slice.clear();
+            self.line.end();
             return;
         };
         let Intake { lanes, lane_of_slice, .. } = intake;

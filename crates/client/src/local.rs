@@ -97,6 +97,7 @@ mod tests {
             copies: Vec::new(),
             generations: Vec::new(),
             branch: None,
+            line: Default::default(),
         };
         LocalFilter::new(&record, events * EVENT_BYTES)
     }

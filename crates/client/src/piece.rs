@@ -185,6 +185,7 @@ impl Piece {
             incarnation: map.nodes.get(&owner).map_or(0, |node| node.incarnation.0),
             deadline_ms: u32::try_from(left_ms).unwrap_or(u32::MAX).max(1),
             again: self.again || self.tries.may_have_recorded(),
+            former_asked: map.former_of(self.filter.id()).is_some(),
             ..self.content.clone()?
         })
     }

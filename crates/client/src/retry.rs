@@ -114,7 +114,9 @@ impl Tries {
 
     /// What to tell of an event of which a node says `reason`: an earlier try may have recorded it.
     pub(crate) fn tell(&self, reason: Reason) -> Reason {
-        if self.may_have_recorded { Reason::Unknown } else { reason }
+        // What is not in a filter in which nothing is recorded any more, no try has recorded.
+        let may_have_recorded = self.may_have_recorded && reason != Reason::Altered;
+        if may_have_recorded { Reason::Unknown } else { reason }
     }
 
     /// What to tell when the deadline is over: `is_sent` while a try is on its way.
@@ -148,6 +150,7 @@ mod tests {
         assert!(matches!(tries.refused(Reason::NotReady, (1, 1), OVERLOAD_RETRIES_MAX, &mut jitter), Next::Wait(_)));
         assert_eq!(tries.out_of_time(false, Reason::Overloaded), Reason::NotReady);
         tries.lost();
+        assert_eq!(tries.tell(Reason::Altered), Reason::Altered, "a closed filter knows what it has");
         assert_eq!(tries.out_of_time(false, Reason::Overloaded), Reason::Unknown);
         assert_eq!(
             tries.refused(Reason::TooOld, (1, 1), OVERLOAD_RETRIES_MAX, &mut jitter),

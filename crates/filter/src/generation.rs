@@ -112,6 +112,14 @@ impl LiveEvents {
         }
     }
 
+    /// The same in the same units, but `factor` times as many events.
+    pub fn times(&self, factor: f64) -> Self {
+        let times = |(unit, events): (u64, u64)| (unit, (events as f64 * factor).round() as u64);
+        let by_unit: VecDeque<(u64, u64)> = self.by_unit().map(times).filter(|(_, events)| *events > 0).collect();
+        let total = by_unit.iter().map(|(_, events)| events).sum();
+        Self { by_unit, total, newest_unit: self.newest_unit }
+    }
+
     /// Events alive.
     pub fn total(&self) -> u64 {
         self.total

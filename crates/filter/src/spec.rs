@@ -54,6 +54,9 @@ pub struct FilterSpec {
     pub refresh: Refresh,
     /// How late an event may come and still be judged exactly, in milliseconds.
     pub lateness_ms: Option<u64>,
+    /// How far the clocks of those that stamp events may differ, in milliseconds. What is recorded by a clock that is so much
+    /// behind must not be gone by another: a sliding or jumping window keeps everything for so much longer.
+    pub clock_skew_ms: u64,
     /// How far ahead of the clock a time may be, in milliseconds.
     pub future_max_ms: u64,
     /// k' of the equal-timers heuristic; 0 is the plain filter.
@@ -87,6 +90,7 @@ impl FilterSpec {
             jumps: None,
             refresh: Refresh::Fixed,
             lateness_ms: None,
+            clock_skew_ms: 0,
             future_max_ms: 7 * 86_400_000,
             equal_timers: 0,
             growth: None,
@@ -144,7 +148,27 @@ impl FilterSpec {
     /// # Errors
     /// [`SpecError`]: what does not fit together, and what to change.
     pub fn resolve(&self) -> Result<FilterDefinition, SpecError> {
-        resolve::resolve(self)
+        match (self.kind, &self.window) {
+            (Kind::Timing | Kind::Generations, Window::Duration(window_ms)) if self.clock_skew_ms > 0 => {
+                self.resolve_kept_longer(*window_ms)
+            }
+            _ => resolve::resolve(self),
+        }
+    }
+
+    /// As a window that is longer by the skew of clocks, with as many more events.
+    fn resolve_kept_longer(&self, window_ms: u64) -> Result<FilterDefinition, SpecError> {
+        let kept_ms = window_ms.saturating_add(self.clock_skew_ms);
+        let ratio = kept_ms as f64 / window_ms.max(1) as f64;
+        let kept = Self {
+            window: Window::Duration(if window_ms == 0 { 0 } else { kept_ms }),
+            capacity_events: self.capacity_events.map(|events| (events as f64 * ratio).ceil() as u64),
+            ..self.clone()
+        };
+        let definition = resolve::resolve(&kept)?;
+        let asked_for = |events: u64| self.capacity_events.unwrap_or((events as f64 / ratio) as u64);
+        let capacity_events = definition.capacity_events.map(asked_for);
+        Ok(FilterDefinition { window: self.window.clone(), capacity_events, ..definition })
     }
 }
 

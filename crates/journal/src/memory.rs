@@ -122,6 +122,12 @@ impl MemoryDisk {
         self.files().syncs
     }
 
+    /// From now on it holds what `other` holds.
+    pub fn become_like(&self, other: &Self) {
+        let files = other.files().files.clone();
+        self.files().files = files;
+    }
+
     /// A disk of its own that holds the same.
     #[must_use]
     pub fn copy(&self) -> Self {

@@ -38,7 +38,7 @@ struct RecordMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct EntryMessage {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
     kind: Option<Kind>,
 }
 
@@ -62,6 +62,8 @@ enum Kind {
     Taken(TakenMessage),
     #[prost(message, tag = "9")]
     Marks(MarksMessage),
+    #[prost(message, tag = "10")]
+    Headed(HeadedMessage),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -174,6 +176,12 @@ struct MarksMessage {
     sources: Vec<u8>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+struct HeadedMessage {
+    #[prost(uint64, tag = "1")]
+    epoch: u64,
+}
+
 #[derive(Clone, PartialEq, Message)]
 struct SliceMessage {
     #[prost(uint32, tag = "1")]
@@ -249,6 +257,7 @@ fn kind_of(entry: Entry) -> Kind {
             producers: pack_pairs(producers.into_iter()),
             sources: pack_pairs(sources.into_iter()),
         }),
+        Entry::Headed { epoch } => Kind::Headed(HeadedMessage { epoch }),
         Entry::Slice { slice, outline: SliceOutline { unit, oldest, live } } => {
             Kind::Slice(SliceMessage { slice, unit, oldest, live: live.iter().map(live_bytes).collect() })
         }
@@ -295,6 +304,7 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
         Kind::Marks(MarksMessage { producers, sources }) => {
             Entry::Marks { producers: pairs(&producers)?.collect(), sources: pairs(&sources)?.collect() }
         }
+        Kind::Headed(HeadedMessage { epoch }) => Entry::Headed { epoch },
         Kind::Slice(SliceMessage { slice, unit, oldest, live: counts }) => {
             let live = counts.iter().map(|bytes| live(bytes)).collect::<Result<_, _>>()?;
             Entry::Slice { slice, outline: SliceOutline { unit, oldest, live } }

@@ -100,6 +100,7 @@ fn entry() -> impl Strategy<Value = Entry> {
         (clock(), any::<u64>(), live()).prop_map(|(clock, newest, counted)| {
             Entry::Checkpoint { is_complete: newest % 2 == 0, clock, newest, counted }
         }),
+        any::<u64>().prop_map(|epoch| Entry::Headed { epoch }),
         (marks(), marks()).prop_map(|(producers, sources)| Entry::Marks { producers, sources }),
         (any::<u32>(), outline).prop_map(|(slice, ([unit, oldest], live))| Entry::Slice {
             slice,

@@ -6,11 +6,10 @@
 use std::fmt;
 
 use firstseen_routing::{
-    ClusterId, FilterId, FilterPolicies, Incarnation, NodeId, SecretMaterial, SliceMove, SlicedDefinition, TreeSpec,
+    ClusterId, FilterId, FilterPolicies, FilterRecord, Incarnation, NodeId, SecretMaterial, SliceMove,
+    SlicedDefinition, TreeSpec,
 };
-use firstseen_wire::limits::MAP_FILTERS_BYTES_MAX;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 /// Most bytes of a command as they are written down: many in one message to a follower must not exceed its limit.
 pub const COMMAND_BYTES_MAX: usize = 96 << 10;
@@ -48,7 +47,6 @@ pub struct NodeProfile {
 
 /// What a command changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "commands are few and soon forgotten")]
 pub enum Change {
     /// A cluster begins with its first node. Answered with [`Outcome::NodeAdded`].
     Found {
@@ -154,11 +152,45 @@ pub enum Change {
         /// Whether it can be reached.
         is_reached: bool,
     },
+    /// Another filter follows under the name of one that is closed by it. Answered with [`Outcome::FilterCreated`].
+    AlterFilter(AlteredFilter),
+    /// A node has nothing in flight any more that began before a filter was closed. Answered with [`Outcome::Done`].
+    FilterEnded {
+        /// The filter that is closed.
+        filter: FilterId,
+        /// The node.
+        node: NodeId,
+        /// Its start that says so.
+        incarnation: Incarnation,
+        /// Nothing was recorded there in a later unit.
+        newest_unit: u64,
+    },
+    /// By the clock of a node all that a closed filter has recorded has expired. Answered with [`Outcome::Done`].
+    FilterPassed {
+        /// The filter that is closed.
+        filter: FilterId,
+        /// The node.
+        node: NodeId,
+        /// Its start that says so.
+        incarnation: Incarnation,
+    },
+    /// What was there before a filter was altered goes now, whatever it has. Answered with [`Outcome::Done`].
+    FinishAlteration {
+        /// The name of the filter.
+        name: String,
+    },
     /// What a filter has lost is forgiven: all slices whose nodes are not down count as complete. Answered with
     /// [`Outcome::Done`].
     ForgiveFilter {
         /// Its name.
         name: String,
+    },
+    /// A filter of a backup, under a name by which nobody asks it. Answered with [`Outcome::FilterCreated`].
+    RestoreFilter(NewRestore),
+    /// Such a filter has its cells, and gets its name. Answered with [`Outcome::Done`].
+    FinishRestore {
+        /// The filter, or the root of the tree.
+        filter: FilterId,
     },
 }
 
@@ -180,6 +212,12 @@ impl Change {
             Self::CancelMoves { .. } => "cancel-moves",
             Self::PeerReached { .. } => "peer-reached",
             Self::ForgiveFilter { .. } => "forgive-filter",
+            Self::RestoreFilter(_) => "restore-filter",
+            Self::FinishRestore { .. } => "finish-restore",
+            Self::AlterFilter(_) => "alter-filter",
+            Self::FilterEnded { .. } => "filter-ended",
+            Self::FilterPassed { .. } => "filter-passed",
+            Self::FinishAlteration { .. } => "finish-alteration",
         }
     }
 }
@@ -202,6 +240,39 @@ pub struct NewFilter {
     pub tree: Option<TreeSpec>,
 }
 
+/// A filter of a backup that somebody wants back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewRestore {
+    /// The filter, or all levels of a tree by rising number.
+    #[serde(with = "as_json")]
+    pub places: Vec<RestoredPlace>,
+    /// The material of its hash secret.
+    pub secret: SecretMaterial,
+}
+
+/// A filter, or the level of a tree, as it was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RestoredPlace {
+    /// Its record; who has had its slices does not matter.
+    pub record: FilterRecord,
+    /// The sites whose nodes may own its slices; anywhere where there are none.
+    pub sites: Vec<String>,
+}
+
+/// What a filter is to be from now on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AlteredFilter {
+    /// What it is called.
+    pub name: String,
+    /// The filter that is meant: one that has followed it since is not altered.
+    pub filter: FilterId,
+    /// All that answers depend on, beside the secret.
+    #[serde(with = "as_json")]
+    pub definition: SlicedDefinition,
+    /// The material of another hash secret; none where that stays.
+    pub secret: Option<SecretMaterial>,
+}
+
 /// What a command has done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
@@ -220,212 +291,16 @@ pub enum Outcome {
     },
 }
 
-/// Why a command was refused. Nothing has changed, and asking again under its id is refused again.
-#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
-pub enum Refusal {
-    /// A name or an address that cannot be one.
-    #[error("{what} `{value}` is refused: {rule}")]
-    Text {
-        /// What it should be.
-        what: String,
-        /// What was given, cut to what can be shown.
-        value: String,
-        /// What it must be.
-        rule: String,
-    },
-    /// Too much at once.
-    #[error("the command {command} has {bytes} bytes, at most {COMMAND_BYTES_MAX} are allowed: use shorter names")]
-    TooLarge {
-        /// What was asked for.
-        command: String,
-        /// Its bytes.
-        bytes: u64,
-    },
-    /// As many as there may be.
-    #[error("the cluster has {most} {what}, and that is the most")]
-    Full {
-        /// Of what.
-        what: String,
-        /// How many there may be.
-        most: u64,
-    },
-    /// The cluster has been founded.
-    #[error("the cluster has nodes already: let this node join it")]
-    Founded,
-    /// Nothing may change before a cluster is founded.
-    #[error("the cluster has no nodes yet: wait until its first node has started")]
-    NotFounded,
-    /// A living node has the name.
-    #[error("node {node} is called `{name}`: choose another name, or let node {node} leave first")]
-    NameTaken {
-        /// The name.
-        name: String,
-        /// Who has it.
-        node: NodeId,
-    },
-    /// A living node has the address.
-    #[error("node {node} is at {address}: choose another address, or let node {node} leave first")]
-    AddressTaken {
-        /// The address.
-        address: String,
-        /// Who has it.
-        node: NodeId,
-    },
-    /// There is no such node, or there is no more.
-    #[error("node {node} is not in the cluster: see the nodes with `status`")]
-    NodeUnknown {
-        /// The node.
-        node: NodeId,
-    },
-    /// A cluster without nodes has no truth.
-    #[error("node {node} is the last of the cluster and cannot leave: stop it and remove its data instead")]
-    LastNode {
-        /// The node.
-        node: NodeId,
-    },
-    /// Its cells would be lost.
-    #[error(
-        "node {node} owns slices of {}: move them to other nodes with `firstseen cluster drain`, or drop those filters",
-        filters.join(", ")
-    )]
-    NodeOwnsSlices {
-        /// The node.
-        node: NodeId,
-        /// Names of the filters.
-        filters: Vec<String>,
-    },
-    /// A filter of this name exists.
-    #[error("a filter `{name}` exists: choose another name, or drop it first")]
-    FilterExists {
-        /// The name.
-        name: String,
-    },
-    /// A filter of this name exists and is another.
-    #[error("a filter `{name}` exists with another {differs}: choose another name, or drop it first")]
-    FilterDiffers {
-        /// The name.
-        name: String,
-        /// What differs.
-        differs: String,
-    },
-    /// There is no such filter.
-    #[error("there is no filter {name}: see the filters with `status`")]
-    FilterUnknown {
-        /// Its name or number.
-        name: String,
-    },
-    /// The definition cannot live in a cluster.
-    #[error("filter `{name}`: {reason}")]
-    Definition {
-        /// The filter.
-        name: String,
-        /// What is wrong, and what to change.
-        reason: String,
-    },
-    /// There is no such tree.
-    #[error("filter `{name}`: {reason}")]
-    Tree {
-        /// The filter.
-        name: String,
-        /// What is wrong, and what to change.
-        reason: String,
-    },
-    /// A level of a tree lives and dies with its root.
-    #[error("filter `{name}` is a level of the tree `{root}`: drop that")]
-    Level {
-        /// The filter.
-        name: String,
-        /// The root.
-        root: String,
-    },
-    /// The nodes have no room.
-    #[error(
-        "filter `{name}` takes {needed_bytes} bytes in slices of {slice_bytes}, and {lacking_bytes} bytes do not fit on \
-         the nodes that have started ({free_bytes} bytes free): add nodes, raise their memory, or make the filter \
-         smaller"
-    )]
-    Memory {
-        /// The filter.
-        name: String,
-        /// Bytes of all its slices, with every generation.
-        needed_bytes: u64,
-        /// Bytes of one slice.
-        slice_bytes: u64,
-        /// Bytes of all slices that found no place.
-        lacking_bytes: u64,
-        /// Bytes that the nodes have left.
-        free_bytes: u64,
-    },
-    /// Copies of a slice are on nodes of their own.
-    #[error(
-        "filter `{name}` with {copies} further copies needs {} nodes, and {nodes} have started there: add nodes, or ask for \
-         fewer --copies", copies + 1
-    )]
-    Copies {
-        /// The filter.
-        name: String,
-        /// Copies beside the first.
-        copies: u32,
-        /// Nodes that could have one.
-        nodes: u64,
-    },
-    /// A slice cannot go there, or not now.
-    #[error("slices of filter `{name}` are not moved: {reason}")]
-    Move {
-        /// The filter.
-        name: String,
-        /// What is wrong, and what to do.
-        reason: String,
-    },
-    /// Not the next generation, or one too many.
-    #[error("generation {number} of group {group} of filter {filter}: the newest is {newest}, and {rule}")]
-    Generation {
-        /// The filter.
-        filter: FilterId,
-        /// The group.
-        group: u32,
-        /// The generation asked for.
-        number: u64,
-        /// The newest.
-        newest: u64,
-        /// What may be opened.
-        rule: String,
-    },
-    /// A node that should join cannot.
-    #[error("the node at {address} cannot join: {reason}")]
-    Candidate {
-        /// Where it was asked.
-        address: String,
-        /// Why not, and what to do.
-        reason: String,
-    },
-    /// The map would be too large for a message.
-    #[error(
-        "filter `{name}` with {slices} slices takes up to {bytes} bytes in the cluster's map, and {free_bytes} of \
-         {MAP_FILTERS_BYTES_MAX} are left: use fewer slices, or drop filters that are not needed"
-    )]
-    MapFull {
-        /// The filter.
-        name: String,
-        /// Its slices.
-        slices: u32,
-        /// Bytes of its record, with all that changes in it.
-        bytes: u64,
-        /// Bytes that are left.
-        free_bytes: u64,
-    },
-}
-
-/// A definition as JSON: its serde attributes suit formats that describe themselves, and ours does not.
+/// As JSON: the serde attributes of definitions suit formats that describe themselves, and ours does not.
 mod as_json {
-    use firstseen_routing::SlicedDefinition;
-    use serde::{Deserialize, Deserializer, Serializer, de, ser};
+    use serde::de::DeserializeOwned;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
-    pub(super) fn serialize<S: Serializer>(definition: &SlicedDefinition, sink: S) -> Result<S::Ok, S::Error> {
-        sink.serialize_str(&serde_json::to_string(definition).map_err(ser::Error::custom)?)
+    pub(super) fn serialize<T: Serialize, S: Serializer>(value: &T, sink: S) -> Result<S::Ok, S::Error> {
+        sink.serialize_str(&serde_json::to_string(value).map_err(ser::Error::custom)?)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<SlicedDefinition, D::Error> {
+    pub(super) fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(source: D) -> Result<T, D::Error> {
         serde_json::from_str(&String::deserialize(source)?).map_err(de::Error::custom)
     }
 }

@@ -5,7 +5,7 @@
 use firstseen_routing::NodeId;
 use thiserror::Error;
 
-use crate::command::Refusal;
+use crate::refusal::Refusal;
 use crate::store::StoreError;
 
 /// Why the cluster did not do what was asked.

@@ -6,18 +6,28 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use firstseen_routing::divided::{check, check_copies, check_durability, check_thresholds};
-use firstseen_routing::{AnswerWhen, ClusterMap, Durability, FilterId, FilterRecord, Incarnation, NodeId, SliceOwner};
+use firstseen_routing::{
+    AnswerWhen, ClusterMap, Durability, FilterId, FilterRecord, Incarnation, Line, NodeId, SliceOwner,
+};
 use firstseen_wire::limits::{FILTERS_MAX, MAP_FILTERS_BYTES_MAX};
 use firstseen_wire::map::filter_bytes_max;
 
-use crate::command::{NewFilter, Outcome, Refusal};
+use crate::alterations::FORMER_SUFFIX;
+use crate::command::{NewFilter, Outcome};
 use crate::placement::{generation_max, owners};
+use crate::refusal::Refusal;
+use crate::restore::is_restoring;
 use crate::state::{State, check_text};
-use crate::{moves, tree};
+use crate::{alterations, moves, tree};
 
 pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Refusal> {
     let NewFilter { name, definition, mut policies, secret, if_absent, tree } = asked;
     check_text("the name of a filter", &name)?;
+    if is_restoring(&name) || name.ends_with(FORMER_SUFFIX) {
+        let rule =
+            "names of filters that are restored (restoring:NAME) or altered (NAME~former) are given by the cluster";
+        return Err(Refusal::Text { what: "the name of a filter".to_owned(), value: name, rule: rule.to_owned() });
+    }
     check(&definition)
         .and_then(|()| check_durability(&definition, policies.durability, tree.is_some()))
         .and_then(|()| check_thresholds(&definition, policies.thresholds))
@@ -55,7 +65,8 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
         let branch = tree.as_ref().map(|tree| tree::branch(tree, root, place));
         let definition = place.definition.clone();
         let generations = Vec::new();
-        let record = FilterRecord { name, epoch: 1, definition, policies, owners, copies, generations, branch };
+        let line = Line::default();
+        let record = FilterRecord { name, epoch: 1, definition, policies, owners, copies, generations, branch, line };
         check_map(&map, map.next_filter, &record)?;
         let filter = map.next_filter;
         secrets.insert(filter, secret);
@@ -90,12 +101,16 @@ pub(crate) fn drop_named(state: &mut State, name: &str) -> Result<Outcome, Refus
         let root = state.map.filters.get(&root.root).map_or_else(String::new, |root| root.name.clone());
         return Err(Refusal::Level { name: name.to_owned(), root });
     }
+    if state.map.filters[&filter].is_closed() {
+        let reason = "it is the former one of an alteration: end that with `filter alter --finish`, or drop the other";
+        return Err(Refusal::Alter { name: name.to_owned(), reason: reason.to_owned() });
+    }
+    let former = state.map.former_of(filter).map(|(former, _)| former);
     let is_of_it = |id: FilterId, record: &FilterRecord| {
-        id == filter || record.branch.as_ref().is_some_and(|branch| branch.root == filter)
+        id == filter || Some(id) == former || record.branch.as_ref().is_some_and(|branch| branch.root == filter)
     };
-    let map = Arc::make_mut(&mut state.map);
-    map.filters.retain(|id, record| !is_of_it(*id, record));
-    Arc::make_mut(&mut state.secrets).retain(|id, _| map.filters.contains_key(id));
+    let dropped = state.map.filters.iter().filter(|(id, record)| is_of_it(**id, record)).map(|(id, _)| *id).collect();
+    alterations::forget(state, &dropped);
     Ok(Outcome::Done)
 }
 
@@ -130,7 +145,7 @@ pub(crate) fn open_generation(
 
 /// Whether a node's word on what it has counts: what an earlier start had is gone with it, and what is recorded while the node
 /// is down is missing.
-fn is_current(state: &State, node: NodeId, incarnation: Incarnation) -> bool {
+pub(crate) fn is_current(state: &State, node: NodeId, incarnation: Incarnation) -> bool {
     state.map.nodes.get(&node).is_some_and(|record| record.incarnation == incarnation && !record.is_down)
 }
 
@@ -186,13 +201,14 @@ pub(crate) fn slices_missing(
     Ok(Outcome::Done)
 }
 
-/// Of a tree, all levels.
+/// Of a tree, all levels; of a filter that is being altered, the former one too.
 pub(crate) fn forgive(state: &mut State, name: &str) -> Result<Outcome, Refusal> {
     let unknown = || Refusal::FilterUnknown { name: format!("`{name}`") };
     let (filter, _) = state.map.filter_named(name).ok_or_else(unknown)?;
+    let former = state.map.former_of(filter).map(|(former, _)| former);
     let map = Arc::make_mut(&mut state.map);
     let is_below = |record: &FilterRecord| record.branch.as_ref().is_some_and(|branch| branch.root == filter);
-    let meant = map.filters.iter().filter(|(id, record)| **id == filter || is_below(record));
+    let meant = map.filters.iter().filter(|(id, record)| **id == filter || Some(**id) == former || is_below(record));
     let meant: Vec<FilterId> = meant.map(|(id, _)| *id).collect();
     meant.into_iter().for_each(|filter| forgive_one(map, filter));
     Ok(Outcome::Done)

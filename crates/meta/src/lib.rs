@@ -4,6 +4,7 @@
 //! same commands in the same order. Must not know: slice data, producers.
 #![warn(missing_docs)]
 
+mod alterations;
 mod announce;
 pub mod codec;
 mod command;
@@ -17,6 +18,9 @@ mod moves;
 mod network;
 mod placement;
 mod rebalance;
+mod recover;
+mod refusal;
+mod restore;
 mod sender;
 mod service;
 mod slots;
@@ -26,13 +30,20 @@ mod store;
 mod tree;
 mod types;
 
-pub use command::{COMMAND_BYTES_MAX, Change, Command, CommandId, NewFilter, NodeProfile, Outcome, Refusal};
+pub use alterations::{FORMER_SUFFIX, plan_alteration};
+pub use command::{
+    AlteredFilter, COMMAND_BYTES_MAX, Change, Command, CommandId, NewFilter, NewRestore, NodeProfile, Outcome,
+    RestoredPlace,
+};
 pub use config::{MetaConfig, RaftTiming};
 pub use error::MetaError;
 pub use membership::VOTERS_MAX;
 pub use meta::{Meta, MetaStatus};
 pub use placement::{generation_max, owners, slice_bytes, used_bytes};
 pub use rebalance::plan_moves;
+pub use recover::{LostFilter, Recovery, RecoveryError, recover};
+pub use refusal::Refusal;
+pub use restore::is_restoring;
 pub use service::MetaService;
 pub use state::{OUTCOMES_MAX, Secrets, State};
 pub use store::{Identity, MemoryDisk, MetaStorage, StoreError};

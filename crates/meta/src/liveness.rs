@@ -10,9 +10,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use firstseen_routing::{ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, SliceOwner};
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, SliceOwner, WhenLost};
 
-use crate::command::{Outcome, Refusal};
+use crate::command::Outcome;
+use crate::refusal::Refusal;
 use crate::state::State;
 
 /// What one node sees of another.
@@ -113,12 +114,33 @@ pub(crate) fn raise_epochs_since(before: &ClusterMap, map: &mut ClusterMap) {
 
 /// From now on events are recorded without the slices of `node`, where others have slices of the same group.
 fn open_gaps(map: &mut ClusterMap, node: NodeId) {
-    for record in map.filters.values_mut() {
+    for record in map.filters.values_mut().filter(|record| !waits_for_complete(record)) {
         let per_group = record.definition.slicing.slices_per_group().max(1);
         let others = record.all_copies().filter(|(_, owner)| owner.node != node);
         let shared: BTreeSet<u32> = others.map(|(slice, _)| slice / per_group).collect();
         let own = record.all_copies_mut().filter(|(_, owner)| owner.node == node);
         own.filter(|(slice, _)| shared.contains(&(slice / per_group))).for_each(|(_, owner)| owner.has_gap = true);
+    }
+}
+
+/// Whether an event is told new by a copy that has everything, or by nobody: then nothing is recorded as long as there is none.
+fn waits_for_complete(record: &FilterRecord) -> bool {
+    let is_alone = record.definition.slicing.slices_per_group() <= 1 && record.branch.is_none();
+    is_alone && record.policies.when_lost != WhenLost::FirstSeen
+}
+
+/// A copy that has everything records from now on what those lack that the others go on without.
+pub(crate) fn open_gaps_beside_complete(map: &mut ClusterMap) {
+    let has_copies = |record: &FilterRecord| !record.copies.is_empty() && waits_for_complete(record);
+    let mut lacking: Vec<(FilterId, u32, NodeId)> = Vec::new();
+    for (id, record) in map.filters.iter().filter(|(_, record)| has_copies(record)) {
+        let gone = record.all_copies().filter(|(_, copy)| !copy.has_gap && map.is_gone(copy));
+        let beside = gone.filter(|(slice, _)| map.is_complete(record, *slice));
+        lacking.extend(beside.map(|(slice, copy)| (*id, slice, copy.node)));
+    }
+    for (id, slice, node) in lacking {
+        let copies = map.filters.get_mut(&id).into_iter().flat_map(FilterRecord::all_copies_mut);
+        copies.filter(|(of, copy)| *of == slice && copy.node == node).for_each(|(_, copy)| copy.has_gap = true);
     }
 }
 

@@ -17,9 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
 use crate::codec;
-use crate::command::{COMMAND_BYTES_MAX, Change, Command, CommandId, NodeProfile, Outcome, Refusal};
+use crate::command::{COMMAND_BYTES_MAX, Change, Command, CommandId, NodeProfile, Outcome};
 use crate::config::{RaftTiming, mixed_128};
 use crate::network::{CallError, Network};
+use crate::refusal::Refusal;
 use crate::slots;
 use crate::types::{Applied, Member, Raft};
 

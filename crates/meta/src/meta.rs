@@ -26,11 +26,10 @@ use crate::membership::{Answer, Job, NoAnswer, Task, write};
 use crate::network::{CallError, Network};
 use crate::sender::Heard;
 use crate::service::MetaService;
-use crate::store::{Database, Identity, Published};
+use crate::store::{Database, IDENTITY, Identity, Published};
 use crate::types::{Applied, Member, Raft};
 use crate::{announce, start};
 
-const IDENTITY: &str = "identity";
 const STARTS: &str = "starts";
 
 /// A node's part in the cluster. Clones are the same.
@@ -215,7 +214,7 @@ impl Meta {
     /// [`MetaError::HasCluster`] where it belongs to one.
     pub async fn init(&self) -> Result<Identity, MetaError> {
         let cluster = ClusterId(mixed_128(&[self.inner.config.seed, self.inner.starts]));
-        let identity = Identity { cluster, node: NodeId(1), founder: true };
+        let identity = Identity { cluster, node: NodeId(1), founder: true, journal: cluster };
         self.become_member(identity).await?;
         let limit = Duration::from_millis(self.inner.config.timing.propose_ms);
         let started = async { self.incarnation().wait_for(Option::is_some).await };
@@ -236,7 +235,7 @@ impl Meta {
     pub async fn adopt(&self, cluster: ClusterId, node: NodeId) -> Result<(), MetaError> {
         match self.identity() {
             Some(known) if (known.cluster, known.node) == (cluster, node) => Ok(()),
-            _ => self.become_member(Identity { cluster, node, founder: false }).await,
+            _ => self.become_member(Identity { cluster, node, founder: false, journal: cluster }).await,
         }
     }
 
@@ -393,12 +392,15 @@ impl Meta {
     async fn ask_around(&self, running: &Running, asked: &Asked) -> Answer {
         let map = running.network.published.newest();
         let others = map.nodes.iter().filter(|(node, record)| record.voter && **node != running.identity.node);
+        let mut said = String::new();
         for (node, _) in others.filter(|_| matches!(asked, Asked::Command(_))) {
-            if let Ok(Ok(applied)) = self.forward(running, *node, asked).await {
-                return Ok(applied);
+            match self.forward(running, *node, asked).await {
+                Ok(Ok(applied)) => return Ok(applied),
+                Ok(Err(_)) => {}
+                Err(error) => said = format!("; node {node}: {error}"),
             }
         }
-        Err(NoAnswer::Again("no leader is known".to_owned()))
+        Err(NoAnswer::Again(format!("no leader is known{said}")))
     }
 
     async fn forward(&self, running: &Running, leader: NodeId, asked: &Asked) -> Result<Answer, CallError> {

@@ -14,9 +14,10 @@ use firstseen_routing::{
     COPIES_MAX, ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, SliceCopy, SliceMove, SliceOwner,
 };
 
-use crate::command::{Outcome, Refusal};
+use crate::command::Outcome;
 use crate::filters::check_map;
 use crate::placement::{slice_bytes, used_bytes};
+use crate::refusal::Refusal;
 use crate::state::State;
 
 /// All of these copies begin to move, or none.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use firstseen_filter::{CellDefinition, CounterStorage, Growth, Unit};
 use firstseen_routing::{ClusterMap, Incarnation, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition};
 
-use crate::command::Refusal;
+use crate::refusal::Refusal;
 
 /// Cells are padded to this many.
 const PADDING_CELLS: u64 = 512;

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use firstseen_routing::divided::check_copies;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, NodeRecord, SliceMove};
 
-use crate::command::Refusal;
 use crate::placement::{slice_bytes, used_bytes};
+use crate::refusal::Refusal;
 
 /// The moves after which no slice is on a node of `drained`, or where that is empty, all nodes have about as many of each
 /// filter.

@@ -33,9 +33,9 @@ impl MetaService {
     fn running(&self, cluster: &[u8]) -> Result<&Running, Status> {
         let running = self.meta.running().map_err(|error| ErrorKind::NotNow.status(error))?;
         if cluster != running.identity.cluster.0 {
-            return Err(
-                ErrorKind::Invalid.status("the message is for another cluster: check the addresses of the nodes")
-            );
+            let other = "the message is of another cluster: check the addresses of the nodes; where this cluster was recovered \
+                         without the node that asks, stop that, remove its data, and let it join anew";
+            return Err(ErrorKind::Invalid.status(other));
         }
         Ok(running)
     }

@@ -12,8 +12,9 @@ use firstseen_wire::limits::{NAME_TEXT_BYTES_MAX, NODES_MAX};
 use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, CodecError};
-use crate::command::{Change, Command, CommandId, NodeProfile, Outcome, Refusal};
-use crate::{filters, liveness, moves, slots};
+use crate::command::{Change, Command, CommandId, NodeProfile, Outcome};
+use crate::refusal::Refusal;
+use crate::{alterations, filters, liveness, moves, restore, slots};
 
 /// Commands whose outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 4096;
@@ -87,7 +88,10 @@ impl State {
         if !Arc::ptr_eq(&before, &self.map) {
             let map = Arc::make_mut(&mut self.map);
             map.version = index;
+            alterations::settle(map);
+            liveness::open_gaps_beside_complete(map);
             liveness::raise_epochs_since(&before, map);
+            alterations::ask_again(&before, map);
         }
         self.outcomes.push_back((command.id, outcome.clone()));
         if self.outcomes.len() > OUTCOMES_MAX {
@@ -127,6 +131,11 @@ impl State {
         })
     }
 
+    /// The next so many numbers of nodes may have been given by somebody else.
+    pub(crate) fn pass_numbers(&mut self, numbers: u64) {
+        self.next_node = self.next_node.saturating_add(numbers);
+    }
+
     fn change(&mut self, change: Change) -> Result<Outcome, Refusal> {
         if self.map.nodes.is_empty() && !matches!(change, Change::Found { .. }) {
             return Err(Refusal::NotFounded);
@@ -154,6 +163,16 @@ impl State {
                 liveness::peer_reached(self, (by, by_incarnation), (peer, peer_incarnation), is_reached)
             }
             Change::ForgiveFilter { name } => filters::forgive(self, &name),
+            Change::RestoreFilter(asked) => restore::begin(self, asked),
+            Change::FinishRestore { filter } => restore::finish(self, filter),
+            Change::AlterFilter(asked) => alterations::alter(self, asked),
+            Change::FilterEnded { filter, node, incarnation, newest_unit } => {
+                alterations::ended(self, filter, (node, incarnation), newest_unit)
+            }
+            Change::FilterPassed { filter, node, incarnation } => {
+                alterations::passed(self, filter, (node, incarnation))
+            }
+            Change::FinishAlteration { name } => alterations::finish(self, &name),
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use firstseen_routing::{Branch, ClusterMap, FilterId, Incarnation, Place, SlicedDefinition, TreeSpec};
 
-use crate::command::Refusal;
+use crate::refusal::Refusal;
 
 /// The places of a filter: those of its tree, or itself alone.
 pub(crate) fn plan(

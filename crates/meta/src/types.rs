@@ -6,7 +6,8 @@ use std::io::Cursor;
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Command, Outcome, Refusal};
+use crate::command::{Command, Outcome};
+use crate::refusal::Refusal;
 
 /// A member as the consensus knows it: enough to reach it before the map says how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

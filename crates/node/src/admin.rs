@@ -3,21 +3,32 @@
 //! Promises: what is answered to be done can be seen on this node; a secret leaves it only towards producers. Must not
 //! know: consensus, cells.
 
+mod backup;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_meta::{Change, Command, CommandId, MetaError, NewFilter, Outcome, Refusal, slice_bytes};
-use firstseen_routing::{FilterId, FilterPolicies, NodeId, SecretMaterial, SliceMove, Thresholds, divided};
+use firstseen_filter::{Kind, Unit, Window};
+use firstseen_meta::{
+    AlteredFilter, Change, Command, CommandId, MetaError, NewFilter, Outcome, Refusal, plan_alteration, slice_bytes,
+};
+use firstseen_routing::{
+    ClockSource, FilterId, FilterPolicies, FilterRecord, NodeId, SecretMaterial, SliceMove, SlicedDefinition,
+    Thresholds, divided,
+};
 use firstseen_wire::map as wire_map;
 use firstseen_wire::proto::admin;
 use firstseen_wire::proto::admin::admin_server::Admin;
 use firstseen_wire::proto::admin::{
-    AdoptReply, AdoptRequest, CancelMovesReply, CancelMovesRequest, CreateFilterReply, CreateFilterRequest,
-    DropFilterReply, DropFilterRequest, ForgiveFilterReply, ForgiveFilterRequest, IdentifyReply, IdentifyRequest,
-    InitReply, InitRequest, InspectFilterReply, InspectFilterRequest, JoinReply, JoinRequest, LeaveReply, LeaveRequest,
-    MoveSlicesReply, MoveSlicesRequest, PlanMovesReply, PlanMovesRequest, PlannedMoves, SliceState, StatusReply,
-    StatusRequest,
+    AdoptReply, AdoptRequest, AlterFilterReply, AlterFilterRequest, CancelMovesReply, CancelMovesRequest,
+    CreateFilterReply, CreateFilterRequest, DropFilterReply, DropFilterRequest, FinishAlterationReply,
+    FinishAlterationRequest, FinishRestoreReply, FinishRestoreRequest, ForgiveFilterReply, ForgiveFilterRequest,
+    IdentifyReply, IdentifyRequest, InitReply, InitRequest, InspectFilterReply, InspectFilterRequest, JoinReply,
+    JoinRequest, LeaveReply, LeaveRequest, MoveSlicesReply, MoveSlicesRequest, PlanMovesReply, PlanMovesRequest,
+    PlannedMoves, ReadCellsReply, RestoreFilterReply, RestoreFilterRequest, SliceState, StatusReply, StatusRequest,
+    WriteCellsReply,
 };
+use firstseen_wire::proto::peer;
 use firstseen_wire::proto::producer::ClusterMap;
 use firstseen_wire::status::ErrorKind;
 use firstseen_wire::tree as wire_tree;
@@ -152,11 +163,11 @@ impl Admin for AdminService {
     ) -> Result<Response<CreateFilterReply>, Status> {
         let request = self.admit(request)?;
         let id = self.command_id(&request.command_id)?;
-        let secret = match &request.secret[..] {
-            [] => edges::random().map_err(|error| ErrorKind::Internal.status(error))?,
-            given => exactly("secret", given)?,
-        };
-        let change = Change::CreateFilter(new_filter(request, SecretMaterial(secret))?);
+        let secret = secret_of(&request.secret)?;
+        let filter = new_filter(request, SecretMaterial(secret))?;
+        let skew_max_ms = self.shared.config.timing.clock_skew_max_ms;
+        keeps_for_other_clocks((&filter.name, &filter.definition, filter.policies.clock), skew_max_ms)?;
+        let change = Change::CreateFilter(filter);
         let outcome = self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
         let Outcome::FilterCreated { filter, existed } = outcome else {
             return Err(ErrorKind::Internal.status(format!("creating a filter ended with {outcome:?}")));
@@ -183,6 +194,44 @@ impl Admin for AdminService {
         self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
         self.applied(|view| view.map.filter_named(&name).is_none()).await?;
         Ok(Response::new(DropFilterReply {}))
+    }
+
+    async fn alter_filter(&self, request: Request<AlterFilterRequest>) -> Result<Response<AlterFilterReply>, Status> {
+        let request = self.admit(request)?;
+        let (id, is_plan) = (self.command_id(&request.command_id)?, request.plan);
+        let asked = altered_filter(request)?;
+        let map = self.shared.meta.map().borrow().clone();
+        if let Some(record) = map.filters.get(&asked.filter) {
+            let skew_max_ms = self.shared.config.timing.clock_skew_max_ms;
+            keeps_for_other_clocks((&asked.name, &asked.definition, record.policies.clock), skew_max_ms)?;
+        }
+        if is_plan {
+            let planned = plan_alteration(&map, &asked).map_err(|refusal| status(&MetaError::Refused(refusal)))?;
+            return Ok(Response::new(altered(&planned, map.next_filter, |_| false)));
+        }
+        let change = Change::AlterFilter(asked);
+        let outcome = self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        let Outcome::FilterCreated { filter, .. } = outcome else {
+            return Err(ErrorKind::Internal.status(format!("altering a filter ended with {outcome:?}")));
+        };
+        self.applied(|view| view.map.next_filter > filter).await?;
+        let view = self.shared.view();
+        let is_away = |node: NodeId| view.unreachable.contains(&node) || view.map.is_down(node);
+        Ok(Response::new(altered(&view.map, filter, is_away)))
+    }
+
+    async fn finish_alteration(
+        &self,
+        request: Request<FinishAlterationRequest>,
+    ) -> Result<Response<FinishAlterationReply>, Status> {
+        let FinishAlterationRequest { command_id, name } = self.admit(request)?;
+        let id = self.command_id(&command_id)?;
+        let change = Change::FinishAlteration { name: name.clone() };
+        self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        let has_former =
+            |view: &View| view.map.filter_named(&name).is_some_and(|(id, _)| view.map.former_of(id).is_some());
+        self.applied(|view| !has_former(view)).await?;
+        Ok(Response::new(FinishAlterationReply {}))
     }
 
     async fn forgive_filter(
@@ -254,6 +303,35 @@ impl Admin for AdminService {
             guard_bytes_per_horizon_second: looks.iter().map(|look| look.state.guard_bytes_per_horizon_second).sum(),
         }))
     }
+
+    async fn read_cells(&self, request: Request<peer::AskCells>) -> Result<Response<ReadCellsReply>, Status> {
+        let asked = self.admit(request)?;
+        Ok(Response::new(self.tell_cells(&asked).await?))
+    }
+
+    async fn restore_filter(
+        &self,
+        request: Request<RestoreFilterRequest>,
+    ) -> Result<Response<RestoreFilterReply>, Status> {
+        let request = self.admit(request)?;
+        Ok(Response::new(self.begin_restore(request).await?))
+    }
+
+    async fn write_cells(&self, request: Request<peer::Cells>) -> Result<Response<WriteCellsReply>, Status> {
+        let cells = self.admit(request)?;
+        Ok(Response::new(self.take_cells(&cells).await?))
+    }
+
+    async fn finish_restore(
+        &self,
+        request: Request<FinishRestoreRequest>,
+    ) -> Result<Response<FinishRestoreReply>, Status> {
+        let FinishRestoreRequest { command_id, filter_id } = self.admit(request)?;
+        let id = self.command_id(&command_id)?;
+        let change = Change::FinishRestore { filter: FilterId(filter_id) };
+        self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        Ok(Response::new(FinishRestoreReply {}))
+    }
 }
 
 fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<NewFilter, Status> {
@@ -277,6 +355,66 @@ fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<Ne
     };
     let tree = tree.map(|tree| wire_tree::decode(tree).map_err(invalid)).transpose()?;
     Ok(NewFilter { name, definition, policies, secret, if_absent, tree })
+}
+
+/// Where nodes stamp events, the clock of the next head may be ahead of this one's: cells must not be gone by then.
+fn keeps_for_other_clocks(
+    (name, definition, clock): (&str, &SlicedDefinition, ClockSource),
+    clock_skew_max_ms: u64,
+) -> Result<(), Status> {
+    let group = &definition.group;
+    let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (&group.window, &group.unit) else {
+        return Ok(());
+    };
+    let kept_ms = group.rule.span_units.saturating_sub(1).saturating_mul(*unit_ms);
+    let wanted_ms = window_ms.saturating_add(clock_skew_max_ms);
+    let keeps_exactly = matches!(group.cells.kind(), Kind::Timing | Kind::Generations);
+    if clock != ClockSource::Wall || !keeps_exactly || kept_ms >= wanted_ms {
+        return Ok(());
+    }
+    Err(ErrorKind::Invalid.status(format!(
+        "filter `{name}`: nodes stamp its events, and their clocks may differ by {clock_skew_max_ms} ms \
+         (timing.clock_skew_max_ms), but it keeps a window of {window_ms} ms for {kept_ms} ms: say --clock-skew \
+         {clock_skew_max_ms}ms"
+    )))
+}
+
+/// What is told of a filter that has followed another; `is_away` says of whom nothing is heard.
+fn altered(
+    map: &firstseen_routing::ClusterMap,
+    filter: FilterId,
+    is_away: impl Fn(NodeId) -> bool,
+) -> AlterFilterReply {
+    let former = map.former_of(filter).and_then(|(_, former)| former.line.closed.as_ref());
+    let awaited = former.into_iter().flat_map(|closed| &closed.awaited);
+    let record = map.filters.get(&filter);
+    let bytes = |record: &FilterRecord| {
+        slice_bytes(&record.definition).unwrap_or(0).saturating_mul(record.all_copies().count() as u64)
+    };
+    AlterFilterReply {
+        awaited_nodes: awaited.filter(|node| is_away(**node)).map(|node| node.0).collect(),
+        cells_bytes: record.map_or(0, bytes),
+        filter: record.map(|record| wire_map::filter_message(filter, record)),
+    }
+}
+
+fn altered_filter(request: AlterFilterRequest) -> Result<AlteredFilter, Status> {
+    let AlterFilterRequest { name, filter_id, definition_json, new_secret, secret, .. } = request;
+    let definition = wire_map::definition(&name, &definition_json).map_err(|error| ErrorKind::Invalid.status(error))?;
+    divided::check(&definition).map_err(|refusal| ErrorKind::Invalid.status(format!("filter `{name}`: {refusal}")))?;
+    let secret = match (new_secret, &secret[..]) {
+        (false, _) => None,
+        (true, given) => Some(SecretMaterial(secret_of(given)?)),
+    };
+    Ok(AlteredFilter { name, filter: FilterId(filter_id), definition, secret })
+}
+
+/// The secret that is given, or a new one.
+fn secret_of(given: &[u8]) -> Result<[u8; 32], Status> {
+    match given {
+        [] => edges::random().map_err(|error| ErrorKind::Internal.status(error)),
+        given => exactly("secret", given),
+    }
 }
 
 fn slices(looks: &[GroupLook], filter: FilterId) -> Vec<SliceState> {
@@ -329,7 +467,9 @@ fn refusal_kind(refusal: &Refusal) -> ErrorKind {
         Refusal::Text { .. } | Refusal::Definition { .. } | Refusal::Tree { .. } | Refusal::TooLarge { .. } => {
             ErrorKind::Invalid
         }
-        Refusal::NodeUnknown { .. } | Refusal::FilterUnknown { .. } => ErrorKind::NotFound,
+        Refusal::NodeUnknown { .. } | Refusal::FilterUnknown { .. } | Refusal::NotRestoring { .. } => {
+            ErrorKind::NotFound
+        }
         Refusal::NameTaken { .. }
         | Refusal::AddressTaken { .. }
         | Refusal::FilterExists { .. }
@@ -344,6 +484,7 @@ fn refusal_kind(refusal: &Refusal) -> ErrorKind {
         | Refusal::Full { .. }
         | Refusal::MapFull { .. }
         | Refusal::Move { .. }
+        | Refusal::Alter { .. }
         | Refusal::Generation { .. }
         | Refusal::Candidate { .. } => ErrorKind::NotNow,
     }

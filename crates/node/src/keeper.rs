@@ -134,7 +134,7 @@ impl Keeper {
         take: impl FnMut(u64, &[u8]) -> Result<(), String>,
     ) -> Result<Segments, ScanError> {
         let _turn = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = NodeMark { cluster: identity.cluster.0, node: identity.node.0 };
+        let of = NodeMark { cluster: identity.journal.0, node: identity.node.0 };
         let _ = self.identity.set(of);
         let found = scan(&*self.disk, of, take)?;
         let least_bytes = u64::from(self.segment_bytes) / 4;

@@ -6,6 +6,7 @@
 
 mod accept;
 mod admin;
+mod closing;
 mod config;
 mod dates;
 mod delegate;
@@ -21,6 +22,7 @@ mod missing;
 mod node;
 mod owner;
 mod pending;
+mod recover;
 mod repair;
 mod roles;
 mod serve;
@@ -31,5 +33,7 @@ mod view;
 
 pub use config::{ConfigError, Limits, NodeConfig, Timing, TlsSettings};
 pub use edges::{Clock, Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, SystemClock, tcp_incoming};
+pub use firstseen_meta::{LostFilter, Recovery, is_restoring};
 pub use node::{Node, NodeError};
-pub use repair::{RepairError, Repaired, repair};
+pub use recover::{RecoverError, recover};
+pub use repair::{RepairError, Repaired, repair, salvage_journal};

@@ -30,7 +30,7 @@ use crate::owner::{self, Loss, Owners, Proposal, Worker, WorkerParts};
 use crate::shared::Shared;
 use crate::uplink::CLIMBS_WAITING_MAX;
 use crate::view::View;
-use crate::{doubt, http, missing, serve, uplink};
+use crate::{closing, doubt, http, missing, serve, uplink};
 
 /// Generations that may wait to be asked for.
 const PROPOSALS_MAX: usize = 64;
@@ -151,6 +151,8 @@ impl Node {
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(doubting));
         let missing = missing::tell(shared.clone());
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(missing));
+        let closing = closing::tell(shared.clone());
+        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(closing));
         let bringing = uplink::bring_up(shared.clone(), climbing);
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(bringing));
         let http_address = http.as_ref().and_then(|listener| listener.local_addr().ok());

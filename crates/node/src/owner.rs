@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstseen_routing::divided::Climbed;
-use firstseen_routing::{FilterId, GroupState, NodeId, PeerMessage, Reason, Submission};
+use firstseen_routing::{AskCells, CellParts, Ending, FilterId, GroupState, NodeId, PeerMessage, Reason, Submission};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::keeper::GroupKey;
 use crate::pending::{Place, RunReply};
 use crate::view::{GroupFault, View};
 
@@ -71,6 +72,31 @@ pub(crate) enum Work {
         filter: FilterId,
         /// Gets the greatest of its groups, in milliseconds since 1970; 0 where none shows one.
         reply: oneshot::Sender<u64>,
+    },
+    /// Cells of a slice are to go to a backup.
+    ReadCells {
+        /// The group.
+        key: GroupKey,
+        /// Which.
+        ask: AskCells,
+        /// Gets them, and whether the slice has all that was ever recorded in it; none where it is not here.
+        reply: oneshot::Sender<Option<(CellParts, bool)>>,
+    },
+    /// Cells of a slice come from a backup.
+    WriteCells {
+        /// The group.
+        key: GroupKey,
+        /// The cells.
+        parts: CellParts,
+        /// Gets how many records must be on the medium before they are kept, or why they are not taken.
+        reply: oneshot::Sender<Result<u64, String>>,
+    },
+    /// How far the groups of a filter have come that is closed.
+    Ending {
+        /// The filter.
+        filter: FilterId,
+        /// Gets it; none where there are no groups.
+        reply: oneshot::Sender<Option<Ending>>,
     },
     /// What the level above says of a climb.
     Climbed {
@@ -218,6 +244,28 @@ impl Owners {
     /// The greatest clock of the groups of a filter here, in milliseconds since 1970; 0 where none shows one.
     pub(crate) async fn clock_ms(&self, filter: FilterId) -> u64 {
         self.ask(|reply| Work::Clock { filter, reply }).await.into_iter().max().unwrap_or(0)
+    }
+
+    /// Cells of a slice of a group, as its owner tells them; none where it is not here.
+    pub(crate) async fn read_cells(&self, key: GroupKey, ask: AskCells) -> Option<(CellParts, bool)> {
+        let (reply, answer) = oneshot::channel();
+        self.of(key.0, key.1).hand(Work::ReadCells { key, ask, reply }).await;
+        answer.await.ok().flatten()
+    }
+
+    /// Has the owner of a group put cells of a slice in; how many records must be on the medium before they are kept.
+    ///
+    /// # Errors
+    /// Why they are not taken.
+    pub(crate) async fn write_cells(&self, key: GroupKey, parts: CellParts) -> Result<u64, String> {
+        let (reply, answer) = oneshot::channel();
+        self.of(key.0, key.1).hand(Work::WriteCells { key, parts, reply }).await;
+        answer.await.unwrap_or_else(|_| Err("the owner of the slice is lost".to_owned()))
+    }
+
+    /// How far the groups of a filter here have come that is closed; none where there are none.
+    pub(crate) async fn ending(&self, filter: FilterId) -> Option<Ending> {
+        self.ask(|reply| Work::Ending { filter, reply }).await.into_iter().flatten().reduce(Ending::and)
     }
 
     /// Waits until nothing is in flight anywhere.

@@ -8,7 +8,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use firstseen_journal::{FolderDisk, Journal, RecordError, SEGMENT_BYTES, Segments, decode, encode, salvage};
+use firstseen_journal::{
+    Disk, FolderDisk, Journal, RecordError, SEGMENT_BYTES, Salvaged, Segments, decode, encode, salvage,
+};
 use firstseen_routing::Entry;
 use thiserror::Error;
 
@@ -65,14 +67,7 @@ pub fn repair(data_dir: &Path) -> Result<Repaired, RepairError> {
         let path = path.to_owned();
         move |source| RepairError::Io { path, source }
     };
-    let database = data_dir.join(DATABASE_FILE);
-    // A node that runs holds the lock of its database.
-    let lock = File::open(&database).map_err(failed(&database))?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(RepairError::Running),
-        Err(TryLockError::Error(source)) => return Err(failed(&database)(source)),
-    }
+    let _lock = check_stopped(&data_dir.join(DATABASE_FILE))?;
     let [journal, repairing, damaged] =
         [JOURNAL_FOLDER, REPAIRING_FOLDER, DAMAGED_FOLDER].map(|folder| data_dir.join(folder));
     if !journal.exists() && repairing.is_dir() && damaged.is_dir() {
@@ -89,30 +84,43 @@ pub fn repair(data_dir: &Path) -> Result<Repaired, RepairError> {
     if repairing.exists() {
         fs::remove_dir_all(&repairing).map_err(failed(&repairing))?;
     }
-    let found = copy(&journal, &repairing).map_err(failed(&repairing))?;
+    let found = salvage_journal(&FolderDisk::new(&journal), Arc::new(FolderDisk::new(&repairing)))
+        .map_err(failed(&repairing))?;
     if found.records == 0 && !repairing.is_dir() {
         return Err(RepairError::Unreadable(journal));
     }
     fs::rename(&journal, &damaged).map_err(failed(&damaged))?;
     fs::rename(&repairing, &journal).map_err(failed(&journal))?;
     File::open(data_dir).and_then(|folder| folder.sync_all()).map_err(failed(data_dir))?;
-    Ok(Repaired { set_aside: damaged, ..found })
+    Ok(Repaired { records: found.records, lost_bytes: found.lost_bytes, set_aside: damaged })
 }
 
-/// Copies what is whole of one journal to another, where no checkpoint says that it is all there was.
-fn copy(from: &Path, to: &Path) -> io::Result<Repaired> {
-    let disk = FolderDisk::new(from);
+/// Refuses the folder of a node that runs: it holds the lock of its database, as does whoever keeps what this returns.
+pub(crate) fn check_stopped(database: &Path) -> Result<File, RepairError> {
+    let failed = |source| RepairError::Io { path: database.to_owned(), source };
+    let lock = File::open(database).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(RepairError::Running),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+/// Copies what is whole of one journal to another, where no checkpoint says that it is all there was; what was found. Nothing
+/// is written where no header can be read.
+///
+/// # Errors
+/// What the disks say.
+pub fn salvage_journal(from: &dyn Disk, to: Arc<dyn Disk>) -> io::Result<Salvaged> {
     // A first look, for whose it is.
-    let found = salvage(&disk, |_| Ok(()))?;
-    let Some(of) = found.of else {
-        return Ok(Repaired { records: 0, lost_bytes: found.lost_bytes, set_aside: PathBuf::new() });
-    };
+    let found = salvage(from, |_| Ok(()))?;
+    let Some(of) = found.of else { return Ok(found) };
     let segment_bytes = found.segment_bytes.max(SEGMENT_BYTES);
-    let mut journal = Journal::after(Arc::new(FolderDisk::new(to)), of, segment_bytes, &Segments::default());
-    salvage(&disk, |record| incomplete(record).map_or(Ok(()), |record| journal.push(record)))?;
+    let mut journal = Journal::after(to, of, segment_bytes, &Segments::default());
+    salvage(from, |record| incomplete(record).map_or(Ok(()), |record| journal.push(record)))?;
     journal.sync()?;
     journal.mark()?;
-    Ok(Repaired { records: found.records, lost_bytes: found.lost_bytes, set_aside: PathBuf::new() })
+    Ok(found)
 }
 
 /// The record, with checkpoints that promise nothing; nothing where it is none.

@@ -99,12 +99,24 @@ impl Producer for ProducerService {
         let unknown = || ErrorKind::NotFound.status(format!("there is no filter `{name}` (map {})", view.map.version));
         let (id, record) = view.map.filter_named(&name).ok_or_else(unknown)?;
         let secret = self.shared.meta.secret(id).ok_or_else(unknown)?;
+        let former = view.map.former_of(id);
+        let former_secret = match former {
+            Some((former, _)) => self.shared.meta.secret(former).ok_or_else(unknown)?.0.to_vec(),
+            None => Vec::new(),
+        };
+        let former_clock_ms = match former {
+            Some((former, _)) => self.shared.owners.clock_ms(former).await,
+            None => 0,
+        };
         Ok(Response::new(DescribeFilterReply {
             filter: Some(wire_map::filter_message(id, record)),
             secret: secret.0.to_vec().into(),
             clock_ms: self.shared.owners.clock_ms(id).await,
             map_version: view.map.version,
             slices_ready: view.slices_ready(id),
+            former: former.map(|(id, record)| wire_map::filter_message(id, record)),
+            former_secret: former_secret.into(),
+            former_clock_ms,
         }))
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct FilterView {
     pub(crate) prober: Prober,
     /// Positions between its nodes are below this.
     pub(crate) position_range: u64,
+    /// Another is to be asked before; whether all nodes have ended what they had in flight there.
+    pub(crate) former_has_ended: Option<bool>,
 }
 
 impl FilterView {
@@ -54,7 +56,7 @@ impl FilterView {
             (false, ProbeShape::Spread { cells, .. }) => cells,
             (false, ProbeShape::Blocked { blocks, offset_bits, .. }) => blocks << offset_bits,
         };
-        Ok(Self { record: record.clone(), prober, position_range })
+        Ok(Self { record: record.clone(), prober, position_range, former_has_ended: None })
     }
 }
 
@@ -88,6 +90,11 @@ impl View {
             match FilterView::new(&map, record) {
                 Ok(filter) => drop(filters.insert(*id, filter)),
                 Err(error) => tracing::error!(filter = %record.name, %error, "a filter of the map cannot be routed"),
+            }
+        }
+        for closed in map.filters.values().filter_map(|record| record.line.closed.as_ref()) {
+            if let Some(follower) = filters.get_mut(&closed.successor) {
+                follower.former_has_ended = Some(closed.has_ended());
             }
         }
         let unreachable = unreachable.into_iter().filter(|node| links.contains_key(node)).collect();

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 
 use firstseen_filter::{CellRun, FilterSlice, PartError};
 
+use crate::owner::rules::Rule;
 use crate::{AskCells, CellParts, CellPlace, CheckpointCursor, ClockReading, Entry, NodeId, OwnerLimits};
 
 /// What has not been answered is asked again after so long.
@@ -82,17 +83,15 @@ impl Copying {
         limits: &OwnerLimits,
         mut put: impl FnMut(Entry) -> Result<(), PartError>,
     ) {
-        let CellParts { slice, asked, outline, runs, next, .. } = parts;
-        if self.current != Some((slice, asked)) {
+        let (slice, next) = (parts.slice, parts.next);
+        if self.current != Some((slice, parts.asked)) {
             return;
         }
-        let bytes = runs.iter().map(|run| run.cells.len()).sum::<usize>() as u64;
-        let outline = outline.map(|outline| Entry::Slice { slice, outline });
-        let runs = runs.into_iter().map(|run| Entry::Cells { slice, run });
-        if outline.into_iter().chain(runs).try_for_each(&mut put).is_err() {
+        let bytes = parts.runs.iter().map(|run| run.cells.len()).sum::<usize>() as u64;
+        if parts.into_entries().try_for_each(&mut put).is_err() {
             return;
         }
-        if next.is_none() || !limits.fetches_all {
+        if next.is_none() || !limits.rules.keep(Rule::FetchesAll) {
             self.done.insert(slice);
         }
         self.current = next.map(|next| (slice, Some(next)));

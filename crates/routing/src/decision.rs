@@ -44,6 +44,9 @@ pub enum Reason {
     UnknownFilter,
     /// Too few of the event's slices are live and complete.
     SlicesDown,
+    /// The filter was altered, and the one before does not have the event: the one that has followed is to be asked. Callers
+    /// are told so only where they have hashed events themselves, and the secret is another now: hash them anew.
+    Altered,
 }
 
 /// Where an event was found, or is recorded now, by the levels of a tree.
@@ -63,7 +66,7 @@ impl Seen {
 
 impl Reason {
     /// All, in the order in which they are counted.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Full,
         Self::Late,
         Self::Future,
@@ -75,6 +78,7 @@ impl Reason {
         Self::Invalid,
         Self::UnknownFilter,
         Self::SlicesDown,
+        Self::Altered,
     ];
 
     /// Whether the event may have been recorded all the same.

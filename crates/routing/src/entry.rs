@@ -72,6 +72,12 @@ pub enum Entry {
         /// Of sources of names.
         sources: Vec<(u128, u64)>,
     },
+    /// Since this epoch of the map, by which nobody else has headed events of the group's that may come again, nothing has
+    /// changed.
+    Headed {
+        /// The epoch.
+        epoch: u64,
+    },
     /// A slice of the checkpoint, by its number in the group.
     Slice {
         /// The number.

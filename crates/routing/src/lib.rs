@@ -18,6 +18,7 @@ mod heads;
 mod horizontal;
 mod itinerary;
 mod ledger;
+mod line;
 mod link;
 mod load;
 mod map;
@@ -38,12 +39,14 @@ pub use entry::{CheckpointCursor, ClockReading, Entry, Record};
 pub use failing::Belief;
 pub use guard::{Admission, BatchName, ReplayGuard, Standing};
 pub use heads::Heads;
+pub use line::{Closed, Ending, Line};
 pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender};
 pub use load::{Load, fairness, greatest_share};
 pub use map::{
     AnswerWhen, COPIES_MAX, ClockSource, ClusterId, ClusterMap, Durability, FilterId, FilterPolicies, FilterRecord,
     Incarnation, Lookup, NodeId, NodeRecord, SecretMaterial, SliceCopy, SliceMove, SliceOwner, Thresholds, WhenLost,
 };
+pub use owner::rules;
 pub use owner::{DecisionCounts, GroupOwner, GroupState, HopCounts, OwnerLimits, Shares, SliceState};
 pub use peer::{
     AskCells, CellParts, CellPlace, HandedOver, Mirrored, Past, PeerBody, PeerMessage, PositionLists, Resolved,

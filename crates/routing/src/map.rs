@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Branch, SlicedDefinition};
+use crate::{Branch, Line, SlicedDefinition};
 
 /// A node; a number is never given twice, not even after its node has left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -248,6 +248,8 @@ pub struct FilterRecord {
     pub generations: Vec<u64>,
     /// Its place in a tree, where it has one.
     pub branch: Option<Branch>,
+    /// The filters before and after it under its name.
+    pub line: Line,
 }
 
 impl FilterRecord {

@@ -138,6 +138,15 @@ pub struct CellParts {
     pub clock: ClockReading,
 }
 
+impl CellParts {
+    /// The same as parts of a checkpoint, in the order in which they are put in.
+    pub fn into_entries(self) -> impl Iterator<Item = Entry> {
+        let slice = self.slice;
+        let outline = self.outline.map(|outline| Entry::Slice { slice, outline });
+        outline.into_iter().chain(self.runs.into_iter().map(move |run| Entry::Cells { slice, run }))
+    }
+}
+
 /// What a node knows of the past of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Past {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use common::{Dice, definition, digest, spec};
 use firstseen_filter::{FilterSpec, Kind, Layout};
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
     AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, NodeId, OwnerLimits, SubmissionName, Times,
 };
@@ -168,9 +169,9 @@ fn what_one_node_loses_the_others_know_and_hand_on() {
 fn a_rule_of_copies_that_is_broken_is_found() {
     let kept = OwnerLimits::default();
     for (rule, limits) in [
-        ("what is missing is fetched to its end", OwnerLimits { fetches_all: false, ..kept }),
-        ("what is set by an older map is refused", OwnerLimits { fences_epochs: false, ..kept }),
-        ("first-seen is told when all copies are set", OwnerLimits { awaits_sets: false, ..kept }),
+        ("what is missing is fetched to its end", OwnerLimits { rules: Rules::without(Rule::FetchesAll), ..kept }),
+        ("what is set by an older map is refused", OwnerLimits { rules: Rules::without(Rule::FencesEpochs), ..kept }),
+        ("first-seen is told when all copies are set", OwnerLimits { rules: Rules::without(Rule::AwaitsSets), ..kept }),
     ] {
         for slicings in [&DIVIDED[..], &TOGETHER] {
             let breaks = |seed: &u64| {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use common::{Dice, definition, digest, spec};
 use firstseen_filter::Kind;
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
     AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, NodeId, OwnerLimits, Reason, SubmissionName, Thresholds,
     Times,
@@ -154,7 +155,7 @@ fn one_of_the_heads_before_and_after_is_told_that_an_event_is_new() {
 
 #[test]
 fn without_the_fence_two_heads_find_the_same_zero() {
-    let limits = OwnerLimits { fences_epochs: false, ..OwnerLimits::default() };
+    let limits = OwnerLimits { rules: Rules::without(Rule::FencesEpochs), ..OwnerLimits::default() };
     let broken = (0..SEEDS).filter(|seed| {
         let run = std::panic::catch_unwind(|| Run::new(*seed, limits).run());
         run.map_or(true, |(told, _)| told.values().any(|told| told.iter().filter(is_first).count() > 1))

@@ -5,6 +5,7 @@ mod network;
 
 use common::{Dice, definition, digest, spec};
 use firstseen_filter::Kind;
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{AnswerWhen, Decision, FilterPolicies, NodeId, OwnerLimits, Reason, Thresholds};
 use network::Network;
 
@@ -12,7 +13,8 @@ use network::Network;
 fn short_window(minds_gaps: bool) -> (Network, network::Producer) {
     let definition = definition(&spec(Kind::Timing, "1s", 1 << 20, 5), "vertical:6");
     let owners: Vec<NodeId> = (0..6).map(|slice| NodeId(1 + slice % 3)).collect();
-    let limits = OwnerLimits { clock_skew_max_ms: 50, minds_gaps, ..OwnerLimits::default() };
+    let rules = if minds_gaps { Rules::default() } else { Rules::without(Rule::MindsGaps) };
+    let limits = OwnerLimits { clock_skew_max_ms: 50, rules, ..OwnerLimits::default() };
     let thresholds = Thresholds { min_live: 1, set_min: 0 };
     let policies = FilterPolicies { answer: AnswerWhen::Safe, thresholds, ..FilterPolicies::default() };
     (Network::new(&definition, policies, &owners, limits, Dice(5)), network::Producer::new(1, &definition))

@@ -37,6 +37,7 @@ fn map(definition: &SlicedDefinition) -> ClusterMap {
         copies: Vec::new(),
         generations: vec![0; definition.slicing.groups() as usize],
         branch: None,
+        line: Default::default(),
     };
     ClusterMap {
         nodes: BTreeMap::from([(ME, node)]),

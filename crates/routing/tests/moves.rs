@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use common::{Dice, definition, digest, spec};
 use firstseen_filter::{FilterSpec, Kind, Layout};
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
     AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, NodeId, OwnerLimits, SliceMove, SubmissionName, Times,
 };
@@ -228,12 +229,15 @@ fn what_moves_is_known_all_the_while() {
 fn a_rule_of_moves_that_is_broken_is_found() {
     let kept = OwnerLimits::default();
     for (rule, limits) in [
-        ("a slice is there when all of it is", OwnerLimits { fetches_all: false, ..kept }),
-        ("what is set by an older map is refused", OwnerLimits { fences_epochs: false, ..kept }),
-        ("of two heads the second waits for the first", OwnerLimits { awaits_former_heads: false, ..kept }),
+        ("a slice is there when all of it is", OwnerLimits { rules: Rules::without(Rule::FetchesAll), ..kept }),
+        ("what is set by an older map is refused", OwnerLimits { rules: Rules::without(Rule::FencesEpochs), ..kept }),
+        (
+            "of two heads the second waits for the first",
+            OwnerLimits { rules: Rules::without(Rule::AwaitsFormerHeads), ..kept },
+        ),
     ] {
         for slicings in [&DIVIDED[..], &TOGETHER] {
-            if !limits.awaits_former_heads && slicings == TOGETHER {
+            if !limits.rules.keep(Rule::AwaitsFormerHeads) && slicings == TOGETHER {
                 continue;
             }
             let breaks = |seed: &u64| {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use common::{Dice, definition, digest, spec};
 use firstseen_filter::Kind;
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
     AnswerWhen, Decision, FilterPolicies, Lookup, OwnerLimits, Reason, SlicedDefinition, SubmissionName, Times,
     WhenLost,
@@ -99,7 +100,7 @@ fn one_producer_is_told_first_seen() {
 
 #[test]
 fn without_single_flight_several_are() {
-    let limits = OwnerLimits { single_flight: false, ..OwnerLimits::default() };
+    let limits = OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..OwnerLimits::default() };
     let seeds = seeds_with_several(limits, Fault::None);
     println!("without single-flight: {seeds} of {MUTANT_SEEDS} seeds");
     assert!(seeds > 3, "only {seeds} of {MUTANT_SEEDS} seeds show it");
@@ -174,7 +175,7 @@ fn of_64_producers_one_is_told_first_seen_unless_single_flight_is_off() {
     let limits = OwnerLimits { inflight_events_max: 1 << 20, ..OwnerLimits::default() };
     for lookup in [Lookup::Pipelined, Lookup::Parallel] {
         assert_eq!(not_one_winner(lookup, limits), 0, "{lookup:?}");
-        let without = not_one_winner(lookup, OwnerLimits { single_flight: false, ..limits });
+        let without = not_one_winner(lookup, OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..limits });
         println!("{lookup:?}, without single-flight: {without} of 10,000 events");
         assert!(without > 0, "{lookup:?}: the workload does not show it");
     }

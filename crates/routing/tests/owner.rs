@@ -35,6 +35,7 @@ fn map(definition: &SlicedDefinition, nodes: u64, dice: &mut Dice) -> ClusterMap
         copies: Vec::new(),
         generations: Vec::new(),
         branch: None,
+        line: Default::default(),
     };
     ClusterMap {
         nodes: (1..=nodes).map(|id| (NodeId(id), node(id))).collect(),

@@ -32,6 +32,7 @@ fn owner(definition: &SlicedDefinition, clock: ClockSource) -> GroupOwner {
         copies: Vec::new(),
         generations: Vec::new(),
         branch: None,
+        line: Default::default(),
     };
     let map = ClusterMap {
         nodes: BTreeMap::from([(NodeId(1), node)]),

@@ -9,7 +9,7 @@ use firstseen_client::Filter;
 use firstseen_routing::{Decision, Reason};
 use futures_util::future::try_join_all;
 
-use crate::cluster::{EPOCH_MS, now_us};
+use crate::clock::{EPOCH_MS, now_us};
 use crate::net::SimConnector;
 use crate::producers::{SharedHistory, connect, lock};
 use crate::scenario::Scenario;

@@ -13,7 +13,8 @@ use firstseen_routing::{Climb, ClusterMap, Decision, FilterId, FromLevel, Operat
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use crate::cluster::{EPOCH_MS, FILTER, node_name, now_us, secret};
+use crate::clock::{EPOCH_MS, now_us};
+use crate::cluster::{FILTER, node_name, secret};
 use crate::net::SimConnector;
 use crate::producers::{SharedHistory, lock};
 use crate::scenario::Scenario;

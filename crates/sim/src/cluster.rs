@@ -4,62 +4,51 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use firstseen_filter::{FilterSecret, FilterSpec, Kind, Layout, Probes, Window};
 use firstseen_journal::MemoryDisk as JournalDisk;
 use firstseen_meta::{MemoryDisk, MetaStorage};
-use firstseen_node::{Clock, Edges, Node, NodeConfig, OwnerSpawner};
+use firstseen_node::{Edges, Node, NodeConfig, OwnerSpawner};
 use firstseen_routing::{
-    ClusterMap, FilterId, GroupPlan, Incarnation, Prober, SliceMove, SliceOwner, SlicedDefinition, Slicing,
+    ClockSource, ClusterMap, FilterId, GroupPlan, Incarnation, NodeId, Prober, SliceMove, SliceOwner, SlicedDefinition,
+    Slicing,
 };
-use firstseen_wire::map::{durability_message, when_lost_message};
+use firstseen_wire::map::{clock_message, durability_message, when_lost_message};
 use firstseen_wire::net::{Connector, admin_client};
 use firstseen_wire::proto::{admin, producer};
 use firstseen_wire::tree::encode;
 use tonic::transport::Channel;
 use turmoil::net::TcpListener;
 
+use crate::clock::NodeClock;
 use crate::net::{SimConnector, incoming};
 use crate::scenario::Scenario;
 use crate::tree::site_name;
 
 /// What the filter of every run is called.
 pub const FILTER: &str = "clicks";
-/// Milliseconds since 1970 when a simulation begins.
-pub const EPOCH_MS: u64 = 1_700_000_000_000;
+/// How far the clocks of two nodes may differ.
+pub(crate) const CLOCK_SKEW_MS_MAX: u64 = 1_000;
 /// Copies that lack something have got it by then.
 const CATCH_UP_MAX: Duration = Duration::from_secs(20);
 /// Events that the filter is sized for, at a rate at which no false positive is to be expected.
 const CAPACITY_EVENTS: u64 = 10_000;
 const RATE: f64 = 1e-9;
 /// How late an event may come and still be judged exactly: longer than a message takes.
-const LATENESS_MS: u64 = 5_000;
+pub(crate) const LATENESS_MS: u64 = 5_000;
 const PORT: u16 = 7400;
 /// Bytes of a file of the journal: as few as hold a record, so that there are several.
 const SEGMENT_BYTES: u32 = 256 << 10;
 /// Between two tries of the operator.
 const PAUSE: Duration = Duration::from_millis(200);
+/// How long one node may take to say what it knows of the cluster.
+const STATUS_MAX: Duration = Duration::from_secs(1);
+/// All nodes are asked so often.
+const STATUS_TRIES: usize = 20;
 /// Owners of a node, however many cores this machine has.
 const OWNERS: usize = 2;
-
-/// The simulated time.
-pub struct SimClock;
-
-impl Clock for SimClock {
-    fn monotonic_ms(&self) -> u64 {
-        now_us() / 1000
-    }
-
-    fn wall_ms(&self) -> u64 {
-        EPOCH_MS + now_us() / 1000
-    }
-}
-
-/// Simulated microseconds since the start.
-pub fn now_us() -> u64 {
-    turmoil::sim_elapsed().unwrap_or_default().as_micros() as u64
-}
 
 /// The name of node `index`.
 pub fn node_name(index: usize) -> String {
@@ -73,18 +62,46 @@ pub fn node_address(index: usize) -> String {
 
 /// What a node finds when it starts again.
 #[derive(Clone, Default)]
-pub struct Disks {
-    /// The cluster's agreement.
+pub struct Machine {
+    /// The disk of the cluster's agreement.
     pub agreement: MemoryDisk,
-    /// The journal of its slices.
+    /// The disk of the journal of its slices.
     pub journal: JournalDisk,
+    /// Its clock.
+    pub clock: NodeClock,
+    damage: Arc<Damage>,
+}
+
+#[derive(Default)]
+struct Damage {
+    is_expected: AtomicBool,
+    is_refused: AtomicBool,
+}
+
+impl Machine {
+    /// Whether the journal may be damaged from now on, so that a node may refuse to start.
+    pub fn expect_damage(&self, is_expected: bool) {
+        self.damage.is_expected.store(is_expected, Ordering::Relaxed);
+        self.damage.is_refused.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether a node has refused to start, because of damage that was to be expected.
+    pub fn has_refused(&self) -> bool {
+        self.damage.is_refused.load(Ordering::Relaxed)
+    }
+
+    fn refuse(&self) -> bool {
+        let is_expected = self.damage.is_expected.load(Ordering::Relaxed);
+        self.damage.is_refused.store(is_expected, Ordering::Relaxed);
+        is_expected
+    }
 }
 
 /// Runs a node of `scenario` until the simulation ends it: its start number `start`.
 pub async fn run_node(
     (index, start): (usize, u64),
     scenario: Scenario,
-    disks: Disks,
+    machine: Machine,
     connector: SimConnector,
 ) -> turmoil::Result {
     let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
@@ -102,15 +119,18 @@ pub async fn run_node(
         address: node_address(index),
         http: None,
         connector: Arc::new(connector),
-        clock: Arc::new(SimClock),
+        clock: Arc::new(machine.clock.clone()),
         owners: OwnerSpawner::Tasks,
         owner_limits: scenario.owner_limits,
-        storage: MetaStorage::Memory(disks.agreement),
-        journal: Arc::new(disks.journal),
+        storage: MetaStorage::Memory(machine.agreement.clone()),
+        journal: Arc::new(machine.journal.clone()),
         journal_segment_bytes: SEGMENT_BYTES,
         seed: scenario.seed ^ index as u64 ^ start << 32,
     };
-    let node = Node::start(config, edges).await?;
+    let node = match Node::start(config, edges).await {
+        Err(_) if machine.refuse() => return std::future::pending().await,
+        started => started?,
+    };
     // A panic of an owner would otherwise end in its task.
     Err(node.failure().await.into())
 }
@@ -140,9 +160,30 @@ pub async fn set_up(scenario: &Scenario, connector: &SimConnector) -> turmoil::R
     map(&mut first).await
 }
 
+/// What the first node that answers says of the cluster.
+///
+/// # Errors
+/// None of `nodes` nodes answers for long.
+pub async fn status(connector: &SimConnector, nodes: usize) -> turmoil::Result<(ClusterMap, Option<NodeId>)> {
+    for attempt in 0..STATUS_TRIES * nodes {
+        let mut client = admin_client(connector.channel(&node_address(attempt % nodes), None)?);
+        let asked = tokio::time::timeout(STATUS_MAX, client.status(admin::StatusRequest {})).await;
+        if let Ok(Ok(reply)) = asked {
+            let reply = reply.into_inner();
+            let leader = (reply.leader > 0).then_some(NodeId(reply.leader));
+            return Ok((ClusterMap::try_from(reply.map.ok_or("no map")?)?, leader));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Err("no node says what the map is".into())
+}
+
 /// The map now.
-pub async fn map_now(connector: &SimConnector) -> turmoil::Result<ClusterMap> {
-    map(&mut admin_client(connector.channel(&node_address(0), None)?)).await
+///
+/// # Errors
+/// None of `nodes` nodes answers for long.
+pub async fn map_now(connector: &SimConnector, nodes: usize) -> turmoil::Result<ClusterMap> {
+    Ok(status(connector, nodes).await?.0)
 }
 
 async fn map(first: &mut Admin) -> turmoil::Result<ClusterMap> {
@@ -151,18 +192,19 @@ async fn map(first: &mut Admin) -> turmoil::Result<ClusterMap> {
 }
 
 /// Has a copy of a slice move; whether it does.
-pub(crate) async fn begin_move(connector: &SimConnector, filter: FilterId, way: SliceMove) -> bool {
-    let Ok(channel) = connector.channel(&node_address(0), None) else { return false };
+pub(crate) async fn begin_move(connector: &SimConnector, asked: usize, filter: FilterId, way: SliceMove) -> bool {
+    let Ok(channel) = connector.channel(&node_address(asked), None) else { return false };
     let way = admin::SliceMove { slice: way.slice, from_node: way.from.0, to_node: way.to.0 };
     let request = admin::MoveSlicesRequest { filter_id: filter.0, moves: vec![way], ..Default::default() };
-    admin_client(channel).move_slices(request).await.is_ok()
+    let begun = tokio::time::timeout(STATUS_MAX, admin_client(channel).move_slices(request)).await;
+    begun.is_ok_and(|begun| begun.is_ok())
 }
 
 /// Waits until every copy has what another has; the slices of those that do not get it in time.
-pub async fn lagging(connector: &SimConnector) -> turmoil::Result<Vec<u32>> {
+pub async fn lagging(connector: &SimConnector, nodes: usize) -> turmoil::Result<Vec<u32>> {
     let end = tokio::time::Instant::now() + CATCH_UP_MAX;
     loop {
-        let map = map_now(connector).await?;
+        let map = map_now(connector, nodes).await?;
         let (_, record) = map.filter_named(FILTER).ok_or("no filter")?;
         let lags = |(slice, copy): &(u32, &SliceOwner)| map.is_complete(record, *slice) && !map.is_complete_copy(copy);
         let lagging: Vec<u32> = record.all_copies().filter(lags).map(|(slice, _)| slice).collect();
@@ -239,6 +281,7 @@ pub fn definition(scenario: &Scenario) -> Result<SlicedDefinition, Box<dyn std::
         capacity_events: Some(CAPACITY_EVENTS),
         rate: RATE,
         lateness_ms,
+        clock_skew_ms: if scenario.clock == ClockSource::Wall { CLOCK_SKEW_MS_MAX } else { 0 },
         layout: scenario.tree.as_ref().map(|_| Layout::Classic),
         ..FilterSpec::new(kind, window)
     };
@@ -253,7 +296,7 @@ fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, Box<dyn std
         command_id: vec![0xC0; 16].into(),
         name: FILTER.to_owned(),
         definition_json: serde_json::to_string(&definition(scenario)?)?,
-        clock: producer::ClockSource::Event.into(),
+        clock: clock_message(scenario.clock).into(),
         lookup: lookup.into(),
         answer: answer.into(),
         retry_horizon_ms: scenario.retry_horizon_ms,

@@ -4,13 +4,21 @@
 //! connections at the same times, and the same history. Must not know: anything of production depends on nothing here.
 #![warn(missing_docs)]
 
+pub mod asked;
 pub mod audit;
 pub mod cells;
+pub mod clock;
 pub mod cluster;
+pub mod faults;
 mod moves;
 pub mod net;
+mod operator;
 pub mod producers;
+pub mod results;
 pub mod run;
 pub mod scenario;
+mod storm;
+mod torment;
 pub mod trace;
 pub mod tree;
+mod workload;

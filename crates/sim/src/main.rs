@@ -1,76 +1,79 @@
-//! Runs scenarios: `cargo run -p firstseen-sim -- --seeds 0..100`, `--trees 0..100` for filters in
-//! trees, `--durable 0..100` for filters that must survive power cuts, `--copies 0..100` for filters with copies, whose
-//! nodes are away for long, or `--moves 0..100` for filters whose slices move from node to node.
+//! Runs scenarios: `cargo run -p firstseen-sim -- --seeds 0..100`, `--trees 0..100` for filters in trees, `--durable 0..100`
+//! for filters that must survive power cuts, `--copies 0..100` for filters with copies, whose nodes are away for long,
+//! `--moves 0..100` for filters whose slices move from node to node, or `--storms 0..100` for everything at once.
 //!
 //! Prints a hash of everything that happened, which is the same whenever a seed is run. With `--trace`, everything that
-//! was delivered comes before it, for comparing two runs line by line.
+//! was delivered comes before it, for comparing two runs line by line; with `--results FILE`, a run that was broken off goes on
+//! where it was; with `--without RULE`, nodes break a rule, and a law should be broken.
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use firstseen_checker::laws::check;
+use firstseen_sim::asked::{Asked, USAGE};
+use firstseen_sim::faults::counts;
 use firstseen_sim::producers::undecided;
+use firstseen_sim::results::Results;
 use firstseen_sim::run::{Run, run};
 use firstseen_sim::scenario::Scenario;
 
-struct Asked {
-    seeds: std::ops::Range<u64>,
-    /// `--seeds`, `--trees`, `--durable`, `--copies`, or `--moves`.
-    what: &'static str,
-    scenario: fn(u64) -> Scenario,
-    shows_trace: bool,
-}
-
 fn main() -> ExitCode {
-    let Some(asked) = asked(std::env::args().skip(1)) else {
-        eprintln!("usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves FIRST..END [--trace]");
+    let Some(asked) = Asked::parse(std::env::args().skip(1)) else {
+        eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    for seed in asked.seeds {
-        let scenario = (asked.scenario)(seed);
+    match carry_out(&asked) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{}: {error}", asked.results.unwrap_or_default().display());
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs seeds until a law is broken; whether none was.
+fn carry_out(asked: &Asked) -> std::io::Result<bool> {
+    let mut results = Results::open(asked.results.as_deref(), asked.family)?;
+    for seed in asked.seeds.clone() {
+        if results.has(seed) {
+            continue;
+        }
+        let scenario = asked.family.without(asked.without, seed);
+        let begun = Instant::now();
         let is_good = match run(&scenario) {
-            Ok(run) => report(&scenario, &run, asked.shows_trace),
+            Ok(run) => {
+                let faults = report(&scenario, &run, asked.shows_trace);
+                results.add(asked.family, seed, &run, (faults, begun.elapsed()))?;
+                faults == 0
+            }
             Err(error) => {
                 println!("{scenario}: the run did not end: {error}");
                 false
             }
         };
         if !is_good {
-            println!("again: cargo run -p firstseen-sim -- {} {seed}..{}", asked.what, seed + 1);
-            return ExitCode::FAILURE;
+            println!("again: cargo run -p firstseen-sim -- {} {seed}..{}", asked.family.flag, seed + 1);
+            return Ok(false);
         }
     }
-    ExitCode::SUCCESS
+    println!("{}", results.total());
+    Ok(true)
 }
 
-/// Prints what came of a run; whether every law was kept.
-fn report(scenario: &Scenario, run: &Run, shows_trace: bool) -> bool {
+/// Prints what came of a run; how many times a law was broken.
+fn report(scenario: &Scenario, run: &Run, shows_trace: bool) -> usize {
     if shows_trace {
         run.trace.deliveries.iter().for_each(|delivery| println!("{delivery}"));
         print!("{}", run.history);
+        run.happened.iter().for_each(|happened| println!("{happened}"));
     }
     let violations = check(&run.history);
     let (calls, undecided, faults) = (run.history.calls.len(), undecided(&run.history), violations.len());
+    if !run.happened.is_empty() {
+        println!("{:?}, {} ms", counts(&run.happened), run.simulated.as_millis());
+    }
     println!("{scenario}: {calls} calls, undecided {undecided:?}, {faults} faults, trace {:016x}", run.hash());
     violations.iter().for_each(|violation| println!("{violation}"));
-    violations.is_empty()
-}
-
-fn asked(args: impl Iterator<Item = String>) -> Option<Asked> {
-    let args: Vec<String> = args.collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let (what, value, shows_trace) = match args[..] {
-        [what, value] => (what, value, false),
-        [what, value, "--trace"] => (what, value, true),
-        _ => return None,
-    };
-    let (what, scenario): (_, fn(u64) -> Scenario) = match what {
-        "--seeds" => ("--seeds", Scenario::new),
-        "--trees" => ("--trees", Scenario::of_tree),
-        "--durable" => ("--durable", Scenario::durable),
-        "--copies" => ("--copies", Scenario::copied),
-        "--moves" => ("--moves", Scenario::moving),
-        _ => return None,
-    };
-    let (first, end) = value.split_once("..")?;
-    Some(Asked { seeds: first.parse().ok()?..end.parse().ok()?, what, scenario, shows_trace })
+    faults
 }

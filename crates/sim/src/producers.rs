@@ -8,10 +8,13 @@ use std::time::Duration;
 use firstseen_client::{Builder, Client, Filter, SubmissionName};
 use firstseen_routing::{Decision, Reason};
 
-use crate::cluster::{EPOCH_MS, FILTER, node_address, now_us};
+use crate::clock::{EPOCH_MS, now_us};
+use crate::cluster::{FILTER, node_address};
 use crate::net::SimConnector;
-use crate::scenario::{Dice, Scenario};
+use crate::scenario::{Dice, Nemesis, Scenario};
+use crate::torment::Stage;
 use crate::tree::site_name;
+use crate::workload;
 use firstseen_checker::history::{Call, History};
 
 /// Calls of one producer that run at once.
@@ -25,11 +28,12 @@ const AGAIN_MAX: u32 = 3;
 pub type SharedHistory = Arc<Mutex<History>>;
 
 /// Runs producer `number` to its end.
-pub async fn produce(
+pub(crate) async fn produce(
     number: u32,
     scenario: Scenario,
     connector: SimConnector,
     history: SharedHistory,
+    stage: Stage,
 ) -> turmoil::Result {
     let (client, filter) = connect(number, 0, &scenario, &connector).await.map_err(|error| error.to_string())?;
     let (mut lanes, mut clients) = (Vec::new(), vec![(client, filter.clone())]);
@@ -49,6 +53,7 @@ pub async fn produce(
             connector: connector.clone(),
             history: history.clone(),
             filter,
+            stage: stage.clone(),
         };
         lanes.push(tokio::spawn(lane.run()));
     }
@@ -67,20 +72,27 @@ struct Lane {
     connector: SimConnector,
     history: SharedHistory,
     filter: Filter,
+    stage: Stage,
 }
 
 impl Lane {
     async fn run(self) -> Result<(), String> {
         let place = u64::from(self.number * AT_ONCE + self.lane);
         let mut dice = Dice::new(self.scenario.seed.wrapping_mul(31).wrapping_add(place));
-        for call in 0..self.scenario.calls / AT_ONCE {
+        for call in 0.. {
+            let is_over = match self.scenario.nemesis {
+                Nemesis::Storm => self.stage.is_over(),
+                _ => call >= self.scenario.calls / AT_ONCE,
+            };
+            if is_over {
+                break;
+            }
             tokio::time::sleep(Duration::from_millis(dice.below(self.scenario.pause_max_ms))).await;
-            let event = dice.below(self.scenario.events);
+            let (event, time_ms) = self.draw(&mut dice);
             let is_lookup = dice.below(LOOKUP_EVERY) == 0;
-            let number = u64::from(call) * u64::from(AT_ONCE) + u64::from(self.lane);
-            let name = SubmissionName { source: u128::from(self.number) + 1, number };
+            // Each caller counts by itself: one that has fallen behind is not too old for what others have been told.
+            let name = SubmissionName { source: u128::from(place) + 1, number: u64::from(call) };
             let name = (self.scenario.named && !is_lookup).then_some(name);
-            let time_ms = EPOCH_MS + now_us() / 1000;
             let told = self.call(&self.filter, (event, time_ms), is_lookup, name).await?;
             if let (Some(name), Decision::Undecided(_)) = (name, told) {
                 self.again((event, time_ms), name).await?;
@@ -89,12 +101,29 @@ impl Lane {
         Ok(())
     }
 
+    /// The event that is asked about next, and when it occurred.
+    fn draw(&self, dice: &mut Dice) -> (u64, u64) {
+        let now_ms = EPOCH_MS + now_us() / 1000;
+        match self.scenario.nemesis {
+            Nemesis::Storm => workload::draw(dice, now_ms, self.scenario.window_ms),
+            _ => (dice.below(self.scenario.events), now_ms),
+        }
+    }
+
     /// Another incarnation of the producer makes the same submission again: of an event that occurred when it did.
     async fn again(&self, event: (u64, u64), name: SubmissionName) -> Result<(), String> {
+        let began_us = now_us();
         for start in 0..AGAIN_MAX {
-            let incarnation = 1 + start + name.number as u32 * AGAIN_MAX;
+            let age_ms = (now_us() - began_us) / 1000 + 2 * self.scenario.deadline_ms;
+            if age_ms > u64::from(self.scenario.retry_horizon_ms) {
+                break;
+            }
+            let incarnation = 1 + start + (name.number as u32 * AT_ONCE + self.lane) * AGAIN_MAX;
             let filter = connect(self.number, incarnation, &self.scenario, &self.connector).await;
-            let (_client, filter) = filter.map_err(|error| error.to_string())?;
+            let (_client, filter) = match filter {
+                Err(_) if self.scenario.nemesis == Nemesis::Storm => break,
+                connected => connected.map_err(|error| error.to_string())?,
+            };
             let told = self.call(&filter, event, false, Some(name)).await?;
             lock(&self.history).degraded_events += filter.degraded_events();
             if !matches!(told, Decision::Undecided(_)) {

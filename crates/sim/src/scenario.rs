@@ -4,8 +4,9 @@
 
 use std::fmt;
 
-use firstseen_routing::{CutOff, Durability, OwnerLimits, WhenLost};
+use firstseen_routing::{ClockSource, CutOff, Durability, OwnerLimits, WhenLost};
 
+use crate::faults::Fault;
 use crate::tree::Tree;
 
 /// Every form, and most often the one in which all events share all slices.
@@ -33,6 +34,11 @@ const OF_MOVES: u64 = 0x30_0E5 << 32;
 const MOVES_HORIZON_MS: u32 = 4_000;
 /// Slices must have the time to arrive.
 const MOVES_CALLS: u32 = 100;
+/// Those of storms.
+const OF_STORMS: u64 = 0x5_7013 << 32;
+const STORM_MS: u64 = 20_000;
+/// Submissions are tried again in a storm until they would come too late.
+const STORM_HORIZON_MS: u32 = 8_000;
 /// And those of disks.
 const OF_DISKS: u64 = 0xD_15C5 << 32;
 
@@ -84,6 +90,8 @@ pub enum Nemesis {
     Outage,
     /// A node cannot reach the others until they have gone on without it; producers reach it.
     Isolate,
+    /// Everything there is, two faults at a time, and then nothing any more.
+    Storm,
 }
 
 impl Nemesis {
@@ -108,6 +116,8 @@ pub struct Scenario {
     pub nodes: usize,
     /// The tree that the filter is the root of. Every node is a site then, and producers are at sites.
     pub tree: Option<Tree>,
+    /// Who says when an event occurred.
+    pub clock: ClockSource,
     /// How the filter is cut.
     pub slicing: &'static str,
     /// The filter's kind and window.
@@ -134,6 +144,8 @@ pub struct Scenario {
     pub deadline_ms: u64,
     /// What goes wrong.
     pub nemesis: Nemesis,
+    /// How long a storm lasts, in milliseconds.
+    pub storm_ms: u64,
     /// What events are told of which too few slices are left.
     pub when_lost: WhenLost,
     /// What survives a process.
@@ -162,6 +174,7 @@ impl Scenario {
             seed,
             nodes: 3,
             tree: None,
+            clock: ClockSource::Event,
             slicing: dice.pick(&SLICINGS),
             kind: dice.pick(&["timing", "generations", "bloom"]),
             window_ms: dice.pick(&[3_600_000, 3_600_000, 2_000]),
@@ -175,6 +188,7 @@ impl Scenario {
             pause_max_ms: if nemesis == Nemesis::Restart { RESTART_PAUSE_MAX_MS } else { 2 * latency_max_ms },
             deadline_ms: dice.pick(&[3_000, 3_000, 3_000, 10 + latency_max_ms]),
             nemesis,
+            storm_ms: 0,
             when_lost: Dice::new(seed ^ OF_LOSSES).pick(&[WhenLost::Undecided, WhenLost::FirstSeen]),
             durability: Durability::Memory,
             copies: 0,
@@ -276,6 +290,64 @@ impl Scenario {
         }
     }
 
+    /// The scenario of `seed` in which everything goes wrong. A filter whose cells are on no disk has a short window there, so
+    /// that what is lost ends.
+    pub fn storm(seed: u64) -> Self {
+        let mut dice = Dice::new(seed ^ OF_STORMS);
+        let slicing = dice.pick(&["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"]);
+        let durability = dice.pick(&[Durability::Durable, Durability::Durable, Durability::Memory]);
+        let kinds = ["timing", "generations", "bloom"];
+        let (kinds, windows_ms) = match durability {
+            Durability::Memory => (&kinds[..2], &[2_000, 4_000][..]),
+            _ => (&kinds[..], &[2_000, 4_000, 3_600_000][..]),
+        };
+        Self {
+            nemesis: Nemesis::Storm,
+            storm_ms: STORM_MS,
+            nodes: 4,
+            moves: true,
+            slicing,
+            durability,
+            kind: dice.pick(kinds),
+            window_ms: dice.pick(windows_ms),
+            clock: dice.pick(&[ClockSource::Event, ClockSource::Event, ClockSource::Wall]),
+            copies: dice.pick(&[0, 1, 1, 2]),
+            producers: 3,
+            retry_horizon_ms: STORM_HORIZON_MS,
+            sync_ms: dice.pick(&[1, 10, 40]),
+            when_lost: WhenLost::Undecided,
+            // What is told earlier is told by either side of a break.
+            safe: true,
+            owner_limits: OwnerLimits {
+                copied_at_once_bytes: 1024 << dice.below(6),
+                checkpoint_after_bytes: Some(4 << dice.below(12)),
+                clock_skew_max_ms: crate::cluster::CLOCK_SKEW_MS_MAX,
+                ..OwnerLimits::default()
+            },
+            pause_max_ms: RESTART_PAUSE_MAX_MS,
+            deadline_ms: 3_000,
+            ..Self::new(seed)
+        }
+    }
+
+    /// Whether a fault can do anything in a storm, and what it does ends.
+    pub fn allows(&self, fault: Fault) -> bool {
+        let is_on_disk = self.durability != Durability::Memory;
+        match fault {
+            // Memory that all nodes have lost at once is what power cuts are to disks.
+            Fault::PowerCut | Fault::TornWrite | Fault::DiskFull => is_on_disk,
+            // What nobody else has is missing until its window is over.
+            Fault::BitRot => is_on_disk && self.is_short(),
+            Fault::Blackout => is_on_disk || self.is_short(),
+            _ => true,
+        }
+    }
+
+    /// Whether what was lost in a storm expires soon after it.
+    pub fn is_short(&self) -> bool {
+        self.kind != "bloom" && self.window_ms < self.storm_ms
+    }
+
     /// Whether leaves tell without the levels above when they cannot be reached.
     pub fn tells_alone(&self) -> bool {
         self.tree.as_ref().is_some_and(|tree| tree.cut_off == CutOff::Local)
@@ -304,6 +376,9 @@ impl fmt::Display for Scenario {
         }
         if self.moves {
             write!(f, " moving")?;
+        }
+        if self.nemesis == Nemesis::Storm {
+            write!(f, " {:?} {:?} {} ms", self.durability, self.clock, self.window_ms)?;
         }
         write!(f, ", {producers} producers, {events} events, {latency_max_ms} of {deadline_ms} ms, {nemesis:?}")
     }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use crate::cluster::now_us;
+use crate::clock::now_us;
 
 /// Something that has reached its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]

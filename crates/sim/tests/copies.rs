@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use common::carried_out;
 use firstseen_routing::OwnerLimits;
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_sim::producers::undecided;
 use firstseen_sim::scenario::{Nemesis, Scenario};
 
@@ -45,8 +46,8 @@ fn every_law_is_kept() {
 fn a_rule_that_is_broken_is_found() {
     let kept = OwnerLimits::default();
     for (rule, owner_limits) in [
-        ("copies have fetched all before they answer", OwnerLimits { fetches_all: false, ..kept }),
-        ("slices that have lost something do not vote", OwnerLimits { minds_gaps: false, ..kept }),
+        ("copies have fetched all before they answer", OwnerLimits { rules: Rules::without(Rule::FetchesAll), ..kept }),
+        ("slices that have lost something do not vote", OwnerLimits { rules: Rules::without(Rule::MindsGaps), ..kept }),
     ] {
         let found = BROKEN_SEEDS.into_iter().find_map(|seed| {
             let copied_at_once_bytes = Scenario::copied(seed).owner_limits.copied_at_once_bytes;

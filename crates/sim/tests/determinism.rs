@@ -17,6 +17,8 @@ const DURABLE: Range<u64> = 0..10;
 /// Nodes that are away for long, and slices that move.
 const COPIES: Range<u64> = 0..4;
 const MOVES: Range<u64> = 0..4;
+/// Everything there is.
+const STORMS: Range<u64> = 0..4;
 
 fn carried_out(scenario: &Scenario) -> Run {
     run(scenario).unwrap_or_else(|error| panic!("{scenario}: {error}"))
@@ -24,7 +26,8 @@ fn carried_out(scenario: &Scenario) -> Run {
 
 fn scenarios() -> impl Iterator<Item = Scenario> {
     let plain = SEEDS.map(Scenario::new).chain(TREES.map(Scenario::of_tree)).chain(DURABLE.map(Scenario::durable));
-    plain.chain(COPIES.map(Scenario::copied)).chain(MOVES.map(Scenario::moving))
+    let plain = plain.chain(COPIES.map(Scenario::copied)).chain(MOVES.map(Scenario::moving));
+    plain.chain(STORMS.map(Scenario::storm))
 }
 
 #[test]
@@ -49,11 +52,15 @@ fn same_seed_same_trace_in_another_process() {
     let here: Vec<String> =
         scenarios().map(|scenario| format!("trace {:016x}", carried_out(&scenario).hash())).collect();
     for process in ["the first process", "the second process"] {
-        let there: Vec<String> =
-            [("--seeds", SEEDS), ("--trees", TREES), ("--durable", DURABLE), ("--copies", COPIES), ("--moves", MOVES)]
-                .into_iter()
-                .flat_map(traces)
-                .collect();
+        let families = [
+            ("--seeds", SEEDS),
+            ("--trees", TREES),
+            ("--durable", DURABLE),
+            ("--copies", COPIES),
+            ("--moves", MOVES),
+            ("--storms", STORMS),
+        ];
+        let there: Vec<String> = families.into_iter().flat_map(traces).collect();
         assert_eq!(there, here, "{process}");
     }
 }
@@ -63,5 +70,6 @@ fn traces((what, seeds): (&str, Range<u64>)) -> Vec<String> {
     let (program, seeds) = (env!("CARGO_BIN_EXE_firstseen-sim"), format!("{}..{}", seeds.start, seeds.end));
     let output = Command::new(program).args([what, &seeds]).output().expect(program);
     let printed = String::from_utf8_lossy(&output.stdout);
-    printed.lines().filter_map(|line| line.split(", ").last()).map(str::to_owned).collect()
+    let of_seeds = printed.lines().filter(|line| line.starts_with("seed "));
+    of_seeds.filter_map(|line| line.split(", ").last()).map(str::to_owned).collect()
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use firstseen_checker::laws::check;
 use firstseen_routing::OwnerLimits;
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_sim::run::run;
 use firstseen_sim::scenario::Scenario;
 
@@ -31,9 +32,12 @@ fn every_law_is_kept() {
 fn a_rule_that_is_broken_is_found() {
     let kept = OwnerLimits::default();
     for (rule, owner_limits) in [
-        ("what is told is on disk", OwnerLimits { awaits_disk: false, ..kept }),
-        ("what was told is remembered after a crash", OwnerLimits { restores_guard: false, ..kept }),
-        ("cells of others' events are kept", OwnerLimits { keeps_peer_sets: false, ..kept }),
+        ("what is told is on disk", OwnerLimits { rules: Rules::without(Rule::AwaitsDisk), ..kept }),
+        (
+            "what was told is remembered after a crash",
+            OwnerLimits { rules: Rules::without(Rule::RestoresNames), ..kept },
+        ),
+        ("cells of others' events are kept", OwnerLimits { rules: Rules::without(Rule::KeepsPeerSets), ..kept }),
     ] {
         let found = BROKEN_SEEDS.into_iter().find_map(|seed| {
             let checkpoint_after_bytes = Scenario::durable(seed).owner_limits.checkpoint_after_bytes;

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use common::carried_out;
 use firstseen_routing::OwnerLimits;
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_sim::scenario::{Nemesis, Scenario};
 
 const SEEDS: Range<u64> = 0..30;
@@ -33,7 +34,7 @@ fn every_law_is_kept() {
 fn a_slice_that_is_not_all_there_is_found() {
     let found = BROKEN_SEEDS.into_iter().find_map(|seed| {
         let scenario = Scenario::moving(seed);
-        let owner_limits = OwnerLimits { fetches_all: false, ..scenario.owner_limits };
+        let owner_limits = OwnerLimits { rules: Rules::without(Rule::FetchesAll), ..scenario.owner_limits };
         carried_out(&Scenario { owner_limits, ..scenario }).1.map(|fault| (seed, fault))
     });
     let (seed, fault) = found.expect("nobody misses what was not fetched");

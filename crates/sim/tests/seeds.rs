@@ -5,6 +5,7 @@ use std::ops::Range;
 use firstseen_checker::history::History;
 use firstseen_checker::laws::{Violation, check};
 use firstseen_routing::OwnerLimits;
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_sim::producers::undecided;
 use firstseen_sim::run::run;
 use firstseen_sim::scenario::{Nemesis, Scenario};
@@ -57,8 +58,8 @@ fn fifty_seeds_keep_the_laws() {
 fn a_broken_rule_breaks_the_law_of_one_winner() {
     let kept = OwnerLimits::default();
     for (rule, broken) in [
-        ("single-flight", OwnerLimits { single_flight: false, ..kept }),
-        ("an event in flight until its cells are set", OwnerLimits { awaits_sets: false, ..kept }),
+        ("single-flight", OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..kept }),
+        ("an event in flight until its cells are set", OwnerLimits { rules: Rules::without(Rule::AwaitsSets), ..kept }),
     ] {
         let has_two_winners = |seed: &u64| {
             let (_, _, violations) = carried_out(*seed, broken);

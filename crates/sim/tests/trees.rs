@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use firstseen_checker::history::{Call, History, Outage};
 use firstseen_checker::laws::check;
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{CutOff, Decision, OwnerLimits, TreeMode};
 use firstseen_sim::audit::unanswered;
 use firstseen_sim::run::run;
@@ -111,8 +112,8 @@ fn twenty_five_other_seeds_keep_the_laws() {
 fn a_broken_rule_breaks_the_law_of_one_winner() {
     let kept = OwnerLimits::default();
     for (rule, owner_limits) in [
-        ("single-flight", OwnerLimits { single_flight: false, ..kept }),
-        ("an event in flight until its cells are set", OwnerLimits { awaits_sets: false, ..kept }),
+        ("single-flight", OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..kept }),
+        ("an event in flight until its cells are set", OwnerLimits { rules: Rules::without(Rule::AwaitsSets), ..kept }),
     ] {
         let has_two_winners = |seed: &u64| {
             let scenario = Scenario { owner_limits, ..contended(*seed) };

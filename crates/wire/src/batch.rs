@@ -119,6 +119,8 @@ pub fn encode(head: &BatchHead, runs: &[Run<'_>]) -> Result<proto::Batch, WireEr
         from_filter: head.from.map_or(0, |from| from.filter.0),
         from_incomplete: head.from.is_some_and(|from| !from.complete),
         again: head.again,
+        // Whoever sends it knows.
+        former_asked: false,
     })
 }
 

@@ -1,30 +1,55 @@
-//! Cells of slices on their way to copies that lack them.
+//! Cells of slices on their way to copies that lack them, and to backups.
 //!
 //! Promises: what is decoded is within its limits; whether it fits a slice, the slice says. Must not know: what cells mean.
 
 use firstseen_filter::{CellRun, LiveEvents, SliceOutline};
-use firstseen_routing::{AskCells, CellParts, CellPlace, ClockReading, PeerMessage};
+use firstseen_routing::{AskCells, CellParts, CellPlace, ClockReading, FilterId, PeerMessage};
+use prost::Message;
 
 use crate::error::{WireError, check_at_most};
 use crate::limits::{CELL_RUNS_MAX, CELLS_BYTES_MAX, GENERATIONS_TOLD_MAX};
 use crate::proto::peer as proto;
 
-pub(crate) fn encode_ask(message: &PeerMessage, ask: &AskCells) -> proto::AskCells {
+/// The group that cells belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellsOf {
+    /// The filter.
+    pub filter: FilterId,
+    /// Its epoch as the sender knows it.
+    pub epoch: u64,
+    /// The group.
+    pub group: u32,
+}
+
+impl CellsOf {
+    pub(crate) fn of(message: &PeerMessage) -> Self {
+        let PeerMessage { filter, epoch, group, .. } = *message;
+        Self { filter, epoch, group }
+    }
+}
+
+/// A question for cells as a message.
+pub fn encode_ask(of: CellsOf, ask: &AskCells) -> proto::AskCells {
     proto::AskCells {
-        filter_id: message.filter.0,
-        filter_epoch: message.epoch,
-        group: message.group,
+        filter_id: of.filter.0,
+        filter_epoch: of.epoch,
+        group: of.group,
         slice: ask.slice,
         unit: ask.unit,
         from: ask.from.map(encode_place),
     }
 }
 
-pub(crate) fn decode_ask(ask: &proto::AskCells) -> AskCells {
+/// What is asked for.
+pub fn decode_ask(ask: &proto::AskCells) -> AskCells {
     AskCells { slice: ask.slice, unit: ask.unit, from: ask.from.as_ref().map(decode_place) }
 }
 
-pub(crate) fn encode(message: &PeerMessage, parts: &CellParts) -> Result<proto::Cells, WireError> {
+/// Cells as a message.
+///
+/// # Errors
+/// [`WireError`] for more than one message may hold.
+pub fn encode(of: CellsOf, parts: &CellParts) -> Result<proto::Cells, WireError> {
     check(parts.runs.iter().map(|run| run.cells.len()))?;
     let run = |run: &CellRun| proto::CellRun {
         generation: run.generation,
@@ -33,9 +58,9 @@ pub(crate) fn encode(message: &PeerMessage, parts: &CellParts) -> Result<proto::
         cells: run.cells.clone().into(),
     };
     Ok(proto::Cells {
-        filter_id: message.filter.0,
-        filter_epoch: message.epoch,
-        group: message.group,
+        filter_id: of.filter.0,
+        filter_epoch: of.epoch,
+        group: of.group,
         slice: parts.slice,
         asked: parts.asked.map(encode_place),
         outline: parts.outline.as_ref().map(encode_outline),
@@ -47,7 +72,11 @@ pub(crate) fn encode(message: &PeerMessage, parts: &CellParts) -> Result<proto::
     })
 }
 
-pub(crate) fn decode(parts: &proto::Cells) -> Result<CellParts, WireError> {
+/// The cells of a message.
+///
+/// # Errors
+/// [`WireError`] names the field.
+pub fn decode(parts: &proto::Cells) -> Result<CellParts, WireError> {
     check(parts.runs.iter().map(|run| run.cells.len()))?;
     let run = |run: &proto::CellRun| CellRun {
         generation: run.generation,
@@ -63,6 +92,21 @@ pub(crate) fn decode(parts: &proto::Cells) -> Result<CellParts, WireError> {
         next: parts.next.as_ref().map(decode_place),
         clock: ClockReading { unit: parts.clock_unit, time_ms: parts.clock_ms, events: parts.clock_events },
     })
+}
+
+/// The message as it is kept in files.
+pub fn to_bytes(parts: &proto::Cells) -> Vec<u8> {
+    parts.encode_to_vec()
+}
+
+/// The message that `bytes` are.
+///
+/// # Errors
+/// [`WireError`] where they are none, or one that holds too much.
+pub fn from_bytes(bytes: &[u8]) -> Result<proto::Cells, WireError> {
+    let parts = proto::Cells::decode(bytes).map_err(|_| WireError::Damaged { field: "cells" })?;
+    decode(&parts)?;
+    Ok(parts)
 }
 
 fn check(runs: impl Iterator<Item = usize> + Clone) -> Result<(), WireError> {

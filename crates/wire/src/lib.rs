@@ -6,12 +6,13 @@
 
 pub mod batch;
 mod bits;
-mod cells;
+pub mod cells;
 mod error;
 mod examine;
 mod frames;
 pub mod hello;
 pub mod limits;
+mod line;
 pub mod map;
 mod mirror;
 pub mod net;

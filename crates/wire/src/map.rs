@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 
 use firstseen_routing::{
     AnswerWhen, COPIES_MAX, ClockSource, ClusterId, ClusterMap, Durability, FilterId, FilterPolicies, FilterRecord,
-    Incarnation, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition, Thresholds, WhenLost,
+    Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition, Thresholds, WhenLost,
 };
 use prost::Message;
 use thiserror::Error;
 
 use crate::limits::{DEFINITION_BYTES_MAX, FILTERS_MAX, NAME_TEXT_BYTES_MAX, NODES_MAX};
 use crate::proto::producer as proto;
-use crate::tree;
+use crate::{line, tree};
 
 /// Why a map or a record cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -174,6 +174,9 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
         set_min: policies.thresholds.set_min,
         when_lost: when_lost_message(policies.when_lost).into(),
         branch: filter.branch.as_ref().map(tree::branch_message),
+        origin: filter.line.origin.map_or(0, |origin| origin.0),
+        former: filter.line.former.map_or(0, |former| former.0),
+        closed: filter.line.closed.as_ref().map(line::closed_message),
         durability: durability_message(policies.durability).0.into(),
         durability_interval_ms: durability_message(policies.durability).1,
     }
@@ -223,12 +226,14 @@ const COPY_BYTES_MAX: usize = 2 + 3 * NUMBER_BYTES_MAX + OWNER_BYTES_MAX;
 /// Bytes that a filter's record will ever take in a message of the map, however often nodes start and generations open.
 pub fn filter_bytes_max(id: FilterId, filter: &FilterRecord) -> usize {
     let (owners, copies, generations) = (Vec::new(), Vec::new(), Vec::new());
-    let message = proto::Filter { owners, copies, generations, ..filter_message(id, filter) };
+    let message = proto::Filter { owners, copies, generations, closed: None, ..filter_message(id, filter) };
     let groups = filter.definition.slicing.groups() as usize;
     // The epoch and two thresholds may rise; tags and lengths of the record and of its generations.
     let rest = 3 * NUMBER_BYTES_MAX + 2 * NUMBER_BYTES_MAX;
     let owners_bytes = filter.owners.len() * OWNER_BYTES_MAX + filter.copies.len() * COPY_BYTES_MAX;
-    message.encoded_len() + owners_bytes + groups * NUMBER_BYTES_MAX + rest
+    // Each node is named twice at most.
+    let closed_bytes = filter.line.closed.as_ref().map_or(0, |_| (4 + 2 * filter.nodes().len()) * NUMBER_BYTES_MAX);
+    message.encoded_len() + owners_bytes + groups * NUMBER_BYTES_MAX + closed_bytes + rest
 }
 
 /// Bytes of the map as a message.
@@ -265,6 +270,11 @@ pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord),
         owners,
         generations: message.generations,
         branch: message.branch.map(tree::branch).transpose()?,
+        line: Line {
+            origin: (message.origin > 0).then_some(FilterId(message.origin)),
+            former: (message.former > 0).then_some(FilterId(message.former)),
+            closed: message.closed.map(line::closed).transpose()?,
+        },
         definition,
         name: message.name,
     };

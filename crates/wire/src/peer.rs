@@ -11,6 +11,7 @@ use firstseen_routing::{
     SetAcks, SetBatch, TestBatch,
 };
 
+use crate::cells::CellsOf;
 use crate::error::{WireError, check_at_most, check_length};
 use crate::limits::{FRAME_EVENTS_MAX, PROTOCOL_VERSION, SET_ACKS_MAX, TRACEPARENT_BYTES_MAX};
 use crate::packing::{pack_lists, unpack_lists};
@@ -129,8 +130,8 @@ pub fn encode(message: &PeerMessage, range: u64) -> Result<Message, WireError> {
             newest_unit: past.newest_unit,
             has_handed_over: past.has_handed_over,
         }),
-        PeerBody::AskCells(ask) => Message::AskCells(cells::encode_ask(message, ask)),
-        PeerBody::Cells(parts) => Message::Cells(cells::encode(message, parts)?),
+        PeerBody::AskCells(ask) => Message::AskCells(cells::encode_ask(CellsOf::of(message), ask)),
+        PeerBody::Cells(parts) => Message::Cells(cells::encode(CellsOf::of(message), parts)?),
         PeerBody::Mirror(number, mirrored) => Message::Mirror(mirror::encode(message, *number, mirrored)?),
         PeerBody::HandedOver(handed) => Message::HandedOver(proto::HandedOver {
             filter_id: message.filter.0,

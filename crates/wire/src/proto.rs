@@ -41,3 +41,9 @@ impl fmt::Debug for admin::CreateFilterRequest {
             .finish_non_exhaustive()
     }
 }
+
+impl fmt::Debug for admin::RestoreFilterRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RestoreFilterRequest").field("filters", &self.filters).finish_non_exhaustive()
+    }
+}

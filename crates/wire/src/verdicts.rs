@@ -85,6 +85,7 @@ pub(crate) fn reason_message(reason: Reason) -> proto::Reason {
         Reason::Invalid => proto::Reason::Invalid,
         Reason::UnknownFilter => proto::Reason::UnknownFilter,
         Reason::SlicesDown => proto::Reason::SlicesDown,
+        Reason::Altered => proto::Reason::Altered,
     }
 }
 
@@ -102,6 +103,7 @@ pub(crate) fn reason(field: &'static str, value: u32) -> Result<Reason, WireErro
         Ok(Ok(proto::Reason::Invalid)) => Reason::Invalid,
         Ok(Ok(proto::Reason::UnknownFilter)) => Reason::UnknownFilter,
         Ok(Ok(proto::Reason::SlicesDown)) => Reason::SlicesDown,
+        Ok(Ok(proto::Reason::Altered)) => Reason::Altered,
         Ok(Ok(proto::Reason::Unknown) | Err(_)) | Err(_) => Reason::Unknown,
     })
 }

@@ -5,8 +5,9 @@ mod common;
 use common::Numbers;
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{
-    AnswerWhen, Branch, ClockSource, ClusterId, ClusterMap, CutOff, Durability, FilterId, FilterPolicies, FilterRecord,
-    Incarnation, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition, Thresholds, TreeMode, WhenLost,
+    AnswerWhen, Branch, ClockSource, Closed, ClusterId, ClusterMap, CutOff, Durability, FilterId, FilterPolicies,
+    FilterRecord, Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition, Thresholds,
+    TreeMode, WhenLost,
 };
 use firstseen_wire::map::MapError;
 use firstseen_wire::proto::{admin, producer};
@@ -61,6 +62,7 @@ fn map() -> ClusterMap {
                 .collect(),
             copies: copies(slices as u32),
             generations: vec![2; definition.slicing.groups() as usize],
+            line: line(id),
             branch: (id > 1).then(|| Branch {
                 root: FilterId(2),
                 parent: (id > 2).then_some(FilterId(id - 1)),
@@ -76,6 +78,20 @@ fn map() -> ClusterMap {
         map.filters.insert(FilterId(id), record);
     }
     map
+}
+
+/// A filter that has followed another, and was closed itself.
+fn line(id: u64) -> Line {
+    Line {
+        origin: (id > 1).then_some(FilterId(1)),
+        former: (id > 1).then_some(FilterId(id - 1)),
+        closed: id.is_multiple_of(2).then(|| Closed {
+            successor: FilterId(id + 1),
+            awaited: [NodeId(1), NodeId(u64::MAX)].into(),
+            newest_unit: u64::MAX,
+            passed: [NodeId(2)].into(),
+        }),
+    }
 }
 
 /// Two further copies of each slice.

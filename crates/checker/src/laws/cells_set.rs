@@ -9,6 +9,6 @@ const LAW: &str = "cells set: a level lacks cells of what was delivered below it
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     for unset in &history.unset {
         let calls = history.calls.get(unset.call).cloned().into_iter().collect();
-        violations.push(Violation { law: LAW, calls });
+        violations.push(Violation::of(LAW, calls));
     }
 }

@@ -7,6 +7,6 @@ const LAW: &str = "copies catch up: one lacked in the end what another had";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     if !history.lagging.is_empty() {
-        violations.push(Violation { law: LAW, calls: Vec::new() });
+        violations.push(Violation::of(LAW, Vec::new()));
     }
 }

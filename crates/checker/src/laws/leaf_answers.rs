@@ -19,7 +19,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
         };
         let delivery = calls.iter().find(delivered_here);
         if let Some(delivery) = delivery.filter(|_| asked.told != Some(Decision::Duplicate)) {
-            violations.push(Violation { law: LAW, calls: vec![(*delivery).clone(), (*asked).clone()] });
+            violations.push(Violation::of(LAW, vec![(*delivery).clone(), (*asked).clone()]));
         }
     }
 }

@@ -6,7 +6,9 @@
 mod cells_set;
 mod copies_catch_up;
 mod leaf_answers;
+mod liveness;
 mod no_false_negative;
+mod no_first_after_duplicate;
 mod no_own_duplicate;
 mod one_winner;
 mod same_name_same_verdict;
@@ -24,9 +26,16 @@ pub struct Violation {
     pub law: &'static str,
     /// The calls that break it.
     pub calls: Vec<Call>,
+    /// What breaks it beside them.
+    pub what: Option<String>,
 }
 
 impl Violation {
+    /// Calls that break a law.
+    fn of(law: &'static str, calls: Vec<Call>) -> Self {
+        Self { law, calls, what: None }
+    }
+
     /// The law in two or three words.
     pub fn name(&self) -> &'static str {
         self.law.split(':').next().unwrap_or_default()
@@ -35,7 +44,7 @@ impl Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.law)?;
+        write!(f, "{}: {}", self.law, self.what.as_deref().unwrap_or_default())?;
         self.calls.iter().try_for_each(|call| write!(f, "\n  {call}"))
     }
 }
@@ -51,10 +60,12 @@ pub fn check(history: &History) -> Vec<Violation> {
         one_winner::check(history, calls, &mut violations);
         no_false_negative::check(history, calls, &mut violations);
         no_own_duplicate::check(history, calls, &mut violations);
+        no_first_after_duplicate::check(history, calls, &mut violations);
         leaf_answers::check(history, calls, &mut violations);
     }
     cells_set::check(history, &mut violations);
     copies_catch_up::check(history, &mut violations);
+    liveness::check(history, &mut violations);
     same_name_same_verdict::check(history, &mut violations);
     told_degraded::check(history, &by_event, &mut violations);
     violations

@@ -16,12 +16,12 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
             call.won()
                 && call.returned_us.is_some_and(|returned_us| returned_us < lookup.began_us)
                 && call.time_ms <= lookup.time_ms
-                && lookup.time_ms - call.time_ms < history.window_ms
+                && history.are_within_window(call, lookup)
                 && !history.may_have_lost(call, lookup)
                 && !history.may_be_unknown_elsewhere(call, lookup)
         };
         if let Some(delivery) = calls.iter().find(delivered_before) {
-            violations.push(Violation { law: LAW, calls: vec![(*delivery).clone(), (*lookup).clone()] });
+            violations.push(Violation::of(LAW, vec![(*delivery).clone(), (*lookup).clone()]));
         }
     }
 }

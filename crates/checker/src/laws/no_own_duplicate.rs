@@ -14,10 +14,10 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
                 && (other.name.is_none() || other.name != duplicate.name)
                 && other.may_have_recorded()
                 && duplicate.returned_us.is_none_or(|returned_us| other.began_us < returned_us)
-                && duplicate.time_ms.saturating_sub(other.time_ms) <= history.window_at_most_ms
+                && history.may_be_known(other, duplicate)
         };
         if !calls.iter().any(|call| explains(&call)) {
-            violations.push(Violation { law: LAW, calls: vec![(*duplicate).clone()] });
+            violations.push(Violation::of(LAW, vec![(*duplicate).clone()]));
         }
     }
 }

@@ -10,7 +10,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
     for (first, second) in rivals(history, calls) {
         let is_excused = history.is_alone(first) || history.is_alone(second);
         if !is_excused && !history.may_have_lost(first, second) {
-            violations.push(Violation { law: LAW, calls: vec![first.clone(), second.clone()] });
+            violations.push(Violation::of(LAW, vec![first.clone(), second.clone()]));
         }
     }
 }
@@ -20,7 +20,7 @@ pub(super) fn rivals<'a>(history: &History, calls: &[&'a Call]) -> Vec<(&'a Call
     let winners: Vec<&Call> = calls.iter().copied().filter(|call| call.won()).collect();
     let are_rivals = |(first, second): &(&Call, &Call)| {
         let same_submission = first.name.is_some() && first.name == second.name;
-        !same_submission && first.time_ms.abs_diff(second.time_ms) < history.window_ms
+        !same_submission && history.are_within_window(first, second)
     };
     pairs(&winners).filter(are_rivals).collect()
 }

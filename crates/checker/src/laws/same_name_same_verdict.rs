@@ -14,7 +14,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
         let (Some(name), Some(Decision::FirstSeen | Decision::Duplicate)) = (call.name, call.told) else { continue };
         let earlier = told.entry(name).or_insert(call);
         if earlier.told != call.told {
-            violations.push(Violation { law: LAW, calls: vec![(*earlier).clone(), call.clone()] });
+            violations.push(Violation::of(LAW, vec![(*earlier).clone(), call.clone()]));
         }
     }
 }

@@ -17,6 +17,6 @@ pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, vio
     let lost = rivals.filter(|(first, second)| history.may_have_lost(first, second));
     let again: BTreeMap<usize, &Call> = lost.map(|(_, second)| (second.id, second)).collect();
     if again.len() as u64 > history.degraded_events {
-        violations.push(Violation { law: LAW, calls: again.into_values().cloned().collect() });
+        violations.push(Violation::of(LAW, again.into_values().cloned().collect()));
     }
 }

@@ -2,11 +2,15 @@
 //!
 //! Promises: what a command was told to do is done once, however often it had to ask. Must not know: how nodes agree.
 
+mod backup;
 mod form;
 mod moves;
+mod recover;
+mod restore;
 mod status;
 
 use std::io::Write;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -16,8 +20,11 @@ use firstseen_wire::proto::admin::{InitRequest, JoinRequest, LeaveRequest, Statu
 use crate::connect::{self, Operator, TlsArgs, fresh_id};
 use crate::exit::UsageError;
 
+pub use backup::BackupArgs;
 pub(crate) use form::form;
 pub use moves::{DrainArgs, RebalanceArgs};
+pub use recover::RecoverArgs;
+pub use restore::RestoreArgs;
 pub(crate) use status::{filters_json, filters_text, hex};
 
 /// How long nodes may take to be there and agree.
@@ -48,6 +55,12 @@ pub enum ClusterCommand {
     Drain(DrainArgs),
     /// Take a node out of its cluster, for good: its number is never given again
     Leave(LeaveArgs),
+    /// Write all filters to a folder, with their secrets and what is recorded in them
+    Backup(BackupArgs),
+    /// Bring the filters of a backup to a cluster that has none of their names
+    Restore(RestoreArgs),
+    /// Go on with one node, which is stopped, where more than half of the voters are lost for good
+    Recover(RecoverArgs),
 }
 
 /// Which node to ask.
@@ -115,8 +128,9 @@ impl NodeArgs {
 ///
 /// # Errors
 /// What the node says; that nobody answers.
-pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     connect::runtime()?.block_on(async {
+        let mut code = ExitCode::SUCCESS;
         match &args.command {
             ClusterCommand::Init(node) => {
                 let made = init(&node.operator()?).await?;
@@ -144,8 +158,12 @@ pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<()> {
                 let number = leave(&member.operator()?, node).await?;
                 writeln!(out, "{node} has left, number {number}")?;
             }
+            ClusterCommand::Backup(args) => code = backup::run(args, out).await?,
+            ClusterCommand::Restore(args) => code = restore::run(args, out).await?,
+            ClusterCommand::Recover(args) => code = recover::run(args, out).await?,
         }
-        Ok(out.flush()?)
+        out.flush()?;
+        Ok(code)
     })
 }
 

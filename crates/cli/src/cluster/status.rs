@@ -50,6 +50,9 @@ struct FilterDocument<'a> {
     complete_slices: usize,
     /// Copies on their way to other nodes.
     moving_slices: usize,
+    /// The filter that has followed it: nothing is recorded here any more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    followed_by: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tree: Option<BranchDocument<'a>>,
 }
@@ -115,6 +118,7 @@ fn filter_documents(map: &ClusterMap) -> Vec<FilterDocument<'_>> {
         slices: filter.owners.len(),
         complete_slices: complete_slices(map, filter),
         moving_slices: filter.moves().count(),
+        followed_by: filter.line.closed.as_ref().map(|closed| closed.successor.0),
         tree: filter.branch.as_ref().map(BranchDocument::of),
     });
     documents.collect()
@@ -212,6 +216,12 @@ fn completeness(map: &ClusterMap, filter: &FilterRecord) -> String {
     }
     if moving > 0 {
         let _ = write!(text, ", {moving} moving");
+    }
+    if let Some(closed) = &filter.line.closed {
+        let _ = match closed.awaited.len() {
+            0 => write!(text, ", closed"),
+            nodes => write!(text, ", closing on {nodes} nodes"),
+        };
     }
     text
 }

@@ -13,7 +13,7 @@ use firstseen_wire::map::{
 use firstseen_wire::proto::admin::CreateFilterRequest;
 use firstseen_wire::tree as wire_tree;
 
-use super::CreateArgs;
+use super::{ClockArg, CreateArgs};
 use crate::cluster;
 use crate::connect::{Operator, fresh_id};
 use crate::describe::describe;
@@ -88,6 +88,9 @@ fn request(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<CreateFilterRe
         None => {
             let seed = state::seed(filter.seed, None::<&SavedState<SlicedDefinition>>);
             let mut spec = filter.spec(filter.window(&policies.tz)?, seed);
+            if policies.clock == ClockArg::Wall {
+                spec.clock_skew_ms = policies.clock_skew;
+            }
             if args.tree.is_asked_for() {
                 spec.layout = spec.layout.or(Some(Layout::Classic));
             }
@@ -125,7 +128,7 @@ fn request(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<CreateFilterRe
 }
 
 /// 32 bytes that follow from a seed, for runs that shall repeat; without one the node draws them.
-fn secret(seed: u64) -> Vec<u8> {
+pub(super) fn secret(seed: u64) -> Vec<u8> {
     let secret = FilterSecret::from_seed(seed);
     let half = |part: &[u8]| {
         let Digest { lo, hi } = secret.digest(part);

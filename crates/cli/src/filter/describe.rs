@@ -5,6 +5,7 @@ use std::collections::btree_map::Entry;
 use std::io::Write;
 use std::time::Duration;
 
+use firstseen_filter::Unit;
 use firstseen_routing::{ClusterMap, FilterId, FilterPolicies, FilterRecord, NodeId, SlicedDefinition, TreeMode};
 use firstseen_wire::proto::admin::{InspectFilterReply, InspectFilterRequest, SliceState};
 use serde::Serialize;
@@ -28,6 +29,12 @@ pub(super) struct Description<'a> {
     /// Nothing where it is in no tree.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tree: Option<Tree<'a>>,
+    /// The one that it has followed, while that is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) former: Option<Former<'a>>,
+    /// The one that has followed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) followed_by: Option<FilterId>,
     pub(super) slices: Vec<Slice<'a>>,
     pub(super) nodes: Vec<Owner<'a>>,
 }
@@ -40,6 +47,20 @@ pub(super) struct Tree<'a> {
     pub(super) place: &'a str,
     /// All of them, each below its parent.
     pub(super) places: Vec<Place<'a>>,
+}
+
+/// A filter that was altered, and is asked first.
+#[derive(Debug, Serialize)]
+pub(super) struct Former<'a> {
+    pub(super) name: &'a str,
+    pub(super) number: FilterId,
+    /// Nodes that may still have events in flight that began before; new events wait for them.
+    pub(super) awaited: Vec<&'a str>,
+    /// When all that it has has expired, in milliseconds since 1970 by its clock; nothing where that is not known yet, or no
+    /// matter of counting.
+    pub(super) expires_ms: Option<u64>,
+    /// Nodes that have not said so.
+    pub(super) not_passed: Vec<&'a str>,
 }
 
 /// A slice, and how it fares.
@@ -174,8 +195,28 @@ fn description<'a>(
             place: &branch.place,
             places: places::places(map, branch.root),
         }),
+        former: map.former_of(number).map(|(number, record)| former(map, number, record)),
+        followed_by: filter.line.closed.as_ref().map(|closed| closed.successor),
         slices: slices.collect(),
         nodes: nodes.collect(),
+    }
+}
+
+fn former<'a>(map: &'a ClusterMap, number: FilterId, record: &'a FilterRecord) -> Former<'a> {
+    let name = |node: NodeId| map.nodes.get(&node).map_or("?", |node| node.name.as_str());
+    let closed = record.line.closed.clone().unwrap_or_default();
+    Former {
+        name: &record.name,
+        number,
+        awaited: closed.awaited.iter().map(|node| name(*node)).collect(),
+        expires_ms: match record.definition.group.unit {
+            // Where nothing was recorded, nothing expires.
+            Unit::Milliseconds(unit_ms) if closed.newest_unit > 0 => {
+                record.passes_at_unit().and_then(|unit| unit.checked_mul(unit_ms))
+            }
+            _ => None,
+        },
+        not_passed: record.nodes().difference(&closed.passed).map(|node| name(*node)).collect(),
     }
 }
 

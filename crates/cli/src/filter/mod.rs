@@ -3,6 +3,7 @@
 //! Promises: a filter is made once, however often the command had to ask; nothing is dropped but by name. Must not
 //! know: where slices are put.
 
+mod alter;
 mod create;
 mod describe;
 mod text;
@@ -20,6 +21,7 @@ use crate::connect::{self, Operator, TlsArgs, fresh_id};
 use crate::exit::UsageError;
 use crate::filter_args::{FilterArgs, parse_duration_ms};
 use crate::size::Count;
+use alter::AlterArgs;
 use tree::TreeArgs;
 
 /// Flags of `firstseen filter`.
@@ -35,6 +37,8 @@ pub struct FilterCommandArgs {
 pub enum FilterCommand {
     /// Make a filter, its slices spread over the nodes
     Create(Box<CreateArgs>),
+    /// Change window, capacity, rate, slicing or secret of a filter while producers go on
+    Alter(Box<AlterArgs>),
     /// List all filters
     List(ListArgs),
     /// Show a filter: its definition, and how each slice fares
@@ -63,7 +67,7 @@ impl ClusterAddresses {
 }
 
 /// Who stamps events.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClockArg {
     /// Events bring their times
     Event,
@@ -160,6 +164,10 @@ pub struct PolicyArgs {
     /// Who stamps events
     #[arg(long, value_enum, default_value = "event")]
     pub clock: ClockArg,
+    /// How far the clocks of nodes may differ, which events that they stamp are kept longer: at least what nodes are
+    /// configured with (timing.clock_skew_max_ms)
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration_ms)]
+    pub clock_skew: u64,
     /// How slices that share events are asked (vertical and diced slicings)
     #[arg(long, value_enum, default_value = "pipelined")]
     pub lookup: LookupArg,
@@ -296,6 +304,7 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
     connect::runtime()?.block_on(async {
         match &args.command {
             FilterCommand::Create(args) => create::run(args, &args.at.operator()?, out).await?,
+            FilterCommand::Alter(args) => alter::run(args, &args.at.operator()?, out).await?,
             FilterCommand::List(args) => {
                 let status = cluster::status(&args.at.operator()?).await?;
                 match args.json {

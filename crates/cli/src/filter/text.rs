@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use firstseen_routing::{Durability, FilterPolicies, Thresholds, WhenLost};
 use jiff::Timestamp;
 
-use super::describe::{Description, Fares, Slice, Tree};
+use super::describe::{Description, Fares, Former, Slice, Tree};
 use crate::describe::describe as define;
 use crate::places::{self, mode_name};
 use crate::report::{grouped, rate};
@@ -14,7 +14,7 @@ use crate::table::Table;
 
 /// The description, each fact on a line, then a table of slices.
 pub(super) fn describe(description: &Description<'_>) -> String {
-    let Description { name, number, epoch, definition, policies, tree, slices, nodes } = description;
+    let Description { name, number, epoch, definition, policies, tree, slices, nodes, .. } = description;
     let all_policies = policies;
     let FilterPolicies { clock, lookup, answer, retry_horizon_ms, durability, .. } = policies;
     let mut text = String::new();
@@ -32,6 +32,12 @@ pub(super) fn describe(description: &Description<'_>) -> String {
         let levels = places.iter().map(|place| place.level).max().unwrap_or(0) + 1;
         let shape = format!("{}, {levels} levels, {} places", mode_name(*mode), places.len());
         line("tree", format!("{shape}; this is place {place}"));
+    }
+    if let Some(former) = &description.former {
+        line("former", stays(former));
+    }
+    if let Some(follower) = description.followed_by {
+        line("closed", format!("number {follower} has followed, and is asked for what is not here"));
     }
     let states = || slices.iter().filter_map(|slice| slice.state.as_ref());
     let bytes = states().map(|state| state.bytes).sum();
@@ -55,6 +61,26 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     }
     text.push_str(&table(slices));
     text
+}
+
+/// How far an alteration has come.
+fn stays(former: &Former<'_>) -> String {
+    let Former { name, number, awaited, expires_ms, not_passed } = former;
+    let what = format!("{name}, number {number}");
+    match expires_ms {
+        _ if !awaited.is_empty() => {
+            let nodes = awaited.join(", ");
+            format!("{what}, is asked first; new events wait until {nodes} have ended what they had in flight")
+        }
+        Some(expires_ms) => {
+            let nodes = not_passed.join(", ");
+            format!(
+                "{what}, is asked first until its clock shows {} and retries are over (on {nodes})",
+                time(*expires_ms)
+            )
+        }
+        None => format!("{what}, is asked first until all that it has has expired (on {})", not_passed.join(", ")),
+    }
 }
 
 /// What survives a process.

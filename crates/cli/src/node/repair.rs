@@ -1,13 +1,12 @@
 //! `firstseen node repair`: a damaged journal.
 
-use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
 
 use super::RepairArgs;
 use super::config_file::NodeFile;
-use crate::exit::UsageError;
+use crate::consent::confirms;
 
 /// Repairs the journal of the node of the configuration, after asking.
 pub(super) fn run(args: &RepairArgs) -> anyhow::Result<ExitCode> {
@@ -30,16 +29,4 @@ pub(super) fn run(args: &RepairArgs) -> anyhow::Result<ExitCode> {
         repaired.set_aside.display()
     );
     Ok(ExitCode::SUCCESS)
-}
-
-/// Asks at the terminal; without one, `--yes` must be given.
-fn confirms(what: &str) -> anyhow::Result<bool> {
-    if !io::stdin().is_terminal() {
-        return Err(UsageError(format!("{what}: say --yes")).into());
-    }
-    eprint!("{what}. Go on? [y/N] ");
-    io::stderr().flush()?;
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
-    Ok(answer.trim().eq_ignore_ascii_case("y"))
 }

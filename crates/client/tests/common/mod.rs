@@ -171,6 +171,7 @@ impl FakeCluster {
                 copies: Vec::new(),
                 generations: Vec::new(),
                 branch: None,
+                line: Default::default(),
             };
             added = FilterId(map.filters.len() as u64 + 1);
             map.filters.insert(added, record);
@@ -269,6 +270,9 @@ impl Producer for FakeNode {
             clock_ms: 0,
             map_version: map.version,
             slices_ready: 1,
+            former: None,
+            former_secret: Vec::new().into(),
+            former_clock_ms: 0,
         }))
     }
 

@@ -3,8 +3,9 @@
 use firstseen_filter::Kind;
 use firstseen_routing::{FilterId, FilterRecord, Incarnation, NodeId, SliceMove};
 
-use crate::command::{Change, Outcome, Refusal};
+use crate::command::{Change, Outcome};
 use crate::placement::used_bytes;
+use crate::refusal::Refusal;
 use crate::state::tests::{Cluster, definition, filter};
 
 const FILTER: FilterId = FilterId(1);

@@ -268,7 +268,7 @@ impl Database {
         tokio::task::spawn_blocking(move || work(&database)).await.map_err(failed)?
     }
 
-    fn failed(&self, what: &'static str, error: impl fmt::Display) -> StoreError {
+    pub(super) fn failed(&self, what: &'static str, error: impl fmt::Display) -> StoreError {
         StoreError::Database { place: Arc::clone(&self.place), what, reason: error.to_string() }
     }
 }

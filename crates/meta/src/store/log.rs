@@ -13,9 +13,9 @@ use redb::{ReadableDatabase, ReadableTable};
 use super::database::{Database, LOG, StoreError, VALUES};
 use crate::types::{Entry, LogId, StorageError, TypeConfig, Vote};
 
-const VOTE: &str = "vote";
-const COMMITTED: &str = "committed";
-const PURGED: &str = "purged";
+pub(super) const VOTE: &str = "vote";
+pub(super) const COMMITTED: &str = "committed";
+pub(super) const PURGED: &str = "purged";
 
 /// Entries that are handed out at once; more are asked for again.
 const ENTRIES_MAX: u64 = 64;

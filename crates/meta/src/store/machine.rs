@@ -17,7 +17,7 @@ use super::log::failed;
 use crate::state::{Secrets, State};
 use crate::types::{Applied, Entry, LogId, Snapshot, SnapshotMeta, StorageError, StoredMembership, TypeConfig};
 
-const SNAPSHOT: &str = "snapshot";
+pub(super) const SNAPSHOT: &str = "snapshot";
 
 /// What the rest of the node sees of the state.
 #[derive(Debug)]
@@ -54,6 +54,10 @@ impl Published {
 
     pub(crate) fn has_left(&self, node: NodeId) -> bool {
         self.read().has_left(node)
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.read().clone()
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
@@ -96,9 +100,9 @@ pub(crate) struct SnapshotBuilder {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stored {
-    meta: SnapshotMeta,
-    state: Vec<u8>,
+pub(super) struct Stored {
+    pub(super) meta: SnapshotMeta,
+    pub(super) state: Vec<u8>,
 }
 
 impl Machine {

@@ -6,6 +6,7 @@
 mod database;
 mod log;
 mod machine;
+mod survivor;
 
 use firstseen_routing::{ClusterId, NodeId};
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,10 @@ pub(crate) use database::Database;
 pub use database::{MemoryDisk, MetaStorage, StoreError};
 pub(crate) use log::LogStore;
 pub(crate) use machine::{Machine, Published};
+pub(crate) use survivor::Survivor;
+
+/// What a node's [`Identity`] is kept under.
+pub(crate) const IDENTITY: &str = "identity";
 
 /// Who a node is, for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +29,8 @@ pub struct Identity {
     pub node: NodeId,
     /// Whether the cluster began with it.
     pub founder: bool,
+    /// Whose journal it has: the cluster that it joined, which is another than its own once that has been recovered.
+    pub journal: ClusterId,
 }
 
 #[cfg(test)]

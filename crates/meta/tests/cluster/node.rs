@@ -9,6 +9,7 @@ use firstseen_routing::{ClusterId, NodeId};
 use firstseen_wire::net::{TcpConnector, incoming, server_builder};
 use firstseen_wire::proto::admin;
 use firstseen_wire::proto::admin::admin_server::{Admin, AdminServer};
+use firstseen_wire::proto::peer;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -128,6 +129,17 @@ macro_rules! not_here {
                 Ok(Response::new(admin::AdoptReply {}))
             }
 
+            async fn read_cells(
+                &self,
+                _: Request<peer::AskCells>,
+            ) -> Result<Response<admin::ReadCellsReply>, Status> {
+                Err(Status::unimplemented("joining does not need it"))
+            }
+
+            async fn write_cells(&self, _: Request<peer::Cells>) -> Result<Response<admin::WriteCellsReply>, Status> {
+                Err(Status::unimplemented("joining does not need it"))
+            }
+
             $(async fn $name(&self, _: Request<admin::$request>) -> Result<Response<admin::$reply>, Status> {
                 Err(Status::unimplemented("joining does not need it"))
             })*
@@ -140,6 +152,8 @@ not_here! {
     join: JoinRequest => JoinReply,
     leave: LeaveRequest => LeaveReply,
     forgive_filter: ForgiveFilterRequest => ForgiveFilterReply,
+    alter_filter: AlterFilterRequest => AlterFilterReply,
+    finish_alteration: FinishAlterationRequest => FinishAlterationReply,
     plan_moves: PlanMovesRequest => PlanMovesReply,
     move_slices: MoveSlicesRequest => MoveSlicesReply,
     cancel_moves: CancelMovesRequest => CancelMovesReply,
@@ -147,6 +161,8 @@ not_here! {
     create_filter: CreateFilterRequest => CreateFilterReply,
     drop_filter: DropFilterRequest => DropFilterReply,
     inspect_filter: InspectFilterRequest => InspectFilterReply,
+    restore_filter: RestoreFilterRequest => RestoreFilterReply,
+    finish_restore: FinishRestoreRequest => FinishRestoreReply,
 }
 
 impl Operator {

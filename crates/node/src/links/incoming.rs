@@ -131,9 +131,9 @@ fn check(view: &View, hello: &LinkEnds, caller: &Caller) -> Result<NodeId, Statu
     let not_ready = || ErrorKind::Unavailable.status("this node belongs to no cluster yet");
     let me = view.me.ok_or_else(not_ready)?;
     if hello.cluster != me.identity.cluster {
-        return Err(
-            ErrorKind::Forbidden.status("the node belongs to another cluster: check its seeds and its data_dir")
-        );
+        let other = "the node belongs to another cluster: check its data_dir; where this cluster was recovered without it, \
+                     remove its data, and let it join anew";
+        return Err(ErrorKind::Forbidden.status(other));
     }
     let peer = hello.from;
     let Some(node) = view.map.nodes.get(&peer) else {

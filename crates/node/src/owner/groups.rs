@@ -10,8 +10,8 @@ use firstseen_filter::FILL_SAMPLE_BYTES;
 use firstseen_journal::ScanError;
 use firstseen_routing::divided::Climbed;
 use firstseen_routing::{
-    Command, Durability, FilterId, GroupOwner, Moment, NodeId, OwnerLimits, PeerMessage, Reason, Shares, SliceOwner,
-    Submission, divided,
+    AskCells, CellParts, Command, Durability, Ending, FilterId, GroupOwner, Moment, NodeId, OwnerLimits, PeerMessage,
+    Reason, Shares, SliceOwner, Submission, divided,
 };
 
 use super::kept::Kept;
@@ -252,6 +252,24 @@ impl Groups {
         self.run((filter, group), commands, |group, commands| group.receive(from, message, now, commands));
     }
 
+    /// Cells of a slice for a backup; none where it is not here.
+    pub(super) fn read_cells(&mut self, key: GroupKey, ask: &AskCells) -> Option<(CellParts, bool)> {
+        self.groups.get_mut(&key)?.read_cells(ask)
+    }
+
+    /// Puts cells of a backup in; how many records must be on the medium before they are kept.
+    pub(super) fn write_cells(
+        &mut self,
+        key: GroupKey,
+        parts: CellParts,
+        now: Moment,
+        commands: &mut Vec<Command>,
+    ) -> Result<u64, String> {
+        let put = self.run(key, commands, |group, commands| group.write_cells(parts, now, commands));
+        put.ok_or("the slice is not here")?.map_err(|error| error.to_string())?;
+        Ok(self.kept.records_of(key))
+    }
+
     /// What the level above says of a climb. A group that is gone need not know.
     pub(super) fn climbed(&mut self, key: GroupKey, climbed: &Climbed, now: Moment, commands: &mut Vec<Command>) {
         self.run(key, commands, |group, commands| group.climbed(climbed, now, commands));
@@ -330,7 +348,16 @@ impl Groups {
 
     /// The greatest clock of the groups of `filter`; 0 where none shows one.
     pub(super) fn clock_ms(&self, filter: FilterId) -> u64 {
-        self.groups.range((filter, 0)..=(filter, u32::MAX)).map(|(_, owner)| owner.clock_ms()).max().unwrap_or(0)
+        self.of(filter).map(GroupOwner::clock_ms).max().unwrap_or(0)
+    }
+
+    /// How far the groups of `filter` have come that is closed; none where there are none.
+    pub(super) fn ending(&self, filter: FilterId, now: Moment) -> Option<Ending> {
+        self.of(filter).map(|owner| owner.ending(now)).reduce(Ending::and)
+    }
+
+    fn of(&self, filter: FilterId) -> impl Iterator<Item = &GroupOwner> {
+        self.groups.range((filter, 0)..=(filter, u32::MAX)).map(|(_, owner)| owner)
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use firstseen_journal::encode;
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{CheckpointCursor, Command, Durability, GroupOwner, NodeId, OwnerLimits};
 
 use crate::keeper::{CheckpointMark, GroupKey, Keeper};
@@ -40,7 +41,7 @@ struct GroupJournal {
 /// What the groups of one owner keep.
 pub(super) struct Kept {
     keeper: Arc<Keeper>,
-    awaits_disk: bool,
+    rules: Rules,
     checkpoint_after_bytes: Option<u64>,
     groups: BTreeMap<GroupKey, GroupJournal>,
     /// What waits for so many records to be synced.
@@ -55,7 +56,7 @@ impl Kept {
     pub(super) fn new(keeper: Arc<Keeper>, limits: &OwnerLimits) -> Self {
         Self {
             keeper,
-            awaits_disk: limits.awaits_disk,
+            rules: limits.rules,
             checkpoint_after_bytes: limits.checkpoint_after_bytes,
             groups: BTreeMap::new(),
             held: VecDeque::new(),
@@ -104,6 +105,11 @@ impl Kept {
         self.groups.contains_key(&key)
     }
 
+    /// Records that had been taken when the last one of the group was; 0 where it keeps no journal.
+    pub(super) fn records_of(&self, key: GroupKey) -> u64 {
+        self.groups.get(&key).map_or(0, |group| group.last)
+    }
+
     /// Lets go of groups that are gone.
     pub(super) fn retain(&mut self, is_here: impl Fn(GroupKey) -> bool) {
         let Self { keeper, groups, .. } = self;
@@ -141,7 +147,7 @@ impl Kept {
                 command
                     if (group.durability == Durability::Durable
                         || matches!(command, Command::SlicesComplete { .. }))
-                        && self.awaits_disk
+                        && self.rules.keep(Rule::AwaitsDisk)
                         && (group.last > synced || !self.held.is_empty()) =>
                 {
                     let behind = self.held.back().map_or(0, |(behind, _)| *behind);
@@ -212,7 +218,11 @@ impl Kept {
             is_complete(key) != group.is_complete || journal_bytes.saturating_sub(group.begun_bytes) > growth_bytes
         };
         let under_way = self.groups.iter().find(|(_, group)| group.cursor.is_some());
-        let next = under_way.or_else(|| self.groups.iter().find(|(key, group)| is_due(**key, group)));
+        // Who has become complete comes first, then whose last one is the oldest: nobody waits for others to have none due.
+        let order =
+            |(key, group): &(&GroupKey, &GroupJournal)| (is_complete(**key) == group.is_complete, group.begun_bytes);
+        let due = || self.groups.iter().filter(|(key, group)| is_due(**key, group));
+        let next = under_way.or_else(|| due().min_by_key(order));
         let Some((key, owner)) = next.and_then(|(key, _)| Some((*key, owners.get(key)?))) else { return };
         let Some(group) = self.groups.get_mut(&key) else { return };
         if group.cursor.is_some() {

@@ -200,6 +200,15 @@ impl Worker {
             Work::Clock { filter, reply } => {
                 let _ = reply.send(self.groups.clock_ms(filter));
             }
+            Work::ReadCells { key, ask, reply } => {
+                let _ = reply.send(self.groups.read_cells(key, &ask));
+            }
+            Work::WriteCells { key, parts, reply } => {
+                let _ = reply.send(self.groups.write_cells(key, parts, now, &mut self.commands));
+            }
+            Work::Ending { filter, reply } => {
+                let _ = reply.send(self.groups.ending(filter, now));
+            }
             Work::Climbed { filter, group, climbed } => {
                 self.groups.climbed((filter, group), &climbed, now, &mut self.commands);
             }

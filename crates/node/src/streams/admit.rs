@@ -55,6 +55,7 @@ pub(super) fn admit(
     }
     let head = batch::decode_head(message).map_err(invalid)?;
     let filter = filter(view, &head)?;
+    check_former(filter, message.former_asked)?;
     let shape = BatchShape { probes: filter.prober.shape(), groups: filter.prober.groups() };
     let runs = batch::decode(message, shape, spare).map_err(invalid)?;
     let owner = owner(view, filter, &runs)?;
@@ -114,6 +115,20 @@ fn filter<'view>(view: &'view View, head: &BatchHead) -> Result<&'view FilterVie
         std::cmp::Ordering::Greater => {
             Err(refused(Reason::NotReady, format!("epoch {theirs} of the filter is not known here yet, {ours} is on")))
         }
+    }
+}
+
+/// Events that the filter before may have are not taken for new.
+fn check_former(filter: &FilterView, is_asked: bool) -> Result<(), Refused> {
+    match filter.former_has_ended {
+        None => Ok(()),
+        Some(_) if !is_asked => {
+            let detail =
+                "the filter is being altered: the former one is to be asked first, which this producer has not done";
+            Err(refused(Reason::NotReady, detail))
+        }
+        Some(true) => Ok(()),
+        Some(false) => Err(refused(Reason::NotReady, "the former filter has not ended what was in flight there")),
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::common::cluster::TestCluster;
 use firstseen_client::{Filter, Verdict};
 use firstseen_filter::{FilterSpec, Kind};
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{ClockSource, FilterPolicies, Lookup, OwnerLimits, SlicedDefinition};
 
 const PRODUCERS: usize = 64;
@@ -95,7 +96,7 @@ async fn vertical_parallel() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_winners_without_single_flight() {
     const ROUNDS_MAX: usize = 20;
-    let broken = OwnerLimits { single_flight: false, ..OwnerLimits::default() };
+    let broken = OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..OwnerLimits::default() };
     let cluster = TestCluster::start_keeping(broken).await;
     for round in 1..=ROUNDS_MAX {
         let wrong = not_one_winner(&cluster, &format!("clicks-{round}"), "vertical:6", Lookup::Pipelined).await;

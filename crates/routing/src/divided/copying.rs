@@ -1,12 +1,12 @@
-//! What a group whose slices share events fetches for its copies, and tells those of others.
+//! What a group whose slices share events fetches for its copies, and tells those of others and backups.
 //!
 //! Promises: see [`crate::copying`]. Must not know: how far a copy has come.
 
-use firstseen_filter::PartError;
+use firstseen_filter::{PartError, Refresh};
 
 use super::DividedGroup;
 use crate::copying::told;
-use crate::{AskCells, CellParts, ClockReading, Entry, NodeId, PeerBody};
+use crate::{AskCells, CellParts, ClockReading, Command, Moment, NodeId, PeerBody};
 
 impl DividedGroup {
     /// What was fetched is not all any more: events were recorded without this node.
@@ -45,11 +45,56 @@ impl DividedGroup {
         }
         // Cells of a time that is long over could not be told apart there.
         self.own.advance(ask.unit.min(self.unknown_unit()));
+        if let Some(parts) = self.parts(ask) {
+            self.outbox.send(to, PeerBody::Cells(parts));
+        }
+    }
+
+    fn parts(&self, ask: &AskCells) -> Option<CellParts> {
         let reading = self.clock.reading();
         let clock = ClockReading { unit: reading.unit.max(self.own.now_unit()), ..reading };
-        if let Some(Some(slice)) = self.own.slices().get(index) {
-            let parts = told(slice, ask, self.limits.copied_at_once_bytes, clock);
-            self.outbox.send(to, PeerBody::Cells(parts));
+        let slice = self.own.slices().get(ask.slice as usize)?.as_ref()?;
+        Some(told(slice, ask, self.limits.copied_at_once_bytes, clock))
+    }
+
+    /// Cells of a slice for a backup, and whether it has all that was ever recorded in it; none where it is not here.
+    pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<(CellParts, bool)> {
+        // So that the slices of a backup are of about one time.
+        self.own.advance(self.clock.now_unit());
+        let is_complete = self.is_whole() || self.placement.is_slice_complete_here(ask.slice as usize);
+        Some((self.parts(ask)?, is_complete))
+    }
+
+    /// Puts cells of a backup in.
+    pub(crate) fn write_cells(
+        &mut self,
+        parts: CellParts,
+        now: Moment,
+        commands: &mut Vec<Command>,
+    ) -> Result<(), PartError> {
+        self.now = now;
+        self.clock.restore(parts.clock);
+        let (slice, is_last) = (parts.slice, parts.next.is_none());
+        let Self { own, kept, .. } = self;
+        let put = parts.into_entries().try_for_each(|part| {
+            own.put_part(&part)?;
+            kept.copied(part);
+            Ok(())
+        });
+        if is_last {
+            self.count_events_of(slice);
+        }
+        self.finish(commands);
+        put
+    }
+
+    /// The room that is left is judged by what a slice tells of its newest generation. Events that are set again with each
+    /// repeat are told as often.
+    fn count_events_of(&mut self, slice: u32) {
+        let Some(Some(slice)) = self.own.slices().get(slice as usize) else { return };
+        let is_newest = slice.newest_generation() == self.fill.newest() && self.refresh == Refresh::Fixed;
+        if let Some(live) = slice.outline().filter(|_| is_newest).as_ref().and_then(|outline| outline.live.last()) {
+            self.fill.adopt(live);
         }
     }
 
@@ -60,14 +105,7 @@ impl DividedGroup {
         self.own.advance(self.clock.now_unit());
         let Self { copying, own, kept, limits, now, .. } = self;
         copying.hear(parts, now.monotonic_ms, limits, |part| {
-            // One that could not be built takes nothing.
-            let missing = Err(PartError::Misfit("a slice that is not here"));
-            match &part {
-                Entry::Slice { slice, outline } => own.slice_mut(*slice as usize).map(|own| own.put_outline(outline)),
-                Entry::Cells { slice, run } => own.slice_mut(*slice as usize).map(|own| own.put_cells(run)),
-                _ => None,
-            }
-            .unwrap_or(missing)?;
+            own.put_part(&part)?;
             kept.copied(part);
             Ok(())
         });

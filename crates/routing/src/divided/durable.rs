@@ -9,6 +9,7 @@ use firstseen_filter::{FilterSlice, LiveEvents, PartError, Stamp};
 
 use super::DividedGroup;
 use super::flights::Flights;
+use crate::owner::rules::Rule;
 use crate::{
     BatchName, CheckpointCursor, ClockReading, Command, Decision, Durability, Entry, FilterId, Moment, PositionLists,
     Reason, Record, SetBatch, SubmissionName,
@@ -22,12 +23,14 @@ pub(super) struct Kept {
     copied: Vec<Entry>,
     /// While it is restored: batches that were taken up, and of which nothing else was read yet.
     taken: BTreeMap<BatchName, (Vec<SubmissionName>, u32)>,
+    /// By which map this node headed events when all that others had headed could come no more.
+    headed_epoch: Option<u64>,
 }
 
 impl Kept {
     pub(super) fn new(durability: Durability) -> Self {
         let (entries, copied) = (Vec::new(), Vec::new());
-        Self { keeps_journal: durability.keeps_journal(), entries, copied, taken: BTreeMap::new() }
+        Self { keeps_journal: durability.keeps_journal(), entries, copied, taken: BTreeMap::new(), headed_epoch: None }
     }
 
     /// A batch was taken up, and nobody knows yet what it comes to.
@@ -80,6 +83,13 @@ impl Kept {
         }
     }
 
+    /// No submission may come again that another node has headed, by the map of this epoch.
+    fn headed(&mut self, epoch: u64) {
+        if self.keeps_journal && self.headed_epoch.replace(epoch) != Some(epoch) {
+            self.entries.push(Entry::Headed { epoch });
+        }
+    }
+
     /// Part of a copy was put in here.
     pub(super) fn copied(&mut self, part: Entry) {
         if self.keeps_journal {
@@ -123,7 +133,7 @@ impl DividedGroup {
             Entry::Taken { name, names, events } => drop(self.kept.taken.insert(name, (names, events))),
             Entry::Told { name, names, decisions, clock } => {
                 self.kept.taken.remove(&name);
-                if self.limits.restores_guard {
+                if self.limits.rules.keep(Rule::RestoresNames) {
                     self.guard.restore(&(name, names, decisions), now.monotonic_ms);
                 }
                 self.clock.restore(clock);
@@ -147,6 +157,7 @@ impl DividedGroup {
                     slice.put_cells(&run)?;
                 }
             }
+            Entry::Headed { epoch } => self.kept.headed_epoch = Some(epoch),
             Entry::CheckpointEnd => {}
             Entry::Events { .. } => return Err(PartError::Misfit("an entry of a group that is one slice")),
         }
@@ -156,9 +167,13 @@ impl DividedGroup {
     /// All has been taken up.
     pub(crate) fn end_restore(&mut self, is_whole: bool) {
         self.is_restored = is_whole;
+        let has_others = self.placement.nodes().len() > 1;
+        if has_others && self.kept.headed_epoch != Some(self.placement.epoch()) {
+            self.former_heads.forget();
+        }
         for (name, (names, events)) in std::mem::take(&mut self.kept.taken) {
             let decisions = vec![Decision::Undecided(Reason::Unknown); events as usize];
-            if self.limits.restores_guard {
+            if self.limits.rules.keep(Rule::RestoresNames) {
                 self.guard.restore(&(name, names, decisions), self.now.monotonic_ms);
             }
         }
@@ -170,6 +185,7 @@ impl DividedGroup {
         let clock = self.clock.reading();
         let counted: LiveEvents = self.fill.counted().clone();
         let mut entries = vec![Entry::Checkpoint { is_complete, clock, newest: self.fill.newest(), counted }];
+        entries.extend(self.kept.headed_epoch.map(|epoch| Entry::Headed { epoch }));
         entries.extend(self.guard.marks());
         let outline = |(slice, own): (usize, &Option<FilterSlice>)| {
             let outline = own.as_ref()?.outline()?;
@@ -186,6 +202,20 @@ impl DividedGroup {
             events: batch.flights.len() as u32,
         }));
         entries
+    }
+
+    /// Keeps by which map this node heads events, once all that others have headed is over.
+    pub(super) fn keep_head(&mut self) {
+        if self.first_ms.is_some() && self.former_heads.are_over(self.now.monotonic_ms) {
+            self.kept.headed(self.placement.epoch());
+        }
+    }
+
+    /// The first input has come: what was before is remembered for the retry horizon.
+    pub(super) fn begin(&mut self) {
+        let now_ms = self.now.monotonic_ms;
+        self.first_ms.get_or_insert(now_ms);
+        self.former_heads.begin(now_ms.saturating_add(u64::from(self.policies.retry_horizon_ms)));
     }
 
     /// The next cells of a checkpoint; none when it has all.

@@ -122,6 +122,15 @@ impl Fill {
         self.live = counted;
     }
 
+    /// Counts the events of which so many, `of_slice`, had cells in one of the slices, where that is more than is known.
+    pub(crate) fn adopt(&mut self, of_slice: &LiveEvents) {
+        let misses_slice = (1.0 - 1.0 / self.slices.max(1) as f64).powf(f64::from(self.whole.hashes()));
+        let all = of_slice.times(1.0 / (1.0 - misses_slice));
+        if all.total() > self.live.total() {
+            self.restore(all);
+        }
+    }
+
     /// Room in the newest generation, of which the own slices use `used_cells`; these are counted only where they matter.
     pub(crate) fn room(&self, own_slices: u64, used_cells: impl FnOnce() -> u64) -> Room {
         let Some(growth) = &self.growth else { return Room::Free };

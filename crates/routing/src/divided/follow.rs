@@ -27,6 +27,8 @@ pub(super) struct FormerHeads {
     placements: Vec<(u64, Placement)>,
     /// Until then any event may have had another head.
     any_until_ms: u64,
+    /// What was before this process began, nobody knows.
+    is_unknown: bool,
     /// Who has told all that it told under names before an epoch: what of that is not known here is over at this time.
     handed_over: Vec<(NodeId, u64, u64)>,
     /// When this node became the head of events that others have headed, last.
@@ -41,6 +43,24 @@ impl FormerHeads {
         }
         self.placements.push((until_ms, former));
         self.handed_over.retain(|(_, _, until_ms)| until_ms.saturating_add(HANDED_OVER_KEPT_MS) > now_ms);
+    }
+
+    /// Others may have headed any event before this process began.
+    pub(super) fn forget(&mut self) {
+        self.is_unknown = true;
+    }
+
+    /// The process begins; that matters no more at `until_ms`.
+    pub(super) fn begin(&mut self, until_ms: u64) {
+        if std::mem::take(&mut self.is_unknown) {
+            self.any_until_ms = until_ms;
+        }
+    }
+
+    /// Whether no submission may come again that another node has headed.
+    pub(super) fn are_over(&self, now_ms: u64) -> bool {
+        let is_over = |(until_ms, _): &(u64, Placement)| *until_ms <= now_ms;
+        !self.is_unknown && self.any_until_ms <= now_ms && self.placements.iter().all(is_over)
     }
 
     /// A node has told all that it told under names by maps before `epoch`, but for what is over at `until_ms`.
@@ -68,7 +88,7 @@ impl FormerHeads {
         let is_elsewhere = |(until_ms, placement): &(u64, Placement)| {
             *until_ms > now_ms && !is_known(placement.head(positions), placement.epoch())
         };
-        self.any_until_ms > now_ms || self.placements.iter().any(is_elsewhere)
+        self.is_unknown || self.any_until_ms > now_ms || self.placements.iter().any(is_elsewhere)
     }
 }
 
@@ -93,6 +113,7 @@ impl DividedGroup {
             (self.is_restored, self.was_whole) = (false, false);
         }
         self.outbox.set_epoch(record.epoch);
+        self.follow_line(record);
         let former = std::mem::replace(&mut self.placement, placement);
         // Those that could not be built before, too.
         let come = self.own.follow(&self.placement);
@@ -160,6 +181,7 @@ impl DividedGroup {
         // Where no other node has slices of the group, nobody has recorded anything meanwhile.
         self.is_restored = self.was_whole && self.placement.nodes().len() == 1;
         self.missed = Missed::begin(&self.placement);
+        self.former_heads.forget();
         (self.complete, self.first_ms) = (false, Some(now.monotonic_ms));
         self.gaps = None;
         self.fetch_anew();

@@ -17,6 +17,7 @@ use firstseen_filter::WindowRule;
 
 use super::DividedGroup;
 use super::placement::Placement;
+use crate::owner::rules::Rule;
 use crate::{Command, Incarnation, NodeId, Past, PeerBody};
 
 /// Nodes that have not answered are asked again, and the map is told again, after so long.
@@ -183,7 +184,7 @@ impl DividedGroup {
         let is_settled_over = self.is_whole() || gaps().and_then(|gaps| gaps.settled.as_ref()).is_some_and(is_over);
         let is_arriving_over = gaps().and_then(|gaps| gaps.arriving.as_ref()).is_some_and(is_over);
         let has_all = |slice: &u32| match self.placement.is_arriving_here(*slice) {
-            _ if !self.limits.minds_gaps => true,
+            _ if !self.limits.rules.keep(Rule::MindsGaps) => true,
             _ if self.has_fetched(*slice) && self.knows_names_of(*slice) => true,
             true => is_arriving_over,
             false => is_settled_over,

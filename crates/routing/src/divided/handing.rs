@@ -14,6 +14,7 @@ use super::DividedGroup;
 use super::flights::{Batch, Flights};
 use super::outbox::Outbox;
 use super::placement::Placement;
+use crate::owner::rules::Rule;
 use crate::{
     BatchName, ClockReading, ClusterMap, Decision, HandedOver, Incarnation, Mirrored, NodeId, PeerBody, SubmissionName,
 };
@@ -32,9 +33,14 @@ pub(super) struct Handing {
     /// Nodes that slices here are on their way to, with the monotonic time since when they are told everything.
     targets: Vec<(NodeId, u64)>,
     due: Vec<Due>,
+    /// Who was told lately, with the time since when it was told everything, and until when it may wait: by a map that follows,
+    /// it may not know which of the two has given it its slices.
+    told: Vec<(NodeId, u64, u64)>,
     awaited: Vec<Awaited>,
     /// Who has ended already, by a map that has not been heard of here: until when not all names are known.
     early: BTreeMap<NodeId, (u64, u64)>,
+    /// The starts of nodes by the map that was followed last.
+    starts: BTreeMap<NodeId, Incarnation>,
     /// When this node was given slices that are on their way here.
     arrivals: Vec<((u32, u64), u64)>,
 }
@@ -77,7 +83,11 @@ impl Handing {
             |node: NodeId| self.targets.iter().find(|(target, _)| *target == node).map(|(_, since)| *since);
         let others = former.taken_from_here(placement).into_iter();
         let others: Vec<_> = others.map(|node| (node, told_since(node).unwrap_or(now_ms))).collect();
-        for (node, since_ms) in gone.into_iter().chain(others) {
+        self.told.retain(|(_, _, until_ms)| *until_ms > now_ms);
+        let is_next = epoch != former.epoch();
+        let again: Vec<_> =
+            self.told.iter().filter(|_| is_next).map(|(node, since_ms, _)| (*node, *since_ms)).collect();
+        for (node, since_ms) in gone.into_iter().chain(others).chain(again) {
             if !self.due.iter().any(|due| due.node == node && due.epoch == epoch) {
                 self.due.push(Due { node, since_ms, first_free, epoch });
             }
@@ -86,8 +96,12 @@ impl Handing {
         let new: Vec<NodeId> = placement.targets().iter().filter(is_new).copied().collect();
         self.targets.extend(new.into_iter().map(|node| (node, now_ms)));
         let start = |node: NodeId| map.nodes.get(&node).filter(|node| !node.is_down).map(|node| node.incarnation);
+        let before = std::mem::take(&mut self.starts);
+        self.starts =
+            placement.nodes().iter().chain(former.nodes()).filter_map(|node| Some((*node, start(*node)?))).collect();
         for node in placement.arrived_since(former) {
-            if let Some(start) = start(node) {
+            // Another start of the node has headed nothing by the map before.
+            if let Some(start) = start(node).filter(|start| before.get(&node) == Some(start)) {
                 let (former, until_ms) = (former.clone(), now_ms + AWAITED_MS_MAX);
                 self.awaited.push(Awaited { node, start, former, epoch, until_ms });
             }
@@ -167,7 +181,7 @@ impl DividedGroup {
     /// What another head has told.
     pub(super) fn hear_told(&mut self, mirrored: &Mirrored) {
         let told = (mirrored.name, mirrored.names.clone(), mirrored.decisions.clone());
-        if self.limits.restores_guard {
+        if self.limits.rules.keep(Rule::RestoresNames) {
             self.guard.restore(&told, self.now.monotonic_ms);
         }
         self.kept.told(mirrored.name, &mirrored.names, &mirrored.decisions, mirrored.clock);
@@ -183,7 +197,7 @@ impl DividedGroup {
         let Self { handing, flights, guard, outbox, former_heads, first_ms, .. } = self;
         // What others headed before, this one knows no names of.
         let known_since_ms = guard.whole_since_ms().max(former_heads.gained_ms()).max(first_ms.unwrap_or(0));
-        let Handing { due, awaited, .. } = handing;
+        let Handing { due, awaited, told, .. } = handing;
         let has_ended = |due: &mut Due| {
             let flights = flights.as_ref();
             let open = |first: u64| flights.and_then(|flights| flights.batch(first)).is_some_and(Batch::is_open);
@@ -192,6 +206,8 @@ impl DividedGroup {
             is_first && !batches.into_iter().any(|first| first < due.first_free && open(first))
         };
         for Due { node, since_ms, epoch, .. } in due.extract_if(.., has_ended) {
+            told.retain(|(known, ..)| *known != node);
+            told.push((node, since_ms, now_ms + AWAITED_MS_MAX));
             let told_for_ms = now_ms.saturating_sub(since_ms.max(known_since_ms));
             outbox.tell(node, PeerBody::HandedOver(HandedOver { epoch, told_for_ms }));
         }

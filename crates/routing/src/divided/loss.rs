@@ -23,6 +23,7 @@ impl DividedGroup {
             }
         }
         self.replay_journal();
+        self.keep_head();
         self.finish(commands);
     }
 

@@ -28,6 +28,7 @@ mod gap;
 mod handing;
 mod journal;
 mod level;
+mod line;
 mod loss;
 mod missed;
 mod outbox;
@@ -45,6 +46,7 @@ use firstseen_filter::{CellDefinition, Geometry, Refresh};
 use hashbrown::HashMap;
 
 use crate::copying::Copying;
+use crate::owner::rules::{Rule, with_window};
 use crate::owner::{HeadClock, begin_ms, share_of_sample};
 use crate::{
     AnswerWhen, ClusterMap, Command, DecisionCounts, DefinitionError, Durability, FilterId, FilterPolicies,
@@ -88,6 +90,10 @@ pub(crate) struct DividedGroup {
     /// It has read back all that it has had, whatever the map says.
     is_restored: bool,
     is_draining: bool,
+    /// What is told of events that are not here, where another filter has followed and nothing is recorded any more.
+    absent: Option<Reason>,
+    /// Since then, tickets from this one on are of events for which nothing is recorded.
+    absent_from: u64,
     now: Moment,
     /// When the first input came, in monotonic milliseconds.
     first_ms: Option<u64>,
@@ -159,7 +165,7 @@ impl DividedGroup {
         level: Option<Level>,
         limits: &OwnerLimits,
     ) -> Result<Self, SlicedBuildError> {
-        let definition = record.definition.slice()?;
+        let definition = with_window(record.definition.slice()?, record.policies.clock, limits);
         let plan = GroupPlan::of_level(&record.definition)?;
         let placement = Placement::new(map, record, group, me, plan);
         let complete = placement.is_complete_here();
@@ -180,6 +186,8 @@ impl DividedGroup {
             complete,
             is_restored: false,
             is_draining: false,
+            absent: record.line.absent(),
+            absent_from: 0,
             now: Moment::default(),
             first_ms: None,
             own: OwnSlices::build(definition.clone(), &placement)?,
@@ -213,11 +221,19 @@ impl DividedGroup {
             counts: Counts::default(),
             kept: durable::Kept::new(record.policies.durability),
         };
-        divided.open_generation(record);
-        let placement = divided.placement.clone();
-        divided.follow_handing(map, &placement);
-        divided.fill.spread_over(divided.placement.live_slices(), divided.placement.asked_here());
+        divided.begin_by(map, record);
         Ok(divided)
+    }
+
+    /// The first map that counts.
+    fn begin_by(&mut self, map: &ClusterMap, record: &FilterRecord) {
+        if !self.complete && (self.placement.has_gap_here() || !record.copies.is_empty()) {
+            self.former_heads.forget();
+        }
+        self.open_generation(record);
+        let placement = self.placement.clone();
+        self.follow_handing(map, &placement);
+        self.fill.spread_over(self.placement.live_slices(), self.placement.asked_here());
     }
 
     /// Takes a message of another node.
@@ -227,7 +243,7 @@ impl DividedGroup {
         // Whoever heads an event by another map must not be told by this one: two heads could find the same zero. By a newer
         // map there may be more slices here that are to be set.
         let is_stale = matches!(message.body, PeerBody::Test(_) | PeerBody::Set(_)) && message.epoch != epoch;
-        if is_stale && self.limits.fences_epochs {
+        if is_stale && self.limits.rules.keep(Rule::FencesEpochs) {
             self.has_refused(from);
             commands.extend(refuse(from, PeerMessage { epoch, ..message }, Reason::StaleMap));
             return self.finish(commands);
@@ -246,7 +262,7 @@ impl DividedGroup {
                 if cells == 0 && !batch.stamps.is_empty() {
                     self.has_refused(from);
                 }
-                if cells > 0 && self.limits.keeps_peer_sets {
+                if cells > 0 && self.limits.rules.keep(Rule::KeepsPeerSets) {
                     self.kept.set_all(batch);
                 }
             }

@@ -9,7 +9,7 @@ use firstseen_filter::{
 
 use super::placement::Placement;
 use crate::owner::share_of_sample;
-use crate::{Load, SlicedBuildError};
+use crate::{Entry, Load, SlicedBuildError};
 
 /// What a slice says that does not know the positions.
 const NOTHING: Sighting = Sighting { generations: 0, expiry: u64::MAX };
@@ -197,6 +197,16 @@ impl OwnSlices {
     /// Slice `slice` of the group, where it is here.
     pub(crate) fn slice_mut(&mut self, slice: usize) -> Option<&mut FilterSlice> {
         self.slices.get_mut(slice)?.as_mut()
+    }
+
+    /// Puts a part of a copy into its slice; one that could not be built takes nothing.
+    pub(crate) fn put_part(&mut self, part: &Entry) -> Result<(), PartError> {
+        match part {
+            Entry::Slice { slice, outline } => self.slice_mut(*slice as usize).map(|own| own.put_outline(outline)),
+            Entry::Cells { slice, run } => self.slice_mut(*slice as usize).map(|own| own.put_cells(run)),
+            _ => None,
+        }
+        .unwrap_or(Err(PartError::Misfit("a slice that is not here")))
     }
 
     /// Counts the cells in use anew, and takes the time from the slices.

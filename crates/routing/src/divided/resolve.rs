@@ -108,6 +108,9 @@ impl DividedGroup {
         if operation != Operation::Verify && self.climb(ticket, operation) {
             return;
         }
+        if let Some(reason) = self.absent {
+            return self.settle(ticket, Decision::Undecided(reason));
+        }
         if !operation.records() {
             return self.settle(ticket, Decision::FirstSeen);
         }
@@ -302,7 +305,7 @@ impl DividedGroup {
 
     /// Runs what became ready, answers batches that are decided, drops those that are over, and sends what was gathered.
     pub(super) fn finish(&mut self, commands: &mut Vec<Command>) {
-        self.first_ms.get_or_insert(self.now.monotonic_ms);
+        self.begin();
         self.run_ready();
         self.mind_gap();
         self.fetch();

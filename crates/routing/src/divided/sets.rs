@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 
 use super::DividedGroup;
 use super::flights::Phase;
+use crate::owner::rules::Rule;
 use crate::{Decision, NodeId, Reason, SetAcks};
 
 /// A set on its way to a node.
@@ -74,9 +75,9 @@ impl DividedGroup {
         if let Some(flight) = self.flight_mut(ticket) {
             (flight.phase, flight.outcome, flight.waiting) = (Phase::Setting, outcome, waiting);
         }
-        if waiting == 0 || !self.limits.awaits_sets {
+        if waiting == 0 || !self.limits.rules.keep(Rule::AwaitsSets) {
             self.settle(ticket, outcome);
-        } else if !self.is_safe() {
+        } else if !self.is_safe() || !self.limits.rules.keep(Rule::AwaitsAcknowledgements) {
             self.tell(ticket, outcome);
         }
     }
@@ -92,7 +93,13 @@ impl DividedGroup {
         if !own.open(placement, positions, stamp.unit, number) {
             return None;
         }
-        own.set(placement, positions, stamp, number);
+        if limits.rules.keep(Rule::SetsAllCells) {
+            own.set(placement, positions, stamp, number);
+        } else {
+            let unset: Vec<u64> =
+                positions.iter().copied().filter(|position| !own.has_set(placement, &[*position], stamp)).collect();
+            own.set(placement, &unset, stamp, number);
+        }
         kept.set(number, positions.iter().copied().filter(|position| placement.is_held_here(*position)), stamp);
         let mut waiting = 0;
         for (index, node) in placement.nodes().iter().enumerate() {

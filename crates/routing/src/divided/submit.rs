@@ -11,6 +11,7 @@ use super::level::Level;
 use super::outbox::Question;
 use super::placement::Voters;
 use super::thresholds::{Course, TOO_FEW_LEFT, course, lost, min_live, rate_of_positions};
+use crate::owner::rules::{Rule, remembered};
 use crate::{
     Admission, BatchName, Command, Decision, GroupReply, Lookup, Moment, Operation, Reason, Seen, Standing, Submission,
     Times, WhenLost,
@@ -38,6 +39,7 @@ impl DividedGroup {
             None if !submission.operation.records() => Admission::New,
             None => self.guard.admit(&submission, now.monotonic_ms, &mut self.standings),
         };
+        let admission = remembered(admission, &mut self.standings, self.limits.rules);
         match admission {
             Admission::Refused(reason) => self.refuse(submission, reason),
             Admission::Attached => {}
@@ -198,7 +200,7 @@ impl DividedGroup {
     fn start(&mut self, ticket: u64, operation: Operation) {
         let records = operation.records();
         let Some(flights) = &mut self.flights else { return };
-        if self.limits.single_flight {
+        if self.limits.rules.keep(Rule::SingleFlight) {
             match flights.leader_of(ticket) {
                 None if records => flights.lead(ticket),
                 Some(leader) if records => return self.join(leader, ticket),
@@ -278,7 +280,7 @@ impl DividedGroup {
         let course = match placement.head(positions) {
             None => Course::Tell(TOO_FEW_LEFT),
             Some(head) if head != self.me => Course::Tell(Decision::Undecided(Reason::StaleMap)),
-            Some(_) if limits.awaits_former_heads && handing.awaits_head_of(positions) => {
+            Some(_) if limits.rules.keep(Rule::AwaitsFormerHeads) && handing.awaits_head_of(positions) => {
                 Course::Tell(Decision::Undecided(Reason::NotReady))
             }
             Some(_) if !own.has_all(placement, positions) => Course::Tell(Decision::Undecided(Reason::NotReady)),

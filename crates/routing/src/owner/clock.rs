@@ -122,6 +122,14 @@ impl HeadClock {
         }
     }
 
+    /// The unit that it is now: time passes by itself only where it is the owner's own.
+    pub(crate) fn present_unit(&self, wall_ms: u64) -> u64 {
+        match self {
+            Self::Own { wall_ms: Some(_), .. } => self.unit_at(wall_ms),
+            Self::Endless | Self::Event { .. } | Self::Own { .. } => self.now_unit(),
+        }
+    }
+
     /// What it shows.
     pub(crate) fn reading(&self) -> ClockReading {
         let events = match self {

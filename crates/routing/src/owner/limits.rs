@@ -3,6 +3,8 @@
 //! Promises: everything that producers can make grow has a bound here. Must not know: what is bounded elsewhere (queues,
 //! streams, links).
 
+use super::rules::Rules;
+
 /// The limits of one group's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerLimits {
@@ -12,32 +14,8 @@ pub struct OwnerLimits {
     pub inflight_events_max: usize,
     /// Submissions of one event that wait for the first at once, where slices share events; more are refused.
     pub joiners_max: usize,
-    /// Submissions of one event wait for the first of them, where slices share events. Only tests switch it off, to show
-    /// what goes wrong then.
-    pub single_flight: bool,
-    /// An event stays in flight until all of its cells are set, where slices share events. Only tests switch it off, to
-    /// show what goes wrong then.
-    pub awaits_sets: bool,
-    /// What is told of a durable filter is on disk before. Only tests switch it off, to show what goes wrong then.
-    pub awaits_disk: bool,
-    /// What is remembered of submissions is taken up from the journal, too. Only tests switch it off, to show what goes
-    /// wrong then.
-    pub restores_guard: bool,
-    /// Cells that were set for other nodes are kept as well as those of own events. Only tests switch it off, to show
-    /// what goes wrong then.
-    pub keeps_peer_sets: bool,
-    /// What nodes ask and set by an older map than the receiver's is refused. Only tests switch it off, to show what goes
-    /// wrong then.
-    pub fences_epochs: bool,
-    /// Slices that may lack something count as complete only when that has expired. Only tests switch it off, to show what
-    /// goes wrong then.
-    pub minds_gaps: bool,
-    /// A copy that lacks something counts as complete when it has fetched all of it. Only tests switch it off, to show what
-    /// goes wrong then.
-    pub fetches_all: bool,
-    /// Who has taken over a slice heads its events only when the node before has ended them. Only tests switch it off, to show
-    /// what goes wrong then.
-    pub awaits_former_heads: bool,
+    /// The rules that are kept: all, but where a test breaks one.
+    pub rules: Rules,
     /// Bytes by which the journal grows before a group takes a checkpoint; the usual rule where it says nothing. Only
     /// tests set it, to see many of them.
     pub checkpoint_after_bytes: Option<u64>,
@@ -72,15 +50,7 @@ impl Default for OwnerLimits {
             batch_events_max: 1 << 14,
             inflight_events_max: 1 << 17,
             joiners_max: 1 << 10,
-            single_flight: true,
-            awaits_sets: true,
-            awaits_disk: true,
-            restores_guard: true,
-            keeps_peer_sets: true,
-            fences_epochs: true,
-            minds_gaps: true,
-            fetches_all: true,
-            awaits_former_heads: true,
+            rules: Rules::default(),
             checkpoint_after_bytes: None,
             guard_bytes_max: 64 << 20,
             missed_events_max: 1 << 16,

@@ -8,6 +8,7 @@ mod clock;
 mod gap;
 mod limits;
 mod mirrors;
+pub mod rules;
 mod state;
 mod together;
 
@@ -16,8 +17,8 @@ use std::collections::BTreeSet;
 use firstseen_filter::{BuildError, PartError, Unit};
 
 use crate::{
-    CheckpointCursor, ClusterMap, Command, Entry, FilterId, FilterRecord, Incarnation, Moment, NodeId, PeerMessage,
-    Record, SlicedBuildError, Submission,
+    AskCells, CellParts, CheckpointCursor, ClusterMap, Command, Ending, Entry, FilterId, FilterRecord, Incarnation,
+    Moment, NodeId, PeerMessage, Record, SlicedBuildError, Submission,
 };
 pub(crate) use clock::HeadClock;
 pub use limits::{OwnerLimits, Shares};
@@ -126,6 +127,26 @@ impl GroupOwner {
     /// The end of a checkpoint.
     pub fn checkpoint_end(&self) -> Record {
         self.record(vec![Entry::CheckpointEnd])
+    }
+
+    /// Cells of a slice for a backup, as another copy is told them, and whether the slice has all that was ever recorded in it;
+    /// none where it is not here, or its kind has no parts.
+    pub fn read_cells(&mut self, ask: &AskCells) -> Option<(CellParts, bool)> {
+        match &mut self.cells {
+            Cells::Together(group) => group.read_cells(ask),
+            Cells::Divided(group) => group.read_cells(ask),
+        }
+    }
+
+    /// Puts cells of a backup in, in the order in which they were told. The slice is no more complete than before.
+    ///
+    /// # Errors
+    /// [`PartError`] where they are none of a slice here.
+    pub fn write_cells(&mut self, parts: CellParts, now: Moment, commands: &mut Vec<Command>) -> Result<(), PartError> {
+        match &mut self.cells {
+            Cells::Together(group) => group.write_cells(parts, now, commands),
+            Cells::Divided(group) => group.write_cells(parts, now, commands),
+        }
     }
 
     fn record(&self, entries: Vec<Entry>) -> Record {
@@ -286,6 +307,14 @@ impl GroupOwner {
         match &self.cells {
             Cells::Together(_) => 0,
             Cells::Divided(group) => group.journal_counts().waiting_events,
+        }
+    }
+
+    /// How far it has come since it was closed.
+    pub fn ending(&self, now: Moment) -> Ending {
+        match &self.cells {
+            Cells::Together(group) => group.ending(now),
+            Cells::Divided(group) => group.ending(now),
         }
     }
 

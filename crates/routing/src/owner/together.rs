@@ -17,9 +17,10 @@ use super::{DecisionCounts, GroupState, HeadClock, HopCounts, OwnerLimits, Slice
 use crate::copying::Copying;
 use crate::divided::{JournalCounts, TOO_FEW_LEFT};
 use crate::guard::{Admission, ReplayGuard, Standing};
+use crate::owner::rules::{Rule, remembered, with_window};
 use crate::{
-    ClusterMap, Command, Decision, FilterId, FilterRecord, GroupReply, Incarnation, Load, Moment, NodeId, Operation,
-    PeerBody, Reason, SlicedBuildError, Submission, WhenLost,
+    ClusterMap, Command, Decision, Ending, FilterId, FilterRecord, GroupReply, Incarnation, Load, Moment, NodeId,
+    Operation, PeerBody, Reason, SlicedBuildError, Submission, WhenLost,
 };
 use copies::{first_number, is_complete};
 
@@ -55,6 +56,8 @@ pub(crate) struct TogetherGroup {
     is_restored: bool,
     /// Why nothing is taken up, where that is so.
     closed: Option<Reason>,
+    /// What is told of events that are not here, where another filter has followed and nothing is recorded any more.
+    absent: Option<Reason>,
     load: Load,
     batches: u64,
     events: u64,
@@ -81,7 +84,7 @@ impl TogetherGroup {
         (me, incarnation): (NodeId, Incarnation),
         limits: &OwnerLimits,
     ) -> Result<Self, SlicedBuildError> {
-        let definition = record.definition.slice()?;
+        let definition = with_window(record.definition.slice()?, record.policies.clock, limits);
         let horizon_ms = u64::from(record.policies.retry_horizon_ms);
         let refreshes = matches!(definition.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. });
         let mut mirrors = Mirrors::new(filter, group, first_number(incarnation));
@@ -113,6 +116,7 @@ impl TogetherGroup {
             complete: is_complete(map, record, group, me) == Some(true),
             is_restored: false,
             closed: None,
+            absent: record.line.absent(),
             load: Load::default(),
             batches: 0,
             events: 0,
@@ -152,7 +156,7 @@ impl TogetherGroup {
             seen: Vec::new(),
             spent: Some(submission.probes),
         };
-        match self.limits.awaits_sets {
+        match self.limits.rules.keep(Rule::AwaitsSets) && self.limits.rules.keep(Rule::AwaitsAcknowledgements) {
             true => self.mirrors.reply(reply, submission.deadline_ms, commands),
             false => commands.push(Command::Reply(reply)),
         }
@@ -231,6 +235,7 @@ impl TogetherGroup {
             true => self.guard.admit(submission, now.monotonic_ms, &mut self.workbench.standings),
             false => Admission::New,
         };
+        let admission = remembered(admission, &mut self.workbench.standings, self.limits.rules);
         if let Admission::Refused(reason) = admission {
             decisions.fill(Decision::Undecided(reason));
             return;
@@ -266,8 +271,12 @@ impl TogetherGroup {
         for run in runs.iter() {
             let (events, stamps) = (run.clone(), &stamps[run.clone()]);
             match submission.operation {
-                Operation::Observe => self.slice.observe_probes(probes, events, stamps, &mut verdicts[run.clone()]),
-                Operation::Lookup => self.slice.lookup_probes(probes, events, stamps, &mut verdicts[run.clone()]),
+                Operation::Observe if self.absent.is_none() => {
+                    self.slice.observe_probes(probes, events, stamps, &mut verdicts[run.clone()])
+                }
+                Operation::Observe | Operation::Lookup => {
+                    self.slice.lookup_probes(probes, events, stamps, &mut verdicts[run.clone()])
+                }
                 Operation::Count => self.slice.count_probes(probes, events, stamps, &mut estimates[run.clone()]),
                 Operation::Estimate => self.slice.estimate_probes(probes, events, stamps, &mut estimates[run.clone()]),
                 // It is in no tree.
@@ -282,6 +291,11 @@ impl TogetherGroup {
                     Verdict::Undecided => Decision::Undecided(Reason::Full),
                 };
                 recorded += u64::from(*verdict == Verdict::FirstSeen);
+            }
+            if let Some(reason) = self.absent {
+                let not_here = decisions[run.clone()].iter_mut().filter(|decision| **decision == Decision::FirstSeen);
+                not_here.for_each(|decision| *decision = Decision::Undecided(reason));
+                recorded = 0;
             }
         }
         self.load.positions_tested += asked * u64::from(probes.shape().hashes());
@@ -339,6 +353,15 @@ impl TogetherGroup {
 
     pub(crate) fn clock_ms(&self) -> u64 {
         self.clock.clock_ms()
+    }
+
+    /// How far it has come since it was closed. What is told and what is recorded is one step here.
+    pub(crate) fn ending(&self, now: Moment) -> Ending {
+        Ending {
+            has_ended: self.absent.is_some(),
+            newest_unit: self.clock.now_unit(),
+            present_unit: self.clock.present_unit(now.wall_ms),
+        }
     }
 
     pub(crate) fn is_complete(&self) -> bool {

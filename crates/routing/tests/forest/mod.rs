@@ -141,6 +141,7 @@ impl Forest {
                 owners: (0..slices).map(owner).collect(),
                 copies: Vec::new(),
                 generations: Vec::new(),
+                line: Default::default(),
                 branch: Some(Branch {
                     root: ROOT,
                     parent: place.parent.map(|parent| FilterId(1 + parent as u64)),

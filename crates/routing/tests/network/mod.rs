@@ -79,13 +79,11 @@ impl Network {
             epoch: 1,
             definition: definition.clone(),
             policies,
-            owners: owners
-                .iter()
-                .map(|node| SliceOwner { node: *node, complete_since: Incarnation::default(), ..SliceOwner::default() })
-                .collect(),
+            owners: owners.iter().map(|node| SliceOwner { node: *node, ..SliceOwner::default() }).collect(),
             copies: Vec::new(),
             generations: vec![0; definition.slicing.groups() as usize],
             branch: None,
+            line: Default::default(),
         };
         let mut map = ClusterMap { version: 1, ..ClusterMap::default() };
         let node = |id: &NodeId| NodeRecord {

@@ -49,6 +49,7 @@ fn map() -> ClusterMap {
         copies: Vec::new(),
         generations: Vec::new(),
         branch: None,
+        line: Default::default(),
     };
     ClusterMap {
         cluster: ClusterId([1; 16]),
@@ -88,7 +89,7 @@ impl Running {
         tokio::spawn(worker.run());
         let (messages, to_peer) = mpsc::channel(64);
         let map = map();
-        let identity = Identity { cluster: map.cluster, node: ME, founder: true };
+        let identity = Identity { cluster: map.cluster, node: ME, founder: true, journal: map.cluster };
         let links = BTreeMap::from([(PEER, LinkHandle::to(messages))]);
         let view = View::new(Arc::new(map), Some(Me { identity, incarnation: Incarnation(1) }), links, BTreeSet::new());
         let (done, shown) = oneshot::channel();

@@ -12,9 +12,10 @@ use super::TogetherGroup;
 use crate::copying::{Copying, told};
 use crate::divided::NAMES_AWAITED_MS_MAX;
 use crate::guard::ReplayGuard;
+use crate::owner::rules::Rule;
 use crate::{
-    CellParts, ClusterMap, Command, Decision, Entry, FilterRecord, Incarnation, Mirrored, Moment, NodeId, PeerBody,
-    PeerMessage, Reason, Record, SetAcks, Submission,
+    AskCells, CellParts, ClusterMap, Command, Decision, Entry, FilterRecord, Incarnation, Mirrored, Moment, NodeId,
+    PeerBody, PeerMessage, Reason, Record, SetAcks, Submission,
 };
 
 impl TogetherGroup {
@@ -30,10 +31,13 @@ impl TogetherGroup {
         joined_ms.map_or(0, |joined_ms| joined_ms + wait_ms)
     }
 
-    /// The node counts as started anew. Where no other node has the slice, nobody has recorded anything meanwhile.
+    /// The node counts as started anew. Whether others have recorded anything meanwhile, the map says.
     pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, commands: &mut Vec<Command>) {
         self.incarnation = incarnation;
-        self.is_restored = self.is_whole() && !self.mirrors.has_others();
+        // The map by which it was down may have come together with the next.
+        if !self.mirrors.is_down_here() {
+            self.is_restored = self.is_whole();
+        }
         self.complete = false;
         self.copying = Copying::default();
         self.mirrors.give_up(commands);
@@ -88,7 +92,7 @@ impl TogetherGroup {
     pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         match message.body {
             PeerBody::Mirror(number, mirrored) => {
-                let is_taken = self.mirrors.takes(message.epoch) || !self.limits.fences_epochs;
+                let is_taken = self.mirrors.takes(message.epoch) || !self.limits.rules.keep(Rule::FencesEpochs);
                 let is_done = is_taken && self.take(mirrored, now, commands).is_ok();
                 let (set_numbers, refused_numbers) = match is_done {
                     true => (vec![number], Vec::new()),
@@ -139,18 +143,47 @@ impl TogetherGroup {
             // Whoever says this tells this copy what it tells under which name, by now.
             self.joined_ms = Some(now.monotonic_ms);
         }
-        let Self { copying, slice, limits, keeps_journal, filter, number: group, .. } = self;
-        copying.hear(parts, now.monotonic_ms, limits, |part| {
-            match &part {
-                Entry::Slice { slice: 0, outline } => slice.put_outline(outline)?,
-                Entry::Cells { slice: 0, run } => slice.put_cells(run)?,
-                _ => return Err(PartError::Misfit("a slice that is not here")),
-            }
-            if *keeps_journal {
-                commands.push(Command::Record(Record { filter: *filter, group: *group, entries: vec![part] }));
-            }
-            Ok(())
-        });
+        let (mut copying, limits) = (std::mem::take(&mut self.copying), self.limits);
+        copying.hear(parts, now.monotonic_ms, &limits, |part| self.put_part(part, commands));
+        self.copying = copying;
+    }
+
+    /// Puts a part of another copy in, and keeps it.
+    fn put_part(&mut self, part: Entry, commands: &mut Vec<Command>) -> Result<(), PartError> {
+        match &part {
+            Entry::Slice { slice: 0, outline } => self.slice.put_outline(outline)?,
+            Entry::Cells { slice: 0, run } => self.slice.put_cells(run)?,
+            _ => return Err(PartError::Misfit("a slice that is not here")),
+        }
+        if self.keeps_journal {
+            let (filter, group) = (self.filter, self.number);
+            commands.push(Command::Record(Record { filter, group, entries: vec![part] }));
+        }
+        Ok(())
+    }
+
+    /// Cells for a backup, and whether they are all that was ever recorded.
+    pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<(CellParts, bool)> {
+        if ask.slice != 0 || self.slice.outline().is_none() {
+            return None;
+        }
+        self.slice.advance(self.clock.now_unit());
+        let parts = told(&self.slice, ask, self.limits.copied_at_once_bytes, self.clock.reading());
+        Some((parts, self.is_whole()))
+    }
+
+    /// Puts cells of a backup in.
+    pub(crate) fn write_cells(
+        &mut self,
+        parts: CellParts,
+        now: Moment,
+        commands: &mut Vec<Command>,
+    ) -> Result<(), PartError> {
+        self.clock.restore(parts.clock);
+        // Where events make the window, those of the backup are not counted from now on.
+        self.gap.reopen();
+        self.gap.open(&self.clock, now);
+        parts.into_entries().try_for_each(|part| self.put_part(part, commands))
     }
 
     /// Whether a batch that is found may be found because of itself: it came before this copy knew what was told.
@@ -174,7 +207,9 @@ impl TogetherGroup {
         now: Moment,
         commands: &mut Vec<Command>,
     ) {
+        let (was_whole, was_down) = (self.is_whole(), self.mirrors.is_down_here());
         let complete = record.and_then(|record| is_complete(map, record, self.number, self.me));
+        self.absent = record.and_then(|record| record.line.absent());
         self.complete = complete == Some(true);
         let Some(record) = record.filter(|_| complete.is_some()) else {
             self.closed = Some(Reason::StaleMap);
@@ -183,6 +218,9 @@ impl TogetherGroup {
         let former_since = self.mirrors.arriving_since();
         if self.mirrors.follow(map, record, self.me, commands) {
             self.forget_names();
+        }
+        if self.mirrors.is_down_here() && !was_down {
+            self.is_restored = was_whole;
         }
         // It may have left and come again in between.
         let has_come = self.mirrors.arriving_since().is_some_and(|since| former_since != Some(since));

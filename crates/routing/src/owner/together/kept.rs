@@ -6,6 +6,7 @@
 use firstseen_filter::{LiveEvents, PartError};
 
 use super::TogetherGroup;
+use crate::owner::rules::Rule;
 use crate::{CheckpointCursor, Entry, Moment};
 
 impl TogetherGroup {
@@ -14,7 +15,7 @@ impl TogetherGroup {
         match entry {
             Entry::Events { generation, probes, stamps } => self.slice.put_probes(generation, &probes, &stamps)?,
             Entry::Told { name, names, decisions, clock } => {
-                if self.limits.restores_guard {
+                if self.limits.rules.keep(Rule::RestoresNames) {
                     self.guard.restore(&(name, names, decisions), now.monotonic_ms);
                 }
                 self.clock.restore(clock);
@@ -26,7 +27,11 @@ impl TogetherGroup {
             Entry::Slice { slice: 0, outline } => self.slice.put_outline(&outline)?,
             Entry::Cells { slice: 0, run } => self.slice.put_cells(&run)?,
             Entry::CheckpointEnd => {}
-            Entry::Taken { .. } | Entry::Set { .. } | Entry::Slice { .. } | Entry::Cells { .. } => {
+            Entry::Headed { .. }
+            | Entry::Taken { .. }
+            | Entry::Set { .. }
+            | Entry::Slice { .. }
+            | Entry::Cells { .. } => {
                 return Err(PartError::Misfit("an entry of a group of several slices"));
             }
         }

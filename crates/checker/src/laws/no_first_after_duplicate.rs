@@ -1,0 +1,39 @@
+//! Who is told duplicate knows that the event is recorded, whoever did it: within the window of every submission that can have
+//! done it, nobody who asks afterwards is told first-seen, unless a node has lost its memory since. (Where slices have copies,
+//! those of an event whose recording was given up may differ until it expires.)
+
+use super::Violation;
+use crate::history::{Call, History};
+use firstseen_routing::Decision;
+
+const LAW: &str = "no first-seen after a duplicate: an event that was known was new again within its window";
+
+pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
+    if history.has_copies {
+        return;
+    }
+    for duplicate in calls.iter().filter(|call| call.told == Some(Decision::Duplicate)) {
+        let Some(returned_us) = duplicate.returned_us else { continue };
+        let recorders: Vec<&Call> = calls
+            .iter()
+            .filter(|call| call.id != duplicate.id && call.may_have_recorded() && call.began_us < returned_us)
+            .copied()
+            .collect();
+        let first_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(0);
+        let contradicts = |first: &&&Call| {
+            let since_us = first_us..first.returned_us.unwrap_or(u64::MAX);
+            let is_same = |call: &&Call| call.name.is_some() && call.name == first.name;
+            first.won()
+                && first.began_us > returned_us
+                && !recorders.iter().any(is_same)
+                && duplicate.name.is_none_or(|name| first.name != Some(name))
+                && !recorders.is_empty()
+                && recorders.iter().all(|call| history.are_within_window(call, first))
+                && !history.is_alone(first)
+                && !history.losses.iter().any(|loss| since_us.contains(&loss.time_us))
+        };
+        if let Some(first) = calls.iter().find(contradicts) {
+            violations.push(Violation::of(LAW, vec![(*duplicate).clone(), (*first).clone()]));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The cells of one slice in a file: a snapshot (`docs/snapshot-format.md`) whose body is what nodes tell each other of cells,
+//! message after message.
+//!
+//! Promises: nothing is handed on before its checksum was found right. Must not know: nodes.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use firstseen_filter::snapshot::{self, UnverifiedSnapshot};
+use firstseen_wire::cells;
+use firstseen_wire::limits::MESSAGE_BYTES_MAX;
+use firstseen_wire::proto::peer::Cells;
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// Pieces between the network and the disk.
+const PIECES_WAITING_MAX: usize = 4;
+
+/// Whose cells a file holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Header {
+    /// The number of the filter.
+    pub(super) filter: u64,
+    /// What it is called.
+    pub(super) name: String,
+    /// The slice.
+    pub(super) slice: u32,
+}
+
+/// Writes pieces until there are no more.
+pub(super) fn write(sink: &mut dyn Write, header: &Header, pieces: &mut mpsc::Receiver<Cells>) -> anyhow::Result<()> {
+    let written = snapshot::write(sink, header, |body| {
+        while let Some(piece) = pieces.blocking_recv() {
+            let bytes = cells::to_bytes(&piece);
+            body.write_all(&(bytes.len() as u32).to_le_bytes())?;
+            body.write_all(&bytes)?;
+        }
+        Ok(())
+    });
+    Ok(written?)
+}
+
+/// A queue of pieces.
+pub(super) fn queue() -> (mpsc::Sender<Cells>, mpsc::Receiver<Cells>) {
+    mpsc::channel(PIECES_WAITING_MAX)
+}
+
+/// Hands all pieces to `take`; whose they are.
+///
+/// # Errors
+/// What is wrong with the bytes, or what `take` says.
+pub(super) fn read(source: impl Read, mut take: impl FnMut(Cells) -> io::Result<()>) -> anyhow::Result<Header> {
+    let snapshot = UnverifiedSnapshot::<_, Header>::open(source)?;
+    let header = snapshot.header().clone();
+    snapshot.verify(|body| {
+        let mut bytes = Vec::new();
+        while let Some(length) = length(body)? {
+            bytes.resize(length, 0);
+            body.read_exact(&mut bytes)?;
+            take(cells::from_bytes(&bytes).map_err(|error| invalid(&error.to_string()))?)?;
+        }
+        Ok(())
+    })?;
+    Ok(header)
+}
+
+/// Bytes of the next piece; none at the end.
+fn length(body: &mut dyn Read) -> io::Result<Option<usize>> {
+    let mut number = [0; 4];
+    if body.read(&mut number[..1])? == 0 {
+        return Ok(None);
+    }
+    body.read_exact(&mut number[1..])?;
+    let length = u32::from_le_bytes(number) as usize;
+    if length > MESSAGE_BYTES_MAX {
+        return Err(invalid("a piece that is longer than any"));
+    }
+    Ok(Some(length))
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// The pieces of the file at `path`, read ahead by a thread, and how that ends.
+pub(crate) fn pieces(path: PathBuf) -> (mpsc::Receiver<Cells>, JoinHandle<anyhow::Result<()>>) {
+    let (sender, pieces) = queue();
+    let reading = tokio::task::spawn_blocking(move || {
+        let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let gone = |_| io::Error::other("nobody takes them any more");
+        read(BufReader::with_capacity(1 << 18, file), |piece| sender.blocking_send(piece).map_err(gone))
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(())
+    });
+    (pieces, reading)
+}

@@ -1,0 +1,382 @@
+//! The folder of a backup (`docs/disk-format.md`): what is where, with which checksums.
+//!
+//! Promises: only the owner of the process can read it; the manifest is written last, when all else is on the disk, so a folder
+//! with a manifest is whole, or damaged, which is found out before any of it is used. Must not know: clusters.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::{Xxh3Default, xxh3_128};
+
+use super::{Metadata, cells};
+use crate::exit::UsageError;
+
+/// The layout; it rises when an older program would misread it.
+const FORMAT: u32 = 1;
+
+const MANIFEST: &str = "MANIFEST";
+const MANIFEST_NEW: &str = "MANIFEST.new";
+const METADATA: &str = "metadata.json";
+const CELLS: &str = "cells";
+
+/// What the first line of a manifest begins with.
+const MAGIC: &str = "firstseen backup";
+
+/// How often a folder is removed into which somebody may write.
+const REMOVALS_MAX: usize = 4;
+
+/// Bytes of a manifest or of metadata at most: a hundred times what the largest map takes.
+const TEXT_BYTES_MAX: u64 = 256 << 20;
+
+/// What is in a backup.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    /// The layout.
+    pub(crate) format: u32,
+    /// What wrote it.
+    pub(crate) version: String,
+    /// The cluster.
+    pub(crate) cluster: String,
+    /// When it was begun, in milliseconds since 1970: what was told before is in it.
+    pub(crate) begun_ms: u64,
+    /// When it was done.
+    pub(crate) ended_ms: u64,
+    /// All files.
+    pub(crate) files: Vec<FileEntry>,
+}
+
+/// A file of a backup.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FileEntry {
+    /// In the folder.
+    pub(crate) path: String,
+    /// Its length.
+    pub(crate) bytes: u64,
+    /// XXH3-128 of all of it, in hexadecimal digits.
+    pub(crate) xxh3: String,
+    /// Whose cells it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) slice: Option<SliceEntry>,
+}
+
+/// A slice whose cells are in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SliceEntry {
+    /// The number of the filter in the metadata.
+    pub(crate) filter: u64,
+    /// The slice.
+    pub(crate) slice: u32,
+    /// It had all that was ever recorded in it.
+    pub(crate) complete: bool,
+}
+
+/// A backup that is being written.
+pub(super) struct NewFolder {
+    path: PathBuf,
+    is_made: bool,
+}
+
+impl NewFolder {
+    /// Makes the folder, or takes an empty one.
+    ///
+    /// # Errors
+    /// [`UsageError`] where there is something in it.
+    pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
+        let is_made = !path.exists();
+        let context = || format!("cannot make the folder {}", path.display());
+        if is_made {
+            DirBuilder::new().mode(0o700).create(path).with_context(context)?;
+        } else {
+            let is_empty = fs::read_dir(path).with_context(context)?.next().is_none();
+            if !is_empty {
+                bail!(UsageError(format!("{} is not empty: a backup needs a folder of its own", path.display())));
+            }
+            fs::set_permissions(path, fs::Permissions::from_mode(0o700)).with_context(context)?;
+        }
+        DirBuilder::new().mode(0o700).create(path.join(CELLS)).with_context(context)?;
+        Ok(Self { path: path.to_owned(), is_made })
+    }
+
+    /// What the file of a slice is called in the folder.
+    pub(super) fn cells_path(filter: u64, slice: u32) -> String {
+        format!("{CELLS}/{filter}-{slice}.snapshot")
+    }
+
+    /// Writes a file as `write` does, from its beginning, and sees it onto the disk.
+    ///
+    /// # Errors
+    /// What the disk says, with the file.
+    pub(super) fn write(
+        folder: &Path,
+        path: String,
+        write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
+    ) -> anyhow::Result<FileEntry> {
+        let context = || format!("cannot write {}", folder.join(&path).display());
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(folder.join(&path));
+        let mut sink = Summed::new(BufWriter::with_capacity(1 << 18, file.with_context(context)?));
+        write(&mut sink).with_context(context)?;
+        sink.inner.flush().and_then(|()| sink.inner.get_ref().sync_all()).with_context(context)?;
+        let (bytes, xxh3) = (sink.bytes, sink.digest());
+        Ok(FileEntry { path, bytes, xxh3, slice: None })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes what is known beside cells.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(super) fn write_metadata(&self, metadata: &Metadata) -> anyhow::Result<FileEntry> {
+        Self::write(&self.path, METADATA.to_owned(), |sink| Ok(serde_json::to_writer_pretty(sink, metadata)?))
+    }
+
+    /// Calls the backup whole; its bytes.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub(super) fn finish(
+        &self,
+        cluster: &str,
+        (begun_ms, ended_ms): (u64, u64),
+        files: Vec<FileEntry>,
+    ) -> anyhow::Result<u64> {
+        let bytes = files.iter().map(|file| file.bytes).sum();
+        let (version, cluster) = (env!("CARGO_PKG_VERSION").to_owned(), cluster.to_owned());
+        let manifest = Manifest { format: FORMAT, version, cluster, begun_ms, ended_ms, files };
+        let body = serde_json::to_string_pretty(&manifest)? + "\n";
+        let line = format!("{MAGIC} {FORMAT} {:032x}\n", xxh3_128(body.as_bytes()));
+        let sync = |path: &Path| File::open(path).and_then(|folder| folder.sync_all());
+        let context = || format!("cannot write {}", self.path.join(MANIFEST).display());
+        sync(&self.path.join(CELLS)).with_context(context)?;
+        Self::write(&self.path, MANIFEST_NEW.to_owned(), |sink| Ok(sink.write_all((line + &body).as_bytes())?))?;
+        sync(&self.path).with_context(context)?;
+        fs::rename(self.path.join(MANIFEST_NEW), self.path.join(MANIFEST)).with_context(context)?;
+        sync(&self.path).with_context(context)?;
+        Ok(bytes)
+    }
+
+    /// Takes away what was written: nothing that was there before.
+    pub(super) fn remove(&self) {
+        // What is left where this fails has no manifest.
+        let _ = fs::remove_file(self.path.join(MANIFEST));
+        let _ = fs::remove_file(self.path.join(MANIFEST_NEW));
+        let _ = fs::remove_file(self.path.join(METADATA));
+        // The thread that writes may have been about to open one more file: never a second.
+        let removes = || fs::remove_dir_all(self.path.join(CELLS)).is_ok();
+        let _ = (0..REMOVALS_MAX).any(|_| removes());
+        if self.is_made {
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
+/// A backup of which every byte was found right.
+pub(crate) struct Backup {
+    path: PathBuf,
+    /// What is in it.
+    pub(crate) manifest: Manifest,
+    /// What is known beside cells.
+    pub(crate) metadata: Metadata,
+}
+
+impl Backup {
+    /// Reads all of the backup in the folder at `path`; `at` is told how many bytes have been looked at, of how many.
+    ///
+    /// # Errors
+    /// [`UsageError`] where the folder holds no backup; which file is damaged.
+    pub(crate) fn open(path: &Path, mut at: impl FnMut(u64, u64)) -> anyhow::Result<Self> {
+        let manifest = manifest(path)?;
+        let total_bytes = manifest.files.iter().map(|file| file.bytes).sum();
+        let (mut metadata, mut seen_bytes) = (None, 0);
+        for entry in &manifest.files {
+            let damaged = || format!("{} is damaged: use another backup", path.join(&entry.path).display());
+            match entry.slice {
+                Some(SliceEntry { filter, slice, .. }) => {
+                    ensure!(entry.path == NewFolder::cells_path(filter, slice), damaged());
+                    check_cells(path, entry).with_context(damaged)?;
+                }
+                None => {
+                    ensure!(entry.path == METADATA, damaged());
+                    metadata = Some(read_metadata(path, entry).with_context(damaged)?);
+                }
+            }
+            seen_bytes += entry.bytes;
+            at(seen_bytes, total_bytes);
+        }
+        let metadata = metadata.with_context(|| format!("{} has no {METADATA}", path.display()))?;
+        Ok(Self { path: path.to_owned(), manifest, metadata })
+    }
+
+    /// The file of a slice, if it is in the backup.
+    pub(crate) fn cells_of(&self, filter: u64, slice: u32) -> Option<(PathBuf, &FileEntry)> {
+        let is_it = |entry: &&FileEntry| entry.slice.is_some_and(|of| (of.filter, of.slice) == (filter, slice));
+        let entry = self.manifest.files.iter().find(is_it)?;
+        Some((self.path.join(&entry.path), entry))
+    }
+}
+
+fn manifest(folder: &Path) -> anyhow::Result<Manifest> {
+    let path = folder.join(MANIFEST);
+    let text = match File::open(&path) {
+        Ok(file) => read_text(file).with_context(|| format!("cannot read {}", path.display()))?,
+        Err(_) if !folder.is_dir() => bail!(UsageError(format!("there is no folder {}", folder.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            bail!(UsageError(format!("{} holds no complete backup: there is no {MANIFEST} in it", folder.display())))
+        }
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    let damaged = || format!("{} is damaged, or no manifest of a backup: use another one", path.display());
+    let (line, body) = text.split_once('\n').with_context(damaged)?;
+    let rest = line.strip_prefix(MAGIC).with_context(damaged)?;
+    let [format, sum] = rest.split_whitespace().collect::<Vec<_>>()[..] else { bail!(damaged()) };
+    let format: u32 = format.parse().ok().with_context(damaged)?;
+    if format!("{MAGIC} {format} {:032x}", xxh3_128(body.as_bytes())) != line {
+        bail!("{} (its checksum is not {sum})", damaged());
+    }
+    if format != FORMAT {
+        bail!(UsageError(format!(
+            "{} has format {format}, and this program reads {FORMAT}: use the release that wrote it",
+            path.display()
+        )));
+    }
+    serde_json::from_str(body).with_context(damaged)
+}
+
+fn read_text(file: File) -> anyhow::Result<String> {
+    let mut text = String::new();
+    file.take(TEXT_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn read_metadata(folder: &Path, entry: &FileEntry) -> anyhow::Result<Metadata> {
+    let text = read_text(File::open(folder.join(&entry.path))?)?;
+    let xxh3 = format!("{:032x}", xxh3_128(text.as_bytes()));
+    ensure!((text.len() as u64, &xxh3) == (entry.bytes, &entry.xxh3), "its checksum does not match");
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// Whether the file is what was written, and cells can be read from it.
+fn check_cells(folder: &Path, entry: &FileEntry) -> anyhow::Result<()> {
+    let file = File::open(folder.join(&entry.path))?;
+    let mut source = Summed::new(BufReader::with_capacity(1 << 18, file));
+    let of = entry.slice.map(|slice| (slice.filter, slice.slice));
+    let read = cells::read(&mut source, |_| Ok(())).map(|header| Some((header.filter, header.slice)) == of);
+    ensure!(read?, "it holds the cells of another slice");
+    let found = (source.bytes, source.digest());
+    ensure!(found == (entry.bytes, entry.xxh3.clone()), "its checksum does not match");
+    Ok(())
+}
+
+/// Counts and sums what goes through.
+struct Summed<T> {
+    inner: T,
+    bytes: u64,
+    sum: Xxh3Default,
+}
+
+impl<T> Summed<T> {
+    fn new(inner: T) -> Self {
+        Self { inner, bytes: 0, sum: Xxh3Default::new() }
+    }
+
+    fn saw(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.sum.update(bytes);
+    }
+
+    fn digest(&self) -> String {
+        format!("{:032x}", self.sum.digest128())
+    }
+}
+
+impl<W: Write> Write for Summed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.saw(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+impl<R: Read> Read for Summed<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(bytes)?;
+        self.saw(&bytes[..read]);
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use firstseen_routing::ClusterMap;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A backup of nothing, with one more file in its manifest.
+    fn backup(more: impl FnOnce(&Path) -> Option<FileEntry>) -> (TempDir, PathBuf) {
+        let within = TempDir::new().expect("a folder");
+        let path = within.path().join("backup");
+        let folder = NewFolder::create(&path).expect("made");
+        let metadata = Metadata { map: ClusterMap::default(), secrets: BTreeMap::new() };
+        let mut files = vec![folder.write_metadata(&metadata).expect("written")];
+        files.extend(more(&path));
+        folder.finish("00", (1, 2), files).expect("written");
+        (within, path)
+    }
+
+    fn refusal(path: &Path) -> String {
+        Backup::open(path, |_, _| ()).map(|_| ()).expect_err("refused").root_cause().to_string()
+    }
+
+    #[test]
+    fn what_was_written_is_whole() {
+        let (_within, path) = backup(|_| None);
+        let opened = Backup::open(&path, |seen, total| assert_eq!(seen, total)).expect("whole");
+        assert_eq!((opened.manifest.begun_ms, opened.manifest.files.len()), (1, 1));
+        assert!(opened.cells_of(1, 0).is_none());
+    }
+
+    #[test]
+    fn a_manifest_names_no_files_elsewhere() {
+        let (_within, path) = backup(|_| {
+            let slice = Some(SliceEntry { filter: 1, slice: 0, complete: true });
+            Some(FileEntry { path: "../../etc/passwd".to_owned(), bytes: 0, xxh3: String::new(), slice })
+        });
+        assert!(refusal(&path).contains("etc/passwd is damaged"));
+        let (_within, path) =
+            backup(|_| Some(FileEntry { path: "other.json".to_owned(), bytes: 0, xxh3: String::new(), slice: None }));
+        assert!(refusal(&path).contains("other.json is damaged"));
+    }
+
+    #[test]
+    fn another_format_is_named() {
+        let (_within, path) = backup(|_| None);
+        let manifest = path.join(MANIFEST);
+        let text = fs::read_to_string(&manifest).expect("text");
+        fs::write(&manifest, text.replacen("backup 1", "backup 2", 1)).expect("written");
+        assert!(refusal(&path).contains("format 2, and this program reads 1"));
+    }
+
+    #[test]
+    fn a_folder_of_something_else_is_left_alone() {
+        let folder = TempDir::new().expect("a folder");
+        fs::write(folder.path().join("mine"), "x").expect("written");
+        assert!(NewFolder::create(folder.path()).is_err_and(|error| error.to_string().contains("is not empty")));
+        let within = folder.path().join("backup");
+        NewFolder::create(&within).expect("made").remove();
+        assert!(!within.exists() && folder.path().join("mine").exists());
+    }
+}

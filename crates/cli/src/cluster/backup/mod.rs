@@ -1,0 +1,248 @@
+//! `firstseen cluster backup`: everything that a cluster knows, in a folder.
+//!
+//! Promises: nothing is stopped, and nodes are asked for a bounded piece at a time; the folder is called complete only when
+//! all of it is on the disk, and what is not in it is named. Must not know: what cells mean.
+
+mod cells;
+mod folder;
+mod metadata;
+mod sources;
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use firstseen_filter::CellDefinition;
+use firstseen_node::is_restoring;
+use firstseen_routing::divided::check_copies;
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord};
+use serde::Serialize;
+
+use super::{NodeArgs, hex, status};
+use crate::connect::Operator;
+use crate::exit::INTERRUPTED;
+use crate::progress::Progress;
+use crate::signals::Signals;
+use crate::size::ByteSize;
+use crate::table::Table;
+pub(super) use cells::pieces;
+pub(super) use folder::Backup;
+use folder::{FileEntry, NewFolder, SliceEntry};
+pub(super) use metadata::Metadata;
+use sources::Sources;
+
+/// Flags of `firstseen cluster backup`.
+#[derive(Debug, Args)]
+pub struct BackupArgs {
+    /// Any node of the cluster.
+    #[command(flatten)]
+    pub member: NodeArgs,
+    /// Folder to make; it will hold the secrets of the filters
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Leave out slices that no node can tell, as where nodes are lost, instead of failing
+    #[arg(long)]
+    pub allow_missing: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Names of the JSON document.
+#[derive(Serialize)]
+struct Document {
+    folder: String,
+    cluster: String,
+    bytes: u64,
+    filters: Vec<FilterDocument>,
+    /// Filters that were being altered or restored.
+    left_out: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct FilterDocument {
+    name: String,
+    kind: String,
+    slices: u32,
+    /// Slices whose cells are in the backup; others are lost, or cannot be copied.
+    contained_slices: u32,
+    /// Of these, those that had lost something, or may have.
+    incomplete_slices: u32,
+    /// Its kind has no cells that can be told: only its definition and secret are in the backup.
+    definition_only: bool,
+}
+
+/// Takes a backup.
+pub(super) async fn run(args: &BackupArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let member = args.member.operator()?;
+    let mut signals = Signals::new()?;
+    let folder = NewFolder::create(&args.out)?;
+    let progress = &mut None;
+    let taken = tokio::select! {
+        biased;
+        signal = signals.next() => Err(signal),
+        taken = take(&member, &folder, args, progress) => Ok(taken),
+    };
+    if let Some(progress) = progress {
+        progress.end();
+    }
+    match taken {
+        Ok(Ok(document)) => {
+            match args.json {
+                true => writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?,
+                false => out.write_all(text(&document).as_bytes())?,
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(Err(error)) => {
+            folder.remove();
+            Err(error)
+        }
+        Err(signal) => {
+            folder.remove();
+            eprintln!("firstseen: {signal}: there is no backup, and what was written of it is removed");
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+    }
+}
+
+async fn take(
+    member: &Operator,
+    folder: &NewFolder,
+    args: &BackupArgs,
+    progress: &mut Option<Progress>,
+) -> anyhow::Result<Document> {
+    let begun_ms = now_ms();
+    let mut map = status(member).await?.map;
+    let left_out = leave_out(&mut map, args.allow_missing)?;
+    let secrets = metadata::secrets(member, &map).await?;
+    let total_bytes = map.filters.values().map(|record| cells_bytes(record) * record.owners.len() as u64).sum();
+    let progress = &*progress.insert(Progress::new(Some(total_bytes), false));
+    let mut sources = Sources::new(member, map.clone(), args.allow_missing);
+    let (mut files, mut generations, mut filters) = (Vec::new(), Vec::new(), Vec::new());
+    let mut done_bytes = 0;
+    for (filter, record) in &map.filters {
+        let mut document = FilterDocument::of(record);
+        let mut newest = vec![0; record.definition.slicing.groups() as usize];
+        let slices = if document.definition_only { 0 } else { document.slices };
+        for slice in 0..slices {
+            let (name, bytes) = (record.name.as_str(), cells_bytes(record));
+            let at = |place_bytes: u64| progress.at(done_bytes + place_bytes.min(bytes), || format!("{name} {slice}"));
+            if let Some(copied) = sources.copy(*filter, slice, folder, at).await? {
+                let group = (slice / record.definition.slicing.slices_per_group().max(1)) as usize;
+                newest[group] = copied.newest_generation.max(newest[group]);
+                document.count(copied.complete);
+                let slice = SliceEntry { filter: filter.0, slice, complete: copied.complete };
+                files.push(FileEntry { slice: Some(slice), ..copied.file });
+            }
+            done_bytes += bytes;
+        }
+        generations.push((*filter, newest));
+        filters.push(document);
+    }
+    let metadata = Metadata { map: with_generations(map, generations), secrets };
+    files.push(folder.write_metadata(&metadata)?);
+    let cluster = hex(&metadata.map.cluster.0);
+    let bytes = folder.finish(&cluster, (begun_ms, now_ms()), files)?;
+    Ok(Document { folder: args.out.display().to_string(), cluster, bytes, filters, left_out })
+}
+
+/// Takes out what is not there yet, or is about to go: filters that are being restored or altered; their names.
+fn leave_out(map: &mut ClusterMap, allow_missing: bool) -> anyhow::Result<Vec<String>> {
+    let altered = map.filters.keys().filter_map(|id| Some([*id, map.former_of(*id)?.0])).flatten();
+    let restoring = map.filters.iter().filter(|(_, record)| is_restoring(&record.name)).map(|(id, _)| *id);
+    let unfinished: BTreeSet<FilterId> = altered.chain(restoring).collect();
+    let gone = map.filters.extract_if(.., |id, _| unfinished.contains(id));
+    let names: Vec<String> =
+        gone.filter(|(_, record)| record.line.closed.is_none()).map(|(_, record)| record.name).collect();
+    if !names.is_empty() && !allow_missing {
+        anyhow::bail!(
+            "filter {} is being altered or restored, and a backup holds one filter under one name: take it when that is over \
+             (firstseen filter describe says when), or leave the filter out with --allow-missing",
+            names.join(", ")
+        );
+    }
+    Ok(names)
+}
+
+/// Cells that were told may be of generations that were opened since the map was asked for.
+fn with_generations(mut map: ClusterMap, told: Vec<(FilterId, Vec<u64>)>) -> ClusterMap {
+    for (filter, newest) in told {
+        let Some(record) = map.filters.get_mut(&filter).filter(|record| record.has_flights()) else { continue };
+        if newest.iter().any(|newest| *newest > 0) {
+            record.generations.resize(newest.len(), 0);
+            record.generations.iter_mut().zip(newest).for_each(|(known, told)| *known = told.max(*known));
+        }
+    }
+    map
+}
+
+impl FilterDocument {
+    fn of(record: &FilterRecord) -> Self {
+        Self {
+            name: record.name.clone(),
+            kind: record.definition.group.cells.kind().to_string(),
+            slices: record.owners.len() as u32,
+            contained_slices: 0,
+            incomplete_slices: 0,
+            definition_only: !has_parts(record),
+        }
+    }
+
+    fn count(&mut self, is_complete: bool) {
+        self.contained_slices += 1;
+        self.incomplete_slices += u32::from(!is_complete);
+    }
+}
+
+/// Whether the cells of a filter's slices can be told.
+pub(super) fn has_parts(record: &FilterRecord) -> bool {
+    check_copies(&record.definition, 1, false).is_ok()
+}
+
+/// Bytes of a generation of one slice: what there is to tell, but for how full it is.
+fn cells_bytes(record: &FilterRecord) -> u64 {
+    let geometry = record.definition.slice().ok().and_then(|slice| match slice.cells {
+        CellDefinition::Bloom { geometry, .. }
+        | CellDefinition::Timing { geometry, .. }
+        | CellDefinition::Generations { geometry, .. } => Some(geometry),
+        _ => None,
+    });
+    geometry.map_or(0, |geometry| geometry.cells().saturating_mul(u64::from(geometry.cell_bits())) / 8)
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn text(document: &Document) -> String {
+    let mut table = Table::new(&["filter", "kind", "slices", "in the backup"]);
+    for filter in &document.filters {
+        let FilterDocument { name, kind, slices, contained_slices, incomplete_slices, definition_only } = filter;
+        let mut contained = match definition_only {
+            true => "definition and secret only: cells of this kind cannot be copied".to_owned(),
+            false => contained_slices.to_string(),
+        };
+        if *incomplete_slices > 0 {
+            contained += &format!(", {incomplete_slices} of which may lack something");
+        }
+        if !definition_only && contained_slices < slices {
+            contained += &format!("; {} are lost", slices - contained_slices);
+        }
+        table.row([name.clone(), kind.clone(), slices.to_string(), contained]);
+    }
+    for name in &document.left_out {
+        table.row([name.clone(), String::new(), String::new(), "left out: it is being altered or restored".to_owned()]);
+    }
+    format!(
+        "{}{} of {} filters in {}; it holds their secrets: keep it as you keep keys\n",
+        table.text(),
+        ByteSize(document.bytes),
+        document.filters.len(),
+        document.folder
+    )
+}

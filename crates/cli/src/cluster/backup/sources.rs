@@ -1,0 +1,187 @@
+//! Who tells the cells of a slice: a copy that has everything, or the next best.
+//!
+//! Promises: a slice counts as complete only where its owner has said so with every piece. Must not know: files' layout.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail};
+use firstseen_routing::{AskCells, ClusterMap, FilterId, FilterRecord, NodeId, SliceOwner};
+use firstseen_wire::cells::{CellsOf, encode_ask};
+use firstseen_wire::proto::peer;
+use tokio::sync::mpsc;
+use tokio::time::Duration;
+
+use super::cells::{self, Header};
+use super::folder::{FileEntry, NewFolder};
+use super::status;
+use crate::connect::Operator;
+
+/// How long a node may be silent.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// Slices move while they are told: with a new map they are looked for again.
+const ROUNDS: usize = 3;
+
+/// The nodes of a cluster, as sources of cells.
+pub(super) struct Sources {
+    member: Operator,
+    map: ClusterMap,
+    allow_missing: bool,
+    nodes: BTreeMap<NodeId, Operator>,
+    /// Nodes that could not be reached, and what they, or the system, said.
+    silent: BTreeMap<NodeId, String>,
+}
+
+/// A slice in a file.
+pub(super) struct Copied {
+    /// The file.
+    pub(super) file: FileEntry,
+    /// It has all that was ever recorded in it.
+    pub(super) complete: bool,
+    /// The greatest number of a generation.
+    pub(super) newest_generation: u64,
+}
+
+/// Why a copy of a slice is not in a file.
+enum Failed {
+    /// The node does not tell it; another may.
+    Node(anyhow::Error),
+    /// The disk here.
+    Disk(anyhow::Error),
+}
+
+impl Sources {
+    pub(super) fn new(member: &Operator, map: ClusterMap, allow_missing: bool) -> Self {
+        let (nodes, silent) = (BTreeMap::new(), BTreeMap::new());
+        Self { member: member.clone(), map, allow_missing, nodes, silent }
+    }
+
+    /// Writes the cells of a slice to its file; none where nobody tells them, and that is allowed. `at` is told how far it
+    /// has come.
+    ///
+    /// # Errors
+    /// That nobody tells them, or what the disk says.
+    pub(super) async fn copy(
+        &mut self,
+        filter: FilterId,
+        slice: u32,
+        folder: &NewFolder,
+        at: impl Fn(u64),
+    ) -> anyhow::Result<Option<Copied>> {
+        let (mut found, mut complaint) = (None, "all nodes that have it are down".to_owned());
+        for round in 0..ROUNDS {
+            if round > 0 {
+                self.map = status(&self.member).await?.map;
+            }
+            let Some(record) = self.map.filters.get(&filter).cloned() else {
+                bail!("a filter was dropped while the backup was taken: take it again");
+            };
+            for node in self.candidates(&record, slice) {
+                match self.fetch((filter, &record, slice), node, folder, &at).await {
+                    Ok(copied) if copied.complete || !self.map.is_complete(&record, slice) => return Ok(Some(copied)),
+                    Ok(copied) => found = Some(copied),
+                    Err(Failed::Disk(error)) => return Err(error),
+                    Err(Failed::Node(error)) => {
+                        complaint = format!("{error:#}");
+                        self.silent.insert(node, complaint.clone());
+                        found = None;
+                    }
+                }
+            }
+            if found.is_some() {
+                return Ok(found);
+            }
+            if self.allow_missing {
+                break;
+            }
+        }
+        let name = self.map.filters.get(&filter).map_or("?", |record| &record.name);
+        match self.allow_missing {
+            true => {
+                eprintln!("firstseen: slice {slice} of filter {name} is left out: {complaint}");
+                Ok(None)
+            }
+            false => bail!(
+                "slice {slice} of filter {name} cannot be told: {complaint}. --allow-missing leaves out what is lost"
+            ),
+        }
+    }
+
+    /// Who has a copy and is not down: those that have everything first.
+    fn candidates(&self, record: &FilterRecord, slice: u32) -> Vec<NodeId> {
+        let is_there =
+            |copy: &&SliceOwner| !(self.map.is_gone(copy) || self.allow_missing && self.is_silent(copy.node));
+        let mut copies: Vec<&SliceOwner> = record.copies_of(slice).filter(is_there).collect();
+        copies.sort_by_key(|copy| (!self.map.is_complete_copy(copy), self.is_silent(copy.node)));
+        copies.into_iter().map(|copy| copy.node).collect()
+    }
+
+    fn is_silent(&self, node: NodeId) -> bool {
+        self.silent.contains_key(&node)
+    }
+
+    fn operator(&mut self, node: NodeId) -> Result<Operator, Failed> {
+        let address = self.map.nodes.get(&node).map(|record| record.address.clone());
+        let address = address.context("it is no member any more").map_err(Failed::Node)?;
+        let Self { nodes, member, .. } = self;
+        Ok(nodes.entry(node).or_insert_with(|| member.at(&address).within(PATIENCE)).clone())
+    }
+
+    /// Asks for piece after piece, while a thread writes them.
+    async fn fetch(
+        &mut self,
+        (filter, record, slice): (FilterId, &FilterRecord, u32),
+        node: NodeId,
+        folder: &NewFolder,
+        at: impl Fn(u64),
+    ) -> Result<Copied, Failed> {
+        let operator = self.operator(node)?;
+        let per_group = record.definition.slicing.slices_per_group().max(1);
+        let of = CellsOf { filter, epoch: record.epoch, group: slice / per_group };
+        let ask = AskCells { slice: slice % per_group, unit: 0, from: None };
+        let mut request = encode_ask(of, &ask);
+        let header = Header { filter: filter.0, name: record.name.clone(), slice };
+        let (sender, mut pieces) = cells::queue();
+        let (folder, path) = (folder.path().to_owned(), NewFolder::cells_path(filter.0, slice));
+        let writing = tokio::task::spawn_blocking(move || {
+            NewFolder::write(&folder, path, |sink| cells::write(sink, &header, &mut pieces))
+        });
+        let told = ask_all(&operator, &mut request, &sender, at).await;
+        // The thread ends, whatever came.
+        drop(sender);
+        let file = writing.await.context("the thread that writes has ended").map_err(Failed::Disk)?;
+        let file = file.map_err(Failed::Disk)?;
+        let (complete, newest_generation) = told.map_err(Failed::Node)?;
+        Ok(Copied { file, complete, newest_generation })
+    }
+}
+
+/// Asks for piece after piece: whether all of them are of a slice that has everything, and the newest generation.
+async fn ask_all(
+    operator: &Operator,
+    request: &mut peer::AskCells,
+    pieces: &mpsc::Sender<peer::Cells>,
+    at: impl Fn(u64),
+) -> anyhow::Result<(bool, u64)> {
+    let (mut complete, mut newest_generation) = (true, 0);
+    loop {
+        let reply = operator.call(async |mut client| client.read_cells(*request).await).await?;
+        let cells = reply.cells.context("the node tells nothing")?;
+        complete &= reply.complete;
+        newest_generation = newest_generation.max(newest_of(&cells));
+        request.from = cells.next;
+        at(cells.next.map_or(0, |next| next.start_bytes));
+        // The thread has ended only where the disk has failed.
+        if pieces.send(cells).await.is_err() || request.from.is_none() {
+            return Ok((complete, newest_generation));
+        }
+    }
+}
+
+/// The greatest number of a generation in a piece.
+fn newest_of(cells: &peer::Cells) -> u64 {
+    let newest =
+        |outline: &peer::SliceOutline| outline.oldest.saturating_add((outline.live.len() as u64).saturating_sub(1));
+    let outlined = cells.outline.as_ref().map(newest);
+    cells.runs.iter().map(|run| run.generation).chain(outlined).max().unwrap_or(0)
+}

@@ -1,0 +1,99 @@
+//! `firstseen cluster restore`: the filters of a backup, on the nodes that there are now.
+//!
+//! Promises: nothing is changed before every byte of the backup was found right and a person has agreed; what is broken off is
+//! undone, and no producer finds a filter before it has its cells. Must not know: what cells mean.
+
+mod plan;
+mod write;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::backup::Backup;
+use super::{NodeArgs, status};
+use crate::consent::confirms;
+use crate::exit::INTERRUPTED;
+use crate::progress::Progress;
+use crate::signals::Signals;
+use plan::Plan;
+use write::Restoring;
+
+/// Flags of `firstseen cluster restore`.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// Folder of the backup
+    #[arg(value_name = "DIR")]
+    pub backup: PathBuf,
+    /// Any node of the cluster.
+    #[command(flatten)]
+    pub member: NodeArgs,
+    /// Only check the backup, and print what would be restored
+    #[arg(long)]
+    pub plan: bool,
+    /// Do it without asking
+    #[arg(long, conflicts_with = "plan")]
+    pub yes: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Restores a backup.
+pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let member = args.member.operator()?;
+    let mut progress: Option<Progress> = None;
+    let backup = Backup::open(&args.backup, |seen, total| {
+        progress.get_or_insert_with(|| Progress::new(Some(total), false)).at(seen, || "checked".to_owned());
+    });
+    if let Some(progress) = progress {
+        progress.end();
+    }
+    let backup = backup?;
+    let map = status(&member).await?.map;
+    let plan = Plan::new(&backup, &map)?;
+    if !args.json {
+        out.write_all(plan.text(&args.backup).as_bytes())?;
+        out.flush()?;
+    }
+    if args.plan {
+        match args.json {
+            true => writeln!(out, "{}", plan.json(&args.backup, false)?)?,
+            false => writeln!(out, "nothing was changed: leave out --plan")?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !args.yes
+        && !confirms(&format!("{} filters are made in cluster {}", plan.filters(), super::hex(&map.cluster.0)))?
+    {
+        eprintln!("nothing was changed");
+        return Ok(ExitCode::FAILURE);
+    }
+    let mut signals = Signals::new()?;
+    let mut restoring = Restoring::new(&member, &backup, &map);
+    let restored = tokio::select! {
+        biased;
+        signal = signals.next() => Err(signal),
+        restored = restoring.carry_out(&plan) => Ok(restored),
+    };
+    restoring.progress_ends();
+    match restored {
+        Ok(Ok(())) => {
+            match args.json {
+                true => writeln!(out, "{}", plan.json(&args.backup, true)?)?,
+                false => out.write_all(plan.afterwards().as_bytes())?,
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Ok(Err(error)) => {
+            let undone = restoring.undo().await;
+            Err(error.context(undone))
+        }
+        Err(signal) => {
+            eprintln!("firstseen: {signal}: {}", restoring.undo().await);
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+    }
+}

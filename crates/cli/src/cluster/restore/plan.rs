@@ -1,0 +1,160 @@
+//! What a backup would bring to a cluster, and what stands against it.
+//!
+//! Promises: what can be seen from the map is refused by the name of its filter before anything is asked for. Must not know: how
+//! it is carried out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeRecord};
+use serde::Serialize;
+
+use crate::cluster::backup::{Backup, has_parts};
+use crate::exit::UsageError;
+use crate::size::ByteSize;
+use crate::table::Table;
+
+/// The filters of a backup, as they come.
+pub(super) struct Plan {
+    /// A filter, or the levels of a tree, the root first; with the sites that each is bound to.
+    pub(super) trees: Vec<Vec<(FilterId, FilterRecord, Vec<String>)>>,
+    filters: Vec<FilterDocument>,
+    cluster: String,
+}
+
+#[derive(Clone, Serialize)]
+struct FilterDocument {
+    name: String,
+    kind: String,
+    slices: u32,
+    /// Slices whose cells come back.
+    contained_slices: u32,
+    /// Of these, those that had lost something when the backup was taken.
+    incomplete_slices: u32,
+    bytes: u64,
+    /// Its kind has no cells that can be told.
+    definition_only: bool,
+}
+
+/// Names of the JSON document.
+#[derive(Serialize)]
+struct Document<'a> {
+    folder: String,
+    from_cluster: &'a str,
+    filters: &'a [FilterDocument],
+    /// Whether they are there now.
+    done: bool,
+}
+
+impl Plan {
+    /// What `backup` brings to the cluster of `map`.
+    ///
+    /// # Errors
+    /// [`UsageError`]: the filters that are there already, or find no nodes.
+    pub(super) fn new(backup: &Backup, map: &ClusterMap) -> anyhow::Result<Self> {
+        let former = &backup.metadata.map;
+        let there: Vec<&str> = former.filters.values().map(|record| record.name.as_str()).collect();
+        let taken: Vec<&str> = there.into_iter().filter(|name| map.filter_named(name).is_some()).collect();
+        if !taken.is_empty() {
+            let names = taken.join(", ");
+            return Err(UsageError(format!(
+                "the cluster has filters of these names already: {names}. Restore to another cluster, or drop them first"
+            ))
+            .into());
+        }
+        let mut trees: BTreeMap<FilterId, Vec<_>> = BTreeMap::new();
+        for (filter, record) in &former.filters {
+            let root = record.branch.as_ref().map_or(*filter, |branch| branch.root);
+            let sites = sites(former, record);
+            check(record, &sites, map)?;
+            trees.entry(root).or_default().push((*filter, record.clone(), sites));
+        }
+        let filters = former.filters.iter().map(|(filter, record)| document(backup, *filter, record)).collect();
+        Ok(Self { trees: trees.into_values().collect(), filters, cluster: backup.manifest.cluster.clone() })
+    }
+
+    /// How many filters there are.
+    pub(super) fn filters(&self) -> usize {
+        self.filters.len()
+    }
+
+    /// The plan as a table.
+    pub(super) fn text(&self, folder: &Path) -> String {
+        let mut table = Table::new(&["filter", "kind", "slices", "with their cells", "bytes"]);
+        for filter in &self.filters {
+            let FilterDocument { name, kind, slices, contained_slices, incomplete_slices, bytes, definition_only } =
+                filter.clone();
+            let mut contained = match definition_only {
+                true => "none: definition and secret only".to_owned(),
+                false => contained_slices.to_string(),
+            };
+            if incomplete_slices > 0 {
+                contained += &format!(", {incomplete_slices} of which lacked something");
+            }
+            table.row([name, kind, slices.to_string(), contained, ByteSize(bytes).to_string()]);
+        }
+        let (folder, cluster) = (folder.display(), &self.cluster);
+        format!("backup {folder} of cluster {cluster} is whole; from it come:\n{}", table.text())
+    }
+
+    /// What an operator must know when it is done.
+    pub(super) fn afterwards(&self) -> String {
+        format!(
+            "{} filters are restored. What was recorded after the backup was taken is not known, so their slices count as \
+             incomplete until their windows have passed, or `firstseen filter forgive NAME` says that what is missing may be \
+             first-seen again\n",
+            self.filters()
+        )
+    }
+
+    /// The plan as one JSON document.
+    pub(super) fn json(&self, folder: &Path, done: bool) -> anyhow::Result<String> {
+        let folder = folder.display().to_string();
+        let document = Document { folder, from_cluster: &self.cluster, filters: &self.filters, done };
+        Ok(serde_json::to_string_pretty(&document)?)
+    }
+}
+
+/// Where the slices of a level of a tree were; anywhere for other filters.
+fn sites(map: &ClusterMap, record: &FilterRecord) -> Vec<String> {
+    if record.branch.is_none() {
+        return Vec::new();
+    }
+    let nodes = record.all_copies().filter_map(|(_, copy)| map.nodes.get(&copy.node));
+    nodes.map(|node| node.site.clone()).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Whether there are nodes for a filter.
+fn check(record: &FilterRecord, sites: &[String], map: &ClusterMap) -> anyhow::Result<()> {
+    let is_there = |node: &&NodeRecord| {
+        node.incarnation.0 > 0 && !node.is_down && (sites.is_empty() || sites.contains(&node.site))
+    };
+    let (nodes, wanted) = (map.nodes.values().filter(is_there).count(), record.policies.copies as usize + 1);
+    if nodes >= wanted {
+        return Ok(());
+    }
+    let at = if sites.is_empty() { String::new() } else { format!(" at {}", sites.join(", ")) };
+    let name = &record.name;
+    Err(UsageError(format!("filter {name} needs {wanted} nodes{at}, and {nodes} are there: let more join first"))
+        .into())
+}
+
+fn document(backup: &Backup, filter: FilterId, record: &FilterRecord) -> FilterDocument {
+    let slices = record.owners.len() as u32;
+    let files = (0..slices).filter_map(|slice| backup.cells_of(filter.0, slice)).map(|(_, entry)| entry);
+    let (mut contained_slices, mut incomplete_slices, mut bytes) = (0, 0, 0);
+    for entry in files {
+        contained_slices += 1;
+        incomplete_slices += u32::from(!entry.slice.is_some_and(|slice| slice.complete));
+        bytes += entry.bytes;
+    }
+    FilterDocument {
+        name: record.name.clone(),
+        kind: record.definition.group.cells.kind().to_string(),
+        slices,
+        contained_slices,
+        incomplete_slices,
+        bytes,
+        definition_only: !has_parts(record),
+    }
+}

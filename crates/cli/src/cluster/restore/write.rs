@@ -1,0 +1,186 @@
+//! Carrying a restore out: filters under names that nobody asks, their cells, and then their names.
+//!
+//! Promises: every copy of a slice gets all of its cells from one start of its node, or nothing counts; what was made is known,
+//! and can be dropped. Must not know: files' layout.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail};
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId};
+use firstseen_wire::map as wire_map;
+use firstseen_wire::proto::admin::{DropFilterRequest, FinishRestoreRequest, RestoreFilterRequest, RestoredFilter};
+
+use super::plan::Plan;
+use crate::cluster::backup::{Backup, pieces};
+use crate::cluster::status;
+use crate::connect::{Operator, fresh_id};
+use crate::progress::Progress;
+
+/// A restore that is under way.
+pub(super) struct Restoring<'a> {
+    member: &'a Operator,
+    backup: &'a Backup,
+    map: &'a ClusterMap,
+    nodes: BTreeMap<NodeId, Operator>,
+    /// Filters and roots that were made, and what they are called until they have their cells.
+    made: Vec<(FilterId, String)>,
+    progress: Option<Progress>,
+    done_bytes: u64,
+}
+
+impl<'a> Restoring<'a> {
+    pub(super) fn new(member: &'a Operator, backup: &'a Backup, map: &'a ClusterMap) -> Self {
+        let (nodes, made) = (BTreeMap::new(), Vec::new());
+        Self { member, backup, map, nodes, made, progress: None, done_bytes: 0 }
+    }
+
+    /// Does all of it.
+    ///
+    /// # Errors
+    /// What the cluster says; that a node was started again meanwhile.
+    pub(super) async fn carry_out(&mut self, plan: &Plan) -> anyhow::Result<()> {
+        let mut begun = Vec::new();
+        for tree in &plan.trees {
+            begun.extend(self.begin(tree).await?);
+        }
+        let file_bytes = |filter: FilterId, record: &FilterRecord| -> u64 {
+            let slices = 0..record.owners.len() as u32;
+            let files = slices.filter_map(|slice| Some((slice, self.backup.cells_of(filter.0, slice)?.1.bytes)));
+            files.map(|(slice, bytes)| bytes * record.copies_of(slice).count() as u64).sum()
+        };
+        let total_bytes = begun.iter().map(|(filter, (_, record))| file_bytes(*filter, record)).sum();
+        self.progress = Some(Progress::new(Some(total_bytes), false));
+        for (former, (filter, record)) in &begun {
+            for slice in 0..record.owners.len() as u32 {
+                for copy in record.copies_of(slice) {
+                    self.write(*former, (*filter, record, slice), copy.node).await?;
+                }
+            }
+        }
+        self.check_starts().await?;
+        while let Some((filter, name)) = self.made.first().cloned() {
+            let request = FinishRestoreRequest { command_id: fresh_id().into(), filter_id: filter.0 };
+            let finished = self.member.call(async |mut client| client.finish_restore(request.clone()).await).await;
+            finished.with_context(|| format!("{name} has its cells, and does not get its name"))?;
+            self.made.remove(0);
+        }
+        Ok(())
+    }
+
+    /// Makes a filter, or a tree; by former number, the new ones.
+    async fn begin(
+        &mut self,
+        tree: &[(FilterId, FilterRecord, Vec<String>)],
+    ) -> anyhow::Result<Vec<(FilterId, (FilterId, FilterRecord))>> {
+        let Some((root, record, _)) = tree.first() else { return Ok(Vec::new()) };
+        let message = |(filter, record, sites): &(FilterId, FilterRecord, Vec<String>)| RestoredFilter {
+            filter: Some(wire_map::filter_message(*filter, record)),
+            sites: sites.clone(),
+        };
+        let request = RestoreFilterRequest {
+            command_id: fresh_id().into(),
+            filters: tree.iter().map(message).collect(),
+            secret: self.backup.metadata.secret(*root)?.into(),
+        };
+        let reply = self.member.call(async |mut client| client.restore_filter(request.clone()).await).await;
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => {
+                // It may be there nevertheless: where a node cannot hold its slices.
+                self.find_made(&record.name).await;
+                return Err(error.context(format!("filter {} cannot be restored", record.name)));
+            }
+        };
+        let made = reply.filters.into_iter().map(wire_map::filter_record).collect::<Result<Vec<_>, _>>()?;
+        let Some((filter, record)) = made.first() else { bail!("the node has restored nothing") };
+        self.made.push((*filter, record.name.clone()));
+        if made.len() != tree.len() {
+            bail!("filter {} has {} levels instead of {}", record.name, made.len(), tree.len());
+        }
+        Ok(tree.iter().map(|(former, ..)| *former).zip(made).collect())
+    }
+
+    /// Notes a filter that was made though its making has failed.
+    async fn find_made(&mut self, name: &str) {
+        let Ok(now) = status(self.member).await else { return };
+        let is_it = |(filter, record): &(&FilterId, &FilterRecord)| {
+            !self.map.filters.contains_key(filter) && record.name.ends_with(&format!(":{name}"))
+        };
+        let made = now.map.filters.iter().find(is_it).map(|(filter, record)| (*filter, record.name.clone()));
+        self.made.extend(made);
+    }
+
+    fn operator(&mut self, node: NodeId) -> anyhow::Result<Operator> {
+        let Self { nodes, member, map, .. } = self;
+        let record = map.nodes.get(&node).with_context(|| format!("node {node} is new: run it again"))?;
+        Ok(nodes.entry(node).or_insert_with(|| member.at(&record.address)).clone())
+    }
+
+    /// Brings the cells of a slice to a node.
+    async fn write(
+        &mut self,
+        former: FilterId,
+        (filter, record, slice): (FilterId, &FilterRecord, u32),
+        node: NodeId,
+    ) -> anyhow::Result<()> {
+        let Some((path, entry)) = self.backup.cells_of(former.0, slice) else { return Ok(()) };
+        let operator = self.operator(node)?;
+        let per_group = record.definition.slicing.slices_per_group().max(1);
+        let start = self.map.nodes.get(&node).map_or(0, |node| node.incarnation.0);
+        let (mut pieces, reading) = pieces(path);
+        while let Some(mut piece) = pieces.recv().await {
+            (piece.filter_id, piece.filter_epoch) = (filter.0, record.epoch);
+            (piece.group, piece.slice) = (slice / per_group, slice % per_group);
+            let reply = operator.call(async |mut client| client.write_cells(piece.clone()).await).await?;
+            if reply.incarnation != start {
+                bail!("{}", started_again(self.map, node));
+            }
+        }
+        reading.await.context("the thread that reads has ended")??;
+        self.done_bytes += entry.bytes;
+        if let Some(progress) = &self.progress {
+            progress.at(self.done_bytes, || format!("{} {slice}", record.name));
+        }
+        Ok(())
+    }
+
+    /// What a node had in memory is gone where it was started again.
+    async fn check_starts(&self) -> anyhow::Result<()> {
+        let now = status(self.member).await?.map;
+        let is_other = |node: &&NodeId| {
+            let start = |map: &ClusterMap| map.nodes.get(*node).map(|node| (node.incarnation, node.is_down));
+            start(&now) != start(self.map)
+        };
+        match self.map.nodes.keys().find(is_other) {
+            Some(node) => bail!("{}", started_again(self.map, *node)),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the bar away.
+    pub(super) fn progress_ends(&mut self) {
+        if let Some(progress) = self.progress.take() {
+            progress.end();
+        }
+    }
+
+    /// Drops what was made; what to say of it.
+    pub(super) async fn undo(&mut self) -> String {
+        let mut left = Vec::new();
+        for (_, name) in std::mem::take(&mut self.made) {
+            let request = DropFilterRequest { command_id: fresh_id().into(), name: name.clone() };
+            if self.member.call(async |mut client| client.drop_filter(request.clone()).await).await.is_err() {
+                left.push(name);
+            }
+        }
+        match left.is_empty() {
+            true => "the restore has failed, and what was made is dropped".to_owned(),
+            false => format!("the restore has failed, and these filters are left: drop {}", left.join(", ")),
+        }
+    }
+}
+
+fn started_again(map: &ClusterMap, node: NodeId) -> String {
+    let name = map.nodes.get(&node).map_or("?", |node| &node.name);
+    format!("node {name} was down or started again meanwhile, and may have lost cells: run it again")
+}

@@ -1,0 +1,20 @@
+//! Asking before something is done that cannot be undone.
+
+use std::io::{self, IsTerminal, Write};
+
+use crate::exit::UsageError;
+
+/// Asks at the terminal; without one, `--yes` must be given.
+///
+/// # Errors
+/// [`UsageError`] where there is nobody to ask.
+pub(crate) fn confirms(what: &str) -> anyhow::Result<bool> {
+    if !io::stdin().is_terminal() {
+        return Err(UsageError(format!("{what}: say --yes")).into());
+    }
+    eprint!("{what}. Go on? [y/N] ");
+    io::stderr().flush()?;
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(answer.trim().eq_ignore_ascii_case("y"))
+}

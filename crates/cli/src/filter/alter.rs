@@ -1,0 +1,331 @@
+//! `firstseen filter alter`: another filter follows under the name, and the former one is asked first until it has expired.
+//!
+//! Promises: what is not said of window, rate, kind and slicing stays; what is to be is printed, and nothing is altered where
+//! only a plan is asked for. Must not know: how events are asked of both.
+
+use std::io::Write;
+
+use anyhow::Context;
+use clap::Args;
+use firstseen_filter::{FilterSpec, GrowthSpec, Limit, Unit, Window};
+use firstseen_routing::{ClockSource, ClusterMap, FilterId, FilterRecord, NodeId, SlicedDefinition, Slicing};
+use firstseen_wire::map::{definition_json, filter_record};
+use firstseen_wire::proto::admin::{AlterFilterReply, AlterFilterRequest, FinishAlterationRequest};
+use serde::Serialize;
+use tokio::time::{Duration, sleep};
+
+use super::{ClusterAddresses, create, find};
+use crate::cluster;
+use crate::connect::{Operator, fresh_id};
+use crate::describe::describe;
+use crate::exit::UsageError;
+use crate::filter_args::{GrowthArg, KindArg, parse_duration_ms};
+use crate::size::{ByteSize, Count};
+
+/// How often is asked whether nodes have ended what they had in flight.
+const ASK: Duration = Duration::from_millis(100);
+
+/// Whoever has not ended after so long is named.
+const PATIENCE_ASKS: u32 = 50;
+
+/// Flags of `firstseen filter alter`.
+#[derive(Debug, Args)]
+pub struct AlterArgs {
+    /// Name of the filter
+    pub name: String,
+    /// The cluster.
+    #[command(flatten)]
+    pub at: ClusterAddresses,
+    /// What changes.
+    #[command(flatten)]
+    pub change: ChangeArgs,
+    /// Only print what would be
+    #[arg(long, conflicts_with_all = ["finish", "no_wait"])]
+    pub plan: bool,
+    /// Do not wait until the new filter is asked
+    #[arg(long, conflicts_with = "finish")]
+    pub no_wait: bool,
+    /// End an alteration now instead: what only the former filter remembers is first-seen again
+    #[arg(long, conflicts_with_all = [
+        "window", "capacity", "fpr", "memory", "kind", "slicing", "lateness", "growth", "new_secret", "seed",
+    ])]
+    pub finish: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What changes; what is not said stays.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Filter")]
+pub struct ChangeArgs {
+    /// How long a sighting counts from now on: `24h`, `landmark:1d`, ... (filter create)
+    #[arg(long, allow_hyphen_values = true)]
+    pub window: Option<String>,
+    /// Events that one window brings (`10M`)
+    #[arg(long, value_name = "EVENTS", allow_negative_numbers = true)]
+    pub capacity: Option<Count>,
+    /// Highest acceptable rate of false positives
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    pub fpr: Option<f64>,
+    /// Memory for the cells instead of a capacity (`64MiB`)
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true, conflicts_with = "capacity")]
+    pub memory: Option<ByteSize>,
+    /// Kind of filter: bloom, timing or generations
+    #[arg(long, value_enum)]
+    pub kind: Option<KindArg>,
+    /// How the filter is cut: none, horizontal:S, vertical:S, ... (filter create)
+    #[arg(long)]
+    pub slicing: Option<Slicing>,
+    /// How late a record may come and still be judged exactly; by default as before, or as for a new
+    /// filter where the window changes
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
+    pub lateness: Option<u64>,
+    /// How it grows beyond its capacity: none, equal:N; by default as for a new filter
+    #[arg(long, value_name = "RULE")]
+    pub growth: Option<GrowthArg>,
+    /// Hash events under a new secret; producers that hash events themselves (`firstseen dedup`) must be started again
+    #[arg(long)]
+    pub new_secret: bool,
+    /// Seed of the new secret; by default it is drawn at random
+    #[arg(long, requires = "new_secret")]
+    pub seed: Option<u64>,
+}
+
+impl ChangeArgs {
+    fn redefines(&self) -> bool {
+        let Self { window, capacity, fpr, memory, kind, slicing, lateness, growth, .. } = self;
+        let of_size = capacity.is_some() || fpr.is_some() || memory.is_some() || growth.is_some();
+        of_size || window.is_some() || kind.is_some() || slicing.is_some() || lateness.is_some()
+    }
+
+    /// What the filter is to be, where it is `old` now.
+    fn definition(&self, name: &str, record: &FilterRecord) -> anyhow::Result<SlicedDefinition> {
+        let old = &record.definition;
+        if !self.redefines() {
+            return Ok(old.clone());
+        }
+        let window = match &self.window {
+            None => old.group.window.clone(),
+            Some(window) => {
+                window.parse().map_err(|error: firstseen_filter::WindowError| UsageError(error.to_string()))?
+            }
+        };
+        // Several groups have room for what falls on one of them by chance.
+        let known = old.group.capacity_events.filter(|_| old.slicing.groups() == 1 && self.window.is_none());
+        let capacity_events = self.capacity.map(|Count(events)| events).or(known.filter(|_| self.memory.is_none()));
+        if capacity_events.is_none() && self.memory.is_none() {
+            return Err(UsageError(format!(
+                "say how many events a window of filter `{name}` brings from now on: --capacity 10M (or --memory)"
+            ))
+            .into());
+        }
+        let growth = |rule: GrowthArg| GrowthSpec {
+            limit: Limit::Cardinality,
+            generations_max: rule.generations_max(),
+            ratio: rule.ratio(),
+        };
+        let kept = Kept::of(record, self.window.is_some());
+        let spec = FilterSpec {
+            rate: self.fpr.unwrap_or(old.group.rate),
+            capacity_events,
+            memory_bytes: self.memory.map(|ByteSize(bytes)| bytes),
+            lateness_ms: self.lateness.or(kept.lateness_ms),
+            clock_skew_ms: kept.clock_skew_ms,
+            future_max_ms: old.group.future_max_ms,
+            growth: self.growth.map(growth),
+            ..FilterSpec::new(self.kind.map_or_else(|| old.group.cells.kind(), Into::into), window)
+        };
+        let definition = SlicedDefinition::new(&spec, self.slicing.unwrap_or(old.slicing))
+            .map_err(|error| UsageError(error.to_string()))?;
+        match definition.group.one_shape() {
+            true => Ok(definition),
+            false => Err(UsageError(format!(
+                "filter `{name}` would grow to other shapes, which a filter of a cluster cannot: use --growth equal:N"
+            ))
+            .into()),
+        }
+    }
+}
+
+/// How far the clocks of nodes may differ where their configuration says nothing else.
+const CLOCK_SKEW_DEFAULT_MS: u64 = 1_000;
+
+/// What stays as it was where nothing else is said.
+struct Kept {
+    lateness_ms: Option<u64>,
+    /// How much longer than its window everything is kept where nodes stamp events, for their clocks.
+    clock_skew_ms: u64,
+}
+
+impl Kept {
+    fn of(record: &FilterRecord, has_new_window: bool) -> Self {
+        let group = &record.definition.group;
+        let is_stamped_by_nodes = record.policies.clock == ClockSource::Wall;
+        let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (&group.window, &group.unit) else {
+            return Self {
+                lateness_ms: None,
+                clock_skew_ms: if is_stamped_by_nodes { CLOCK_SKEW_DEFAULT_MS } else { 0 },
+            };
+        };
+        let kept_ms = group.rule.span_units.saturating_sub(1).saturating_mul(*unit_ms);
+        let skew_ms = kept_ms.saturating_sub(*window_ms).max(CLOCK_SKEW_DEFAULT_MS);
+        Self {
+            lateness_ms: (!has_new_window).then_some(group.rule.lateness_units.saturating_mul(*unit_ms)),
+            clock_skew_ms: if is_stamped_by_nodes { skew_ms } else { 0 },
+        }
+    }
+}
+
+/// Names of the JSON document.
+#[derive(Serialize)]
+struct Document<'a> {
+    name: &'a str,
+    number: FilterId,
+    former_number: FilterId,
+    before: &'a SlicedDefinition,
+    definition: &'a SlicedDefinition,
+    new_secret: bool,
+    /// Of the new filter, beside the other.
+    cells_bytes: u64,
+    /// For how long at least the former one stays by its clock; nothing where its window is no matter of milliseconds.
+    former_ms: Option<u64>,
+    /// Whether it has been altered.
+    done: bool,
+    /// Whether all nodes have ended what they had in flight before.
+    opened: bool,
+}
+
+/// Runs `firstseen filter alter`.
+pub(super) async fn run(args: &AlterArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
+    let map = cluster::status(operator).await?.map;
+    let (number, filter) = find(&map, &args.name)?;
+    if args.finish {
+        return finish(args, operator, &map, number, out).await;
+    }
+    let definition = args.change.definition(&args.name, filter)?;
+    let request = AlterFilterRequest {
+        command_id: fresh_id().into(),
+        name: args.name.clone(),
+        filter_id: number.0,
+        definition_json: definition_json(&definition),
+        new_secret: args.change.new_secret,
+        secret: args.change.seed.map(create::secret).unwrap_or_default().into(),
+        plan: args.plan,
+    };
+    let reply = operator.call(async |mut client| client.alter_filter(request.clone()).await).await?;
+    let AlterFilterReply { filter: altered, awaited_nodes, cells_bytes } = reply;
+    let (follower, _) = filter_record(altered.context("the node does not say what it made")?)?;
+    let mut document = Document {
+        name: &args.name,
+        number: follower,
+        former_number: number,
+        before: &filter.definition,
+        definition: &definition,
+        new_secret: args.change.new_secret,
+        cells_bytes,
+        former_ms: stays_ms(filter),
+        done: !args.plan,
+        opened: false,
+    };
+    if !args.json {
+        tell(&document, filter, out)?;
+    }
+    if !args.plan {
+        name_awaited(&map, &awaited_nodes);
+        document.opened = !args.no_wait && wait(operator, follower).await?;
+    }
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?;
+    } else {
+        let said = match (args.plan, document.opened) {
+            (true, _) => "nothing is altered: leave out --plan".to_owned(),
+            (_, true) => format!("altered: `firstseen filter describe {}` shows how long both are there", args.name),
+            (_, false) => format!("under way: `firstseen filter describe {}` shows how far it has come", args.name),
+        };
+        writeln!(out, "{said}")?;
+    }
+    Ok(())
+}
+
+/// What is to be, and how long what was stays.
+fn tell(document: &Document<'_>, filter: &FilterRecord, out: &mut dyn Write) -> anyhow::Result<()> {
+    let Document { name, number, before, definition, cells_bytes, .. } = document;
+    writeln!(out, "filter {name}, number {number}")?;
+    writeln!(out, "before   {}, window {}", describe(before), before.group.window)?;
+    writeln!(out, "then     {}, window {}", describe(definition), definition.group.window)?;
+    writeln!(out, "memory   {} at most, beside that of the former filter", ByteSize(*cells_bytes))?;
+    let horizon_ms = filter.policies.retry_horizon_ms;
+    writeln!(
+        out,
+        "former   asked first, and gone once what it has has expired by its clock (window {} and lateness), and retries \
+         of {horizon_ms} ms are over",
+        before.group.window
+    )?;
+    if document.new_secret {
+        writeln!(
+            out,
+            "secret   a new one: producers that hash events themselves (firstseen dedup) get `altered` for new events until \
+             they are started again"
+        )?;
+    }
+    Ok(())
+}
+
+/// How long at least the former filter stays by its clock.
+fn stays_ms(filter: &FilterRecord) -> Option<u64> {
+    let group = &filter.definition.group;
+    match group.unit {
+        Unit::Milliseconds(unit_ms) => {
+            let units = group.rule.span_units.saturating_add(group.rule.lateness_units);
+            Some(units.saturating_mul(unit_ms).saturating_add(filter.policies.retry_horizon_ms.into()))
+        }
+        _ => None,
+    }
+}
+
+fn name_awaited(map: &ClusterMap, nodes: &[u64]) {
+    let name =
+        |number: &u64| map.nodes.get(&NodeId(*number)).map_or_else(|| number.to_string(), |node| node.name.clone());
+    let names: Vec<String> = nodes.iter().map(name).collect();
+    if !names.is_empty() {
+        eprintln!(
+            "firstseen: {} may still have events in flight, and cannot be reached: new events are undecided (`not_ready`) \
+             until they are back, or are drained (`firstseen cluster drain`), or the former filter is given up (`firstseen \
+             filter alter --finish`)",
+            names.join(", ")
+        );
+    }
+}
+
+/// Waits until all nodes have ended what they had in flight; false where one takes long.
+async fn wait(operator: &Operator, follower: FilterId) -> anyhow::Result<bool> {
+    for _ in 0..PATIENCE_ASKS {
+        let map = cluster::status(operator).await?.map;
+        let closed = map.former_of(follower).and_then(|(_, former)| former.line.closed.clone());
+        match closed {
+            Some(closed) if !closed.has_ended() => sleep(ASK).await,
+            _ => return Ok(true),
+        }
+    }
+    Ok(false)
+}
+
+async fn finish(
+    args: &AlterArgs,
+    operator: &Operator,
+    map: &ClusterMap,
+    number: FilterId,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let Some((former, _)) = map.former_of(number) else {
+        return Err(UsageError(format!("filter `{}` is not being altered", args.name)).into());
+    };
+    let request = FinishAlterationRequest { command_id: fresh_id().into(), name: args.name.clone() };
+    operator.call(async |mut client| client.finish_alteration(request.clone()).await).await?;
+    match args.json {
+        true => writeln!(out, "{}", serde_json::json!({ "name": args.name, "number": number, "finished": former }))?,
+        false => writeln!(out, "the former filter of {}, number {former}, is gone", args.name)?,
+    }
+    Ok(())
+}

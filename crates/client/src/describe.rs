@@ -1,0 +1,160 @@
+//! What the cluster says of a filter that is asked for by name.
+//!
+//! Promises: a filter that is in use already stays the same; of one that is being altered the former one is told, with the
+//! other behind it. Must not know: how events are asked.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use firstseen_filter::{CellDefinition, FilterSecret, Refresh};
+use firstseen_routing::{Branch, FilterId, FilterRecord};
+use firstseen_wire::map::filter_record;
+use firstseen_wire::net::producer_client;
+use firstseen_wire::proto::producer as proto;
+use firstseen_wire::status::ErrorKind;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::call::lock;
+use crate::client::Core;
+use crate::error::FilterError;
+use crate::intake::FilterCore;
+use crate::watch::complaint;
+
+/// A node that has only just heard of a filter's creation is given so long to do so.
+const FILTER_APPEARS_WITHIN: Duration = Duration::from_millis(300);
+
+impl Core {
+    /// The filter of this name: while it is being altered, the one that is asked first.
+    pub(crate) async fn open(self: &Arc<Self>, name: &str, deadline: Instant) -> Result<Arc<FilterCore>, FilterError> {
+        let started = Instant::now();
+        let unreachable =
+            |reason| FilterError::Unreachable { name: name.to_owned(), waited_ms: self.limits().deadline_ms, reason };
+        let mut jitter = self.jitter();
+        let mut reason = "no node answers".to_owned();
+        for tries in 1.. {
+            match self.describe(name, deadline).await {
+                Ok(reply) => return self.adopt(name, reply, deadline).await,
+                Err(status) => match ErrorKind::from(&status) {
+                    ErrorKind::NotFound if started.elapsed() > FILTER_APPEARS_WITHIN => {
+                        let there = self.map().filters.values().map(|filter| filter.name.clone()).collect();
+                        return Err(FilterError::NotFound { name: name.to_owned(), there });
+                    }
+                    kind if kind == ErrorKind::NotFound || kind.is_worth_retrying() => reason = complaint(&status),
+                    _ => return Err(FilterError::Refused { name: name.to_owned(), reason: complaint(&status) }),
+                },
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+            sleep(Duration::from_millis(jitter.wait_ms(tries + 2))).await;
+        }
+        Err(unreachable(reason))
+    }
+
+    async fn describe(&self, name: &str, deadline: Instant) -> Result<proto::DescribeFilterReply, tonic::Status> {
+        let channel = self.door_channel().ok_or_else(|| tonic::Status::unavailable("no node answers"))?;
+        let mut client = producer_client(channel);
+        let request = client.describe_filter(proto::DescribeFilterRequest { name: name.to_owned() });
+        match timeout_at(deadline, request).await {
+            Ok(reply) => reply.map(tonic::Response::into_inner),
+            Err(_) => Err(tonic::Status::unavailable("no answer in time")),
+        }
+    }
+
+    /// The filter that a node has described; the same as before if it is in use already.
+    async fn adopt(
+        self: &Arc<Self>,
+        name: &str,
+        reply: proto::DescribeFilterReply,
+        deadline: Instant,
+    ) -> Result<Arc<FilterCore>, FilterError> {
+        let description = |reason: String| FilterError::Description { name: name.to_owned(), reason };
+        let message = reply.filter.ok_or_else(|| description("it is empty".to_owned()))?;
+        let (id, record) = filter_record(message).map_err(|error| description(error.to_string()))?;
+        // Batches are sent by the map: it must have come as far as the node that has told of the filter.
+        let mut maps = self.maps();
+        let has_filter = maps.wait_for(|map| map.filters.contains_key(&id));
+        if !matches!(timeout_at(deadline, has_filter).await, Ok(Ok(_))) {
+            let reason = "the map of the cluster does not show it yet".to_owned();
+            return Err(FilterError::Unreachable {
+                name: name.to_owned(),
+                waited_ms: self.limits().deadline_ms,
+                reason,
+            });
+        }
+        let (id, record) = self.level(name, id, record)?;
+        // What the former one shows, the other is about to be shown.
+        let clock_ms = reply.clock_ms.max(reply.former_clock_ms);
+        let filter = self.in_use(name, (id, record), &reply.secret, clock_ms)?;
+        let Some(former) = reply.former else { return Ok(filter) };
+        let (id, record) = filter_record(former).map_err(|error| description(error.to_string()))?;
+        if !self.map().filters.contains_key(&id) {
+            // It has gone meanwhile.
+            return Ok(filter);
+        }
+        let former = self.in_use(name, (id, record), &reply.former_secret, reply.former_clock_ms)?;
+        former.line().follow_with(filter);
+        Ok(former)
+    }
+
+    fn in_use(
+        self: &Arc<Self>,
+        name: &str,
+        (id, record): (FilterId, FilterRecord),
+        secret: &[u8],
+        clock_ms: u64,
+    ) -> Result<Arc<FilterCore>, FilterError> {
+        if self.is_closed() {
+            return Err(FilterError::Closed);
+        }
+        let refreshes =
+            matches!(record.definition.group.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. });
+        if refreshes && self.limits().local_bytes_max > 0 {
+            return Err(FilterError::Refresh { name: name.to_owned() });
+        }
+        let mut filters = lock(self.filters());
+        if let Some(filter) = filters.get(&id).and_then(Weak::upgrade) {
+            filter.catch_up(clock_ms);
+            return Ok(filter);
+        }
+        let secret = FilterSecret::from_material(secret);
+        let description = |reason: String| FilterError::Description { name: name.to_owned(), reason };
+        let filter = FilterCore::new(self.clone(), id, record, secret, clock_ms);
+        let filter = Arc::new(filter.map_err(|error| description(error.to_string()))?);
+        filters.retain(|_, filter| filter.strong_count() > 0);
+        filters.insert(id, Arc::downgrade(&filter));
+        Ok(filter)
+    }
+
+    /// The level of a tree at this client's site; the filter itself where it has no tree, or the client no site.
+    fn level(&self, name: &str, id: FilterId, record: FilterRecord) -> Result<(FilterId, FilterRecord), FilterError> {
+        let Some(Branch { root, top_down, .. }) = record.branch.clone() else { return Ok((id, record)) };
+        let map = self.map();
+        let levels = || {
+            let branch = |filter: &FilterRecord| filter.branch.clone().filter(|branch| branch.root == root);
+            map.filters.iter().filter_map(move |(id, filter)| Some((*id, filter, branch(filter)?)))
+        };
+        let is_leaf = |id: FilterId| levels().all(|(.., branch)| branch.parent != Some(id));
+        let place = match self.site() {
+            None => Some((id, record)),
+            Some(site) => {
+                let mut of_site = levels().filter(|(.., branch)| branch.place == site);
+                of_site.next().map(|(id, level, _)| (id, level.clone()))
+            }
+        };
+        let (name, places) = (name.to_owned(), |wanted: &dyn Fn(FilterId) -> bool| {
+            levels().filter(|(id, ..)| wanted(*id)).map(|(.., branch)| branch.place).collect()
+        });
+        match place {
+            // What no leaf knows would be taken for a mistake of the levels above.
+            Some((id, _)) if top_down > 0 && !is_leaf(id) => {
+                Err(FilterError::NoLeaf { name, leaves: places(&is_leaf) })
+            }
+            Some(place) => Ok(place),
+            None => {
+                let site = self.site().unwrap_or_default().to_owned();
+                Err(FilterError::NoPlace { name, site, there: places(&|_| true) })
+            }
+        }
+    }
+}

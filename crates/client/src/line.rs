@@ -1,0 +1,123 @@
+//! Filters that have followed one another under a name: a call asks one after the other, as long as the former one is there.
+//!
+//! What the former filter has is told by it, and nothing is recorded there any more; what it does not have, the one that has
+//! followed is asked for. So where the two lie, and that there are two, is no matter of the caller's.
+//!
+//! Promises: a filter is asked only when the one before does not have the event, or is gone; a call that needs one filter
+//! pays for a look at a flag. Must not know: how a filter is asked.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use firstseen_routing::{Decision, FilterId, FilterRecord, Reason};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::call::Answer;
+use crate::intake::FilterCore;
+
+/// The place of a filter among those that follow one another.
+pub(crate) struct Line {
+    /// The first of them.
+    origin: FilterId,
+    next: OnceLock<Arc<FilterCore>>,
+    /// The map does not have the filter any more.
+    is_over: AtomicBool,
+    /// One call looks for the next; the others wait for it.
+    turn: Semaphore,
+}
+
+impl Line {
+    /// Of filter `id`.
+    pub(crate) fn of(id: FilterId, record: &FilterRecord) -> Self {
+        let (origin, is_over) = (record.line.origin.unwrap_or(id), AtomicBool::new(false));
+        Self { origin, next: OnceLock::new(), is_over, turn: Semaphore::new(1) }
+    }
+
+    /// This filter has followed.
+    pub(crate) fn follow_with(&self, next: Arc<FilterCore>) {
+        // Somebody else may have found it, too.
+        let _ = self.next.set(next);
+    }
+
+    /// The map does not have the filter any more.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether an event that is told so is one for the filter that has followed: nothing has been recorded.
+pub(crate) fn passes_on(answer: Answer) -> bool {
+    matches!(answer.decision, Decision::Undecided(Reason::Altered | Reason::UnknownFilter))
+}
+
+/// What is told of an event for which the filter that has followed could not be found in time.
+pub(crate) fn not_found(answer: Answer) -> Answer {
+    match answer.decision {
+        Decision::Undecided(Reason::Altered) => Answer::undecided(Reason::NotReady),
+        _ => answer,
+    }
+}
+
+/// The filter that is asked first, where `opened` is the one that the caller has got.
+#[inline]
+pub(crate) fn first(opened: &Arc<FilterCore>) -> &Arc<FilterCore> {
+    let mut filter = opened;
+    while filter.line().is_over.load(Ordering::Relaxed)
+        && let Some(next) = filter.line().next.get()
+    {
+        filter = next;
+    }
+    filter
+}
+
+/// The last that is known.
+pub(crate) fn newest(opened: &Arc<FilterCore>) -> &Arc<FilterCore> {
+    all(opened).last().unwrap_or(opened)
+}
+
+/// All that are known from `opened` on.
+pub(crate) fn all(opened: &Arc<FilterCore>) -> impl Iterator<Item = &Arc<FilterCore>> {
+    std::iter::successors(Some(opened), |filter| filter.line().next.get())
+}
+
+impl FilterCore {
+    /// Whether another filter has followed.
+    pub(crate) fn is_followed(&self) -> bool {
+        let map = self.core().map();
+        map.filters.get(&self.id()).is_none_or(FilterRecord::is_closed)
+    }
+
+    /// The filter that has followed; none where there is none, or it cannot be found in time.
+    pub(crate) async fn next(&self, deadline: Instant) -> Option<&Arc<Self>> {
+        let Line { origin, next, turn, .. } = self.line();
+        if next.get().is_some() {
+            return next.get();
+        }
+        let _turn = timeout_at(deadline, turn.acquire()).await.ok()?.ok()?;
+        let mut jitter = self.core().jitter();
+        for tries in 1.. {
+            // A node may be asked that has not heard of it yet.
+            let name = self.name_of_line(*origin).filter(|_| next.get().is_none());
+            let Some(name) = name.filter(|_| Instant::now() < deadline) else { break };
+            match self.core().open(&name, deadline).await {
+                Ok(found) if found.id() > self.id() => drop(next.set(found)),
+                Ok(_) => {}
+                Err(error) => tracing::debug!(name, %error, "the filter that has followed is not known yet"),
+            }
+            if next.get().is_none() {
+                sleep(Duration::from_millis(jitter.wait_ms(tries))).await;
+            }
+        }
+        next.get()
+    }
+
+    /// What the newest of the line is called, where one has followed.
+    fn name_of_line(&self, origin: FilterId) -> Option<String> {
+        let map = self.core().map();
+        map.follower_of(self.id(), origin)?;
+        let mut line = map.filters.values().filter(|record| record.line.origin == Some(origin));
+        line.find(|record| !record.is_closed()).map(|record| record.name.clone())
+    }
+}

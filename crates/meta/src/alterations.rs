@@ -1,0 +1,249 @@
+//! Filters that are altered: another one follows under the name, and the one before is closed.
+//!
+//! The former filter stays beside the other until what it has matters to nobody: every node that had slices of it says that
+//! nothing is in flight there any more that began before, and later that by its clock all of it has expired.
+//!
+//! Promises: what [`crate::state`] promises; a filter has one former at most; a former goes only when all nodes that have it
+//! have said so, or when somebody asks for it. Must not know: what it must not, how events are asked of both.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use firstseen_filter::{CellDefinition, Kind, Refresh, Unit};
+use firstseen_routing::divided::{check, check_copies, check_durability, check_thresholds};
+use firstseen_routing::{
+    Closed, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, Line, NodeId, SlicedDefinition,
+};
+use firstseen_wire::limits::FILTERS_MAX;
+
+use crate::command::{AlteredFilter, Outcome};
+use crate::filters::{check_map, is_current};
+use crate::placement::owners;
+use crate::refusal::Refusal;
+use crate::restore::is_restoring;
+use crate::state::{State, check_text};
+
+/// What a former filter is called: its name, and this.
+pub const FORMER_SUFFIX: &str = "~former";
+
+/// Another filter follows under the name, by another definition or secret.
+pub(crate) fn alter(state: &mut State, asked: AlteredFilter) -> Result<Outcome, Refusal> {
+    let map = plan_alteration(&state.map, &asked)?;
+    let (former, successor) = (asked.filter, state.map.next_filter);
+    let Some(secret) = asked.secret.or_else(|| state.secrets.get(&former).copied()) else {
+        return Err(Refusal::Alter { name: asked.name, reason: "its secret is not known".to_owned() });
+    };
+    Arc::make_mut(&mut state.secrets).insert(successor, secret);
+    state.map = Arc::new(map);
+    Ok(Outcome::FilterCreated { filter: successor, existed: false })
+}
+
+/// The map as it would be with a filter altered.
+///
+/// # Errors
+/// [`Refusal`]: why it cannot be, and what to do instead.
+pub fn plan_alteration(map: &ClusterMap, asked: &AlteredFilter) -> Result<ClusterMap, Refusal> {
+    let AlteredFilter { name, filter, definition, secret } = asked;
+    let unknown = || Refusal::FilterUnknown { name: format!("`{name}`") };
+    let refused = |reason: &str| Refusal::Alter { name: name.clone(), reason: reason.to_owned() };
+    let (meant, record) = map.filter_named(name).ok_or_else(unknown)?;
+    if meant != *filter {
+        return Err(refused("it has been altered or made anew meanwhile: look at it again"));
+    }
+    check_former(map, *filter, record).map_err(|reason| refused(&reason))?;
+    if secret.is_none() && record.definition == *definition {
+        return Err(refused("it is so already"));
+    }
+    check_follower(definition, &record.policies)
+        .map_err(|reason| Refusal::Definition { name: name.clone(), reason })?;
+    let former_name = format!("{name}{FORMER_SUFFIX}");
+    check_text("the name of the former filter", &former_name)?;
+    if map.filter_named(&former_name).is_some() {
+        return Err(Refusal::FilterExists { name: former_name });
+    }
+    if map.filters.len() >= FILTERS_MAX {
+        return Err(Refusal::Full { what: "filters".to_owned(), most: FILTERS_MAX as u64 });
+    }
+    let (owners, copies) = owners(map, name, definition, &[], record.policies.copies)?;
+    let (mut map, successor) = (map.clone(), map.next_filter);
+    let mut former = map.filters.remove(filter).ok_or_else(unknown)?;
+    let line = Line { origin: former.line.origin.or(Some(*filter)), former: Some(*filter), closed: None };
+    (former.name, former.epoch) = (former_name, former.epoch + 1);
+    former.line.closed = Some(Closed { successor, awaited: former.nodes(), ..Closed::default() });
+    let (name, definition, policies) = (name.clone(), definition.clone(), former.policies);
+    let (generations, branch) = (Vec::new(), None);
+    let record = FilterRecord { name, epoch: 1, definition, policies, owners, copies, generations, branch, line };
+    for (filter, record) in [(*filter, former), (successor, record)] {
+        check_map(&map, filter, &record)?;
+        map.filters.insert(filter, record);
+    }
+    map.next_filter = FilterId(successor.0 + 1);
+    Ok(map)
+}
+
+/// Why a filter cannot become a former one, and what to do instead.
+fn check_former(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Result<(), String> {
+    let FilterRecord { definition, branch, line, .. } = record;
+    let down = record.all_copies().find(|(_, copy)| map.is_gone(copy)).map(|(_, copy)| copy.node);
+    let kind = definition.group.cells.kind();
+    let otherwise = "create another filter beside it, and let producers go over to that";
+    let refuses = |reason: String| Err(format!("{reason}: {otherwise}"));
+    match &definition.group.cells {
+        _ if line.closed.is_some() => Err("it is the former one of an alteration: alter the other".to_owned()),
+        _ if map.former_of(filter).is_some() => {
+            Err("it is being altered: wait until the former one has gone (`filter describe`), or end that with \
+                 `filter alter --finish`"
+                .to_owned())
+        }
+        _ if is_restoring(&record.name) => Err("it is being restored: wait until it is there".to_owned()),
+        _ if branch.is_some() => refuses("levels of trees cannot be altered".to_owned()),
+        _ if record.moves().next().is_some() => {
+            Err("slices of it are moving: wait until they are there, or cancel that".to_owned())
+        }
+        _ if down.is_some() => Err(format!(
+            "node {} has slices of it, and is down or cannot read them, so that new events would wait for it: start or repair \
+             it, or drain it first",
+            down.unwrap_or_default()
+        )),
+        CellDefinition::Timing { refresh: Refresh::Refresh, .. } => refuses(
+            "every duplicate starts its window again (--rule refresh), so that what it has never expires".into(),
+        ),
+        _ if !has_verdicts(kind) => refuses(format!("kind {kind} cannot be altered")),
+        _ => match definition.group.unit {
+            Unit::Endless => refuses("it has no window, so that what it has never expires".to_owned()),
+            Unit::Events(_) => {
+                refuses("its window counts events, and once it is closed none are counted there any more".to_owned())
+            }
+            Unit::Milliseconds(_) | Unit::Calendar(_) => Ok(()),
+        },
+    }
+}
+
+/// Why a filter cannot follow another.
+fn check_follower(definition: &SlicedDefinition, policies: &FilterPolicies) -> Result<(), String> {
+    let kind = definition.group.cells.kind();
+    if !has_verdicts(kind) {
+        return Err(format!("kind {kind} cannot follow: use kind bloom, timing or generations"));
+    }
+    if matches!(definition.group.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. }) {
+        return Err(
+            "a filter whose duplicates start its window again cannot follow: create it beside this one".to_owned()
+        );
+    }
+    check(definition)
+        .and_then(|()| check_durability(definition, policies.durability, false))
+        .and_then(|()| check_thresholds(definition, policies.thresholds))
+        .and_then(|()| check_copies(definition, policies.copies, false))
+        .map_err(|refusal| refusal.to_string())
+}
+
+fn has_verdicts(kind: Kind) -> bool {
+    matches!(kind, Kind::Bloom | Kind::Timing | Kind::Generations)
+}
+
+/// Nothing is in flight any more at a node that began before the filter was closed.
+pub(crate) fn ended(
+    state: &mut State,
+    filter: FilterId,
+    (node, incarnation): (NodeId, Incarnation),
+    newest_unit: u64,
+) -> Result<Outcome, Refusal> {
+    let is_awaited = |closed: &Closed| closed.awaited.contains(&node);
+    if is_current(state, node, incarnation) && closed_of(state, filter)?.is_some_and(is_awaited) {
+        change(state, filter, |record, closed| {
+            closed.newest_unit = closed.newest_unit.max(newest_unit);
+            end(record, closed, node);
+        });
+    }
+    Ok(Outcome::Done)
+}
+
+/// A node need not be waited for any more.
+fn end(record: &mut FilterRecord, closed: &mut Closed, node: NodeId) {
+    // What was asked before somebody has ended does not count: it is asked again.
+    if closed.awaited.remove(&node) && closed.has_ended() {
+        record.epoch += 1;
+    }
+}
+
+/// By the clock of a node all that the filter has recorded has expired. It goes when all say so.
+pub(crate) fn passed(
+    state: &mut State,
+    filter: FilterId,
+    (node, incarnation): (NodeId, Incarnation),
+) -> Result<Outcome, Refusal> {
+    let is_news = |closed: &Closed| closed.has_ended() && !closed.passed.contains(&node);
+    if !is_current(state, node, incarnation) || !closed_of(state, filter)?.is_some_and(is_news) {
+        return Ok(Outcome::Done);
+    }
+    change(state, filter, |_, closed| closed.passed.extend([node]));
+    let is_over = |record: &FilterRecord| {
+        let passed = record.line.closed.as_ref().map(|closed| &closed.passed);
+        passed.is_some_and(|passed| record.nodes().is_subset(passed))
+    };
+    if state.map.filters.get(&filter).is_some_and(is_over) {
+        forget(state, &BTreeSet::from([filter]));
+    }
+    Ok(Outcome::Done)
+}
+
+/// The former filter goes now, whatever it has.
+pub(crate) fn finish(state: &mut State, name: &str) -> Result<Outcome, Refusal> {
+    let unknown = || Refusal::FilterUnknown { name: format!("`{name}`") };
+    let (filter, _) = state.map.filter_named(name).ok_or_else(unknown)?;
+    if let Some(former) = state.map.former_of(filter).map(|(former, _)| former) {
+        forget(state, &BTreeSet::from([former]));
+    }
+    Ok(Outcome::Done)
+}
+
+/// Nodes that have been given up, and have no slices of a closed filter any more, are not waited for.
+pub(crate) fn settle(map: &mut ClusterMap) {
+    let lost = |record: &FilterRecord| -> Vec<NodeId> {
+        let awaited = record.line.closed.iter().flat_map(|closed| &closed.awaited).copied();
+        let is_lost = |node: &NodeId| map.nodes.get(node).is_none_or(|it| it.is_down) && !record.is_on(*node);
+        awaited.filter(is_lost).collect()
+    };
+    let lost: Vec<(FilterId, Vec<NodeId>)> = map.filters.iter().map(|(id, record)| (*id, lost(record))).collect();
+    for (filter, nodes) in lost.into_iter().filter(|(_, nodes)| !nodes.is_empty()) {
+        let Some(record) = map.filters.get_mut(&filter) else { continue };
+        let Some(mut closed) = record.line.closed.take() else { continue };
+        nodes.into_iter().for_each(|node| end(record, &mut closed, node));
+        record.line.closed = Some(closed);
+    }
+}
+
+/// Where others head events now than before, the clocks of others count.
+pub(crate) fn ask_again(before: &ClusterMap, map: &mut ClusterMap) {
+    for (filter, record) in &mut map.filters {
+        let is_same = before.filters.get(filter).is_some_and(|former| former.epoch == record.epoch);
+        if let Some(closed) = record.line.closed.as_mut().filter(|_| !is_same) {
+            closed.passed.clear();
+        }
+    }
+}
+
+/// These filters, with their secrets.
+pub(crate) fn forget(state: &mut State, filters: &BTreeSet<FilterId>) {
+    Arc::make_mut(&mut state.map).filters.retain(|id, _| !filters.contains(id));
+    Arc::make_mut(&mut state.secrets).retain(|id, _| !filters.contains(id));
+}
+
+/// What the map says of a filter that may be closed; none where it is not, or is gone: the node that speaks of it has not
+/// heard of that yet.
+fn closed_of(state: &State, filter: FilterId) -> Result<Option<&Closed>, Refusal> {
+    match state.map.filters.get(&filter) {
+        None if filter >= state.map.next_filter => Err(Refusal::FilterUnknown { name: filter.to_string() }),
+        record => Ok(record.and_then(|record| record.line.closed.as_ref())),
+    }
+}
+
+fn change(state: &mut State, filter: FilterId, work: impl FnOnce(&mut FilterRecord, &mut Closed)) {
+    let Some(record) = Arc::make_mut(&mut state.map).filters.get_mut(&filter) else { return };
+    let Some(mut closed) = record.line.closed.take() else { return };
+    work(record, &mut closed);
+    record.line.closed = Some(closed);
+}
+
+#[cfg(test)]
+mod tests;

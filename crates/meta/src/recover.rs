@@ -1,0 +1,180 @@
+//! A cluster goes on with one node of it, where more than half of the voters are lost for good.
+//!
+//! The node that is left takes the newest state that it knows, and begins a cluster of another id with it: whoever belongs to
+//! the former one is refused, whatever it has agreed on since. Nodes without slices are gone; those that have some stay in the
+//! map as nodes that are down, under other names, so that their slices can be drained, and nodes in their place can join.
+//!
+//! Promises: all of it is on the disk at once or nothing; no number is given twice, and epochs and versions are above all that
+//! the former cluster can have had. Must not know: who asks, what is in slices.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use firstseen_routing::{ClusterId, FilterId, FilterRecord, NodeId, NodeRecord, SliceOwner};
+use thiserror::Error;
+
+use crate::state::{Doubts, State};
+use crate::store::{Identity, MetaStorage, StoreError, Survivor};
+
+/// What the others may have agreed on without this node, by far: epochs, versions.
+const UNSEEN_MAX: u64 = 1 << 32;
+
+/// Numbers of nodes and of filters that they may have given.
+const UNSEEN_NUMBERS_MAX: u64 = 1 << 10;
+
+/// Why a cluster does not go on with this node.
+#[derive(Debug, Error)]
+pub enum RecoveryError {
+    /// What the node has kept cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It never belonged to one.
+    #[error("this node belongs to no cluster: there is nothing to recover")]
+    NoCluster,
+    /// The others have gone on without it.
+    #[error("this node has left its cluster for good: recover with a node that has not")]
+    Left,
+    /// It needs nobody to agree with.
+    #[error("this node is alone in its cluster: start it, nothing is lost but other nodes' agreement is not needed")]
+    Alone,
+    /// The random source gave an id that the cluster has.
+    #[error("the id of the new cluster is that of the former one")]
+    SameCluster,
+}
+
+/// What recovering does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// The node that is left.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// The cluster that it was in.
+    pub former: ClusterId,
+    /// Other nodes, by what they were called, with what those are called now that have slices; the rest are gone.
+    pub lost: Vec<(String, Option<String>)>,
+    /// Filters that have slices on lost nodes, or may have been recorded without this node.
+    pub filters: Vec<LostFilter>,
+}
+
+/// What is lost of a filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostFilter {
+    /// What it is called.
+    pub name: String,
+    /// All of its slices.
+    pub slices: u32,
+    /// Those of which no copy is left.
+    pub lost: u32,
+    /// Those here of which others may have recorded events without this node: they count as incomplete.
+    pub incomplete: u32,
+}
+
+/// Reads what the node has kept at `path`, which nobody else has open, and says what recovering it does; then does it, if
+/// `consents` says so, as cluster `cluster`. None where it did not.
+///
+/// # Errors
+/// [`RecoveryError`]; nothing has changed.
+pub async fn recover(
+    path: PathBuf,
+    cluster: ClusterId,
+    consents: impl FnOnce(&Recovery) -> bool,
+) -> Result<Option<Recovery>, RecoveryError> {
+    let survivor = Survivor::open(MetaStorage::File(path)).await?;
+    let recovered = recover_open(&survivor, cluster, consents).await;
+    survivor.close().await?;
+    recovered
+}
+
+async fn recover_open(
+    survivor: &Survivor,
+    cluster: ClusterId,
+    consents: impl FnOnce(&Recovery) -> bool,
+) -> Result<Option<Recovery>, RecoveryError> {
+    let identity = survivor.identity().ok_or(RecoveryError::NoCluster)?;
+    let (state, index) = (survivor.state(), survivor.last_index().saturating_add(UNSEEN_MAX));
+    if cluster == identity.cluster {
+        return Err(RecoveryError::SameCluster);
+    }
+    let (recovered, recovery) = alone(&state, identity, (cluster, index))?;
+    if !consents(&recovery) {
+        return Ok(None);
+    }
+    survivor.replace(Identity { cluster, ..identity }, &recovered, index).await?;
+    Ok(Some(recovery))
+}
+
+/// The state with which the node goes on, as of entry `index`, and what that means.
+fn alone(
+    state: &State,
+    identity: Identity,
+    (cluster, index): (ClusterId, u64),
+) -> Result<(State, Recovery), RecoveryError> {
+    let me = identity.node;
+    let Some(own) = state.map.nodes.get(&me) else { return Err(RecoveryError::Left) };
+    if state.map.nodes.len() == 1 {
+        return Err(RecoveryError::Alone);
+    }
+    let (mut recovered, name) = (state.clone(), own.name.clone());
+    let map = Arc::make_mut(&mut recovered.map);
+    for record in map.filters.values_mut() {
+        // What is on its way to a node that is lost stays where it is.
+        record.copies.retain(|copy| copy.replaces.is_none() || copy.owner.node == me);
+    }
+    let (mut lost, mut left) = (Vec::new(), BTreeMap::new());
+    for (node, record) in std::mem::take(&mut map.nodes) {
+        if node == me {
+            left.insert(node, NodeRecord { voter: true, is_down: false, ..record });
+            continue;
+        }
+        let has_slices = map.filters.values().any(|filter| filter.is_on(node));
+        let renamed = has_slices.then(|| free_name(node, &name));
+        lost.push((record.name.clone(), renamed.clone()));
+        if let Some(name) = renamed {
+            // A node in its place may have its name and its address.
+            let address = format!("{name}.invalid:1");
+            left.insert(node, NodeRecord { name, address, voter: false, is_down: true, ..record });
+        }
+    }
+    map.nodes = left;
+    (map.cluster, map.version) = (cluster, index);
+    map.next_filter = FilterId(map.next_filter.0.saturating_add(UNSEEN_NUMBERS_MAX));
+    // They may have gone on without this node before they were lost, and it with none of them.
+    let copies = map.filters.values_mut().flat_map(FilterRecord::all_copies_mut);
+    copies.for_each(|(_, copy)| copy.has_gap = true);
+    map.filters.values_mut().for_each(|record| record.epoch = record.epoch.saturating_add(UNSEEN_MAX));
+    let filters = map.filters.values().map(|record| lost_of(record, me)).filter(LostFilter::is_hurt).collect();
+    recovered.pass_numbers(UNSEEN_NUMBERS_MAX);
+    recovered.doubts = Doubts::default();
+    Ok((recovered, Recovery { node: me, name, former: identity.cluster, lost, filters }))
+}
+
+/// What a lost node is called from now on.
+fn free_name(node: NodeId, taken: &str) -> String {
+    match format!("lost-{node}") {
+        name if name == taken => format!("{name}-too"),
+        name => name,
+    }
+}
+
+fn lost_of(record: &FilterRecord, me: NodeId) -> LostFilter {
+    let slices = 0..record.owners.len() as u32;
+    let is_here = |slice: &u32| record.copies_of(*slice).any(|copy| copy.node == me);
+    let has_gap = |copy: &SliceOwner| copy.node == me && copy.has_gap;
+    LostFilter {
+        name: record.name.clone(),
+        slices: slices.end,
+        lost: slices.filter(|slice| !is_here(slice)).count() as u32,
+        incomplete: record.all_copies().filter(|(_, copy)| has_gap(copy)).count() as u32,
+    }
+}
+
+impl LostFilter {
+    fn is_hurt(&self) -> bool {
+        self.lost > 0 || self.incomplete > 0
+    }
+}
+
+#[cfg(test)]
+mod tests;

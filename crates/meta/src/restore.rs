@@ -1,0 +1,145 @@
+//! Filters of a backup: they come back with their definition, secret and policies, on the nodes that there are now, under a
+//! name by which nobody asks them until they have their cells.
+//!
+//! Promises: what [`crate::state`] promises; slices count as incomplete, as nobody knows what was recorded since the backup
+//! was taken. Must not know: where cells come from.
+
+use std::sync::Arc;
+
+use firstseen_routing::divided::{check, check_copies, check_durability, check_thresholds};
+use firstseen_routing::{
+    Branch, FilterId, FilterRecord, Incarnation, Line, SliceOwner, TREE_LEVELS_MAX, TREE_PLACES_MAX,
+};
+use firstseen_wire::limits::FILTERS_MAX;
+
+use crate::command::{NewRestore, Outcome, RestoredPlace};
+use crate::filters::check_map;
+use crate::placement::{generation_max, owners};
+use crate::refusal::Refusal;
+use crate::state::{State, check_text};
+
+/// What the name of a filter begins with that waits for its cells.
+const RESTORING: &str = "restoring:";
+
+/// Whether a filter of this name waits for its cells.
+pub fn is_restoring(name: &str) -> bool {
+    name.starts_with(RESTORING)
+}
+
+/// All levels of a tree, or nothing.
+pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Refusal> {
+    let NewRestore { places, secret } = asked;
+    if places.is_empty() {
+        return Err(Refusal::Definition { name: String::new(), reason: "no filter is given".to_owned() });
+    }
+    let root = state.map.next_filter;
+    let (mut map, mut secrets) = ((*state.map).clone(), (*state.secrets).clone());
+    for (index, RestoredPlace { record, sites }) in places.iter().enumerate() {
+        let asked = &record.name;
+        check_place(&places, index).map_err(|reason| Refusal::Tree { name: asked.clone(), reason })?;
+        check_record(record).map_err(|reason| Refusal::Definition { name: asked.clone(), reason })?;
+        let name = format!("{RESTORING}{asked}");
+        check_text("the name of a filter", &name)?;
+        if let Some(name) = [asked, &name].into_iter().find(|name| map.filter_named(name).is_some()) {
+            return Err(Refusal::FilterExists { name: name.clone() });
+        }
+        if map.filters.len() >= FILTERS_MAX {
+            return Err(Refusal::Full { what: "filters".to_owned(), most: FILTERS_MAX as u64 });
+        }
+        let (owners, copies) = owners(&map, asked, &record.definition, sites, record.policies.copies)?;
+        let branch = record.branch.clone().map(|branch| moved(branch, root));
+        // A backup has no filter that follows another.
+        let line = Line::default();
+        let mut record = FilterRecord { name, epoch: 1, owners, copies, branch, line, ..record.clone() };
+        record.all_copies_mut().for_each(|(_, copy)| forget(copy));
+        check_map(&map, map.next_filter, &record)?;
+        let filter = map.next_filter;
+        secrets.insert(filter, secret);
+        map.filters.insert(filter, record);
+        map.next_filter = FilterId(filter.0 + 1);
+    }
+    (state.map, state.secrets) = (Arc::new(map), Arc::new(secrets));
+    Ok(Outcome::FilterCreated { filter: root, existed: false })
+}
+
+/// No start of its node has had everything.
+fn forget(copy: &mut SliceOwner) {
+    (copy.complete_since, copy.has_gap) = (Incarnation::default(), true);
+}
+
+/// The same place in a tree whose root has another number: levels are numbered in order from the root on.
+fn moved(branch: Branch, root: FilterId) -> Branch {
+    let number = |old: FilterId| FilterId(root.0 + (old.0 - branch.root.0));
+    Branch { parent: branch.parent.map(number), root, ..branch }
+}
+
+/// Whether place `index` hangs where it can: alone, or below one that comes before it.
+fn check_place(places: &[RestoredPlace], index: usize) -> Result<(), String> {
+    let branch = |index: usize| places.get(index).and_then(|place: &RestoredPlace| place.record.branch.as_ref());
+    let Some(own) = branch(index) else {
+        return match places.len() {
+            1 => Ok(()),
+            _ => Err("a filter outside of a tree is restored alone".to_owned()),
+        };
+    };
+    let parent = own.parent.map(|parent| parent.0.checked_sub(own.root.0));
+    let hangs = match parent {
+        None => index == 0 && own.level == 0,
+        Some(parent) => {
+            let above = parent.and_then(|parent| usize::try_from(parent).ok()).filter(|parent| *parent < index);
+            above
+                .and_then(branch)
+                .is_some_and(|above| above.root == own.root && above.level.checked_add(1) == Some(own.level))
+        }
+    };
+    check_text("a place", &own.place).map_err(|refusal| refusal.to_string())?;
+    match hangs && places.len() <= TREE_PLACES_MAX && usize::from(own.level) < TREE_LEVELS_MAX {
+        true => Ok(()),
+        false => Err("its levels are not those of one tree, the root first".to_owned()),
+    }
+}
+
+fn check_record(record: &FilterRecord) -> Result<(), String> {
+    let FilterRecord { definition, policies, generations, branch, .. } = record;
+    let is_in_tree = branch.is_some();
+    check(definition)
+        .and_then(|()| check_durability(definition, policies.durability, is_in_tree))
+        .and_then(|()| check_thresholds(definition, policies.thresholds))
+        .and_then(|()| check_copies(definition, policies.copies, is_in_tree))
+        .map_err(|refusal| refusal.to_string())?;
+    if !generations.is_empty() && generations.len() != definition.slicing.groups() as usize {
+        return Err("it has other groups than generations".to_owned());
+    }
+    match generations.iter().max() {
+        Some(newest) if *newest > 0 && *newest > generation_max(definition)? => {
+            Err(format!("it cannot have a generation {newest}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The filter, with all levels below, gets its name.
+pub(crate) fn finish(state: &mut State, filter: FilterId) -> Result<Outcome, Refusal> {
+    let is_of_it = |id: FilterId, record: &FilterRecord| {
+        id == filter || record.branch.as_ref().is_some_and(|branch| branch.root == filter)
+    };
+    let record = state.map.filters.get(&filter).filter(|record| record.branch.as_ref().is_none_or(Branch::is_root));
+    if !record.is_some_and(|record| is_restoring(&record.name)) {
+        return Err(Refusal::NotRestoring { filter });
+    }
+    let names = state.map.filters.iter().filter(|(id, record)| is_of_it(**id, record));
+    let mut names = names.filter_map(|(_, record)| record.name.strip_prefix(RESTORING));
+    if let Some(name) = names.find(|name| state.map.filter_named(name).is_some()) {
+        return Err(Refusal::FilterExists { name: name.to_owned() });
+    }
+    let map = Arc::make_mut(&mut state.map);
+    for (_, record) in map.filters.iter_mut().filter(|(id, record)| is_of_it(**id, record)) {
+        if let Some(name) = record.name.strip_prefix(RESTORING) {
+            record.name = name.to_owned();
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! What a node that does not run has kept, and how it is replaced by the state of a cluster of which it is the only voter.
+//!
+//! Promises: the state is that of all entries in the log, agreed on or not: whatever was answered to be done and is known here,
+//! is in it; all that replaces it is on the disk at once. Must not know: what the state means.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use openraft::storage::{RaftLogStorage, RaftStateMachine};
+use openraft::{Membership, RaftLogReader};
+
+use super::database::{Database, LOG, MetaStorage, StoreError, VALUES};
+use super::log::{COMMITTED, PURGED, VOTE};
+use super::machine::{SNAPSHOT, Stored};
+use super::{IDENTITY, Identity, LogStore, Machine, Published};
+use crate::state::State;
+use crate::types::{LogId, Member, SnapshotMeta, StorageError, StoredMembership, Vote};
+
+/// Entries that are taken up at once.
+const ENTRIES_AT_ONCE: u64 = 64;
+
+/// What a node that does not run has kept.
+pub(crate) struct Survivor {
+    database: Database,
+    identity: Option<Identity>,
+    published: Arc<Published>,
+    last: LogId,
+    term: u64,
+}
+
+impl Survivor {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`StoreError`]: the file and what is wrong with it.
+    pub(crate) async fn open(storage: MetaStorage) -> Result<Self, StoreError> {
+        let database = Database::open(storage).await?;
+        let identity = database.value(IDENTITY).await?;
+        let published: Arc<Published> = Arc::default();
+        let mut machine = Machine::open(database.clone(), Arc::clone(&published)).await?;
+        let mut log = LogStore::new(database.clone());
+        let failed = |error: StorageError| database.failed("take up its log", error);
+        let (mut last, _) = machine.applied_state().await.map_err(failed)?;
+        loop {
+            let next = last.map_or(0, |last| last.index + 1);
+            let entries = log.try_get_log_entries(next..next + ENTRIES_AT_ONCE).await.map_err(failed)?;
+            let Some(newest) = entries.last().map(|entry| entry.log_id) else { break };
+            machine.apply(entries).await.map_err(failed)?;
+            last = Some(newest);
+        }
+        let vote = log.read_vote().await.map_err(failed)?.unwrap_or_default();
+        let last = last.unwrap_or_default();
+        let term = vote.leader_id.term.max(last.leader_id.term);
+        Ok(Self { database, identity, published, last, term })
+    }
+
+    /// Who the node is, if it belongs to a cluster.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.identity
+    }
+
+    /// The newest state.
+    pub(crate) fn state(&self) -> State {
+        self.published.state()
+    }
+
+    /// The newest entry of the log.
+    pub(crate) fn last_index(&self) -> u64 {
+        self.last.index
+    }
+
+    /// Replaces everything: `state` is that of entry `index`, and `identity` is the only voter.
+    ///
+    /// # Errors
+    /// [`StoreError`]: nothing has changed.
+    pub(crate) async fn replace(&self, identity: Identity, state: &State, index: u64) -> Result<(), StoreError> {
+        let node = identity.node;
+        let me = state.map().nodes.get(&node);
+        let me = me.map(|me| Member { name: me.name.clone(), address: me.address.clone() }).unwrap_or_default();
+        let voters = vec![BTreeSet::from([node.0])];
+        let membership = Membership::new(voters, BTreeMap::from([(node.0, me)]));
+        let last = LogId { index, ..self.last };
+        let meta = SnapshotMeta {
+            last_log_id: Some(last),
+            last_membership: StoredMembership::new(Some(last), membership),
+            snapshot_id: last.to_string(),
+        };
+        let database = &self.database;
+        let state = state.to_bytes().map_err(|reason| StoreError::Encode {
+            place: Arc::clone(database.place()),
+            value: "the state".to_owned(),
+            reason,
+        })?;
+        let values = [
+            (IDENTITY, database.encoded(IDENTITY, &identity)?),
+            (SNAPSHOT, database.encoded(SNAPSHOT, &Stored { meta, state })?),
+            (PURGED, database.encoded(PURGED, &last)?),
+            (COMMITTED, database.encoded(COMMITTED, &Some(last))?),
+            (VOTE, database.encoded(VOTE, &Vote::new(self.term + 1, node.0))?),
+        ];
+        database
+            .write(move |transaction| {
+                transaction.open_table(LOG)?.retain(|_, _| false)?;
+                let mut table = transaction.open_table(VALUES)?;
+                for (name, bytes) in &values {
+                    table.insert(*name, bytes.as_slice())?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
+    /// Lets go of the file.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub(crate) async fn close(&self) -> Result<(), StoreError> {
+        self.database.close().await
+    }
+}

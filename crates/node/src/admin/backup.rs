@@ -1,0 +1,111 @@
+//! Cells on their way to a backup and back, and the filters that get them back.
+//!
+//! Promises: what is told is what another copy would be told, with the word of the slice's owner on whether it is all; cells
+//! are put only into filters that nobody can ask yet, and what is answered to be kept is kept as the filter's durability
+//! says. Must not know: files, what cells mean.
+
+use firstseen_meta::{Change, Command, NewRestore, Outcome, RestoredPlace, is_restoring};
+use firstseen_routing::{FilterId, FilterRecord, SecretMaterial};
+use firstseen_wire::cells::{self, CellsOf};
+use firstseen_wire::limits::FILTERS_MAX;
+use firstseen_wire::map as wire_map;
+use firstseen_wire::proto::admin::{
+    ReadCellsReply, RestoreFilterReply, RestoreFilterRequest, RestoredFilter, WriteCellsReply,
+};
+use firstseen_wire::proto::peer;
+use firstseen_wire::status::ErrorKind;
+use tonic::Status;
+
+use super::{APPLY_MAX, AdminService, exactly, status};
+
+impl AdminService {
+    /// Cells of a slice that is here.
+    pub(super) async fn tell_cells(&self, asked: &peer::AskCells) -> Result<ReadCellsReply, Status> {
+        let (filter, group) = (FilterId(asked.filter_id), asked.group);
+        let record = self.record_at(filter, asked.filter_epoch)?;
+        let ask = cells::decode_ask(asked);
+        let told = self.shared.owners.read_cells((filter, group), ask).await;
+        let missing = || {
+            let (node, slice) = (&self.shared.config.name, asked.slice);
+            ErrorKind::NotNow.status(format!("node {node} does not have the cells of slice {slice} of group {group}"))
+        };
+        let (parts, complete) = told.ok_or_else(missing)?;
+        let of = CellsOf { filter, epoch: record.epoch, group };
+        let cells = cells::encode(of, &parts).map_err(|error| ErrorKind::Internal.status(error))?;
+        Ok(ReadCellsReply { cells: Some(cells), complete })
+    }
+
+    /// Makes a filter of a backup, or all levels of a tree; the owners of their slices are there when this is answered.
+    pub(super) async fn begin_restore(&self, request: RestoreFilterRequest) -> Result<RestoreFilterReply, Status> {
+        let id = self.command_id(&request.command_id)?;
+        let secret = SecretMaterial(exactly("secret", &request.secret)?);
+        if request.filters.len() > FILTERS_MAX {
+            return Err(ErrorKind::Invalid.status(format!("at most {FILTERS_MAX} filters can be restored at once")));
+        }
+        let place = |RestoredFilter { filter, sites }: RestoredFilter| {
+            let filter = filter.ok_or_else(|| ErrorKind::Invalid.status("a filter without its record"))?;
+            let (_, record) = wire_map::filter_record(filter).map_err(|error| ErrorKind::Invalid.status(error))?;
+            // Who has had its slices takes room in the command, and does not matter.
+            let record = FilterRecord { owners: Vec::new(), copies: Vec::new(), ..record };
+            Ok(RestoredPlace { record, sites })
+        };
+        let places = request.filters.into_iter().map(place).collect::<Result<Vec<_>, Status>>()?;
+        let skew_max_ms = self.shared.config.timing.clock_skew_max_ms;
+        for RestoredPlace { record, .. } in &places {
+            super::keeps_for_other_clocks((&record.name, &record.definition, record.policies.clock), skew_max_ms)?;
+        }
+        let levels = places.len() as u64;
+        let change = Change::RestoreFilter(NewRestore { places, secret });
+        let outcome = self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        let Outcome::FilterCreated { filter: root, .. } = outcome else {
+            return Err(ErrorKind::Internal.status(format!("restoring a filter ended with {outcome:?}")));
+        };
+        let own = || (root.0..root.0 + levels).map(FilterId);
+        self.applied(|view| own().all(|filter| view.map.filters.contains_key(&filter))).await?;
+        let view = self.shared.view();
+        if let Some((filter, fault)) = own().find_map(|filter| Some((filter, view.fault_of(filter)?))) {
+            return Err(ErrorKind::NotNow.status(self.not_built(&view, filter, fault)));
+        }
+        let message = |filter| Some(wire_map::filter_message(filter, view.map.filters.get(&filter)?));
+        Ok(RestoreFilterReply { filters: own().filter_map(message).collect() })
+    }
+
+    /// Puts cells into a slice of a filter that is being restored.
+    pub(super) async fn take_cells(&self, message: &peer::Cells) -> Result<WriteCellsReply, Status> {
+        let (filter, group) = (FilterId(message.filter_id), message.group);
+        let record = self.record_at(filter, message.filter_epoch)?;
+        if !is_restoring(&record.name) {
+            let name = &record.name;
+            return Err(
+                ErrorKind::NotNow.status(format!("filter `{name}` is in use: cells of a backup are not for it"))
+            );
+        }
+        let parts = cells::decode(message).map_err(|error| ErrorKind::Invalid.status(error))?;
+        let Some(me) = self.shared.view().me else {
+            return Err(ErrorKind::Unavailable.status("this node has not started yet"));
+        };
+        let refused = |reason: String| {
+            let (node, slice) = (&self.shared.config.name, message.slice);
+            let what = format!("cells of slice {slice} of group {group} of `{}` on node {node}: {reason}", record.name);
+            ErrorKind::NotNow.status(what)
+        };
+        let records = self.shared.owners.write_cells((filter, group), parts).await.map_err(refused)?;
+        let mut synced = self.shared.keeper.watch_synced();
+        let kept = tokio::time::timeout(APPLY_MAX, synced.wait_for(|synced| *synced >= records)).await;
+        let late = || ErrorKind::Unavailable.status("the disk of the journal is full or slow: cells are not kept yet");
+        kept.map_err(|_| late())?.map_err(|_| late())?;
+        Ok(WriteCellsReply { incarnation: me.incarnation.0 })
+    }
+
+    /// What this node's map says of a filter, once it is as new as that of who asks.
+    fn record_at(&self, filter: FilterId, epoch: u64) -> Result<FilterRecord, Status> {
+        let view = self.shared.view();
+        match view.map.filters.get(&filter) {
+            Some(record) if record.epoch >= epoch => Ok(record.clone()),
+            None if filter < view.map.next_filter => {
+                Err(ErrorKind::NotFound.status(format!("filter {filter} has been dropped")))
+            }
+            _ => Err(ErrorKind::Unavailable.status("this node's map is behind: try again")),
+        }
+    }
+}

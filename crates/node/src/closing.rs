@@ -1,0 +1,97 @@
+//! Tells the cluster how far this node has come with filters that are closed, as others have followed them: that nothing is
+//! in flight here any more that began before, and that by the clocks here all that they have has expired.
+//!
+//! Promises: what is told is of this start of the node, and told again until the map says so; a filter that has expired is
+//! kept for its retry horizon, as it remembers what was told under which name. Must not know: what follows from it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_meta::{Change, Command};
+use firstseen_routing::{Closed, Ending, FilterId, FilterRecord};
+
+use crate::doubt::AGAIN;
+use crate::shared::Shared;
+use crate::view::{Me, View};
+
+/// How often is looked whether what a closed filter has has expired.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Tells what changes.
+pub(crate) async fn tell(shared: Arc<Shared>) {
+    let mut views = shared.views.clone();
+    // Since when all of a filter has expired here, in monotonic milliseconds.
+    let mut expired_since: BTreeMap<FilterId, u64> = BTreeMap::new();
+    loop {
+        let view = views.borrow_and_update().clone();
+        expired_since.retain(|filter, _| view.map.filters.contains_key(filter));
+        let mut wait = None;
+        for (filter, record, closed) in untold(&view) {
+            let is_awaited = view.node().is_some_and(|node| closed.awaited.contains(&node));
+            let change = match is_awaited {
+                true => ended(&shared, &view, filter).await,
+                false => passed(&shared, &view, (filter, record), &mut expired_since).await,
+            };
+            if let Some(change) = change
+                && let Err(error) = shared.meta.propose(Command { id: shared.ids.next(), change }).await
+            {
+                tracing::debug!(%filter, %error, "the cluster does not know how far a closed filter has come here");
+            }
+            wait = Some(if is_awaited { AGAIN } else { wait.unwrap_or(LOOK) });
+        }
+        let changed = match wait {
+            None => views.changed().await,
+            Some(wait) => tokio::time::timeout(wait, views.changed()).await.unwrap_or(Ok(())),
+        };
+        if changed.is_err() {
+            return;
+        }
+    }
+}
+
+/// Filters of which the map does not have this node's word yet.
+fn untold(view: &View) -> impl Iterator<Item = (FilterId, &FilterRecord, &Closed)> {
+    let node = view.node();
+    let closed = view.map.filters.iter().filter_map(|(id, record)| Some((*id, record, record.line.closed.as_ref()?)));
+    closed.filter(move |(_, record, closed)| {
+        let is_on = |node| record.is_on(node) && closed.has_ended() && !closed.passed.contains(&node);
+        node.is_some_and(|node| closed.awaited.contains(&node) || is_on(node))
+    })
+}
+
+/// What the groups of a closed filter here say; that there are none, where it has no slices here; nothing where it has, and
+/// they cannot be asked: nobody knows what they have.
+async fn said(shared: &Shared, view: &View, filter: FilterId) -> Option<Option<Ending>> {
+    let is_here =
+        view.node().is_some_and(|node| view.map.filters.get(&filter).is_some_and(|record| record.is_on(node)));
+    let ending = shared.owners.ending(filter).await;
+    let is_known = view.fault_of(filter).is_none() && (ending.is_some() || !is_here);
+    is_known.then_some(ending)
+}
+
+async fn ended(shared: &Shared, view: &View, filter: FilterId) -> Option<Change> {
+    let Me { identity, incarnation } = view.me?;
+    let ending = said(shared, view, filter).await?;
+    let newest_unit = ending.map_or(0, |ending| ending.newest_unit);
+    let has_ended = ending.is_none_or(|ending| ending.has_ended);
+    has_ended.then_some(Change::FilterEnded { filter, node: identity.node, incarnation, newest_unit })
+}
+
+async fn passed(
+    shared: &Shared,
+    view: &View,
+    (filter, record): (FilterId, &FilterRecord),
+    expired_since: &mut BTreeMap<FilterId, u64>,
+) -> Option<Change> {
+    let (Me { identity, incarnation }, passes_at_unit) = (view.me?, record.passes_at_unit()?);
+    let ending = said(shared, view, filter).await?;
+    if ending.is_some_and(|ending| ending.present_unit < passes_at_unit) {
+        expired_since.remove(&filter);
+        return None;
+    }
+    let now_ms = shared.clock.monotonic_ms();
+    let since_ms = *expired_since.entry(filter).or_insert(now_ms);
+    let is_over = now_ms.saturating_sub(since_ms) >= u64::from(record.policies.retry_horizon_ms);
+    is_over.then_some(Change::FilterPassed { filter, node: identity.node, incarnation })
+}

@@ -1,0 +1,66 @@
+//! Going on with the folder of one node, where more than half of the voters are lost for good.
+//!
+//! Promises: the folder of a node that runs is not touched, and what the node has agreed on before is kept beside what replaces
+//! it. Must not know: what a cluster agrees on.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use firstseen_meta::{Recovery, RecoveryError};
+use firstseen_routing::ClusterId;
+use thiserror::Error;
+
+use crate::edges::{DATABASE_FILE, EdgeError, random};
+use crate::repair::{RepairError, check_stopped};
+
+/// What the node had agreed on with the others.
+const FORMER_FILE: &str = "meta.before-recovery.redb";
+
+/// Why a folder is not recovered; nothing has changed.
+#[derive(Debug, Error)]
+pub enum RecoverError {
+    /// It is in use, or cannot be used.
+    #[error(transparent)]
+    Folder(#[from] RepairError),
+    /// There is nothing of a node.
+    #[error("{0} is not there: is this the data folder of a node?")]
+    NoNode(PathBuf),
+    /// An earlier recovery has been there.
+    #[error("{0} is there from an earlier recovery: move it away first")]
+    SetAside(PathBuf),
+    /// No random bits.
+    #[error(transparent)]
+    Random(#[from] EdgeError),
+    /// What the node has kept does not allow it.
+    #[error(transparent)]
+    Agreement(#[from] RecoveryError),
+}
+
+/// Rewrites what the node in `data_dir` has agreed on, such that it is alone in a new cluster, if `consents` says so once it
+/// knows what that means. None where it did not.
+///
+/// # Errors
+/// [`RecoverError`].
+pub async fn recover(
+    data_dir: &Path,
+    consents: impl FnOnce(&Recovery) -> bool,
+) -> Result<Option<Recovery>, RecoverError> {
+    let [database, former] = [DATABASE_FILE, FORMER_FILE].map(|file| data_dir.join(file));
+    if !database.is_file() {
+        return Err(RecoverError::NoNode(database));
+    }
+    drop(check_stopped(&database)?);
+    if former.exists() {
+        return Err(RecoverError::SetAside(former));
+    }
+    let failed = |source: io::Error| RepairError::Io { path: former.clone(), source };
+    fs::copy(&database, &former).and_then(|_| File::open(&former)?.sync_all()).map_err(failed)?;
+    let recovered = firstseen_meta::recover(database, ClusterId(random()?), consents).await;
+    if !matches!(recovered, Ok(Some(_))) {
+        // The file is as it was.
+        fs::remove_file(&former).map_err(failed)?;
+    }
+    File::open(data_dir).and_then(|folder| folder.sync_all()).map_err(failed)?;
+    Ok(recovered?)
+}

@@ -1,0 +1,85 @@
+//! What is asked of a run of the simulation.
+//!
+//! Promises: what is not understood is refused. Must not know: how runs are carried out.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use firstseen_routing::rules::{Rule, Rules};
+
+use crate::scenario::Scenario;
+
+/// How it is asked.
+pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--storms FIRST..END \
+                         [--trace] [--without RULE] [--results FILE]";
+
+/// Scenarios, each drawn from a seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// As it is asked for.
+    pub flag: &'static str,
+    /// The scenario of a seed.
+    pub scenario: fn(u64) -> Scenario,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self { flag: "--seeds", scenario: Scenario::new },
+        Self { flag: "--trees", scenario: Scenario::of_tree },
+        Self { flag: "--durable", scenario: Scenario::durable },
+        Self { flag: "--copies", scenario: Scenario::copied },
+        Self { flag: "--moves", scenario: Scenario::moving },
+        Self { flag: "--storms", scenario: Scenario::storm },
+    ];
+
+    /// The one that is asked for like this.
+    pub fn named(flag: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|family| family.flag == flag)
+    }
+
+    /// The scenario of `seed` in which nodes break `rule`.
+    pub fn without(&self, rule: Option<Rule>, seed: u64) -> Scenario {
+        let mut scenario = (self.scenario)(seed);
+        scenario.owner_limits.rules = rule.map_or_else(Rules::default, Rules::without);
+        scenario
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Whose seeds.
+    pub family: Family,
+    /// Which.
+    pub seeds: Range<u64>,
+    /// Whether everything that was delivered is printed.
+    pub shows_trace: bool,
+    /// A rule that nodes break.
+    pub without: Option<Rule>,
+    /// Where a line is added for each seed; those that have one are left out.
+    pub results: Option<PathBuf>,
+}
+
+impl Asked {
+    /// Understands arguments.
+    pub fn parse(mut args: impl Iterator<Item = String>) -> Option<Self> {
+        let family = Family::named(&args.next()?)?;
+        let seeds = args.next()?;
+        let (first, end) = seeds.split_once("..")?;
+        let seeds = first.parse().ok()?..end.parse().ok()?;
+        let mut asked = Self { family, seeds, shows_trace: false, without: None, results: None };
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--trace" => asked.shows_trace = true,
+                "--without" => {
+                    let name = args.next()?;
+                    asked.without = Some(Rule::ALL.into_iter().find(|rule| format!("{rule:?}") == name)?);
+                }
+                "--results" => asked.results = Some(args.next()?.into()),
+                _ => return None,
+            }
+        }
+        Some(asked)
+    }
+}

@@ -1,0 +1,67 @@
+//! The clocks of simulated nodes.
+//!
+//! Promises: what a node's clock shows follows from the simulated time, from how far it was set, and from when it stood still.
+//! Must not know: who reads it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use firstseen_node::Clock;
+
+/// Milliseconds since 1970 when a simulation begins.
+pub const EPOCH_MS: u64 = 1_700_000_000_000;
+
+/// Simulated microseconds since the start.
+pub fn now_us() -> u64 {
+    turmoil::sim_elapsed().unwrap_or_default().as_micros() as u64
+}
+
+/// The clock of a machine, which outlives its processes; clones are the same clock.
+#[derive(Clone, Default)]
+pub struct NodeClock(Arc<State>);
+
+#[derive(Default)]
+struct State {
+    ahead_ms: AtomicI64,
+    /// When it was stopped, in simulated microseconds; 0 where it goes.
+    stopped_us: AtomicU64,
+}
+
+impl NodeClock {
+    /// How many milliseconds it shows more than it is.
+    pub fn ahead_ms(&self) -> i64 {
+        self.0.ahead_ms.load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    pub fn set_ahead_ms(&self, ahead_ms: i64) {
+        self.0.ahead_ms.store(ahead_ms, Ordering::Relaxed);
+    }
+
+    /// It stands still.
+    pub fn stop(&self) {
+        self.0.stopped_us.store(now_us(), Ordering::Relaxed);
+    }
+
+    /// It shows the time again.
+    pub fn go_on(&self) {
+        self.0.stopped_us.store(0, Ordering::Relaxed);
+    }
+
+    fn shown_us(&self) -> u64 {
+        match self.0.stopped_us.load(Ordering::Relaxed) {
+            0 => now_us(),
+            stopped_us => stopped_us,
+        }
+    }
+}
+
+impl Clock for NodeClock {
+    fn monotonic_ms(&self) -> u64 {
+        self.shown_us() / 1000
+    }
+
+    fn wall_ms(&self) -> u64 {
+        (EPOCH_MS + self.shown_us() / 1000).saturating_add_signed(self.ahead_ms())
+    }
+}

@@ -1,0 +1,116 @@
+//! What can go wrong in a storm, one name each.
+//!
+//! Promises: every fault that a storm brings is counted when it has happened, not when it was tried. Must not know: how it is
+//! brought about, what comes of it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::clock::now_us;
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// A process ends without notice.
+    Kill,
+    /// A node loses its power: what its disk has not synced is gone, or a part of it.
+    PowerCut,
+    /// Of one power cut some sectors that were not synced are on the disk, and others are not.
+    TornWrite,
+    /// All nodes lose their power at once.
+    Blackout,
+    /// All nodes are restarted, one after the other.
+    RollingRestart,
+    /// The node that leads the agreement ends while slices move.
+    LeaderLoss,
+    /// The disk of a node's journal is full for a while.
+    DiskFull,
+    /// Bits of a node's journal have changed while it was down.
+    BitRot,
+    /// A node stops, with its clock, and goes on later.
+    Pause,
+    /// A node and the others do not hear each other, and what was sent arrives in the end, or connections break.
+    Partition,
+    /// What one node sends to the others is lost, and what they send to it is not.
+    OneWayPartition,
+    /// What a node and the others send each other is lost for a moment, and the connections with it.
+    Loss,
+    /// What a node and the others send each other takes long.
+    Delay,
+    /// What is sent over one connection arrives long before what was sent over another.
+    Reorder,
+    /// The connections of a node, or of a producer, are reset.
+    Reset,
+    /// The clock of a node is set forward.
+    ClockForward,
+    /// The clock of a node is set back.
+    ClockBack,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 17] = [
+        Self::Kill,
+        Self::PowerCut,
+        Self::TornWrite,
+        Self::Blackout,
+        Self::RollingRestart,
+        Self::LeaderLoss,
+        Self::DiskFull,
+        Self::BitRot,
+        Self::Pause,
+        Self::Partition,
+        Self::OneWayPartition,
+        Self::Loss,
+        Self::Delay,
+        Self::Reorder,
+        Self::Reset,
+        Self::ClockForward,
+        Self::ClockBack,
+    ];
+}
+
+/// A fault that has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Happened {
+    /// When, in simulated microseconds.
+    pub time_us: u64,
+    /// What.
+    pub fault: Fault,
+    /// The node that it happened to; none where it was all of them, or a connection.
+    pub node: Option<usize>,
+}
+
+/// What has happened so far, in order. Clones write into the same.
+#[derive(Clone, Debug, Default)]
+pub struct Fired(Arc<Mutex<Vec<Happened>>>);
+
+impl Fired {
+    /// It has happened to a node, or to all.
+    pub fn note(&self, fault: Fault, node: Option<usize>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Happened { time_us: now_us(), fault, node });
+    }
+
+    /// What has happened so far.
+    pub fn all(&self) -> Vec<Happened> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// How often each fault has happened.
+pub fn counts(happened: &[Happened]) -> BTreeMap<Fault, u64> {
+    let mut counts = BTreeMap::new();
+    for Happened { fault, .. } in happened {
+        *counts.entry(*fault).or_default() += 1;
+    }
+    counts
+}
+
+impl fmt::Display for Happened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { time_us, fault, node } = self;
+        write!(f, "{time_us} us: {fault:?}")?;
+        node.map_or(Ok(()), |node| write!(f, " of node {node}"))
+    }
+}

@@ -1,0 +1,86 @@
+//! The operator of a run: sets the cluster up, has slices move, makes things go wrong, and looks in the end at what is left.
+//!
+//! Promises: producers begin when the filter is there. Must not know: what producers are told.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use firstseen_wire::watch;
+
+use crate::cells;
+use crate::clock::now_us;
+use crate::cluster;
+use crate::faults::Fired;
+use crate::moves;
+use crate::net::SimConnector;
+use crate::producers::{SharedHistory, lock};
+use crate::scenario::{Nemesis, Scenario};
+use crate::storm::Storm;
+use crate::torment::Torment;
+
+/// How long producers go on when all is well again.
+const CALM: Duration = Duration::from_secs(3);
+
+/// Who operates the cluster.
+pub(crate) struct Operator {
+    pub(crate) torment: Torment,
+    pub(crate) connector: SimConnector,
+    pub(crate) history: SharedHistory,
+    pub(crate) fired: Fired,
+    /// Whether there is a filter.
+    pub(crate) ready: watch::Sender<bool>,
+    /// Whether producers have ended and nothing goes wrong any more.
+    pub(crate) quiet: watch::Sender<bool>,
+}
+
+impl Operator {
+    pub(crate) async fn operate(self) -> turmoil::Result {
+        let scenario = &self.torment.scenario;
+        let map = cluster::set_up(scenario, &self.connector).await?;
+        let events = cluster::events_by_node(scenario, &map)?;
+        self.ready.send(true);
+        match scenario.nemesis {
+            Nemesis::Storm => self.weather(scenario).await?,
+            _ => {
+                let goes_on = || self.torment.left.load(Ordering::Relaxed) > 0;
+                let (tormented, moved) =
+                    tokio::join!(self.torment.run(&events, &self.history), self.keep_moving(scenario, goes_on));
+                let () = tormented;
+                moved?;
+            }
+        }
+        if scenario.copies > 0 || scenario.moves {
+            let lagging = cluster::lagging(&self.connector, scenario.nodes).await?;
+            lock(&self.history).lagging = lagging;
+        }
+        if scenario.tree.is_some() {
+            let map = cluster::map_now(&self.connector, scenario.nodes).await?;
+            cells::look(scenario, &map, &self.connector, &self.history).await?;
+        }
+        self.quiet.send(true);
+        Ok(())
+    }
+
+    /// A storm, and the time after it, in which everything must work.
+    async fn weather(&self, scenario: &Scenario) -> turmoil::Result {
+        let until_us = now_us() + scenario.storm_ms * 1000;
+        let storm =
+            Storm { torment: &self.torment, connector: &self.connector, fired: &self.fired, history: &self.history };
+        let (raged, moved) = tokio::join!(storm.rage(until_us), self.keep_moving(scenario, || now_us() < until_us));
+        raged.and(moved)?;
+        storm.heal().await?;
+        tokio::time::sleep(CALM).await;
+        self.torment.stage.end();
+        while self.torment.left.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    async fn keep_moving(&self, scenario: &Scenario, goes_on: impl Fn() -> bool) -> turmoil::Result {
+        if scenario.moves {
+            lock(&self.history).moves_begun = moves::move_slices(scenario, &self.connector, goes_on).await?;
+        }
+        Ok(())
+    }
+}

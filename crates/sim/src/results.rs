@@ -1,0 +1,88 @@
+//! Results of seeds, one line each, to which later runs add theirs.
+//!
+//! Promises: a seed whose line is whole is not run again. Must not know: how seeds are run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::asked::Family;
+use crate::faults::counts;
+use crate::run::Run;
+
+/// Lines of seeds.
+pub struct Results {
+    file: Option<File>,
+    done: BTreeSet<u64>,
+    total: Total,
+}
+
+/// What came of all seeds of this run of the program.
+#[derive(Clone, Debug, Default)]
+struct Total {
+    seeds: u64,
+    calls: u64,
+    simulated: Duration,
+    elapsed: Duration,
+    fired: BTreeMap<String, u64>,
+}
+
+impl Results {
+    /// Goes on with what `path` has of `family`; keeps nothing where there is no path.
+    ///
+    /// # Errors
+    /// The file cannot be read, or written to.
+    pub fn open(path: Option<&Path>, family: Family) -> io::Result<Self> {
+        let Some(path) = path else { return Ok(Self { file: None, done: BTreeSet::new(), total: Total::default() }) };
+        let file = OpenOptions::new().create(true).append(true).read(true).open(path)?;
+        let mut done = BTreeSet::new();
+        for line in BufReader::new(&file).lines() {
+            let line = line?;
+            let mut words = line.split_whitespace();
+            if words.next() == Some(family.flag) && line.ends_with(" ms") {
+                done.extend(words.next().and_then(|seed| seed.parse::<u64>().ok()));
+            }
+        }
+        Ok(Self { file: Some(file), done, total: Total::default() })
+    }
+
+    /// Whether a seed has been run.
+    pub fn has(&self, seed: u64) -> bool {
+        self.done.contains(&seed)
+    }
+
+    /// A seed was run, and took so long.
+    ///
+    /// # Errors
+    /// The file cannot be written to.
+    pub fn add(
+        &mut self,
+        family: Family,
+        seed: u64,
+        run: &Run,
+        (faults, elapsed): (usize, Duration),
+    ) -> io::Result<()> {
+        let (calls, simulated_ms) = (run.history.calls.len(), run.simulated.as_millis());
+        let total = &mut self.total;
+        (total.seeds, total.calls) = (total.seeds + 1, total.calls + calls as u64);
+        (total.simulated, total.elapsed) = (total.simulated + run.simulated, total.elapsed + elapsed);
+        for (fault, times) in counts(&run.happened) {
+            *total.fired.entry(format!("{fault:?}")).or_default() += times;
+        }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        writeln!(file, "{} {seed} {faults} faults, {calls} calls, {simulated_ms} ms", family.flag)
+    }
+
+    /// What came of all seeds, in two lines.
+    pub fn total(&self) -> String {
+        let Total { seeds, calls, simulated, elapsed, fired } = &self.total;
+        let (simulated_s, elapsed_s) = (simulated.as_secs_f64(), elapsed.as_secs_f64());
+        let speed = simulated_s / elapsed_s.max(1e-9);
+        format!(
+            "{seeds} seeds, {calls} calls, {simulated_s:.0} simulated seconds in {elapsed_s:.0}: {speed:.1} a second of \
+             one core\nhappened: {fired:?}"
+        )
+    }
+}

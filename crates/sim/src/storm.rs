@@ -1,0 +1,406 @@
+//! A storm: faults of every kind, two at a time, on machines and on links, until it is over and all is well again.
+//!
+//! Promises: what goes wrong follows from the seed and from what the map says then; when it is over, nothing is broken that does
+//! not heal by itself. Must not know: what producers are told.
+
+use std::time::Duration;
+
+use firstseen_checker::history::{Loss, Outage};
+use firstseen_journal::{Disk, MemoryDisk};
+use firstseen_routing::{ClusterMap, Durability, Incarnation, NodeId, SliceOwner};
+
+use crate::clock::now_us;
+use crate::cluster::{self, FILTER, node_name};
+use crate::faults::{Fault, Fired};
+use crate::moves;
+use crate::net::SimConnector;
+use crate::producers::{SharedHistory, lock};
+use crate::scenario::{Dice, Scenario};
+use crate::torment::{Order, Torment, producer_name};
+
+/// What happens to machines, one after the other.
+const OF_MACHINES: [Fault; 10] = [
+    Fault::Kill,
+    Fault::PowerCut,
+    Fault::Blackout,
+    Fault::RollingRestart,
+    Fault::LeaderLoss,
+    Fault::DiskFull,
+    Fault::BitRot,
+    Fault::Pause,
+    Fault::ClockForward,
+    Fault::ClockBack,
+];
+/// What happens to links meanwhile.
+const OF_LINKS: [Fault; 6] =
+    [Fault::Partition, Fault::OneWayPartition, Fault::Loss, Fault::Delay, Fault::Reorder, Fault::Reset];
+/// Dice of the one fall apart from those of the other.
+const DICE_OF_MACHINES: u64 = 0x3AC_417E << 32;
+const DICE_OF_LINKS: u64 = 0x11_4C5 << 32;
+/// A node that is not heard of for so long may be taken for down, and may not know that it was.
+const UNHEARD_MS: u64 = 900;
+/// How long a node may take to be back, before the next one is restarted.
+const BACK_MAX: Duration = Duration::from_secs(6);
+const LOOK: Duration = Duration::from_millis(200);
+/// A node that finds its journal damaged says so within this.
+const FINDS_DAMAGE: Duration = Duration::from_secs(3);
+/// When all nodes run and all links work, everything must be complete within this.
+const HEAL_MAX: Duration = Duration::from_secs(40);
+
+/// All nodes have heard of it by then.
+const HEARD_MAX: Duration = Duration::from_secs(1);
+
+/// Two halves of nodes' clocks may be apart by the whole of what nodes are told of it.
+const CLOCK_AHEAD_MS_MAX: u64 = cluster::CLOCK_SKEW_MS_MAX / 2;
+
+/// Who brings it about.
+pub(crate) struct Storm<'a> {
+    pub(crate) torment: &'a Torment,
+    pub(crate) connector: &'a SimConnector,
+    pub(crate) fired: &'a Fired,
+    pub(crate) history: &'a SharedHistory,
+}
+
+impl Storm<'_> {
+    /// Goes on until `until_us`.
+    pub(crate) async fn rage(&self, until_us: u64) -> turmoil::Result {
+        let (machines, links) = tokio::join!(self.on_machines(until_us), self.on_links(until_us));
+        machines.and(links)
+    }
+
+    fn scenario(&self) -> &Scenario {
+        &self.torment.scenario
+    }
+
+    fn nodes(&self) -> usize {
+        self.scenario().nodes
+    }
+
+    async fn on_machines(&self, until_us: u64) -> turmoil::Result {
+        let mut dice = Dice::new(self.scenario().seed ^ DICE_OF_MACHINES);
+        let possible: Vec<Fault> = OF_MACHINES.into_iter().filter(|fault| self.scenario().allows(*fault)).collect();
+        for node in &self.torment.machines {
+            node.clock.set_ahead_ms(ahead_ms(&mut dice));
+        }
+        while now_us() < until_us {
+            pause(100, 1_200, &mut dice).await;
+            let (fault, node) = (dice.pick(&possible), dice.below(self.nodes() as u64) as usize);
+            match fault {
+                Fault::Blackout => self.blackout(&mut dice).await,
+                Fault::RollingRestart => self.restart_all(&mut dice).await?,
+                Fault::LeaderLoss => self.lose_leader(&mut dice).await?,
+                Fault::DiskFull => self.fill_disk(node, &mut dice).await,
+                Fault::BitRot => self.rot(node, &mut dice).await?,
+                Fault::Pause => self.pause(node, &mut dice).await,
+                Fault::ClockForward | Fault::ClockBack => self.set_clock(node, &mut dice),
+                Fault::PowerCut => self.end(&[Order::CutPower(node, dice.below(u64::MAX))], fault, &mut dice).await,
+                _ => self.end(&[Order::Kill(node)], fault, &mut dice).await,
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends processes, and starts others a little or a good while later.
+    async fn end(&self, ends: &[Order], fault: Fault, dice: &mut Dice) {
+        let node = match ends {
+            [Order::Kill(node) | Order::CutPower(node, _)] => Some(*node),
+            _ => None,
+        };
+        self.fired.note(fault, node);
+        for end in ends {
+            self.torment.order(*end);
+            if let Order::Kill(node) | Order::CutPower(node, _) = end {
+                self.note_loss(*node);
+            }
+        }
+        match dice.below(3) {
+            0 => pause(2_000, 2_000, dice).await,
+            _ => pause(50, 500, dice).await,
+        }
+        for end in ends {
+            if let Order::Kill(node) | Order::CutPower(node, _) = end {
+                self.torment.order(Order::Start(*node));
+            }
+        }
+    }
+
+    /// What a node has in memory is gone.
+    fn note_loss(&self, node: usize) {
+        if self.scenario().durability == Durability::Memory {
+            self.lose(node);
+        }
+    }
+
+    /// What only this node had may be gone.
+    fn lose(&self, node: usize) {
+        let (events, most_of) = Default::default();
+        lock(self.history).losses.push(Loss { node, time_us: now_us(), since_us: 0, events, most_of });
+    }
+
+    async fn blackout(&self, dice: &mut Dice) {
+        let seed = dice.below(u64::MAX - self.nodes() as u64);
+        let cuts: Vec<Order> = (0..self.nodes()).map(|node| Order::CutPower(node, seed + node as u64)).collect();
+        self.end(&cuts, Fault::Blackout, dice).await;
+    }
+
+    async fn restart_all(&self, dice: &mut Dice) -> turmoil::Result {
+        for node in 0..self.nodes() {
+            self.torment.order(Order::Kill(node));
+            self.note_loss(node);
+            pause(20, 200, dice).await;
+            self.torment.order(Order::Start(node));
+            let end = tokio::time::Instant::now() + BACK_MAX;
+            while tokio::time::Instant::now() < end && !self.is_whole().await? {
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+        self.fired.note(Fault::RollingRestart, None);
+        Ok(())
+    }
+
+    /// Whether all nodes are there, and all slices with everything.
+    async fn is_whole(&self) -> turmoil::Result<bool> {
+        let map = cluster::map_now(self.connector, self.nodes()).await?;
+        Ok(missing(&map).or_else(|| incomplete(&map)).is_none())
+    }
+
+    async fn lose_leader(&self, dice: &mut Dice) -> turmoil::Result {
+        moves::begin_some(self.scenario(), self.connector, dice).await?;
+        let (map, leader) = cluster::status(self.connector, self.nodes()).await?;
+        let Some(node) = leader.and_then(|leader| index_of(&map, leader)) else { return Ok(()) };
+        let is_moving = map.filter_named(FILTER).is_some_and(|(_, record)| record.moves().next().is_some());
+        let fault = if is_moving { Fault::LeaderLoss } else { Fault::Kill };
+        self.end(&[Order::Kill(node)], fault, dice).await;
+        Ok(())
+    }
+
+    async fn fill_disk(&self, node: usize, dice: &mut Dice) {
+        let disk = &self.torment.machines[node].journal;
+        disk.set_room_bytes(Some(dice.below(2_000)));
+        self.fired.note(Fault::DiskFull, Some(node));
+        pause(100, 2_000, dice).await;
+        if dice.below(2) == 0 {
+            self.end(&[Order::CutPower(node, dice.below(u64::MAX))], Fault::PowerCut, dice).await;
+        }
+        disk.set_room_bytes(None);
+    }
+
+    /// Changes bits while the node is down, and repairs the journal where the node finds out.
+    async fn rot(&self, node: usize, dice: &mut Dice) -> turmoil::Result {
+        let machine = &self.torment.machines[node];
+        let before = start_of(&cluster::map_now(self.connector, self.nodes()).await?, node);
+        self.torment.order(Order::Kill(node));
+        pause(50, 500, dice).await;
+        machine.expect_damage(true);
+        let flips = 1 + dice.below(4);
+        if (0..flips).filter(|_| flip(&machine.journal, dice)).count() > 0 {
+            self.fired.note(Fault::BitRot, Some(node));
+        }
+        self.torment.order(Order::Start(node));
+        // Bits that nobody reads change nothing.
+        let is_well = self.is_well(node, before).await?;
+        if !is_well || machine.has_refused() {
+            self.torment.order(Order::Kill(node));
+            tokio::time::sleep(LOOK).await;
+            let repaired = MemoryDisk::default();
+            firstseen_node::salvage_journal(&machine.journal, std::sync::Arc::new(repaired.clone()))?;
+            machine.journal.become_like(&repaired);
+            self.lose(node);
+            self.torment.order(Order::Start(node));
+        }
+        machine.expect_damage(false);
+        Ok(())
+    }
+
+    /// Whether a node that has started since has all that it had, or says before long that it cannot read it.
+    async fn is_well(&self, node: usize, before: Option<Incarnation>) -> turmoil::Result<bool> {
+        let end = tokio::time::Instant::now() + FINDS_DAMAGE;
+        while tokio::time::Instant::now() < end {
+            tokio::time::sleep(LOOK).await;
+            let map = cluster::map_now(self.connector, self.nodes()).await?;
+            let own: Vec<SliceOwner> = map.filter_named(FILTER).map_or_else(Vec::new, |(_, record)| {
+                let own = record.all_copies().filter(|(_, copy)| index_of(&map, copy.node) == Some(node));
+                own.map(|(_, copy)| *copy).collect()
+            });
+            if own.iter().any(|copy| copy.missing_in.is_some()) {
+                return Ok(false);
+            }
+            // A journal that nobody has read may be damaged all the same.
+            if start_of(&map, node) != before && !own.is_empty() && own.iter().all(|copy| map.is_complete_copy(copy)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Nothing reaches the node, nothing leaves it, and its clock stands still. Its timers go on, as a host of the
+    /// simulation cannot be stopped; `firstseen chaos run pause` stops a real process.
+    async fn pause(&self, node: usize, dice: &mut Dice) {
+        let machine = &self.torment.machines[node];
+        let others: Vec<String> = self.hosts().filter(|host| *host != node_name(node)).collect();
+        let from_us = now_us();
+        machine.clock.stop();
+        others.iter().for_each(|other| turmoil::hold(node_name(node), other.as_str()));
+        pause(100, 4_000, dice).await;
+        machine.clock.go_on();
+        others.iter().for_each(|other| turmoil::release(node_name(node), other.as_str()));
+        self.fired.note(Fault::Pause, Some(node));
+        self.note_outage(node, from_us);
+    }
+
+    fn set_clock(&self, node: usize, dice: &mut Dice) {
+        let clock = &self.torment.machines[node].clock;
+        let (before_ms, after_ms) = (clock.ahead_ms(), ahead_ms(dice));
+        clock.set_ahead_ms(after_ms);
+        self.fired.note(if after_ms < before_ms { Fault::ClockBack } else { Fault::ClockForward }, Some(node));
+    }
+
+    async fn on_links(&self, until_us: u64) -> turmoil::Result {
+        let mut dice = Dice::new(self.scenario().seed ^ DICE_OF_LINKS);
+        while now_us() < until_us {
+            pause(100, 1_200, &mut dice).await;
+            let (fault, node) = (dice.pick(&OF_LINKS), dice.below(self.nodes() as u64) as usize);
+            let (from_us, name) = (now_us(), node_name(node));
+            let others: Vec<String> = (0..self.nodes()).filter(|other| *other != node).map(node_name).collect();
+            let links = || others.iter().map(|other| (name.as_str(), other.as_str()));
+            self.fired.note(fault, Some(node));
+            match fault {
+                Fault::Partition => {
+                    links().for_each(|(here, there)| turmoil::hold(here, there));
+                    if dice.below(2) == 0 {
+                        self.cut(&name, &others);
+                    }
+                    pause(100, 4_000, &mut dice).await;
+                    links().for_each(|(here, there)| turmoil::release(here, there));
+                }
+                Fault::OneWayPartition => {
+                    links().for_each(|(here, there)| turmoil::partition_oneway(here, there));
+                    pause(100, 3_000, &mut dice).await;
+                    links().for_each(|(here, there)| turmoil::release(here, there));
+                    // What was lost in mid-stream is never sent again here, so connections have ended by then.
+                    self.cut(&name, &others);
+                }
+                Fault::Loss => {
+                    links().for_each(|(here, there)| turmoil::partition(here, there));
+                    pause(20, 300, &mut dice).await;
+                    links().for_each(|(here, there)| turmoil::release(here, there));
+                    self.cut(&name, &others);
+                }
+                Fault::Delay | Fault::Reorder => {
+                    let most_ms = 50 + dice.below(400);
+                    let least_ms = if fault == Fault::Delay { most_ms } else { 1 };
+                    self.torment.order(Order::Latency(node, least_ms, most_ms));
+                    pause(500, 3_000, &mut dice).await;
+                    self.torment.order(Order::Latency(node, 1, self.scenario().latency_max_ms));
+                }
+                _ => self.torment.breakers[dice.below(self.torment.breakers.len() as u64) as usize].reset(),
+            }
+            if matches!(fault, Fault::Partition | Fault::OneWayPartition) {
+                self.note_outage(node, from_us);
+            }
+        }
+        Ok(())
+    }
+
+    /// Connections between a node and others break.
+    fn cut(&self, node: &str, others: &[String]) {
+        let others: Vec<_> = others.iter().map(|other| turmoil::lookup(other.as_str())).collect();
+        self.torment.streams.cut(&[turmoil::lookup(node)], &others);
+    }
+
+    fn note_outage(&self, site: usize, from_us: u64) {
+        let until_us = now_us();
+        if until_us - from_us > UNHEARD_MS * 1000 {
+            lock(self.history).outages.push(Outage { site, from_us, until_us, is_silent: true });
+        }
+    }
+
+    /// Everybody who sends anything.
+    fn hosts(&self) -> impl Iterator<Item = String> {
+        let producers = (0..self.scenario().producers).map(producer_name);
+        (0..self.nodes()).map(node_name).chain(producers).chain(["operator".to_owned()])
+    }
+
+    /// Waits until everything is complete again, and writes down since when, or what is not.
+    pub(crate) async fn heal(&self) -> turmoil::Result {
+        // The map knows of the last starts by then.
+        tokio::time::sleep(2 * HEARD_MAX).await;
+        let end = tokio::time::Instant::now() + HEAL_MAX;
+        let lost = loop {
+            let map = cluster::map_now(self.connector, self.nodes()).await?;
+            let lost = missing(&map).or_else(|| {
+                // What a node has missed of a window that does not end is missing for good.
+                if self.scenario().is_short() { incomplete(&map) } else { None }
+            });
+            if lost.is_none() || tokio::time::Instant::now() > end {
+                break lost;
+            }
+            tokio::time::sleep(LOOK).await;
+        };
+        tokio::time::sleep(HEARD_MAX).await;
+        if self.scenario().named {
+            // What names were told where heads have changed is known again when nobody may ask for it any more.
+            tokio::time::sleep(Duration::from_millis(u64::from(self.scenario().retry_horizon_ms))).await;
+        }
+        let mut history = lock(self.history);
+        (history.healed_us, history.unhealed) = (Some(now_us()), lost);
+        history.ends_whole = self.scenario().is_short();
+        Ok(())
+    }
+}
+
+/// A node that is down, or a copy that lacks what another has.
+fn missing(map: &ClusterMap) -> Option<String> {
+    if let Some(node) = map.nodes.values().find(|node| node.is_down) {
+        return Some(format!("{} is down", node.name));
+    }
+    let (_, record) = map.filter_named(FILTER)?;
+    let lags = |(slice, copy): &(u32, &SliceOwner)| map.is_complete(record, *slice) && !map.is_complete_copy(copy);
+    let (slice, copy) = record.all_copies().find(lags)?;
+    Some(format!("slice {slice} is not complete on node {}, and elsewhere it is", copy.node.0))
+}
+
+/// A copy that lacks something.
+fn incomplete(map: &ClusterMap) -> Option<String> {
+    let (_, record) = map.filter_named(FILTER)?;
+    let (slice, copy) = record.all_copies().find(|(_, copy)| !map.is_complete_copy(copy))?;
+    Some(format!("slice {slice} is not complete on node {}", copy.node.0))
+}
+
+fn start_of(map: &ClusterMap, node: usize) -> Option<Incarnation> {
+    map.node_named(&node_name(node)).map(|(_, record)| record.incarnation)
+}
+
+fn index_of(map: &ClusterMap, node: NodeId) -> Option<usize> {
+    let name = &map.nodes.get(&node)?.name;
+    (0..map.nodes.len()).find(|index| node_name(*index) == *name)
+}
+
+/// How far a clock is ahead of the time, or behind.
+fn ahead_ms(dice: &mut Dice) -> i64 {
+    dice.below(2 * CLOCK_AHEAD_MS_MAX + 1) as i64 - CLOCK_AHEAD_MS_MAX as i64
+}
+
+/// Changes a bit somewhere in what has been written; whether there is anything.
+fn flip(disk: &MemoryDisk, dice: &mut Dice) -> bool {
+    let Ok(names) = disk.names() else { return false };
+    if names.is_empty() {
+        return false;
+    }
+    let chosen = dice.pick(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut before_bytes = 0;
+    for name in &names {
+        if name == chosen {
+            let bytes = disk.read(name, u64::MAX).unwrap_or_default();
+            let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
+            disk.flip(8 * before_bytes + dice.below(8 * used.max(1)));
+            return used > 0;
+        }
+        before_bytes += disk.len_bytes(name).unwrap_or(0);
+    }
+    false
+}
+
+async fn pause(least_ms: u64, below_ms: u64, dice: &mut Dice) {
+    tokio::time::sleep(Duration::from_millis(least_ms + dice.below(below_ms))).await;
+}

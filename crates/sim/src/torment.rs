@@ -1,0 +1,199 @@
+//! What goes wrong while producers submit: one kind of fault again and again, as the scenario says.
+//!
+//! Promises: what is done follows from the seed; what it costs is in the history. Must not know: what producers are told.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use firstseen_checker::history::{Loss, Outage, REJOINED_US};
+use firstseen_routing::Durability;
+
+use crate::clock::now_us;
+use crate::cluster::{Machine, NodeEvents, node_name};
+use crate::net::{Breaker, Streams};
+use crate::producers::{SharedHistory, lock};
+use crate::scenario::{Dice, Nemesis, Scenario};
+
+/// How long a site is cut off.
+const PARTITION: Duration = Duration::from_secs(10);
+
+/// After so long the others go on without a node.
+const OUTAGE_MIN_MS: u64 = 2_500;
+
+/// Between two moments at which what it lacks counts as lost.
+const LOSS_STEP_US: usize = 250_000;
+
+/// What is done to a node's process or links between two steps of the simulation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order {
+    /// It ends without notice.
+    Kill(usize),
+    /// The same, with what its disk had not synced, or a part of that, as dice of this seed fall.
+    CutPower(usize, u64),
+    /// Another one starts.
+    Start(usize),
+    /// What it and others send each other takes from so many to so many milliseconds.
+    Latency(usize, u64, u64),
+}
+
+/// Whether a storm and the calm after it are over. Clones tell the same.
+#[derive(Clone, Default)]
+pub(crate) struct Stage(Arc<AtomicBool>);
+
+impl Stage {
+    /// They are.
+    pub(crate) fn end(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether they are.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What the operator has ordered and is not done yet.
+pub(crate) type Orders = Arc<Mutex<Vec<Order>>>;
+
+/// The name of producer `number`.
+pub(crate) fn producer_name(number: u32) -> String {
+    format!("producer-{number}")
+}
+
+/// The node of a site and its producers.
+pub(crate) fn hosts_at(scenario: &Scenario, site: usize) -> Vec<String> {
+    let producers = (0..scenario.producers).filter(|number| scenario.site(*number) == Some(site));
+    std::iter::once(node_name(site)).chain(producers.map(producer_name)).collect()
+}
+
+/// What goes with a node.
+fn loss(node: usize, time_us: u64, events: &[NodeEvents]) -> Loss {
+    let NodeEvents { any, most, .. } = &events[node];
+    Loss { node, time_us, since_us: 0, events: any.clone(), most_of: most.clone() }
+}
+
+/// Makes things go wrong.
+pub(crate) struct Torment {
+    pub(crate) scenario: Scenario,
+    /// Of the nodes, then of the producers.
+    pub(crate) breakers: Vec<Breaker>,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) streams: Streams,
+    /// Producers that have not ended.
+    pub(crate) left: Arc<AtomicU32>,
+    pub(crate) stage: Stage,
+    pub(crate) orders: Orders,
+}
+
+impl Torment {
+    /// Goes on until the producers have ended. `events` are those that have cells on each node.
+    pub(crate) async fn run(&self, events: &[NodeEvents], history: &SharedHistory) {
+        let mut dice = Dice::new(self.scenario.seed ^ 0x5EED);
+        if self.scenario.nemesis == Nemesis::Partition {
+            self.partition(&mut dice, events, history).await;
+        }
+        while self.left.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(50 + dice.below(400))).await;
+            let node = dice.below(self.scenario.nodes as u64) as usize;
+            match self.scenario.nemesis {
+                Nemesis::Delay | Nemesis::Partition | Nemesis::Storm => {}
+                Nemesis::Reset => self.breakers[dice.below(self.breakers.len() as u64) as usize].reset(),
+                Nemesis::Hold => self.hold(node, &mut dice).await,
+                Nemesis::Isolate => self.isolate(node, &mut dice, history).await,
+                Nemesis::Restart if self.scenario.durability != Durability::Memory => {
+                    self.restart(&[Order::Kill(node)], &mut dice).await;
+                }
+                Nemesis::PowerCut => {
+                    let seed = dice.below(u64::MAX);
+                    self.restart(&[Order::CutPower(node, seed)], &mut dice).await;
+                }
+                Nemesis::Blackout => {
+                    let seed = dice.below(u64::MAX - self.scenario.nodes as u64);
+                    let cuts: Vec<Order> =
+                        (0..self.scenario.nodes).map(|node| Order::CutPower(node, seed + node as u64)).collect();
+                    self.restart(&cuts, &mut dice).await;
+                }
+                Nemesis::DiskFull => {
+                    self.machines[node].journal.set_room_bytes(Some(dice.below(2_000)));
+                    tokio::time::sleep(Duration::from_millis(100 + dice.below(2_000))).await;
+                    if dice.below(2) == 0 {
+                        let seed = dice.below(u64::MAX);
+                        self.restart(&[Order::CutPower(node, seed)], &mut dice).await;
+                    }
+                    self.machines[node].journal.set_room_bytes(None);
+                }
+                Nemesis::Restart | Nemesis::Outage => {
+                    let loss = loss(node, now_us(), events);
+                    lock(history).losses.push(loss);
+                    self.restart(&[Order::Kill(node)], &mut dice).await;
+                }
+            }
+        }
+    }
+
+    /// Holds the links of a node for a while.
+    async fn hold(&self, held: usize, dice: &mut Dice) {
+        let others: Vec<String> = (0..self.scenario.nodes).filter(|index| *index != held).map(node_name).collect();
+        others.iter().for_each(|other| turmoil::hold(node_name(held), other.as_str()));
+        tokio::time::sleep(Duration::from_millis(20 + dice.below(300))).await;
+        others.iter().for_each(|other| turmoil::release(node_name(held), other.as_str()));
+    }
+
+    /// Holds the links of a node for so long that the others go on without it.
+    async fn isolate(&self, held: usize, dice: &mut Dice, history: &SharedHistory) {
+        let from_us = now_us();
+        let others: Vec<String> = (0..self.scenario.nodes).filter(|index| *index != held).map(node_name).collect();
+        others.iter().for_each(|other| turmoil::hold(node_name(held), other.as_str()));
+        tokio::time::sleep(Duration::from_millis(OUTAGE_MIN_MS + dice.below(3_000))).await;
+        others.iter().for_each(|other| turmoil::release(node_name(held), other.as_str()));
+        let outage = Outage { site: held, from_us, until_us: now_us(), is_silent: true };
+        lock(history).outages.push(outage);
+        tokio::time::sleep(Duration::from_millis(1_500 + dice.below(2_000))).await;
+    }
+
+    /// Cuts a site off once. Connections outlive it, and what was sent comes through in the end; or they break, and new
+    /// ones find no way.
+    async fn partition(&self, dice: &mut Dice, events: &[NodeEvents], history: &SharedHistory) {
+        let site = dice.below(self.scenario.nodes as u64) as usize;
+        tokio::time::sleep(Duration::from_millis(1_000 + dice.below(1_000))).await;
+        let here = hosts_at(&self.scenario, site);
+        let elsewhere = (0..self.scenario.nodes).filter(|other| *other != site);
+        let there: Vec<String> = elsewhere.flat_map(|other| hosts_at(&self.scenario, other)).collect();
+        let links = || here.iter().flat_map(|here| there.iter().map(move |there| (here.as_str(), there.as_str())));
+        let from_us = now_us();
+        links().for_each(|(here, there)| turmoil::hold(here, there));
+        let is_silent = dice.below(2) > 0;
+        if !is_silent {
+            let addresses =
+                |hosts: &[String]| hosts.iter().map(|host| turmoil::lookup(host.as_str())).collect::<Vec<_>>();
+            self.streams.cut(&addresses(&here), &addresses(&there));
+        }
+        tokio::time::sleep(PARTITION).await;
+        let until_us = now_us();
+        links().for_each(|(here, there)| turmoil::release(here, there));
+        let outage = Outage { site, from_us, until_us, is_silent };
+        let mut history = lock(history);
+        history.outages.push(outage);
+        // The others go on without its node until it is back, and it lacks what they record.
+        let away = (from_us..=until_us + REJOINED_US).step_by(LOSS_STEP_US);
+        history.losses.extend(away.map(|time_us| Loss { since_us: from_us, ..loss(site, time_us, events) }));
+    }
+
+    /// Ends processes of nodes, starts others, and leaves them alone for a while.
+    async fn restart(&self, ends: &[Order], dice: &mut Dice) {
+        ends.iter().for_each(|end| self.order(*end));
+        let away_min_ms = if self.scenario.nemesis == Nemesis::Outage { OUTAGE_MIN_MS } else { 50 };
+        tokio::time::sleep(Duration::from_millis(away_min_ms + dice.below(500))).await;
+        for end in ends {
+            if let Order::Kill(node) | Order::CutPower(node, _) = end {
+                self.order(Order::Start(*node));
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(1_500 + dice.below(2_000))).await;
+    }
+
+    pub(crate) fn order(&self, order: Order) {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner).push(order);
+    }
+}

@@ -1,0 +1,242 @@
+//! A filter is altered while producers go on: the laws of all histories hold across it, and the former one goes.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use firstseen_checker::history::{Call, History};
+use firstseen_checker::laws;
+use firstseen_client::blocking::{Client, Filter};
+use firstseen_client::{SubmissionName, Verdict};
+use serde_json::Value;
+
+use crate::local_cluster::eventually;
+use crate::own_node::OwnNode;
+
+/// Callers of a filter.
+const CALLERS: u32 = 6;
+/// A new event each.
+const NEW_EVENT_MS: u64 = 10;
+const OLD_WINDOW_MS: u64 = 5_000;
+const NEW_WINDOW_MS: u64 = 60_000;
+/// No more than what windows are rounded up to: every event that is known is known because somebody has told it.
+const WINDOW_AT_MOST_MS: u64 = 2 * NEW_WINDOW_MS;
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
+}
+
+/// A producer that asks about recent events, as others do; some submissions are named, and come again.
+struct Producer<'a> {
+    filter: &'a Filter,
+    number: u32,
+    begun: Instant,
+    dice: u64,
+    names: u64,
+    calls: Vec<Call>,
+}
+
+impl Producer<'_> {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.dice >> 33) % bound.max(1)
+    }
+
+    fn run(mut self, is_over: &AtomicBool) -> Vec<Call> {
+        let mut again: Option<(Call, Instant)> = None;
+        while !is_over.load(Ordering::Relaxed) {
+            if let Some((call, _)) = again.take_if(|(_, due)| *due <= Instant::now()) {
+                self.ask(call.event, call.time_ms, false, call.name);
+            }
+            let events = self.begun.elapsed().as_millis() as u64 / NEW_EVENT_MS + 1;
+            let event = events - 1 - self.below(events).min(self.below(events)).min(self.below(events));
+            let (is_lookup, is_named) = (self.below(6) == 0, self.below(3) == 0);
+            self.names += 1;
+            let name = SubmissionName { source: self.number.into(), number: self.names };
+            let call = self.ask(event, now_ms(), is_lookup, (is_named && !is_lookup).then_some(name));
+            if again.is_none() && call.name.is_some() {
+                let later = Duration::from_millis(self.below(1_500));
+                again = Some((call, Instant::now() + later));
+            }
+        }
+        self.calls
+    }
+
+    fn ask(&mut self, event: u64, time_ms: u64, is_lookup: bool, name: Option<SubmissionName>) -> Call {
+        let key = event.to_le_bytes();
+        let began_us = self.begun.elapsed().as_micros() as u64;
+        let told = match name {
+            _ if is_lookup => self.filter.test(&key, Some(time_ms)),
+            Some(name) => self.filter.observe_as(name, &key, Some(time_ms)),
+            None => self.filter.observe_at(&key, time_ms),
+        };
+        let returned_us = Some(self.begun.elapsed().as_micros() as u64);
+        let (told, producer) = (Some(told.expect("a call")), self.number);
+        let (id, site, degraded) = (0, None, false);
+        let call = Call { id, producer, site, event, time_ms, is_lookup, name, began_us, returned_us, told, degraded };
+        self.calls.push(call.clone());
+        call
+    }
+}
+
+/// All that was told of one filter, by producers that go on until it is over.
+fn produce(filter: &Filter, begun: Instant, is_over: &AtomicBool) -> Vec<Call> {
+    let calls = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for number in 0..CALLERS {
+            let (names, own, dice) = (0, Vec::new(), u64::from(number) * 31 + 7);
+            let producer = Producer { filter, number, begun, dice, names, calls: own };
+            let calls = &calls;
+            scope.spawn(move || calls.lock().expect("no panic").extend(producer.run(is_over)));
+        }
+    });
+    calls.into_inner().expect("no panic")
+}
+
+/// What of `calls` breaks a law where events are known for `window_ms` at least.
+fn broken(mut calls: Vec<Call>, window_ms: u64) -> Vec<String> {
+    calls.sort_by_key(|call| call.began_us);
+    let mut history = History {
+        window_ms,
+        window_at_most_ms: WINDOW_AT_MOST_MS,
+        told_when_set: true,
+        never_forgets: true,
+        ..History::default()
+    };
+    calls.into_iter().for_each(|call| _ = history.begin(call));
+    laws::check(&history).iter().map(ToString::to_string).collect()
+}
+
+fn json(node: &OwnNode, command: &str) -> Value {
+    let run = node.folder.run(command);
+    assert_eq!(run.code, Some(0), "{command}: {}", run.err);
+    serde_json::from_str(&run.out).expect("one document")
+}
+
+fn describe(node: &OwnNode, name: &str) -> Value {
+    json(node, &format!("filter describe {name} --json --cluster {}", node.address))
+}
+
+/// Slices on all nodes.
+fn slices(node: &OwnNode) -> u64 {
+    let status = json(node, &format!("cluster status --json --addr {}", node.address));
+    status["nodes"].as_array().into_iter().flatten().filter_map(|node| node["slices"].as_u64()).sum()
+}
+
+fn alter(node: &OwnNode, name: &str, flags: &str) -> Value {
+    json(node, &format!("filter alter {name} {flags} --json --cluster {}", node.address))
+}
+
+fn cluster() -> Vec<OwnNode> {
+    let nodes: Vec<OwnNode> = ["a", "b", "c"].map(|name| OwnNode::start(name, "")).into();
+    let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
+    eventually("a cluster", || nodes[0].folder.run(&format!("cluster form {form}")).code == Some(0));
+    nodes
+}
+
+fn create(node: &OwnNode, name: &str, flags: &str) {
+    let create =
+        format!("filter create {name} {flags} --if-absent --capacity 200k --fpr 0.0000001 --cluster {}", node.address);
+    eventually("a filter", || node.folder.run(&create).code == Some(0));
+}
+
+/// What was told before and after of one filter; `altered_us` is when the command had returned.
+fn judge(name: &str, calls: &[Call], (asked_us, altered_us): (u64, u64)) {
+    let undecided = calls.iter().filter(|call| matches!(call.told, Some(Verdict::Undecided(_)))).count();
+    let longest_us = calls.iter().map(|call| call.returned_us.unwrap_or(u64::MAX) - call.began_us).max();
+    eprintln!("{name}: {} calls, {undecided} undecided, the longest {longest_us:?} us", calls.len());
+    assert!(calls.len() > 1_000 && undecided * 100 < calls.len(), "{name}: {undecided} of {} undecided", calls.len());
+    let violations = broken(calls.to_vec(), OLD_WINDOW_MS);
+    assert!(violations.is_empty(), "{name}: {}", violations.join("\n"));
+    let since: Vec<Call> = calls.iter().filter(|call| call.began_us > altered_us).cloned().collect();
+    let won: Vec<Call> = since.iter().filter(|call| call.won()).cloned().collect();
+    assert!(won.len() > 100, "{name}: new events after the alteration are told so");
+    // What the former one has told is in no memory of this history, so only deliveries are compared.
+    let violations = broken(won, NEW_WINDOW_MS);
+    assert!(violations.is_empty(), "{name}, under the new window: {}", violations.join("\n"));
+    let before: BTreeSet<u64> =
+        calls.iter().filter(|call| call.won() && call.returned_us < Some(asked_us)).map(|call| call.event).collect();
+    let is_found = |call: &&Call| call.told == Some(Verdict::Duplicate) && before.contains(&call.event);
+    assert!(since.iter().filter(is_found).count() > 50, "{name}: duplicates are found across the alteration");
+}
+
+#[test]
+fn a_filter_is_altered_while_producers_go_on() {
+    let nodes = cluster();
+    let names = ["across", "down", "copied"];
+    let flags = "--window 5s --retry-horizon 3s";
+    create(&nodes[0], "across", &format!("--slicing horizontal:6 {flags}"));
+    create(&nodes[0], "down", &format!("--slicing vertical:6 {flags}"));
+    create(&nodes[0], "copied", &format!("--slicing horizontal:3 --copies 1 {flags}"));
+    let client =
+        || Client::build(firstseen_client::Client::builder().seeds([nodes[1].address.clone()])).expect("a client");
+    let producing = client();
+    let filters = names.map(|name| producing.filter(name).expect("the filter"));
+    for filter in &filters {
+        let answers = || filter.observe_at(b"warm", now_ms()).is_ok_and(|told| told == Verdict::Duplicate);
+        eventually("every slice answers", answers);
+    }
+    let (is_over, begun) = (AtomicBool::new(false), Instant::now());
+    let before = slices(&nodes[0]);
+    std::thread::scope(|scope| {
+        let producers = filters.each_ref().map(|filter| scope.spawn(|| produce(filter, begun, &is_over)));
+        eventually("a load", || begun.elapsed() > Duration::from_secs(3));
+        let asked_us = begun.elapsed().as_micros() as u64;
+        let changes = "--window 60s --capacity 400k --fpr 0.0000001 --new-secret";
+        let planned = alter(&nodes[0], "across", &format!("{changes} --plan"));
+        assert_eq!((planned["done"].as_bool(), slices(&nodes[0])), (Some(false), before), "a plan alters nothing");
+        alter(&nodes[0], "across", changes);
+        alter(&nodes[1], "down", &format!("{changes} --slicing vertical:4"));
+        alter(&nodes[2], "copied", &format!("{changes} --slicing vertical:6"));
+        let altered_us = begun.elapsed().as_micros() as u64;
+        for name in names {
+            let former = &describe(&nodes[0], name)["former"];
+            assert_eq!(former["name"], format!("{name}~former"), "both are there: {former}");
+            // Somebody who comes now finds what was recorded before.
+            let told = client().filter(name).expect("the filter").test(b"warm", Some(now_ms())).expect("a call");
+            assert!(matches!(told, Verdict::Duplicate | Verdict::FirstSeen), "{told:?}");
+        }
+        let refused = nodes[0].folder.run(&format!("filter alter down --capacity 1M --cluster {}", nodes[0].address));
+        refused.fails(1, &["being altered"]);
+        eventually("the former ones go", || names.iter().all(|name| describe(&nodes[2], name)["former"].is_null()));
+        let gone_us = begun.elapsed().as_micros() as u64;
+        assert!(gone_us - asked_us > 8_000_000, "a window and a retry horizon are the least");
+        eventually("some calls more", || begun.elapsed().as_micros() as u64 > gone_us + 1_000_000);
+        is_over.store(true, Ordering::Relaxed);
+        for (name, producer) in names.iter().zip(producers) {
+            judge(name, &producer.join().expect("calls"), (asked_us, altered_us));
+        }
+    });
+    assert_eq!(
+        (slices(&nodes[0]), describe(&nodes[0], "down")["definition"]["slicing"].as_str()),
+        (6 + 4 + 12, Some("vertical:4"))
+    );
+}
+
+#[test]
+fn what_cannot_be_altered_says_what_to_do_instead() {
+    let nodes = cluster();
+    let at = format!("--cluster {}", nodes[0].address);
+    create(&nodes[0], "endless", "--slicing horizontal:2");
+    create(&nodes[0], "counted", "--slicing horizontal:2 --window 1000events");
+    create(&nodes[0], "daily", "--slicing horizontal:3 --window 24h --clock wall");
+    for (flags, said) in [
+        ("endless --capacity 1M", "no window"),
+        ("counted --capacity 1M", "counts events"),
+        ("daily --window 48h", "--capacity 10M"),
+        ("daily", "it is so already"),
+        ("daily --capacity 500M", "do not fit"),
+        ("daily --finish", "is not being altered"),
+    ] {
+        let run = nodes[0].folder.run(&format!("filter alter {flags} {at}"));
+        assert!(run.code != Some(0) && run.err.contains(said), "{flags}: {}", run.err);
+    }
+    let before = slices(&nodes[0]);
+    let told = nodes[0].folder.run(&format!("filter alter daily --capacity 1M {at}"));
+    assert!(told.code == Some(0) && told.out.contains("altered: "), "{}{}", told.out, told.err);
+    assert_eq!(slices(&nodes[0]), before + 3);
+    let finished = nodes[0].folder.run(&format!("filter alter daily --finish {at}"));
+    assert!(finished.code == Some(0) && finished.out.contains("is gone"), "{}{}", finished.out, finished.err);
+    assert_eq!(slices(&nodes[0]), before);
+}

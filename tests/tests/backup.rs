@@ -1,0 +1,274 @@
+//! A cluster is written to a folder while it works, is lost, and comes back on other nodes; what is damaged or broken off is
+//! refused before anything is changed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use firstseen_client::Verdict;
+use firstseen_client::blocking::{Client, Filter};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::local_cluster::eventually;
+use crate::own_node::OwnNode;
+use crate::run::{Folder, Ran, firstseen};
+
+const KEYS: u64 = 10_000;
+const BATCH_EVENTS: u64 = 500;
+
+/// Filters of the cluster that is lost; a backup holds cells of all but the last.
+const FILTERS: [(&str, &str); 5] = [
+    ("flat", "--slicing horizontal:6 --window 1h --clock wall"),
+    ("cut", "--slicing vertical:6 --window 1h --clock wall"),
+    ("kept", "--slicing vertical:4 --kind generations --window 1h --clock wall --durability durable"),
+    ("last", "--slicing horizontal:3 --kind timing --window 60000events"),
+    ("counted", "--kind counting --window 10000events"),
+];
+
+fn cluster<const NODES: usize>(names: [&str; NODES]) -> [OwnNode; NODES] {
+    let nodes = names.map(|name| OwnNode::start(name, ""));
+    let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
+    eventually("a cluster", || nodes[0].folder.run(&format!("cluster form {form}")).code == Some(0));
+    nodes
+}
+
+fn create(node: &OwnNode, name: &str, flags: &str) {
+    let create = format!("filter create {name} --if-absent {flags} --fpr 0.0001 --cluster {}", node.address);
+    let mut said = String::new();
+    eventually("a filter", || {
+        let ran = node.folder.run(&create);
+        said = ran.err;
+        ran.code == Some(0) || panic_on_usage(ran.code, &said)
+    });
+}
+
+fn panic_on_usage(code: Option<i32>, said: &str) -> bool {
+    assert!(code != Some(2), "{said}");
+    false
+}
+
+fn client(node: &OwnNode) -> Client {
+    let builder = firstseen_client::Client::builder().seeds([node.address.clone()]);
+    Client::build(builder).expect("a client")
+}
+
+fn ask(filter: &Filter, keys: std::ops::Range<u64>) -> Vec<Verdict> {
+    let batches = keys.clone().step_by(BATCH_EVENTS as usize).map(|first| first..(first + BATCH_EVENTS).min(keys.end));
+    let told = batches.map(|batch| {
+        let keys: Vec<[u8; 8]> = batch.map(u64::to_le_bytes).collect();
+        filter.observe_batch(&keys, &[]).expect("a call")
+    });
+    told.flatten().collect()
+}
+
+fn count(told: &[Verdict], wanted: Verdict) -> u64 {
+    told.iter().filter(|told| **told == wanted).count() as u64
+}
+
+fn document(ran: &Ran) -> Value {
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}", ran.out))
+}
+
+fn filters(node: &OwnNode) -> Vec<Value> {
+    let listed = document(&node.folder.run(&format!("filter list --json --cluster {}", node.address)));
+    listed.as_array().cloned().unwrap_or_default()
+}
+
+/// New keys until it is over.
+fn produce(filter: &Filter, is_over: &AtomicBool) -> u64 {
+    let mut key = 1_000_000;
+    while !is_over.load(Ordering::Relaxed) {
+        ask(filter, key..key + BATCH_EVENTS);
+        key += BATCH_EVENTS;
+    }
+    key - 1_000_000
+}
+
+/// What was told before the backup was begun; the folder that has it.
+fn lost_cluster(folder: &Folder) -> PathBuf {
+    let nodes = cluster(["a", "b", "c"]);
+    FILTERS.iter().for_each(|(name, flags)| create(&nodes[0], name, &with_capacity(name, flags)));
+    let client = client(&nodes[1]);
+    let asked = ["flat", "cut", "kept", "last"].map(|name| client.filter(name).expect("the filter"));
+    for filter in &asked {
+        eventually("every slice answers", || {
+            ask(filter, 2 * KEYS..2 * KEYS + 100).iter().all(|told| !matches!(told, Verdict::Undecided(_)))
+        });
+        assert!(count(&ask(filter, 0..KEYS), Verdict::FirstSeen) > KEYS - 20);
+    }
+    let (is_over, backup) = (AtomicBool::new(false), folder.path("backup"));
+    std::thread::scope(|scope| {
+        let loads: Vec<_> = asked[..3].iter().map(|filter| scope.spawn(|| produce(filter, &is_over))).collect();
+        let out = format!("cluster backup --out {} --addr {} --json", backup.display(), nodes[2].address);
+        let taken = nodes[0].folder.run(&out);
+        is_over.store(true, Ordering::Relaxed);
+        let loads: Vec<u64> = loads.into_iter().map(|load| load.join().expect("nothing is stopped")).collect();
+        assert!(loads.iter().all(|events| *events > 0), "{loads:?}");
+        assert_eq!(taken.err, "", "no progress where nobody watches");
+        let taken = document(&taken);
+        let cells = taken["filters"].as_array().expect("filters").iter().map(|filter| {
+            assert_eq!(filter["incomplete_slices"], 0);
+            (filter["slices"] == filter["contained_slices"], filter["definition_only"] == true)
+        });
+        assert_eq!(
+            cells.collect::<Vec<_>>(),
+            [(true, false), (true, false), (true, false), (true, false), (false, true)]
+        );
+    });
+    backup
+}
+
+fn with_capacity(name: &str, flags: &str) -> String {
+    match name {
+        "last" | "counted" => flags.to_owned(),
+        _ => format!("{flags} --capacity 1M"),
+    }
+}
+
+#[test]
+fn a_cluster_comes_back_on_fewer_nodes() {
+    let folder = Folder::new();
+    let backup = lost_cluster(&folder);
+    check_modes(&backup);
+    let mut nodes = cluster(["x", "y"]);
+    let restore = format!("cluster restore {} --addr {}", backup.display(), nodes[1].address);
+    let planned = document(&nodes[0].folder.run(&format!("{restore} --plan --json")));
+    assert_eq!(planned["done"], false);
+    assert!(filters(&nodes[0]).is_empty(), "a plan changes nothing");
+    nodes[0].folder.run(&restore).fails(2, &["say --yes"]);
+    let restored = document(&nodes[0].folder.run(&format!("{restore} --yes --json")));
+    assert_eq!(restored["done"], true);
+    let there = filters(&nodes[0]);
+    let names: Vec<&str> = there.iter().filter_map(|filter| filter["name"].as_str()).collect();
+    assert_eq!(names, FILTERS.map(|(name, _)| name));
+    assert!(there.iter().all(|filter| filter["complete_slices"] == 0), "what came since is not known: {there:?}");
+    nodes[0].folder.run(&format!("{restore} --yes")).fails(2, &["flat, cut, kept, last, counted"]);
+    let client = client(&nodes[0]);
+    for name in ["flat", "cut", "kept", "last"] {
+        let filter = client.filter(name).expect("the filter");
+        let told = ask(&filter, 0..BATCH_EVENTS);
+        let undecided = told.iter().filter(|told| matches!(told, Verdict::Undecided(_))).count();
+        assert_eq!(undecided as u64, BATCH_EVENTS, "{name}: nothing is told before its time: {told:?}");
+        let forgiven = nodes[1].folder.run(&format!("filter forgive {name} --cluster {}", nodes[1].address));
+        assert_eq!(forgiven.code, Some(0), "{}", forgiven.err);
+        eventually("every slice answers", || {
+            ask(&filter, 3 * KEYS..3 * KEYS + 100).iter().all(|told| !matches!(told, Verdict::Undecided(_)))
+        });
+        assert_eq!(count(&ask(&filter, 0..KEYS), Verdict::Duplicate), KEYS, "{name}: nothing is forgotten");
+        assert!(count(&ask(&filter, 4 * KEYS..5 * KEYS), Verdict::FirstSeen) > KEYS - 20, "{name}: nor made up");
+    }
+    // What is durable is so from its return on.
+    nodes.iter_mut().for_each(OwnNode::crash);
+    let filter = client.filter("kept").expect("the filter");
+    eventually("nothing is forgotten", || {
+        let told = ask(&filter, 0..KEYS);
+        assert_eq!(count(&told, Verdict::FirstSeen), 0);
+        count(&told, Verdict::Duplicate) == KEYS
+    });
+}
+
+/// It holds secrets.
+fn check_modes(backup: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode(backup), 0o700);
+    assert!(fs::read_to_string(backup.join("metadata.json")).expect("text").contains("secrets"));
+    for file in files(backup) {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+}
+
+fn files(backup: &Path) -> Vec<PathBuf> {
+    let list = |folder: &Path| fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let mut files: Vec<PathBuf> =
+        list(backup).chain(list(&backup.join("cells"))).filter(|path| path.is_file()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn a_damaged_backup_is_refused_by_the_name_of_the_file() {
+    let folder = Folder::new();
+    let backup = folder.path("backup");
+    let shown = backup.display();
+    {
+        let [node] = cluster(["a"]);
+        create(&node, "clicks", "--slicing vertical:2 --window 1h --capacity 1k --clock wall");
+        let client = client(&node);
+        let filter = client.filter("clicks").expect("the filter");
+        eventually("it answers", || count(&ask(&filter, 0..100), Verdict::Duplicate) == 100);
+        let taken = node.folder.run(&format!("cluster backup --out {shown} --addr {}", node.address));
+        assert!(taken.code == Some(0) && taken.out.contains("secrets"), "{}{}", taken.out, taken.err);
+        let again = node.folder.run(&format!("cluster backup --out {shown} --addr {}", node.address));
+        again.fails(2, &["is not empty"]);
+    }
+    let [node] = cluster(["b"]);
+    let restore = format!("cluster restore {shown} --yes --addr {}", node.address);
+    let whole = files(&backup);
+    assert_eq!(whole.len(), 4, "{whole:?}");
+    let refused = |file: &Path, what: &str| {
+        let ran = node.folder.run(&restore);
+        let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
+        let is_named = matches!(ran.code, Some(1 | 2)) && ran.err.contains(name);
+        assert!(is_named, "{what} of {name}: {:?} {}", ran.code, ran.err);
+        assert!(filters(&node).is_empty(), "nothing was changed");
+    };
+    for file in &whole {
+        let bytes = fs::read(file).expect("it is there");
+        for place in [0, bytes.len() / 3, bytes.len() / 2, bytes.len() - 1] {
+            let mut flipped = bytes.clone();
+            flipped[place] ^= 1;
+            fs::write(file, &flipped).expect("written");
+            refused(file, &format!("byte {place}"));
+        }
+        for length in [0, bytes.len() / 2, bytes.len() - 1] {
+            fs::write(file, &bytes[..length]).expect("written");
+            refused(file, "a part");
+        }
+        fs::write(file, [&bytes[..], b"x"].concat()).expect("written");
+        refused(file, "more than all");
+        fs::remove_file(file).expect("removed");
+        refused(file, "nothing");
+        fs::write(file, &bytes).expect("written");
+    }
+    assert_eq!(node.folder.run(&restore).code, Some(0), "it is whole again");
+    let client = client(&node);
+    let filter = client.filter("clicks").expect("the filter");
+    node.folder.run(&format!("filter forgive clicks --cluster {}", node.address));
+    eventually("nothing is forgotten", || count(&ask(&filter, 0..100), Verdict::Duplicate) == 100);
+    node.folder.run(&format!("cluster restore nowhere --yes --addr {}", node.address)).fails(2, &["no folder nowhere"]);
+}
+
+#[test]
+fn a_backup_that_is_broken_off_is_none() {
+    let [node] = cluster(["a"]);
+    create(&node, "clicks", "--slicing horizontal:1024 --window 1h --capacity 1M");
+    let folder = Folder::new();
+    let backup = folder.path("backup");
+    for signal in [Signal::SIGINT, Signal::SIGKILL] {
+        let mut command = firstseen();
+        command.args(["cluster", "backup", "--addr", &node.address, "--out"]).arg(&backup);
+        let mut child = command.spawn().expect("the binary");
+        eventually("it has begun", || fs::read_dir(backup.join("cells")).is_ok_and(|files| files.count() > 3));
+        kill(Pid::from_raw(i32::try_from(child.id()).expect("a process id")), signal).expect("it runs");
+        let code = child.wait().expect("it ends").code();
+        assert_eq!(code, (signal == Signal::SIGINT).then_some(130));
+        assert_eq!(backup.exists(), signal == Signal::SIGKILL, "it takes away what it has begun where it can");
+    }
+    let restore = format!("cluster restore {} --yes --addr {}", backup.display(), node.address);
+    node.folder.run(&restore).fails(2, &["no complete backup", "MANIFEST"]);
+    fs::remove_dir_all(&backup).expect("removed");
+    let full = format!(
+        "trap '' XFSZ; ulimit -f 2; firstseen cluster backup --addr {} --out {}",
+        node.address,
+        backup.display()
+    );
+    let ran = folder.shell(&full);
+    assert!(ran.code == Some(1) && ran.err.contains("cannot write"), "{:?} {}", ran.code, ran.err);
+    assert!(!backup.exists(), "nothing is left");
+    node.folder.run("cluster backup --addr 127.0.0.1:1 --out other").fails(1, &["127.0.0.1:1"]);
+    assert!(!node.folder.has("other"));
+}

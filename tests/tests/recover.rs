@@ -1,0 +1,146 @@
+//! Two of three nodes are lost for good: the third goes on answering what it has, and the cluster goes on with it.
+
+use firstseen_client::Verdict;
+use firstseen_client::blocking::{Client, Filter};
+use serde_json::Value;
+
+use crate::local_cluster::eventually;
+use crate::own_node::OwnNode;
+use crate::run::Ran;
+
+const KEYS: u64 = 3_000;
+const BATCH_EVENTS: u64 = 500;
+/// A call waits for nodes that are gone.
+const DEADLINE_MS: u64 = 2_000;
+
+fn client(node: &OwnNode) -> Client {
+    let builder = firstseen_client::Client::builder().seeds([node.address.clone()]).deadline_ms(DEADLINE_MS);
+    Client::build(builder).expect("a client")
+}
+
+fn ask(filter: &Filter, keys: std::ops::Range<u64>) -> Vec<Verdict> {
+    let batches = keys.clone().step_by(BATCH_EVENTS as usize).map(|first| first..(first + BATCH_EVENTS).min(keys.end));
+    let told = batches.map(|batch| {
+        let keys: Vec<[u8; 8]> = batch.map(u64::to_le_bytes).collect();
+        filter.observe_batch(&keys, &[]).expect("a call")
+    });
+    told.flatten().collect()
+}
+
+fn count(told: &[Verdict], wanted: Verdict) -> u64 {
+    told.iter().filter(|told| **told == wanted).count() as u64
+}
+
+fn is_third(events: u64) -> bool {
+    (KEYS / 4..KEYS / 2).contains(&events)
+}
+
+fn document(ran: &Ran) -> Value {
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}", ran.out))
+}
+
+fn status(node: &OwnNode) -> Value {
+    let status = node.folder.run(&format!("cluster status --json --addr {}", node.address));
+    serde_json::from_str(&status.out).unwrap_or_default()
+}
+
+/// Three nodes of one cluster with a durable filter, which has all keys.
+fn cluster() -> [OwnNode; 3] {
+    let nodes = ["a", "b", "c"].map(|name| OwnNode::start(name, ""));
+    let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
+    let run = |flags: &str| nodes[0].folder.run(flags).code == Some(0);
+    eventually("a cluster", || run(&format!("cluster form {form}")));
+    let create = "filter create clicks --if-absent --slicing horizontal:3 --window 1h --clock wall --capacity 100k \
+                  --fpr 0.0001 --durability durable --retry-horizon 2s";
+    eventually("a filter", || run(&format!("{create} --cluster {}", nodes[0].address)));
+    let client = client(&nodes[0]);
+    let filter = client.filter("clicks").expect("the filter");
+    eventually("every slice answers", || count(&ask(&filter, KEYS..KEYS + 100), Verdict::Duplicate) == 100);
+    assert!(count(&ask(&filter, 0..KEYS), Verdict::FirstSeen) > KEYS - 20);
+    nodes
+}
+
+#[test]
+fn one_node_of_three_goes_on() {
+    let [mut survivor, mut second, mut third] = cluster();
+    let recover = |flags: &str, node: &OwnNode| node.folder.run(&format!("cluster recover --data-dir data {flags}"));
+    recover("--yes", &survivor).fails(1, &["the node is running"]);
+    second.kill();
+    third.kill();
+    // Without a majority the data path goes on, by the last map that was agreed on.
+    let former = client(&survivor);
+    let filter = former.filter("clicks").expect("the filter");
+    let told = ask(&filter, 0..KEYS);
+    let known = count(&told, Verdict::Duplicate);
+    assert!(is_third(known) && count(&told, Verdict::FirstSeen) == 0, "what it has, it answers: {known}");
+    let told = ask(&filter, 2 * KEYS..3 * KEYS);
+    assert!(is_third(count(&told, Verdict::FirstSeen)) && count(&told, Verdict::Duplicate) < 5, "new events too");
+    assert_eq!(status(&survivor)["leader"], Value::Null, "nothing can be agreed on");
+    survivor.kill();
+    let planned = document(&recover("--plan --json", &survivor));
+    assert_eq!((&planned["done"], &planned["filters"][0]["lost_slices"]), (&Value::Bool(false), &Value::from(2)));
+    recover("", &survivor).fails(2, &["say --yes"]);
+    assert!(!survivor.folder.has("data/meta.before-recovery.redb"), "nothing was changed");
+    let done = recover("--yes", &survivor);
+    assert!(done.code == Some(0) && done.out.contains("lost-2") && done.out.contains("lost-3"), "{}", done.out);
+    recover("--yes", &survivor).fails(1, &["meta.before-recovery.redb"]);
+    survivor.start_again();
+    eventually("it leads alone", || status(&survivor)["leader"] == 1);
+    let now = client(&survivor);
+    let filter = now.filter("clicks").expect("the filter");
+    assert_eq!(count(&ask(&filter, 0..100), Verdict::FirstSeen), 0, "others may have gone on with its slices, too");
+    survivor.folder.run(&format!("filter forgive clicks --cluster {}", survivor.address));
+    eventually("what it has, it answers", || {
+        let told = ask(&filter, 0..KEYS);
+        assert_eq!(count(&told, Verdict::FirstSeen), 0, "what is lost is not made up");
+        count(&told, Verdict::Duplicate) == known
+    });
+    old_nodes_are_refused(&survivor, &mut second);
+    new_nodes_take_their_places(&survivor);
+    let told = ask(&filter, 0..KEYS);
+    assert_eq!(count(&told, Verdict::Duplicate), known, "nothing more is lost: {known}");
+    assert_eq!(count(&told, Verdict::FirstSeen), KEYS - known, "what was lost is forgiven");
+    assert_eq!(count(&ask(&filter, 0..KEYS), Verdict::Duplicate), KEYS);
+}
+
+/// With what it has kept, a node of the former cluster is none of this one.
+fn old_nodes_are_refused(survivor: &OwnNode, old: &mut OwnNode) {
+    old.start_again();
+    eventually("it is told why", || old.log().contains("recovered without"));
+    let join = survivor.folder.run(&format!("cluster join {} --addr {}", old.address, survivor.address));
+    join.fails(1, &["another cluster", "remove its data"]);
+    old.kill();
+}
+
+fn new_nodes_take_their_places(survivor: &OwnNode) {
+    let new = OwnNode::start("b", "");
+    let run = |flags: &str| survivor.folder.run(&format!("{flags} --addr {}", survivor.address));
+    eventually("it joins", || run(&format!("cluster join {}", new.address)).code == Some(0));
+    let nodes = |status: &Value| status["nodes"].as_array().cloned().unwrap_or_default();
+    let is_started = |node: &Value| node["name"] == "b" && node["incarnation"] == 1;
+    eventually("it has started", || nodes(&status(survivor)).iter().any(is_started));
+    let numbers: Vec<u64> = nodes(&status(survivor)).iter().filter_map(|node| node["number"].as_u64()).collect();
+    assert!(numbers.iter().all(|number| *number <= 3 || *number > 100), "no number is given twice: {numbers:?}");
+    let drained = run("cluster drain lost-2 lost-3 --no-wait");
+    assert_eq!(drained.code, Some(0), "{}", drained.err);
+    let forgive = format!("filter forgive clicks --cluster {}", survivor.address);
+    let is_complete = |status: &Value| {
+        let filter = &status["filters"][0];
+        filter["complete_slices"] == 3 && filter["moving_slices"] == 0
+    };
+    eventually("all slices are complete", || {
+        survivor.folder.run(&forgive);
+        is_complete(&status(survivor))
+    });
+    for lost in ["lost-2", "lost-3"] {
+        let left = run(&format!("cluster leave {lost}"));
+        assert_eq!(left.code, Some(0), "{}", left.err);
+    }
+    assert_eq!(nodes(&status(survivor)).len(), 2);
+    // It is gone with the test, and its slices with it.
+    let drained = run("cluster drain b");
+    assert_eq!(drained.code, Some(0), "{}", drained.err);
+    let left = run("cluster leave b");
+    assert_eq!(left.code, Some(0), "{}", left.err);
+}
