@@ -3,20 +3,23 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use firstseen_client::Verdict;
-use firstseen_client::blocking::{Client, Filter};
+use firstseen_client::blocking::Filter;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::asking::{BATCH_EVENTS, ask, client, count, document};
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
-use crate::run::{Folder, Ran, firstseen};
+use crate::run::{Folder, firstseen};
 
 const KEYS: u64 = 10_000;
-const BATCH_EVENTS: u64 = 500;
+/// What a call may take.
+const DEADLINE_MS: u64 = 5_000;
 
 /// Filters of the cluster that is lost; a backup holds cells of all but the last.
 const FILTERS: [(&str, &str); 5] = [
@@ -49,29 +52,6 @@ fn panic_on_usage(code: Option<i32>, said: &str) -> bool {
     false
 }
 
-fn client(node: &OwnNode) -> Client {
-    let builder = firstseen_client::Client::builder().seeds([node.address.clone()]);
-    Client::build(builder).expect("a client")
-}
-
-fn ask(filter: &Filter, keys: std::ops::Range<u64>) -> Vec<Verdict> {
-    let batches = keys.clone().step_by(BATCH_EVENTS as usize).map(|first| first..(first + BATCH_EVENTS).min(keys.end));
-    let told = batches.map(|batch| {
-        let keys: Vec<[u8; 8]> = batch.map(u64::to_le_bytes).collect();
-        filter.observe_batch(&keys, &[]).expect("a call")
-    });
-    told.flatten().collect()
-}
-
-fn count(told: &[Verdict], wanted: Verdict) -> u64 {
-    told.iter().filter(|told| **told == wanted).count() as u64
-}
-
-fn document(ran: &Ran) -> Value {
-    assert_eq!(ran.code, Some(0), "{}", ran.err);
-    serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}", ran.out))
-}
-
 fn filters(node: &OwnNode) -> Vec<Value> {
     let listed = document(&node.folder.run(&format!("filter list --json --cluster {}", node.address)));
     listed.as_array().cloned().unwrap_or_default()
@@ -91,7 +71,7 @@ fn produce(filter: &Filter, is_over: &AtomicBool) -> u64 {
 fn lost_cluster(folder: &Folder) -> PathBuf {
     let nodes = cluster(["a", "b", "c"]);
     FILTERS.iter().for_each(|(name, flags)| create(&nodes[0], name, &with_capacity(name, flags)));
-    let client = client(&nodes[1]);
+    let client = client(&nodes[1], DEADLINE_MS);
     let asked = ["flat", "cut", "kept", "last"].map(|name| client.filter(name).expect("the filter"));
     for filter in &asked {
         eventually("every slice answers", || {
@@ -146,7 +126,7 @@ fn a_cluster_comes_back_on_fewer_nodes() {
     assert_eq!(names, FILTERS.map(|(name, _)| name));
     assert!(there.iter().all(|filter| filter["complete_slices"] == 0), "what came since is not known: {there:?}");
     nodes[0].folder.run(&format!("{restore} --yes")).fails(2, &["flat, cut, kept, last, counted"]);
-    let client = client(&nodes[0]);
+    let client = client(&nodes[0], DEADLINE_MS);
     for name in ["flat", "cut", "kept", "last"] {
         let filter = client.filter(name).expect("the filter");
         let told = ask(&filter, 0..BATCH_EVENTS);
@@ -197,7 +177,7 @@ fn a_damaged_backup_is_refused_by_the_name_of_the_file() {
     {
         let [node] = cluster(["a"]);
         create(&node, "clicks", "--slicing vertical:2 --window 1h --capacity 1k --clock wall");
-        let client = client(&node);
+        let client = client(&node, DEADLINE_MS);
         let filter = client.filter("clicks").expect("the filter");
         eventually("it answers", || count(&ask(&filter, 0..100), Verdict::Duplicate) == 100);
         let taken = node.folder.run(&format!("cluster backup --out {shown} --addr {}", node.address));
@@ -235,7 +215,7 @@ fn a_damaged_backup_is_refused_by_the_name_of_the_file() {
         fs::write(file, &bytes).expect("written");
     }
     assert_eq!(node.folder.run(&restore).code, Some(0), "it is whole again");
-    let client = client(&node);
+    let client = client(&node, DEADLINE_MS);
     let filter = client.filter("clicks").expect("the filter");
     node.folder.run(&format!("filter forgive clicks --cluster {}", node.address));
     eventually("nothing is forgotten", || count(&ask(&filter, 0..100), Verdict::Duplicate) == 100);
@@ -271,4 +251,68 @@ fn a_backup_that_is_broken_off_is_none() {
     assert!(!backup.exists(), "nothing is left");
     node.folder.run("cluster backup --addr 127.0.0.1:1 --out other").fails(1, &["127.0.0.1:1"]);
     assert!(!node.folder.has("other"));
+}
+
+#[test]
+fn what_a_killed_restore_leaves_is_named_by_the_next() {
+    let folder = Folder::new();
+    let backup = folder.path("backup");
+    let [node] = cluster(["a"]);
+    let run = |flags: &str| node.folder.run(flags);
+    create(&node, "clicks", "--slicing horizontal:1024 --window 1h --capacity 1M");
+    run(&format!("cluster backup --out {} --addr {}", backup.display(), node.address)).ok();
+    let drop = |name: &str| format!("filter drop {name} --cluster {}", node.address);
+    run(&drop("clicks")).ok();
+    let restore = format!("cluster restore {} --yes --addr {}", backup.display(), node.address);
+    let mut child = firstseen().args(restore.split_whitespace()).stdout(Stdio::null()).spawn().expect("the binary");
+    eventually("it has begun", || filters(&node).iter().any(|filter| filter["name"] == "restoring:clicks"));
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let half_restored = client(&node, DEADLINE_MS).filter("restoring:clicks").map(|_| "a filter");
+    let refused = half_restored.expect_err("producers do not get it").to_string();
+    assert!(refused.contains("no filter"), "{refused}");
+    let removal = drop("restoring:clicks");
+    run(&restore).fails(2, &["was broken off", &format!("\n  firstseen {removal}\n")]);
+    run(&removal).ok();
+    run(&restore).ok();
+    run(&restore).fails(2, &["these names already: clicks."]);
+}
+
+/// Changes a bit in the middle of the first file of a node's journal.
+fn damage_journal(node: &OwnNode) {
+    let folder = node.folder.path("data/journal");
+    let file = fs::read_dir(folder).expect("a journal").map(|entry| entry.expect("an entry").path()).min();
+    let file = file.expect("a file");
+    let mut bytes = fs::read(&file).expect("it can be read");
+    let written = bytes.iter().rposition(|byte| *byte != 0).expect("records");
+    bytes[written / 2] ^= 4;
+    fs::write(&file, &bytes).expect("written");
+}
+
+#[test]
+fn what_a_damaged_journal_keeps_from_being_restored_is_told() {
+    let folder = Folder::new();
+    let backup = folder.path("backup");
+    let mut nodes = cluster(["a", "b"]);
+    create(&nodes[0], "clicks", "--slicing vertical:2 --window 1h --clock wall --capacity 10k --durability durable");
+    {
+        let client = client(&nodes[0], DEADLINE_MS);
+        let filter = client.filter("clicks").expect("the filter");
+        eventually("every slice answers", || count(&ask(&filter, 0..1_000), Verdict::Duplicate) == 1_000);
+    }
+    let address = nodes[0].address.clone();
+    nodes[0].folder.run(&format!("cluster backup --out {} --addr {address}", backup.display())).ok();
+    nodes[0].folder.run(&format!("filter drop clicks --cluster {address}")).ok();
+    nodes[1].kill();
+    damage_journal(&nodes[1]);
+    nodes[1].start_again();
+    for asked in [&nodes[1], &nodes[0]] {
+        let mut said = String::new();
+        eventually("it says what is wrong", || {
+            said =
+                asked.folder.run(&format!("cluster restore {} --yes --addr {}", backup.display(), asked.address)).err;
+            said.contains("node b") && said.contains("is damaged at byte") && said.contains("firstseen node repair")
+        });
+        assert!(said.contains("what was made is dropped"), "{said}");
+    }
 }

@@ -93,6 +93,12 @@ fn nonsense_is_refused_by_name() {
 }
 
 #[test]
+fn a_seed_without_a_new_secret_is_told_what_it_is_for() {
+    let ran = Folder::new().run("filter alter clicks --cluster 127.0.0.1:1 --seed 7");
+    ran.fails(2, &["`clicks` would keep its own", "add --new-secret"]);
+}
+
+#[test]
 fn a_time_window_needs_a_time() {
     let ran = Folder::with("a\n").dedup("--window 24h input");
     ran.fails(2, &["--time", "1000000events"]);

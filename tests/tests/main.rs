@@ -2,6 +2,7 @@
 
 mod accuracy;
 mod alter;
+mod asking;
 mod availability;
 mod backup;
 mod bad_flags;

@@ -1,43 +1,18 @@
 //! Two of three nodes are lost for good: the third goes on answering what it has, and the cluster goes on with it.
 
 use firstseen_client::Verdict;
-use firstseen_client::blocking::{Client, Filter};
 use serde_json::Value;
 
+use crate::asking::{ask, client, count, document};
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
-use crate::run::Ran;
 
 const KEYS: u64 = 3_000;
-const BATCH_EVENTS: u64 = 500;
 /// A call waits for nodes that are gone.
 const DEADLINE_MS: u64 = 2_000;
 
-fn client(node: &OwnNode) -> Client {
-    let builder = firstseen_client::Client::builder().seeds([node.address.clone()]).deadline_ms(DEADLINE_MS);
-    Client::build(builder).expect("a client")
-}
-
-fn ask(filter: &Filter, keys: std::ops::Range<u64>) -> Vec<Verdict> {
-    let batches = keys.clone().step_by(BATCH_EVENTS as usize).map(|first| first..(first + BATCH_EVENTS).min(keys.end));
-    let told = batches.map(|batch| {
-        let keys: Vec<[u8; 8]> = batch.map(u64::to_le_bytes).collect();
-        filter.observe_batch(&keys, &[]).expect("a call")
-    });
-    told.flatten().collect()
-}
-
-fn count(told: &[Verdict], wanted: Verdict) -> u64 {
-    told.iter().filter(|told| **told == wanted).count() as u64
-}
-
 fn is_third(events: u64) -> bool {
     (KEYS / 4..KEYS / 2).contains(&events)
-}
-
-fn document(ran: &Ran) -> Value {
-    assert_eq!(ran.code, Some(0), "{}", ran.err);
-    serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}", ran.out))
 }
 
 fn status(node: &OwnNode) -> Value {
@@ -54,7 +29,7 @@ fn cluster() -> [OwnNode; 3] {
     let create = "filter create clicks --if-absent --slicing horizontal:3 --window 1h --clock wall --capacity 100k \
                   --fpr 0.0001 --durability durable --retry-horizon 2s";
     eventually("a filter", || run(&format!("{create} --cluster {}", nodes[0].address)));
-    let client = client(&nodes[0]);
+    let client = client(&nodes[0], DEADLINE_MS);
     let filter = client.filter("clicks").expect("the filter");
     eventually("every slice answers", || count(&ask(&filter, KEYS..KEYS + 100), Verdict::Duplicate) == 100);
     assert!(count(&ask(&filter, 0..KEYS), Verdict::FirstSeen) > KEYS - 20);
@@ -69,7 +44,7 @@ fn one_node_of_three_goes_on() {
     second.kill();
     third.kill();
     // Without a majority the data path goes on, by the last map that was agreed on.
-    let former = client(&survivor);
+    let former = client(&survivor, DEADLINE_MS);
     let filter = former.filter("clicks").expect("the filter");
     let told = ask(&filter, 0..KEYS);
     let known = count(&told, Verdict::Duplicate);
@@ -78,16 +53,22 @@ fn one_node_of_three_goes_on() {
     assert!(is_third(count(&told, Verdict::FirstSeen)) && count(&told, Verdict::Duplicate) < 5, "new events too");
     assert_eq!(status(&survivor)["leader"], Value::Null, "nothing can be agreed on");
     survivor.kill();
+    let kept = || {
+        let changed = std::fs::metadata(survivor.folder.path("data")).and_then(|folder| folder.modified());
+        let agreed_on = std::fs::read(survivor.folder.path("data/meta.redb"));
+        (changed.expect("when a file came or went"), agreed_on.expect("a file"))
+    };
+    let before = kept();
     let planned = document(&recover("--plan --json", &survivor));
     assert_eq!((&planned["done"], &planned["filters"][0]["lost_slices"]), (&Value::Bool(false), &Value::from(2)));
     recover("", &survivor).fails(2, &["say --yes"]);
-    assert!(!survivor.folder.has("data/meta.before-recovery.redb"), "nothing was changed");
+    assert!(kept() == before, "nothing is written before somebody has consented");
     let done = recover("--yes", &survivor);
     assert!(done.code == Some(0) && done.out.contains("lost-2") && done.out.contains("lost-3"), "{}", done.out);
     recover("--yes", &survivor).fails(1, &["meta.before-recovery.redb"]);
     survivor.start_again();
     eventually("it leads alone", || status(&survivor)["leader"] == 1);
-    let now = client(&survivor);
+    let now = client(&survivor, DEADLINE_MS);
     let filter = now.filter("clicks").expect("the filter");
     assert_eq!(count(&ask(&filter, 0..100), Verdict::FirstSeen), 0, "others may have gone on with its slices, too");
     survivor.folder.run(&format!("filter forgive clicks --cluster {}", survivor.address));

@@ -154,6 +154,10 @@ pub struct History {
     pub outages: Vec<Outage>,
     /// What was looked for in the end and is not there.
     pub unset: Vec<Unset>,
+    /// What is wrong with the cells that complete copies had in the end.
+    pub wrong_cells: Vec<String>,
+    /// Cells that were set then.
+    pub cells_read: u64,
     /// Slices of which a copy lacked in the end what another had.
     pub lagging: Vec<u32>,
     /// Copies that have begun to move.
@@ -221,9 +225,9 @@ impl History {
         match self.stamped {
             Stamped::ByProducer { .. } => asker.time_ms.saturating_sub(recorder.time_ms) <= self.window_at_most_ms,
             Stamped::ByNode { skew_ms } => {
-                // What has no answer may take effect at any time.
+                // What has no answer may take effect at any time; who asks again is told what he was to be told first.
                 let ended_us = if recorder.won() { recorder.returned_us } else { None };
-                let apart_us = ended_us.map_or(0, |ended_us| asker.began_us.saturating_sub(ended_us));
+                let apart_us = ended_us.map_or(0, |ended_us| self.first_attempt_us(asker).saturating_sub(ended_us));
                 apart_us / 1000 <= self.window_at_most_ms.saturating_add(skew_ms)
             }
         }

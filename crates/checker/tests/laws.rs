@@ -1,6 +1,6 @@
 //! A test of the tester: every law finds the history that breaks it, and only that.
 
-use firstseen_checker::history::{Call, History, Loss, Outage, Unset};
+use firstseen_checker::history::{Call, History, Loss, Outage, Stamped, Unset};
 use firstseen_checker::laws::check;
 use firstseen_routing::{Decision, Reason, SubmissionName};
 
@@ -76,6 +76,21 @@ fn a_duplicate_of_nothing_and_of_itself() {
     let name = Some(SubmissionName { source: 1, number: 2 });
     let retried = Call { name, ..call(1, 0, 20, Decision::Duplicate) };
     assert_eq!(laws_broken([Call { name, ..lost }, retried]), ["no duplicate of itself"]);
+}
+
+#[test]
+fn who_asks_again_is_told_what_he_was_to_be_told_first() {
+    let name = Some(SubmissionName { source: 1, number: 2 });
+    let broken = |asked_us: u64| {
+        let stamped = Stamped::ByNode { skew_ms: 0 };
+        let mut history = History { window_ms: 1000, window_at_most_ms: 1100, stamped, ..History::default() };
+        history.begin(call(1, 0, 0, Decision::FirstSeen));
+        history.begin(Call { name, ..call(1, 0, asked_us, Decision::Undecided(Reason::Unknown)) });
+        history.begin(Call { name, ..call(1, 0, 3_000_000, Decision::Duplicate) });
+        check(&history).into_iter().map(|violation| violation.name()).collect::<Vec<_>>()
+    };
+    assert_eq!(broken(900_000), [""; 0], "the first attempt came in time");
+    assert_eq!(broken(2_000_000), ["no duplicate of itself"]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A segment: a file of one size, with a header, frames, and zeros.
 //!
 //! ```text
-//! header: magic "FSEENJNL" | version u32 | bytes of the file u32 | cluster 16 bytes | node u64 | number u64 | end of the segment before
-//!         u64, 0 where there is none | XXH3-64 of all that u64
+//! header: magic "FSEENJNL" | version u32 | bytes of the file u32 | cluster 16 bytes | node u64 | number u64 |
+//!         end of the segment before u64, 0 where there is none | XXH3-64 of all that u64
 //! frame:  length u32, above 0 | synced u32 | XXH3-64 of both under seed = number << 32 | offset u64 | XXH3-64 of the bytes
 //!         under seed = that sum u64 | the bytes, and zeros up to a multiple of 8
 //! ```

@@ -72,7 +72,17 @@ pub fn plan_alteration(map: &ClusterMap, asked: &AlteredFilter) -> Result<Cluste
     former.line.closed = Some(Closed { successor, awaited: former.nodes(), ..Closed::default() });
     let (name, definition, policies) = (name.clone(), definition.clone(), former.policies);
     let (generations, branch) = (Vec::new(), None);
-    let record = FilterRecord { name, epoch: 1, definition, policies, owners, copies, generations, branch, line };
+    let record = FilterRecord {
+        name,
+        epoch: FilterRecord::FIRST_EPOCH,
+        definition,
+        policies,
+        owners,
+        copies,
+        generations,
+        branch,
+        line,
+    };
     for (filter, record) in [(*filter, former), (successor, record)] {
         check_map(&map, filter, &record)?;
         map.filters.insert(filter, record);

@@ -66,7 +66,17 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
         let definition = place.definition.clone();
         let generations = Vec::new();
         let line = Line::default();
-        let record = FilterRecord { name, epoch: 1, definition, policies, owners, copies, generations, branch, line };
+        let record = FilterRecord {
+            name,
+            epoch: FilterRecord::FIRST_EPOCH,
+            definition,
+            policies,
+            owners,
+            copies,
+            generations,
+            branch,
+            line,
+        };
         check_map(&map, map.next_filter, &record)?;
         let filter = map.next_filter;
         secrets.insert(filter, secret);

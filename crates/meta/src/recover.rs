@@ -38,6 +38,9 @@ pub enum RecoveryError {
     /// It needs nobody to agree with.
     #[error("this node is alone in its cluster: start it, nothing is lost but other nodes' agreement is not needed")]
     Alone,
+    /// The node has run since it was planned.
+    #[error("the node has kept something else since this was planned: has it been started meanwhile? Recover again")]
+    Changed,
     /// The random source gave an id that the cluster has.
     #[error("the id of the new cluster is that of the former one")]
     SameCluster,
@@ -71,38 +74,45 @@ pub struct LostFilter {
     pub incomplete: u32,
 }
 
-/// Reads what the node has kept at `path`, which nobody else has open, and says what recovering it does; then does it, if
-/// `consents` says so, as cluster `cluster`. None where it did not.
+/// What recovering the node does that has kept what is at `path`; nothing is written there.
+///
+/// # Errors
+/// [`RecoveryError`].
+pub async fn plan_recovery(path: PathBuf) -> Result<Recovery, RecoveryError> {
+    let survivor = Survivor::open(MetaStorage::Copy(path)).await?;
+    let identity = survivor.identity().ok_or(RecoveryError::NoCluster)?;
+    let (_, recovery) = alone(&survivor.state(), identity, (identity.cluster, next_index(&survivor)))?;
+    Ok(recovery)
+}
+
+/// Does what was `planned` with what the node has kept at `path`, which nobody else has open, as cluster `cluster`.
 ///
 /// # Errors
 /// [`RecoveryError`]; nothing has changed.
-pub async fn recover(
-    path: PathBuf,
-    cluster: ClusterId,
-    consents: impl FnOnce(&Recovery) -> bool,
-) -> Result<Option<Recovery>, RecoveryError> {
+pub async fn recover(path: PathBuf, cluster: ClusterId, planned: &Recovery) -> Result<(), RecoveryError> {
     let survivor = Survivor::open(MetaStorage::File(path)).await?;
-    let recovered = recover_open(&survivor, cluster, consents).await;
+    let recovered = recover_open(&survivor, cluster, planned).await;
     survivor.close().await?;
     recovered
 }
 
-async fn recover_open(
-    survivor: &Survivor,
-    cluster: ClusterId,
-    consents: impl FnOnce(&Recovery) -> bool,
-) -> Result<Option<Recovery>, RecoveryError> {
+async fn recover_open(survivor: &Survivor, cluster: ClusterId, planned: &Recovery) -> Result<(), RecoveryError> {
     let identity = survivor.identity().ok_or(RecoveryError::NoCluster)?;
-    let (state, index) = (survivor.state(), survivor.last_index().saturating_add(UNSEEN_MAX));
     if cluster == identity.cluster {
         return Err(RecoveryError::SameCluster);
     }
-    let (recovered, recovery) = alone(&state, identity, (cluster, index))?;
-    if !consents(&recovery) {
-        return Ok(None);
+    let index = next_index(survivor);
+    let (recovered, recovery) = alone(&survivor.state(), identity, (cluster, index))?;
+    if recovery != *planned {
+        return Err(RecoveryError::Changed);
     }
     survivor.replace(Identity { cluster, ..identity }, &recovered, index).await?;
-    Ok(Some(recovery))
+    Ok(())
+}
+
+/// Above all entries that the others may have.
+fn next_index(survivor: &Survivor) -> u64 {
+    survivor.last_index().saturating_add(UNSEEN_MAX)
 }
 
 /// The state with which the node goes on, as of entry `index`, and what that means.

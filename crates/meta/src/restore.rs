@@ -21,6 +21,11 @@ use crate::state::{State, check_text};
 /// What the name of a filter begins with that waits for its cells.
 const RESTORING: &str = "restoring:";
 
+/// What filter `name` is called until it has its cells.
+pub fn restoring_name(name: &str) -> String {
+    format!("{RESTORING}{name}")
+}
+
 /// Whether a filter of this name waits for its cells.
 pub fn is_restoring(name: &str) -> bool {
     name.starts_with(RESTORING)
@@ -38,7 +43,7 @@ pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Ref
         let asked = &record.name;
         check_place(&places, index).map_err(|reason| Refusal::Tree { name: asked.clone(), reason })?;
         check_record(record).map_err(|reason| Refusal::Definition { name: asked.clone(), reason })?;
-        let name = format!("{RESTORING}{asked}");
+        let name = restoring_name(asked);
         check_text("the name of a filter", &name)?;
         if let Some(name) = [asked, &name].into_iter().find(|name| map.filter_named(name).is_some()) {
             return Err(Refusal::FilterExists { name: name.clone() });
@@ -50,7 +55,8 @@ pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Ref
         let branch = record.branch.clone().map(|branch| moved(branch, root));
         // A backup has no filter that follows another.
         let line = Line::default();
-        let mut record = FilterRecord { name, epoch: 1, owners, copies, branch, line, ..record.clone() };
+        let mut record =
+            FilterRecord { name, epoch: FilterRecord::FIRST_EPOCH, owners, copies, branch, line, ..record.clone() };
         record.all_copies_mut().for_each(|(_, copy)| forget(copy));
         check_map(&map, map.next_filter, &record)?;
         let filter = map.next_filter;

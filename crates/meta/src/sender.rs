@@ -1,7 +1,7 @@
 //! Who speaks: whether a message comes from the member that it names.
 //!
-//! Promises: who has left is not heard once the others agree without it, and with certificates nobody is heard as another member. Must not know: what
-//! messages ask.
+//! Promises: who has left is not heard once the others agree without it, and with certificates nobody is heard as
+//! another member. Must not know: what messages ask.
 //!
 //! A node that is behind may not know a member yet that the others have agreed on: one that has just been adopted knows
 //! nobody, and one that was away for long may know only members that have left since. Such a node would never catch up

@@ -1,7 +1,7 @@
 //! Going on with the folder of one node, where more than half of the voters are lost for good.
 //!
-//! Promises: the folder of a node that runs is not touched, and what the node has agreed on before is kept beside what replaces
-//! it. Must not know: what a cluster agrees on.
+//! Promises: the folder of a node that runs is not touched; nothing is written before somebody has consented; what the node
+//! has agreed on before is kept beside what replaces it. Must not know: what a cluster agrees on.
 
 use std::fs::{self, File};
 use std::io;
@@ -50,17 +50,27 @@ pub async fn recover(
     if !database.is_file() {
         return Err(RecoverError::NoNode(database));
     }
-    drop(check_stopped(&database)?);
+    // The node cannot be started while somebody thinks about it.
+    let lock = check_stopped(&database)?;
     if former.exists() {
         return Err(RecoverError::SetAside(former));
     }
+    let recovery = firstseen_meta::plan_recovery(database.clone()).await?;
+    if !consents(&recovery) {
+        return Ok(None);
+    }
+    let cluster = ClusterId(random()?);
     let failed = |source: io::Error| RepairError::Io { path: former.clone(), source };
-    fs::copy(&database, &former).and_then(|_| File::open(&former)?.sync_all()).map_err(failed)?;
-    let recovered = firstseen_meta::recover(database, ClusterId(random()?), consents).await;
-    if !matches!(recovered, Ok(Some(_))) {
-        // The file is as it was.
-        fs::remove_file(&former).map_err(failed)?;
+    let copied = fs::copy(&database, &former).and_then(|_| File::open(&former)?.sync_all()).map_err(failed);
+    drop(lock);
+    let recovered = match copied {
+        Ok(()) => firstseen_meta::recover(database, cluster, &recovery).await.map_err(RecoverError::from),
+        Err(error) => Err(error.into()),
+    };
+    if recovered.is_err() {
+        // What was agreed on is still in its place. Where its copy stays, another try says so.
+        let _ = fs::remove_file(&former);
     }
     File::open(data_dir).and_then(|folder| folder.sync_all()).map_err(failed)?;
-    Ok(recovered?)
+    recovered.map(|()| Some(recovery))
 }

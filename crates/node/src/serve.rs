@@ -1,6 +1,7 @@
 //! All services of a node on one listener.
 //!
-//! Promises: every service has its limits and asks for the role that it needs; so has the listener. Must not know: what services do.
+//! Promises: every service has its limits and asks for the role that it needs; so has the listener. Must not know: what
+//! services do.
 
 use std::sync::Arc;
 

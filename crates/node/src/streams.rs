@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use firstseen_meta::is_restoring;
 use firstseen_wire::map as wire_map;
 use firstseen_wire::proto::producer::producer_server::Producer;
 use firstseen_wire::proto::producer::{
@@ -97,7 +98,9 @@ impl Producer for ProducerService {
             return Err(ErrorKind::Unavailable.status(lost));
         }
         let unknown = || ErrorKind::NotFound.status(format!("there is no filter `{name}` (map {})", view.map.version));
-        let (id, record) = view.map.filter_named(&name).ok_or_else(unknown)?;
+        // One that waits for its cells is there for operators only.
+        let named = view.map.filter_named(&name).filter(|(_, record)| !is_restoring(&record.name));
+        let (id, record) = named.ok_or_else(unknown)?;
         let secret = self.shared.meta.secret(id).ok_or_else(unknown)?;
         let former = view.map.former_of(id);
         let former_secret = match former {

@@ -159,6 +159,12 @@ impl View {
         own.filter(|(slice, _)| !is_faulty(*slice)).count() as u32
     }
 
+    /// Why this node does not have a group that it should own.
+    pub(crate) fn fault_at(&self, id: FilterId, group: u32) -> Option<&str> {
+        let fault = self.faults.iter().find(|fault| (fault.filter, fault.group) == (id, group))?;
+        Some(&fault.reason)
+    }
+
     /// The first group of a filter that this node should own and cannot.
     pub(crate) fn fault_of(&self, id: FilterId) -> Option<&GroupFault> {
         self.faults.iter().find(|fault| fault.filter == id)

@@ -2,7 +2,8 @@
 //!
 //! From the epoch on by which a node has a copy, whoever records an event has it recorded there too. A copy that has
 //! everything refuses what is recorded by an older map, once it has this one; so what it holds then, and what comes here
-//! since, is all. Runs are merged, so it does not matter in which order they come, how often, or from whom.
+//! since, is all. What it held by an older map, which may come late, is not. Runs are merged, so it does not matter in which
+//! order they come, how often, or from whom.
 //!
 //! Promises: nothing is taken as complete before its last cells are here; one question is under way at a time, and no more
 //! than so many bytes a second. Must not know: how the map learns of it, what cells mean.
@@ -25,9 +26,18 @@ const EMPTY_STEPS_MAX: usize = 32;
 pub(crate) struct Copying {
     /// Slices of the group that have everything now, though the map does not know yet.
     done: BTreeSet<u32>,
-    /// The slice that is fetched, and how far it has come.
-    current: Option<(u32, Option<CellPlace>)>,
+    current: Option<Fetch>,
     next_ask_ms: u64,
+}
+
+/// The slice that is fetched.
+#[derive(Clone, Copy, Debug)]
+struct Fetch {
+    slice: u32,
+    /// How far it has come.
+    from: Option<CellPlace>,
+    /// By which map it was asked for first.
+    since_epoch: u64,
 }
 
 impl Copying {
@@ -39,22 +49,22 @@ impl Copying {
     /// What was fetched of slices that need no more, or need all of it again, is forgotten.
     pub(crate) fn retain(&mut self, is_needed: impl Fn(u32) -> bool) {
         self.done.retain(|slice| is_needed(*slice));
-        self.current = self.current.filter(|(slice, _)| is_needed(*slice));
+        self.current = self.current.filter(|fetch| is_needed(fetch.slice));
     }
 
     /// The next slice to be fetched, and from whom, of those that lack something and have a source.
     fn next_source(&self, mut sources: impl Iterator<Item = (u32, NodeId)>) -> Option<(u32, NodeId)> {
         sources.find(|(slice, _)| match self.current {
-            Some((current, _)) => current == *slice,
+            Some(fetch) => fetch.slice == *slice,
             None => !self.done.contains(slice),
         })
     }
 
-    /// Asks for the next cells, if it is time; `unit` is the greatest that has been seen here.
+    /// Asks for the next cells, if it is time; `unit` is the greatest that has been seen here, `epoch` that of the map.
     pub(crate) fn ask(
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
-        unit: u64,
+        (unit, epoch): (u64, u64),
         now_ms: u64,
     ) -> Option<(NodeId, AskCells)> {
         if now_ms < self.next_ask_ms {
@@ -65,9 +75,10 @@ impl Copying {
             self.current = None;
             return None;
         };
-        let (_, from) = *self.current.get_or_insert((slice, None));
-        self.next_ask_ms = now_ms + AGAIN_MS;
-        Some((source, AskCells { slice, unit, from }))
+        let begun = self.current.filter(|fetch| fetch.from.is_some());
+        let fetch = begun.unwrap_or(Fetch { slice, from: None, since_epoch: epoch });
+        (self.current, self.next_ask_ms) = (Some(fetch), now_ms + AGAIN_MS);
+        Some((source, AskCells { slice, unit, from: fetch.from }))
     }
 
     /// When [`Self::ask`] has something to do, if nothing comes.
@@ -75,18 +86,18 @@ impl Copying {
         self.next_source(sources).map(|_| self.next_ask_ms)
     }
 
-    /// Takes the cells that were asked for: `put` puts them in, each part once. What does not fit now is asked for again.
+    /// Takes the cells that were asked for, and that another node had by the map of `epoch`: `put` puts them in, each part once.
+    /// What does not fit now is asked for again.
     pub(crate) fn hear(
         &mut self,
         parts: CellParts,
-        now_ms: u64,
+        (epoch, now_ms): (u64, u64),
         limits: &OwnerLimits,
         mut put: impl FnMut(Entry) -> Result<(), PartError>,
     ) {
         let (slice, next) = (parts.slice, parts.next);
-        if self.current != Some((slice, parts.asked)) {
-            return;
-        }
+        let is_asked = |fetch: &Fetch| (fetch.slice, fetch.from) == (slice, parts.asked) && epoch >= fetch.since_epoch;
+        let Some(fetch) = self.current.filter(is_asked) else { return };
         let bytes = parts.runs.iter().map(|run| run.cells.len()).sum::<usize>() as u64;
         if parts.into_entries().try_for_each(&mut put).is_err() {
             return;
@@ -94,7 +105,7 @@ impl Copying {
         if next.is_none() || !limits.rules.keep(Rule::FetchesAll) {
             self.done.insert(slice);
         }
-        self.current = next.map(|next| (slice, Some(next)));
+        self.current = next.map(|next| Fetch { from: Some(next), ..fetch });
         let pause_ms = (bytes * 1000).checked_div(limits.copied_bytes_per_s_max).unwrap_or(AGAIN_MS);
         self.next_ask_ms = now_ms + pause_ms;
     }
@@ -118,4 +129,27 @@ pub(crate) fn told(slice: &FilterSlice, ask: &AskCells, bytes_max: usize, clock:
     let runs: Vec<CellRun> = entries.into_iter().filter_map(run).collect();
     let outline = if ask.from.is_none() { slice.outline() } else { None };
     CellParts { slice: ask.slice, asked: ask.from, outline, runs, next: cursor.place(), clock }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources() -> impl Iterator<Item = (u32, NodeId)> {
+        std::iter::once((0, NodeId(2)))
+    }
+
+    #[test]
+    fn cells_of_an_older_map_are_not_those_that_were_asked_for() {
+        let (limits, parts) = (OwnerLimits::default(), CellParts::default);
+        let mut copying = Copying::default();
+        assert!(copying.ask(sources(), (0, 3), 0).is_some());
+        // The node was given up, and has begun anew: it asks again, by the map that says so.
+        copying = Copying::default();
+        assert!(copying.ask(sources(), (0, 5), 10).is_some());
+        copying.hear(parts(), (4, 20), &limits, |_| Ok(()));
+        assert!(!copying.has(0), "what the other had before lacks what was recorded since");
+        copying.hear(parts(), (5, 30), &limits, |_| Ok(()));
+        assert!(copying.has(0));
+    }
 }

@@ -49,8 +49,8 @@ pub use map::{
 pub use owner::rules;
 pub use owner::{DecisionCounts, GroupOwner, GroupState, HopCounts, OwnerLimits, Shares, SliceState};
 pub use peer::{
-    AskCells, CellParts, CellPlace, HandedOver, Mirrored, Past, PeerBody, PeerMessage, PositionLists, Resolved,
-    SetAcks, SetBatch, TestBatch,
+    AskCells, CellParts, CellPlace, HandedOver, MirrorNumber, Mirrored, Past, PeerBody, PeerMessage, PositionLists,
+    Resolved, SetAcks, SetBatch, TestBatch,
 };
 pub use plan::{PlanError, Route, SlicePlan, Step};
 pub use prober::{GroupPlan, Prober};

@@ -253,6 +253,9 @@ pub struct FilterRecord {
 }
 
 impl FilterRecord {
+    /// The epoch of a filter since which nothing has changed.
+    pub const FIRST_EPOCH: u64 = 1;
+
     /// Whether events are in flight while they are tested and set: their cells lie in several slices, or levels.
     pub fn has_flights(&self) -> bool {
         self.definition.slicing.divides_cells() || self.branch.is_some()

@@ -53,7 +53,7 @@ pub enum PeerBody {
     Cells(CellParts),
     /// From the copy of a slice that answers, to the others; acknowledged by this number. Where slices share events, from a
     /// head to a node that is to head its events, without what was recorded; not acknowledged.
-    Mirror(u64, Arc<Mirrored>),
+    Mirror(MirrorNumber, Arc<Mirrored>),
     /// To a node that has taken over a slice.
     HandedOver(HandedOver),
 }
@@ -65,6 +65,20 @@ pub struct HandedOver {
     pub epoch: u64,
     /// For so long the receiver has been told everything that the sender told under a name.
     pub told_for_ms: u64,
+}
+
+/// Which of what a copy sends to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MirrorNumber {
+    /// Acknowledged by this number.
+    pub number: u64,
+    /// What has smaller numbers is on all copies.
+    pub acknowledged_below: u64,
+}
+
+impl MirrorNumber {
+    /// Of what nobody acknowledges.
+    pub const NONE: Self = Self { number: u64::MAX, acknowledged_below: 0 };
 }
 
 /// What was recorded in a slice that has all positions of its events, and told.
@@ -87,9 +101,6 @@ pub struct Mirrored {
 }
 
 impl Mirrored {
-    /// The number of what nobody acknowledges.
-    pub const NOT_ACKNOWLEDGED: u64 = u64::MAX;
-
     /// The same as what is to be kept.
     pub fn into_entries(self) -> Vec<Entry> {
         let Self { name, names, decisions, clock, generation, probes, stamps } = self;

@@ -6,7 +6,7 @@ mod network;
 use common::{Dice, definition, digest, spec};
 use firstseen_filter::Kind;
 use firstseen_routing::rules::{Rule, Rules};
-use firstseen_routing::{AnswerWhen, Decision, FilterPolicies, NodeId, OwnerLimits, Reason, Thresholds};
+use firstseen_routing::{AnswerWhen, Decision, FilterPolicies, NodeId, OwnerLimits, Reason, SliceMove, Thresholds};
 use network::Network;
 
 /// A filter of three nodes with a window of a second, and a producer of it.
@@ -35,6 +35,14 @@ fn over_ms(network: &Network) -> u64 {
 /// Asks about a new event that occurred `ms` after `began_ms`.
 fn ask(network: &mut Network, producer: &mut network::Producer, key: u64, time_ms: u64) -> Decision {
     producer.ask_alone(network, digest(key), time_ms, true)
+}
+
+/// The same, of the head that the map has now.
+fn ask_by_map(network: &mut Network, producer: &mut network::Producer, key: u64, time_ms: u64) {
+    let question = producer.ask(time_ms, true).unwrap();
+    let head = network.head_by(&network.map.clone(), digest(key));
+    network.submit_at(head, &[digest(key)], question);
+    network.settle();
 }
 
 #[test]
@@ -129,16 +137,46 @@ fn who_comes_back_while_another_is_away_does_not_know_what_that_has_recorded() {
     network.begin_anew(NodeId(2));
     tell_all(&mut network);
     let after_ms = over_ms(&network);
-    let ask_at = |network: &mut Network, producer: &mut network::Producer, key, ms| {
-        let question = producer.ask(began_ms + ms, true).unwrap();
-        let head = network.head_by(&network.map.clone(), digest(key));
-        network.submit_at(head, &[digest(key)], question);
-        network.settle();
-    };
-    (0..30).for_each(|key| ask_at(&mut network, &mut producer, 1000 + key, after_ms));
+    (0..30).for_each(|key| ask_by_map(&mut network, &mut producer, 1000 + key, began_ms + after_ms));
     network.wait(1_100);
     assert_eq!(claims(&network), [], "node 1 may have recorded something just before it went");
-    (0..30).for_each(|key| ask_at(&mut network, &mut producer, 2000 + key, 900 + after_ms));
+    (0..30).for_each(|key| ask_by_map(&mut network, &mut producer, 2000 + key, began_ms + 900 + after_ms));
+    network.wait(1_100);
+    assert!(claims(&network).contains(&NodeId(2)));
+}
+
+#[test]
+fn who_comes_back_when_another_has_left_does_not_know_what_that_has_recorded() {
+    let (mut network, mut producer) = short_window(true);
+    let began_ms = network.now.wall_ms;
+    let tell_all = |network: &mut Network| {
+        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+        network.settle();
+    };
+    tell_all(&mut network);
+    network.take_down(NodeId(2));
+    tell_all(&mut network);
+    (0..30).for_each(|key| ask_by_map(&mut network, &mut producer, key, began_ms));
+    assert!(network.replies.iter().all(|reply| reply.decisions == [Decision::FirstSeen]));
+    // Node 3 has kept what node 2 has missed of the events that it headed, and gives its slices away.
+    for slice in [2, 5] {
+        assert!(network.begin_move(SliceMove { slice, from: NodeId(3), to: NodeId(1) }));
+        tell_all(&mut network);
+    }
+    let has_left = |network: &Network| !network.record().is_on(NodeId(3));
+    while !has_left(&network) {
+        network.wait(1_000);
+        network.settle();
+        network.agree_on_complete();
+        tell_all(&mut network);
+    }
+    let over_ms = network.now.wall_ms - began_ms + over_ms(&network);
+    network.begin_anew(NodeId(2));
+    tell_all(&mut network);
+    network.wait(1_100);
+    network.settle();
+    assert_eq!(claims(&network), [], "node 3 has not told it what it had missed");
+    (0..30).for_each(|key| ask_by_map(&mut network, &mut producer, 1000 + key, began_ms + over_ms));
     network.wait(1_100);
     assert!(claims(&network).contains(&NodeId(2)));
 }

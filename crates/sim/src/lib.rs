@@ -6,6 +6,7 @@
 
 pub mod asked;
 pub mod audit;
+mod bits;
 pub mod cells;
 pub mod clock;
 pub mod cluster;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use firstseen_wire::watch;
 
+use crate::bits;
 use crate::cells;
 use crate::clock::now_us;
 use crate::cluster;
@@ -20,6 +21,9 @@ use crate::torment::Torment;
 
 /// How long producers go on when all is well again.
 const CALM: Duration = Duration::from_secs(3);
+
+/// Nothing is in flight for longer, once all links work and nobody asks any more.
+const SETTLED: Duration = Duration::from_millis(500);
 
 /// Who operates the cluster.
 pub(crate) struct Operator {
@@ -74,7 +78,10 @@ impl Operator {
         while self.torment.left.load(Ordering::Relaxed) > 0 {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        Ok(())
+        // What was told before it was set is set by then.
+        tokio::time::sleep(SETTLED).await;
+        let map = cluster::map_now(&self.connector, scenario.nodes).await?;
+        bits::look(scenario, &map, &self.connector, &self.history).await
     }
 
     async fn keep_moving(&self, scenario: &Scenario, goes_on: impl Fn() -> bool) -> turmoil::Result {

@@ -114,16 +114,17 @@ impl Lane {
     async fn again(&self, event: (u64, u64), name: SubmissionName) -> Result<(), String> {
         let began_us = now_us();
         for start in 0..AGAIN_MAX {
-            let age_ms = (now_us() - began_us) / 1000 + 2 * self.scenario.deadline_ms;
-            if age_ms > u64::from(self.scenario.retry_horizon_ms) {
-                break;
-            }
             let incarnation = 1 + start + (name.number as u32 * AT_ONCE + self.lane) * AGAIN_MAX;
             let filter = connect(self.number, incarnation, &self.scenario, &self.connector).await;
             let (_client, filter) = match filter {
                 Err(_) if self.scenario.nemesis == Nemesis::Storm => break,
                 connected => connected.map_err(|error| error.to_string())?,
             };
+            // It may have taken long to connect.
+            let age_ms = (now_us() - began_us) / 1000 + 2 * self.scenario.deadline_ms;
+            if age_ms > u64::from(self.scenario.retry_horizon_ms) {
+                break;
+            }
             let told = self.call(&filter, event, false, Some(name)).await?;
             lock(&self.history).degraded_events += filter.degraded_events();
             if !matches!(told, Decision::Undecided(_)) {

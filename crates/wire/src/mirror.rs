@@ -4,7 +4,7 @@
 //! Must not know: what a copy does with it.
 
 use firstseen_filter::{ProbeShape, Probes};
-use firstseen_routing::{BatchName, ClockReading, Decision, Mirrored, PeerMessage};
+use firstseen_routing::{BatchName, ClockReading, Decision, MirrorNumber, Mirrored, PeerMessage};
 
 use crate::batch::{pack_name, unpack_name};
 use crate::error::{WireError, check_at_most, check_length};
@@ -14,7 +14,11 @@ use crate::proto::peer as proto;
 use crate::ticks::{pack_stamps, unpack_stamps};
 use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, unpack_reasons};
 
-pub(crate) fn encode(message: &PeerMessage, number: u64, mirrored: &Mirrored) -> Result<proto::Mirror, WireError> {
+pub(crate) fn encode(
+    message: &PeerMessage,
+    number: MirrorNumber,
+    mirrored: &Mirrored,
+) -> Result<proto::Mirror, WireError> {
     let Mirrored { name, names, decisions, clock, generation, probes, stamps } = mirrored;
     check_at_most("events", decisions.len() as u64, FRAME_EVENTS_MAX.into())?;
     check_length("stamps", stamps.len(), probes.len())?;
@@ -32,7 +36,8 @@ pub(crate) fn encode(message: &PeerMessage, number: u64, mirrored: &Mirrored) ->
         filter_id: message.filter.0,
         filter_epoch: message.epoch,
         group: message.group,
-        number,
+        number: number.number,
+        acknowledged_below: number.acknowledged_below,
         producer: name.producer.to_le_bytes().to_vec().into(),
         sequence: name.sequence,
         events: decisions.len() as u32,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use firstseen_filter::{HASHES_MAX, ProbeShape};
 use firstseen_routing::{
-    ClusterId, FilterId, HandedOver, Incarnation, NodeId, Past, PeerBody, PeerMessage, PositionLists, Reason, Resolved,
-    SetAcks, SetBatch, TestBatch,
+    ClusterId, FilterId, HandedOver, Incarnation, MirrorNumber, NodeId, Past, PeerBody, PeerMessage, PositionLists,
+    Reason, Resolved, SetAcks, SetBatch, TestBatch,
 };
 
 use crate::cells::CellsOf;
@@ -180,7 +180,8 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
             (parts.filter_id, parts.filter_epoch, parts.group, PeerBody::Cells(cells::decode(parts)?))
         }
         Message::Mirror(mirror) => {
-            let body = PeerBody::Mirror(mirror.number, Arc::new(mirror::decode(mirror, probes)?));
+            let number = MirrorNumber { number: mirror.number, acknowledged_below: mirror.acknowledged_below };
+            let body = PeerBody::Mirror(number, Arc::new(mirror::decode(mirror, probes)?));
             (mirror.filter_id, mirror.filter_epoch, mirror.group, body)
         }
         Message::HandedOver(handed) => {

@@ -3,6 +3,7 @@
 //! Promises: a law names the calls that break it. Must not know: how a history was made. The filter of a checked run is
 //! sized so that no false positive is to be expected, so every broken law is a fault.
 
+mod cells_exact;
 mod cells_set;
 mod copies_catch_up;
 mod leaf_answers;
@@ -63,6 +64,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         no_first_after_duplicate::check(history, calls, &mut violations);
         leaf_answers::check(history, calls, &mut violations);
     }
+    cells_exact::check(history, &mut violations);
     cells_set::check(history, &mut violations);
     copies_catch_up::check(history, &mut violations);
     liveness::check(history, &mut violations);

@@ -1,5 +1,6 @@
 //! An event that was delivered less than a window ago is never told first-seen by a lookup, once its delivery has
-//! returned, as long as no node is lost that has cells of it; what a leaf told alone, once that was brought up. (For submissions `one_winner` says so already.)
+//! returned, as long as no node is lost that has cells of it; what a leaf told alone, once that was brought up. (For
+//! submissions `one_winner` says so already.)
 
 use super::Violation;
 use crate::history::{Call, History};

@@ -1,5 +1,6 @@
 //! Of all submissions of one event that occurred within one window, at most one is told first-seen, as long as no node
-//! is lost that has cells of it, and neither is told by a leaf alone. (Where every answer is definite, one is: `no_own_duplicate` finds a duplicate of nothing.)
+//! is lost that has cells of it, and neither is told by a leaf alone. (Where every answer is definite, one is:
+//! `no_own_duplicate` finds a duplicate of nothing.)
 
 use super::{Violation, pairs};
 use crate::history::{Call, History};

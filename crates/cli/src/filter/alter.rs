@@ -87,8 +87,8 @@ pub struct ChangeArgs {
     /// Hash events under a new secret; producers that hash events themselves (`firstseen dedup`) must be started again
     #[arg(long)]
     pub new_secret: bool,
-    /// Seed of the new secret; by default it is drawn at random
-    #[arg(long, requires = "new_secret")]
+    /// Seed of the secret that `--new-secret` makes; by default it is drawn at random
+    #[arg(long)]
     pub seed: Option<u64>,
 }
 
@@ -198,6 +198,14 @@ struct Document<'a> {
 
 /// Runs `firstseen filter alter`.
 pub(super) async fn run(args: &AlterArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
+    if args.change.seed.is_some() && !args.change.new_secret {
+        return Err(UsageError(format!(
+            "--seed is that of a new secret, and filter `{}` would keep its own: add --new-secret to hash events anew, or leave \
+             out --seed",
+            args.name
+        ))
+        .into());
+    }
     let map = cluster::status(operator).await?.map;
     let (number, filter) = find(&map, &args.name)?;
     if args.finish {

@@ -48,8 +48,12 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     if !definition.slicing.divides_cells() {
         let asked = || slices.iter().filter(|slice| slice.asked).filter_map(|slice| slice.state.as_ref());
         let known = asked().count();
-        let mean = asked().map(|state| state.expected_rate).sum::<f64>() / known.max(1) as f64;
-        line("expected fpr", format!("{} over {known} slices", rate(mean)));
+        let mean = asked().map(|state| state.expected_rate).sum::<f64>() / known as f64;
+        let expected = match known {
+            0 => "unknown: no node has told it of a slice".to_owned(),
+            known => format!("{} over {known} slices", rate(mean)),
+        };
+        line("expected fpr", expected);
     }
     for node in nodes {
         if let Some(error) = &node.error {

@@ -10,9 +10,10 @@ use super::{Placed, WindowRule};
 ///
 /// Producers send, for a run of events, what their clock showed before it ([`Self::catch_up`]), and for each event what
 /// it shows at the event and the event's unit ([`Self::place`]). A clock that shows too far ahead both of this one and
-/// of the present ([`Self::show_present`]) is refused, so that one broken producer cannot end everybody's window. Events of other owners move a producer's clock
-/// too, so a producer must begin another run before its clock goes further ahead than `future_max_units` of where the
-/// run began: then nothing that its own clock accepted is refused here.
+/// of the present ([`Self::show_present`]) is refused, so that one broken producer cannot end everybody's window.
+/// Events of other owners move a producer's clock too, so a producer must begin another run before its clock goes
+/// further ahead than `future_max_units` of where the run began: then nothing that its own clock accepted is refused
+/// here.
 ///
 /// ```
 /// use firstseen_filter::{Placed, Stamp, UnitClock, WindowRule};

@@ -4,7 +4,7 @@
 //! for the disk; with memory, no thread is used. Must not know: what values mean.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -25,6 +25,8 @@ pub(super) const VALUES: TableDefinition<&str, &[u8]> = TableDefinition::new("va
 pub enum MetaStorage {
     /// In a file.
     File(PathBuf),
+    /// What is in a file, read into memory: the file stays as it is, whatever is written.
+    Copy(PathBuf),
     /// In memory that outlives the node: for simulations, which must not wait for a disk.
     Memory(MemoryDisk),
 }
@@ -37,6 +39,14 @@ impl MemoryDisk {
     /// An empty disk.
     pub fn new() -> Self {
         Self(Arc::new(InMemoryBackend::new()))
+    }
+
+    /// A disk with these bytes.
+    fn of(bytes: &[u8]) -> io::Result<Self> {
+        let disk = Self::new();
+        disk.set_len(bytes.len() as u64)?;
+        disk.write(0, bytes)?;
+        Ok(disk)
     }
 }
 
@@ -128,10 +138,10 @@ impl Database {
     /// [`StoreError`]: the file and what is wrong with it.
     pub(crate) async fn open(storage: MetaStorage) -> Result<Self, StoreError> {
         let place: Arc<str> = match &storage {
-            MetaStorage::File(path) => path.display().to_string().into(),
+            MetaStorage::File(path) | MetaStorage::Copy(path) => path.display().to_string().into(),
             MetaStorage::Memory(_) => "memory".into(),
         };
-        let blocking = matches!(storage, MetaStorage::File(_));
+        let blocking = !matches!(storage, MetaStorage::Memory(_));
         let database = Self { place: Arc::clone(&place), blocking, open: Arc::default() };
         database.open_again(storage).await?;
         Ok(database)
@@ -147,6 +157,10 @@ impl Database {
                 MetaStorage::File(path) => match private_file(&path) {
                     Ok(file) => builder.create_file(file),
                     Err(error) => return Err(database.failed("open it", error)),
+                },
+                MetaStorage::Copy(path) => match fs::read(&path).and_then(|bytes| MemoryDisk::of(&bytes)) {
+                    Ok(disk) => builder.create_with_backend(disk),
+                    Err(error) => return Err(database.failed("read it", error)),
                 },
                 MetaStorage::Memory(disk) => builder.create_with_backend(disk),
             };

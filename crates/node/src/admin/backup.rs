@@ -17,6 +17,7 @@ use firstseen_wire::status::ErrorKind;
 use tonic::Status;
 
 use super::{APPLY_MAX, AdminService, exactly, status};
+use crate::view::GroupFault;
 
 impl AdminService {
     /// Cells of a slice that is here.
@@ -27,7 +28,10 @@ impl AdminService {
         let told = self.shared.owners.read_cells((filter, group), ask).await;
         let missing = || {
             let (node, slice) = (&self.shared.config.name, asked.slice);
-            ErrorKind::NotNow.status(format!("node {node} does not have the cells of slice {slice} of group {group}"))
+            let view = self.shared.view();
+            let why = view.fault_at(filter, group).map_or_else(String::new, |reason| format!(": {reason}"));
+            let what = format!("node {node} does not have the cells of slice {slice} of group {group}{why}");
+            ErrorKind::NotNow.status(what)
         };
         let (parts, complete) = told.ok_or_else(missing)?;
         let of = CellsOf { filter, epoch: record.epoch, group };
@@ -64,7 +68,11 @@ impl AdminService {
         self.applied(|view| own().all(|filter| view.map.filters.contains_key(&filter))).await?;
         let view = self.shared.view();
         if let Some((filter, fault)) = own().find_map(|filter| Some((filter, view.fault_of(filter)?))) {
-            return Err(ErrorKind::NotNow.status(self.not_built(&view, filter, fault)));
+            let (node, GroupFault { group, reason, .. }) = (&self.shared.config.name, fault);
+            let name = view.map.filters.get(&filter).map_or("?", |record| &record.name);
+            let what =
+                format!("node {node} cannot hold group {group} of `{name}`: {reason}. Mend that, and restore again");
+            return Err(ErrorKind::NotNow.status(what));
         }
         let message = |filter| Some(wire_map::filter_message(filter, view.map.filters.get(&filter)?));
         Ok(RestoreFilterReply { filters: own().filter_map(message).collect() })
@@ -85,6 +93,9 @@ impl AdminService {
             return Err(ErrorKind::Unavailable.status("this node has not started yet"));
         };
         let refused = |reason: String| {
+            let view = self.shared.view();
+            // Where the group is not here, this says more.
+            let reason = view.fault_at(filter, group).unwrap_or(&reason);
             let (node, slice) = (&self.shared.config.name, message.slice);
             let what = format!("cells of slice {slice} of group {group} of `{}` on node {node}: {reason}", record.name);
             ErrorKind::NotNow.status(what)

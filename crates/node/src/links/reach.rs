@@ -1,7 +1,8 @@
 //! Which nodes have been out of reach for so long that nobody should wait for them.
 //!
-//! Promises: a node is listed when its link has been down without a break for the time that the operator allows, or, where it
-//! has never been up, for [`FIRST_TIMES`] as long; and not from the moment on that it is up again. Must not know: streams, what follows from it.
+//! Promises: a node is listed when its link has been down without a break for the time that the operator allows, or,
+//! where it has never been up, for [`FIRST_TIMES`] as long; and not from the moment on that it is up again. Must not
+//! know: streams, what follows from it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! The groups of one owner, and how they follow the map.
 //!
-//! Promises: a group is there while the map gives this node a slice of it, and until what is in flight there then is over; what a peer that was started anew
-//! had in flight is let go before the new map counts. Must not know: queues, who waits for answers.
+//! Promises: a group is there while the map gives this node a slice of it, and until what is in flight there then is
+//! over; what a peer that was started anew had in flight is let go before the new map counts. Must not know: queues,
+//! who waits for answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! What the groups of one owner keep: their records on the way to the journal, and what must not leave before those are
 //! on the medium.
 //!
-//! Promises: of a durable filter nothing is told or sent while something that was recorded before is not synced, and all
-//! leaves in order; while the disk is full, what is only looked up is told from memory. Must not know: what records hold, how they are written.
+//! Promises: of a durable filter nothing is told or sent while something that was recorded before is not synced, and
+//! all leaves in order; while the disk is full, what is only looked up is told from memory. Must not know: what records
+//! hold, how they are written.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

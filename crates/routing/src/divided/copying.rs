@@ -25,7 +25,9 @@ impl DividedGroup {
             return;
         }
         let Self { copying, placement, own, now, outbox, .. } = self;
-        if let Some((source, ask)) = copying.ask(placement.sources(), own.now_unit(), now.monotonic_ms) {
+        if let Some((source, ask)) =
+            copying.ask(placement.sources(), (own.now_unit(), placement.epoch()), now.monotonic_ms)
+        {
             outbox.send(source, PeerBody::AskCells(ask));
         }
     }
@@ -98,13 +100,13 @@ impl DividedGroup {
         }
     }
 
-    /// The cells that were asked for.
-    pub(super) fn hear_cells(&mut self, parts: CellParts) {
+    /// The cells that were asked for, as they were by the map of `epoch`.
+    pub(super) fn hear_cells(&mut self, parts: CellParts, epoch: u64) {
         // What is late there is late here.
         self.clock.restore(parts.clock);
         self.own.advance(self.clock.now_unit());
         let Self { copying, own, kept, limits, now, .. } = self;
-        copying.hear(parts, now.monotonic_ms, limits, |part| {
+        copying.hear(parts, (epoch, now.monotonic_ms), limits, |part| {
             own.put_part(&part)?;
             kept.copied(part);
             Ok(())

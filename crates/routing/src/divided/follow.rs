@@ -182,6 +182,7 @@ impl DividedGroup {
         self.is_restored = self.was_whole && self.placement.nodes().len() == 1;
         self.missed = Missed::begin(&self.placement);
         self.former_heads.forget();
+        self.handing.begin_anew();
         (self.complete, self.first_ms) = (false, Some(now.monotonic_ms));
         self.gaps = None;
         self.fetch_anew();

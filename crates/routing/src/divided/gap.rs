@@ -39,6 +39,8 @@ pub(super) struct Gaps {
 struct Gap {
     /// Who has not said yet what it may have recorded.
     awaited: Vec<(NodeId, Incarnation)>,
+    /// By which map it is known.
+    since_epoch: u64,
     /// Nothing is missing that is of a later unit, as far as is known.
     newest_unit: u64,
     /// All that is missing is handed over: the slices had everything before.
@@ -53,7 +55,7 @@ impl Gap {
         let others_know = !awaited.is_empty() && placement.down_peers().next().is_none();
         let known_unit = known_unit.filter(|_| others_know);
         let (newest_unit, is_handed_over) = (known_unit.unwrap_or(unknown_unit), known_unit.is_some());
-        Self { awaited, newest_unit, is_handed_over, next_ask_ms: 0 }
+        Self { awaited, since_epoch: placement.epoch(), newest_unit, is_handed_over, next_ask_ms: 0 }
     }
 
     /// Who has gone before it has said what it may have recorded takes that with it.
@@ -139,6 +141,10 @@ impl DividedGroup {
 
     /// Something that a node has set was refused: what it hands over is not all here.
     pub(super) fn has_refused(&mut self, from: NodeId) {
+        // It may be the first input.
+        if self.has_unknown_gap() {
+            self.follow_gap();
+        }
         let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
         gaps.filter(|gap| gap.awaits(from)).for_each(|gap| gap.is_handed_over = false);
     }
@@ -224,19 +230,23 @@ impl DividedGroup {
         if epoch > self.placement.epoch() || !self.placement.live_peers().any(|(peer, _)| peer == from) {
             return;
         }
+        let handed_over = self.missed.handed_over(from);
         let known_unit = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
+            _ if !handed_over.are_all_here => self.unknown_unit(),
             Some(gap) if gap.awaited.is_empty() => gap.newest_unit,
             None if self.is_whole() => 0,
             Some(_) | None => self.unknown_unit(),
         };
         let newest_unit = known_unit.max(self.own.now_unit()).max(self.clock.now_unit());
-        let has_handed_over = self.missed.has_handed_over(from);
+        let has_handed_over = handed_over.is_all;
         self.outbox.tell(from, PeerBody::Past(Past { newest_unit, has_handed_over }));
     }
 
-    /// Another node says what it may have recorded.
-    pub(super) fn hear_past(&mut self, from: NodeId, past: Past) {
-        for gap in self.gaps.iter_mut().flat_map(Gaps::all_mut).filter(|gap| gap.awaits(from)) {
+    /// Another node says what it may have recorded, by the map of `epoch`. What was said by an older one than that of the gap comes
+    /// late: it is about another.
+    pub(super) fn hear_past(&mut self, from: NodeId, past: Past, epoch: u64) {
+        let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
+        for gap in gaps.filter(|gap| gap.awaits(from) && gap.since_epoch <= epoch) {
             gap.awaited.retain(|(peer, _)| *peer != from);
             gap.newest_unit = gap.newest_unit.max(past.newest_unit);
             gap.is_handed_over &= past.has_handed_over;

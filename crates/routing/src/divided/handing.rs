@@ -16,7 +16,8 @@ use super::outbox::Outbox;
 use super::placement::Placement;
 use crate::owner::rules::Rule;
 use crate::{
-    BatchName, ClockReading, ClusterMap, Decision, HandedOver, Incarnation, Mirrored, NodeId, PeerBody, SubmissionName,
+    BatchName, ClockReading, ClusterMap, Decision, HandedOver, Incarnation, MirrorNumber, Mirrored, NodeId, PeerBody,
+    SubmissionName,
 };
 
 /// A slice does not wait for longer than this until the names of its events are known where it goes; what may come again for
@@ -115,6 +116,11 @@ impl Handing {
         self.arrivals.extend(new.into_iter().map(|arrival| (arrival, now_ms)));
     }
 
+    /// The node counts as started anew: the others have gone on without it, and whom it awaited need not tell it any more.
+    pub(super) fn begin_anew(&mut self) {
+        self.awaited.clear();
+    }
+
     /// Whether the head of an event before this one has not ended yet.
     pub(super) fn awaits_head_of(&self, positions: &[u64]) -> bool {
         self.awaited.iter().any(|awaited| awaited.former.head(positions) == Some(awaited.node))
@@ -143,7 +149,7 @@ impl Handing {
         let told = Arc::new(told);
         let targets = self.targets.iter().map(|(node, _)| node);
         for node in targets.chain(self.due.iter().map(|due| &due.node)) {
-            outbox.tell(*node, PeerBody::Mirror(Mirrored::NOT_ACKNOWLEDGED, told.clone()));
+            outbox.tell(*node, PeerBody::Mirror(MirrorNumber::NONE, told.clone()));
         }
     }
 }
@@ -211,6 +217,14 @@ impl DividedGroup {
             let told_for_ms = now_ms.saturating_sub(since_ms.max(known_since_ms));
             outbox.tell(node, PeerBody::HandedOver(HandedOver { epoch, told_for_ms }));
         }
+    }
+
+    /// This process has headed nothing by the maps before its first: who has taken over by one of these may know of its start
+    /// and wait for it.
+    pub(super) fn hand_over_the_past(&mut self) {
+        let handed = HandedOver { epoch: self.placement.epoch(), told_for_ms: 0 };
+        let Self { placement, outbox, .. } = self;
+        placement.live_peers().for_each(|(peer, _)| outbox.tell(peer, PeerBody::HandedOver(handed)));
     }
 
     /// Another node heads nothing any more of what this one has taken over by a map up to that epoch.

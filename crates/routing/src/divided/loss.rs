@@ -30,7 +30,8 @@ impl DividedGroup {
     /// When [`Self::tick`] has something to do.
     pub(crate) fn next_tick_ms(&self) -> Option<u64> {
         let deadline_ms = self.flights.as_ref().and_then(Flights::next_deadline_ms);
-        let others = [self.guard.next_expiry_ms(), self.next_replay_ms(), self.next_gap_ms()];
+        let gathered_ms = self.outbox.has_gathered().then_some(0);
+        let others = [gathered_ms, self.guard.next_expiry_ms(), self.next_replay_ms(), self.next_gap_ms()];
         deadline_ms.into_iter().chain(others.into_iter().flatten()).min()
     }
 

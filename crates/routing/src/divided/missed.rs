@@ -1,8 +1,9 @@
 //! What a node that is down misses: events that this node records meanwhile are handed over when it is back, as long as
 //! they are not too many. Then it is complete again at once, instead of when all that it has missed has expired.
 //!
-//! Promises: a node says that it has handed everything over only where it has seen the other go down and come back, and has
-//! kept everything in between. What is kept is bounded. Must not know: how long a node is away, what it still has.
+//! Promises: a node says that it has handed everything over only where it has seen the other go down and come back, has kept
+//! everything in between, and nobody else has gone for good with what only he has kept. What is kept is bounded. Must not know:
+//! how long a node is away, what it still has.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +14,16 @@ use super::outbox::Outbox;
 use super::placement::Placement;
 use crate::NodeId;
 
+/// Whoever came to the group after one map, headed events and left again is not seen by who knows the map and the next but so
+/// many: it comes by one, takes over by another, and goes by two more.
+const EPOCHS_MISSED_MAX: u64 = 3;
+
 /// What other nodes miss.
 #[derive(Default)]
 pub(super) struct Missed {
     down: BTreeMap<NodeId, Missing>,
-    /// Of nodes that have come back: whether all that they had missed was handed over.
-    handed_over: BTreeMap<NodeId, bool>,
+    /// Of nodes that have come back.
+    handed_over: BTreeMap<NodeId, HandedOver>,
 }
 
 /// What one node misses.
@@ -26,6 +31,17 @@ struct Missing {
     sets: Vec<MissingSet>,
     /// Nothing was forgotten.
     is_all: bool,
+    /// Nobody has gone who may have recorded something without it.
+    are_all_here: bool,
+}
+
+/// What a node that has come back was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct HandedOver {
+    /// Whatever it had missed.
+    pub(super) is_all: bool,
+    /// Whoever has recorded something without it can say so.
+    pub(super) are_all_here: bool,
 }
 
 struct MissingSet {
@@ -48,19 +64,20 @@ impl Missed {
         let Some(missing) = self.down.get_mut(&node).filter(|missing| missing.is_all) else { return };
         match missing.sets.len() < events_max {
             true => missing.sets.push(MissingSet { generation, cells: cells.collect(), stamp }),
-            false => *missing = Missing { sets: Vec::new(), is_all: false },
+            false => (missing.sets, missing.is_all) = (Vec::new(), false),
         }
     }
 
-    /// Whether a node has been handed everything over that was recorded here while it was away.
-    pub(super) fn has_handed_over(&self, node: NodeId) -> bool {
-        self.handed_over.get(&node).copied().unwrap_or(false)
+    /// What a node that has come back was told of what was recorded while it was away.
+    pub(super) fn handed_over(&self, node: NodeId) -> HandedOver {
+        self.handed_over.get(&node).copied().unwrap_or(HandedOver { is_all: false, are_all_here: true })
     }
 
     /// Nodes that are down already when this one begins: what an earlier process of it has recorded without them, nobody knows.
     pub(super) fn begin(placement: &Placement) -> Self {
         let is_all = placement.is_fresh_here();
-        let down = placement.down_peers().map(|node| (node, Missing { sets: Vec::new(), is_all }));
+        let missing = || Missing { sets: Vec::new(), is_all, are_all_here: true };
+        let down = placement.down_peers().map(|node| (node, missing()));
         Self { down: down.collect(), handed_over: BTreeMap::new() }
     }
 
@@ -70,20 +87,30 @@ impl Missed {
             self.handed_over.remove(&node);
             // What it lacked before, nobody here has.
             let is_all = former.is_complete_at(node);
-            self.down.entry(node).or_insert(Missing { sets: Vec::new(), is_all });
+            self.down.entry(node).or_insert(Missing { sets: Vec::new(), is_all, are_all_here: true });
+        }
+        let has_left = |node: &NodeId| placement.index_of(*node).is_none();
+        if former.nodes().iter().any(has_left) || placement.epoch().saturating_sub(former.epoch()) > EPOCHS_MISSED_MAX {
+            self.down.values_mut().for_each(|missing| missing.are_all_here = false);
         }
         let mut returned = Vec::new();
         for (node, start) in placement.live_peers() {
-            if let Some(Missing { sets, is_all }) = self.down.remove(&node) {
+            if let Some(Missing { sets, is_all, are_all_here }) = self.down.remove(&node) {
+                // Slices may have left it meanwhile; what it does not have, it would refuse, and what comes along with that.
+                let index = placement.index_of(node).unwrap_or(usize::MAX);
+                let is_there = |position: &u64| placement.is_held(index, *position);
                 for MissingSet { generation, cells, stamp } in sets {
-                    // Nobody waits for the acknowledgement: the other node knows what it has refused.
-                    outbox.set(node, generation, cells, stamp);
+                    let cells: Vec<u64> = cells.into_iter().filter(is_there).collect();
+                    if !cells.is_empty() {
+                        // Nobody waits for the acknowledgement: the other node knows what it has refused.
+                        outbox.set(node, generation, cells, stamp);
+                    }
                 }
-                self.handed_over.insert(node, is_all);
+                self.handed_over.insert(node, HandedOver { is_all: is_all && are_all_here, are_all_here });
                 returned.push(node);
             } else if former.live_peers().any(|(other, before)| other == node && before != start) {
                 // What was on its way to its last process is sent again, and nothing was recorded without it.
-                self.handed_over.insert(node, former.is_complete_at(node));
+                self.handed_over.insert(node, HandedOver { is_all: former.is_complete_at(node), are_all_here: true });
             }
         }
         returned

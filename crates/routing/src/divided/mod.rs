@@ -233,6 +233,9 @@ impl DividedGroup {
         self.open_generation(record);
         let placement = self.placement.clone();
         self.follow_handing(map, &placement);
+        if record.epoch > FilterRecord::FIRST_EPOCH {
+            self.hand_over_the_past();
+        }
         self.fill.spread_over(self.placement.live_slices(), self.placement.asked_here());
     }
 
@@ -269,9 +272,9 @@ impl DividedGroup {
             PeerBody::Resolved(resolved) => self.resolved(&resolved),
             PeerBody::SetAcks(acks) => self.acknowledged(from, &acks, message.epoch),
             PeerBody::AskPast => self.tell_past(from, message.epoch),
-            PeerBody::Past(past) => self.hear_past(from, past),
+            PeerBody::Past(past) => self.hear_past(from, past, message.epoch),
             PeerBody::AskCells(ask) => self.tell_cells(from, &ask, message.epoch),
-            PeerBody::Cells(parts) => self.hear_cells(parts),
+            PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch),
             PeerBody::Mirror(_, mirrored) => self.hear_told(&mirrored),
             PeerBody::HandedOver(handed) => self.hear_handed_over(from, handed),
         }

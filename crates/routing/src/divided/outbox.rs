@@ -192,6 +192,11 @@ impl Outbox {
         commands.extend(self.full.drain(..).filter(|command| !matches!(command, Command::Send { .. })));
     }
 
+    /// Whether something was gathered while there was no input.
+    pub(crate) fn has_gathered(&self) -> bool {
+        !self.full.is_empty()
+    }
+
     /// Something else is to be done.
     pub(crate) fn push(&mut self, command: Command) {
         self.full.push(command);

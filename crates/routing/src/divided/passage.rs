@@ -124,7 +124,7 @@ pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Option<Comm
         | PeerBody::Cells(_)
         | PeerBody::HandedOver(_) => return None,
         PeerBody::Mirror(number, _) => {
-            let refused_numbers = vec![number];
+            let refused_numbers = vec![number.number];
             (from, PeerBody::SetAcks(SetAcks { refused_numbers, ..SetAcks::default() }))
         }
     };

@@ -1,16 +1,17 @@
 //! Copies of a slice that has all positions of its events: what the one that answers has recorded and told goes to the
 //! others in the same order, and nobody is told before they have it.
 //!
-//! Promises: replies leave in the order in which they were given, each behind all that was recorded before it, on every
-//! copy that the map names as live; what a copy could not take, as the map by which it was sent is over, is sent again by
-//! the next, or its replies are unknown. Must not know: cells, what is recorded.
+//! Promises: replies leave in the order in which they were given, each behind all that was recorded before it, here or by the
+//! copy that answered before this one, on every copy that the map names as live; what a copy could not take, as the map by
+//! which it was sent is over, is sent again by the next, or its replies are unknown. Must not know: cells, what is recorded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::heard::Heard;
 use crate::{
-    COPIES_MAX, ClusterMap, Command, Decision, FilterId, FilterRecord, GroupReply, Incarnation, Mirrored, NodeId,
-    PeerBody, PeerMessage, Reason,
+    COPIES_MAX, ClusterMap, Command, Decision, FilterId, FilterRecord, GroupReply, Incarnation, MirrorNumber, Mirrored,
+    NodeId, PeerBody, PeerMessage, Reason,
 };
 
 /// A copy of the slice on another node.
@@ -36,8 +37,11 @@ pub(super) struct Mirrors {
     group: u32,
     epoch: u64,
     others: Vec<Copy>,
-    /// Whether this is the copy that answers.
+    /// The copy that answers, with its start.
+    asked: Option<(NodeId, Incarnation)>,
+    /// Whether that is this one.
     is_asked: bool,
+    heard: Heard,
     is_down_here: bool,
     /// Events may have been recorded without this copy since it was complete last.
     has_gap_here: bool,
@@ -59,7 +63,9 @@ impl Mirrors {
             group,
             epoch: 0,
             others: Vec::new(),
+            asked: None,
             is_asked: true,
+            heard: Heard::default(),
             is_down_here: false,
             has_gap_here: false,
             arriving_since: None,
@@ -71,13 +77,9 @@ impl Mirrors {
         }
     }
 
-    /// Numbers start here from now on.
-    pub(super) fn number_from(&mut self, number: u64) {
-        self.next_number = number;
-    }
-
-    /// Follows the map. What is not acknowledged is sent again by it where this copy still answers; what had been told by
-    /// then is unknown where another does; whether there was such.
+    /// Follows the map. What is not acknowledged is sent again by it where this copy answers, that of the copy that answered
+    /// before, too; what had been told by then is unknown where another does. Whether something was told under names here, or
+    /// is known to have been told, that may have been told by nobody.
     pub(super) fn follow(
         &mut self,
         map: &ClusterMap,
@@ -85,16 +87,19 @@ impl Mirrors {
         me: NodeId,
         commands: &mut Vec<Command>,
     ) -> bool {
+        let start = |node: NodeId| map.nodes.get(&node).map_or(Incarnation::default(), |node| node.incarnation);
         let copy = |copy: &crate::SliceOwner| {
-            let start = map.nodes.get(&copy.node).map_or(Incarnation::default(), |node| node.incarnation);
             let (is_down, is_complete) = (map.is_gone(copy), map.is_complete_copy(copy));
-            Copy { node: copy.node, start, is_down, is_complete }
+            Copy { node: copy.node, start: start(copy.node), is_down, is_complete }
         };
         let copies = record.copies_of(self.group).take(COPIES_MAX);
         let others: Vec<Copy> = copies.filter(|owner| owner.node != me).map(copy).collect();
         let is_new = self.epoch != record.epoch || self.others != others;
+        let epochs = record.epoch.saturating_sub(self.epoch);
         (self.epoch, self.others) = (record.epoch, others);
-        self.is_asked = map.asked(record, self.group).is_some_and(|asked| asked.node == me);
+        let asked = map.asked(record, self.group).map(|asked| (asked.node, start(asked.node)));
+        let asked_before = std::mem::replace(&mut self.asked, asked);
+        self.is_asked = asked.is_some_and(|(node, _)| node == me);
         let own = record.copies_of(self.group).find(|copy| copy.node == me);
         self.is_down_here = own.is_none_or(|own| map.is_gone(own));
         self.has_gap_here = own.is_some_and(|own| own.has_gap);
@@ -105,12 +110,25 @@ impl Mirrors {
         if !self.is_asked || self.is_down_here {
             let had_held = !self.held.is_empty();
             self.give_up(commands);
-            return had_held;
+            return asked != asked_before && self.heard.follow(asked.map(|(node, _)| node), record.epoch) || had_held;
         }
+        let is_void = epochs > 0 && !self.take_over(asked_before.map(|(node, _)| node), epochs);
         if is_new {
             self.send_again(commands);
         }
-        false
+        is_void
+    }
+
+    /// This copy answers: what it has heard of the one before is to be on all copies. Whether that is all that anybody may
+    /// have told since: where maps were missed, nobody knows who has answered by these.
+    fn take_over(&mut self, before: Option<NodeId>, epochs: u64) -> bool {
+        let heard = self.heard.take_from(before).filter(|heard| epochs == 1 || heard.is_empty());
+        let is_all = heard.is_some();
+        for mirrored in heard.into_iter().flatten() {
+            self.held_events += mirrored.decisions.len();
+            self.held.push_back(Held::Record { number: 0, mirrored, missing: Vec::new() });
+        }
+        is_all
     }
 
     /// Whether other nodes have the slice, too.
@@ -177,13 +195,29 @@ impl Mirrors {
         let (number, mirrored) = (self.next_number, Arc::new(mirrored));
         self.next_number += 1;
         self.held_events += mirrored.decisions.len();
-        missing.iter().for_each(|node| commands.push(self.message(*node, number, &mirrored)));
+        let number_of = |held: &Held| match held {
+            Held::Record { number, .. } => Some(*number),
+            Held::Reply(..) => None,
+        };
+        let acknowledged_below = self.held.iter().find_map(number_of).unwrap_or(number);
+        let as_number = MirrorNumber { number, acknowledged_below };
+        missing.iter().for_each(|node| commands.push(self.message(*node, as_number, &mirrored)));
         self.held.push_back(Held::Record { number, mirrored, missing });
     }
 
-    fn message(&self, to: NodeId, number: u64, mirrored: &Arc<Mirrored>) -> Command {
-        let body = PeerBody::Mirror(number, mirrored.clone());
-        self.send(to, body)
+    fn message(&self, to: NodeId, number: MirrorNumber, mirrored: &Arc<Mirrored>) -> Command {
+        self.send(to, PeerBody::Mirror(number, mirrored.clone()))
+    }
+
+    /// What another copy has recorded was taken here.
+    pub(super) fn heard(
+        &mut self,
+        (from, epoch): (NodeId, u64),
+        number: MirrorNumber,
+        mirrored: &Arc<Mirrored>,
+        events_max: usize,
+    ) {
+        self.heard.push((from, epoch), number, mirrored, events_max);
     }
 
     /// A message about the group.
@@ -210,7 +244,8 @@ impl Mirrors {
                 && refused.contains(number)
                 && missing.contains(&to)
             {
-                commands.push(self.message(to, *number, mirrored));
+                let number = MirrorNumber { number: *number, acknowledged_below: 0 };
+                commands.push(self.message(to, number, mirrored));
             }
         }
     }
@@ -255,11 +290,19 @@ impl Mirrors {
                 missing.clone_from(&live);
                 *number = self.next_number;
                 self.next_number += 1;
-                live.iter().for_each(|node| commands.push(self.message(*node, *number, mirrored)));
+                let number = MirrorNumber { number: *number, acknowledged_below: 0 };
+                live.iter().for_each(|node| commands.push(self.message(*node, number, mirrored)));
             }
         }
         self.held = held;
         self.release(commands);
+    }
+
+    /// The node counts as started anew: what it has heard says nothing of what others have told since.
+    pub(super) fn begin_anew(&mut self, first_number: u64, commands: &mut Vec<Command>) {
+        self.give_up(commands);
+        self.heard.clear();
+        self.next_number = first_number;
     }
 
     /// Another copy answers from now on: what was recorded here may be there or not.

@@ -6,6 +6,7 @@
 
 mod clock;
 mod gap;
+mod heard;
 mod limits;
 mod mirrors;
 pub mod rules;

@@ -204,8 +204,8 @@ impl TogetherGroup {
             self.joined_ms = Some(now.monotonic_ms);
         }
         if !self.complete && !self.mirrors.is_down_here() {
-            let (unit, now_ms) = (self.clock.now_unit(), now.monotonic_ms);
-            if let Some((source, ask)) = self.copying.ask(self.mirrors.sources(), unit, now_ms) {
+            let (unit, epoch, now_ms) = (self.clock.now_unit(), self.mirrors.epoch(), now.monotonic_ms);
+            if let Some((source, ask)) = self.copying.ask(self.mirrors.sources(), (unit, epoch), now_ms) {
                 self.joined_ms.get_or_insert(now_ms);
                 commands.push(self.mirrors.send(source, PeerBody::AskCells(ask)));
             }

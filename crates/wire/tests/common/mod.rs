@@ -3,9 +3,9 @@
 
 use firstseen_filter::{BlockProbe, CellRun, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp};
 use firstseen_routing::{
-    AskCells, BatchName, CellParts, CellPlace, ClockReading, Decision, FilterId, Incarnation, Mirrored, NodeId,
-    Operation, Past, PeerBody, PeerMessage, PositionLists, Reason, Resolved, Seen, SetAcks, SetBatch, SubmissionName,
-    TestBatch, Tick,
+    AskCells, BatchName, CellParts, CellPlace, ClockReading, Decision, FilterId, Incarnation, MirrorNumber, Mirrored,
+    NodeId, Operation, Past, PeerBody, PeerMessage, PositionLists, Reason, Resolved, Seen, SetAcks, SetBatch,
+    SubmissionName, TestBatch, Tick,
 };
 use firstseen_wire::batch::BatchHead;
 
@@ -174,7 +174,10 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         next: Some(place),
         clock: ClockReading { unit: 1 << 40, time_ms: 1 << 41, events: 3 },
     });
-    let mirror = PeerBody::Mirror(9, std::sync::Arc::new(mirrored(events, numbers)));
+    let mirror = PeerBody::Mirror(
+        MirrorNumber { number: 9, acknowledged_below: 7 },
+        std::sync::Arc::new(mirrored(events, numbers)),
+    );
     [test, resolved, PeerBody::Set(set), PeerBody::SetAcks(acks), PeerBody::AskPast, past, ask, cells, mirror]
         .map(|body| PeerMessage { filter: FilterId(8), epoch: 3, group: 2, body })
         .into()

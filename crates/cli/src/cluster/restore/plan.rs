@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeRecord};
+use firstseen_node::restoring_name;
+use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, NodeRecord};
 use serde::Serialize;
 
 use crate::cluster::backup::{Backup, has_parts};
@@ -47,21 +48,13 @@ struct Document<'a> {
 }
 
 impl Plan {
-    /// What `backup` brings to the cluster of `map`.
+    /// What `backup` brings to the cluster of `map`, of which a node is at `address`.
     ///
     /// # Errors
     /// [`UsageError`]: the filters that are there already, or find no nodes.
-    pub(super) fn new(backup: &Backup, map: &ClusterMap) -> anyhow::Result<Self> {
+    pub(super) fn new(backup: &Backup, map: &ClusterMap, address: &str) -> anyhow::Result<Self> {
         let former = &backup.metadata.map;
-        let there: Vec<&str> = former.filters.values().map(|record| record.name.as_str()).collect();
-        let taken: Vec<&str> = there.into_iter().filter(|name| map.filter_named(name).is_some()).collect();
-        if !taken.is_empty() {
-            let names = taken.join(", ");
-            return Err(UsageError(format!(
-                "the cluster has filters of these names already: {names}. Restore to another cluster, or drop them first"
-            ))
-            .into());
-        }
+        check_names(former, map, address)?;
         let mut trees: BTreeMap<FilterId, Vec<_>> = BTreeMap::new();
         for (filter, record) in &former.filters {
             let root = record.branch.as_ref().map_or(*filter, |branch| branch.root);
@@ -112,6 +105,33 @@ impl Plan {
         let folder = folder.display().to_string();
         let document = Document { folder, from_cluster: &self.cluster, filters: &self.filters, done };
         Ok(serde_json::to_string_pretty(&document)?)
+    }
+}
+
+/// Whether the names of a backup are free in the cluster of `map`.
+fn check_names(former: &ClusterMap, map: &ClusterMap, address: &str) -> Result<(), UsageError> {
+    let is_there = |name: &str| map.filter_named(name).is_some();
+    let mut against = Vec::new();
+    let taken = former.filters.values().map(|record| record.name.as_str()).filter(|name| is_there(name));
+    let taken = taken.collect::<Vec<_>>().join(", ");
+    if !taken.is_empty() {
+        against.push(format!(
+            "the cluster has filters of these names already: {taken}. Restore to another cluster, or drop them first"
+        ));
+    }
+    // Levels are dropped with their root.
+    let roots = former.filters.values().filter(|record| record.branch.as_ref().is_none_or(Branch::is_root));
+    let left = roots.map(|record| restoring_name(&record.name)).filter(|name| is_there(name));
+    let drops = left.map(|name| format!("\n  firstseen filter drop {name} --cluster {address}")).collect::<String>();
+    if !drops.is_empty() {
+        against.push(format!(
+            "the cluster has filters that wait for their cells: an earlier restore was broken off, or another is under way. \
+             If none is, drop them first:{drops}"
+        ));
+    }
+    match against.is_empty() {
+        true => Ok(()),
+        false => Err(UsageError(against.join("\n"))),
     }
 }
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, bail};
+use firstseen_node::restoring_name;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId};
 use firstseen_wire::map as wire_map;
 use firstseen_wire::proto::admin::{DropFilterRequest, FinishRestoreRequest, RestoreFilterRequest, RestoredFilter};
@@ -104,7 +105,7 @@ impl<'a> Restoring<'a> {
     async fn find_made(&mut self, name: &str) {
         let Ok(now) = status(self.member).await else { return };
         let is_it = |(filter, record): &(&FilterId, &FilterRecord)| {
-            !self.map.filters.contains_key(filter) && record.name.ends_with(&format!(":{name}"))
+            !self.map.filters.contains_key(filter) && record.name == restoring_name(name)
         };
         let made = now.map.filters.iter().find(is_it).map(|(filter, record)| (*filter, record.name.clone()));
         self.made.extend(made);

@@ -40,12 +40,11 @@ impl TogetherGroup {
         }
         self.complete = false;
         self.copying = Copying::default();
-        self.mirrors.give_up(commands);
+        self.mirrors.begin_anew(first_number(incarnation), commands);
         if self.mirrors.has_others() {
             self.forget_names();
             self.gap.reopen();
         }
-        self.mirrors.number_from(first_number(incarnation));
     }
 
     /// What was recorded and told of a batch is kept, and goes to the other copies.
@@ -93,10 +92,14 @@ impl TogetherGroup {
         match message.body {
             PeerBody::Mirror(number, mirrored) => {
                 let is_taken = self.mirrors.takes(message.epoch) || !self.limits.rules.keep(Rule::FencesEpochs);
-                let is_done = is_taken && self.take(mirrored, now, commands).is_ok();
+                let is_done = is_taken && self.take(&mirrored, now, commands).is_ok();
+                if is_done {
+                    let events_max = self.limits.inflight_events_max;
+                    self.mirrors.heard((from, message.epoch), number, &mirrored, events_max);
+                }
                 let (set_numbers, refused_numbers) = match is_done {
-                    true => (vec![number], Vec::new()),
-                    false => (Vec::new(), vec![number]),
+                    true => (vec![number.number], Vec::new()),
+                    false => (Vec::new(), vec![number.number]),
                 };
                 let acks = PeerBody::SetAcks(SetAcks { set_numbers, refused_numbers });
                 commands.push(self.mirrors.send(from, acks));
@@ -114,7 +117,7 @@ impl TogetherGroup {
                 let parts = told(&self.slice, &ask, self.limits.copied_at_once_bytes, self.clock.reading());
                 commands.push(self.mirrors.send(from, PeerBody::Cells(parts)));
             }
-            PeerBody::Cells(parts) => self.hear_cells(parts, now, commands),
+            PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch, now, commands),
             // Of groups whose slices share events.
             _ => {}
         }
@@ -124,11 +127,11 @@ impl TogetherGroup {
     /// Records what another copy has recorded.
     pub(super) fn take(
         &mut self,
-        mirrored: Arc<Mirrored>,
+        mirrored: &Arc<Mirrored>,
         now: Moment,
         commands: &mut Vec<Command>,
     ) -> Result<(), PartError> {
-        let mirrored = Arc::unwrap_or_clone(mirrored);
+        let mirrored = Mirrored::clone(mirrored);
         let record = self.keeps_journal.then(|| self.record_of(mirrored.clone()));
         self.load.record_visits += mirrored.stamps.len() as u64;
         mirrored.into_entries().into_iter().try_for_each(|entry| self.restore(entry, now))?;
@@ -136,7 +139,7 @@ impl TogetherGroup {
         Ok(())
     }
 
-    pub(super) fn hear_cells(&mut self, parts: CellParts, now: Moment, commands: &mut Vec<Command>) {
+    pub(super) fn hear_cells(&mut self, parts: CellParts, epoch: u64, now: Moment, commands: &mut Vec<Command>) {
         // What is late there is late here.
         self.clock.restore(parts.clock);
         if parts.asked.is_none() {
@@ -144,7 +147,7 @@ impl TogetherGroup {
             self.joined_ms = Some(now.monotonic_ms);
         }
         let (mut copying, limits) = (std::mem::take(&mut self.copying), self.limits);
-        copying.hear(parts, now.monotonic_ms, &limits, |part| self.put_part(part, commands));
+        copying.hear(parts, (epoch, now.monotonic_ms), &limits, |part| self.put_part(part, commands));
         self.copying = copying;
     }
 

@@ -1,0 +1,11 @@
+//! Every complete copy has the cells of what was told first-seen and has not expired, and none but those of what was submitted.
+
+use super::Violation;
+use crate::history::History;
+
+const LAW: &str = "cells exact: a copy that counts as complete has other cells than what was asked has set";
+
+pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
+    let wrong = |what: &String| Violation { law: LAW, calls: Vec::new(), what: Some(what.clone()) };
+    violations.extend(history.wrong_cells.iter().map(wrong));
+}

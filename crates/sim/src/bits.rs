@@ -1,0 +1,141 @@
+//! At the end, when nothing goes wrong any more, the cells of every complete copy are read and compared with what was asked:
+//! those of events that were told first-seen must be set, and no others than those of events that were submitted may be.
+//!
+//! Promises: cell by cell, as a copy tells them for a backup. Must not know: what a slice does with them, which answers
+//! producers were given beyond first-seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use firstseen_checker::history::{Call, History};
+use firstseen_filter::{FilterSecret, FilterSlice, Probes, Stamp, Unit};
+use firstseen_routing::{AskCells, ClusterMap, FilterId, FilterRecord, GroupPlan, NodeId, Prober};
+use firstseen_wire::cells::{CellsOf, decode, encode_ask};
+use firstseen_wire::net::{Connector, admin_client};
+
+use crate::clock::{EPOCH_MS, now_us};
+use crate::cluster::{FILTER, secret};
+use crate::net::SimConnector;
+use crate::producers::{SharedHistory, lock};
+use crate::scenario::Scenario;
+
+/// An event that expires within this may be gone: clocks differ, and units are rounded.
+const ABOUT_TO_EXPIRE_MS: u64 = 1_500;
+
+/// What a slice must have, and may have.
+#[derive(Default)]
+struct Expected {
+    /// Calls that were told first-seen, with their cells in the slice.
+    must: Vec<(usize, Vec<u64>)>,
+    may: BTreeSet<u64>,
+}
+
+/// Reads the cells of every complete copy, and writes down what is wrong with them.
+pub(crate) async fn look(
+    scenario: &Scenario,
+    map: &ClusterMap,
+    connector: &SimConnector,
+    history: &SharedHistory,
+) -> turmoil::Result {
+    let (filter, record) = map.filter_named(FILTER).ok_or("no filter")?;
+    let calls = lock(history).clone();
+    let expected = expected(scenario, map, record, &calls)?;
+    let now_ms = EPOCH_MS + now_us() / 1000;
+    let unit = match record.definition.group.unit {
+        Unit::Milliseconds(unit_ms) => now_ms / unit_ms,
+        _ => 0,
+    };
+    let nothing = Expected::default();
+    for (slice, copy) in record.all_copies().filter(|(_, copy)| map.is_complete_copy(copy)) {
+        let cells = read(map, (filter, record), (slice, copy.node), connector).await?;
+        let (wrong, set) = compare(&cells, expected.get(&slice).unwrap_or(&nothing), unit);
+        let mut history = lock(history);
+        history.cells_read += set;
+        let place = |what| format!("slice {slice} on node {}: {what}", copy.node.0);
+        history.wrong_cells.extend(wrong.into_iter().map(place));
+    }
+    Ok(())
+}
+
+/// By slice.
+fn expected(
+    scenario: &Scenario,
+    map: &ClusterMap,
+    record: &FilterRecord,
+    history: &History,
+) -> turmoil::Result<BTreeMap<u32, Expected>> {
+    let (prober, plan) = (Prober::of(map, record)?, GroupPlan::new(&record.definition)?);
+    let secret = FilterSecret::from_material(&secret(scenario));
+    let all_nodes: Vec<usize> = (0..scenario.nodes).collect();
+    let (now_ms, mut positions) = (EPOCH_MS + now_us() / 1000, Vec::new());
+    let must_be_set = |call: &Call| {
+        let since_ms = call.time_ms.min(EPOCH_MS + call.began_us / 1000);
+        let is_alive = since_ms.saturating_add(history.window_ms) > now_ms + ABOUT_TO_EXPIRE_MS;
+        // What is told before it is set may have gone with who told it.
+        call.won() && is_alive && (history.told_when_set || !history.has_lost(call, &all_nodes))
+    };
+    let mut expected: BTreeMap<u32, Expected> = BTreeMap::new();
+    for call in history.calls.iter().filter(|call| !call.is_lookup) {
+        let digest = secret.digest(&call.event.to_le_bytes());
+        let mut probes = Probes::new(prober.shape());
+        prober.push(digest, &mut probes);
+        probes.unpack(0, &mut positions);
+        let first = prober.group(digest) * record.definition.slicing.slices_per_group();
+        let mut own: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for position in &positions {
+            let (slice, cell) = plan.as_ref().map_or((0, *position), |plan| plan.place(*position));
+            own.entry(first + slice).or_default().push(cell);
+        }
+        for (slice, cells) in own {
+            let slice = expected.entry(slice).or_default();
+            slice.may.extend(&cells);
+            if must_be_set(call) {
+                slice.must.push((call.id, cells));
+            }
+        }
+    }
+    Ok(expected)
+}
+
+/// A slice with the cells of a copy.
+async fn read(
+    map: &ClusterMap,
+    (filter, record): (FilterId, &FilterRecord),
+    (slice, node): (u32, NodeId),
+    connector: &SimConnector,
+) -> turmoil::Result<FilterSlice> {
+    let address = &map.nodes.get(&node).ok_or("no such node")?.address;
+    let mut client = admin_client(connector.channel(address, None)?);
+    let per_group = record.definition.slicing.slices_per_group();
+    let of = CellsOf { filter, epoch: record.epoch, group: slice / per_group };
+    let mut request = encode_ask(of, &AskCells { slice: slice % per_group, unit: 0, from: None });
+    let mut read = FilterSlice::build(&record.definition.slice()?)?;
+    loop {
+        let reply = client.read_cells(request).await?.into_inner();
+        let cells = reply.cells.ok_or("no cells")?;
+        let parts = decode(&cells)?;
+        request.from = cells.next;
+        if let Some(outline) = &parts.outline {
+            read.put_outline(outline)?;
+        }
+        parts.runs.iter().try_for_each(|run| read.put_cells(run))?;
+        if request.from.is_none() {
+            return Ok(read);
+        }
+    }
+}
+
+/// What is wrong with the cells of a slice, and how many are set.
+fn compare(cells: &FilterSlice, expected: &Expected, unit: u64) -> (Vec<String>, u64) {
+    let is_set = |cells_of: &[u64]| cells.test_at(cells_of, Stamp::on_time(unit)).is_some_and(|found| found.is_hit());
+    let (mut wrong, mut set) = (Vec::new(), 0);
+    for (call, own) in expected.must.iter().filter(|(_, own)| !is_set(own)) {
+        wrong.push(format!("call {call} was told first-seen, and not all of its cells {own:?} are set"));
+    }
+    for cell in (0..cells.geometry().cells()).filter(|cell| is_set(&[*cell])) {
+        set += 1;
+        if !expected.may.contains(&cell) {
+            wrong.push(format!("cell {cell} is set, and belongs to no event"));
+        }
+    }
+    (wrong, set)
+}

@@ -1,0 +1,40 @@
+//! Keys asked of a filter as producers do, and what operators are told as a document.
+
+use std::ops::Range;
+
+use firstseen_client::Verdict;
+use firstseen_client::blocking::{Client, Filter};
+use serde_json::Value;
+
+use crate::own_node::OwnNode;
+use crate::run::Ran;
+
+/// Events of a call.
+pub(crate) const BATCH_EVENTS: u64 = 500;
+
+/// A client of the cluster of `node`, whose calls wait for `deadline_ms` at most.
+pub(crate) fn client(node: &OwnNode, deadline_ms: u64) -> Client {
+    let builder = firstseen_client::Client::builder().seeds([node.address.clone()]).deadline_ms(deadline_ms);
+    Client::build(builder).expect("a client")
+}
+
+/// What these keys are told.
+pub(crate) fn ask(filter: &Filter, keys: Range<u64>) -> Vec<Verdict> {
+    let batches = keys.clone().step_by(BATCH_EVENTS as usize).map(|first| first..(first + BATCH_EVENTS).min(keys.end));
+    let told = batches.map(|batch| {
+        let keys: Vec<[u8; 8]> = batch.map(u64::to_le_bytes).collect();
+        filter.observe_batch(&keys, &[]).expect("a call")
+    });
+    told.flatten().collect()
+}
+
+/// How many were told so.
+pub(crate) fn count(told: &[Verdict], wanted: Verdict) -> u64 {
+    told.iter().filter(|told| **told == wanted).count() as u64
+}
+
+/// The JSON document that a command has printed.
+pub(crate) fn document(ran: &Ran) -> Value {
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}", ran.out))
+}
