@@ -11,6 +11,9 @@ use std::sync::Arc;
 
 use crate::{MirrorNumber, Mirrored, NodeId};
 
+/// Numbers of one start of a node agree from this bit on.
+const START_SHIFT: u32 = 40;
+
 /// Something that was recorded elsewhere and taken here.
 struct HeardRecord {
     from: NodeId,
@@ -38,7 +41,11 @@ impl Heard {
         mirrored: &Arc<Mirrored>,
         events_max: usize,
     ) {
-        let is_over = |(of, below): (NodeId, u64)| of == from && below <= number.acknowledged_below;
+        // What another start of the node has numbered, it does not mean.
+        let start = |number: u64| number >> START_SHIFT;
+        let is_over = |(of, below): (NodeId, u64)| {
+            of == from && start(below) == start(number.number) && below <= number.acknowledged_below
+        };
         self.lost_below = self.lost_below.filter(|lost| !is_over(*lost));
         while self.records.front().is_some_and(|record| is_over((record.from, record.number + 1))) {
             self.pop();
@@ -46,8 +53,10 @@ impl Heard {
         self.events += mirrored.decisions.len();
         self.records.push_back(HeardRecord { from, epoch, number: number.number, mirrored: mirrored.clone() });
         if self.events > events_max {
+            let is_of_one = self.lost_below.is_none() && self.records.iter().all(|record| record.from == from);
             self.clear();
-            self.lost_below = Some((from, number.number.saturating_add(1)));
+            // Of whom else it was, nobody knows when that is over.
+            self.lost_below = Some((from, if is_of_one { number.number.saturating_add(1) } else { u64::MAX }));
         }
     }
 
@@ -71,13 +80,11 @@ impl Heard {
 
     /// Keeps what was heard of another copy by a map of this epoch or a later one; whether there was anything else.
     pub(super) fn follow(&mut self, to: Option<NodeId>, epoch: u64) -> bool {
-        let is_from = |from: NodeId| Some(from) == to;
-        let mut has_lost = self.lost_below.take_if(|(from, _)| !is_from(*from)).is_some();
-        while self.records.front().is_some_and(|record| !is_from(record.from) || record.epoch < epoch) {
-            self.pop();
-            has_lost = true;
-        }
-        has_lost
+        let is_of_new = |record: &HeardRecord| Some(record.from) == to && record.epoch >= epoch;
+        let had = self.records.len();
+        self.records.retain(is_of_new);
+        self.events = self.records.iter().map(|record| record.mirrored.decisions.len()).sum();
+        self.lost_below.take().is_some() || self.records.len() < had
     }
 }
 
@@ -134,5 +141,13 @@ mod tests {
         assert!(!heard.follow(Some(ANSWERS), 1), "nothing else was heard");
         assert!(heard.follow(Some(NodeId(2)), 2), "what the one before has told is void");
         assert_eq!(sequences(&mut heard), Some(vec![]));
+    }
+
+    #[test]
+    fn another_start_says_nothing_of_what_was_numbered_before() {
+        let mut heard = Heard::default();
+        hear(&mut heard, 7, 0);
+        hear(&mut heard, (1 << START_SHIFT) + 1, 1 << START_SHIFT);
+        assert_eq!(sequences(&mut heard).map(|sequences| sequences.len()), Some(2));
     }
 }

@@ -110,7 +110,9 @@ impl Mirrors {
         if !self.is_asked || self.is_down_here {
             let had_held = !self.held.is_empty();
             self.give_up(commands);
-            return asked != asked_before && self.heard.follow(asked.map(|(node, _)| node), record.epoch) || had_held;
+            // Who has answered in between, if a map was missed, nobody knows.
+            let may_differ = epochs > 1 || asked != asked_before;
+            return may_differ && self.heard.follow(asked.map(|(node, _)| node), record.epoch) || had_held;
         }
         let is_void = epochs > 0 && !self.take_over(asked_before.map(|(node, _)| node), epochs);
         if is_new {
