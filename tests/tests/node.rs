@@ -19,6 +19,18 @@ fn a_configuration_is_checked_without_running() {
 }
 
 #[test]
+fn a_journal_without_its_node_is_not_taken_for_a_new_one() {
+    let folder = Folder::new();
+    folder.write("node.toml", GOOD);
+    fs::create_dir_all(folder.path("data/journal")).expect("a folder");
+    folder.write("data/journal/0000000000000001.journal", "records");
+    for more in ["", " --create", " --check-config"] {
+        folder.run(&format!("node --config node.toml{more}")).fails(2, &["data_dir data", "identity (meta.redb)"]);
+    }
+    assert!(!folder.has("data/meta.redb"));
+}
+
+#[test]
 fn a_missing_folder_or_file_stops_a_node() {
     let folder = Folder::new();
     folder.run("node --config node.toml").fails(2, &["cannot read the configuration node.toml"]);

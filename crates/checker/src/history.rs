@@ -143,6 +143,40 @@ pub struct Unset {
     pub place: String,
 }
 
+/// What the cells of complete copies are in the end, compared with what was asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CellsRead {
+    /// Copies that were read.
+    pub copies: u64,
+    /// Copies that were not, as they lack something.
+    pub incomplete_copies: u64,
+    /// Events that had to have all their cells of a copy set, one by one copy.
+    pub events_due: u64,
+    /// Cells that were set.
+    pub cells_set: u64,
+    /// What is wrong with them.
+    pub wrong: Vec<String>,
+}
+
+impl CellsRead {
+    /// Adds what was found in another run.
+    pub fn add(&mut self, other: &Self) {
+        self.copies += other.copies;
+        self.incomplete_copies += other.incomplete_copies;
+        self.events_due += other.events_due;
+        self.cells_set += other.cells_set;
+        self.wrong.extend_from_slice(&other.wrong);
+    }
+}
+
+impl fmt::Display for CellsRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { copies, incomplete_copies, events_due, cells_set, wrong } = self;
+        write!(f, "{copies} copies compared ({incomplete_copies} incomplete ones not): {events_due} events due, ")?;
+        write!(f, "{cells_set} cells set, {} wrong", wrong.len())
+    }
+}
+
 /// All calls of a run, and what the checker must know of the filter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
@@ -154,10 +188,8 @@ pub struct History {
     pub outages: Vec<Outage>,
     /// What was looked for in the end and is not there.
     pub unset: Vec<Unset>,
-    /// What is wrong with the cells that complete copies had in the end.
-    pub wrong_cells: Vec<String>,
-    /// Cells that were set then.
-    pub cells_read: u64,
+    /// What was found in the cells of copies in the end.
+    pub cells: CellsRead,
     /// Slices of which a copy lacked in the end what another had.
     pub lagging: Vec<u32>,
     /// Copies that have begun to move.
@@ -253,6 +285,19 @@ impl History {
             lookup.site.is_none_or(|site| site == outage.site) && away.contains(&lookup.began_us)
         };
         self.outages.iter().any(has_not_heard)
+    }
+
+    /// Whether what a call has recorded may have explained what another was told, and then have gone with a node, so that its
+    /// client asked again.
+    pub(crate) fn may_have_recorded_in_vain(&self, recorder: &Call, asker: &Call) -> bool {
+        let until_us = recorder.returned_us.unwrap_or(u64::MAX);
+        let is_explained = |loss: &Loss| {
+            asker.returned_us.is_some_and(|returned_us| returned_us <= loss.time_us)
+                && (recorder.began_us..until_us).contains(&loss.time_us)
+        };
+        !recorder.is_lookup
+            && recorder.began_us < asker.returned_us.unwrap_or(0)
+            && self.losses.iter().any(is_explained)
     }
 
     /// Whether cells that a call set went with one of these nodes.

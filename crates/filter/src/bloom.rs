@@ -142,6 +142,10 @@ impl CellKind for Bits {
         merged.sum()
     }
 
+    fn lacks(&self, cells: &[u8], others: &[u8], _then: u64, _now: u64) -> bool {
+        cells.iter().zip(others).any(|(cell, other)| other & !cell != 0)
+    }
+
     /// What was recorded in a unit that is over is gone.
     fn age_max_units(&self) -> u64 {
         0

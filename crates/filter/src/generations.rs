@@ -255,6 +255,13 @@ impl<W: Word> CellKind for Generations<W> {
         0
     }
 
+    fn lacks(&self, cells: &[u8], others: &[u8], then: u64, now: u64) -> bool {
+        let kept = self.kept_at(now, then);
+        let width = W::BITS as usize / 8;
+        let mut pairs = cells.chunks_exact(width).zip(others.chunks_exact(width));
+        pairs.any(|(word, other)| read_word(other) & kept & !read_word(word) != 0)
+    }
+
     fn age_max_units(&self) -> u64 {
         self.window.span_units
     }

@@ -125,6 +125,9 @@ pub(crate) trait CellKind: PartialEq {
     /// kind keeps count.
     fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> u64;
 
+    /// Whether anything is alive of `others` that `cells` lack, or forget earlier; both as [`Self::merge`] takes them.
+    fn lacks(&self, cells: &[u8], others: &[u8], then: u64, now: u64) -> bool;
+
     /// Up to what age cells can be told apart by.
     fn age_max_units(&self) -> u64;
 

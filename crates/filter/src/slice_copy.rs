@@ -5,6 +5,7 @@
 //! that comes from outside makes a slice larger than its definition lets it be. Must not know: how parts travel.
 
 use std::io;
+use std::ops::Range;
 
 use thiserror::Error;
 
@@ -115,31 +116,72 @@ impl<K: CellKind> CellSlice<K> {
     /// # Errors
     /// [`PartError`].
     pub fn put_cells(&mut self, run: &CellRun) -> Result<(), PartError> {
-        if run.unit.saturating_add(self.kind.age_max_units()) < self.now || run.unit > COUNT_MAX {
-            return Err(PartError::Misfit("cells of a time that is over"));
-        }
-        self.advance(run.unit);
+        self.catch_up(run)?;
         if run.generation < self.oldest {
             return Ok(());
         }
         self.open_up_to(run.generation)?;
-        let Some(index) = self.index_of(run.generation) else {
-            return Err(PartError::Misfit("cells of a generation that cannot be open"));
-        };
-        let cells = self.stack[index].memory.bytes_mut();
-        let start = usize::try_from(run.start_bytes).unwrap_or(usize::MAX);
-        let end = start.saturating_add(run.cells.len());
-        if start % 2 != 0 || end > cells.len() {
-            return Err(PartError::Misfit("cells beyond the end"));
+        match self.place_of(run)? {
+            Some(place) => self.merge_cells(place, run),
+            None => return Err(PartError::Misfit("cells of a generation that cannot be open")),
         }
-        let used_before = self.kind.used(&cells[start..end]);
-        let used = self.kind.merge(&mut cells[start..end], &run.cells, run.unit, self.now);
-        let generation = &mut self.stack[index];
-        generation.used_cells = (generation.used_cells + used).saturating_sub(used_before);
         Ok(())
     }
 
-    /// Records an event in generation `number`, which opens where it is newer than all; nothing where it is gone.
+    /// Whether anything is alive in `run` that is missing in a generation that is open here.
+    ///
+    /// # Errors
+    /// [`PartError`].
+    pub fn lacks_cells(&mut self, run: &CellRun) -> Result<bool, PartError> {
+        self.catch_up(run)?;
+        let Some((index, cells)) = self.place_of(run)? else { return Ok(false) };
+        Ok(self.kind.lacks(&self.stack[index].memory.bytes()[cells], &run.cells, run.unit, self.now))
+    }
+
+    /// Adds what [`Self::lacks_cells`] has found, of events that the slice has never heard of; whether there was anything.
+    ///
+    /// # Errors
+    /// [`PartError`].
+    pub fn put_missing_cells(&mut self, run: &CellRun) -> Result<bool, PartError> {
+        let lacks = self.lacks_cells(run)?;
+        if let Some((index, cells)) = self.place_of(run)?.filter(|_| lacks) {
+            self.merge_cells((index, cells), run);
+            // Nobody knows of which unit they are, but of none after this one.
+            self.stack[index].live.refresh(self.now);
+        }
+        Ok(lacks)
+    }
+
+    fn merge_cells(&mut self, (index, cells): (usize, Range<usize>), run: &CellRun) {
+        let generation = &mut self.stack[index];
+        let cells = &mut generation.memory.bytes_mut()[cells];
+        let used_before = self.kind.used(cells);
+        let used = self.kind.merge(cells, &run.cells, run.unit, self.now);
+        generation.used_cells = (generation.used_cells + used).saturating_sub(used_before);
+    }
+
+    /// The slice is not older than `run` from now on.
+    fn catch_up(&mut self, run: &CellRun) -> Result<(), PartError> {
+        if run.unit.saturating_add(self.kind.age_max_units()) < self.now || run.unit > COUNT_MAX {
+            return Err(PartError::Misfit("cells of a time that is over"));
+        }
+        self.advance(run.unit);
+        Ok(())
+    }
+
+    /// The generation of `run` and its bytes there; none where the generation is not open.
+    fn place_of(&self, run: &CellRun) -> Result<Option<(usize, Range<usize>)>, PartError> {
+        let Some(index) = self.index_of(run.generation) else { return Ok(None) };
+        let start = usize::try_from(run.start_bytes).unwrap_or(usize::MAX);
+        let end = start.saturating_add(run.cells.len());
+        match start % 2 != 0 || end > self.stack[index].memory.bytes().len() {
+            true => Err(PartError::Misfit("cells beyond the end")),
+            false => Ok(Some((index, start..end))),
+        }
+    }
+
+    /// Records an event in generation `number`, which opens where it is newer than all; nothing where it is gone, or the event
+    /// has expired for whoever may still ask.
     ///
     /// # Errors
     /// [`PartError`].
@@ -150,7 +192,9 @@ impl<K: CellKind> CellSlice<K> {
         }
         self.advance(stamp.unit);
         self.open_up_to(number)?;
-        if self.index_of(number).is_some() {
+        let rule = self.kind.window();
+        let is_over = rule.expiry(stamp.unit).saturating_add(rule.lateness_units) <= self.now;
+        if self.index_of(number).is_some() && !is_over {
             self.set_generation(number, positions, stamp);
         }
         Ok(())

@@ -38,7 +38,7 @@ pub enum SnapshotError {
     )]
     Version(u32),
     /// The bytes are not those that were written.
-    #[error("the snapshot is damaged ({0}): restore it from a copy, or remove it to start empty")]
+    #[error("the snapshot is damaged ({0})")]
     Damaged(&'static str),
     /// The header is too long or not what this program writes.
     #[error("the snapshot's header is not understood: {0}")]

@@ -14,14 +14,13 @@ use firstseen_routing::divided::{check, check_copies, check_durability, check_th
 use firstseen_routing::{
     Closed, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, Line, NodeId, SlicedDefinition,
 };
-use firstseen_wire::limits::FILTERS_MAX;
 
 use crate::command::{AlteredFilter, Outcome};
-use crate::filters::{check_map, is_current};
+use crate::filters::{check_map, check_new, insert_new, is_current};
 use crate::placement::owners;
 use crate::refusal::Refusal;
 use crate::restore::is_restoring;
-use crate::state::{State, check_text};
+use crate::state::State;
 
 /// What a former filter is called: its name, and this.
 pub const FORMER_SUFFIX: &str = "~former";
@@ -57,13 +56,7 @@ pub fn plan_alteration(map: &ClusterMap, asked: &AlteredFilter) -> Result<Cluste
     check_follower(definition, &record.policies)
         .map_err(|reason| Refusal::Definition { name: name.clone(), reason })?;
     let former_name = format!("{name}{FORMER_SUFFIX}");
-    check_text("the name of the former filter", &former_name)?;
-    if map.filter_named(&former_name).is_some() {
-        return Err(Refusal::FilterExists { name: former_name });
-    }
-    if map.filters.len() >= FILTERS_MAX {
-        return Err(Refusal::Full { what: "filters".to_owned(), most: FILTERS_MAX as u64 });
-    }
+    check_new(map, &former_name)?;
     let (owners, copies) = owners(map, name, definition, &[], record.policies.copies)?;
     let (mut map, successor) = (map.clone(), map.next_filter);
     let mut former = map.filters.remove(filter).ok_or_else(unknown)?;
@@ -83,11 +76,9 @@ pub fn plan_alteration(map: &ClusterMap, asked: &AlteredFilter) -> Result<Cluste
         branch,
         line,
     };
-    for (filter, record) in [(*filter, former), (successor, record)] {
-        check_map(&map, filter, &record)?;
-        map.filters.insert(filter, record);
-    }
-    map.next_filter = FilterId(successor.0 + 1);
+    check_map(&map, *filter, &former)?;
+    map.filters.insert(*filter, former);
+    insert_new(&mut map, record)?;
     Ok(map)
 }
 

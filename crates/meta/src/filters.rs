@@ -54,13 +54,7 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
     let root = map.next_filter;
     for place in &places {
         let name = tree::name_of(&name, place);
-        check_text("the name of a filter", &name)?;
-        if map.filter_named(&name).is_some() {
-            return Err(Refusal::FilterExists { name });
-        }
-        if map.filters.len() >= FILTERS_MAX {
-            return Err(Refusal::Full { what: "filters".to_owned(), most: FILTERS_MAX as u64 });
-        }
+        check_new(&map, &name)?;
         let (owners, copies) = owners(&map, &name, &place.definition, &place.sites, policies.copies)?;
         let branch = tree.as_ref().map(|tree| tree::branch(tree, root, place));
         let definition = place.definition.clone();
@@ -77,14 +71,31 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
             branch,
             line,
         };
-        check_map(&map, map.next_filter, &record)?;
-        let filter = map.next_filter;
-        secrets.insert(filter, secret);
-        map.filters.insert(filter, record);
-        map.next_filter = FilterId(filter.0 + 1);
+        secrets.insert(insert_new(&mut map, record)?, secret);
     }
     (state.map, state.secrets) = (Arc::new(map), Arc::new(secrets));
     Ok(Outcome::FilterCreated { filter: root, existed: false })
+}
+
+/// Whether another filter may have this name.
+pub(crate) fn check_new(map: &ClusterMap, name: &str) -> Result<(), Refusal> {
+    check_text("the name of a filter", name)?;
+    match () {
+        () if map.filter_named(name).is_some() => Err(Refusal::FilterExists { name: name.to_owned() }),
+        () if map.filters.len() >= FILTERS_MAX => {
+            Err(Refusal::Full { what: "filters".to_owned(), most: FILTERS_MAX as u64 })
+        }
+        () => Ok(()),
+    }
+}
+
+/// Gives a filter the next number.
+pub(crate) fn insert_new(map: &mut ClusterMap, record: FilterRecord) -> Result<FilterId, Refusal> {
+    let filter = map.next_filter;
+    check_map(map, filter, &record)?;
+    map.filters.insert(filter, record);
+    map.next_filter = FilterId(filter.0 + 1);
+    Ok(filter)
 }
 
 /// All filters travel with every change of the map, in one message.

@@ -68,7 +68,10 @@ fn check(
         return Err(format!("node {to} has slice {slice} already"));
     }
     if record.moves().any(|way| way.slice == slice) || copies.len() >= COPIES_MAX {
-        return Err(format!("a copy of slice {slice} is moving already: wait until it is there, or cancel that"));
+        return Err(format!(
+            "a copy of slice {slice} is moving already: wait until it is there, or give up all that move with `firstseen cluster \
+                     rebalance --cancel`"
+        ));
     }
     let is_missing = |copy: &SliceOwner| copy.node == to && map.is_gone(copy);
     if node.is_down || record.all_copies().any(|(_, copy)| is_missing(copy)) {

@@ -159,12 +159,12 @@ pub fn used_bytes(map: &ClusterMap) -> BTreeMap<NodeId, u64> {
     used
 }
 
-/// Nodes that have started, at `sites`; others have no incarnation that cells could be complete since.
+/// Nodes that have started and are not down, at `sites`; others have no incarnation that cells could be complete since.
 fn rooms<'map>(map: &'map ClusterMap, sites: &[String]) -> Vec<Room<'map>> {
     let used = used_bytes(map);
     let is_there = |record: &NodeRecord| sites.is_empty() || sites.contains(&record.site);
-    let has_started = |record: &NodeRecord| record.incarnation != Incarnation::default();
-    let started = map.nodes.iter().filter(|(_, record)| has_started(record) && is_there(record));
+    let runs = |record: &NodeRecord| record.incarnation != Incarnation::default() && !record.is_down;
+    let started = map.nodes.iter().filter(|(_, record)| runs(record) && is_there(record));
     started
         .map(|(node, record)| {
             let used_bytes = used.get(node).copied().unwrap_or(0);

@@ -142,7 +142,8 @@ impl<'map> Layout<'map> {
             let Some(from) = from else { continue };
             if !self.may_move(slice, from) {
                 return Err(format!(
-                    "a copy of slice {slice} is moving already: wait until it is there, or cancel that"
+                    "a copy of slice {slice} is moving already: wait until it is there, or give up all that move with `firstseen cluster \
+                     rebalance --cancel`"
                 ));
             }
             let free = self.rooms.iter().copied().filter(|to| !self.has(slice, *to) && self.fits(*to, used));
@@ -150,10 +151,16 @@ impl<'map> Layout<'map> {
                 (self.is_near(slice, *to, from), self.count_in_group(slice, *to), self.count_of(*to), *to)
             };
             let Some(to) = free.min_by_key(key) else {
-                return Err(format!(
-                    "no other node has room for slice {slice} of {} bytes, or may have it: add a node, or raise memory",
-                    self.slice_bytes
-                ));
+                let is_everywhere = !self.rooms.is_empty() && self.rooms.iter().all(|node| self.has(slice, *node));
+                return Err(match is_everywhere {
+                    true => format!(
+                        "every other node that is up has a copy of slice {slice} already: add a node, or drop the filter"
+                    ),
+                    false => format!(
+                        "no other node has room for slice {slice} of {} bytes: add a node, or raise memory",
+                        self.slice_bytes
+                    ),
+                });
             };
             self.go(slice, from, to, used);
         }

@@ -36,7 +36,7 @@ pub enum RecoveryError {
     #[error("this node has left its cluster for good: recover with a node that has not")]
     Left,
     /// It needs nobody to agree with.
-    #[error("this node is alone in its cluster: start it, nothing is lost but other nodes' agreement is not needed")]
+    #[error("this node is the only one of its cluster, and needs nobody's agreement: just start it")]
     Alone,
     /// The node has run since it was planned.
     #[error("the node has kept something else since this was planned: has it been started meanwhile? Recover again")]

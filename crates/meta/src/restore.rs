@@ -10,10 +10,9 @@ use firstseen_routing::divided::{check, check_copies, check_durability, check_th
 use firstseen_routing::{
     Branch, FilterId, FilterRecord, Incarnation, Line, SliceOwner, TREE_LEVELS_MAX, TREE_PLACES_MAX,
 };
-use firstseen_wire::limits::FILTERS_MAX;
 
 use crate::command::{NewRestore, Outcome, RestoredPlace};
-use crate::filters::check_map;
+use crate::filters::{check_new, insert_new};
 use crate::placement::{generation_max, owners};
 use crate::refusal::Refusal;
 use crate::state::{State, check_text};
@@ -44,13 +43,7 @@ pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Ref
         check_place(&places, index).map_err(|reason| Refusal::Tree { name: asked.clone(), reason })?;
         check_record(record).map_err(|reason| Refusal::Definition { name: asked.clone(), reason })?;
         let name = restoring_name(asked);
-        check_text("the name of a filter", &name)?;
-        if let Some(name) = [asked, &name].into_iter().find(|name| map.filter_named(name).is_some()) {
-            return Err(Refusal::FilterExists { name: name.clone() });
-        }
-        if map.filters.len() >= FILTERS_MAX {
-            return Err(Refusal::Full { what: "filters".to_owned(), most: FILTERS_MAX as u64 });
-        }
+        check_new(&map, asked).and_then(|()| check_new(&map, &name))?;
         let (owners, copies) = owners(&map, asked, &record.definition, sites, record.policies.copies)?;
         let branch = record.branch.clone().map(|branch| moved(branch, root));
         // A backup has no filter that follows another.
@@ -58,11 +51,7 @@ pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Ref
         let mut record =
             FilterRecord { name, epoch: FilterRecord::FIRST_EPOCH, owners, copies, branch, line, ..record.clone() };
         record.all_copies_mut().for_each(|(_, copy)| forget(copy));
-        check_map(&map, map.next_filter, &record)?;
-        let filter = map.next_filter;
-        secrets.insert(filter, secret);
-        map.filters.insert(filter, record);
-        map.next_filter = FilterId(filter.0 + 1);
+        secrets.insert(insert_new(&mut map, record)?, secret);
     }
     (state.map, state.secrets) = (Arc::new(map), Arc::new(secrets));
     Ok(Outcome::FilterCreated { filter: root, existed: false })

@@ -83,8 +83,8 @@ impl AdminService {
         let node = &self.shared.config.name;
         format!(
             "filter `{name}` is created, but node {node} cannot hold group {group} of it: {reason} ({more} more of its \
-             groups here). Events of these groups are undecided: drop the filter and create a smaller one, or give the \
-             node's machine the memory and start the node again"
+             groups here). Events of these groups are undecided until that is mended and the node started again; or drop \
+             the filter, and create one that the node can hold"
         )
     }
 

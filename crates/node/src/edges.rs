@@ -3,10 +3,11 @@
 //! Promises: a node opens no socket, reads no clock and starts no thread but through its [`Edges`]. Must not know: what
 //! a node does with them.
 
+use std::fs;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -32,6 +33,13 @@ pub(crate) const DATABASE_FILE: &str = "meta.redb";
 
 /// The folder of the journal there.
 pub(crate) const JOURNAL_FOLDER: &str = "journal";
+
+/// Whether a data folder has the journal of a node, and not what says which node that is.
+pub fn has_lost_identity(data_dir: &Path) -> bool {
+    let has_identity = fs::metadata(data_dir.join(DATABASE_FILE)).is_ok_and(|metadata| metadata.len() > 0);
+    let has_journal = || fs::read_dir(data_dir.join(JOURNAL_FOLDER)).is_ok_and(|mut files| files.next().is_some());
+    !has_identity && has_journal()
+}
 
 /// Two clocks.
 pub trait Clock: Send + Sync + 'static {

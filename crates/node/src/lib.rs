@@ -32,7 +32,9 @@ mod uplink;
 mod view;
 
 pub use config::{ConfigError, Limits, NodeConfig, Timing, TlsSettings};
-pub use edges::{Clock, Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, SystemClock, tcp_incoming};
+pub use edges::{
+    Clock, Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, SystemClock, has_lost_identity, tcp_incoming,
+};
 pub use firstseen_meta::{LostFilter, Recovery, is_restoring, restoring_name};
 pub use node::{Node, NodeError};
 pub use recover::{RecoverError, recover};

@@ -26,6 +26,7 @@ mod owner;
 mod peer;
 mod plan;
 mod prober;
+mod rescan;
 mod sliced;
 mod slicing;
 mod submission;

@@ -4,12 +4,11 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{definition, digest, growing, spec};
+use common::{definition, digest, filter_record, growing, node_record, slice_owner, spec};
 use firstseen_filter::{FilterSpec, Kind, Limit, Probes};
 use firstseen_routing::{
     AskCells, CellParts, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner,
-    Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, Prober, SliceOwner, SlicedDefinition, Submission,
-    Tick, Times,
+    Incarnation, Moment, NodeId, Operation, OwnerLimits, Prober, SliceOwner, SlicedDefinition, Submission, Tick, Times,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -18,30 +17,12 @@ const EVENTS: u64 = 50;
 const BATCHES_BEFORE: u64 = 20;
 
 fn map(definition: &SlicedDefinition, generations: Vec<u64>, is_complete: bool) -> ClusterMap {
-    let node = NodeRecord {
-        name: "node".to_owned(),
-        site: "here".to_owned(),
-        address: "node:1".to_owned(),
-        incarnation: Incarnation(1),
-        memory_bytes: 1 << 30,
-        voter: true,
-        is_down: false,
-    };
     let complete_since = Incarnation(u64::from(is_complete));
-    let owner = SliceOwner { node: ME, complete_since, has_gap: !is_complete, ..SliceOwner::default() };
-    let record = FilterRecord {
-        line: Default::default(),
-        name: "clicks".to_owned(),
-        epoch: 1,
-        definition: definition.clone(),
-        policies: FilterPolicies::default(),
-        owners: vec![owner; definition.slicing.slices() as usize],
-        copies: Vec::new(),
-        generations,
-        branch: None,
-    };
+    let owner = SliceOwner { complete_since, has_gap: !is_complete, ..slice_owner(ME) };
+    let owners = vec![owner; definition.slicing.slices() as usize];
+    let record = FilterRecord { generations, ..filter_record(definition, FilterPolicies::default(), owners) };
     ClusterMap {
-        nodes: BTreeMap::from([(ME, node)]),
+        nodes: BTreeMap::from([(ME, node_record(ME))]),
         filters: BTreeMap::from([(FILTER, record)]),
         ..ClusterMap::default()
     }

@@ -7,10 +7,11 @@ mod network;
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::{Dice, definition, digest, spec};
-use firstseen_filter::{FilterSpec, Kind, Layout};
+use firstseen_filter::{CellRun, FilterSpec, Kind, Layout, Unit};
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, NodeId, OwnerLimits, Reason, SubmissionName, Times,
+    AnswerWhen, AskCells, CellParts, ClusterMap, Decision, FilterPolicies, GroupOwner, Lookup, NodeId, OwnerLimits,
+    Reason, SubmissionName, Times,
 };
 use network::{Network, Question};
 
@@ -38,6 +39,11 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, limits: OwnerLimits, slicings: &[(&str, u64)]) -> Self {
+        // Copies are compared meanwhile.
+        Self::compared(seed, OwnerLimits { rescan_every_ms: Some(20_000), ..limits }, slicings)
+    }
+
+    fn compared(seed: u64, limits: OwnerLimits, slicings: &[(&str, u64)]) -> Self {
         let mut dice = Dice(seed);
         let limits = OwnerLimits { copied_at_once_bytes: 4 << 10, ..limits };
         let (slicing, slices) = slicings[dice.below(slicings.len() as u64) as usize];
@@ -241,8 +247,7 @@ fn what_a_copy_has_told_nobody_it_does_not_tell_later() {
 
 #[test]
 fn what_a_copy_has_told_some_the_next_one_tells_all() {
-    let seed = (0..).find(|seed| Run::new(*seed, OwnerLimits::default(), &TOGETHER).network.record().copies.len() == 6);
-    let mut run = Run::new(seed.unwrap(), OwnerLimits::default(), &TOGETHER);
+    let mut run = with_two_further_copies();
     let head = |run: &Run, key| run.network.head_by(&run.network.map, digest(key)).1;
     let key = (0..).find(|key| head(&run, *key) == NodeId(1)).unwrap();
     // Recorded, and on one of the other copies, when the others go on without the first.
@@ -264,4 +269,136 @@ fn what_a_copy_has_told_some_the_next_one_tells_all() {
     run.submit(key, &map);
     let told: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
     assert_eq!(told, [Decision::FirstSeen, Decision::FirstSeen, Decision::Duplicate]);
+}
+
+#[test]
+fn what_a_copy_has_recorded_for_another_all_record_though_it_has_missed_a_map() {
+    let mut run = with_two_further_copies();
+    let head = |run: &Run, key| run.network.head_by(&run.network.map, digest(key)).1;
+    let key = (0..).find(|key| head(&run, *key) == NodeId(1)).unwrap();
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    assert!(run.network.deliver_on((NodeId(1), NodeId(2))));
+    // The second copy hears of two maps at once, and does not know who has answered by the one that it has missed.
+    run.network.lose(NodeId(1));
+    run.network.tell_map(NodeId(3));
+    run.network.start_anew(NodeId(1));
+    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.settle();
+    assert_eq!(head(&run, key), NodeId(2));
+    // The third copy has never heard of it by the first.
+    run.network.lose(NodeId(2));
+    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.settle();
+    assert_eq!(head(&run, key), NodeId(3));
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    run.submit_as(1, key, &map);
+    run.network.settle();
+    let told: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    assert_eq!(told, [Decision::Duplicate, Decision::Undecided(Reason::Unknown)]);
+}
+
+#[test]
+fn copies_that_have_everything_are_compared() {
+    for slicings in [&DIVIDED[..], &TOGETHER] {
+        let limits = OwnerLimits::default();
+        let is_unbounded = |run: &Run| run.network.record().definition.group.unit == Unit::Endless;
+        let new = |seed| Run::compared(seed, limits, slicings);
+        let has_two_more = |run: &Run| {
+            let slices = run.network.record().owners.len();
+            run.network.record().copies.len() == 2 * slices
+        };
+        let mut run = (0..).map(new).find(|run| is_unbounded(run) && has_two_more(run)).unwrap();
+        // The copy at the first node has something that the others lack.
+        let run_of_cells = CellRun { cells: vec![0b101; 64], ..CellRun::default() };
+        let parts = CellParts { runs: vec![run_of_cells], ..CellParts::default() };
+        let now = run.network.now;
+        let written =
+            |owner: &mut GroupOwner, commands: &mut _| owner.write_cells(parts.clone(), now, commands).unwrap();
+        run.network.command((0, NodeId(1)), written);
+        let cells_at = |run: &mut Run, node| {
+            let mut cells = None;
+            let ask = AskCells { slice: 0, unit: 0, from: None };
+            run.network.command((0, node), |owner, _| cells = owner.read_cells(&ask));
+            cells.map(|(parts, _)| parts.runs).unwrap()
+        };
+        let nodes = [1, 2, 3].map(NodeId);
+        run.network.wait(11 * 3_600_000);
+        run.network.settle();
+        assert_eq!(nodes.map(|node| cells_at(&mut run, node).len()), [1, 0, 0], "it is not yet time");
+        // Every other copy is read in turn.
+        for _ in 0..2 {
+            run.network.wait(12 * 3_600_000);
+            for _ in 0..20 {
+                run.network.settle();
+                run.network.wait(1_000);
+            }
+        }
+        let cells = nodes.map(|node| cells_at(&mut run, node));
+        assert_eq!(cells[0].len(), 1);
+        assert!(cells.iter().all(|copy| *copy == cells[0]), "{slicings:?}: {cells:?}");
+    }
+}
+
+#[test]
+fn what_a_copy_holds_is_unknown_where_another_has_answered_by_a_map_that_it_has_missed() {
+    let mut run = with_two_further_copies();
+    let (first, second) = (NodeId(1), NodeId(2));
+    let head = |run: &Run, key| run.network.head_by(&run.network.map, digest(key)).1;
+    let key = (0..).find(|key| head(&run, *key) == first).unwrap();
+    let told = |run: &Run| -> Vec<Decision> { run.network.replies.iter().map(|reply| reply.decisions[0]).collect() };
+    // The first is away and comes back, so that the second answers; it records something, and nobody else has that.
+    run.network.lose(first);
+    run.network.start_anew(first);
+    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    assert_eq!(told(&run), []);
+    // The first has fetched everything before that, and answers; the second does not hear of it.
+    run.network.complete(first);
+    [1, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
+    assert_eq!(head(&run, key), first);
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    while run.network.deliver_on((first, second)) || run.network.deliver_on((first, NodeId(3))) {}
+    while run.network.deliver_on((second, first)) || run.network.deliver_on((NodeId(3), first)) {}
+    assert_eq!(told(&run), [Decision::FirstSeen], "by the first");
+    run.network.lose(first);
+    [2, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
+    run.network.settle();
+    assert_eq!(told(&run), [Decision::FirstSeen, Decision::Undecided(Reason::Unknown)]);
+}
+
+#[test]
+fn what_a_copy_has_recorded_in_vain_all_record_when_it_answers_again() {
+    let mut run = with_two_further_copies();
+    let (first, second) = (NodeId(1), NodeId(2));
+    let head = |run: &Run, key| run.network.head_by(&run.network.map, digest(key)).1;
+    let key = (0..).find(|key| head(&run, *key) == first).unwrap();
+    run.network.lose(first);
+    run.network.start_anew(first);
+    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    // Another answers before anybody else has it, and goes; then the second answers again, and goes too.
+    run.network.complete(first);
+    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.settle();
+    for node in [first, second] {
+        run.network.lose(node);
+        run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+        run.network.settle();
+    }
+    assert_eq!(head(&run, key), NodeId(3));
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    let told: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    assert_eq!(told, [Decision::Undecided(Reason::Unknown), Decision::Duplicate]);
+}
+
+/// One slice with all positions of an event, on three nodes.
+fn with_two_further_copies() -> Run {
+    let new = |seed| Run::new(seed, OwnerLimits::default(), &TOGETHER);
+    (0..).map(new).find(|run| run.network.record().copies.len() == 6).unwrap()
 }

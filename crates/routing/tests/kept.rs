@@ -4,12 +4,12 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Dice, definition, digest, growing, spec};
+use common::{Dice, definition, digest, filter_record, growing, node_record, slice_owner, spec};
 use firstseen_filter::{FilterSpec, Kind, Limit, Probes, Refresh};
 use firstseen_routing::{
     CheckpointCursor, ClusterMap, Command, Decision, Durability, Entry, FilterId, FilterPolicies, FilterRecord,
-    GroupOwner, Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, Prober, Reason, Record, SliceOwner,
-    SlicedDefinition, Submission, SubmissionName, Tick, Times,
+    GroupOwner, Moment, NodeId, Operation, OwnerLimits, Prober, Reason, Record, SlicedDefinition, Submission,
+    SubmissionName, Tick, Times,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -18,29 +18,12 @@ const KEYS: u64 = 3000;
 const EVENTS: usize = 50;
 
 fn map(definition: &SlicedDefinition) -> ClusterMap {
-    let node = NodeRecord {
-        name: "node".to_owned(),
-        site: "here".to_owned(),
-        address: "node:1".to_owned(),
-        incarnation: Incarnation(1),
-        memory_bytes: 1 << 30,
-        voter: true,
-        is_down: false,
-    };
-    let owner = SliceOwner { node: ME, complete_since: Incarnation(1), ..SliceOwner::default() };
-    let record = FilterRecord {
-        name: "clicks".to_owned(),
-        epoch: 1,
-        definition: definition.clone(),
-        policies: FilterPolicies { durability: Durability::Durable, ..FilterPolicies::default() },
-        owners: vec![owner; definition.slicing.slices() as usize],
-        copies: Vec::new(),
-        generations: vec![0; definition.slicing.groups() as usize],
-        branch: None,
-        line: Default::default(),
-    };
+    let policies = FilterPolicies { durability: Durability::Durable, ..FilterPolicies::default() };
+    let owners = vec![slice_owner(ME); definition.slicing.slices() as usize];
+    let generations = vec![0; definition.slicing.groups() as usize];
+    let record = FilterRecord { generations, ..filter_record(definition, policies, owners) };
     ClusterMap {
-        nodes: BTreeMap::from([(ME, node)]),
+        nodes: BTreeMap::from([(ME, node_record(ME))]),
         filters: BTreeMap::from([(FILTER, record)]),
         ..ClusterMap::default()
     }

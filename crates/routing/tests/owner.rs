@@ -4,41 +4,23 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{Dice, Stream, clock, count, definition, growing, spec, stream};
+use common::{Dice, Stream, clock, count, definition, filter_record, growing, node_record, slice_owner, spec, stream};
 use firstseen_filter::{Digest, FilterSpec, Kind, Limit, Probes, Unit, WindowClock};
 use firstseen_routing::{
-    Answer, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply, Incarnation,
-    Moment, NodeId, NodeRecord, Operation, OwnerLimits, Prober, Reason, SliceOwner, SlicedDefinition, SlicedFilter,
-    Submission, SubmissionName, Tick, Times, WhenLost,
+    Answer, ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, GroupReply, Incarnation, Moment,
+    NodeId, Operation, OwnerLimits, Prober, Reason, SlicedDefinition, SlicedFilter, Submission, SubmissionName, Tick,
+    Times, WhenLost,
 };
 
 const FILTER: FilterId = FilterId(3);
 
 /// A map on which the slices of a filter are dealt to `nodes` nodes.
 fn map(definition: &SlicedDefinition, nodes: u64, dice: &mut Dice) -> ClusterMap {
-    let node = |id: u64| NodeRecord {
-        name: format!("node{id}"),
-        site: "here".to_owned(),
-        address: format!("node{id}:1"),
-        incarnation: Incarnation(1),
-        memory_bytes: 1 << 30,
-        voter: true,
-        is_down: false,
-    };
-    let owner = |node| SliceOwner { node: NodeId(node), complete_since: Incarnation(1), ..SliceOwner::default() };
-    let record = FilterRecord {
-        name: "clicks".to_owned(),
-        epoch: 1,
-        definition: definition.clone(),
-        policies: FilterPolicies { when_lost: WhenLost::FirstSeen, ..FilterPolicies::default() },
-        owners: (0..definition.slicing.slices()).map(|_| owner(1 + dice.below(nodes))).collect(),
-        copies: Vec::new(),
-        generations: Vec::new(),
-        branch: None,
-        line: Default::default(),
-    };
+    let policies = FilterPolicies { when_lost: WhenLost::FirstSeen, ..FilterPolicies::default() };
+    let owners = (0..definition.slicing.slices()).map(|_| slice_owner(NodeId(1 + dice.below(nodes))));
+    let record = filter_record(definition, policies, owners.collect());
     ClusterMap {
-        nodes: (1..=nodes).map(|id| (NodeId(id), node(id))).collect(),
+        nodes: (1..=nodes).map(|id| (NodeId(id), node_record(NodeId(id)))).collect(),
         filters: BTreeMap::from([(FILTER, record)]),
         ..ClusterMap::default()
     }

@@ -4,38 +4,19 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{definition, digest, spec};
+use common::{definition, digest, filter_record, node_record, slice_owner, spec};
 use firstseen_filter::{CellDefinition, CounterStorage, DecayRule, DecayingShape, Kind, Probes, Unit, WindowRule};
 use firstseen_routing::{
-    ClockSource, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply,
-    Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, Prober, SliceOwner, SlicedDefinition, Submission,
-    Times,
+    ClockSource, ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, GroupReply, Moment, NodeId,
+    Operation, OwnerLimits, Prober, SlicedDefinition, Submission, Times,
 };
 
 /// One node with one slice.
 fn owner(definition: &SlicedDefinition, clock: ClockSource) -> GroupOwner {
-    let node = NodeRecord {
-        name: "node1".to_owned(),
-        site: String::new(),
-        address: String::new(),
-        incarnation: Incarnation(1),
-        memory_bytes: 1 << 30,
-        voter: true,
-        is_down: false,
-    };
-    let record = FilterRecord {
-        name: "clicks".to_owned(),
-        epoch: 1,
-        definition: definition.clone(),
-        policies: FilterPolicies { clock, ..FilterPolicies::default() },
-        owners: vec![SliceOwner { node: NodeId(1), complete_since: Incarnation(1), ..SliceOwner::default() }],
-        copies: Vec::new(),
-        generations: Vec::new(),
-        branch: None,
-        line: Default::default(),
-    };
+    let policies = FilterPolicies { clock, ..FilterPolicies::default() };
+    let record = filter_record(definition, policies, vec![slice_owner(NodeId(1))]);
     let map = ClusterMap {
-        nodes: BTreeMap::from([(NodeId(1), node)]),
+        nodes: BTreeMap::from([(NodeId(1), node_record(NodeId(1)))]),
         filters: BTreeMap::from([(FilterId(1), record)]),
         ..ClusterMap::default()
     };

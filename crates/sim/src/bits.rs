@@ -1,14 +1,15 @@
 //! At the end, when nothing goes wrong any more, the cells of every complete copy are read and compared with what was asked:
-//! those of events that were told first-seen must be set, and no others than those of events that were submitted may be.
+//! those of events that were told first-seen must be set, and no others than those of events that were submitted may be; of
+//! either only what has not expired.
 //!
 //! Promises: cell by cell, as a copy tells them for a backup. Must not know: what a slice does with them, which answers
 //! producers were given beyond first-seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use firstseen_checker::history::{Call, History};
+use firstseen_checker::history::{Call, CellsRead, History, Stamped};
 use firstseen_filter::{FilterSecret, FilterSlice, Probes, Stamp, Unit};
-use firstseen_routing::{AskCells, ClusterMap, FilterId, FilterRecord, GroupPlan, NodeId, Prober};
+use firstseen_routing::{AskCells, ClusterMap, Decision, FilterId, FilterRecord, GroupPlan, NodeId, Prober};
 use firstseen_wire::cells::{CellsOf, decode, encode_ask};
 use firstseen_wire::net::{Connector, admin_client};
 
@@ -18,8 +19,10 @@ use crate::net::SimConnector;
 use crate::producers::{SharedHistory, lock};
 use crate::scenario::Scenario;
 
-/// An event that expires within this may be gone: clocks differ, and units are rounded.
-const ABOUT_TO_EXPIRE_MS: u64 = 1_500;
+/// What is stamped by clocks that differ may be gone so much earlier, with a unit that is rounded.
+const CLOCKS_DIFFER_MS: u64 = 1_500;
+/// An event may have been stamped so long after its call was answered for want of an answer, and by a clock that is ahead.
+const STAMPED_LATE_MS: u64 = 5_000;
 
 /// What a slice must have, and may have.
 #[derive(Default)]
@@ -45,14 +48,22 @@ pub(crate) async fn look(
         _ => 0,
     };
     let nothing = Expected::default();
-    for (slice, copy) in record.all_copies().filter(|(_, copy)| map.is_complete_copy(copy)) {
+    let mut found = CellsRead::default();
+    for (slice, copy) in record.all_copies() {
+        if !map.is_complete_copy(copy) {
+            found.incomplete_copies += 1;
+            continue;
+        }
         let cells = read(map, (filter, record), (slice, copy.node), connector).await?;
-        let (wrong, set) = compare(&cells, expected.get(&slice).unwrap_or(&nothing), unit);
-        let mut history = lock(history);
-        history.cells_read += set;
+        let expected = expected.get(&slice).unwrap_or(&nothing);
+        let (wrong, set) = compare(&cells, expected, unit);
+        found.copies += 1;
+        found.events_due += expected.must.len() as u64;
+        found.cells_set += set;
         let place = |what| format!("slice {slice} on node {}: {what}", copy.node.0);
-        history.wrong_cells.extend(wrong.into_iter().map(place));
+        found.wrong.extend(wrong.into_iter().map(place));
     }
+    lock(history).cells = found;
     Ok(())
 }
 
@@ -67,14 +78,24 @@ fn expected(
     let secret = FilterSecret::from_material(&secret(scenario));
     let all_nodes: Vec<usize> = (0..scenario.nodes).collect();
     let (now_ms, mut positions) = (EPOCH_MS + now_us() / 1000, Vec::new());
+    let rounded_ms = match history.stamped {
+        Stamped::ByProducer { .. } => 0,
+        Stamped::ByNode { .. } => CLOCKS_DIFFER_MS,
+    };
     let must_be_set = |call: &Call| {
         let since_ms = call.time_ms.min(EPOCH_MS + call.began_us / 1000);
-        let is_alive = since_ms.saturating_add(history.window_ms) > now_ms + ABOUT_TO_EXPIRE_MS;
+        let is_alive = since_ms.saturating_add(history.window_ms) > now_ms + rounded_ms;
         // What is told before it is set may have gone with who told it.
         call.won() && is_alive && (history.told_when_set || !history.has_lost(call, &all_nodes))
     };
+    let may_be_set = |call: &&Call| {
+        let is_answered = call.won() || call.told == Some(Decision::Duplicate);
+        let ended_ms = call.returned_us.filter(|_| is_answered).map_or(now_ms, |ended_us| EPOCH_MS + ended_us / 1000);
+        let until_ms = ended_ms.max(call.time_ms).saturating_add(history.window_at_most_ms);
+        !call.is_lookup && until_ms.saturating_add(STAMPED_LATE_MS) >= now_ms
+    };
     let mut expected: BTreeMap<u32, Expected> = BTreeMap::new();
-    for call in history.calls.iter().filter(|call| !call.is_lookup) {
+    for call in history.calls.iter().filter(may_be_set) {
         let digest = secret.digest(&call.event.to_le_bytes());
         let mut probes = Probes::new(prober.shape());
         prober.push(digest, &mut probes);

@@ -8,6 +8,8 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use firstseen_checker::history::CellsRead;
+
 use crate::asked::Family;
 use crate::faults::counts;
 use crate::run::Run;
@@ -27,6 +29,7 @@ struct Total {
     simulated: Duration,
     elapsed: Duration,
     fired: BTreeMap<String, u64>,
+    cells: CellsRead,
 }
 
 impl Results {
@@ -68,6 +71,7 @@ impl Results {
         let total = &mut self.total;
         (total.seeds, total.calls) = (total.seeds + 1, total.calls + calls as u64);
         (total.simulated, total.elapsed) = (total.simulated + run.simulated, total.elapsed + elapsed);
+        total.cells.add(&run.history.cells);
         for (fault, times) in counts(&run.happened) {
             *total.fired.entry(format!("{fault:?}")).or_default() += times;
         }
@@ -75,14 +79,15 @@ impl Results {
         writeln!(file, "{} {seed} {faults} faults, {calls} calls, {simulated_ms} ms", family.flag)
     }
 
-    /// What came of all seeds, in two lines.
+    /// What came of all seeds, in two lines; a third where cells were read.
     pub fn total(&self) -> String {
-        let Total { seeds, calls, simulated, elapsed, fired } = &self.total;
+        let Total { seeds, calls, simulated, elapsed, fired, cells } = &self.total;
         let (simulated_s, elapsed_s) = (simulated.as_secs_f64(), elapsed.as_secs_f64());
         let speed = simulated_s / elapsed_s.max(1e-9);
+        let cells = if cells.copies > 0 { format!("\nin the end: {cells}") } else { String::new() };
         format!(
             "{seeds} seeds, {calls} calls, {simulated_s:.0} simulated seconds in {elapsed_s:.0}: {speed:.1} a second of \
-             one core\nhappened: {fired:?}"
+             one core\nhappened: {fired:?}{cells}"
         )
     }
 }

@@ -37,6 +37,8 @@ const MOVES_CALLS: u32 = 100;
 /// Those of storms.
 const OF_STORMS: u64 = 0x5_7013 << 32;
 const STORM_MS: u64 = 20_000;
+/// How often copies are compared in a storm.
+const STORM_RESCAN_MS: u64 = 3_000;
 /// Submissions are tried again in a storm until they would come too late.
 const STORM_HORIZON_MS: u32 = 8_000;
 /// And those of disks.
@@ -321,6 +323,8 @@ impl Scenario {
             owner_limits: OwnerLimits {
                 copied_at_once_bytes: 1024 << dice.below(6),
                 checkpoint_after_bytes: Some(4 << dice.below(12)),
+                // Where copies are compared, they cannot be found to differ for long.
+                rescan_every_ms: Some(if seed.is_multiple_of(2) { STORM_RESCAN_MS } else { u64::MAX }),
                 clock_skew_max_ms: crate::cluster::CLOCK_SKEW_MS_MAX,
                 ..OwnerLimits::default()
             },

@@ -7,5 +7,5 @@ const LAW: &str = "cells exact: a copy that counts as complete has other cells t
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     let wrong = |what: &String| Violation { law: LAW, calls: Vec::new(), what: Some(what.clone()) };
-    violations.extend(history.wrong_cells.iter().map(wrong));
+    violations.extend(history.cells.wrong.iter().map(wrong));
 }

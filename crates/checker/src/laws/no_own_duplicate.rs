@@ -12,7 +12,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
         let explains = |other: &&&Call| {
             other.id != duplicate.id
                 && (other.name.is_none() || other.name != duplicate.name)
-                && other.may_have_recorded()
+                && (other.may_have_recorded() || history.may_have_recorded_in_vain(other, duplicate))
                 && duplicate.returned_us.is_none_or(|returned_us| other.began_us < returned_us)
                 && history.may_be_known(other, duplicate)
         };

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use firstseen_routing::{ClusterMap, NodeId};
+use firstseen_routing::{ClusterMap, Incarnation, NodeId};
 use firstseen_wire::proto::admin::{InitRequest, JoinRequest, LeaveRequest, StatusReply, StatusRequest};
 
 use crate::connect::{self, Operator, TlsArgs, fresh_id};
@@ -29,6 +29,9 @@ pub(crate) use status::{filters_json, filters_text, hex};
 
 /// How long nodes may take to be there and agree.
 pub(crate) const FORM: Duration = Duration::from_secs(60);
+/// How long the others may take to hear of the start of a node that has joined.
+const STARTED_MAX: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Flags of `firstseen cluster`.
 #[derive(Debug, Args)]
@@ -137,8 +140,12 @@ pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
                 writeln!(out, "cluster {} of one node: {}, number {}", made.0, node.addr, made.1)?;
             }
             ClusterCommand::Join(JoinArgs { member, node }) => {
-                let number = join(&member.operator()?, node).await?;
+                let member = member.operator()?;
+                let number = join(&member, node).await?;
                 writeln!(out, "{node} is a member, number {number}")?;
+                if !has_started(&member, NodeId(number)).await {
+                    eprintln!("firstseen: the others do not know of its start yet: until then it gets no slices");
+                }
             }
             ClusterCommand::Form(FormArgs { nodes, tls }) => {
                 let any = Operator::new(nodes.clone(), tls.connector()?);
@@ -183,6 +190,23 @@ pub(crate) async fn init(node: &Operator) -> anyhow::Result<(String, u64)> {
 pub(crate) async fn join(member: &Operator, address: &str) -> anyhow::Result<u64> {
     let request = JoinRequest { command_id: fresh_id().into(), address: address.to_owned() };
     Ok(member.call(async |mut client| client.join(request.clone()).await).await?.node_id)
+}
+
+/// Waits until a node can be given slices; `false` where that takes too long.
+async fn has_started(member: &Operator, node: NodeId) -> bool {
+    let end = tokio::time::Instant::now() + STARTED_MAX;
+    loop {
+        // It is a member, whatever happens now.
+        let status = status(member).await.ok();
+        let record = status.as_ref().and_then(|status| status.map.nodes.get(&node));
+        if record.is_some_and(|record| record.incarnation != Incarnation::default()) {
+            return true;
+        }
+        if tokio::time::Instant::now() > end {
+            return false;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// What the cluster looks like to one of its nodes.

@@ -135,7 +135,9 @@ pub(super) fn text(status: &ClusterStatus) -> String {
     let mut text = String::new();
     let leads = match leader.and_then(|leader| map.nodes.get(&leader)) {
         Some(node) => format!("led by {}", node.name),
-        None => "without a leader: nothing can be changed, filters go on answering".to_owned(),
+        None => {
+            "without a leader: nothing can be changed; filters go on where no node is needed that is away".to_owned()
+        }
     };
     let cluster = hex(&map.cluster.0);
     let _ = writeln!(text, "cluster {cluster}, map {}, term {term}, applied {last_applied}, {leads}", map.version);

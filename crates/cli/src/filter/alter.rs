@@ -84,7 +84,8 @@ pub struct ChangeArgs {
     /// How it grows beyond its capacity: none, equal:N; by default as for a new filter
     #[arg(long, value_name = "RULE")]
     pub growth: Option<GrowthArg>,
-    /// Hash events under a new secret; producers that hash events themselves (`firstseen dedup`) must be started again
+    /// Hash events under a new secret; for producers that hash events themselves (`firstseen dedup`) new events are undecided
+    /// until the former filter has gone and they are started again
     #[arg(long)]
     pub new_secret: bool,
     /// Seed of the secret that `--new-secret` makes; by default it is drawn at random
@@ -274,7 +275,7 @@ fn tell(document: &Document<'_>, filter: &FilterRecord, out: &mut dyn Write) -> 
         writeln!(
             out,
             "secret   a new one: producers that hash events themselves (firstseen dedup) get `altered` for new events until \
-             they are started again"
+             the former filter has gone, and they are started again"
         )?;
     }
     Ok(())

@@ -331,13 +331,18 @@ async fn forgive(name: &str, operator: &Operator, out: &mut dyn Write) -> anyhow
     let map = cluster::status(operator).await?.map;
     let (_, filter) = find(&map, name)?;
     let slices = (0..).zip(&filter.owners).filter(|(slice, _)| !map.is_complete(filter, *slice));
-    let (down, forgiven): (Vec<_>, Vec<_>) = slices.partition(|(_, owner)| map.is_down(owner.node));
+    let (away, forgiven): (Vec<_>, Vec<_>) = slices.partition(|(_, owner)| map.is_gone(owner));
     let request = ForgiveFilterRequest { command_id: fresh_id().into(), name: name.to_owned() };
     operator.call(async |mut client| client.forgive_filter(request.clone()).await).await?;
     let slices = filter.owners.len();
     writeln!(out, "filter {name}: {} of {slices} slices are forgiven what they have lost", forgiven.len())?;
-    if !down.is_empty() {
-        writeln!(out, "{} more are on nodes that are down: start these, and forgive again", down.len())?;
+    if !away.is_empty() {
+        writeln!(
+            out,
+            "{} more are on nodes that are down, or cannot hold them: start these, or, where they are lost for good, drain \
+             them (firstseen cluster drain); then forgive again",
+            away.len()
+        )?;
     }
     Ok(())
 }

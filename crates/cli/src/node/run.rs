@@ -68,7 +68,15 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
 fn check_folder(folder: &Path, create: bool, config: &Path) -> anyhow::Result<()> {
     let shown = folder.display();
     match fs::metadata(folder) {
-        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(metadata) if metadata.is_dir() => match firstseen_node::has_lost_identity(folder) {
+            false => Ok(()),
+            true => Err(UsageError(format!(
+                "{}: data_dir {shown} holds the journal of a node, and not its identity (meta.redb): put that back; or, to \
+                 join as a new node that has nothing, name an empty folder",
+                config.display()
+            ))
+            .into()),
+        },
         Ok(_) => Err(UsageError(format!("{}: data_dir {shown} is no folder", config.display())).into()),
         Err(error) if error.kind() == ErrorKind::NotFound && create => {
             fs::create_dir_all(folder).with_context(|| format!("cannot make data_dir {shown}"))

@@ -14,11 +14,22 @@ const NAME: &str = "planned";
 /// The first node of `firstseen up --port 7400`.
 const ADDRESS: &str = "127.0.0.1:7400";
 
+/// What is told of slices that are down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Survives {
+    /// What a filter tells that is planned without failures.
+    AsUsual,
+    /// All that they have is a duplicate, as the rates under failures assume.
+    AsDuplicate,
+    /// The same as ever, by so many further copies.
+    ByCopies(u32),
+}
+
 /// The command for a filter of `spec` over so many nodes.
 ///
 /// # Errors
 /// More slices than there may be.
-pub(super) fn command(spec: &FilterSpec, nodes: NonZeroU32, plans_failures: bool) -> Result<String, SlicingError> {
+pub(super) fn command(spec: &FilterSpec, nodes: NonZeroU32, survives: Survives) -> Result<String, SlicingError> {
     let slicing = match nodes.get() {
         1 => Slicing::NONE,
         // One visit an event, whatever its kind and window; as `filter create` itself proposes.
@@ -32,9 +43,12 @@ pub(super) fn command(spec: &FilterSpec, nodes: NonZeroU32, plans_failures: bool
         let _ = write!(command, " --capacity {capacity}");
     }
     let _ = write!(command, " --slicing {slicing}");
-    if plans_failures {
-        // As the rates under failures assume.
-        command.push_str(" --when-lost duplicate");
+    match survives {
+        Survives::AsUsual => {}
+        Survives::AsDuplicate => command.push_str(" --when-lost duplicate"),
+        Survives::ByCopies(copies) => {
+            let _ = write!(command, " --copies {copies}");
+        }
     }
     Ok(command)
 }

@@ -26,6 +26,7 @@ use crate::exit::UsageError;
 use crate::filter_args::{KindArg, default_kind};
 use crate::size::Count;
 use costs::Costs;
+use create::Survives;
 use memory::Reference;
 use nodes::Spread;
 
@@ -120,8 +121,12 @@ fn one_kind(args: &PlanArgs, kind: Kind) -> anyhow::Result<Plan> {
     let costs = Costs::of(&spec).map_err(refused)?;
     let spread = Spread::of(&spec, args.nodes, args.failures, args.max_fpr).map_err(refused)?;
     let nodes = args.nodes.and_then(NonZeroU32::new);
-    let create =
-        nodes.map(|nodes| create::command(&spec, nodes, args.failures.is_some())).transpose().map_err(refused)?;
+    let survives = match spread.as_ref().and_then(Spread::copies) {
+        Some(copies) => Survives::ByCopies(copies),
+        None if args.failures.is_some() => Survives::AsDuplicate,
+        None => Survives::AsUsual,
+    };
+    let create = nodes.map(|nodes| create::command(&spec, nodes, survives)).transpose().map_err(refused)?;
     let (events_per_window, window) = (costs.events_per_window, spec.window);
     let (filters, refused, references) = (vec![costs], Vec::new(), Vec::new());
     Ok(Plan { events_per_window, fpr: args.fpr, window, filters, refused, references, spread, create })

@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 
 use firstseen_filter::rates::{failures, growth, slicing};
 use firstseen_filter::{CellDefinition, FilterDefinition, FilterSpec, Kind, Layout};
-use firstseen_routing::{Cut, DefinitionError, SlicedDefinition, Slicing, SlicingError};
+use firstseen_routing::{COPIES_MAX, Cut, DefinitionError, SlicedDefinition, Slicing, SlicingError};
 use serde::Serialize;
 use thiserror::Error;
 
@@ -118,6 +118,18 @@ impl Spread {
         };
         let failures_fpr = failures.map(|_| rate_max);
         Ok(Some(Self { nodes, failures, failures_fpr, horizontal, vertical, no_vertical }))
+    }
+}
+
+impl Spread {
+    /// Further copies with which the rate is kept while nodes fail, where slices alone do not keep it.
+    pub(super) fn copies(&self) -> Option<u32> {
+        let (copies, rate_max) = (self.failures?, self.failures_fpr?);
+        let is_kept = self.horizontal.rate_under_failures.is_none_or(|rate| rate <= rate_max);
+        let has_nodes = self.nodes.is_some_and(|nodes| nodes > copies);
+        // What can be cut vertically can be copied.
+        (!is_kept && has_nodes && (1..COPIES_MAX as u32 - 1).contains(&copies) && self.vertical.is_some())
+            .then_some(copies)
     }
 }
 

@@ -239,6 +239,18 @@ fn spreading_follows_the_papers_formulas() {
 }
 
 #[test]
+fn what_slices_alone_cannot_survive_copies_can() {
+    let create = |more: &str| {
+        let plan = json(&format!("--events-per-window 1M --failures 1 {more}"));
+        plan["create"].as_str().unwrap().to_owned()
+    };
+    let too_few = create("--nodes 3 --max-fpr 0.05");
+    assert!(too_few.contains("--copies 1") && !too_few.contains("--when-lost"), "{too_few}");
+    let enough = create("--nodes 30 --max-fpr 0.05");
+    assert!(enough.contains("--when-lost duplicate") && !enough.contains("--copies"), "{enough}");
+}
+
+#[test]
 fn generations_under_failures_are_judged_one_by_one() {
     let rate_of = |failures: u32| {
         let plan = json(&format!("--events-per-window 1M --kind generations --nodes 64 --failures {failures}"));

@@ -217,11 +217,19 @@ fn spread_over_nodes(spread: &Spread, out: &mut dyn Write) -> io::Result<()> {
     let failures = spread.failures.unwrap_or(0);
     row(out, &format!("false positives with {failures} down"), &|sliced| sliced.rate_under_failures.map(percent))?;
     let rate_max = percent(spread.failures_fpr.unwrap_or(0.0));
-    row(out, &format!("slices for at most {rate_max} with {failures} down"), &|sliced| {
+    row(out, &format!("nodes for at most {rate_max} with {failures} down"), &|sliced| {
         sliced.slices_for_failures.map(grouped)
     })?;
     if spread.failures.is_some() {
         writeln!(out, "  What is down is answered by `duplicate`: more events lost, none twice.")?;
+    }
+    if let Some(copies) = spread.copies() {
+        let copies_text = format!(
+            "With a slice a node, that is more than {rate_max}. With `--copies {copies}` nothing is lost with {failures} \
+             down, for {} times the memory.",
+            copies + 1
+        );
+        wrapped(out, &copies_text, 2)?;
     }
     match &spread.no_vertical {
         Some(reason) => wrapped(out, reason, 2),

@@ -59,6 +59,22 @@ impl FilterSlice {
         on_kind!(&mut self.0, slice => slice.put_cells(run), _flags => Err(NO_PARTS))
     }
 
+    /// Whether anything of a run of cells is missing, as [`crate::CellSlice::lacks_cells`] says.
+    ///
+    /// # Errors
+    /// [`PartError`].
+    pub fn lacks_cells(&mut self, run: &CellRun) -> Result<bool, PartError> {
+        on_kind!(&mut self.0, slice => slice.lacks_cells(run), _flags => Err(NO_PARTS))
+    }
+
+    /// Adds what is missing of a run of cells, as [`crate::CellSlice::put_missing_cells`] says.
+    ///
+    /// # Errors
+    /// [`PartError`]: the slice is as it was.
+    pub fn put_missing_cells(&mut self, run: &CellRun) -> Result<bool, PartError> {
+        on_kind!(&mut self.0, slice => slice.put_missing_cells(run), _flags => Err(NO_PARTS))
+    }
+
     /// Records an event in a generation, as [`crate::CellSlice::put_event`] says.
     ///
     /// # Errors

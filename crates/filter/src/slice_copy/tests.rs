@@ -79,7 +79,12 @@ fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize, ahead_units
             Part::Outline(outline) => copy.put_outline(outline).unwrap(),
             Part::Cells(run) => {
                 copy.advance(if has_window { run.unit + ahead_units } else { 0 });
-                copy.put_cells(run).unwrap();
+                if run_bytes.is_multiple_of(4) {
+                    copy.put_cells(run).unwrap();
+                } else {
+                    copy.put_missing_cells(run).unwrap();
+                }
+                assert!(!copy.put_missing_cells(run).unwrap(), "all of it is there");
             }
             Part::Events(number, probes, stamps) => copy.put_probes(*number, probes, stamps).unwrap(),
         }
@@ -137,4 +142,30 @@ fn what_is_no_part_is_refused_and_changes_nothing() {
     assert!(slice.put_event(90, &[0], Stamp::on_time(500)).is_err());
     let grown = slice.outline().map(|outline| SliceOutline { live: outline.live[..1].to_vec(), ..outline });
     assert_eq!(grown, before);
+}
+
+#[test]
+fn what_was_missing_expires_where_nothing_else_was_recorded() {
+    let landmark =
+        FilterSpec { capacity_events: Some(400), ..FilterSpec::new(Kind::Bloom, "landmark:1m".parse().unwrap()) };
+    for spec in definitions().into_iter().filter(|spec| spec.kind != Kind::Bloom).chain([landmark]) {
+        let definition = spec.resolve().unwrap();
+        let (mut slice, mut copy) =
+            (FilterSlice::build(&definition).unwrap(), FilterSlice::build(&definition).unwrap());
+        let digest = [FilterSecret::from_seed(1).digest(b"click")];
+        slice.observe_batch(&digest, &[Stamp::on_time(100)], &mut [Verdict::Undecided]);
+        let run = slice.cell_run(slice.newest_generation(), 0, usize::MAX / 2).unwrap();
+        assert!(copy.lacks_cells(&run).unwrap() && copy.put_missing_cells(&run).unwrap());
+        assert!(!copy.lacks_cells(&run).unwrap());
+        let mut probes = Probes::new(copy.probe_shape());
+        probes.push_digest(digest[0], copy.geometry());
+        let expiry = definition.rule.expiry(100);
+        for unit in (100..expiry + 5 * definition.rule.span_units).step_by(3) {
+            let mut told = [Verdict::Undecided];
+            copy.advance(unit);
+            copy.lookup_probes(&probes, 0..1, &[Stamp::on_time(unit)], &mut told).unwrap();
+            let expected = if unit < expiry { Verdict::Duplicate } else { Verdict::FirstSeen };
+            assert_eq!(told, [expected], "{spec:?} at {unit}, expiry {expiry}");
+        }
+    }
 }

@@ -82,6 +82,11 @@ impl<T: Timer> Timers<T> {
         T::View::new(Span::of::<T>(judged, self.window.expiry(now)))
     }
 
+    /// All that is alive at unit `now`, as late as it may be judged.
+    fn whole_view(&self, now: u64) -> T::View {
+        self.view(now.saturating_sub(self.window.lateness_units), now)
+    }
+
     /// Units from the judged one to each expiry; by arithmetic, as a table does not pay for the timers of one event.
     fn ranks(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> impl Iterator<Item = u32> {
         let span = Span::of::<T>(stamp.judged, self.window.expiry(now));
@@ -259,19 +264,23 @@ impl<T: Timer> CellKind for Timers<T> {
     }
 
     fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> u64 {
-        let at = |unit: u64| self.view(unit.saturating_sub(self.window.lateness_units), unit);
-        let (view, view_then) = (at(now), at(then));
+        let (view, view_then) = (self.whole_view(now), self.whole_view(then));
         let width = T::BITS as usize / 8;
         let merged = T::of(cells).iter_mut().zip(others.chunks_exact(width)).map(|(cell, other)| {
-            let (mine, other) = (cell.code(), read_code(other));
-            // What had expired then may read as alive now, as the wheel has gone on.
-            let other = if view_then.rank(other) > 0 { other } else { 0 };
+            let (mine, other) = (cell.code(), alive_then(&view_then, other));
             let later = if view.rank(mine) >= view.rank(other) { mine } else { other };
             let used = view.rank(later) > 0;
             *cell = T::from_code(if used { later } else { 0 });
             u64::from(used)
         });
         merged.sum()
+    }
+
+    fn lacks(&self, cells: &[u8], others: &[u8], then: u64, now: u64) -> bool {
+        let (view, view_then) = (self.whole_view(now), self.whole_view(then));
+        let width = T::BITS as usize / 8;
+        let mut pairs = cells.chunks_exact(width).zip(others.chunks_exact(width));
+        pairs.any(|(mine, other)| view.rank(alive_then(&view_then, other)) > view.rank(read_code(mine)))
     }
 
     fn age_max_units(&self) -> u64 {
@@ -282,6 +291,12 @@ impl<T: Timer> CellKind for Timers<T> {
         let width = T::BITS as usize / 8;
         cells.chunks_exact(width).map(|cell| u64::from(read_code(cell) != 0)).sum()
     }
+}
+
+/// What had expired then may read as alive now, as the wheel has gone on.
+fn alive_then(view_then: &impl View, cell: &[u8]) -> u32 {
+    let code = read_code(cell);
+    if view_then.rank(code) > 0 { code } else { 0 }
 }
 
 fn read_code(cell: &[u8]) -> u32 {

@@ -71,11 +71,24 @@ fn a_new_node_gets_its_share_and_a_drained_one_nothing() {
 }
 
 #[test]
+fn nodes_that_are_down_are_given_nothing() {
+    let cluster = Cluster::new(3, 1 << 30);
+    let mut map = (**cluster.state.map()).clone();
+    map.nodes.get_mut(&NodeId(2)).unwrap().is_down = true;
+    let definition = definition(Kind::Timing, 1000, "vertical:6");
+    let (owners, copies) = crate::placement::owners(&map, "c", &definition, &[], 1).unwrap();
+    assert!(owners.iter().chain(copies.iter().map(|copy| &copy.owner)).all(|owner| owner.node != NodeId(2)));
+    assert_eq!((owners.len(), copies.len()), (6, 6));
+    assert!(crate::placement::owners(&map, "c", &definition, &[], 2).is_err(), "two nodes are up");
+}
+
+#[test]
 fn what_finds_no_place_is_told() {
     let mut cluster = Cluster::new(2, 1 << 30);
     cluster.ask(with_copies("c", "horizontal:6", 1)).unwrap();
     let refusal = plan_moves(cluster.state.map(), &BTreeSet::from([NodeId(1)])).unwrap_err().to_string();
-    assert!(refusal.contains("no other node has room for slice 0") && refusal.contains("add a node"), "{refusal}");
+    assert!(refusal.contains("every other node that is up has a copy of slice 0"), "{refusal}");
+    assert!(refusal.contains("add a node"), "{refusal}");
     cluster.ask(filter("s", definition(Kind::Stable, 1000, "none"), false)).unwrap();
     cluster.ask(Change::DropFilter { name: "c".into() }).unwrap();
     let refusal = plan_moves(cluster.state.map(), &BTreeSet::from([NodeId(1)])).unwrap_err().to_string();

@@ -50,6 +50,7 @@ pub(super) struct Filters {
     double_deliveries: Count<FilterLabel>,
     journal_lost: Count<FilterLabel>,
     journal: Level<FilterLabel>,
+    copies_mended: Count<FilterLabel>,
 }
 
 impl Filters {
@@ -95,6 +96,8 @@ impl Filters {
         registry.register("filter_journal_lost_events", help, filters.journal_lost.clone());
         let help = "Of these, events that wait to be brought up";
         registry.register("filter_journal_events", help, filters.journal.clone());
+        let help = "Runs of cells that another copy had and a complete one lacked when they were compared";
+        registry.register("filter_copies_mended", help, filters.copies_mended.clone());
         filters
     }
 
@@ -108,6 +111,7 @@ impl Filters {
             self.events.of(&label).inc_by(state.events);
             self.guard_bytes.of(&label).inc_by(level(state.guard_bytes));
             self.inflight.of(&label).inc_by(level(state.inflight_events));
+            self.copies_mended.of(&label).inc_by(state.mended_runs);
             self.show_journal(&label, &state.journal);
             self.show_decisions(filter, &state.decisions);
             let (tests, sets) = (self.hop(filter, "test"), self.hop(filter, "set"));

@@ -27,9 +27,7 @@ impl Backlog {
             false => link(to, message),
         };
         match refused {
-            Some(kept @ PeerMessage { body: PeerBody::Set(_) | PeerBody::SetAcks(_), .. }) => {
-                self.waiting.entry(to).or_default().push_back(kept);
-            }
+            Some(kept) if is_kept(&kept.body) => self.waiting.entry(to).or_default().push_back(kept),
             Some(_) => tracing::debug!(%to, "too much waits for a node: a test is given up"),
             None => {}
         }
@@ -59,11 +57,16 @@ impl Backlog {
     }
 }
 
+/// What nobody would send again.
+fn is_kept(body: &PeerBody) -> bool {
+    matches!(body, PeerBody::Set(_) | PeerBody::SetAcks(_) | PeerBody::Mirror(..) | PeerBody::HandedOver(_))
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
 
-    use firstseen_routing::{FilterId, Resolved, SetAcks, SetBatch, TestBatch};
+    use firstseen_routing::{FilterId, HandedOver, Resolved, SetAcks, SetBatch, TestBatch};
 
     use super::*;
 
@@ -90,6 +93,7 @@ mod tests {
         backlog.send(to, message(3, PeerBody::Resolved(Resolved::default())), link);
         *room.borrow_mut() = 2;
         backlog.send(to, message(4, PeerBody::SetAcks(SetAcks::default())), link);
+        backlog.send(to, message(7, PeerBody::HandedOver(HandedOver { epoch: 1, told_for_ms: 0 })), link);
         assert!(sent.borrow().is_empty() && !backlog.is_empty(), "it does not overtake the set");
         backlog.send(other, message(5, PeerBody::Test(TestBatch::default())), link);
         backlog.send_again(link);
@@ -98,7 +102,7 @@ mod tests {
         assert!(!backlog.is_empty());
         *room.borrow_mut() = 9;
         backlog.send_again(link);
-        assert_eq!(*sent.borrow(), [5, 1, 4]);
+        assert_eq!(*sent.borrow(), [5, 1, 4, 7]);
         assert!(backlog.is_empty());
         *room.borrow_mut() = 0;
         backlog.send(to, message(6, PeerBody::Set(SetBatch::default())), link);

@@ -11,8 +11,8 @@ use firstseen_filter::FILL_SAMPLE_BYTES;
 use firstseen_journal::ScanError;
 use firstseen_routing::divided::Climbed;
 use firstseen_routing::{
-    AskCells, CellParts, Command, Durability, Ending, FilterId, GroupOwner, Moment, NodeId, OwnerLimits, PeerMessage,
-    Reason, Shares, SliceOwner, Submission, divided,
+    AskCells, CellParts, Command, Durability, Ending, FilterId, GroupOwner, Moment, NodeId, OwnerLimits, PeerBody,
+    PeerMessage, Reason, Shares, SliceOwner, Submission, divided,
 };
 
 use super::kept::Kept;
@@ -32,7 +32,7 @@ const GUARD_BYTES_MIN: u64 = 16 << 10;
 const MISSED_EVENTS_MAX: usize = 1 << 20;
 
 /// What to do where a journal cannot be read.
-const REPAIR: &str = "restore the folder from a backup, or give up what cannot be read, with `firstseen node repair`";
+const REPAIR: &str = "give up what cannot be read, with `firstseen node repair`";
 
 /// The groups of one owner.
 pub(super) struct Groups {
@@ -147,6 +147,7 @@ impl Groups {
             guard_bytes_max: (self.limits.guard_bytes_max / groups).max(GUARD_BYTES_MIN),
             missed_events_max: self.limits.missed_events_max.min(MISSED_EVENTS_MAX / groups as usize),
             copied_bytes_per_s_max: (self.limits.copied_bytes_per_s_max / view.fetching_groups().max(1)).max(1),
+            compared_bytes_per_s_max: (self.limits.compared_bytes_per_s_max / groups).max(1),
         };
         let stalling = view.stalling();
         self.run_all(commands, |group, commands| {
@@ -247,7 +248,11 @@ impl Groups {
         if !self.groups.contains_key(&(filter, group)) {
             tracing::debug!(%from, %filter, group, "a message for a group that is not here");
             // It may be here by a map that this node has not heard of.
-            let epoch = self.view.map.filters.get(&filter).map_or(message.epoch, |record| record.epoch);
+            let known = self.view.map.filters.get(&filter).map(|record| record.epoch);
+            if known.is_none() && matches!(message.body, PeerBody::AskPast) {
+                return;
+            }
+            let epoch = known.unwrap_or(message.epoch);
             return commands.extend(divided::refuse(from, PeerMessage { epoch, ..message }, NOT_HERE));
         }
         self.run((filter, group), commands, |group, commands| group.receive(from, message, now, commands));

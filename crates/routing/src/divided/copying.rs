@@ -6,7 +6,8 @@ use firstseen_filter::{PartError, Refresh};
 
 use super::DividedGroup;
 use crate::copying::told;
-use crate::{AskCells, CellParts, ClockReading, Command, Moment, NodeId, PeerBody};
+use crate::rescan::IsPut;
+use crate::{AskCells, CellParts, ClockReading, Command, Entry, Moment, NodeId, PeerBody};
 
 impl DividedGroup {
     /// What was fetched is not all any more: events were recorded without this node.
@@ -36,6 +37,32 @@ impl DividedGroup {
     pub(super) fn next_fetch_ms(&self) -> Option<u64> {
         let fetches = self.placement.lacks_here() && !self.placement.is_down_here();
         fetches.then(|| self.copying.next_ms(self.placement.sources())).flatten()
+    }
+
+    /// Reads other copies of slices that have everything here, if it is time, and puts in what is missing here.
+    pub(super) fn rescan(&mut self) {
+        let Self { rescan, placement, own, now, outbox, policies, kept, .. } = self;
+        if policies.copies == 0 || placement.is_down_here() {
+            return;
+        }
+        rescan.mend(now.monotonic_ms, |slice, run, is_put| {
+            if is_put == IsPut::Not {
+                return own.lacks_cells(slice, run);
+            }
+            let lacks = own.put_missing_cells(slice, run)?;
+            if lacks {
+                kept.copied(Entry::Cells { slice, run: run.clone() });
+            }
+            Ok(lacks)
+        });
+        if let Some((source, ask)) = rescan.ask(placement.equals(), own.now_unit(), now.monotonic_ms) {
+            outbox.send(source, PeerBody::AskCells(ask));
+        }
+    }
+
+    /// When [`Self::rescan`] has something to do, if nothing comes.
+    pub(super) fn next_rescan_ms(&self) -> Option<u64> {
+        (self.policies.copies > 0 && !self.placement.is_down_here()).then(|| self.rescan.next_ms())
     }
 
     /// Another node asks for cells of a slice. Only who has everything, and takes nothing by an older map than the other's
@@ -102,6 +129,9 @@ impl DividedGroup {
 
     /// The cells that were asked for, as they were by the map of `epoch`.
     pub(super) fn hear_cells(&mut self, parts: CellParts, epoch: u64) {
+        if self.placement.is_slice_complete_here(parts.slice as usize) {
+            return self.compare_cells(parts);
+        }
         // What is late there is late here.
         self.clock.restore(parts.clock);
         self.own.advance(self.clock.now_unit());
@@ -111,5 +141,12 @@ impl DividedGroup {
             kept.copied(part);
             Ok(())
         });
+    }
+
+    /// What another copy has that has everything, as the one here.
+    fn compare_cells(&mut self, parts: CellParts) {
+        let Self { rescan, own, limits, now, .. } = self;
+        let bytes_per_s_max = limits.compared_bytes_per_s_max;
+        rescan.hear(parts, now.monotonic_ms, bytes_per_s_max, |slice, run| own.lacks_cells(slice, run));
     }
 }

@@ -13,7 +13,7 @@ use firstseen_filter::Probes;
 use super::DividedGroup;
 use super::flights::{Batch, Flights};
 use super::outbox::Outbox;
-use super::placement::Placement;
+use super::placement::{Placement, distinct};
 use crate::owner::rules::Rule;
 use crate::{
     BatchName, ClockReading, ClusterMap, Decision, HandedOver, Incarnation, MirrorNumber, Mirrored, NodeId, PeerBody,
@@ -27,6 +27,10 @@ pub(crate) const NAMES_AWAITED_MS_MAX: u64 = 60_000;
 /// Who has headed events before is not waited for any longer than this: it has had time to end everything, or to be called
 /// down.
 const AWAITED_MS_MAX: u64 = 30_000;
+
+/// After so long it is asked: where it has started anew in between, it may have nothing of the group, and need not know that
+/// anybody waits.
+const ASK_AFTER_MS: u64 = 1_000;
 
 /// What this node hands over, and is handed.
 #[derive(Default)]
@@ -66,6 +70,7 @@ struct Awaited {
     /// The map by which it does no more.
     epoch: u64,
     until_ms: u64,
+    next_ask_ms: u64,
 }
 
 impl Handing {
@@ -103,8 +108,8 @@ impl Handing {
         for node in placement.arrived_since(former) {
             // Another start of the node has headed nothing by the map before.
             if let Some(start) = start(node).filter(|start| before.get(&node) == Some(start)) {
-                let (former, until_ms) = (former.clone(), now_ms + AWAITED_MS_MAX);
-                self.awaited.push(Awaited { node, start, former, epoch, until_ms });
+                let (former, until_ms, next_ask_ms) = (former.clone(), now_ms + AWAITED_MS_MAX, now_ms + ASK_AFTER_MS);
+                self.awaited.push(Awaited { node, start, former, epoch, until_ms, next_ask_ms });
             }
         }
         self.awaited.retain(|awaited| start(awaited.node) == Some(awaited.start));
@@ -119,6 +124,21 @@ impl Handing {
     /// The node counts as started anew: the others have gone on without it, and whom it awaited need not tell it any more.
     pub(super) fn begin_anew(&mut self) {
         self.awaited.clear();
+    }
+
+    /// Whom to ask whether it has ended, and when next.
+    fn ask(&mut self, now_ms: u64) -> Vec<NodeId> {
+        let due = self.awaited.iter_mut().filter(|awaited| awaited.next_ask_ms <= now_ms);
+        let asked = due.map(|awaited| {
+            awaited.next_ask_ms = now_ms + ASK_AFTER_MS;
+            awaited.node
+        });
+        distinct(asked)
+    }
+
+    /// When [`DividedGroup::hand_over`] has something to do, if nothing comes.
+    pub(super) fn next_ms(&self) -> Option<u64> {
+        self.awaited.iter().map(|awaited| awaited.next_ask_ms.min(awaited.until_ms)).min()
     }
 
     /// Whether the head of an event before this one has not ended yet.
@@ -197,6 +217,10 @@ impl DividedGroup {
     pub(super) fn hand_over(&mut self) {
         let now_ms = self.now.monotonic_ms;
         self.handing.awaited.retain(|awaited| awaited.until_ms > now_ms);
+        for node in self.handing.ask(now_ms) {
+            // Who has nothing of the group says that there is nothing to end.
+            self.outbox.tell(node, PeerBody::AskPast);
+        }
         if self.handing.due.is_empty() {
             return;
         }
@@ -216,6 +240,19 @@ impl DividedGroup {
             told.push((node, since_ms, now_ms + AWAITED_MS_MAX));
             let told_for_ms = now_ms.saturating_sub(since_ms.max(known_since_ms));
             outbox.tell(node, PeerBody::HandedOver(HandedOver { epoch, told_for_ms }));
+        }
+    }
+
+    /// Another node asks, which may wait for what it was told and has not got, or for what this one has never known of, as it
+    /// has seen several maps as one: it is told once all that is in flight has ended.
+    pub(super) fn hand_over_again(&mut self, to: NodeId) {
+        let Self { handing, flights, placement, now, .. } = self;
+        if handing.due.iter().all(|due| due.node != to) {
+            let first_free = flights.as_ref().map_or(0, |flights| flights.first_free());
+            // No more than what nobody else has to end first.
+            let awaited = handing.awaited.iter().map(|awaited| awaited.epoch).min();
+            let epoch = awaited.map_or(placement.epoch(), |awaited| awaited.min(placement.epoch()));
+            handing.due.push(Due { node: to, since_ms: now.monotonic_ms, first_free, epoch });
         }
     }
 

@@ -31,8 +31,9 @@ impl DividedGroup {
     pub(crate) fn next_tick_ms(&self) -> Option<u64> {
         let deadline_ms = self.flights.as_ref().and_then(Flights::next_deadline_ms);
         let gathered_ms = self.outbox.has_gathered().then_some(0);
-        let others = [gathered_ms, self.guard.next_expiry_ms(), self.next_replay_ms(), self.next_gap_ms()];
-        deadline_ms.into_iter().chain(others.into_iter().flatten()).min()
+        let of_copies = self.next_gap_ms().into_iter().chain(self.next_rescan_ms()).chain(self.handing.next_ms());
+        let others = [gathered_ms, self.guard.next_expiry_ms(), self.next_replay_ms()];
+        deadline_ms.into_iter().chain(others.into_iter().flatten()).chain(of_copies).min()
     }
 
     /// Answers a batch whose deadline has come.

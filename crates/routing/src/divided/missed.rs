@@ -12,7 +12,7 @@ use firstseen_filter::Stamp;
 use super::DividedGroup;
 use super::outbox::Outbox;
 use super::placement::Placement;
-use crate::NodeId;
+use crate::{FilterRecord, NodeId};
 
 /// Whoever came to the group after one map, headed events and left again is not seen by who knows the map and the next but so
 /// many: it comes by one, takes over by another, and goes by two more.
@@ -21,6 +21,8 @@ const EPOCHS_MISSED_MAX: u64 = 3;
 /// What other nodes miss.
 #[derive(Default)]
 pub(super) struct Missed {
+    /// Whether this process was there from the beginning, and nobody who was has left.
+    is_fresh: bool,
     down: BTreeMap<NodeId, Missing>,
     /// Of nodes that have come back.
     handed_over: BTreeMap<NodeId, HandedOver>,
@@ -70,15 +72,18 @@ impl Missed {
 
     /// What a node that has come back was told of what was recorded while it was away.
     pub(super) fn handed_over(&self, node: NodeId) -> HandedOver {
-        self.handed_over.get(&node).copied().unwrap_or(HandedOver { is_all: false, are_all_here: true })
+        self.handed_over.get(&node).copied().unwrap_or(HandedOver { is_all: false, are_all_here: self.is_fresh })
     }
 
-    /// Nodes that are down already when this one begins: what an earlier process of it has recorded without them, nobody knows.
+    /// Nodes that are down already when this one begins: what an earlier process of it has recorded without them, and who has
+    /// left since, nobody knows.
     pub(super) fn begin(placement: &Placement) -> Self {
         let is_all = placement.is_fresh_here();
-        let missing = || Missing { sets: Vec::new(), is_all, are_all_here: true };
+        // Nobody has gone since the filter was made, either.
+        let is_fresh = is_all || placement.epoch() == FilterRecord::FIRST_EPOCH;
+        let missing = || Missing { sets: Vec::new(), is_all, are_all_here: is_fresh };
         let down = placement.down_peers().map(|node| (node, missing()));
-        Self { down: down.collect(), handed_over: BTreeMap::new() }
+        Self { is_fresh, down: down.collect(), handed_over: BTreeMap::new() }
     }
 
     /// Nodes go down and come back: what these have missed is sent to them. Tells who has come back.
@@ -90,8 +95,16 @@ impl Missed {
             self.down.entry(node).or_insert(Missing { sets: Vec::new(), is_all, are_all_here: true });
         }
         let has_left = |node: &NodeId| placement.index_of(*node).is_none();
-        if former.nodes().iter().any(has_left) || placement.epoch().saturating_sub(former.epoch()) > EPOCHS_MISSED_MAX {
+        let epochs = placement.epoch().saturating_sub(former.epoch());
+        let are_all_here = !former.nodes().iter().any(has_left) && epochs <= EPOCHS_MISSED_MAX;
+        if !are_all_here {
+            self.is_fresh = false;
             self.down.values_mut().for_each(|missing| missing.are_all_here = false);
+            // Who has come back may not have got what it was sent.
+            let is_incomplete = |node: &NodeId| !placement.is_complete_at(*node);
+            let unsure = HandedOver { is_all: false, are_all_here: false };
+            let returned = self.handed_over.iter_mut().filter(|(node, _)| is_incomplete(node));
+            returned.for_each(|(_, handed_over)| *handed_over = unsure);
         }
         let mut returned = Vec::new();
         for (node, start) in placement.live_peers() {
@@ -110,7 +123,8 @@ impl Missed {
                 returned.push(node);
             } else if former.live_peers().any(|(other, before)| other == node && before != start) {
                 // What was on its way to its last process is sent again, and nothing was recorded without it.
-                self.handed_over.insert(node, HandedOver { is_all: former.is_complete_at(node), are_all_here: true });
+                let is_all = are_all_here && former.is_complete_at(node);
+                self.handed_over.insert(node, HandedOver { is_all, are_all_here });
             }
         }
         returned

@@ -48,6 +48,7 @@ use hashbrown::HashMap;
 use crate::copying::Copying;
 use crate::owner::rules::{Rule, with_window};
 use crate::owner::{HeadClock, begin_ms, share_of_sample};
+use crate::rescan::Rescan;
 use crate::{
     AnswerWhen, ClusterMap, Command, DecisionCounts, DefinitionError, Durability, FilterId, FilterPolicies,
     FilterRecord, GroupPlan, GroupState, HopCounts, Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage,
@@ -106,6 +107,7 @@ pub(crate) struct DividedGroup {
     /// What the slices here may lack; nothing where they are complete, or nobody has looked yet.
     gaps: Option<Gaps>,
     copying: Copying,
+    rescan: Rescan,
     /// When the map is told next that the slices here are complete, should it not know.
     next_claim_ms: u64,
     unreachable: Unreachable,
@@ -197,6 +199,7 @@ impl DividedGroup {
             was_whole: false,
             gaps: None,
             copying: Copying::default(),
+            rescan: Rescan::new((definition.rule, &definition.unit), group, 0, limits.rescan_every_ms),
             next_claim_ms: 0,
             placement,
             unreachable: Unreachable::default(),
@@ -271,7 +274,10 @@ impl DividedGroup {
             }
             PeerBody::Resolved(resolved) => self.resolved(&resolved),
             PeerBody::SetAcks(acks) => self.acknowledged(from, &acks, message.epoch),
-            PeerBody::AskPast => self.tell_past(from, message.epoch),
+            PeerBody::AskPast => {
+                self.tell_past(from, message.epoch);
+                self.hand_over_again(from);
+            }
             PeerBody::Past(past) => self.hear_past(from, past, message.epoch),
             PeerBody::AskCells(ask) => self.tell_cells(from, &ask, message.epoch),
             PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch),
@@ -337,6 +343,7 @@ impl DividedGroup {
             events,
             decisions,
             journal: self.journal_counts(),
+            mended_runs: self.rescan.mended_runs(),
             guard_bytes: self.guard.bytes(),
             guard_bytes_per_horizon_second: self.guard.bytes_per_horizon_second(),
             inflight_events,

@@ -4,7 +4,7 @@
 //! a set sets all positions that lie here. Every visit is counted. Must not know: other nodes, who asks.
 
 use firstseen_filter::{
-    FilterDefinition, FilterSlice, GENERATIONS_MAX, HASHES_MAX, PartError, Sighting, Stamp, Unit, WindowRule,
+    CellRun, FilterDefinition, FilterSlice, GENERATIONS_MAX, HASHES_MAX, PartError, Sighting, Stamp, Unit, WindowRule,
 };
 
 use super::placement::Placement;
@@ -207,6 +207,20 @@ impl OwnSlices {
             _ => None,
         }
         .unwrap_or(Err(PartError::Misfit("a slice that is not here")))
+    }
+
+    /// Whether a slice lacks anything of a run of cells.
+    pub(crate) fn lacks_cells(&mut self, slice: u32, run: &CellRun) -> Result<bool, PartError> {
+        // A slice is never ahead of the others here: what is late is late in all.
+        self.advance(run.unit);
+        let own = self.slice_mut(slice as usize).ok_or(PartError::Misfit("a slice that is not here"))?;
+        own.lacks_cells(run)
+    }
+
+    /// Puts in what a slice lacks of a run of cells; whether there was anything.
+    pub(crate) fn put_missing_cells(&mut self, slice: u32, run: &CellRun) -> Result<bool, PartError> {
+        let own = self.slice_mut(slice as usize).ok_or(PartError::Misfit("a slice that is not here"))?;
+        own.put_missing_cells(run)
     }
 
     /// Counts the cells in use anew, and takes the time from the slices.

@@ -10,7 +10,7 @@ use super::outbox::{Finding, Outbox, Question};
 use super::own::OwnSlices;
 use super::placement::Placement;
 use super::reach::Unreachable;
-use crate::{Command, NodeId, PeerBody, PeerMessage, Reason, Resolved, SetAcks, SetBatch, TestBatch};
+use crate::{Command, HandedOver, NodeId, PeerBody, PeerMessage, Reason, Resolved, SetAcks, SetBatch, TestBatch};
 
 /// Tests the events of a batch and sends on what is not decided here.
 pub(super) fn test(
@@ -116,9 +116,10 @@ pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Option<Comm
             let refused_numbers = vec![set.set_number];
             (from, PeerBody::SetAcks(SetAcks { refused_numbers, ..SetAcks::default() }))
         }
+        // What a node has nothing of, it does not head, by its map or those before.
+        PeerBody::AskPast => (from, PeerBody::HandedOver(HandedOver { epoch: message.epoch, told_for_ms: 0 })),
         PeerBody::Resolved(_)
         | PeerBody::SetAcks(_)
-        | PeerBody::AskPast
         | PeerBody::Past(_)
         | PeerBody::AskCells(_)
         | PeerBody::Cells(_)

@@ -267,6 +267,15 @@ impl Placement {
         self.lacking_here().filter_map(source)
     }
 
+    /// Own slices that have everything, each with every other node that has all of it.
+    pub(super) fn equals(&self) -> impl Iterator<Item = (u32, NodeId)> {
+        let own = (0..).zip(&self.holders).filter(|(_, holders)| holders.is_complete_at(self.me));
+        own.flat_map(move |(slice, holders)| {
+            let others = holders.complete_nodes().filter(|node| *node != self.me);
+            others.map(move |node| (slice, self.nodes[node]))
+        })
+    }
+
     /// Whether this start of this node has all that was ever recorded in a slice of the group.
     pub(super) fn is_source(&self, slice: usize, start: Incarnation) -> bool {
         self.is_slice_complete_here(slice) && self.starts.get(self.me) == Some(&(start, false))
@@ -429,7 +438,7 @@ impl Placement {
     }
 }
 
-fn distinct(nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
+pub(super) fn distinct(nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
     let mut nodes: Vec<NodeId> = nodes.collect();
     nodes.sort_unstable();
     nodes.dedup();

@@ -309,6 +309,7 @@ impl DividedGroup {
         self.run_ready();
         self.mind_gap();
         self.fetch();
+        self.rescan();
         self.tell_found();
         self.begin_climbs();
         while let Some(ticket) = self.closing.pop() {

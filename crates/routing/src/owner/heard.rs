@@ -71,11 +71,11 @@ impl Heard {
         *self = Self::default();
     }
 
-    /// All that was heard, where that is from one copy; none where something else was heard, or something is not kept.
-    pub(super) fn take_from(&mut self, from: Option<NodeId>) -> Option<Vec<Arc<Mirrored>>> {
+    /// All that was heard, and whether that is from this copy alone and nothing of it is lost.
+    pub(super) fn take_from(&mut self, from: Option<NodeId>) -> (Vec<Arc<Mirrored>>, bool) {
         let Self { records, lost_below, .. } = std::mem::take(self);
         let is_all = lost_below.is_none() && records.iter().all(|record| Some(record.from) == from);
-        is_all.then(|| records.into_iter().map(|record| record.mirrored).collect())
+        (records.into_iter().map(|record| record.mirrored).collect(), is_all)
     }
 
     /// Keeps what was heard of another copy by a map of this epoch or a later one; whether there was anything else.
@@ -111,8 +111,8 @@ mod tests {
     }
 
     fn sequences(heard: &mut Heard) -> Option<Vec<u64>> {
-        let taken = heard.take_from(Some(ANSWERS))?;
-        Some(taken.iter().map(|mirrored| mirrored.name.sequence).collect())
+        let (taken, is_all) = heard.take_from(Some(ANSWERS));
+        is_all.then(|| taken.iter().map(|mirrored| mirrored.name.sequence).collect())
     }
 
     #[test]

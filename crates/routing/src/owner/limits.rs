@@ -27,6 +27,11 @@ pub struct OwnerLimits {
     pub copied_at_once_bytes: usize,
     /// Bytes of cells that a group takes a second from copies that have everything.
     pub copied_bytes_per_s_max: u64,
+    /// Bytes of cells that a group that has everything reads a second of other copies, to compare them.
+    pub compared_bytes_per_s_max: u64,
+    /// How often copies that have everything are compared, in milliseconds; the usual rule where it says nothing. Only tests
+    /// set it, to see it often.
+    pub rescan_every_ms: Option<u64>,
     /// How far the clocks of two nodes may differ, in milliseconds.
     pub clock_skew_max_ms: u64,
     /// Events that a level of a tree has told by itself and not brought up yet; more are undecided.
@@ -42,6 +47,8 @@ pub struct Shares {
     pub missed_events_max: usize,
     /// Bytes of cells that are taken a second from copies that have everything.
     pub copied_bytes_per_s_max: u64,
+    /// Bytes of cells that are read a second to be compared.
+    pub compared_bytes_per_s_max: u64,
 }
 
 impl Default for OwnerLimits {
@@ -56,6 +63,8 @@ impl Default for OwnerLimits {
             missed_events_max: 1 << 16,
             copied_at_once_bytes: 256 << 10,
             copied_bytes_per_s_max: 64 << 20,
+            compared_bytes_per_s_max: 16 << 20,
+            rescan_every_ms: None,
             clock_skew_max_ms: 1_000,
             journal_events_max: 1 << 16,
         }

@@ -14,6 +14,9 @@ use crate::{
     NodeId, PeerBody, PeerMessage, Reason,
 };
 
+/// Events of a group that are kept though another copy has answered since.
+const GIVEN_UP_EVENTS_MAX: usize = 1 << 17;
+
 /// A copy of the slice on another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Copy {
@@ -52,6 +55,8 @@ pub(super) struct Mirrors {
     unreachable: Vec<NodeId>,
     held: VecDeque<Held>,
     held_events: usize,
+    /// What was recorded here, and may be on no other copy, as another one has answered since.
+    given_up: VecDeque<Arc<Mirrored>>,
     next_number: u64,
 }
 
@@ -73,6 +78,7 @@ impl Mirrors {
             unreachable: Vec::new(),
             held: VecDeque::new(),
             held_events: 0,
+            given_up: VecDeque::new(),
             next_number: first_number,
         }
     }
@@ -114,23 +120,32 @@ impl Mirrors {
             let may_differ = epochs > 1 || asked != asked_before;
             return may_differ && self.heard.follow(asked.map(|(node, _)| node), record.epoch) || had_held;
         }
-        let is_void = epochs > 0 && !self.take_over(asked_before.map(|(node, _)| node), epochs);
+        let is_void = epochs > 0 && !self.take_over(asked_before.map(|(node, _)| node), epochs, commands);
         if is_new {
             self.send_again(commands);
         }
         is_void
     }
 
-    /// This copy answers: what it has heard of the one before is to be on all copies. Whether that is all that anybody may
-    /// have told since: where maps were missed, nobody knows who has answered by these.
-    fn take_over(&mut self, before: Option<NodeId>, epochs: u64) -> bool {
-        let heard = self.heard.take_from(before).filter(|heard| epochs == 1 || heard.is_empty());
-        let is_all = heard.is_some();
-        for mirrored in heard.into_iter().flatten() {
+    /// This copy answers: what it has heard of the one before is to be on all copies, and what it has recorded when it answered
+    /// last. Whether what was told counts, too: where maps were missed, nobody knows who has answered by these, and what he has
+    /// told instead.
+    fn take_over(&mut self, before: Option<NodeId>, epochs: u64, commands: &mut Vec<Command>) -> bool {
+        let (heard, is_all) = self.heard.take_from(before);
+        let counts = is_all && (epochs == 1 || heard.is_empty());
+        if !counts {
+            self.give_up(commands);
+        }
+        for mirrored in std::mem::take(&mut self.given_up) {
             self.held_events += mirrored.decisions.len();
             self.held.push_back(Held::Record { number: 0, mirrored, missing: Vec::new() });
         }
-        is_all
+        for mirrored in heard {
+            let mirrored = if counts { mirrored } else { Arc::new(untold(&mirrored)) };
+            self.held_events += mirrored.decisions.len();
+            self.held.push_back(Held::Record { number: 0, mirrored, missing: Vec::new() });
+        }
+        counts
     }
 
     /// Whether other nodes have the slice, too.
@@ -292,6 +307,7 @@ impl Mirrors {
                 missing.clone_from(&live);
                 *number = self.next_number;
                 self.next_number += 1;
+                // Who has heard it under its last number keeps that until it hears this one.
                 let number = MirrorNumber { number: *number, acknowledged_below: 0 };
                 live.iter().for_each(|node| commands.push(self.message(*node, number, mirrored)));
             }
@@ -307,14 +323,22 @@ impl Mirrors {
         self.next_number = first_number;
     }
 
-    /// Another copy answers from now on: what was recorded here may be there or not.
+    /// Another copy answers from now on, or may have: what was recorded here may be there or not.
     pub(super) fn give_up(&mut self, commands: &mut Vec<Command>) {
         self.held_events = 0;
-        let replies = std::mem::take(&mut self.held).into_iter().filter_map(|held| match held {
-            Held::Reply(reply, _) => Some(unknown(reply)),
-            Held::Record { .. } => None,
-        });
-        commands.extend(replies.map(Command::Reply));
+        for held in std::mem::take(&mut self.held) {
+            match held {
+                Held::Reply(reply, _) => commands.push(Command::Reply(unknown(reply))),
+                Held::Record { mirrored, .. } => self.given_up.push_back(Arc::new(untold(&mirrored))),
+            }
+        }
+        // No more than one who answers holds; beyond that, copies that are compared will find it.
+        let mut events: usize = self.given_up.iter().map(|mirrored| mirrored.decisions.len()).sum();
+        while events > GIVEN_UP_EVENTS_MAX
+            && let Some(oldest) = self.given_up.pop_front()
+        {
+            events -= oldest.decisions.len();
+        }
     }
 
     /// Answers what nobody waits for any longer.
@@ -348,10 +372,18 @@ impl Mirrors {
 
 /// What was to be told may be recorded elsewhere or not; what was undecided stays so.
 fn unknown(mut reply: GroupReply) -> GroupReply {
-    for decision in &mut reply.decisions {
-        if !matches!(decision, Decision::Undecided(_)) {
-            *decision = Decision::Undecided(Reason::Unknown);
-        }
-    }
+    make_unknown(&mut reply.decisions);
     reply
+}
+
+/// What was recorded, without what was told.
+fn untold(mirrored: &Mirrored) -> Mirrored {
+    let mut untold = mirrored.clone();
+    make_unknown(&mut untold.decisions);
+    untold
+}
+
+fn make_unknown(decisions: &mut [Decision]) {
+    let decided = decisions.iter_mut().filter(|decision| !matches!(decision, Decision::Undecided(_)));
+    decided.for_each(|decision| *decision = Decision::Undecided(Reason::Unknown));
 }

@@ -230,6 +230,7 @@ impl GroupOwner {
         guard.set_bytes_max(shares.guard_bytes_max, now.monotonic_ms);
         limits.missed_events_max = shares.missed_events_max;
         limits.copied_bytes_per_s_max = shares.copied_bytes_per_s_max;
+        limits.compared_bytes_per_s_max = shares.compared_bytes_per_s_max;
     }
 
     /// The node counts as started anew though its process goes on, as the others had given it up: what is in flight here

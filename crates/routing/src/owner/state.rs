@@ -28,6 +28,8 @@ pub(crate) fn share_of_sample(sample_bytes: usize, slices: usize) -> usize {
 pub struct GroupState {
     /// The slices of the group that this node has, by number.
     pub slices: Vec<SliceState>,
+    /// Runs of cells in which copies here that have everything lacked something that another one had.
+    pub mended_runs: u64,
     /// Submissions that were taken up.
     pub batches: u64,
     /// Events of these submissions.

@@ -18,6 +18,7 @@ use crate::copying::Copying;
 use crate::divided::{JournalCounts, TOO_FEW_LEFT};
 use crate::guard::{Admission, ReplayGuard, Standing};
 use crate::owner::rules::{Rule, remembered, with_window};
+use crate::rescan::Rescan;
 use crate::{
     ClusterMap, Command, Decision, Ending, FilterId, FilterRecord, GroupReply, Incarnation, Load, Moment, NodeId,
     Operation, PeerBody, Reason, SlicedBuildError, Submission, WhenLost,
@@ -35,6 +36,7 @@ pub(crate) struct TogetherGroup {
     /// The same slice on other nodes.
     mirrors: Mirrors,
     copying: Copying,
+    rescan: Rescan,
     /// When this copy began to fetch what it lacked: what was told before under which names, it does not know.
     joined_ms: Option<u64>,
     /// That is so from the next input on.
@@ -97,6 +99,7 @@ impl TogetherGroup {
             limits: *limits,
             mirrors,
             copying: Copying::default(),
+            rescan: Rescan::new((definition.rule, &definition.unit), group, horizon_ms, limits.rescan_every_ms),
             joined_ms: None,
             is_joining: false,
             horizon_ms,
@@ -334,6 +337,7 @@ impl TogetherGroup {
         self.guard.expire(now.monotonic_ms);
         self.mirrors.expire(now.monotonic_ms, commands);
         self.mind_gap(now, commands);
+        self.rescan(now, commands);
     }
 
     pub(crate) fn next_tick_ms(&self) -> Option<u64> {
@@ -343,7 +347,9 @@ impl TogetherGroup {
         let claim_ms = claim_ms.map(|claim_ms| if self.is_whole() { claim_ms } else { claim_ms.max(self.known_ms()) });
         let fetches = !self.complete && !self.mirrors.is_down_here();
         let fetch_ms = fetches.then(|| self.copying.next_ms(self.mirrors.sources())).flatten();
-        let others = [self.guard.next_expiry_ms(), opening_ms, claim_ms, fetch_ms, self.mirrors.next_expiry_ms()];
+        let rescan_ms = self.rescans().then(|| self.rescan.next_ms());
+        let expiry_ms = self.mirrors.next_expiry_ms();
+        let others = [self.guard.next_expiry_ms(), opening_ms, claim_ms, fetch_ms, rescan_ms, expiry_ms];
         others.into_iter().flatten().min()
     }
 
@@ -394,6 +400,7 @@ impl TogetherGroup {
                 complete_from_ms: self.complete_from_ms(),
             }],
             journal: JournalCounts::default(),
+            mended_runs: self.rescan.mended_runs(),
             batches: self.batches,
             events: self.events,
             decisions: self.decisions,

@@ -5,7 +5,9 @@ use firstseen_filter::{
     Digest, FilterDefinition, FilterSecret, FilterSlice, FilterSpec, GrowthSpec, Kind, Layout, Limit, Placed, Stamp,
     Verdict, WindowClock,
 };
-use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter};
+use firstseen_routing::{
+    Answer, FilterPolicies, FilterRecord, Incarnation, NodeId, NodeRecord, SliceOwner, SlicedDefinition, SlicedFilter,
+};
 
 /// SplitMix64.
 pub(crate) struct Dice(pub(crate) u64);
@@ -26,6 +28,43 @@ impl Dice {
 
 pub(crate) fn digest(key: u64) -> Digest {
     FilterSecret::from_seed(5).digest(&key.to_le_bytes())
+}
+
+/// A node that is there, in its first process.
+pub(crate) fn node_record(id: NodeId) -> NodeRecord {
+    NodeRecord {
+        name: format!("node-{id}"),
+        site: "here".to_owned(),
+        address: format!("node-{id}:1"),
+        incarnation: Incarnation(1),
+        memory_bytes: 1 << 30,
+        voter: true,
+        is_down: false,
+    }
+}
+
+/// Has everything since the first process of its node.
+pub(crate) fn slice_owner(node: NodeId) -> SliceOwner {
+    SliceOwner { node, complete_since: Incarnation(1), ..SliceOwner::default() }
+}
+
+/// A filter as it is created.
+pub(crate) fn filter_record(
+    definition: &SlicedDefinition,
+    policies: FilterPolicies,
+    owners: Vec<SliceOwner>,
+) -> FilterRecord {
+    FilterRecord {
+        name: "clicks".to_owned(),
+        epoch: 1,
+        definition: definition.clone(),
+        policies,
+        owners,
+        copies: Vec::new(),
+        generations: Vec::new(),
+        branch: None,
+        line: Default::default(),
+    }
 }
 
 /// Events as they come: some keys come again, time moves on in steps and leaps, some come late.

@@ -13,7 +13,7 @@ use firstseen_routing::{
     Reason, Seen, SliceOwner, SlicedDefinition, Submission, Tick, Times, TreeMode, TreeSpec,
 };
 
-use crate::common::Dice;
+use crate::common::{Dice, filter_record, node_record};
 
 pub(crate) const ROOT: FilterId = FilterId(1);
 
@@ -117,15 +117,9 @@ impl Forest {
             let nodes: Vec<NodeId> = (0..slices.min(3)).map(|node| NodeId(next_node + u64::from(node))).collect();
             next_node += nodes.len() as u64;
             for node in &nodes {
-                let record = NodeRecord {
-                    name: format!("node-{node}"),
-                    site: place.name.clone(),
-                    address: String::new(),
-                    incarnation: Incarnation::default(),
-                    memory_bytes: u64::MAX,
-                    voter: true,
-                    is_down: false,
-                };
+                let (site, memory_bytes) = (place.name.clone(), u64::MAX);
+                let incarnation = Incarnation::default();
+                let record = NodeRecord { site, memory_bytes, incarnation, ..node_record(*node) };
                 map.nodes.insert(*node, record);
             }
             let owner = |slice: u32| SliceOwner {
@@ -133,26 +127,18 @@ impl Forest {
                 complete_since: Incarnation(0),
                 ..SliceOwner::default()
             };
-            let record = FilterRecord {
-                name: place.name.clone(),
-                epoch: 1,
-                definition: place.definition.clone(),
-                policies,
-                owners: (0..slices).map(owner).collect(),
-                copies: Vec::new(),
-                generations: Vec::new(),
-                line: Default::default(),
-                branch: Some(Branch {
-                    root: ROOT,
-                    parent: place.parent.map(|parent| FilterId(1 + parent as u64)),
-                    level: place.level,
-                    fold: place.fold,
-                    place: place.name.clone(),
-                    mode: tree.mode,
-                    top_down: tree.top_down,
-                    cut_off: tree.cut_off,
-                }),
+            let branch = Branch {
+                root: ROOT,
+                parent: place.parent.map(|parent| FilterId(1 + parent as u64)),
+                level: place.level,
+                fold: place.fold,
+                place: place.name.clone(),
+                mode: tree.mode,
+                top_down: tree.top_down,
+                cut_off: tree.cut_off,
             };
+            let record = filter_record(&place.definition, policies, (0..slices).map(owner).collect());
+            let record = FilterRecord { name: place.name.clone(), branch: Some(branch), ..record };
             map.filters.insert(FilterId(1 + index as u64), record);
         }
         let mut forest = Self {

@@ -45,6 +45,16 @@ impl Network {
         self.tell_map(node);
     }
 
+    /// The map says that a node has everything; nobody has heard of it yet.
+    pub(crate) fn complete(&mut self, node: NodeId) {
+        (self.map.version, self.complete) = (self.map.version + 1, Vec::new());
+        let incarnation = self.map.nodes[&node].incarnation;
+        let record = self.map.filters.get_mut(&FILTER).unwrap();
+        record.epoch += 1;
+        let own = record.all_copies_mut().filter(|(_, owner)| owner.node == node);
+        own.for_each(|(_, owner)| (owner.complete_since, owner.has_gap) = (incarnation, false));
+    }
+
     /// The map takes up what nodes have said of their slices; nobody has heard of it yet. Whether there was anything.
     pub(crate) fn agree_on_complete(&mut self) -> bool {
         let claims = std::mem::take(&mut self.complete);

@@ -14,7 +14,7 @@ use firstseen_routing::{
     SliceOwner, SlicedDefinition, Submission, SubmissionName, Tick, Times, divided,
 };
 
-use crate::common::Dice;
+use crate::common::{Dice, filter_record, node_record};
 
 pub(crate) const FILTER: FilterId = FilterId(7);
 
@@ -74,26 +74,15 @@ impl Network {
         dice: Dice,
     ) -> Self {
         firstseen_routing::divided::check(definition).unwrap();
-        let record = FilterRecord {
-            name: "clicks".to_owned(),
-            epoch: 1,
-            definition: definition.clone(),
-            policies,
-            owners: owners.iter().map(|node| SliceOwner { node: *node, ..SliceOwner::default() }).collect(),
-            copies: Vec::new(),
-            generations: vec![0; definition.slicing.groups() as usize],
-            branch: None,
-            line: Default::default(),
-        };
+        let owner = |node: &NodeId| SliceOwner { node: *node, ..SliceOwner::default() };
+        let generations = vec![0; definition.slicing.groups() as usize];
+        let record = filter_record(definition, policies, owners.iter().map(owner).collect());
+        let record = FilterRecord { generations, ..record };
         let mut map = ClusterMap { version: 1, ..ClusterMap::default() };
         let node = |id: &NodeId| NodeRecord {
-            name: format!("node-{id}"),
-            site: "here".to_owned(),
-            address: String::new(),
             incarnation: Incarnation::default(),
             memory_bytes: u64::MAX,
-            voter: true,
-            is_down: false,
+            ..node_record(*id)
         };
         map.nodes = owners.iter().map(|id| (*id, node(id))).collect();
         map.filters.insert(FILTER, record);
@@ -152,7 +141,7 @@ impl Network {
         }
     }
 
-    fn command(&mut self, key: (u32, NodeId), run: impl FnOnce(&mut GroupOwner, &mut Vec<Command>)) {
+    pub(crate) fn command(&mut self, key: (u32, NodeId), run: impl FnOnce(&mut GroupOwner, &mut Vec<Command>)) {
         let mut commands = Vec::new();
         let Some(owner) = self.owners.get_mut(&key) else { return };
         run(owner, &mut commands);

@@ -13,6 +13,7 @@ use crate::copying::{Copying, told};
 use crate::divided::NAMES_AWAITED_MS_MAX;
 use crate::guard::ReplayGuard;
 use crate::owner::rules::Rule;
+use crate::rescan::IsPut;
 use crate::{
     AskCells, CellParts, ClusterMap, Command, Decision, Entry, FilterRecord, Incarnation, Mirrored, Moment, NodeId,
     PeerBody, PeerMessage, Reason, Record, SetAcks, Submission,
@@ -94,7 +95,8 @@ impl TogetherGroup {
                 let is_taken = self.mirrors.takes(message.epoch) || !self.limits.rules.keep(Rule::FencesEpochs);
                 let is_done = is_taken && self.take(&mirrored, now, commands).is_ok();
                 if is_done {
-                    let events_max = self.limits.inflight_events_max;
+                    // What others are told at most before they have said that they have it, and what of that comes twice.
+                    let events_max = 2 * (self.limits.inflight_events_max + self.limits.batch_events_max);
                     self.mirrors.heard((from, message.epoch), number, &mirrored, events_max);
                 }
                 let (set_numbers, refused_numbers) = match is_done {
@@ -139,7 +141,46 @@ impl TogetherGroup {
         Ok(())
     }
 
+    /// Whether this copy is compared with others.
+    pub(super) fn rescans(&self) -> bool {
+        self.complete && self.mirrors.has_others()
+    }
+
+    /// Reads another copy, if it is time, and puts in what is missing here.
+    pub(super) fn rescan(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        if !self.rescans() {
+            return;
+        }
+        let Self { rescan, slice, keeps_journal, filter, number, .. } = self;
+        rescan.mend(now.monotonic_ms, |_, run, is_put| {
+            if is_put == IsPut::Not {
+                return slice.lacks_cells(run);
+            }
+            let lacks = slice.put_missing_cells(run)?;
+            if lacks && *keeps_journal {
+                let entries = vec![Entry::Cells { slice: 0, run: run.clone() }];
+                commands.push(Command::Record(Record { filter: *filter, group: *number, entries }));
+            }
+            Ok(lacks)
+        });
+        let unit = self.clock.now_unit();
+        if let Some((source, ask)) = self.rescan.ask(self.mirrors.sources(), unit, now.monotonic_ms) {
+            commands.push(self.mirrors.send(source, PeerBody::AskCells(ask)));
+        }
+    }
+
+    /// What another copy has that has everything, as this one.
+    fn compare_cells(&mut self, parts: CellParts, now: Moment) {
+        self.clock.restore(parts.clock);
+        let Self { rescan, slice, limits, .. } = self;
+        let bytes_per_s_max = limits.compared_bytes_per_s_max;
+        rescan.hear(parts, now.monotonic_ms, bytes_per_s_max, |_, run| slice.lacks_cells(run));
+    }
+
     pub(super) fn hear_cells(&mut self, parts: CellParts, epoch: u64, now: Moment, commands: &mut Vec<Command>) {
+        if self.complete {
+            return self.compare_cells(parts, now);
+        }
         // What is late there is late here.
         self.clock.restore(parts.clock);
         if parts.asked.is_none() {
