@@ -1,7 +1,8 @@
 //! Messages of one owner that found no room on their link.
 //!
-//! Promises: what sets cells, or tells that they are set, is kept and leaves in order as soon as there is room; there is
-//! no more of it than events are in flight. A test, or what it found, is dropped: whoever waits for it gives up in time.
+//! Promises: what sets cells, or tells that they are set, or that a head has ended, is kept and leaves in order as soon as there
+//! is room; there is no more of it than events are in flight, and what copies are sent again by a newer map. A test, or what it
+//! found, is dropped: whoever waits for it gives up in time.
 //! Must not know: links, what events are.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -332,7 +332,7 @@ impl Mirrors {
                 Held::Record { mirrored, .. } => self.given_up.push_back(Arc::new(untold(&mirrored))),
             }
         }
-        // No more than one who answers holds; beyond that, copies that are compared will find it.
+        // No more than one who answers holds; what is beyond that, copies may find when they are compared.
         let mut events: usize = self.given_up.iter().map(|mirrored| mirrored.decisions.len()).sum();
         while events > GIVEN_UP_EVENTS_MAX
             && let Some(oldest) = self.given_up.pop_front()
