@@ -215,6 +215,26 @@ fn a_filter_is_altered_while_producers_go_on() {
 }
 
 #[test]
+fn records_are_hashed_anew_where_the_secret_is_another() {
+    let nodes = cluster();
+    create(&nodes[0], "hashed", "--slicing vertical:4 --window 1h --clock wall");
+    let (folder, at) = (&nodes[0].folder, &nodes[0].address);
+    let dedup = |keys: &str| {
+        folder.write("events", keys.replace(' ', "\n"));
+        let ran = folder.dedup(&format!("--cluster {at} --filter hashed --format csv --key id events"));
+        assert_eq!(ran.code, Some(0), "{}", ran.err);
+        ran.out.lines().skip(1).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(dedup("id a b \"b\""), "a b");
+    alter(&nodes[1], "hashed", "--new-secret");
+    assert_eq!(dedup("id b c \"d\" c"), "c \"d\"", "what is new is hashed as the new filter wants it");
+    assert_eq!(dedup("id a \"c\" d e"), "e", "both filters are asked");
+    let finished = folder.run(&format!("filter alter hashed --finish --cluster {at}"));
+    assert_eq!(finished.code, Some(0), "{}", finished.err);
+    assert_eq!(dedup("id a c d e"), "a", "the former filter has gone with what it knew");
+}
+
+#[test]
 fn what_cannot_be_altered_says_what_to_do_instead() {
     let nodes = cluster();
     let at = format!("--cluster {}", nodes[0].address);

@@ -108,3 +108,15 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
         assert!(!folder.has("state"), "records that nobody received are not saved as delivered");
     }
 }
+
+#[test]
+fn a_named_pipe_is_read_to_its_end() {
+    let folder = Folder::new();
+    let path = folder.path("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+    assert!(made.success());
+    let writing = std::thread::spawn(move || std::fs::write(path, "a\nb\na\n").expect("a reader"));
+    let ran = folder.dedup("--format lines pipe");
+    writing.join().expect("a writer that was read");
+    assert_eq!(ran.ok().out, "a\nb\n");
+}

@@ -14,6 +14,8 @@ fn a_configuration_is_checked_without_running() {
     check().fails(2, &["data_dir", "data does not exist", "--create"]);
     assert!(!folder.has("data"), "nothing is created silently");
     fs::create_dir(folder.path("data")).expect("a folder");
+    check().fails(2, &["is no node's yet", "--create", "mounted"]);
+    let check = || folder.run("node --config node.toml --check-config --create");
     assert!(check().ok().out.contains("a node `a` can be started with this"));
     assert_eq!(fs::read_dir(folder.path("data")).expect("a folder").count(), 0);
 }

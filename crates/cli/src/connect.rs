@@ -28,6 +28,8 @@ use crate::exit::UsageError;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How long one attempt may take: an election and a write to disk fit well within.
 const ATTEMPT: Duration = Duration::from_secs(6);
+/// How long nothing is said of tries that have failed.
+const SILENCE: Duration = Duration::from_secs(3);
 /// How long it waits before the next.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -129,7 +131,8 @@ impl Operator {
     /// # Errors
     /// What the node says; that nobody answers.
     pub async fn ask<T>(&self, request: impl AsyncFn(Channel) -> Result<Response<T>, Status>) -> anyhow::Result<T> {
-        let deadline = Instant::now() + self.patience;
+        let (begun, mut has_spoken) = (Instant::now(), false);
+        let deadline = begun + self.patience;
         let channels = self.channels()?;
         let mut attempts = self.addresses.iter().zip(channels).cycle();
         let mut mismatches = BTreeMap::new();
@@ -153,6 +156,10 @@ impl Operator {
             let kind = ErrorKind::from(&status);
             if !kind.is_worth_retrying() || Instant::now() + PAUSE > deadline {
                 return Err(refused(address, kind, &status));
+            }
+            if !has_spoken && begun.elapsed() > SILENCE {
+                eprintln!("firstseen: {address}: {}; asking again for {:.0?} in all", status.message(), self.patience);
+                has_spoken = true;
             }
             sleep(PAUSE).await;
         }

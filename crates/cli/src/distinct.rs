@@ -2,8 +2,8 @@
 //!
 //! Promises: finds files that are one under several names, streams included. Must not know: what is in them.
 
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use same_file::Handle;
 
@@ -13,18 +13,26 @@ use crate::input::{is_stdin, name};
 /// A file of this run, as the user calls it.
 struct Named {
     name: String,
-    handle: io::Result<Handle>,
+    /// None of a pipe: to open and close it would end who is at its other end.
+    handle: io::Result<Option<Handle>>,
 }
 
 impl Named {
     fn is(&self, other: &Self) -> bool {
         match (&self.handle, &other.handle) {
             // Pipes, terminals and devices may be read and written at once.
-            (Ok(ours), Ok(theirs)) => ours == theirs && ours.as_file().metadata().is_ok_and(|file| file.is_file()),
+            (Ok(Some(ours)), Ok(Some(theirs))) => {
+                ours == theirs && ours.as_file().metadata().is_ok_and(|file| file.is_file())
+            }
             (Err(_), Err(_)) => self.name == other.name,
             _ => false,
         }
     }
+}
+
+fn handle(path: &Path) -> io::Result<Option<Handle>> {
+    let is_file = fs::metadata(path)?.is_file();
+    is_file.then(|| Handle::from_path(path)).transpose()
 }
 
 /// Looks whether all `outputs`, and standard output if it is used, differ from each other and from the inputs.
@@ -34,10 +42,10 @@ impl Named {
 pub fn check(inputs: &[PathBuf], outputs: &[&Option<PathBuf>], uses_stdout: bool) -> anyhow::Result<()> {
     let inputs = inputs.iter().map(|path| Named {
         name: name(path),
-        handle: if is_stdin(path) { Handle::stdin() } else { Handle::from_path(path) },
+        handle: if is_stdin(path) { Handle::stdin().map(Some) } else { handle(path) },
     });
-    let stdout = uses_stdout.then(|| Named { name: "standard output".to_owned(), handle: Handle::stdout() });
-    let written = |path: &Path| Named { name: path.display().to_string(), handle: Handle::from_path(path) };
+    let stdout = uses_stdout.then(|| Named { name: "standard output".to_owned(), handle: Handle::stdout().map(Some) });
+    let written = |path: &Path| Named { name: path.display().to_string(), handle: handle(path) };
     let outputs = outputs.iter().copied().flatten().map(|path| written(path)).chain(stdout);
     let mut taken: Vec<Named> = inputs.collect();
     let input_count = taken.len();

@@ -3,7 +3,7 @@
 //! Promises: batches come in the order of the files and their records; at most `BATCHES_AHEAD` wait. Must not know:
 //! what becomes of a record.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -153,10 +153,15 @@ pub fn check(files: &[PathBuf]) -> anyhow::Result<Option<u64>> {
             total_bytes = None;
             continue;
         }
-        let opened = File::open(path).and_then(|file| file.metadata());
-        let metadata = opened.map_err(|error| UsageError(format!("{}: {error}", path.display())))?;
+        let found = fs::metadata(path);
+        let refused = |error: io::Error| UsageError(format!("{}: {error}", path.display()));
+        let metadata = found.map_err(refused)?;
         if metadata.is_dir() {
             return Err(UsageError(format!("{} is a folder: name the files in it", path.display())).into());
+        }
+        // A pipe that is opened twice is closed in between, which ends who writes into it.
+        if metadata.is_file() {
+            File::open(path).map_err(refused)?;
         }
         total_bytes = total_bytes.filter(|_| metadata.is_file()).map(|total: u64| total + metadata.len());
     }

@@ -3,6 +3,7 @@
 //! Promises: three verdicts, never two; an event leaves this process as positions under the filter's secret, never as
 //! its bytes. Must not know: nodes, streams.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -52,19 +53,19 @@ impl From<Answer> for Frequency {
 /// deadline is `Undecided`, with a reason that says whether the event may have been recorded.
 ///
 /// A filter that is altered is followed: calls go on, under the new window and the new secret. Only who hashes events by
-/// [`Self::secret`] must open the filter again where that is another: until then they are `Undecided`
-/// ([`Reason::Altered`]). While the filter is being altered, a call that is dropped may not be submitted.
+/// [`Self::secret`] says how they are hashed anew ([`Self::observe_digests_or`]), or opens the filter again where it has
+/// another secret: until then events are `Undecided` ([`Reason::Altered`]). While the filter is being altered, a call that is dropped may not be submitted.
 #[derive(Clone)]
 pub struct Filter {
     /// As it was when it was opened; those that have followed are behind it.
     core: Arc<FilterCore>,
 }
 
-/// Another hash of an event, by its number in the call; none where it was hashed by the caller.
-type Rehash<'a> = &'a (dyn Fn(usize, &FilterSecret) -> Option<Digest> + Sync);
+/// All events of a call, hashed by another secret; none where only the caller could do so.
+type Rehash<'a> = &'a (dyn Fn(&FilterSecret) -> Vec<Digest> + Sync);
 
 /// The caller has hashed events.
-const HASHED: Rehash<'static> = &|_, _| None;
+const HASHED: Rehash<'static> = &|_| Vec::new();
 
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -151,8 +152,10 @@ impl Filter {
         times_ms: &[u64],
     ) -> Result<Vec<Verdict>, CallError> {
         let secret = line::first(&self.core).secret();
-        let digests: Vec<Digest> = events.iter().map(|event| secret.digest(event.as_ref())).collect();
-        let rehash = |event: usize, secret: &FilterSecret| Some(secret.digest(events[event].as_ref()));
+        let rehash = |secret: &FilterSecret| -> Vec<Digest> {
+            events.iter().map(|event| secret.digest(event.as_ref())).collect()
+        };
+        let digests = rehash(secret);
         let events = Events { digests: &digests, times_ms, names: &[] };
         self.verdicts(Operation::Observe, events, (secret, &rehash)).await
     }
@@ -164,6 +167,20 @@ impl Filter {
     /// [`CallError`].
     pub async fn observe_digests(&self, digests: &[Digest], times_ms: &[u64]) -> Result<Vec<Verdict>, CallError> {
         self.verdicts(Operation::Observe, Events { digests, times_ms, names: &[] }, (self.secret(), HASHED)).await
+    }
+
+    /// Like [`Self::observe_digests`]; where the filter has been altered and has another secret, `rehash` hashes all events
+    /// of the call by that one.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn observe_digests_or(
+        &self,
+        digests: &[Digest],
+        times_ms: &[u64],
+        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
+    ) -> Result<Vec<Verdict>, CallError> {
+        self.verdicts(Operation::Observe, Events { digests, times_ms, names: &[] }, (self.secret(), rehash)).await
     }
 
     /// Like [`Self::observe_digests`], for submissions that have names, one an event.
@@ -201,6 +218,19 @@ impl Filter {
     /// [`CallError`].
     pub async fn test_digests(&self, digests: &[Digest], times_ms: &[u64]) -> Result<Vec<Verdict>, CallError> {
         self.verdicts(Operation::Lookup, Events { digests, times_ms, names: &[] }, (self.secret(), HASHED)).await
+    }
+
+    /// Like [`Self::observe_digests_or`], but records nothing.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn test_digests_or(
+        &self,
+        digests: &[Digest],
+        times_ms: &[u64],
+        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
+    ) -> Result<Vec<Verdict>, CallError> {
+        self.verdicts(Operation::Lookup, Events { digests, times_ms, names: &[] }, (self.secret(), rehash)).await
     }
 
     /// Counts an event of a filter of frequencies, and tells its frequency.
@@ -301,10 +331,16 @@ impl Filter {
     ) -> Result<Vec<Verdict>, CallError> {
         let trace = self.core.core().current_trace();
         let mut filter = line::first(&self.core);
-        if filter.secret() != secret {
+        let hash = |filter: &Arc<FilterCore>| match filter.secret() == secret {
+            true => Cow::Borrowed(events.digests),
+            false => Cow::Owned(rehash(filter.secret())),
+        };
+        let hashed = hash(filter);
+        if hashed.len() != events.digests.len() {
             return Ok(vec![Decision::Undecided(Reason::Altered); events.digests.len()]);
         }
-        let (mut answers, deadline) = self.ask_many(filter, operation, events, None, trace).await?;
+        let all = Events { digests: &hashed, ..events };
+        let (mut answers, deadline) = self.ask_many(filter, operation, all, None, trace).await?;
         while filter.is_followed() {
             let left: Vec<usize> = (0..answers.len()).filter(|event| line::passes_on(answers[*event])).collect();
             if left.is_empty() {
@@ -315,11 +351,8 @@ impl Filter {
                 break;
             };
             filter = next;
-            let hash = |event: &usize| match filter.secret() == secret {
-                true => Some(events.digests[*event]),
-                false => rehash(*event, filter.secret()),
-            };
-            let Some(digests) = left.iter().map(hash).collect::<Option<Vec<Digest>>>() else {
+            let hashed = hash(filter);
+            let Some(digests) = left.iter().map(|event| hashed.get(*event).copied()).collect::<Option<Vec<_>>>() else {
                 left.iter().for_each(|event| answers[*event] = Answer::undecided(Reason::Altered));
                 break;
             };

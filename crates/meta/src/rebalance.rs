@@ -2,10 +2,12 @@
 //!
 //! Promises: the same for the same map; no node is given more cells than it has memory for, nor two copies of a slice; nodes
 //! that are balanced end with numbers of copies of each filter that differ by one at most, where memory, sites and copies allow;
-//! what is moving already counts as there. Must not know: how slices move, when.
+//! what is moving already counts as there; what no copy has all of is not moved to balance nodes, as it may never arrive.
+//! Must not know: how slices move, when.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use firstseen_filter::Unit;
 use firstseen_routing::divided::check_copies;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, NodeRecord, SliceMove};
 
@@ -50,6 +52,10 @@ struct Layout<'map> {
     slice_bytes: u64,
     /// Who may have slices.
     rooms: BTreeSet<NodeId>,
+    /// By slice: whether a copy has everything, that others can fetch.
+    complete: Vec<bool>,
+    /// A copy that lacks something has everything once a window is over.
+    has_window: bool,
     /// By slice: who has a copy, and whether that copy is where it is to stay.
     holders: Vec<Vec<(NodeId, bool)>>,
     /// Copies by node.
@@ -73,6 +79,8 @@ impl<'map> Layout<'map> {
             per_group: record.definition.slicing.slices_per_group().max(1),
             slice_bytes,
             rooms: rooms.map(|(id, _)| *id).collect(),
+            complete: (0..record.owners.len() as u32).map(|slice| map.is_complete(record, slice)).collect(),
+            has_window: record.definition.group.unit != Unit::Endless,
             holders: vec![Vec::new(); record.owners.len()],
             counts: BTreeMap::new(),
             counts_of_group: BTreeMap::new(),
@@ -146,6 +154,13 @@ impl<'map> Layout<'map> {
                      rebalance --cancel`"
                 ));
             }
+            // Of a node that is down nothing can be forgiven but where it goes.
+            if !self.complete[slice as usize] && !self.has_window && !self.map.is_down(from) {
+                return Err(format!(
+                    "no copy of slice {slice} has everything, and there is no window after which one has: `firstseen filter \
+                     forgive` says that what is lost is lost"
+                ));
+            }
             let free = self.rooms.iter().copied().filter(|to| !self.has(slice, *to) && self.fits(*to, used));
             let key = |to: &NodeId| {
                 (self.is_near(slice, *to, from), self.count_in_group(slice, *to), self.count_of(*to), *to)
@@ -180,7 +195,9 @@ impl<'map> Layout<'map> {
         nodes.sort_unstable();
         for (few, to) in nodes.iter().filter(|(_, to)| self.fits(*to, used)) {
             for (_, from) in nodes.iter().rev().take_while(|(many, _)| *many > few + 1) {
-                let is_free = |slice: &u32| self.may_move(*slice, *from) && !self.has(*slice, *to);
+                let is_free = |slice: &u32| {
+                    self.complete[*slice as usize] && self.may_move(*slice, *from) && !self.has(*slice, *to)
+                };
                 let is_no_nearer =
                     |slice: &u32| !self.is_near(*slice, *to, *from) || self.is_near(*slice, *from, *from);
                 let crowd = |slice: &u32| {

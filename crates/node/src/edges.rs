@@ -34,11 +34,15 @@ pub(crate) const DATABASE_FILE: &str = "meta.redb";
 /// The folder of the journal there.
 pub(crate) const JOURNAL_FOLDER: &str = "journal";
 
+/// Whether a data folder has what says which node it is of.
+pub fn has_identity(data_dir: &Path) -> bool {
+    fs::metadata(data_dir.join(DATABASE_FILE)).is_ok_and(|metadata| metadata.len() > 0)
+}
+
 /// Whether a data folder has the journal of a node, and not what says which node that is.
 pub fn has_lost_identity(data_dir: &Path) -> bool {
-    let has_identity = fs::metadata(data_dir.join(DATABASE_FILE)).is_ok_and(|metadata| metadata.len() > 0);
     let has_journal = || fs::read_dir(data_dir.join(JOURNAL_FOLDER)).is_ok_and(|mut files| files.next().is_some());
-    !has_identity && has_journal()
+    !has_identity(data_dir) && has_journal()
 }
 
 /// Two clocks.

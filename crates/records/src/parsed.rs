@@ -1,8 +1,10 @@
 //! What a parser says of a block. Must not know: how it found out.
 
+use crate::field::FieldSpan;
+use crate::key::KeyHasher;
 use crate::layout::{Layout, RawRecord, RecordSink, Scratch, Walk};
 use crate::{Block, KeyNormalization, RejectReason, key};
-use firstseen_filter::Digest;
+use firstseen_filter::{Digest, FilterSecret};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -116,13 +118,49 @@ impl ParsedBlock {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn key_parts(&self, index: usize, block: &Block) -> Vec<String> {
-        let (Some(span), Some(layout)) = (self.spans.get(index), &self.layout) else { return Vec::new() };
-        let Some(record) = block.bytes().get(span.range()) else { return Vec::new() };
-        let mut sink = KeyParts { record, normalization: self.normalization, parts: Vec::new() };
+        let (Some(span), mut parts) = (self.spans.get(index), Vec::new()) else { return Vec::new() };
+        self.read_again(*span, block, &mut Scratch::default(), |record, key| {
+            let values = key.iter().map(|field| key::value(*field, record, self.normalization));
+            parts = values.map(|value| String::from_utf8_lossy(&value).into_owned()).collect();
+        });
+        parts
+    }
+
+    /// The digest of each event's key under another secret, in the order of [`Self::digests`]. It reads the records again.
+    ///
+    /// ```
+    /// # use firstseen_filter::FilterSecret;
+    /// # use firstseen_records::*;
+    /// let secret = FilterSecret::from_seed(2);
+    /// let mut parser = RecordParser::new(ParserConfig::new(RecordFormat::Lines), FilterSecret::from_seed(1))?;
+    /// let mut reader = BlockReader::new(&b"a\nb\n"[..], BlockOptions::for_format(RecordFormat::Lines));
+    /// let (mut block, mut parsed) = (Block::default(), ParsedBlock::default());
+    /// assert!(reader.read_block(&mut block)?);
+    /// parser.parse(&block, &mut parsed)?;
+    /// assert_eq!(parsed.digests_under(&secret, &block), [secret.digest(b"a"), secret.digest(b"b")]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn digests_under(&self, secret: &FilterSecret, block: &Block) -> Vec<Digest> {
+        let mut hasher = KeyHasher::new(secret.clone(), self.normalization);
+        let (mut digests, mut scratch) = (Vec::with_capacity(self.len()), Scratch::default());
+        for span in &self.spans {
+            self.read_again(*span, block, &mut scratch, |record, key| digests.push(hasher.digest(record, key)));
+        }
+        digests
+    }
+
+    /// Reads the record of an event again: its bytes, and the key fields in them.
+    fn read_again(
+        &self,
+        span: RecordSpan,
+        block: &Block,
+        scratch: &mut Scratch,
+        mut take: impl FnMut(&[u8], &[FieldSpan]),
+    ) {
+        let (Some(layout), Some(record)) = (&self.layout, block.bytes().get(span.range())) else { return };
         let may_have_mark = block.is_first() && span.start == 0;
         let walk = Walk::new(record, 0, 1, may_have_mark, block.quoted_newlines());
-        layout.walk(&walk, &mut Scratch::default(), &mut sink);
-        sink.parts
+        layout.walk(&walk, scratch, &mut KeyFields(|key: &[FieldSpan]| take(record, key)));
     }
 
     pub(crate) fn clear(&mut self) {
@@ -136,17 +174,11 @@ impl ParsedBlock {
     }
 }
 
-struct KeyParts<'a> {
-    record: &'a [u8],
-    normalization: KeyNormalization,
-    parts: Vec<String>,
-}
+struct KeyFields<F>(F);
 
-impl RecordSink for KeyParts<'_> {
-    fn record(&mut self, layout: &Layout, _: RawRecord, slots: &[crate::field::FieldSpan]) {
-        let values =
-            slots[..layout.key_count()].iter().map(|field| key::value(*field, self.record, self.normalization));
-        self.parts = values.map(|value| String::from_utf8_lossy(&value).into_owned()).collect();
+impl<F: FnMut(&[FieldSpan])> RecordSink for KeyFields<F> {
+    fn record(&mut self, layout: &Layout, _: RawRecord, slots: &[FieldSpan]) {
+        (self.0)(&slots[..layout.key_count()]);
     }
 
     fn reject(&mut self, _: RawRecord, _: RejectReason) {}

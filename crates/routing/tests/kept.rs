@@ -8,8 +8,8 @@ use common::{Dice, definition, digest, filter_record, growing, node_record, slic
 use firstseen_filter::{FilterSpec, Kind, Limit, Probes, Refresh};
 use firstseen_routing::{
     CheckpointCursor, ClusterMap, Command, Decision, Durability, Entry, FilterId, FilterPolicies, FilterRecord,
-    GroupOwner, Moment, NodeId, Operation, OwnerLimits, Prober, Reason, Record, SlicedDefinition, Submission,
-    SubmissionName, Tick, Times,
+    GroupOwner, Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, Prober, Reason, Record, SliceCopy,
+    SlicedDefinition, Submission, SubmissionName, Tick, Times, WhenLost,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -221,4 +221,43 @@ fn what_was_taken_up_and_not_told_is_unknown() {
     let decisions = bench.again().submit(Submission { again: true, ..batch });
     let unknown = Decision::Undecided(Reason::Unknown);
     assert!(decisions.iter().all(|decision| *decision == unknown), "{decisions:?}");
+}
+
+/// One slice, whose other copy is at a node that is down, and this one's node has started again.
+fn beside_a_copy_that_is_down() -> ClusterMap {
+    let mut map = map(&definition(&spec(Kind::Bloom, "unbounded", 1 << 14, 5), "none"));
+    let other = NodeRecord { is_down: true, ..node_record(NodeId(2)) };
+    map.nodes.insert(NodeId(2), other);
+    map.nodes.get_mut(&ME).unwrap().incarnation = Incarnation(2);
+    let record = map.filters.get_mut(&FILTER).unwrap();
+    record.policies.when_lost = WhenLost::Duplicate;
+    let owner = slice_owner(NodeId(2));
+    record.copies = vec![SliceCopy { slice: 0, owner, replaces: None, since_epoch: 1 }];
+    map
+}
+
+#[test]
+fn a_copy_that_has_read_everything_back_records_when_the_map_knows() {
+    let mut map = beside_a_copy_that_is_down();
+    let mut bench = Bench::new(&map.filters[&FILTER].definition.clone(), false);
+    bench.owner = GroupOwner::build(FILTER, &map, 0, ME, OwnerLimits::default()).unwrap();
+    bench.owner.end_restore(true);
+    let batch = bench.batch(&mut Dice(1));
+    let ask = |bench: &mut Bench, sequence| {
+        let mut commands = Vec::new();
+        bench.now.monotonic_ms += 10;
+        bench.owner.submit(Submission { sequence, ..batch.clone() }, bench.now, &mut commands);
+        let records = commands.iter().filter(|command| matches!(command, Command::Record(_))).count();
+        let mut replies = commands.into_iter().filter_map(|command| match command {
+            Command::Reply(reply) => Some((reply.decisions[0], reply.degraded)),
+            _ => None,
+        });
+        (replies.next().expect("an answer"), records)
+    };
+    // What it recorded now, the other would come back without, and would not know that it lacks it.
+    assert_eq!(ask(&mut bench, 0), ((Decision::Duplicate, true), 0));
+    map.filters.get_mut(&FILTER).unwrap().owners[0].complete_since = Incarnation(2);
+    map.version += 1;
+    bench.owner.map_changed(&map, bench.now, &mut Vec::new());
+    assert_eq!(ask(&mut bench, 1), ((Decision::FirstSeen, false), 1));
 }

@@ -70,7 +70,7 @@ pub enum ClusterCommand {
 #[derive(Debug, Args)]
 pub struct NodeArgs {
     /// Address of a node
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", visible_alias = "cluster")]
     pub addr: String,
     /// Certificates.
     #[command(flatten)]

@@ -10,7 +10,7 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use anyhow::Context;
 use firstseen_client::{CallError, Client, ConnectError, Filter, FilterError, NodeTraffic, Verdict};
-use firstseen_filter::Kind;
+use firstseen_filter::{FilterSecret, Kind};
 use firstseen_routing::{Answer, Reason};
 use tokio::runtime::Runtime;
 
@@ -183,8 +183,10 @@ async fn verdicts(filter: &Filter, lookup: bool, batch: &Batch) -> Result<Vec<Ve
     if filter.needs_times() {
         times_ms(&batch.parsed, 0..batch.parsed.len(), &mut times);
     }
+    let Batch { block, parsed, .. } = batch;
+    let rehash = |secret: &FilterSecret| parsed.digests_under(secret, block);
     match lookup {
-        true => filter.test_digests(batch.parsed.digests(), &times).await,
-        false => filter.observe_digests(batch.parsed.digests(), &times).await,
+        true => filter.test_digests_or(parsed.digests(), &times, &rehash).await,
+        false => filter.observe_digests_or(parsed.digests(), &times, &rehash).await,
     }
 }

@@ -274,8 +274,8 @@ fn tell(document: &Document<'_>, filter: &FilterRecord, out: &mut dyn Write) -> 
     if document.new_secret {
         writeln!(
             out,
-            "secret   a new one: producers that hash events themselves (firstseen dedup) get `altered` for new events until \
-             the former filter has gone, and they are started again"
+            "secret   a new one: producers that hash events themselves (`observe_digests` of the client crate) get `altered` \
+             for new events until they have opened the filter again, once the former one has gone"
         )?;
     }
     Ok(())
@@ -328,7 +328,11 @@ async fn finish(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let Some((former, _)) = map.former_of(number) else {
-        return Err(UsageError(format!("filter `{}` is not being altered", args.name)).into());
+        return Err(UsageError(format!(
+            "filter `{}` is not being altered: there is no former filter, or it has gone",
+            args.name
+        ))
+        .into());
     };
     let request = FinishAlterationRequest { command_id: fresh_id().into(), name: args.name.clone() };
     operator.call(async |mut client| client.finish_alteration(request.clone()).await).await?;

@@ -53,7 +53,7 @@ pub enum FilterCommand {
 #[derive(Clone, Debug, Args)]
 pub struct ClusterAddresses {
     /// Addresses of nodes; one that answers is enough
-    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', required = true, visible_alias = "addr")]
     pub cluster: Vec<String>,
     /// Certificates.
     #[command(flatten)]

@@ -29,7 +29,7 @@ pub struct NodeArgs {
     /// Check the configuration, its certificates and its folder, then end
     #[arg(long)]
     pub check_config: bool,
-    /// Make the data folder if it is missing
+    /// Begin as a new node where the data folder is missing or empty
     #[arg(long)]
     pub create: bool,
     /// End with the process of this number, which started this one

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use firstseen_node::{Edges, Node};
+use firstseen_node::{Edges, Node, has_identity, has_lost_identity};
 
 use super::NodeArgs;
 use super::config_file::NodeFile;
@@ -64,19 +64,23 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Nothing is created silently: a folder that is missing may be a disk that is not mounted.
+/// Nothing is created silently: a folder that is missing, or empty, may be a disk that is not mounted.
 fn check_folder(folder: &Path, create: bool, config: &Path) -> anyhow::Result<()> {
     let shown = folder.display();
     match fs::metadata(folder) {
-        Ok(metadata) if metadata.is_dir() => match firstseen_node::has_lost_identity(folder) {
-            false => Ok(()),
-            true => Err(UsageError(format!(
-                "{}: data_dir {shown} holds the journal of a node, and not its identity (meta.redb): put that back; or, to \
-                 join as a new node that has nothing, name an empty folder",
-                config.display()
-            ))
-            .into()),
-        },
+        Ok(metadata) if metadata.is_dir() && has_lost_identity(folder) => Err(UsageError(format!(
+            "{}: data_dir {shown} holds the journal of a node, and not its identity (meta.redb): put that back; or, to \
+             join as a new node that has nothing, name an empty folder",
+            config.display()
+        ))
+        .into()),
+        Ok(metadata) if metadata.is_dir() && !create && !has_identity(folder) => Err(UsageError(format!(
+            "{}: data_dir {shown} is no node's yet; for a new node say --create, otherwise look where its data went: a disk \
+             may not be mounted",
+            config.display()
+        ))
+        .into()),
+        Ok(metadata) if metadata.is_dir() => Ok(()),
         Ok(_) => Err(UsageError(format!("{}: data_dir {shown} is no folder", config.display())).into()),
         Err(error) if error.kind() == ErrorKind::NotFound && create => {
             fs::create_dir_all(folder).with_context(|| format!("cannot make data_dir {shown}"))

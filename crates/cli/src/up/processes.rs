@@ -146,7 +146,7 @@ impl Process {
         let written = File::options().append(true).create(true).open(&log);
         let written = written.with_context(|| format!("cannot write {}", log.display()))?;
         let mut command = Command::new(&program);
-        command.arg("node").arg("--config").arg(folder.config(node));
+        command.arg("node").arg("--config").arg(folder.config(node)).arg("--create");
         command.arg("--end-with").arg(std::process::id().to_string());
         // A group of its own: Ctrl-C in the terminal reaches this process, which then ends the nodes in order.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(written);

@@ -83,6 +83,28 @@ fn nodes_that_are_down_are_given_nothing() {
 }
 
 #[test]
+fn what_may_never_arrive_does_not_set_out() {
+    let mut cluster = Cluster::new(2, 1 << 30);
+    cluster.ask(filter("v", definition(Kind::Bloom, 1000, "vertical:6"), false)).unwrap();
+    cluster.start(1, 1 << 30).unwrap();
+    cluster.ask(Change::AddNode { profile: crate::state::tests::profile(3, 1 << 30) }).unwrap();
+    cluster.start(3, 1 << 30).unwrap();
+    let plan = plan_moves(cluster.state.map(), &BTreeSet::new()).unwrap();
+    let moves: Vec<NodeId> = plan.iter().flat_map(|(_, moves)| moves).map(|way| way.from).collect();
+    assert_eq!(moves, [NodeId(2)], "what node 1 has lost nobody has");
+    let refused = plan_moves(cluster.state.map(), &BTreeSet::from([NodeId(1)])).unwrap_err().to_string();
+    assert!(refused.contains("filter forgive"), "{refused}");
+    let mut map = (**cluster.state.map()).clone();
+    map.nodes.get_mut(&NodeId(1)).unwrap().is_down = true;
+    let plan = plan_moves(&map, &BTreeSet::from([NodeId(1)])).unwrap();
+    assert_eq!(
+        plan.iter().map(|(_, moves)| moves.len()).sum::<usize>(),
+        3,
+        "what is down cannot be forgiven where it is"
+    );
+}
+
+#[test]
 fn what_finds_no_place_is_told() {
     let mut cluster = Cluster::new(2, 1 << 30);
     cluster.ask(with_copies("c", "horizontal:6", 1)).unwrap();

@@ -154,7 +154,7 @@ impl TogetherGroup {
             decisions,
             estimates,
             clock_ms: self.clock.clock_ms(),
-            degraded: !self.is_whole(),
+            degraded: !self.is_known_whole(),
             expected_rate,
             seen: Vec::new(),
             spent: Some(submission.probes),
@@ -170,7 +170,7 @@ impl TogetherGroup {
     /// the window, these count for nothing, as they come again.
     fn lost(&mut self, submission: &Submission, now: Moment) -> Option<Decision> {
         let decision = match self.when_lost {
-            _ if self.is_whole() => return None,
+            _ if self.is_known_whole() => return None,
             WhenLost::FirstSeen => return None,
             WhenLost::Undecided => TOO_FEW_LEFT,
             WhenLost::Duplicate => Decision::Duplicate,

@@ -20,6 +20,12 @@ use crate::{
 };
 
 impl TogetherGroup {
+    /// Whether it may answer and record: beside other copies not before the map knows that it has everything, as what is
+    /// recorded where the map knows of no such copy opens no gap in those that are down.
+    pub(super) fn is_known_whole(&self) -> bool {
+        self.complete || self.is_whole() && !self.mirrors.has_others()
+    }
+
     /// Whether all that was recorded in other copies without this one is here.
     pub(super) fn has_fetched_all(&self) -> bool {
         self.mirrors.has_others() && !self.mirrors.is_down_here() && self.copying.has(0)
