@@ -94,6 +94,8 @@ fn other_commands_explain_themselves() {
         ),
         ("certs", "--out --nodes --clients --admin --hosts --days"),
         ("plan", "--events-per-window --fpr --window --kind --nodes --failures --max-fpr --json"),
+        ("generate", "--events --keys --rate --burst --sites --home-share --late-share --late-max --seed --format"),
+        ("eval", "EXPERIMENT --seed --runs --out --log --log-format --quick --json"),
         ("bench", "cluster Redis tree durability copies moves"),
         ("bench copies", "--events --runs --batch --json"),
         ("bench moves", "--events --calls-per-s --quiet-s --json"),
@@ -126,7 +128,9 @@ fn the_commands_are_listed() {
     let mut command = firstseen();
     command.arg("--help");
     let help = text(command);
-    for name in ["dedup", "estimate", "plan", "up", "node", "cluster", "filter", "certs", "bench", "chaos"] {
+    for name in
+        ["dedup", "estimate", "plan", "up", "node", "cluster", "filter", "certs", "bench", "eval", "generate", "chaos"]
+    {
         assert!(help.contains(&format!("\n  {name} ")), "{name} is not in:\n{help}");
     }
     let mut command = firstseen();

@@ -8,7 +8,9 @@ use crate::chaos::ChaosArgs;
 use crate::cluster::ClusterArgs;
 use crate::dedup::DedupArgs;
 use crate::estimate::EstimateArgs;
+use crate::eval::EvalArgs;
 use crate::filter::FilterCommandArgs;
+use crate::generate::GenerateArgs;
 use crate::node::NodeArgs;
 use crate::plan::PlanArgs;
 use crate::up::UpArgs;
@@ -43,6 +45,10 @@ pub enum Command {
     Certs(CertsArgs),
     /// Measure what this machine does
     Bench(BenchArgs),
+    /// Reproduce the figures of the papers, with their formulas beside
+    Eval(EvalArgs),
+    /// Make a synthetic stream of events, to try filters with
+    Generate(GenerateArgs),
     /// Watch nodes fail, and check everything that producers were told
     Chaos(ChaosArgs),
 }

@@ -40,7 +40,7 @@ pub struct InputArgs {
     pub normalize: Option<KeyNormalization>,
 }
 
-fn parse_format(name: &str) -> Result<RecordFormat, String> {
+pub(crate) fn parse_format(name: &str) -> Result<RecordFormat, String> {
     name.parse().map_err(|error: firstseen_records::ConfigError| error.to_string())
 }
 

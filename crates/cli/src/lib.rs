@@ -23,10 +23,12 @@ pub mod describe;
 pub mod distinct;
 mod draws;
 pub mod estimate;
+pub mod eval;
 pub mod exit;
 pub mod filter;
 pub mod filter_args;
 pub mod filter_report;
+pub mod generate;
 pub mod heavy;
 pub mod input;
 pub mod input_args;
@@ -74,6 +76,11 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Chaos(args) => chaos::run(&args),
+        Command::Generate(args) => {
+            generate::run(&args, &mut std::io::stdout().lock())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Eval(args) => eval::run(&args, &mut std::io::stdout().lock()),
         Command::Certs(args) => {
             certs::run(&args, &mut std::io::stdout().lock())?;
             Ok(ExitCode::SUCCESS)

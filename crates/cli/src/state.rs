@@ -99,8 +99,13 @@ fn difference<D: Definition>(expected: &StateHeader<D>, found: &StateHeader<D>) 
 
 /// The seed asked for, else the saved one, else one that nobody who sends events can know.
 pub fn seed<D: Definition>(asked: Option<u64>, saved: Option<&SavedState<D>>) -> u64 {
+    asked.or(saved.map(SavedState::seed)).unwrap_or_else(drawn_seed)
+}
+
+/// A seed that nobody has asked for.
+pub(crate) fn drawn_seed() -> u64 {
     // The standard library keys its hash maps from the system's randomness.
-    asked.or(saved.map(SavedState::seed)).unwrap_or_else(|| RandomState::new().build_hasher().finish())
+    RandomState::new().build_hasher().finish()
 }
 
 /// Replaces the state at `path` by `header` and what `write_body` writes.

@@ -331,7 +331,8 @@ async fn forgive(name: &str, operator: &Operator, out: &mut dyn Write) -> anyhow
     let map = cluster::status(operator).await?.map;
     let (_, filter) = find(&map, name)?;
     let slices = (0..).zip(&filter.owners).filter(|(slice, _)| !map.is_complete(filter, *slice));
-    let (away, forgiven): (Vec<_>, Vec<_>) = slices.partition(|(_, owner)| map.is_gone(owner));
+    let is_away = |slice: u32| filter.copies_of(slice).all(|copy| map.is_gone(copy));
+    let (away, forgiven): (Vec<_>, Vec<_>) = slices.partition(|(slice, _)| is_away(*slice));
     let request = ForgiveFilterRequest { command_id: fresh_id().into(), name: name.to_owned() };
     operator.call(async |mut client| client.forgive_filter(request.clone()).await).await?;
     let slices = filter.owners.len();

@@ -1,0 +1,127 @@
+//! `firstseen eval`: the papers' figures, measured with this build, beside their formulas.
+//!
+//! Promises: stdout carries the summary, or one JSON document; files go into the folder that was named and nowhere else; the
+//! exit code says whether every judged point is where its formula puts it. Must not know: what is measured, how it is judged.
+
+mod folder;
+mod logs;
+mod summary;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Args, value_parser};
+use firstseen_eval::experiment::{Experiment, Run, Scale};
+use firstseen_eval::experiments::{EXPERIMENTS, named};
+use firstseen_eval::stream::Log;
+use firstseen_records::RecordFormat;
+
+use self::folder::Folder;
+use self::summary::Report;
+use crate::exit::{FAILED, UsageError};
+use crate::input_args::parse_format;
+use crate::progress::Steps;
+use crate::state::drawn_seed;
+
+/// Runs of every point, unless said otherwise.
+const SEEDS: u32 = 20;
+/// The same with `--quick`.
+const SEEDS_QUICK: u32 = 5;
+
+/// The name that stands for all.
+const ALL: &str = "all";
+
+/// Flags of `firstseen eval`.
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    /// Experiments to run, or `all`; without one they are listed
+    #[arg(value_name = "EXPERIMENT")]
+    pub experiments: Vec<String>,
+    /// Decides everything that is drawn; drawn itself if not given, and told
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Independent runs of every point (20; 5 with --quick)
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(5..=1000))]
+    pub runs: Option<u32>,
+    /// Write a page with pictures, the numbers as JSON and a table in Markdown into this folder, which is made if missing
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// A real log of web requests, with the fields `url`, `host` and `time`; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub log: Vec<PathBuf>,
+    /// How logs are written
+    #[arg(long, value_name = "FORMAT", default_value = "clf", value_parser = parse_format)]
+    pub log_format: RecordFormat,
+    /// Smaller sizes and fewer runs
+    #[arg(long)]
+    pub quick: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl EvalArgs {
+    /// The logs, as they were asked for.
+    fn log_flags(&self) -> String {
+        let logs: String = self.log.iter().map(|path| format!(" --log {}", path.display())).collect();
+        if logs.is_empty() { logs } else { format!("{logs} --log-format {}", self.log_format.name()) }
+    }
+}
+
+/// Runs experiments, one after the other.
+///
+/// # Errors
+/// An experiment that does not exist or cannot be run; a folder that cannot be written.
+pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let experiments = chosen(&args.experiments)?;
+    if experiments.is_empty() {
+        summary::list(out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let logs: Vec<Log> = args.log.iter().map(|path| logs::read(path, args.log_format)).collect::<Result<_, _>>()?;
+    let folder = args.out.as_deref().map(Folder::open).transpose()?;
+    let seed = args.seed.unwrap_or_else(|| drawn_seed() >> 32);
+    let (scale, seeds) = match args.quick {
+        true => (Scale::Quick, args.runs.unwrap_or(SEEDS_QUICK)),
+        false => (Scale::Full, args.runs.unwrap_or(SEEDS)),
+    };
+    let (begun, mut report) = (Instant::now(), Report::new(seed, scale, args.log_flags()));
+    let steps = Steps::new(experiments.len() as u64 * u64::from(seeds), "runs");
+    for (index, experiment) in experiments.iter().enumerate() {
+        let left_after = (experiments.len() - index - 1) as u64 * u64::from(seeds);
+        let progress = |done: usize, total: usize| steps.left(left_after + (total - done) as u64);
+        let experiment_begun = Instant::now();
+        let document = experiment.run(&Run { seed, seeds, scale, logs: &logs, progress: &progress, broken: None })?;
+        if let Some(folder) = &folder {
+            folder.write_experiment(&document)?;
+        }
+        steps.note(&summary::line(&document, experiment_begun.elapsed()));
+        report.experiments.push(document);
+    }
+    steps.end();
+    report.seconds = begun.elapsed().as_secs_f64();
+    if let Some(folder) = &folder {
+        folder.write_page(&report)?;
+    }
+    match args.json {
+        true => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
+        false => summary::tell(&report, args.out.as_deref(), out)?,
+    }
+    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// The experiments of these names, each once, in the order of the table.
+fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
+    let unknown = names.iter().find(|name| *name != ALL && named(name).is_none());
+    if let Some(unknown) = unknown {
+        let near = |experiment: &&Experiment| strsim::jaro_winkler(experiment.name, unknown) > 0.8;
+        let near = EXPERIMENTS.iter().find(near).map_or("`firstseen eval` lists them".to_owned(), |experiment| {
+            format!("did you mean `{}`?", experiment.name)
+        });
+        return Err(UsageError(format!("no experiment `{unknown}`: {near}")).into());
+    }
+    let is_wanted = |experiment: &&Experiment| names.iter().any(|name| name == ALL || name == experiment.name);
+    Ok(EXPERIMENTS.iter().filter(is_wanted).collect())
+}

@@ -1,0 +1,218 @@
+//! What an experiment is, and how its runs are shared out over threads.
+//!
+//! Promises: the same seed, number of seeds and scale give the same document, whatever the threads do. Must not know: what
+//! is measured, files, the clock.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+use firstseen_filter::{AskError, BuildError, DecayingError, GeometryError, ProbeError, SpecError, StableError};
+use firstseen_routing::{DefinitionError, EmbeddedTreeError, PlanError, SlicedBuildError, SlicingError};
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::broken::Broken;
+use crate::document::{Document, Parameter, Sheet, Source, judged};
+use crate::stream::{Log, StreamError};
+
+/// Threads that runs are shared out over.
+const THREADS: usize = 2;
+
+/// How large an experiment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// With the papers' sizes.
+    Full,
+    /// Smaller, for a look or for CI.
+    Quick,
+    /// As small as it can be and still tell, for unit tests.
+    Tiny,
+}
+
+impl Scale {
+    /// The value for this scale.
+    pub fn pick<T>(self, full: T, quick: T, tiny: T) -> T {
+        match self {
+            Self::Full => full,
+            Self::Quick => quick,
+            Self::Tiny => tiny,
+        }
+    }
+}
+
+/// How experiments are run.
+pub struct Run<'a> {
+    /// Decides everything that is drawn.
+    pub seed: u64,
+    /// Independent runs of every point, at least 2: intervals come from their differences.
+    pub seeds: u32,
+    /// How large.
+    pub scale: Scale,
+    /// Logs for the experiments that want real events; may be empty.
+    pub logs: &'a [Log],
+    /// Told after each run how many are done, and of how many; called on the thread that runs the experiment.
+    pub progress: &'a dyn Fn(usize, usize),
+    /// What is broken on purpose: nothing, but in tests.
+    pub broken: Option<Broken>,
+}
+
+/// What went wrong.
+#[derive(Debug, Error)]
+pub enum EvalError {
+    /// Intervals come from the differences between runs.
+    #[error("{0} seeds: choose at least 2")]
+    Seeds(u32),
+    /// A filter cannot be had.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A filter cannot be had.
+    #[error(transparent)]
+    Sliced(#[from] SlicedBuildError),
+    /// A filter cannot be had.
+    #[error(transparent)]
+    Stable(#[from] StableError),
+    /// A filter cannot be described so.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// A filter cannot be described so.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A filter cannot be cut so.
+    #[error(transparent)]
+    Slicing(#[from] SlicingError),
+    /// A filter cannot be cut so.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A filter does not take these positions.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    /// A position is not in the filter.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// A filter of frequencies cannot be had.
+    #[error(transparent)]
+    Decaying(#[from] DecayingError),
+    /// A tree cannot be had.
+    #[error(transparent)]
+    Tree(#[from] EmbeddedTreeError),
+    /// No such shape.
+    #[error(transparent)]
+    Geometry(#[from] GeometryError),
+    /// No such stream.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// A filter answered what this experiment has no place for.
+    #[error("the filter of experiment {experiment} told {told}: its window or size is not that of the experiment")]
+    Answer {
+        /// The experiment.
+        experiment: &'static str,
+        /// What was told.
+        told: String,
+    },
+}
+
+/// One experiment of the table.
+pub struct Experiment {
+    /// The name it is asked for by.
+    pub name: &'static str,
+    /// In a few words.
+    pub title: &'static str,
+    /// What it shows, in one paragraph.
+    pub paragraph: &'static str,
+    /// Measures, and puts the formulas beside.
+    pub measure: fn(&Run<'_>) -> Result<Findings, EvalError>,
+}
+
+/// What an experiment has measured.
+pub struct Findings {
+    /// What it reproduces.
+    pub source: Source,
+    /// What it was run with.
+    pub parameters: Vec<Parameter>,
+    /// What was measured.
+    pub sheets: Vec<Sheet>,
+    /// Where and why the paper differs.
+    pub notes: Vec<String>,
+}
+
+impl Experiment {
+    /// Runs it and judges what it finds.
+    ///
+    /// # Errors
+    /// [`EvalError`]: too few seeds, or not enough memory.
+    pub fn run(&self, run: &Run<'_>) -> Result<Document, EvalError> {
+        if run.seeds < 2 {
+            return Err(EvalError::Seeds(run.seeds));
+        }
+        let Findings { source, parameters, sheets, notes } = (self.measure)(run)?;
+        Ok(Document {
+            name: self.name.to_owned(),
+            title: self.title.to_owned(),
+            paragraph: self.paragraph.to_owned(),
+            source,
+            parameters,
+            seeds: run.trial_seeds(),
+            panels: judged(sheets),
+            notes,
+        })
+    }
+}
+
+impl Run<'_> {
+    /// The seed of every run: 53 bits, which any reader of JSON keeps.
+    pub fn trial_seeds(&self) -> Vec<u64> {
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        (0..self.seeds).map(|_| random.next_u64() >> 11).collect()
+    }
+
+    /// Does `trial` once for every seed, on two threads, and gives what it found in the order of the seeds.
+    ///
+    /// # Errors
+    /// The first error in the order of the seeds.
+    pub fn trials<T: Send>(&self, trial: impl Fn(u64) -> Result<T, EvalError> + Sync) -> Result<Vec<T>, EvalError> {
+        let seeds = self.trial_seeds();
+        let next = AtomicUsize::new(0);
+        let (sender, receiver) = mpsc::channel();
+        let mut found: Vec<Option<Result<T, EvalError>>> = seeds.iter().map(|_| None).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS.min(seeds.len()) {
+                let (sender, next, seeds, trial) = (sender.clone(), &next, &seeds, &trial);
+                scope.spawn(move || {
+                    while let Some((index, seed)) = seeds.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
+                        if sender.send((index, trial(*seed))).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(sender);
+            for (done, (index, result)) in (1..).zip(receiver) {
+                found[index] = Some(result);
+                (self.progress)(done, seeds.len());
+            }
+        });
+        // A trial that panicked has ended the scope with its panic.
+        found.into_iter().flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn trials_come_in_the_order_of_their_seeds() {
+        let told = RefCell::new(Vec::new());
+        let progress = |done, total| told.borrow_mut().push((done, total));
+        let run = Run { seed: 3, seeds: 9, scale: Scale::Tiny, logs: &[], progress: &progress, broken: None };
+        let seeds = run.trials(Ok).unwrap();
+        assert_eq!(seeds, run.trial_seeds());
+        assert_eq!(*told.borrow(), (1..=9).map(|done| (done, 9)).collect::<Vec<_>>());
+        assert!(run.trials(|seed| if seed == seeds[4] { Err(EvalError::Seeds(4)) } else { Ok(()) }).is_err());
+    }
+}

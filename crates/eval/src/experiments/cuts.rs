@@ -1,0 +1,140 @@
+//! What each way of cutting a filter does to its rate and its balance (K11 3), over a stream that fills it.
+//!
+//! Promises: formulas for events that fall uniformly. Must not know: filters, streams.
+
+use firstseen_filter::rates::{plain, slicing};
+
+/// A way to cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Horizontal,
+    Vertical,
+    HorizontalVertical,
+    VerticalHorizontal,
+}
+
+/// Slices of the second cut, where there are two.
+pub(super) const INNER: u32 = 5;
+
+/// Points of the filling at which a mean is taken.
+const STEPS: u32 = 64;
+
+impl Way {
+    pub(super) const ALL: [Self; 4] =
+        [Self::Vertical, Self::Horizontal, Self::HorizontalVertical, Self::VerticalHorizontal];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Horizontal => "horizontal",
+            Self::Vertical => "vertical",
+            Self::HorizontalVertical => "horizontal, then vertical in 5",
+            Self::VerticalHorizontal => "vertical, then horizontal in 5",
+        }
+    }
+
+    /// The words for a cut into so many slices in all; with two cuts a multiple of [`INNER`].
+    pub(super) fn slicing(self, slices: u32) -> String {
+        match self {
+            Self::Horizontal => format!("horizontal:{slices}"),
+            Self::Vertical => format!("vertical:{slices}"),
+            Self::HorizontalVertical => format!("horizontal-vertical:{}x{INNER}", slices / INNER),
+            Self::VerticalHorizontal => format!("vertical-horizontal:{}x{INNER}", slices / INNER),
+        }
+    }
+
+    /// Jain's fairness of the positions tested. A slice has the share w of a key with chance and weight of how many of its
+    /// k positions lie there, so with H slices that events are divided over, V that cells are, and `q = sum w^2`:
+    /// `1 / (1 + q (H (V-1)/k + H - 1))`, which is K11's horizontal for V = 1 and vertical for H = 1.
+    pub(super) fn fairness(self, slices: u32, hashes: u32, share_squares: f64) -> f64 {
+        let diced = |events: u32, cells: u32| {
+            let spread = f64::from(events) * (f64::from(cells) - 1.0) / f64::from(hashes);
+            1.0 / (1.0 + share_squares * (spread + f64::from(events) - 1.0))
+        };
+        match self {
+            Self::Horizontal => slicing::fairness_horizontal(slices, share_squares),
+            Self::Vertical => slicing::fairness_vertical(slices, hashes, share_squares),
+            Self::HorizontalVertical => diced(slices / INNER, INNER),
+            Self::VerticalHorizontal => diced(INNER, slices / INNER),
+        }
+    }
+
+    /// The mean rate over n distinct events that fill m cells from empty.
+    pub(super) fn stream_rate(self, slices: u32, cells: f64, hashes: u32, events: f64) -> f64 {
+        let at = |step: u32| {
+            let before = (f64::from(step) + 0.5) / f64::from(STEPS) * events;
+            match self {
+                Self::Vertical => plain::rate(cells, hashes, before),
+                Self::Horizontal => slicing::horizontal_rate(cells, hashes, before, slices),
+                Self::HorizontalVertical => slicing::horizontal_rate(cells, hashes, before, slices / INNER),
+                Self::VerticalHorizontal => Ranges { cells, hashes, ranges: slices / INNER, parts: INNER }.rate(before),
+            }
+        };
+        (0..STEPS).map(at).sum::<f64>() / f64::from(STEPS)
+    }
+}
+
+/// A vertical filter whose ranges are each divided over parts by a hash of their own.
+struct Ranges {
+    cells: f64,
+    hashes: u32,
+    ranges: u32,
+    parts: u32,
+}
+
+impl Ranges {
+    /// The positions of a query that fall into one range, c of them, lie in one part: they are set with chance `E[p^c]` over
+    /// the parts' loads. With r positions left and s ranges that none has met
+    /// `R(r,s) = sum over c of C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) E[p^c] R(r-c,s-1)`.
+    fn rate(&self, events: f64) -> f64 {
+        let covered: Vec<f64> = (0..=self.hashes).map(|together| self.covered(together, events)).collect();
+        self.left(self.hashes, self.ranges, &covered)
+    }
+
+    fn left(&self, left: u32, ranges: u32, covered: &[f64]) -> f64 {
+        if left == 0 {
+            return 1.0;
+        }
+        let here = 1.0 / f64::from(ranges);
+        let term = |c: u32| {
+            let ways: f64 = (0..c - 1).map(|i| f64::from(left - 1 - i) / f64::from(i + 1)).product();
+            let elsewhere = (1.0 - here).powi((left - c) as i32);
+            if elsewhere == 0.0 && c < left {
+                return 0.0;
+            }
+            ways * here.powi(c as i32 - 1) * elsewhere * covered[c as usize] * self.left(left - c, ranges - 1, covered)
+        };
+        (1..=left).map(term).sum()
+    }
+
+    /// `E[p^c]`, `p = 1 - e^(-h/c_part)`: the hits h of a part have mean `k n / (V H)`, and per event the second moment
+    /// `E[c^2] / H` of c = binomial(k, 1/V) positions that come together. By the Gauss-Hermite rule of three points.
+    fn covered(&self, together: u32, events: f64) -> f64 {
+        let (k, ranges, parts) = (f64::from(self.hashes), f64::from(self.ranges), f64::from(self.parts));
+        let mean = k / ranges / parts;
+        let second = (k / ranges * (1.0 - 1.0 / ranges) + (k / ranges).powi(2)) / parts;
+        let reach = (3.0 * events * (second - mean * mean)).sqrt();
+        let at = |hits: f64| (-(-hits.max(0.0) * ranges * parts / self.cells).exp_m1()).powi(together as i32);
+        let middle = events * mean;
+        (at(middle - reach) + 4.0 * at(middle) + at(middle + reach)) / 6.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_part_is_vertical_and_one_range_is_horizontal() {
+        let rate = |ranges, parts| Ranges { cells: 5e4, hashes: 4, ranges, parts }.rate(6e3);
+        let (plain, horizontal) = (plain::rate(5e4, 4, 6e3), slicing::horizontal_rate(5e4, 4, 6e3, 10));
+        assert!((rate(8, 1) / plain - 1.0).abs() < 2e-3, "{} {plain}", rate(8, 1));
+        assert!((rate(1, 10) / horizontal - 1.0).abs() < 5e-3, "{} {horizontal}", rate(1, 10));
+    }
+
+    #[test]
+    fn diced_filters_are_balanced_between_horizontal_and_vertical_ones() {
+        let fairness = Way::ALL.map(|way| way.fairness(40, 4, 0.02));
+        let [vertical, horizontal, ..] = fairness;
+        assert!(fairness[2..].iter().all(|diced| (horizontal..vertical).contains(diced)), "{fairness:?}");
+    }
+}

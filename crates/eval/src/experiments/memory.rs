@@ -1,0 +1,219 @@
+//! Bits for an event of the window against the rate of false positives: every windowed kind, an exact map, and the bound of
+//! information theory.
+//!
+//! Promises: sizes as the production planner gives them, each with the rate that the filter then has. Must not know: how
+//! sizes are found.
+
+use firstseen_filter::rates::blocked::BlockRates;
+use firstseen_filter::rates::generations::{self, JumpingLoad};
+use firstseen_filter::rates::timing;
+use firstseen_filter::{
+    CellDefinition, ExactWindow, FilterDefinition, FilterSecret, FilterSpec, Geometry, Kind, Layout, Refresh, Stamp,
+    Verdict, Window, WindowRule,
+};
+
+use super::parameter;
+use crate::document::{Axis, Line, Reading, Readings, Sheet, Source};
+use crate::experiment::{EvalError, Experiment, Findings, Run};
+use crate::measure::{Subject, distinct, pooled};
+use crate::stats::{Counts, Estimate};
+use crate::theory::JumpingCounters;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "memory",
+    title: "Memory: bits for an event of the window",
+    paragraph: "No filter can remember an event in less than log2(1/P) bits if it may call one of 1/P new events a duplicate. What \
+                each kind takes for a window of events, as the planner sizes it, stands beside that bound and beside a map that \
+                never errs. The second picture tests the promise: the measured rate of every size lies under the one that was \
+                asked for, where the formulas have it.",
+    measure,
+};
+
+const RATES: [f64; 4] = [0.03, 0.01, 0.003, 0.001];
+/// Windows before a measurement, and windows of it.
+const WINDOWS: (u64, u64) = (2, 2);
+
+/// A kind with its window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Timing,
+    Generations,
+    JumpingCounters,
+    SlidingCounters,
+}
+
+const WAYS: [(Way, &str, &str); 4] = [
+    (Way::Timing, "timers, 8 bits", "mean over blocks of p^k; what is called a duplicate sets nothing (K11 4)"),
+    (
+        Way::Generations,
+        "words of generations, 8 bits",
+        "mean from jump to jump over blocks of 1 - product of (1 - p_i^k)",
+    ),
+    (Way::JumpingCounters, "counters, jumping", "mean of F^k over steady sub-windows (M05 3.3)"),
+    (Way::SlidingCounters, "counters, sliding by count", "p^k; what is called a duplicate sets nothing (M05 5.2.3)"),
+];
+
+impl Way {
+    /// The filter for a window of `events`, one a millisecond.
+    fn spec(self, events: u64, rate: f64) -> FilterSpec {
+        let (kind, window) = match self {
+            Self::Timing => (Kind::Timing, Window::Duration(events)),
+            Self::Generations => (Kind::Generations, Window::Duration(events)),
+            Self::JumpingCounters => (Kind::Counting, Window::Duration(events)),
+            Self::SlidingCounters => (Kind::Counting, Window::Events(events)),
+        };
+        FilterSpec { rate, capacity_events: Some(events), ..FilterSpec::new(kind, window) }
+    }
+
+    /// The rate of a filter so defined in a steady stream of `events` a window.
+    fn expected(self, definition: &FilterDefinition, events: f64) -> f64 {
+        let units = definition.rule.span_units - 1;
+        match &definition.cells {
+            CellDefinition::Timing { geometry, .. } => {
+                // Whole ticks, and on average a half of the current one.
+                let live = timing::live_events(events, units as f64, 0.5);
+                match geometry.layout() {
+                    Layout::Blocked { .. } => {
+                        timing::delivered_blocked(&mut rates_of(geometry), geometry.cells() as f64, live)
+                    }
+                    _ => timing::delivered_classic(geometry.cells() as f64, geometry.hashes(), live),
+                }
+            }
+            CellDefinition::Generations { geometry, .. } => {
+                let load = JumpingLoad { events, jumps: units as u32 };
+                let cells = geometry.cells() as f64;
+                match geometry.layout() {
+                    Layout::Blocked { .. } => generations::delivered_blocked(&mut rates_of(geometry), cells, load).mean,
+                    _ => generations::delivered_classic(cells, geometry.hashes(), load).mean,
+                }
+            }
+            CellDefinition::JumpingCounting { cells, hashes, .. } => {
+                let sub_windows = definition.rule.span_units as usize;
+                let sub_window_events = events / units as f64;
+                let steady = WINDOWS.0 as u32 * units as u32;
+                JumpingCounters { cells: *cells as f64, hashes: *hashes, sub_window_events, sub_windows }
+                    .mean_rate(steady, 2 * steady)
+            }
+            CellDefinition::SlidingCounting { cells, hashes, .. } => {
+                timing::delivered_classic(*cells as f64, *hashes, events)
+            }
+            _ => f64::NAN,
+        }
+    }
+}
+
+fn rates_of(geometry: &Geometry) -> BlockRates {
+    BlockRates::new(geometry.block_cells(), geometry.hashes())
+}
+
+/// One run of one filter: its bytes, and of steady windows the events that it took for duplicates.
+fn counted(way: Way, events: u64, rate: f64, seed: u64) -> Result<(f64, Counts), EvalError> {
+    let mut subject = Subject::new("memory", &way.spec(events, rate), "none", seed)?;
+    let mut stream = distinct((WINDOWS.0 + WINDOWS.1) * events, seed)?;
+    subject.observe(stream.by_ref().take((WINDOWS.0 * events) as usize))?;
+    let counts = subject.observe(stream)?;
+    Ok((subject.filter.bytes() as f64, counts))
+}
+
+/// Bits an event of a map of digests that forgets what has left the window, as it is after two windows.
+fn exact_bits(events: u64, seed: u64) -> Result<f64, EvalError> {
+    let mut exact = ExactWindow::new(WindowRule { span_units: events, lateness_units: 0 }, Refresh::Fixed);
+    let secret = FilterSecret::from_seed(seed);
+    for event in distinct(2 * events, seed)? {
+        exact.observe(secret.digest(&event.key.to_le_bytes()), Stamp::on_time(event.time_ms), Verdict::FirstSeen);
+    }
+    Ok(8.0 * exact.bytes() as f64 / events as f64)
+}
+
+fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
+    let events: u64 = run.scale.pick(48_000, 24_000, 6_000);
+    let cases: Vec<(Way, f64)> = WAYS.iter().flat_map(|(way, ..)| RATES.map(|rate| (*way, rate))).collect();
+    let runs: Vec<Vec<(f64, Counts)>> =
+        run.trials(|seed| cases.iter().map(|(way, rate)| counted(*way, events, *rate, seed)).collect())?;
+    let mut expected = Vec::new();
+    for (way, rate) in &cases {
+        expected.push(way.expected(&way.spec(events, *rate).resolve()?, events as f64));
+    }
+    let counts: Vec<Vec<Counts>> = runs.iter().map(|run| run.iter().map(|(_, counts)| *counts).collect()).collect();
+    let bits = |case: usize| {
+        let of_run = |run: &Vec<(f64, Counts)>| 8.0 * run[case].0 / events as f64;
+        Estimate::of_values(&runs.iter().map(of_run).collect::<Vec<_>>(), events)
+    };
+    let series = |is_rate: bool| {
+        let of_way = |(place, (_, name, formula)): (usize, &(Way, &str, &str))| Readings {
+            name: (*name).to_owned(),
+            formula: is_rate.then(|| (*formula).to_owned()),
+            points: RATES
+                .iter()
+                .enumerate()
+                .map(|(at, rate)| {
+                    let case = place * RATES.len() + at;
+                    let estimate = if is_rate { pooled(&counts, case) } else { bits(case) };
+                    Reading { x: *rate, estimate, expected: is_rate.then_some(expected[case]), printed: None }
+                })
+                .collect(),
+        };
+        WAYS.iter().enumerate().map(of_way).collect()
+    };
+    let exact = exact_bits(events, run.trial_seeds()[0])?;
+    let line = |name: &str, y: &dyn Fn(f64) -> f64| Line {
+        name: name.to_owned(),
+        points: RATES.iter().rev().map(|rate| (*rate, y(*rate))).collect(),
+    };
+    let x = || Axis::log("rate of false positives asked for");
+    Ok(Findings {
+        source: Source {
+            paper: "Koloniari et al. 2011; Metwally et al. 2005".to_owned(),
+            section: "K11 4; M05 3 and 5.2".to_owned(),
+            figure: "none: their costs side by side".to_owned(),
+        },
+        parameters: vec![parameter("events a window", events)],
+        sheets: vec![
+            Sheet {
+                title: "Bits for an event of the window".to_owned(),
+                x: x(),
+                y: Axis::log("bits an event"),
+                series: series(false),
+                lines: vec![
+                    line("an exact map of digests", &|_| exact),
+                    line("the least of a filter without a window: log2(1/P) / ln 2", &|rate| {
+                        -rate.log2() / std::f64::consts::LN_2
+                    }),
+                    line("the least of all: log2(1/P)", &|rate| -rate.log2()),
+                ],
+            },
+            Sheet {
+                title: "The rate that it then has".to_owned(),
+                x: x(),
+                y: Axis::log("measured false positives (share of new events)"),
+                series: series(true),
+                lines: vec![line("as asked for", &|rate| rate)],
+            },
+        ],
+        notes: NOTES.map(str::to_owned).to_vec(),
+    })
+}
+
+const NOTES: [&str; 3] = [
+    "Sizes keep the worst moment under the rate asked for: a jumping window just before a jump, timers with the tick that \
+     rounding adds. The mean over a stream lies below it.",
+    "Counters sliding by count keep the digests of the whole window in a queue: 128 bits each beside their counters.",
+    "What a key of a Redis server takes depends on the server and is not measured here: these documents need no network.",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Scale;
+    use crate::stats::Verdict;
+
+    #[test]
+    fn rates_are_as_promised_and_no_kind_beats_the_bound() {
+        let run = Run { seed: 17, seeds: 4, scale: Scale::Tiny, logs: &[], progress: &|_, _| (), broken: None };
+        let document = EXPERIMENT.run(&run).unwrap();
+        assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
+        let points = |panel: usize| document.panels[panel].series.iter().flat_map(|series| &series.points);
+        assert!(points(0).all(|point| point.mean > -point.x.log2()));
+        assert!(points(1).all(|point| point.low < point.x && point.expected.is_some_and(|rate| rate < point.x)));
+    }
+}

@@ -1,0 +1,153 @@
+//! The table of experiments.
+//!
+//! Promises: names are unique. Must not know: how runs are shared out, pictures.
+
+mod burst;
+mod climbing;
+mod cuts;
+mod decay;
+mod equal_timers;
+mod faults;
+mod general_slicing;
+mod growth;
+mod jumping;
+mod landmark;
+mod memory;
+mod optimum_k;
+mod pipelining;
+mod real_landmark;
+mod slicing;
+mod sliding;
+mod stable;
+mod substrings;
+mod timer_groups;
+mod timers;
+mod tree;
+
+use crate::document::{Parameter, Source};
+use crate::experiment::Experiment;
+
+/// All experiments, in the order of the page.
+pub const EXPERIMENTS: &[Experiment] = &[
+    landmark::EXPERIMENT,
+    real_landmark::EXPERIMENT,
+    jumping::EXPERIMENT,
+    optimum_k::EXPERIMENT,
+    substrings::EXPERIMENT,
+    slicing::EXPERIMENT,
+    general_slicing::EXPERIMENT,
+    pipelining::EXPERIMENT,
+    timers::EXPERIMENT,
+    faults::EXPERIMENT,
+    sliding::EXPERIMENT,
+    equal_timers::EXPERIMENT,
+    growth::EXPERIMENT,
+    tree::EXPERIMENT,
+    stable::EXPERIMENT,
+    decay::EXPERIMENT,
+    memory::EXPERIMENT,
+];
+
+/// The experiment of this name.
+pub fn named(name: &str) -> Option<&'static Experiment> {
+    EXPERIMENTS.iter().find(|experiment| experiment.name == name)
+}
+
+/// Numbers of hash functions that M05 section 6 varies.
+const M05_HASHES: std::ops::RangeInclusive<u32> = 4..=10;
+
+fn m05(section: &str, figure: &str) -> Source {
+    let paper = "Metwally, Agrawal, El Abbadi: Duplicate Detection in Click Streams. WWW 2005";
+    Source { paper: paper.to_owned(), section: section.to_owned(), figure: figure.to_owned() }
+}
+
+fn k11(section: &str, figure: &str) -> Source {
+    let paper = "Koloniari, Ntarmos, Souravlias, Pitoura: One is Enough: Distributed Filtering for Duplicate Elimination. \
+                 CIKM 2011";
+    Source { paper: paper.to_owned(), section: section.to_owned(), figure: figure.to_owned() }
+}
+
+fn s24(section: &str, figure: &str) -> Source {
+    let paper = "Slides on Stable Bloom filters over URLs of Common Crawl. 2024";
+    Source { paper: paper.to_owned(), section: section.to_owned(), figure: figure.to_owned() }
+}
+
+fn parameter(name: &str, value: impl Into<serde_json::Value>) -> Parameter {
+    Parameter { name: name.to_owned(), value: value.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::experiment::{Run, Scale};
+    use crate::stats::Verdict;
+
+    fn tiny(experiment: &Experiment, seed: u64) -> crate::Document {
+        experiment
+            .run(&Run { seed, seeds: 4, scale: Scale::Tiny, logs: &[], progress: &|_, _| (), broken: None })
+            .unwrap()
+    }
+
+    #[test]
+    fn every_experiment_is_found_by_its_name_and_no_other() {
+        let names: HashSet<_> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+        assert_eq!(names.len(), EXPERIMENTS.len());
+        assert!(named("landmark").is_some_and(|experiment| experiment.name == "landmark") && named("none").is_none());
+    }
+
+    /// Every experiment is in band and has a picture; in two parts, which run at the same time.
+    fn are_in_band(experiments: &[Experiment]) {
+        for experiment in experiments {
+            let document = tiny(experiment, 1);
+            assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
+            assert!(document.count(Verdict::In) > 0, "{} judges nothing", experiment.name);
+            let json = serde_json::to_string(&document).unwrap();
+            assert_eq!(serde_json::from_str::<crate::Document>(&json).unwrap(), document, "every number is finite");
+            let picture = crate::picture::svg(&document).unwrap();
+            assert!(!picture.contains("NaN"), "{}", experiment.name);
+        }
+    }
+
+    #[test]
+    fn the_first_half_of_all_experiments_is_in_band() {
+        are_in_band(&EXPERIMENTS[..EXPERIMENTS.len() / 2]);
+    }
+
+    #[test]
+    fn the_second_half_of_all_experiments_is_in_band() {
+        are_in_band(&EXPERIMENTS[EXPERIMENTS.len() / 2..]);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_document_and_another_seed_another_one() {
+        let [first, again, other] = [5, 5, 6].map(|seed| serde_json::to_string(&tiny(&EXPERIMENTS[0], seed)).unwrap());
+        assert_eq!(first, again);
+        assert_ne!(first, other);
+    }
+
+    #[test]
+    fn a_formula_that_is_wrong_is_flagged() {
+        // As M05 has it: the full filter's rate as the expectation of a stream.
+        let mut findings = (landmark::EXPERIMENT.measure)(&Run {
+            seed: 1,
+            seeds: 4,
+            scale: Scale::Tiny,
+            logs: &[],
+            progress: &|_, _| (),
+            broken: None,
+        })
+        .unwrap();
+        for reading in
+            findings.sheets.iter_mut().flat_map(|sheet| &mut sheet.series).flat_map(|series| &mut series.points)
+        {
+            reading.expected = Some(0.5f64.powf(reading.x));
+        }
+        let panels = crate::document::judged(findings.sheets);
+        let points = panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
+        for point in points.filter(|point| point.x <= 8.0) {
+            assert_eq!(point.verdict, Verdict::Out, "{point:?}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! M05 7: the number of hash functions at fixed memory, for windows that grow from empty.
+//!
+//! Promises: production bits. Must not know: jumping windows.
+
+use firstseen_filter::rates::plain;
+use firstseen_filter::{Kind, Window};
+
+use super::{m05, parameter};
+use crate::document::{Axis, Reading, Readings, Sheet};
+use crate::experiment::{EvalError, Experiment, Findings, Run};
+use crate::measure::{Subject, distinct, pooled, shaped, unseen};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "optimum-k",
+    title: "Hash functions at fixed memory: the optimum of a growing window",
+    paragraph: "With m cells for n events a full filter errs least with k = ln 2 m/n hash functions. A window that grows from \
+                empty is full only at its end; over the stream a few more hash functions err less, as the paper advises.",
+    measure,
+};
+
+/// Cells an event (m/n).
+const CELLS_PER_EVENT: u64 = 8;
+const HASHES: std::ops::RangeInclusive<u32> = 2..=14;
+const SERIES: [(&str, &str); 2] = [
+    ("measured, over the growing window", "(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k (M05 5.1)"),
+    ("measured, full", "(1 - (1 - 1/m)^(kn))^k (M05 5.1)"),
+];
+
+fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
+    let events: u64 = run.scale.pick(200_000, 60_000, 20_000);
+    let cells = CELLS_PER_EVENT * events;
+    let counts = run.trials(|seed| {
+        let mut counts = Vec::new();
+        for hashes in HASHES {
+            let spec = shaped(Kind::Bloom, Window::Unbounded, cells, hashes);
+            let mut subject = Subject::new("optimum-k", &spec, "none", seed)?;
+            counts.push(subject.observe(distinct(events, seed)?)?);
+            counts.push(subject.look_up(unseen(events / 2, seed)?)?);
+        }
+        Ok(counts)
+    })?;
+    let expected = |index: usize, hashes: u32| match index {
+        0 => plain::stream_mean(cells as f64, hashes, events as f64),
+        _ => plain::rate(cells as f64, hashes, events as f64),
+    };
+    let least = |index: usize| {
+        HASHES.fold((0, f64::INFINITY), |best, hashes| {
+            let rate = expected(index, hashes);
+            if rate < best.1 { (hashes, rate) } else { best }
+        })
+    };
+    let series = SERIES.iter().enumerate().map(|(index, (name, formula))| Readings {
+        name: (*name).to_owned(),
+        formula: Some((*formula).to_owned()),
+        points: HASHES
+            .enumerate()
+            .map(|(place, hashes)| Reading {
+                x: f64::from(hashes),
+                estimate: pooled(&counts, 2 * place + index),
+                expected: Some(expected(index, hashes)),
+                printed: None,
+            })
+            .collect(),
+    });
+    Ok(Findings {
+        source: m05("7", "(no figure)"),
+        parameters: vec![parameter("distinct events (n)", events), parameter("cells an event (m/n)", CELLS_PER_EVENT)],
+        sheets: vec![Sheet {
+            title: "Errors by hash functions, 8 cells an event".to_owned(),
+            x: Axis::linear("hash functions (k)"),
+            y: Axis::log("distinct events called duplicates (share)"),
+            series: series.collect(),
+            lines: Vec::new(),
+        }],
+        notes: vec![format!(
+            "By the formulas k = {} is best for the growing window, and k = {} for the full filter.",
+            least(0).0,
+            least(1).0
+        )],
+    })
+}

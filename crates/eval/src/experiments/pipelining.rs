@@ -1,0 +1,102 @@
+//! K11 7, Figure 7(c): slices that a pipelined lookup visits, at 80, 50 and 20 % distinct events.
+//!
+//! Promises: visits as the production engine counts them. Must not know: nodes, messages.
+
+use firstseen_filter::rates::{plain, slicing};
+use firstseen_filter::{Kind, Window};
+
+use super::{k11, parameter};
+use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use crate::experiment::{EvalError, Experiment, Findings, Run};
+use crate::measure::{Subject, averaged, shaped};
+use crate::stream::{Keys, StreamSpec};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "pipelining",
+    title: "Pipelined lookups of vertical filters: slices visited",
+    paragraph: "A vertical filter spreads the positions of an event over slices. A pipelined lookup visits them in the order of \
+                the hash functions and stops at the first cell that is not set, so new events cost little and duplicates visit \
+                all of their slices. The paper counts the test pass; a new event is then set in all of its slices, which costs \
+                more than the pipeline saves where most events are new.",
+    measure,
+};
+
+const HASHES: u32 = 6;
+/// The rate that the filter is sized for, as K11's smallest.
+const RATE: f64 = 0.02;
+const SLICES: [u32; 6] = [2, 5, 10, 20, 40, 80];
+const DISTINCT_SHARES: [f64; 3] = [0.8, 0.5, 0.2];
+
+fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
+    let events: u64 = run.scale.pick(100_000, 30_000, 5_000);
+    let cells = |share: f64| plain::cells(share * events as f64, RATE, HASHES) as u64;
+    let values = run.trials(|seed| {
+        let mut values = Vec::new();
+        for share in DISTINCT_SHARES {
+            for slices in SLICES {
+                let spec = shaped(Kind::Bloom, Window::Unbounded, cells(share), HASHES);
+                let mut subject = Subject::new("pipelining", &spec, &format!("vertical:{slices}"), seed)?;
+                let keys = Keys::Repeats { distinct_share: share, recent_keys: u64::MAX };
+                subject.observe(StreamSpec::new(events, keys).events(seed)?)?;
+                let load = subject.load();
+                let per_event = |visits: u64| visits as f64 / events as f64;
+                values.extend([load.test_visits, load.test_visits + load.record_visits].map(per_event));
+            }
+        }
+        Ok(values)
+    })?;
+    let series = |pass: usize| {
+        let of_share = |(place, share): (usize, f64)| Readings {
+            name: format!("measured, {:.0} % distinct", 100.0 * share),
+            formula: Some(FORMULAS[pass].to_owned()),
+            points: SLICES
+                .into_iter()
+                .enumerate()
+                .map(|(index, slices)| {
+                    let distinct = share * events as f64;
+                    let visits = slicing::stream_visits(slices, HASHES, cells(share) as f64, distinct, 1.0 - share);
+                    // What is taken for a duplicate is not set.
+                    let told_new = 1.0 - plain::stream_mean(cells(share) as f64, HASHES, distinct);
+                    let touched = slicing::slices_touched(slices, HASHES);
+                    Reading {
+                        x: f64::from(slices),
+                        estimate: averaged(&values, 2 * (place * SLICES.len() + index) + pass, events),
+                        expected: Some([visits.test, visits.test + share * told_new * touched][pass]),
+                        printed: None,
+                    }
+                })
+                .collect(),
+        };
+        DISTINCT_SHARES.into_iter().enumerate().map(of_share).collect::<Vec<_>>()
+    };
+    let parallel = SLICES.map(|slices| (f64::from(slices), slicing::slices_touched(slices, HASHES))).to_vec();
+    let sheet = |title: &str, pass: usize| Sheet {
+        title: title.to_owned(),
+        x: Axis::log("slices (S)"),
+        y: Axis::linear("slices visited per event"),
+        series: series(pass),
+        lines: vec![Line {
+            name: "without pipeline: S (1 - (1 - 1/S)^k) to test".to_owned(),
+            points: parallel.clone(),
+        }],
+    };
+    Ok(Findings {
+        source: k11("3.1 and 7", "Figure 7(c)"),
+        parameters: vec![
+            parameter("events", events),
+            parameter("hash functions (k)", HASHES),
+            parameter("rate of the full filter", RATE),
+        ],
+        sheets: vec![sheet("Test pass (what the paper counts)", 0), sheet("Test and set", 1)],
+        notes: vec![
+            "The paper counts the test pass only. Its figure's numbers are not in the text, so none are printed here."
+                .to_owned(),
+        ],
+    })
+}
+
+const FORMULAS: [&str; 2] = [
+    "duplicates S (1 - (1 - 1/S)^k); distinct events V(k, S) over the filling p, with V(r, s) = 1 + sum over c of \
+     C(r-1, c-1) (1/s)^(c-1) (1 - 1/s)^(r-c) p^c V(r-c, s-1)",
+    "the test pass, and S (1 - (1 - 1/S)^k) more for each event that is told distinct",
+];

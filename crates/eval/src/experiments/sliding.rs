@@ -1,0 +1,223 @@
+//! K11 7, Figure 9(a) and 9(b): of the events that a sliding window calls duplicates, how many are, by how many of their
+//! timers are equal.
+//!
+//! Promises: production timers, looked at after two windows of distinct events. Must not know: the heuristic's verdict.
+
+use firstseen_filter::rates::{plain, timing};
+use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, Verdict, Window, positions_of};
+use firstseen_routing::{Prober, SlicedDefinition};
+
+use super::timer_groups::{TimerGroups, over_loads};
+use super::{k11, parameter};
+use crate::document::{Axis, Reading, Readings, Sheet};
+use crate::experiment::{EvalError, Experiment, Findings, Run};
+use crate::measure::{count, distinct, pooled, shaped, unseen};
+use crate::stats::Counts;
+use crate::stream::Event;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "sliding",
+    title: "Sliding windows: true duplicates by number of equal timers",
+    paragraph: "Over a sliding window of timers, an event is called a duplicate if all of its timers are running. If they were set \
+                by the event itself, those that no later event has raised are equal; if they were set by others, hardly any \
+                two are. So the more timers are equal, the surer is the duplicate. In a small horizontal slice two timers of a \
+                false positive come from one event more often, so that a pair tells less there.",
+    measure,
+};
+
+pub(super) const HASHES: u32 = 8;
+/// The rate that the filters are sized for, as K11's smallest.
+pub(super) const RATE: f64 = 0.02;
+pub(super) const GROUPS: u32 = 10;
+pub(super) const CUTS: [(&str, &str, u32); 2] = [("vertical", "none", 1), ("horizontal", "horizontal:10", GROUPS)];
+
+/// A window in ticks of a millisecond, one event each.
+#[derive(Clone, Copy)]
+pub(super) struct Size {
+    pub(super) window_ticks: u64,
+}
+
+impl Size {
+    /// Timers (m) of all slices together.
+    pub(super) fn cells(&self) -> u64 {
+        plain::cells(self.window_ticks as f64, RATE, HASHES) as u64
+    }
+
+    pub(super) fn spec(&self, equal_timers: u32) -> FilterSpec {
+        let window = Window::Duration(self.window_ticks);
+        let timers = shaped(Kind::Timing, window, self.cells(), HASHES);
+        FilterSpec { cell_bits: Some(16), equal_timers, lateness_ms: Some(0), ..timers }
+    }
+
+    /// The timers of a slice when `live` events have come to it within a window. False positives set none, at k' of 0 and
+    /// 1; with more, hardly anything is taken for a duplicate.
+    pub(super) fn groups(&self, slices: u32, live: f64, equal_timers: u32) -> TimerGroups {
+        let cells = self.cells() as f64 / f64::from(slices);
+        let hits = f64::from(HASHES) * live / cells;
+        let (fill, refused) = match equal_timers {
+            0 | 1 => {
+                let rate = timing::delivered_classic(cells, HASHES, live);
+                let fill = rate.powf(1.0 / f64::from(HASHES));
+                (fill, rate / fill)
+            }
+            _ => (plain::fill(cells, HASHES, live), 0.0),
+        };
+        TimerGroups { cells, hashes: HASHES, fill, raises: hits * (1.0 - refused) }
+    }
+}
+
+fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
+    let window_ticks: u64 = run.scale.pick(16_000, 16_000, 8_000);
+    let size = Size { window_ticks };
+    let counts = run.trials(|seed| {
+        let of_cut = |(_, slicing, _): &(&str, &str, u32)| counted(size, slicing, seed);
+        Ok(CUTS.iter().map(of_cut).collect::<Result<Vec<_>, _>>()?.concat())
+    })?;
+    let series = CUTS.iter().enumerate().map(|(cut, (name, _, slices))| Readings {
+        name: format!("measured, {name}"),
+        formula: Some(FORMULA.to_owned()),
+        points: (1..=HASHES)
+            .map(|equal| Reading {
+                x: f64::from(equal),
+                estimate: pooled(&counts, cut * HASHES as usize + equal as usize - 1),
+                expected: Some(expected(size, *slices, equal)),
+                printed: None,
+            })
+            .collect(),
+    });
+    Ok(Findings {
+        source: k11("4 and 7", "Figures 9(a), 9(b)"),
+        parameters: vec![
+            parameter("window (ticks of 1 ms, one event each)", window_ticks),
+            parameter("timers (m)", size.cells()),
+            parameter("hash functions (k)", HASHES),
+            parameter("horizontal slices", GROUPS),
+            parameter("rate of the filter", RATE),
+        ],
+        sheets: vec![Sheet {
+            title: "Figure 9(a), 9(b): true duplicates of those called so".to_owned(),
+            x: Axis::linear("equal timers of an event, of 8"),
+            y: Axis::linear("true duplicates (share of events called duplicates)"),
+            series: series.collect(),
+            lines: Vec::new(),
+        }],
+        notes: vec![
+            "Half of the keys looked up were delivered within the window, at any age alike, and half are new. The paper's log has \
+             five repeats to one new URL, so that its shares lie higher."
+                .to_owned(),
+            "The paper gives (1 - e^(-k/m))^k as the chance of k equal timers for an unseen key: that is for one other event. \
+             Any of the n events of a window may be the one, so the chance is about n times that; and fewer than k equal \
+             timers, which the figure is about, have chances of their own. Numbers of the figure are not in the text."
+                .to_owned(),
+        ],
+    })
+}
+
+const FORMULA: &str = "T/(T+F): T = (1-P) P(u equal), u binomial of the timers not raised since, mean over ages; F = p^k \
+                       times the chance that so many were set by one event (K11 4, with the factor n)";
+
+fn expected(size: Size, slices: u32, equal: u32) -> f64 {
+    let mean_load = size.window_ticks as f64 / f64::from(slices);
+    let groups = |load: f64| size.groups(slices, load, 0);
+    let (is_true, is_false) = match slices {
+        1 => (true_share(groups(mean_load), equal), false_share(groups(mean_load), equal)),
+        _ => (
+            // What was delivered lies in a slice as often as that has events.
+            over_loads(mean_load, |load| load / mean_load * true_share(groups(load), equal)),
+            over_loads(mean_load, |load| false_share(groups(load), equal)),
+        ),
+    };
+    is_true / (is_true + is_false)
+}
+
+/// Of all keys that came within a window, those delivered that show exactly so many equal timers.
+fn true_share(groups: TimerGroups, equal: u32) -> f64 {
+    let at_least = |least| if least > HASHES { 0.0 } else { groups.delivered(least) };
+    (1.0 - groups.unseen(1)) * (at_least(equal) - at_least(equal + 1))
+}
+
+/// Of all unseen keys, those that meet timers that run, exactly so many of them equal.
+fn false_share(groups: TimerGroups, equal: u32) -> f64 {
+    let at_least = |least| if least > HASHES { 0.0 } else { groups.unseen(least) };
+    (at_least(equal) - at_least(equal + 1)).max(0.0)
+}
+
+/// Slices whose timers can be looked at.
+struct Watched {
+    slices: Vec<FilterSlice>,
+    prober: Prober,
+    secret: FilterSecret,
+    positions: Vec<u64>,
+    expiries: Vec<u64>,
+}
+
+impl Watched {
+    fn new(size: Size, slicing: &str, seed: u64) -> Result<Self, EvalError> {
+        let definition = SlicedDefinition::new(&size.spec(0), slicing.parse()?)?;
+        let prober = Prober::new(&definition)?;
+        let slice = definition.slice()?;
+        let slices = (0..prober.groups()).map(|_| FilterSlice::build(&slice)).collect::<Result<_, _>>()?;
+        let secret = FilterSecret::from_seed(seed);
+        Ok(Self { slices, prober, secret, positions: Vec::new(), expiries: Vec::new() })
+    }
+
+    fn is_delivered(&mut self, event: Event) -> bool {
+        let digest = self.secret.digest(&event.key.to_le_bytes());
+        let mut verdict = [Verdict::Undecided];
+        let slice = &mut self.slices[self.prober.group(digest) as usize];
+        slice.observe_batch(&[digest], &[Stamp::on_time(event.time_ms)], &mut verdict);
+        verdict[0] == Verdict::FirstSeen
+    }
+
+    /// Of an event whose timers all run at its time, the most that are equal.
+    fn equal_timers(&mut self, event: Event) -> Option<u32> {
+        let digest = self.secret.digest(&event.key.to_le_bytes());
+        let slice = &mut self.slices[self.prober.group(digest) as usize];
+        slice.advance(event.time_ms);
+        positions_of(digest, slice.geometry(), &mut self.positions);
+        self.expiries.clear();
+        let stamp = Stamp::on_time(event.time_ms);
+        slice.push_expiries(slice.newest_generation(), &self.positions, stamp, &mut self.expiries);
+        let equal_to = |one: &u64| self.expiries.iter().filter(|other| *other == one).count() as u32;
+        if self.expiries.contains(&0) { None } else { self.expiries.iter().map(equal_to).max() }
+    }
+}
+
+/// One run: by number of equal timers, delivered keys over all that are called duplicates.
+fn counted(size: Size, slicing: &str, seed: u64) -> Result<Vec<Counts>, EvalError> {
+    let mut watched = Watched::new(size, slicing, seed)?;
+    let mut delivered = Vec::new();
+    let mut now_ms = 0;
+    for event in distinct(2 * size.window_ticks, seed)? {
+        now_ms = event.time_ms + 1;
+        if watched.is_delivered(event) {
+            delivered.push(event);
+        }
+    }
+    let mut counts = vec![Counts::default(); HASHES as usize];
+    let in_window = delivered.into_iter().filter(|event| event.time_ms + size.window_ticks >= now_ms);
+    let unseen = unseen(size.window_ticks, seed)?;
+    for (event, is_true) in in_window.map(|event| (event, true)).chain(unseen.map(|event| (event, false))) {
+        if let Some(equal) = watched.equal_timers(Event { time_ms: now_ms, ..event }) {
+            count(&mut counts[equal as usize - 1], is_true);
+        }
+    }
+    Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Scale;
+    use crate::stats::Verdict as Judged;
+
+    #[test]
+    fn more_equal_timers_are_surer_duplicates() {
+        let run = Run { seed: 11, seeds: 4, scale: Scale::Tiny, logs: &[], progress: &|_, _| (), broken: None };
+        let document = EXPERIMENT.run(&run).unwrap();
+        assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
+        for series in &document.panels[0].series {
+            assert!(series.points[0].mean < 0.95 && series.points[3].mean > 0.99, "{series:?}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! S24 (after Deng and Rafiei 2006): the stable filter, its rate, what it forgets, and F1 beside a Bloom filter.
+//!
+//! Promises: production cells of both kinds. Must not know: windows.
+
+use std::collections::HashSet;
+
+use firstseen_filter::rates::{plain, stable};
+use firstseen_filter::{FilterSpec, Kind, StableShape, Tally, Window};
+
+use super::{parameter, s24};
+use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use crate::experiment::{EvalError, Experiment, Findings, Run};
+use crate::measure::{Subject, averaged, distinct, pooled, shaped};
+use crate::stats::Counts;
+use crate::stream::{Event, Keys, StreamSpec};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "stable",
+    title: "The stable filter: rate, forgetting, F1",
+    paragraph: "A stable filter decrements P cells at every arrival, so its rate of false positives stays where it is however long \
+                the stream; the price is that it forgets. A Bloom filter of the same memory forgets nothing and fills up, until it \
+                calls everything a duplicate. F1, of the duplicates found, falls for both as the stream grows; the stable filter is \
+                the better one when most arrivals are new and repeats are recent.",
+    measure,
+};
+
+const HASHES: std::ops::RangeInclusive<u32> = 2..=8;
+/// What the slides ask for.
+const RATE: f64 = 0.05;
+/// P of the slides, rounded from 3.6 to 4.5.
+const DECREMENTS: f64 = 4.0;
+/// Gaps after which an event comes again, in 64ths of the cells.
+const GAPS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
+const GAP_HASHES: u32 = 4;
+/// Stream lengths, in eighths of the cells.
+const LENGTHS: [u64; 6] = [1, 2, 4, 8, 16, 32];
+/// Of the URL stream, the share that is new; the others are from the last eighth of as many new ones as there are cells.
+const DISTINCT_SHARE: f64 = 0.8;
+const KINDS: [(Kind, &str); 2] = [(Kind::Stable, "measured, stable"), (Kind::Bloom, "measured, Bloom")];
+
+/// A filter of `cells` bits with P as the slides have it, or as the rate asks.
+fn spec(cells: u64, hashes: u32, decrements: Option<f64>, seed: u64) -> FilterSpec {
+    FilterSpec {
+        rate: RATE,
+        stable_max: Some(1),
+        stable_decrements: decrements,
+        seed,
+        ..shaped(Kind::Stable, Window::Unbounded, cells, hashes)
+    }
+}
+
+fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
+    let cells = run.scale.pick(100_000, 40_000, 16_000);
+    let found = run.trials(|seed| {
+        Ok(Found { rates: rates(cells, seed)?, missed: missed(cells, seed)?, scores: scores(cells, seed)? })
+    })?;
+    let rates: Vec<_> = found.iter().map(|found| found.rates.clone()).collect();
+    let missed: Vec<_> = found.iter().map(|found| found.missed.clone()).collect();
+    let scores: Vec<_> = found.iter().map(|found| found.scores.clone()).collect();
+    Ok(Findings {
+        source: s24("after Deng and Rafiei, Stable Bloom filters, 2006", "grid of m, K, P"),
+        parameters: vec![
+            parameter("cells (m), of 1 bit (Max = 1)", cells),
+            parameter("rate asked for", RATE),
+            parameter("P of the slides", DECREMENTS),
+            parameter("new events of the stream for F1 (share)", DISTINCT_SHARE),
+        ],
+        sheets: vec![rate_sheet(cells, &rates)?, missed_sheet(cells, &missed), score_sheet(cells, &scores)],
+        notes: vec![
+            "The slides take P = 4 for 5 % at every K; with K = 4 that really is 6.25 %.".to_owned(),
+            "Sizes are a hundredth of the slides' and less: rates depend on K, P and Max, and forgetting on the gap in cells."
+                .to_owned(),
+        ],
+    })
+}
+
+struct Found {
+    rates: Vec<Counts>,
+    missed: Vec<Counts>,
+    scores: Vec<f64>,
+}
+
+/// At the stable point, by K: new events told duplicate, with P of the slides and with P of the rate.
+fn rates(cells: u64, seed: u64) -> Result<Vec<Counts>, EvalError> {
+    let mut counts = Vec::new();
+    for decrements in [Some(DECREMENTS), None] {
+        for hashes in HASHES {
+            let mut subject = Subject::new("stable", &spec(cells, hashes, decrements, seed), "none", seed)?;
+            // A cell is decremented once in m/P arrivals, and set once in m/K: eight of the latter leave e^-8 of the start.
+            let warm = 8 * cells / u64::from(hashes);
+            let mut stream = distinct(warm + 2 * cells, seed)?;
+            subject.observe(stream.by_ref().take(warm as usize))?;
+            counts.push(subject.observe(stream)?);
+        }
+    }
+    Ok(counts)
+}
+
+fn rate_sheet(cells: u64, counts: &[Vec<Counts>]) -> Result<Sheet, EvalError> {
+    let places = HASHES.count();
+    let mut series = Vec::new();
+    for (index, name) in ["measured, P = 4 (slides)", "measured, P by the formula for 5 %"].iter().enumerate() {
+        let mut points = Vec::new();
+        for (place, hashes) in HASHES.enumerate() {
+            let decrements = match index {
+                0 => DECREMENTS,
+                _ => StableShape::for_rate(cells, hashes, 1, RATE)?.decrements,
+            };
+            points.push(Reading {
+                x: f64::from(hashes),
+                estimate: pooled(counts, index * places + place),
+                expected: Some(stable::rate(cells as f64, hashes, decrements, 1)),
+                printed: None,
+            });
+        }
+        let formula = "(1 - (1/(1 + 1/(P (1/K - 1/m))))^Max)^K (Deng and Rafiei 2006, theorem 2)".to_owned();
+        series.push(Readings { name: (*name).to_owned(), formula: Some(formula), points });
+    }
+    Ok(Sheet {
+        title: "False positives at the stable point, Max = 1".to_owned(),
+        x: Axis::linear("hash functions (K)"),
+        y: Axis::linear("distinct events called duplicates (share)"),
+        series,
+        lines: vec![Line { name: "asked for".to_owned(), points: HASHES.map(|k| (f64::from(k), RATE)).collect() }],
+    })
+}
+
+/// By gap: events that came so long ago, told new.
+fn missed(cells: u64, seed: u64) -> Result<Vec<Counts>, EvalError> {
+    const STEP: u64 = 200;
+    let mut subject = Subject::new("stable", &spec(cells, GAP_HASHES, Some(DECREMENTS), seed), "none", seed)?;
+    let events: Vec<Event> = distinct(8 * cells, seed)?.collect();
+    let mut counts = vec![Counts::default(); GAPS.len()];
+    let mut now = 4 * cells;
+    subject.observe(events[..now as usize].iter().copied())?;
+    while now + STEP <= 8 * cells {
+        subject.observe(events[now as usize..(now + STEP) as usize].iter().copied())?;
+        now += STEP;
+        for (gap, counts) in GAPS.iter().zip(&mut counts) {
+            // Half of them came a little more than the gap ago, half a little less.
+            let start = (now - gap * cells / 64 - STEP / 2) as usize;
+            let found = subject.look_up(events[start..start + STEP as usize].iter().copied())?;
+            counts.successes += found.trials - found.successes;
+            counts.trials += found.trials;
+        }
+    }
+    Ok(counts)
+}
+
+/// The chance that an event is forgotten after `gap` arrivals, for Max = 1. A cell is taken with the stable chance
+/// `pi = 1 - 1/(1 + 1/(P (1/K - 1/m)))`, and forgets where it started at the rate `(K + P)/m` an arrival, so it is still
+/// set with chance `pi + (1 - pi) e^(-(K + P) g/m)`; forgotten is the event if any of its K cells is not.
+fn forgotten(cells: f64, gap: f64) -> f64 {
+    let taken = stable::rate(cells, GAP_HASHES, DECREMENTS, 1).powf(1.0 / f64::from(GAP_HASHES));
+    let faded = (-(f64::from(GAP_HASHES) + DECREMENTS) * gap / cells).exp();
+    1.0 - (taken + (1.0 - taken) * faded).powi(GAP_HASHES as i32)
+}
+
+fn missed_sheet(cells: u64, counts: &[Vec<Counts>]) -> Sheet {
+    let reading = |(place, gap): (usize, &u64)| {
+        let gap = *gap as f64 / 64.0;
+        let expected = Some(forgotten(cells as f64, gap * cells as f64));
+        Reading { x: gap, estimate: pooled(counts, place), expected, printed: None }
+    };
+    Sheet {
+        title: "Duplicates missed, by the time since they came (K = 4, P = 4)".to_owned(),
+        x: Axis::linear("arrivals since (in cells, g/m)"),
+        y: Axis::linear("false negatives (share)"),
+        series: vec![Readings {
+            name: "measured, stable".to_owned(),
+            formula: Some("1 - (pi + (1 - pi) e^(-(K+P) g/m))^K, pi the share of cells that are set".to_owned()),
+            points: GAPS.iter().enumerate().map(reading).collect(),
+        }],
+        lines: Vec::new(),
+    }
+}
+
+/// F1 of the stable, then of the Bloom filter, by length of the stream.
+fn scores(cells: u64, seed: u64) -> Result<Vec<f64>, EvalError> {
+    let keys = Keys::Repeats { distinct_share: DISTINCT_SHARE, recent_keys: cells / 8 };
+    let mut scores = Vec::new();
+    for (kind, _) in KINDS {
+        let spec = match kind {
+            Kind::Stable => spec(cells, GAP_HASHES, Some(DECREMENTS), seed),
+            _ => shaped(kind, Window::Unbounded, cells, GAP_HASHES),
+        };
+        let mut subject = Subject::new("stable", &spec, "none", seed)?;
+        let mut stream = StreamSpec::new(lengths(cells, LENGTHS.len() - 1), keys).events(seed)?;
+        let (mut seen, mut tally, mut asked) = (HashSet::new(), Tally::default(), 0);
+        for index in 0..LENGTHS.len() {
+            let more = (lengths(cells, index) - asked) as usize;
+            asked = lengths(cells, index);
+            subject.observe_each(stream.by_ref().take(more), |event, is_duplicate| {
+                match (seen.insert(event.key), is_duplicate) {
+                    (true, true) => tally.false_positives += 1,
+                    (true, false) => tally.true_negatives += 1,
+                    (false, true) => tally.true_positives += 1,
+                    (false, false) => tally.false_negatives += 1,
+                }
+            })?;
+            scores.push(tally.f1());
+        }
+    }
+    Ok(scores)
+}
+
+fn lengths(cells: u64, index: usize) -> u64 {
+    LENGTHS[index] * cells / 8
+}
+
+fn score_sheet(cells: u64, scores: &[Vec<f64>]) -> Sheet {
+    let expected = |events: f64| {
+        let distinct = DISTINCT_SHARE * events;
+        let false_positives = distinct * plain::stream_mean(cells as f64, GAP_HASHES, distinct);
+        let true_positives = events - distinct;
+        2.0 * true_positives / (2.0 * true_positives + false_positives)
+    };
+    let series = KINDS.iter().enumerate().map(|(index, (kind, name))| Readings {
+        name: (*name).to_owned(),
+        formula: (*kind == Kind::Bloom).then(|| {
+            "2 R / (2 R + D P), R repeats, D distinct events, P the mean over the filling filter; it misses none"
+                .to_owned()
+        }),
+        points: (0..LENGTHS.len())
+            .map(|place| {
+                let events = lengths(cells, place);
+                Reading {
+                    x: events as f64 / cells as f64,
+                    estimate: averaged(scores, index * LENGTHS.len() + place, events),
+                    expected: (*kind == Kind::Bloom).then(|| expected(events as f64)),
+                    printed: None,
+                }
+            })
+            .collect(),
+    });
+    Sheet {
+        title: "F1 against the length of the stream, same memory (K = 4)".to_owned(),
+        x: Axis::log("events (in cells, n/m)"),
+        y: Axis::linear("F1 of duplicates"),
+        series: series.collect(),
+        lines: Vec::new(),
+    }
+}

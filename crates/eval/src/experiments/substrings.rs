@@ -1,0 +1,128 @@
+//! M05 4: overlapping bit-substrings of an id, against hash functions in the same memory.
+//!
+//! Promises: the substrings are the paper's and stand here alone, as a peer; the hash functions are the production filter.
+//! Must not know: windows.
+
+use std::collections::HashSet;
+
+use firstseen_filter::rates::plain;
+use firstseen_filter::{HASHES_MAX, Kind, Window};
+
+use super::{m05, parameter};
+use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use crate::experiment::{EvalError, Experiment, Findings, Run};
+use crate::measure::{Subject, count, distinct, pooled, shaped};
+use crate::stats::Counts;
+use crate::stream::Event;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "substrings",
+    title: "Overlapping bit-substrings against hash functions",
+    paragraph: "The paper's first idea keeps one bit vector for every run of p bits of an id of b bits: 17 vectors of 2^16 bits for \
+                b = 32, p = 16. Neighbouring runs share all bits but one, so two ids that collide in one vector are likely to \
+                collide in the next. In the same memory, independent hash functions err far less often.",
+    measure,
+};
+
+const ID_BITS: u32 = 32;
+const RUN_BITS: u32 = 16;
+const VECTORS: u32 = ID_BITS - RUN_BITS + 1;
+/// Cells of both: all vectors together.
+const CELLS: u64 = (VECTORS as u64) << RUN_BITS;
+const LOADS: [u64; 6] = [30_000, 40_000, 50_000, 60_000, 80_000, 100_000];
+
+/// One bit vector for every run of [`RUN_BITS`] bits of an id (M05 4, Figure 3).
+struct Substrings {
+    vectors: Vec<bool>,
+}
+
+impl Substrings {
+    fn new() -> Self {
+        Self { vectors: vec![false; CELLS as usize] }
+    }
+
+    fn cells(id: u32) -> impl Iterator<Item = usize> {
+        let run = move |from: u32| (id >> from) as usize & ((1 << RUN_BITS) - 1);
+        (0..VECTORS).map(move |from| ((from as usize) << RUN_BITS) + run(from))
+    }
+
+    fn holds(&self, id: u32) -> bool {
+        Self::cells(id).all(|cell| self.vectors[cell])
+    }
+
+    fn record(&mut self, id: u32) {
+        Self::cells(id).for_each(|cell| self.vectors[cell] = true);
+    }
+}
+
+fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
+    let probes = run.scale.pick(200_000, 50_000, 20_000);
+    let counts = run.trials(|seed| counted(probes, seed))?;
+    let independent = |events: u64| plain::rate((1u64 << RUN_BITS) as f64, 1, events as f64).powi(VECTORS as i32);
+    let series = |index: usize, name: &str, formula: Option<&str>| Readings {
+        name: name.to_owned(),
+        formula: formula.map(str::to_owned),
+        points: LOADS
+            .iter()
+            .enumerate()
+            .map(|(place, load)| Reading {
+                x: *load as f64 / 1000.0,
+                estimate: pooled(&counts, 2 * place + index),
+                expected: formula.map(|_| plain::rate(CELLS as f64, HASHES_MAX, *load as f64)),
+                printed: None,
+            })
+            .collect(),
+    };
+    Ok(Findings {
+        source: m05("4", "Figure 3"),
+        parameters: vec![
+            parameter("bits of an id (b)", ID_BITS),
+            parameter("bits of a run (p)", RUN_BITS),
+            parameter("cells of each (m)", CELLS),
+            parameter("hash functions (k)", HASHES_MAX),
+        ],
+        sheets: vec![Sheet {
+            title: "False positives in 17 x 2^16 bits".to_owned(),
+            x: Axis::linear("distinct ids held (thousands)"),
+            y: Axis::log("false positives (share of new ids)"),
+            series: vec![
+                series(0, "measured, bit-substrings", None),
+                series(1, "measured, 16 hash functions", Some("(1 - (1 - 1/m)^(kn))^k (M05 5.1)")),
+            ],
+            lines: vec![Line {
+                name: "17 runs if they were independent: (1 - (1 - 2^-p)^n)^17".to_owned(),
+                points: LOADS.iter().map(|load| (*load as f64 / 1000.0, independent(*load))).collect(),
+            }],
+        }],
+        notes: vec![
+            "The paper calls an analysis of the substrings intractable, so they are not judged. It uses 17 hash functions; \
+             this filter has at most 16, which is enough."
+                .to_owned(),
+        ],
+    })
+}
+
+/// One run: for every load, new ids that the substrings hold, then that the filter holds.
+fn counted(probes: u64, seed: u64) -> Result<Vec<Counts>, EvalError> {
+    let most = LOADS.iter().max().copied().unwrap_or(0);
+    let mut taken = HashSet::new();
+    // Ids are drawn with 32 bits; those that were drawn before are left out, so that all others are new.
+    let mut ids = distinct(2 * most + 2 * probes, seed)?
+        .map(|event| Event { key: event.key & u64::from(u32::MAX), ..event })
+        .filter(|event| taken.insert(event.key));
+    let probed: Vec<Event> = ids.by_ref().take(probes as usize).collect();
+    let spec = shaped(Kind::Bloom, Window::Unbounded, CELLS, HASHES_MAX);
+    let mut hashed = Subject::new("substrings", &spec, "none", seed)?;
+    let mut substrings = Substrings::new();
+    let (mut counts, mut held) = (Vec::new(), 0);
+    for load in LOADS {
+        let more: Vec<Event> = ids.by_ref().take((load - held) as usize).collect();
+        held = load;
+        more.iter().for_each(|event| substrings.record(event.key as u32));
+        hashed.observe(more.into_iter())?;
+        let mut found = Counts::default();
+        probed.iter().for_each(|event| count(&mut found, substrings.holds(event.key as u32)));
+        counts.extend([found, hashed.look_up(probed.iter().copied())?]);
+    }
+    Ok(counts)
+}

@@ -1,0 +1,161 @@
+//! K11 4: how long a sliding window by timers remembers what it delivered.
+//!
+//! Promises: production timers that count from the sighting that was delivered, whatever is repeated. Must not know: cuts, the
+//! equal-timers heuristic.
+
+use firstseen_filter::rates::{plain, timing};
+use firstseen_filter::{FilterSpec, Kind, Refresh, Window};
+
+use super::{k11, parameter};
+use crate::broken::Broken;
+use crate::document::{Axis, Reading, Readings, Sheet};
+use crate::experiment::{EvalError, Experiment, Findings, Run};
+use crate::measure::{Subject, distinct, pooled, shaped};
+use crate::stats::Counts;
+use crate::stream::Event;
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "timers",
+    title: "Sliding windows: how long an event is remembered",
+    paragraph: "The timers of an event that was delivered run for one window, and repeats do not start them again. So every \
+                repeat within the window is called a duplicate, and after it no more of them than of new events, although \
+                each event was repeated once when half of its window had passed.",
+    measure,
+};
+
+const HASHES: u32 = 8;
+/// The rate that the filter is sized for.
+const RATE: f64 = 0.02;
+/// Points a window.
+const PARTS: usize = 8;
+/// Windows of ages that are looked at.
+const WINDOWS: usize = 2;
+/// Windows of the whole stream: one that fills the filter, then those that are looked at.
+const STREAM_WINDOWS: usize = 1 + WINDOWS;
+
+fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
+    let window_ticks: usize = run.scale.pick(16_000, 8_000, 4_000);
+    let refresh = match run.broken {
+        Some(Broken::TimersRefreshed) => Refresh::Refresh,
+        _ => Refresh::Fixed,
+    };
+    let cells = plain::cells(window_ticks as f64, RATE, HASHES) as u64;
+    let timers = shaped(Kind::Timing, Window::Duration(window_ticks as u64), cells, HASHES);
+    let spec = FilterSpec { cell_bits: Some(16), lateness_ms: Some(0), refresh, ..timers };
+    let counts = run.trials(|seed| counted(&spec, window_ticks, seed))?;
+    let cell = Cell::new(cells as f64, window_ticks as f64);
+    let point = |part: usize| Reading {
+        x: (part as f64 + 0.5) / PARTS as f64,
+        estimate: pooled(&counts, part),
+        expected: Some(if part < PARTS { 1.0 } else { cell.repeats_found(part) }),
+        printed: None,
+    };
+    Ok(Findings {
+        source: k11("4", "(no figure)"),
+        parameters: vec![
+            parameter("window (ticks of 1 ms, one new event each)", window_ticks),
+            parameter("timers (m)", cells),
+            parameter("hash functions (k)", HASHES),
+            parameter("rate of the filter", RATE),
+        ],
+        sheets: vec![Sheet {
+            title: "Repeats called duplicates, by age".to_owned(),
+            x: Axis::linear("age of the delivered sighting (windows)"),
+            y: Axis::log("repeats called duplicates (share)"),
+            series: vec![Readings {
+                name: "measured".to_owned(),
+                formula: Some(FORMULA.to_owned()),
+                points: (0..WINDOWS * PARTS).map(point).collect(),
+            }],
+            lines: Vec::new(),
+        }],
+        notes: Vec::new(),
+    })
+}
+
+const FORMULA: &str = "1 within the window; after it the chance that others have set all k timers since, which is a little less \
+                       soon after: what met those timers while they were running was more likely to be refused (K11 4)";
+
+/// One timer of an event that was delivered, in a steady state.
+struct Cell {
+    /// Events that meet it a window.
+    hits: f64,
+    /// Those of them that set it while it is running: others are refused as false positives.
+    raises: f64,
+}
+
+impl Cell {
+    fn new(cells: f64, window_ticks: f64) -> Self {
+        let live = timing::live_events(window_ticks, window_ticks, 1.0);
+        let rate = timing::delivered_classic(cells, HASHES, live);
+        let refused = rate.powf(1.0 - 1.0 / f64::from(HASHES));
+        let hits = -(-plain::fill(cells, HASHES, live)).ln_1p();
+        Self { hits, raises: hits * (1.0 - refused) }
+    }
+
+    /// The chance that the timer runs d windows after its own time ended, d from 0 to 1.
+    ///
+    /// It does not if nothing has set it in the last window. That window began while it was running for the event, so for 1 - d
+    /// of it nothing came with chance `e^(-r (1-d))`, r the raises. If l is when it was last set before, from 0 (by the event)
+    /// to d, it ran for l more and was empty for d - l: nothing came with chance `e^(-r l - h (d-l))`, h the hits. The chance
+    /// of l = 0 is `e^(-r d)`, and l has the density `r e^(-r (d-l))`, so over l that is
+    /// `e^(-(r+h) d) + r/h e^(-r d) (1 - e^(-h d))`. At d = 1 that is nearly the share of all timers that are empty.
+    fn runs_after(&self, d: f64) -> f64 {
+        let Self { hits: h, raises: r } = *self;
+        let since = (-(r + h) * d).exp() - r / h * (-r * d).exp() * (-h * d).exp_m1();
+        1.0 - (-r * (1.0 - d)).exp() * since
+    }
+
+    /// The chance that all timers run, mean over the ages of a part.
+    fn repeats_found(&self, part: usize) -> f64 {
+        const STEPS: usize = 20;
+        let after = |step| (part - PARTS) as f64 / PARTS as f64 + (step as f64 + 0.5) / (STEPS * PARTS) as f64;
+        let found = (0..STEPS).map(|step| self.runs_after(after(step)).powi(HASHES as i32));
+        found.sum::<f64>() / STEPS as f64
+    }
+}
+
+/// One run: by age, of the events that were delivered and then repeated at half a window, those that are called duplicates at
+/// the end of the stream.
+fn counted(spec: &FilterSpec, window_ticks: usize, seed: u64) -> Result<Vec<Counts>, EvalError> {
+    let mut subject = Subject::new("timers", spec, "none", seed)?;
+    let sightings: Vec<Event> = distinct((STREAM_WINDOWS * window_ticks) as u64, seed)?.collect();
+    let mut is_delivered = vec![false; sightings.len()];
+    let part_ticks = window_ticks / PARTS;
+    // A part at a time: what is repeated later depends on what is told now.
+    for start in (0..sightings.len()).step_by(part_ticks) {
+        let mut asked = Vec::new();
+        for tick in start..start + part_ticks {
+            asked.push((tick, sightings[tick]));
+            let repeated = tick.checked_sub(window_ticks / 2).filter(|first| is_delivered[*first]);
+            asked.extend(repeated.map(|first| (first, at(sightings[first], sightings[tick].time_ms))));
+        }
+        let mut told = asked.iter().map(|(first, _)| *first);
+        subject.observe_each(asked.iter().map(|(_, event)| *event), |_, is_duplicate| {
+            told.next().into_iter().for_each(|first| is_delivered[first] |= !is_duplicate);
+        })?;
+    }
+    let now = sightings.len() - 1;
+    let of_age = |age: usize| is_delivered[now - age].then(|| at(sightings[now - age], sightings[now].time_ms));
+    let parts = (0..WINDOWS * PARTS).map(|part| part * part_ticks + 1..=(part + 1) * part_ticks);
+    parts.map(|ages| subject.look_up(ages.filter_map(of_age))).collect()
+}
+
+/// The same event at another time.
+fn at(event: Event, time_ms: u64) -> Event {
+    Event { time_ms, ..event }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_windows_after_an_event_its_timers_are_nearly_as_all_others() {
+        let (cells, window_ticks) = (70_000.0, 8_000.0);
+        let rate = timing::delivered_classic(cells, HASHES, window_ticks + 1.0);
+        let cell = Cell::new(cells, window_ticks);
+        assert!((cell.runs_after(1.0).powi(HASHES as i32) / rate - 1.0).abs() < 0.01);
+        assert!(cell.runs_after(0.0).powi(HASHES as i32) / rate < 0.95);
+    }
+}

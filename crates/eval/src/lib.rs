@@ -1,0 +1,22 @@
+//! The experiments of the papers, run with the production filters, beside their formulas.
+//!
+//! Promises: the same seed gives the same numbers; every point that has a formula is judged. Text comes out: JSON, SVG,
+//! HTML. Must not know: files, the clock, flags.
+#![warn(missing_docs)]
+
+pub mod broken;
+pub mod document;
+pub mod experiment;
+pub mod experiments;
+mod measure;
+pub mod page;
+pub mod picture;
+pub mod results;
+pub mod stats;
+pub mod stream;
+pub mod theory;
+
+pub use broken::Broken;
+pub use document::Document;
+pub use experiment::{EvalError, Experiment, Run, Scale};
+pub use experiments::{EXPERIMENTS, named};

@@ -1,0 +1,189 @@
+//! A production filter under measurement: events go in, counts come out.
+//!
+//! Promises: every event is asked of the embedded engine of `firstseen-routing`, in order, unless its positions are to be
+//! broken; what has no verdict is an error, so that no rate is over fewer events than it says. Must not know: formulas.
+
+mod altered;
+
+use firstseen_filter::{Digest, FilterSecret, FilterSpec, Kind, Layout, Window};
+use firstseen_routing::{Answer, BATCH_EVENTS, Load, SlicedDefinition, SlicedFilter};
+
+use self::altered::Altered;
+use crate::broken::Broken;
+use crate::experiment::EvalError;
+use crate::stats::{Counts, Estimate};
+use crate::stream::{Event, Keys, StreamSpec};
+
+/// Streams of events that a filter has not met are drawn from seeds that differ in this.
+const UNSEEN: u64 = 1 << 60;
+
+/// A filter of so many cells (m) and positions (k), of the classic layout, whatever its load.
+pub(crate) fn shaped(kind: Kind, window: Window, cells: u64, hashes: u32) -> FilterSpec {
+    FilterSpec {
+        cells: Some(cells),
+        hashes: Some(hashes),
+        layout: Some(Layout::Classic),
+        ..FilterSpec::new(kind, window)
+    }
+}
+
+/// Distinct events of a run, one a millisecond.
+pub(crate) fn distinct(events: u64, seed: u64) -> Result<impl Iterator<Item = Event>, EvalError> {
+    Ok(StreamSpec::new(events, Keys::Distinct).events(seed)?)
+}
+
+/// Distinct events that [`distinct`] of the same seed does not give.
+pub(crate) fn unseen(events: u64, seed: u64) -> Result<impl Iterator<Item = Event>, EvalError> {
+    distinct(events, seed ^ UNSEEN)
+}
+
+/// A filter, its secret, and buffers.
+pub(crate) struct Subject {
+    /// The filter.
+    pub(crate) filter: SlicedFilter,
+    /// Asked instead of the filter.
+    altered: Option<Altered>,
+    experiment: &'static str,
+    secret: FilterSecret,
+    digests: Vec<Digest>,
+    times_ms: Vec<u64>,
+    answers: Vec<Answer>,
+}
+
+impl Subject {
+    /// An empty filter whose hash is that of `seed`.
+    pub(crate) fn new(
+        experiment: &'static str,
+        spec: &FilterSpec,
+        slicing: &str,
+        seed: u64,
+    ) -> Result<Self, EvalError> {
+        let filter = SlicedFilter::build(&SlicedDefinition::new(spec, slicing.parse()?)?)?;
+        let secret = FilterSecret::from_seed(seed);
+        Ok(Self {
+            filter,
+            altered: None,
+            experiment,
+            secret,
+            digests: Vec::new(),
+            times_ms: Vec::new(),
+            answers: Vec::new(),
+        })
+    }
+
+    /// The same, uncut, of a build whose positions are broken if `broken` says so.
+    pub(crate) fn broken(
+        experiment: &'static str,
+        spec: &FilterSpec,
+        seed: u64,
+        broken: Option<Broken>,
+    ) -> Result<Self, EvalError> {
+        let mut subject = Self::new(experiment, spec, "none", seed)?;
+        if broken == Some(Broken::PositionReused) {
+            subject.altered = Some(Altered::new(&spec.resolve()?, reuse_first)?);
+        }
+        Ok(subject)
+    }
+
+    /// The digest of a key under this filter's secret.
+    pub(crate) fn digest(&self, key: u64) -> Digest {
+        self.secret.digest(&key.to_le_bytes())
+    }
+
+    /// Observes every event; how many are told duplicates.
+    pub(crate) fn observe(&mut self, events: impl Iterator<Item = Event>) -> Result<Counts, EvalError> {
+        let mut counts = Counts::default();
+        self.each(events, true, |_, is_duplicate| count(&mut counts, is_duplicate))?;
+        Ok(counts)
+    }
+
+    /// Looks every event up; how many are told duplicates.
+    pub(crate) fn look_up(&mut self, events: impl Iterator<Item = Event>) -> Result<Counts, EvalError> {
+        let mut counts = Counts::default();
+        self.each(events, false, |_, is_duplicate| count(&mut counts, is_duplicate))?;
+        Ok(counts)
+    }
+
+    /// Observes every event, and tells what was told of it.
+    pub(crate) fn observe_each(
+        &mut self,
+        events: impl Iterator<Item = Event>,
+        tell: impl FnMut(Event, bool),
+    ) -> Result<(), EvalError> {
+        self.each(events, true, tell)
+    }
+
+    fn each(
+        &mut self,
+        mut events: impl Iterator<Item = Event>,
+        record: bool,
+        mut tell: impl FnMut(Event, bool),
+    ) -> Result<(), EvalError> {
+        let mut batch = Vec::with_capacity(BATCH_EVENTS);
+        loop {
+            batch.clear();
+            batch.extend(events.by_ref().take(BATCH_EVENTS));
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.digests.clear();
+            self.digests.extend(batch.iter().map(|event| self.secret.digest(&event.key.to_le_bytes())));
+            self.times_ms.clear();
+            self.times_ms.extend(batch.iter().map(|event| event.time_ms));
+            self.answers.clear();
+            self.answers.resize(batch.len(), Answer::Undecided);
+            self.ask(record)?;
+            for (event, answer) in batch.iter().zip(&self.answers) {
+                match answer {
+                    Answer::FirstSeen => tell(*event, false),
+                    Answer::Duplicate => tell(*event, true),
+                    other => {
+                        return Err(EvalError::Answer { experiment: self.experiment, told: format!("{other:?}") });
+                    }
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, record: bool) -> Result<(), EvalError> {
+        let Self { filter, altered, digests, times_ms, answers, .. } = self;
+        match (altered, record) {
+            (Some(altered), _) => altered.ask(digests, times_ms, answers, record)?,
+            (None, true) => filter.observe_batch(digests, times_ms, answers),
+            (None, false) => filter.lookup_batch(digests, times_ms, answers),
+        }
+        Ok(())
+    }
+
+    /// What all slices have done so far.
+    pub(crate) fn load(&self) -> Load {
+        self.filter.loads().iter().fold(Load::default(), |sum, load| Load {
+            positions_tested: sum.positions_tested + load.positions_tested,
+            test_visits: sum.test_visits + load.test_visits,
+            record_visits: sum.record_visits + load.record_visits,
+        })
+    }
+}
+
+/// Puts the second position where the first one is.
+fn reuse_first(positions: &mut [u64]) {
+    if let [first, second, ..] = positions {
+        *second = *first;
+    }
+}
+
+/// Counts one trial.
+pub(crate) fn count(counts: &mut Counts, is_success: bool) {
+    counts.trials += 1;
+    counts.successes += u64::from(is_success);
+}
+
+/// The pooled rate of point `index`, of runs that have counted the same points.
+pub(crate) fn pooled(runs: &[Vec<Counts>], index: usize) -> Estimate {
+    Estimate::of_counts(&runs.iter().map(|run| run[index]).collect::<Vec<_>>())
+}
+
+/// The mean value of point `index`, of runs that have measured the same points.
+pub(crate) fn averaged(runs: &[Vec<f64>], index: usize, samples_per_run: u64) -> Estimate {
+    Estimate::of_values(&runs.iter().map(|run| run[index]).collect::<Vec<_>>(), samples_per_run)
+}

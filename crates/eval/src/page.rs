@@ -1,0 +1,210 @@
+//! All documents on one page: HTML that links the pictures by their names.
+//!
+//! Promises: every text from a document is escaped; the summary of verdicts stands on top; what the papers name and nothing
+//! here shows is listed with the reason. The page needs nothing but the pictures beside it. Must not know: files.
+
+use std::fmt::Write;
+
+use crate::document::{Document, Parameter, Series};
+use crate::stats::Verdict;
+
+/// What the papers name and no experiment shows, with the reason.
+const LEFT_OUT: &[(&str, &str)] = &[
+    (
+        "Other decay functions (Cheng et al., Efficient Web Profiling by Time-Decaying Bloom Filters)",
+        "The paper lists linear, polynomial and window decay and uses the exponential one; only that one lets counters decay \
+         together at the end of an epoch, and only that one is built.",
+    ),
+    (
+        "Latency of memory modules (Metwally et al. 2005, 5.2.1)",
+        "Separate hash spaces let modules of one machine work at the same time. The layout is built (partitioned, experiment \
+         landmark); how modules overlap is a matter of the hardware, which a filter cannot choose.",
+    ),
+];
+
+/// Words that a page says of its run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heading {
+    /// When, where and how the page was made, in one sentence; may be empty.
+    pub made: String,
+}
+
+/// The file name of a document's picture, which the page links.
+pub fn picture_name(document: &Document) -> String {
+    format!("{}.svg", document.name)
+}
+
+/// The file name of a document's JSON, which the page links.
+pub fn document_name(document: &Document) -> String {
+    format!("{}.json", document.name)
+}
+
+/// The page of all documents.
+pub fn html(heading: &Heading, documents: &[Document]) -> String {
+    let mut page = String::from(HEAD);
+    if !heading.made.is_empty() {
+        push(&mut page, format_args!("<p>{}</p>\n", escaped(&heading.made)));
+    }
+    summary(&mut page, documents);
+    documents.iter().for_each(|document| section(&mut page, document));
+    page.push_str("<h2>What the papers name and this page leaves out</h2>\n<dl>\n");
+    for (what, why) in LEFT_OUT {
+        push(&mut page, format_args!("<dt>{}</dt><dd>{}</dd>\n", escaped(what), escaped(why)));
+    }
+    page.push_str("</dl>\n</body>\n</html>\n");
+    page
+}
+
+const HEAD: &str = "<!DOCTYPE html>
+<html lang=\"en\">
+<head>
+<meta charset=\"utf-8\">
+<title>firstseen: the papers reproduced</title>
+<style>
+body { font-family: sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; line-height: 1.4; }
+table { border-collapse: collapse; } td, th { border: 1px solid #aaa; padding: 0.2em 0.6em; text-align: left; }
+img { max-width: 100%; } dt { font-weight: bold; } .out { font-weight: bold; text-decoration: underline; }
+</style>
+</head>
+<body>
+<h1>The papers reproduced</h1>
+<p>Filters are the production ones (what they are compared with is named), measured over several seeds, beside what a formula expects. A point is out
+where it lies outside the band of 1 - 10<sup>-3</sup> / (judged points of the experiment), or more than 10 % off where it was
+measured well enough to tell.</p>
+";
+
+fn summary(page: &mut String, documents: &[Document]) {
+    let total = |verdict| documents.iter().map(|document| document.count(verdict)).sum::<usize>();
+    let (within, out) = (total(Verdict::In), total(Verdict::Out));
+    let words = match out {
+        0 => format!("All {within} judged points are in."),
+        out => format!("{out} of {} judged points are <span class=\"out\">out</span>.", within + out),
+    };
+    push(page, format_args!("<p id=\"summary\">{words}</p>\n<table>\n"));
+    page.push_str("<tr><th>experiment</th><th>shows</th><th>in</th><th>out</th><th>not judged</th></tr>\n");
+    for document in documents {
+        let (name, title) = (escaped(&document.name), escaped(&document.title));
+        let [within, out, unjudged] = [Verdict::In, Verdict::Out, Verdict::NotJudged].map(|kind| document.count(kind));
+        let class = if out > 0 { " class=\"out\"" } else { "" };
+        push(
+            page,
+            format_args!(
+                "<tr><td><a href=\"#{name}\">{name}</a></td><td>{title}</td><td>{within}</td><td{class}>{out}</td>\
+                 <td>{unjudged}</td></tr>\n"
+            ),
+        );
+    }
+    page.push_str("</table>\n");
+}
+
+fn section(page: &mut String, document: &Document) {
+    let (name, title) = (escaped(&document.name), escaped(&document.title));
+    let source = &document.source;
+    push(page, format_args!("<h2 id=\"{name}\">{title}</h2>\n<p>{}</p>\n", escaped(&document.paragraph)));
+    let picture = escaped(&picture_name(document));
+    push(page, format_args!("<p><img src=\"{picture}\" alt=\"{title}\"></p>\n"));
+    let source = [&source.paper, &source.section, &source.figure].map(|text| escaped(text)).join(", ");
+    let numbers = escaped(&document_name(document));
+    push(page, format_args!("<p>Source: {source}. Numbers: <a href=\"{numbers}\">{numbers}</a>.</p>\n"));
+    push(page, format_args!("<p>{} seeds; {}.</p>\n", document.seeds.len(), parameters(&document.parameters)));
+    let series = document.panels.iter().flat_map(|panel| &panel.series);
+    series.filter(|series| series.formula.is_some()).for_each(|series| formula(page, series));
+    for note in &document.notes {
+        push(page, format_args!("<p>{}</p>\n", escaped(note)));
+    }
+    outliers(page, document);
+}
+
+fn parameters(parameters: &[Parameter]) -> String {
+    let one = |parameter: &Parameter| format!("{}: {}", parameter.name, parameter.value);
+    escaped(&parameters.iter().map(one).collect::<Vec<_>>().join("; "))
+}
+
+fn formula(page: &mut String, series: &Series) {
+    let formula = series.formula.as_deref().unwrap_or_default();
+    push(page, format_args!("<p>Expected of {}: {}.</p>\n", escaped(&series.name), escaped(formula)));
+}
+
+fn outliers(page: &mut String, document: &Document) {
+    if document.count(Verdict::Out) == 0 {
+        return;
+    }
+    page.push_str("<table>\n<tr><th>out</th><th>x</th><th>measured</th><th>95 %</th><th>expected</th></tr>\n");
+    for series in document.panels.iter().flat_map(|panel| &panel.series) {
+        for point in series.points.iter().filter(|point| point.verdict == Verdict::Out) {
+            let (name, expected) = (escaped(&series.name), point.expected.unwrap_or(f64::NAN));
+            let row = format!(
+                "<tr><td>{name}</td><td>{}</td><td>{:.4e}</td><td>{:.4e} to {:.4e}</td><td>{expected:.4e}</td></tr>\n",
+                point.x, point.mean, point.low, point.high
+            );
+            page.push_str(&row);
+        }
+    }
+    page.push_str("</table>\n");
+}
+
+fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = page.write_fmt(text);
+}
+
+/// A text in which nothing is taken for HTML, also within quotes.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Axis, Panel, Point, Source};
+
+    fn document(verdict: Verdict) -> Document {
+        let point =
+            Point { x: 4.0, mean: 0.5, low: 0.4, high: 0.6, samples: 3, expected: Some(0.1), printed: None, verdict };
+        let evil = "<script>alert('x' & \"y\")</script>".to_owned();
+        Document {
+            name: "evil\"name".to_owned(),
+            title: evil.clone(),
+            paragraph: evil.clone(),
+            source: Source { paper: evil.clone(), section: evil.clone(), figure: evil.clone() },
+            parameters: vec![Parameter { name: evil.clone(), value: evil.clone().into() }],
+            seeds: vec![1, 2],
+            panels: vec![Panel {
+                title: evil.clone(),
+                x: Axis::linear("x"),
+                y: Axis::log("y"),
+                series: vec![Series { name: evil.clone(), formula: Some(evil.clone()), points: vec![point] }],
+                lines: Vec::new(),
+            }],
+            notes: vec![evil],
+        }
+    }
+
+    #[test]
+    fn no_text_of_a_document_is_taken_for_html() {
+        let page = html(&Heading { made: "<b>now</b>".to_owned() }, &[document(Verdict::Out)]);
+        assert!(!page.contains("<script") && !page.contains("<b>now") && !page.contains("evil\"name"), "{page}");
+        assert_eq!(page.matches("&lt;script&gt;alert(&#39;x&#39; &amp; &quot;y&quot;)").count(), 12, "{page}");
+    }
+
+    #[test]
+    fn the_summary_counts_and_what_is_out_is_shown() {
+        let page = html(&Heading::default(), &[document(Verdict::Out), document(Verdict::In)]);
+        assert!(page.contains("1 of 2 judged points are <span class=\"out\">out</span>"));
+        assert!(page.contains("<td>5.0000e-1</td><td>4.0000e-1 to 6.0000e-1</td><td>1.0000e-1</td>"));
+        let page = html(&Heading::default(), &[document(Verdict::In), document(Verdict::In)]);
+        assert!(page.contains("All 2 judged points are in."));
+        assert!(page.contains("What the papers name and this page leaves out") && page.contains("decay functions"));
+    }
+}

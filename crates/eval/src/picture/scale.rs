@@ -1,0 +1,150 @@
+//! An axis: from values to places, and the values that get a label.
+//!
+//! Promises: every finite value has a place; labels are 1, 2 or 5 times a power of ten. Must not know: pixels.
+
+use std::ops::Range;
+
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+use plotters::coord::types::RangedCoordf64;
+
+/// Labels that an axis has at most, about.
+const LABELS: f64 = 9.0;
+
+/// Places of an axis as the drawing library wants them, with labels where we want them.
+pub(super) struct Places {
+    places: RangedCoordf64,
+    labels: Vec<f64>,
+}
+
+impl Ranged for Places {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, place: &f64, pixels: (i32, i32)) -> i32 {
+        self.places.map(place, pixels)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        self.labels.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.places.range()
+    }
+}
+
+/// An axis. Places are values, or their logarithms to base 10.
+pub(super) struct Scale {
+    is_log: bool,
+    from: f64,
+    to: f64,
+    labels: Vec<f64>,
+}
+
+impl Scale {
+    /// An axis that has room for all of `values`, and a margin. `from_zero` lets a linear axis begin at 0 where that is near.
+    pub(super) fn of(is_log: bool, values: Vec<f64>, from_zero: bool) -> Self {
+        let has_place = |value: &f64| value.is_finite() && (!is_log || *value > 0.0);
+        let places = values.into_iter().filter(has_place).map(|value| if is_log { value.log10() } else { value });
+        let (least, most) =
+            places.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), place| (least.min(place), most.max(place)));
+        let (least, most) = if least <= most { (least, most) } else { (0.0, 1.0) };
+        let least = if from_zero && !is_log && least > 0.0 && least < most / 2.0 { 0.0 } else { least };
+        let margin = if most > least { 0.05 * (most - least) } else { 0.5 * most.abs().max(1.0) };
+        let from = if least == 0.0 && from_zero { 0.0 } else { least - margin };
+        let to = most + margin;
+        let labels = if is_log { log_labels(from, to) } else { linear_labels(from, to) };
+        Self { is_log, from, to, labels }
+    }
+
+    /// Whether a value is on the axis at all: on a logarithmic one nothing that is not above 0 is.
+    pub(super) fn has(&self, value: f64) -> bool {
+        value.is_finite() && (!self.is_log || value > 0.0)
+    }
+
+    /// The place of a value; what a logarithmic axis has no place for stands at its lower end.
+    pub(super) fn place(&self, value: f64) -> f64 {
+        let place = if self.is_log { value.log10() } else { value };
+        if place.is_nan() { self.from } else { place.clamp(self.from, self.to) }
+    }
+
+    /// The axis for the drawing library.
+    pub(super) fn places(&self) -> Places {
+        Places { places: (self.from..self.to).into(), labels: self.labels.clone() }
+    }
+
+    /// Labels on the axis.
+    pub(super) fn ticks(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// What stands at a place.
+    pub(super) fn label(&self, place: f64) -> String {
+        let value = if self.is_log { 10f64.powf(place) } else { place };
+        number(value)
+    }
+}
+
+/// A number as short as it can be read.
+fn number(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    if !(1e-3..1e6).contains(&value.abs()) {
+        let text = format!("{value:.1e}");
+        return text.replace(".0e", "e");
+    }
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn linear_labels(from: f64, to: f64) -> Vec<f64> {
+    let rough = (to - from) / LABELS;
+    let power = 10f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|step| *step >= rough);
+    let step = step.unwrap_or(10.0 * power);
+    let (first, last) = ((from / step).ceil() as i64, (to / step).floor() as i64);
+    (first..=last).map(|index| index as f64 * step).collect()
+}
+
+fn log_labels(from: f64, to: f64) -> Vec<f64> {
+    let decades = to - from;
+    let digits: &[f64] = match decades {
+        few if few <= 1.0 => &[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
+        some if some <= 3.5 => &[1.0, 2.0, 5.0],
+        _ => &[1.0],
+    };
+    let every = (decades / LABELS).ceil().max(1.0) as i64;
+    let powers = (from.floor() as i64..=to.ceil() as i64).filter(|power| power.rem_euclid(every) == 0);
+    let labels = powers.flat_map(|power| digits.iter().map(move |digit| power as f64 + digit.log10()));
+    labels.filter(|place| (from..=to).contains(place)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_round_and_few() {
+        let labels = |is_log, values: &[f64]| {
+            let scale = Scale::of(is_log, values.to_vec(), true);
+            scale.labels.iter().map(|place| scale.label(*place)).collect::<Vec<_>>()
+        };
+        assert_eq!(labels(false, &[4.0, 10.0]), ["0", "2", "4", "6", "8", "10"]);
+        assert_eq!(labels(true, &[1e-4, 2e-2]), ["1e-4", "2e-4", "5e-4", "0.001", "0.002", "0.005", "0.01", "0.02"]);
+        assert_eq!(labels(true, &[1e-7, 1.0]).len(), 8);
+        assert!(labels(true, &[1e-15, 1.0]).contains(&"1e-14".to_owned()));
+        for values in [&[0.0, 0.0][..], &[], &[7.0]] {
+            assert!((2..=11).contains(&labels(false, values).len()), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_place_stands_at_the_end() {
+        let scale = Scale::of(true, vec![1e-3, 1.0, 0.0, f64::NAN, f64::INFINITY], true);
+        assert_eq!((scale.place(0.0), scale.place(f64::NAN)), (scale.from, scale.from));
+        assert_eq!(scale.place(f64::INFINITY), scale.to);
+        assert!(!scale.has(0.0) && scale.has(1e-9));
+        assert!(scale.from < -3.0 && scale.to > 0.0);
+    }
+}

@@ -1,0 +1,90 @@
+//! All numbers as one text in Markdown, for a repository that keeps them.
+//!
+//! Promises: every point of every document, in order; no text ends a cell or a row early. Must not know: files.
+
+use std::fmt::Write;
+
+use crate::document::{Document, Point};
+use crate::page::Heading;
+use crate::stats::Verdict;
+
+/// The table of all documents.
+///
+/// ```
+/// use firstseen_eval::page::Heading;
+/// use firstseen_eval::results::markdown;
+/// let made = "Made by `firstseen eval all`.".to_owned();
+/// assert!(markdown(&Heading { made }, &[]).contains("\n\nMade by"));
+/// ```
+pub fn markdown(heading: &Heading, documents: &[Document]) -> String {
+    let mut text = String::from("# The papers reproduced\n");
+    push(&mut text, format_args!("\n{}\n", heading.made));
+    text.push_str("\n| experiment | shows | in | out | not judged |\n|---|---|---|---|---|\n");
+    for document in documents {
+        let [within, out, open] = [Verdict::In, Verdict::Out, Verdict::NotJudged].map(|kind| document.count(kind));
+        let (name, title) = (cell(&document.name), cell(&document.title));
+        push(&mut text, format_args!("| `{name}` | {title} | {within} | {out} | {open} |\n"));
+    }
+    documents.iter().for_each(|document| section(&mut text, document));
+    text
+}
+
+fn section(text: &mut String, document: &Document) {
+    let source = &document.source;
+    push(text, format_args!("\n## {}: {}\n", document.name, document.title));
+    push(text, format_args!("\n{}, {}, {}.\n", source.paper, source.section, source.figure));
+    document.notes.iter().for_each(|note| push(text, format_args!("\n{note}\n")));
+    for panel in &document.panels {
+        push(text, format_args!("\n{}; y: {}\n", panel.title, panel.y.label));
+        let heading = ["series", panel.x.label.as_str(), "measured", "95 %", "expected", "printed", ""].map(cell);
+        push(text, format_args!("\n| {} |\n|---|---|---|---|---|---|---|\n", heading.join(" | ")));
+        for series in &panel.series {
+            series.points.iter().for_each(|point| row(text, &series.name, point));
+        }
+    }
+}
+
+fn row(text: &mut String, series: &str, point: &Point) {
+    let optional = |value: Option<f64>| value.map(number).unwrap_or_default();
+    let verdict = match point.verdict {
+        Verdict::In => "in",
+        Verdict::Out => "**out**",
+        Verdict::NotJudged => "",
+    };
+    let (mean, low, high) = (number(point.mean), number(point.low), number(point.high));
+    let (x, expected, printed) = (number(point.x), optional(point.expected), optional(point.printed));
+    let series = cell(series);
+    push(text, format_args!("| {series} | {x} | {mean} | {low} to {high} | {expected} | {printed} | {verdict} |\n"));
+}
+
+/// Four digits that count.
+fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        size if !(1e-3..1e6).contains(&size) => format!("{value:.3e}"),
+        size if value.fract() == 0.0 && size < 1e6 => format!("{value}"),
+        size => format!("{value:.*}", (3 - size.log10().floor() as i32).max(0) as usize),
+    }
+}
+
+/// A text that stays within its cell.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+fn push(text: &mut String, part: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = text.write_fmt(part);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_four_digits() {
+        let told = [0.0, 4.0, 0.012_345_6, 123.456, 1234.56, 0.000_123_456, 12_345_678.0].map(number);
+        assert_eq!(told, ["0", "4", "0.01235", "123.5", "1235", "1.235e-4", "1.235e7"]);
+        assert_eq!(cell("a|b\nc"), "a\\|b c");
+    }
+}

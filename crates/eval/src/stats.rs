@@ -1,0 +1,240 @@
+//! From what several seeds have measured to a mean, its 95 % interval, and a verdict on an expected value.
+//!
+//! **Which statistics.** A point is measured by R independent runs, one a seed. The events of one run share a filter: what
+//! one of them sets another one meets, so they are no independent trials, and a binomial interval over all of them may be
+//! too narrow. Runs are independent. So successes are pooled (a ratio of sums, which weights runs by their trials and has
+//! no bias where few succeed), and the error of the ratio is taken from how runs differ, with Student's t for R - 1 degrees
+//! of freedom. R runs know their own variance only roughly, and of rare successes next to nothing; so no band is taken
+//! narrower than the exact binomial one of as many independent trials.
+//!
+//! Promises: formulas beside the functions; the same numbers give the same verdict. Must not know: what was measured.
+
+use firstseen_filter::rates::band;
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
+
+/// The confidence of intervals that are shown.
+pub const SHOWN: f64 = 0.95;
+/// The chance that a document has a point out although all of its formulas hold.
+pub const FALSE_ALARM: f64 = 1e-3;
+/// Relative difference beyond which a point is out where it was measured well enough to tell.
+pub const OFF_MAX: f64 = 0.1;
+/// Standard errors that [`OFF_MAX`] must be for "well enough": fewer would be chance.
+const OFF_ERRORS: f64 = 4.0;
+/// Relative difference of two numbers that are the same but for rounding.
+const ROUNDING: f64 = 1e-9;
+
+/// Successes of trials in one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Trials that succeeded.
+    pub successes: u64,
+    /// Trials.
+    pub trials: u64,
+}
+
+/// What was found at one point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// As expected, within chance.
+    In,
+    /// Not as expected.
+    Out,
+    /// Nothing was expected.
+    NotJudged,
+}
+
+/// A mean over runs, with what is known of its error.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Mean over runs, weighted by their trials where there are such.
+    pub mean: f64,
+    /// Standard error of the mean, from the differences between runs.
+    pub standard_error: f64,
+    /// Runs (R).
+    pub runs: u32,
+    /// Trials of all runs, or values that went into their means.
+    pub samples: u64,
+    /// Successes of all runs, where they were counted.
+    pub successes: Option<u64>,
+}
+
+impl Estimate {
+    /// The pooled rate of runs with `s_r` successes of `n_r` trials: `p = sum s_r / sum n_r`, and as a ratio estimator
+    /// `error^2 = R/(R-1) * sum (s_r - p n_r)^2 / (sum n_r)^2` (Cochran, "Sampling Techniques", 1977, 6.3 and 10A.2).
+    ///
+    /// ```
+    /// use firstseen_eval::stats::{Counts, Estimate};
+    /// let runs = [(10, 100), (14, 100), (12, 100)].map(|(successes, trials)| Counts { successes, trials });
+    /// let estimate = Estimate::of_counts(&runs);
+    /// assert_eq!((estimate.mean, estimate.samples), (0.12, 300));
+    /// assert!((estimate.standard_error - 0.02 / 3f64.sqrt()).abs() < 1e-12);
+    /// ```
+    pub fn of_counts(runs: &[Counts]) -> Self {
+        let successes: u64 = runs.iter().map(|run| run.successes).sum();
+        let trials: u64 = runs.iter().map(|run| run.trials).sum();
+        let mean = if trials == 0 { f64::NAN } else { successes as f64 / trials as f64 };
+        let off = |run: &Counts| run.successes as f64 - mean * run.trials as f64;
+        let squares: f64 = runs.iter().map(|run| off(run) * off(run)).sum();
+        let count = runs.len() as f64;
+        let standard_error = (count / (count - 1.0) * squares).sqrt() / trials as f64;
+        Self { mean, standard_error, runs: runs.len() as u32, samples: trials, successes: Some(successes) }
+    }
+
+    /// The mean of one value a run, each from `samples_per_run` samples: `error = deviation / sqrt(R)`.
+    ///
+    /// ```
+    /// use firstseen_eval::stats::Estimate;
+    /// let estimate = Estimate::of_values(&[1.0, 2.0, 3.0], 10);
+    /// assert_eq!((estimate.mean, estimate.samples), (2.0, 30));
+    /// assert!((estimate.standard_error - 1.0 / 3f64.sqrt()).abs() < 1e-12);
+    /// ```
+    pub fn of_values(runs: &[f64], samples_per_run: u64) -> Self {
+        let count = runs.len() as f64;
+        let mean = runs.iter().sum::<f64>() / count;
+        let squares: f64 = runs.iter().map(|value| (value - mean) * (value - mean)).sum();
+        let standard_error = (squares / (count - 1.0) / count).sqrt();
+        let samples = samples_per_run * runs.len() as u64;
+        Self { mean, standard_error, runs: runs.len() as u32, samples, successes: None }
+    }
+
+    /// The interval that holds the true mean with `confidence` (above 0, below 1): `mean -+ t(R-1) error`. Of counts at
+    /// least Wilson's score interval (1927), which is never empty, also where nothing succeeded. One run of values
+    /// has no interval: it is then all numbers.
+    pub fn interval(&self, confidence: f64) -> (f64, f64) {
+        let reach = self.reach(confidence, self.standard_error);
+        let (low, high) = (self.mean - reach, self.mean + reach);
+        match self.successes {
+            None => (low, high),
+            Some(successes) => {
+                let (score_low, score_high) = wilson(successes as f64, self.samples as f64, confidence);
+                (low.min(score_low).max(0.0), high.max(score_high).min(1.0))
+            }
+        }
+    }
+
+    /// `t error` for the two-sided `confidence`; infinite where one run leaves nothing to compare.
+    fn reach(&self, confidence: f64, standard_error: f64) -> f64 {
+        let freedom = f64::from(self.runs) - 1.0;
+        match StudentsT::new(0.0, 1.0, freedom) {
+            Ok(student) => student.inverse_cdf((1.0 + confidence) / 2.0) * standard_error,
+            Err(_) => f64::INFINITY,
+        }
+    }
+
+    /// Judges the mean against what was expected, as one of `points` points that are judged together.
+    ///
+    /// A point is out if it lies outside the band that holds the mean with chance `1 - 10^-3 / points` (Bonferroni), so
+    /// that a document of any length is out by chance once in a thousand runs; or if it is more than 10 % off, where 10 %
+    /// is more than four standard errors: with few runs Student's band is wide, and would hide a formula that is wrong.
+    /// The band is `expected -+ t(R-1) error`, or of counts the exact binomial band of as many independent trials,
+    /// whichever is wider. For the 10 %, the error is at least the binomial one, `sqrt(p (1 - p) / n)` at the expected p.
+    ///
+    /// ```
+    /// use firstseen_eval::stats::{Counts, Estimate, Verdict};
+    /// let runs: Vec<_> = (0..20).map(|run| Counts { successes: 990 + run, trials: 100_000 }).collect();
+    /// let estimate = Estimate::of_counts(&runs);
+    /// assert_eq!(estimate.judge(0.01, 10), Verdict::In);
+    /// assert_eq!(estimate.judge(0.012, 10), Verdict::Out);
+    /// ```
+    pub fn judge(&self, expected: f64, points: usize) -> Verdict {
+        let off = (self.mean - expected).abs();
+        if !off.is_finite() {
+            return Verdict::Out;
+        }
+        let confidence = 1.0 - FALSE_ALARM / points.max(1) as f64;
+        let in_exact_band = self.successes.is_some_and(|successes| {
+            (0.0..=1.0).contains(&expected) && band::binomial(expected, self.samples, confidence).contains(&successes)
+        });
+        let in_band =
+            off <= self.reach(confidence, self.standard_error) || in_exact_band || off <= ROUNDING * expected.abs();
+        let is_far = off > OFF_MAX * expected.abs() && OFF_MAX * expected.abs() > OFF_ERRORS * self.error_at(expected);
+        if in_band && !is_far { Verdict::In } else { Verdict::Out }
+    }
+
+    /// The standard error, at least that of independent trials at the expected rate.
+    fn error_at(&self, expected: f64) -> f64 {
+        let independent = match self.successes {
+            Some(_) => (expected * (1.0 - expected)).max(0.0) / self.samples as f64,
+            None => 0.0,
+        };
+        self.standard_error.max(independent.sqrt())
+    }
+}
+
+/// Wilson's score interval (1927) of s successes of n trials: with z of the normal distribution,
+/// `(s + z^2/2 -+ z sqrt(s (n - s)/n + z^2/4)) / (n + z^2)`. (That of Clopper and Pearson needs quantiles of Beta
+/// distributions, which `statrs` seeks without end where s = 0 and n is millions.)
+fn wilson(successes: f64, trials: f64, confidence: f64) -> (f64, f64) {
+    let z = Normal::standard().inverse_cdf((1.0 + confidence) / 2.0);
+    let middle = successes + z * z / 2.0;
+    let reach = z * (successes * (trials - successes) / trials + z * z / 4.0).sqrt();
+    ((middle - reach) / (trials + z * z), (middle + reach) / (trials + z * z))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(value: f64, known: f64, allowed: f64) {
+        assert!((value - known).abs() < allowed, "{value}, known {known}");
+    }
+
+    #[test]
+    fn student_s_interval_is_that_of_the_tables() {
+        // t(0.975, 19) = 2.093, t(0.975, 4) = 2.776.
+        for (runs, table) in [(20, 2.093), (5, 2.776)] {
+            let estimate = Estimate { mean: 7.0, standard_error: 1.0, runs, samples: 100, successes: None };
+            let (low, high) = estimate.interval(SHOWN);
+            near(high - 7.0, table, 1e-3);
+            near(7.0 - low, table, 1e-3);
+        }
+        assert!(!Estimate::of_values(&[1.0], 1).interval(SHOWN).1.is_finite());
+    }
+
+    #[test]
+    fn nothing_of_many_trials_has_an_upper_end() {
+        let runs = [Counts { successes: 0, trials: 1000 }; 3];
+        let (low, high) = Estimate::of_counts(&runs).interval(SHOWN);
+        assert_eq!(low, 0.0);
+        near(high, 3.8415 / 3003.8415, 1e-7);
+        // The textbook's 8 of 10: 0.490 to 0.943.
+        let (low, high) = wilson(8.0, 10.0, SHOWN);
+        near(low, 0.490, 1e-3);
+        near(high, 0.943, 1e-3);
+        assert!(wilson(0.0, 1e12, SHOWN).1 < 4e-12);
+        assert_eq!(Estimate::of_counts(&runs).judge(1e-4, 5), Verdict::In);
+        assert_eq!(Estimate::of_counts(&runs).judge(1e-2, 5), Verdict::Out);
+    }
+
+    #[test]
+    fn quantiles_are_found_for_any_number_of_runs_and_points() {
+        for runs in 2..=120 {
+            for points in [1, 50, 1000] {
+                let estimate = Estimate { mean: 0.0, standard_error: 1.0, runs, samples: 1 << 40, successes: Some(0) };
+                let reach = estimate.reach(1.0 - FALSE_ALARM / f64::from(points), 1.0);
+                assert!(reach > 3.2 && reach.is_finite(), "{runs} runs, {points} points: {reach}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_far_off_is_out_however_few_runs_there_are() {
+        let runs = [9_000, 11_000].map(|successes| Counts { successes, trials: 1_000_000 });
+        let estimate = Estimate::of_counts(&runs);
+        // Two runs that differ by chance and more: Student's band is a thousand errors wide, and four errors are 40 %.
+        assert_eq!(estimate.judge(0.0113, 10), Verdict::In);
+        let runs = [9_990, 10_010].map(|successes| Counts { successes, trials: 1_000_000 });
+        assert_eq!(Estimate::of_counts(&runs).judge(0.0113, 10), Verdict::Out);
+        assert_eq!(Estimate::of_counts(&runs).judge(0.0101, 10), Verdict::In);
+    }
+
+    #[test]
+    fn what_never_varies_is_in_only_if_it_is_the_same() {
+        let estimate = Estimate::of_values(&[0.3, 0.3, 0.3], 5);
+        assert_eq!(estimate.judge(0.1 + 0.2, 5), Verdict::In);
+        assert_eq!(estimate.judge(0.31, 5), Verdict::Out);
+        assert_eq!(estimate.judge(f64::NAN, 5), Verdict::Out);
+    }
+}

@@ -1,0 +1,173 @@
+//! Synthetic streams: which keys come, when, where, and how far out of order.
+//!
+//! Promises: a specification and a seed decide every event, on every machine; memory does not grow with the stream. Must
+//! not know: filters, windows, the clock.
+
+mod events;
+mod keys;
+mod log;
+mod text;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+pub use events::Events;
+pub use log::Log;
+pub use text::TextFormat;
+
+/// One event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it occurred, in milliseconds since 1970. Events come in the order of their arrival, not of this.
+    pub time_ms: u64,
+    /// What it is: equal keys are repeats of one event.
+    pub key: u64,
+    /// The site that it comes from, counted from 0.
+    pub site: u32,
+}
+
+/// Which keys come.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keys {
+    /// Every event is new.
+    Distinct,
+    /// All of so many keys are equally likely.
+    Uniform {
+        /// Different keys.
+        keys: u64,
+    },
+    /// The key of rank r comes with a chance in proportion to `r^-exponent`.
+    Zipf {
+        /// Different keys.
+        keys: u64,
+        /// 0 is uniform; K11 uses 1.
+        exponent: f64,
+    },
+    /// New keys, and repeats of keys that came before.
+    Repeats {
+        /// Chance that an event is new. The first one always is.
+        distinct_share: f64,
+        /// A repeat is one of so many keys that were new last, all equally likely.
+        recent_keys: u64,
+    },
+}
+
+/// A period in which more, or fewer, events come.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Burst {
+    /// Its start, in milliseconds after that of the stream.
+    pub from_ms: u64,
+    /// Its end, likewise; not in it.
+    pub to_ms: u64,
+    /// What the rate is multiplied by. Bursts that overlap multiply.
+    pub factor: f64,
+}
+
+/// A stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamSpec {
+    /// Events in all.
+    pub events: u64,
+    /// Which keys come.
+    pub keys: Keys,
+    /// Time at which the first event arrives, in milliseconds since 1970.
+    pub start_ms: u64,
+    /// Events a second outside of bursts; they arrive at equal distances.
+    pub events_per_second: f64,
+    /// Periods with other rates.
+    pub bursts: Vec<Burst>,
+    /// Sites that events come from.
+    pub sites: u32,
+    /// Share of the events of a key that come from the key's home site; the others come from all other sites alike. A
+    /// share of `1 / sites` is no locality at all.
+    pub home_share: f64,
+    /// Share of the events that arrive later than they occurred.
+    pub late_share: f64,
+    /// How late those are at most, in milliseconds; all delays from 0 on are equally likely.
+    pub late_ms_max: u64,
+}
+
+/// A stream that cannot be.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error("`{field}` of the stream is {value}: {rule}")]
+pub struct StreamError {
+    /// The field.
+    pub field: &'static str,
+    /// What it holds.
+    pub value: String,
+    /// What it may hold.
+    pub rule: &'static str,
+}
+
+/// Most keys of a domain, beyond which ranks are no longer told apart by the generator's 53 bits.
+const KEYS_MAX: u64 = 1 << 53;
+
+impl StreamSpec {
+    /// `events` events of `keys`, one a millisecond, in order, from one site.
+    pub fn new(events: u64, keys: Keys) -> Self {
+        Self {
+            events,
+            keys,
+            start_ms: 1_000_000,
+            events_per_second: 1000.0,
+            bursts: Vec::new(),
+            sites: 1,
+            home_share: 1.0,
+            late_share: 0.0,
+            late_ms_max: 0,
+        }
+    }
+
+    /// The events, in the order of their arrival.
+    ///
+    /// ```
+    /// use firstseen_eval::stream::{Keys, StreamSpec};
+    /// let spec = StreamSpec::new(1000, Keys::Zipf { keys: 50, exponent: 1.0 });
+    /// assert!(spec.events(7).unwrap().eq(spec.events(7).unwrap()));
+    /// let empty = StreamSpec::new(1000, Keys::Uniform { keys: 0 });
+    /// assert!(empty.events(7).err().unwrap().to_string().starts_with("`keys`"));
+    /// ```
+    ///
+    /// # Errors
+    /// [`StreamError`] names the field.
+    pub fn events(&self, seed: u64) -> Result<Events, StreamError> {
+        self.check()?;
+        Events::new(self, seed)
+    }
+
+    fn check(&self) -> Result<(), StreamError> {
+        let share = |field, value: f64| rule(field, value, (0.0..=1.0).contains(&value), "a share is from 0 to 1");
+        match self.keys {
+            Keys::Distinct => Ok(()),
+            Keys::Uniform { keys } => key_count(keys),
+            Keys::Zipf { keys, exponent } => {
+                key_count(keys)?;
+                rule("exponent", exponent, exponent >= 0.0 && exponent.is_finite(), "choose 0 or more")
+            }
+            Keys::Repeats { distinct_share, recent_keys } => {
+                share("distinct_share", distinct_share)?;
+                rule("recent_keys", recent_keys, recent_keys > 0, "choose at least 1")
+            }
+        }?;
+        let rate = self.events_per_second;
+        rule("events_per_second", rate, rate > 0.0 && rate.is_finite(), "choose a number above 0")?;
+        for burst in &self.bursts {
+            rule("bursts", burst.factor, burst.factor > 0.0 && burst.factor.is_finite(), "a factor is above 0")?;
+            rule("bursts", burst.to_ms, burst.to_ms > burst.from_ms, "a burst ends after its start")?;
+        }
+        rule("sites", self.sites, self.sites > 0, "choose at least 1")?;
+        share("home_share", self.home_share)?;
+        share("late_share", self.late_share)?;
+        let is_late = self.late_ms_max <= self.start_ms;
+        rule("late_ms_max", self.late_ms_max, is_late, "no event can have occurred before 1970; start later")
+    }
+}
+
+fn key_count(keys: u64) -> Result<(), StreamError> {
+    rule("keys", keys, (1..=KEYS_MAX).contains(&keys), "choose 1 to 2^53")
+}
+
+fn rule(field: &'static str, value: impl ToString, holds: bool, rule: &'static str) -> Result<(), StreamError> {
+    if holds { Ok(()) } else { Err(StreamError { field, value: value.to_string(), rule }) }
+}

@@ -1,0 +1,132 @@
+//! Formulas that only experiments need; all others are those of `firstseen_filter::rates`.
+//!
+//! Promises: each with its derivation. Must not know: filters, streams.
+
+use firstseen_filter::rates::plain;
+use statrs::distribution::{Binomial, Discrete};
+
+/// A jumping window by counters that has just been opened, and is fed distinct events.
+#[derive(Clone, Copy, Debug)]
+pub struct JumpingCounters {
+    /// Cells (m).
+    pub cells: f64,
+    /// Positions an event (k).
+    pub hashes: u32,
+    /// Events a sub-window.
+    pub sub_window_events: f64,
+    /// Sub-windows that are alive at once, the current one included.
+    pub sub_windows: usize,
+}
+
+impl JumpingCounters {
+    /// The mean rate over events `from..to`, both whole sub-windows, of a filter that starts empty and records only what it
+    /// calls distinct.
+    ///
+    /// M05 3.3 has no formula for this. A cell is in one of these states: empty, or last marked in the sub-window of age a.
+    /// With F the share of cells that are not empty, an event marks an empty cell of its own surely (it is distinct then),
+    /// and another one unless all of its other k - 1 cells are taken: with chance `1 - F^(k-1)`. So with `h = k/m` an event,
+    ///
+    /// `s_0' = h (1 - F) + h (1 - F^(k-1)) (s_1 + s_2 + ..)`, `s_a' = -h (1 - F^(k-1)) s_a`,
+    ///
+    /// at a jump every age rises by one, and the oldest cells are empty; the rate is `F^k`. Integrated by the midpoint rule.
+    ///
+    /// ```
+    /// use firstseen_eval::theory::JumpingCounters;
+    /// use firstseen_filter::rates::plain;
+    /// let jumping = JumpingCounters { cells: 4.0 * 288_539.0, hashes: 4, sub_window_events: 5e4, sub_windows: 4 };
+    /// // The first window is a filter that grows from empty.
+    /// let grown = plain::stream_mean(4.0 * 288_539.0, 4, 2e5);
+    /// assert!((jumping.mean_rate(0, 4) / grown - 1.0).abs() < 1e-4);
+    /// // Later ones are nearly as if everything were recorded.
+    /// let all = plain::mean_between(4.0 * 288_539.0, 4, 1.5e5, 2e5);
+    /// let ratio = jumping.mean_rate(40, 44) / all;
+    /// assert!(ratio > 0.9 && ratio < 1.0, "{ratio}");
+    /// ```
+    pub fn mean_rate(&self, from_sub_window: u32, to_sub_window: u32) -> f64 {
+        const STEPS: u32 = 400;
+        let step = self.sub_window_events / f64::from(STEPS);
+        let mut shares = vec![0.0; self.sub_windows];
+        let (mut sum, mut count) = (0.0, 0.0);
+        for sub_window in 0..to_sub_window {
+            if sub_window > 0 {
+                shares.rotate_right(1);
+                shares[0] = 0.0;
+            }
+            for _ in 0..STEPS {
+                let middle = self.after(&shares, &self.slopes(&shares), step / 2.0);
+                if sub_window >= from_sub_window {
+                    sum += middle.iter().sum::<f64>().powi(self.hashes as i32);
+                    count += 1.0;
+                }
+                shares = self.after(&shares, &self.slopes(&middle), step);
+            }
+        }
+        sum / count
+    }
+
+    fn slopes(&self, shares: &[f64]) -> Vec<f64> {
+        let hits = f64::from(self.hashes) / self.cells;
+        let fill: f64 = shares.iter().sum();
+        let again = hits * (1.0 - fill.powi(self.hashes as i32 - 1));
+        let mut slopes: Vec<f64> = shares.iter().map(|share| -again * share).collect();
+        slopes[0] = hits * (1.0 - fill) + again * shares[1..].iter().sum::<f64>();
+        slopes
+    }
+
+    fn after(&self, shares: &[f64], slopes: &[f64], events: f64) -> Vec<f64> {
+        shares.iter().zip(slopes).map(|(share, slope)| share + events * slope).collect()
+    }
+}
+
+/// The rate of a filter of S slices of `slice_cells` cells that holds n events, when `choices` (k1) functions choose a slice
+/// and `each` (k2) positions lie in every chosen one (K11 3.3).
+///
+/// The choices of n events load a slice with L of them, binomial(n k1, 1/S), and its fill is `p_L = 1 - (1 - 1/c)^(k2 L)`.
+/// A query whose choices fall c together on one slice is covered there with chance `E[p_L^(k2 c)]`. With r choices left and s
+/// slices that none has met `R(r,s) = sum over c of C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) E[p_L^(k2 c)] R(r-c,s-1)`.
+///
+/// ```
+/// use firstseen_eval::theory::general_slicing_rate;
+/// use firstseen_filter::rates::{plain, slicing};
+/// // One choice is horizontal; as many as positions come near the uncut filter.
+/// let one = general_slicing_rate(1000.0, 20, 1, 6, 2e3);
+/// assert!((one / slicing::horizontal_rate(2e4, 6, 2e3, 20) - 1.0).abs() < 1e-6);
+/// let all = general_slicing_rate(1000.0, 20, 6, 1, 2e3);
+/// assert!(all < one && (all / plain::rate(2e4, 6, 2e3) - 1.0).abs() < 0.02);
+/// ```
+pub fn general_slicing_rate(slice_cells: f64, slices: u32, choices: u32, each: u32, events: f64) -> f64 {
+    let loads = loads(events * f64::from(choices), 1.0 / f64::from(slices));
+    let covered: Vec<f64> = (0..=choices)
+        .map(|together| {
+            let at = |load: f64| plain::fill(slice_cells, each, load).powi((each * together) as i32);
+            loads.iter().map(|(load, chance)| chance * at(*load)).sum()
+        })
+        .collect();
+    // rates[r] = R(r, s), from s = 1 upward; slices that are more than choices are never all met.
+    let mut rates: Vec<f64> = covered.clone();
+    let first = slices.saturating_sub(choices) + 1;
+    for s in first.max(2)..=slices {
+        let here = 1.0 / f64::from(s);
+        for left in (1..=choices).rev() {
+            let term = |c: u32| {
+                let others = f64::from(left - 1);
+                let ways: f64 = (0..c - 1).map(f64::from).map(|i| (others - i) / (i + 1.0)).product();
+                let chance = ways * here.powi(c as i32 - 1) * (1.0 - here).powi((left - c) as i32);
+                chance * covered[c as usize] * if c == left { 1.0 } else { rates[(left - c) as usize] }
+            };
+            rates[left as usize] = (1..=left).map(term).sum();
+        }
+    }
+    rates[choices as usize]
+}
+
+/// The loads of one of many places with their chances: binomial, but for tails beyond 1e-16.
+fn loads(trials: f64, chance: f64) -> Vec<(f64, f64)> {
+    let (mean, deviation) = (trials * chance, (trials * chance * (1.0 - chance)).sqrt());
+    let reach = 9.0 * deviation + 9.0;
+    let (least, most) = ((mean - reach).max(0.0) as u64, (mean + reach).min(trials) as u64);
+    match Binomial::new(chance, trials as u64) {
+        Ok(binomial) => (least..=most).map(|load| (load as f64, binomial.pmf(load))).collect(),
+        Err(_) => vec![(mean, 1.0)],
+    }
+}

@@ -1,0 +1,38 @@
+//! `firstseen generate`: streams that `dedup` reads.
+
+use crate::run::{Folder, number};
+
+#[test]
+fn a_stream_is_generated_and_deduplicated() {
+    let folder = Folder::new();
+    let flags = "generate --events 20k --keys repeats:0.5:100 --sites 3 --home-share 0.8 --late-share 0.1 --late-max 2s \
+                 --burst 2s..4s:5 --seed 7";
+    for format in ["csv", "jsonl"] {
+        let stream = folder.run(&format!("{flags} --format {format}")).ok().out;
+        assert_eq!(stream, folder.run(&format!("{flags} --format {format}")).ok().out, "a seed decides all of it");
+        let keys: std::collections::BTreeSet<&str> = stream.split([',', '"']).filter(|word| word.len() == 16).collect();
+        folder.write("stream", &stream);
+        let window = "--window 10m --lateness 1m --capacity 20k --fpr 0.000001 --seed 1";
+        let dedup = format!("--format {format} --key key --time time_ms {window} --out once --report json stream");
+        let report = folder.dedup(&dedup).ok().report();
+        assert_eq!(number(&report, "events"), 20_000);
+        assert_eq!(number(&report, "first_seen"), keys.len() as u64, "{format}");
+        assert!((9_000..11_000).contains(&keys.len()), "{}", keys.len());
+    }
+}
+
+#[test]
+fn a_stream_that_cannot_be_is_refused_by_the_name_of_the_flag() {
+    let folder = Folder::new();
+    folder.run("generate --keys zipf:100").fails(2, &["--keys", "zipf:100k:1"]);
+    folder.run("generate --burst 5s:2").fails(2, &["--burst", "10s..20s:5"]);
+    folder.run("generate --late-share 2 --seed 1").fails(2, &["late_share", "from 0 to 1"]);
+    folder.run("generate --rate 0 --seed 1").fails(2, &["events_per_second", "above 0"]);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it() {
+    let folder = Folder::new();
+    let ran = folder.shell("firstseen generate --events 100M --seed 1 | head -n 2");
+    assert_eq!(ran.ok().out.lines().count(), 2);
+}
