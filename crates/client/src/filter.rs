@@ -54,7 +54,8 @@ impl From<Answer> for Frequency {
 ///
 /// A filter that is altered is followed: calls go on, under the new window and the new secret. Only who hashes events by
 /// [`Self::secret`] says how they are hashed anew ([`Self::observe_digests_or`]), or opens the filter again where it has
-/// another secret: until then events are `Undecided` ([`Reason::Altered`]). While the filter is being altered, a call that is dropped may not be submitted.
+/// another secret: until then events are `Undecided` ([`Reason::Altered`]). While the filter is being altered, a call that
+/// is dropped may not be submitted.
 #[derive(Clone)]
 pub struct Filter {
     /// As it was when it was opened; those that have followed are behind it.

@@ -15,7 +15,8 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// The confidence of intervals that are shown.
 pub const SHOWN: f64 = 0.95;
-/// The chance that a document has a point out although all of its formulas hold.
+/// The chance that the bands of a document leave a point out although all of its formulas hold; [`OFF_MAX`] adds to it where runs
+/// are few.
 pub const FALSE_ALARM: f64 = 1e-3;
 /// Relative difference beyond which a point is out where it was measured well enough to tell.
 pub const OFF_MAX: f64 = 0.1;

@@ -212,7 +212,6 @@ fn a_rule_of_copies_that_is_broken_is_found() {
 #[test]
 fn what_a_copy_has_told_nobody_it_does_not_tell_later() {
     let mut run = Run::new(4, OwnerLimits::default(), &TOGETHER);
-    let head = |run: &Run, key| run.network.head_by(&run.network.map, digest(key)).1;
     let key = (0..).find(|key| head(&run, *key) == NodeId(1)).unwrap();
     let tell_all = |run: &mut Run| {
         run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
@@ -245,15 +244,23 @@ fn what_a_copy_has_told_nobody_it_does_not_tell_later() {
     assert_eq!(told(&run), Some(Decision::Undecided(Reason::TooOld)));
 }
 
-#[test]
-fn what_a_copy_has_told_some_the_next_one_tells_all() {
+fn head(run: &Run, key: u64) -> NodeId {
+    run.network.head_by(&run.network.map, digest(key)).1
+}
+
+/// An event that the first copy has recorded, and the second has heard of, but not the third.
+fn recorded_by_two_of_three() -> (Run, u64) {
     let mut run = with_two_further_copies();
-    let head = |run: &Run, key| run.network.head_by(&run.network.map, digest(key)).1;
     let key = (0..).find(|key| head(&run, *key) == NodeId(1)).unwrap();
-    // Recorded, and on one of the other copies, when the others go on without the first.
     let map = run.network.map.clone();
     run.submit(key, &map);
     assert!(run.network.deliver_on((NodeId(1), NodeId(2))));
+    (run, key)
+}
+
+#[test]
+fn what_a_copy_has_told_some_the_next_one_tells_all() {
+    let (mut run, key) = recorded_by_two_of_three();
     run.network.lose(NodeId(1));
     [2, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
     assert_eq!(head(&run, key), NodeId(2));
@@ -273,12 +280,7 @@ fn what_a_copy_has_told_some_the_next_one_tells_all() {
 
 #[test]
 fn what_a_copy_has_recorded_for_another_all_record_though_it_has_missed_a_map() {
-    let mut run = with_two_further_copies();
-    let head = |run: &Run, key| run.network.head_by(&run.network.map, digest(key)).1;
-    let key = (0..).find(|key| head(&run, *key) == NodeId(1)).unwrap();
-    let map = run.network.map.clone();
-    run.submit(key, &map);
-    assert!(run.network.deliver_on((NodeId(1), NodeId(2))));
+    let (mut run, key) = recorded_by_two_of_three();
     // The second copy hears of two maps at once, and does not know who has answered by the one that it has missed.
     run.network.lose(NodeId(1));
     run.network.tell_map(NodeId(3));
@@ -345,7 +347,6 @@ fn copies_that_have_everything_are_compared() {
 fn what_a_copy_holds_is_unknown_where_another_has_answered_by_a_map_that_it_has_missed() {
     let mut run = with_two_further_copies();
     let (first, second) = (NodeId(1), NodeId(2));
-    let head = |run: &Run, key| run.network.head_by(&run.network.map, digest(key)).1;
     let key = (0..).find(|key| head(&run, *key) == first).unwrap();
     let told = |run: &Run| -> Vec<Decision> { run.network.replies.iter().map(|reply| reply.decisions[0]).collect() };
     // The first is away and comes back, so that the second answers; it records something, and nobody else has that.
@@ -374,7 +375,6 @@ fn what_a_copy_holds_is_unknown_where_another_has_answered_by_a_map_that_it_has_
 fn what_a_copy_has_recorded_in_vain_all_record_when_it_answers_again() {
     let mut run = with_two_further_copies();
     let (first, second) = (NodeId(1), NodeId(2));
-    let head = |run: &Run, key| run.network.head_by(&run.network.map, digest(key)).1;
     let key = (0..).find(|key| head(&run, *key) == first).unwrap();
     run.network.lose(first);
     run.network.start_anew(first);
