@@ -13,7 +13,6 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::broken::Broken;
 use crate::document::{Document, Parameter, Sheet, Source, judged};
 use crate::stream::{Log, StreamError};
 
@@ -55,8 +54,10 @@ pub struct Run<'a> {
     pub logs: &'a [Log],
     /// Told after each run how many are done, and of how many; called on the thread that runs the experiment.
     pub progress: &'a dyn Fn(usize, usize),
-    /// What is broken on purpose: nothing, but in tests.
-    pub broken: Option<Broken>,
+    /// Nanoseconds since some moment, for what is timed.
+    pub clock_ns: &'a (dyn Fn() -> u64 + Sync),
+    /// What a key takes on a Redis server, in bytes, where that could be measured.
+    pub redis_key_bytes: Option<f64>,
 }
 
 /// What went wrong.
@@ -162,6 +163,11 @@ impl Experiment {
 }
 
 impl Run<'_> {
+    /// Without logs, time and anybody who is told.
+    pub fn alone(seed: u64, seeds: u32, scale: Scale) -> Self {
+        Self { seed, seeds, scale, logs: &[], progress: &|_, _| (), clock_ns: &|| 0, redis_key_bytes: None }
+    }
+
     /// The seed of every run: 53 bits, which any reader of JSON keeps.
     pub fn trial_seeds(&self) -> Vec<u64> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
@@ -209,7 +215,7 @@ mod tests {
     fn trials_come_in_the_order_of_their_seeds() {
         let told = RefCell::new(Vec::new());
         let progress = |done, total| told.borrow_mut().push((done, total));
-        let run = Run { seed: 3, seeds: 9, scale: Scale::Tiny, logs: &[], progress: &progress, broken: None };
+        let run = Run { progress: &progress, ..Run::alone(3, 9, Scale::Tiny) };
         let seeds = run.trials(Ok).unwrap();
         assert_eq!(seeds, run.trial_seeds());
         assert_eq!(*told.borrow(), (1..=9).map(|done| (done, 9)).collect::<Vec<_>>());

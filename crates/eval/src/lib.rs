@@ -4,7 +4,6 @@
 //! HTML. Must not know: files, the clock, flags.
 #![warn(missing_docs)]
 
-pub mod broken;
 pub mod document;
 pub mod experiment;
 pub mod experiments;
@@ -16,7 +15,6 @@ pub mod stats;
 pub mod stream;
 pub mod theory;
 
-pub use broken::Broken;
 pub use document::Document;
 pub use experiment::{EvalError, Experiment, Run, Scale};
 pub use experiments::{EXPERIMENTS, named};

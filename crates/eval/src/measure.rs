@@ -1,15 +1,10 @@
 //! A production filter under measurement: events go in, counts come out.
 //!
-//! Promises: every event is asked of the embedded engine of `firstseen-routing`, in order, unless its positions are to be
-//! broken; what has no verdict is an error, so that no rate is over fewer events than it says. Must not know: formulas.
-
-mod altered;
+//! Promises: every event is asked of the embedded engine of `firstseen-routing`, in order, what has no verdict is an error, so that no rate is over fewer events than it says. Must not know: formulas.
 
 use firstseen_filter::{Digest, FilterSecret, FilterSpec, Kind, Layout, Window};
 use firstseen_routing::{Answer, BATCH_EVENTS, Load, SlicedDefinition, SlicedFilter};
 
-use self::altered::Altered;
-use crate::broken::Broken;
 use crate::experiment::EvalError;
 use crate::stats::{Counts, Estimate};
 use crate::stream::{Event, Keys, StreamSpec};
@@ -41,8 +36,6 @@ pub(crate) fn unseen(events: u64, seed: u64) -> Result<impl Iterator<Item = Even
 pub(crate) struct Subject {
     /// The filter.
     pub(crate) filter: SlicedFilter,
-    /// Asked instead of the filter.
-    altered: Option<Altered>,
     experiment: &'static str,
     secret: FilterSecret,
     digests: Vec<Digest>,
@@ -60,29 +53,7 @@ impl Subject {
     ) -> Result<Self, EvalError> {
         let filter = SlicedFilter::build(&SlicedDefinition::new(spec, slicing.parse()?)?)?;
         let secret = FilterSecret::from_seed(seed);
-        Ok(Self {
-            filter,
-            altered: None,
-            experiment,
-            secret,
-            digests: Vec::new(),
-            times_ms: Vec::new(),
-            answers: Vec::new(),
-        })
-    }
-
-    /// The same, uncut, of a build whose positions are broken if `broken` says so.
-    pub(crate) fn broken(
-        experiment: &'static str,
-        spec: &FilterSpec,
-        seed: u64,
-        broken: Option<Broken>,
-    ) -> Result<Self, EvalError> {
-        let mut subject = Self::new(experiment, spec, "none", seed)?;
-        if broken == Some(Broken::PositionReused) {
-            subject.altered = Some(Altered::new(&spec.resolve()?, reuse_first)?);
-        }
-        Ok(subject)
+        Ok(Self { filter, experiment, secret, digests: Vec::new(), times_ms: Vec::new(), answers: Vec::new() })
     }
 
     /// The digest of a key under this filter's secret.
@@ -132,7 +103,10 @@ impl Subject {
             self.times_ms.extend(batch.iter().map(|event| event.time_ms));
             self.answers.clear();
             self.answers.resize(batch.len(), Answer::Undecided);
-            self.ask(record)?;
+            match record {
+                true => self.filter.observe_batch(&self.digests, &self.times_ms, &mut self.answers),
+                false => self.filter.lookup_batch(&self.digests, &self.times_ms, &mut self.answers),
+            }
             for (event, answer) in batch.iter().zip(&self.answers) {
                 match answer {
                     Answer::FirstSeen => tell(*event, false),
@@ -145,16 +119,6 @@ impl Subject {
         }
     }
 
-    fn ask(&mut self, record: bool) -> Result<(), EvalError> {
-        let Self { filter, altered, digests, times_ms, answers, .. } = self;
-        match (altered, record) {
-            (Some(altered), _) => altered.ask(digests, times_ms, answers, record)?,
-            (None, true) => filter.observe_batch(digests, times_ms, answers),
-            (None, false) => filter.lookup_batch(digests, times_ms, answers),
-        }
-        Ok(())
-    }
-
     /// What all slices have done so far.
     pub(crate) fn load(&self) -> Load {
         self.filter.loads().iter().fold(Load::default(), |sum, load| Load {
@@ -162,13 +126,6 @@ impl Subject {
             test_visits: sum.test_visits + load.test_visits,
             record_visits: sum.record_visits + load.record_visits,
         })
-    }
-}
-
-/// Puts the second position where the first one is.
-fn reuse_first(positions: &mut [u64]) {
-    if let [first, second, ..] = positions {
-        *second = *first;
     }
 }
 
@@ -185,5 +142,28 @@ pub(crate) fn pooled(runs: &[Vec<Counts>], index: usize) -> Estimate {
 
 /// The mean value of point `index`, of runs that have measured the same points.
 pub(crate) fn averaged(runs: &[Vec<f64>], index: usize, samples_per_run: u64) -> Estimate {
-    Estimate::of_values(&runs.iter().map(|run| run[index]).collect::<Vec<_>>(), samples_per_run)
+    Estimate::of_values(&column(runs, index), samples_per_run)
+}
+
+/// The pooled rate of point `index` and what it should be, of runs that each expect something of their own.
+pub(crate) fn pooled_beside(runs: &[Vec<Counts>], expected: &[Vec<f64>], index: usize) -> (Estimate, Option<f64>) {
+    let counts: Vec<Counts> = runs.iter().map(|run| run[index]).collect();
+    let (estimate, expected) = Estimate::of_counts_beside(&counts, &column(expected, index));
+    (estimate, Some(expected))
+}
+
+/// The mean value of point `index` and what it should be, likewise.
+pub(crate) fn averaged_beside(
+    runs: &[Vec<f64>],
+    expected: &[Vec<f64>],
+    index: usize,
+    samples_per_run: u64,
+) -> (Estimate, Option<f64>) {
+    let (estimate, expected) =
+        Estimate::of_values_beside(&column(runs, index), &column(expected, index), samples_per_run);
+    (estimate, Some(expected))
+}
+
+fn column(runs: &[Vec<f64>], index: usize) -> Vec<f64> {
+    runs.iter().map(|run| run[index]).collect()
 }

@@ -5,7 +5,9 @@
 //! too narrow. Runs are independent. So successes are pooled (a ratio of sums, which weights runs by their trials and has
 //! no bias where few succeed), and the error of the ratio is taken from how runs differ, with Student's t for R - 1 degrees
 //! of freedom. R runs know their own variance only roughly, and of rare successes next to nothing; so no band is taken
-//! narrower than the exact binomial one of as many independent trials.
+//! narrower than the exact binomial one of as many independent trials. Where every run has an expected value of its own, as
+//! where it depends on the stream that was drawn, what is judged is how far each run is from its own: what both have in
+//! common is no error.
 //!
 //! Promises: formulas beside the functions; the same numbers give the same verdict. Must not know: what was measured.
 
@@ -20,8 +22,8 @@ pub const SHOWN: f64 = 0.95;
 pub const FALSE_ALARM: f64 = 1e-3;
 /// Relative difference beyond which a point is out where it was measured well enough to tell.
 pub const OFF_MAX: f64 = 0.1;
-/// Standard errors that [`OFF_MAX`] must be for "well enough": fewer would be chance.
-const OFF_ERRORS: f64 = 4.0;
+/// Confidence of the interval that must be narrower than [`OFF_MAX`] for "well enough": 4 standard errors, were they known.
+const OFF_CONFIDENCE: f64 = 1.0 - 6.3e-5;
 /// Relative difference of two numbers that are the same but for rounding.
 const ROUNDING: f64 = 1e-9;
 
@@ -53,6 +55,8 @@ pub struct Estimate {
     pub mean: f64,
     /// Standard error of the mean, from the differences between runs.
     pub standard_error: f64,
+    /// That of the mean less the expected: from the differences between runs of how far each is from what it expects.
+    pub distance_error: f64,
     /// Runs (R).
     pub runs: u32,
     /// Trials of all runs, or values that went into their means.
@@ -76,11 +80,22 @@ impl Estimate {
         let successes: u64 = runs.iter().map(|run| run.successes).sum();
         let trials: u64 = runs.iter().map(|run| run.trials).sum();
         let mean = if trials == 0 { f64::NAN } else { successes as f64 / trials as f64 };
-        let off = |run: &Counts| run.successes as f64 - mean * run.trials as f64;
-        let squares: f64 = runs.iter().map(|run| off(run) * off(run)).sum();
-        let count = runs.len() as f64;
-        let standard_error = (count / (count - 1.0) * squares).sqrt() / trials as f64;
-        Self { mean, standard_error, runs: runs.len() as u32, samples: trials, successes: Some(successes) }
+        let standard_error =
+            ratio_error(runs.iter().map(|run| run.successes as f64 - mean * run.trials as f64), trials);
+        let runs = runs.len() as u32;
+        Self { mean, standard_error, distance_error: standard_error, runs, samples: trials, successes: Some(successes) }
+    }
+
+    /// The pooled rate of runs each of which expects a rate `e_r` of its own, and what all of them expect,
+    /// `e = sum e_r n_r / sum n_r`. The distance `p - e` is the pooled rate of `d_r = s_r - e_r n_r`, with the error of a ratio.
+    pub fn of_counts_beside(runs: &[Counts], expected: &[f64]) -> (Self, f64) {
+        let pooled = Self::of_counts(runs);
+        let distances = || runs.iter().zip(expected).map(|(run, rate)| run.successes as f64 - rate * run.trials as f64);
+        let trials = pooled.samples as f64;
+        let distance = distances().sum::<f64>() / trials;
+        let residuals = distances().zip(runs).map(|(off, run)| off - distance * run.trials as f64);
+        let distance_error = ratio_error(residuals, pooled.samples);
+        (Self { distance_error, ..pooled }, pooled.mean - distance)
     }
 
     /// The mean of one value a run, each from `samples_per_run` samples: `error = deviation / sqrt(R)`.
@@ -97,7 +112,24 @@ impl Estimate {
         let squares: f64 = runs.iter().map(|value| (value - mean) * (value - mean)).sum();
         let standard_error = (squares / (count - 1.0) / count).sqrt();
         let samples = samples_per_run * runs.len() as u64;
-        Self { mean, standard_error, runs: runs.len() as u32, samples, successes: None }
+        let runs = runs.len() as u32;
+        Self { mean, standard_error, distance_error: standard_error, runs, samples, successes: None }
+    }
+
+    /// The mean of one value a run, each of which expects a value of its own; and what they expect on average.
+    ///
+    /// ```
+    /// use firstseen_eval::stats::Estimate;
+    /// let (estimate, expected) = Estimate::of_values_beside(&[1.0, 20.0, 300.0], &[1.1, 20.1, 300.1], 10);
+    /// assert!((estimate.mean - 107.0).abs() < 1e-9 && (expected - 107.1).abs() < 1e-9);
+    /// // They differ by much, but never from what they expect by anything else than 0.1.
+    /// assert!(estimate.standard_error > 90.0 && estimate.distance_error < 1e-9);
+    /// ```
+    pub fn of_values_beside(runs: &[f64], expected: &[f64], samples_per_run: u64) -> (Self, f64) {
+        let distances: Vec<f64> = runs.iter().zip(expected).map(|(value, expected)| value - expected).collect();
+        let distance = Self::of_values(&distances, samples_per_run);
+        let values = Self::of_values(runs, samples_per_run);
+        (Self { distance_error: distance.standard_error, ..values }, values.mean - distance.mean)
     }
 
     /// The interval that holds the true mean with `confidence` (above 0, below 1): `mean -+ t(R-1) error`. Of counts at
@@ -127,10 +159,12 @@ impl Estimate {
     /// Judges the mean against what was expected, as one of `points` points that are judged together.
     ///
     /// A point is out if it lies outside the band that holds the mean with chance `1 - 10^-3 / points` (Bonferroni), so
-    /// that a document of any length is out by chance once in a thousand runs; or if it is more than 10 % off, where 10 %
-    /// is more than four standard errors: with few runs Student's band is wide, and would hide a formula that is wrong.
+    /// that a document of any length is out by chance once in a thousand runs; or if it is more than 10 % off, where that is
+    /// known so well that it is chance once in 16,000 points: of many points the band is wide, and would hide a formula that
+    /// is wrong.
     /// The band is `expected -+ t(R-1) error`, or of counts the exact binomial band of as many independent trials,
     /// whichever is wider. For the 10 %, the error is at least the binomial one, `sqrt(p (1 - p) / n)` at the expected p.
+    /// The error is that of the distance, where every run expects something of its own.
     ///
     /// ```
     /// use firstseen_eval::stats::{Counts, Estimate, Verdict};
@@ -149,19 +183,26 @@ impl Estimate {
             (0.0..=1.0).contains(&expected) && band::binomial(expected, self.samples, confidence).contains(&successes)
         });
         let in_band =
-            off <= self.reach(confidence, self.standard_error) || in_exact_band || off <= ROUNDING * expected.abs();
-        let is_far = off > OFF_MAX * expected.abs() && OFF_MAX * expected.abs() > OFF_ERRORS * self.error_at(expected);
+            off <= self.reach(confidence, self.distance_error) || in_exact_band || off <= ROUNDING * expected.abs();
+        let is_known = OFF_MAX * expected.abs() > self.reach(OFF_CONFIDENCE, self.error_at(expected));
+        let is_far = is_known && off > OFF_MAX * expected.abs();
         if in_band && !is_far { Verdict::In } else { Verdict::Out }
     }
 
-    /// The standard error, at least that of independent trials at the expected rate.
+    /// The error of the distance, at least that of independent trials at the expected rate.
     fn error_at(&self, expected: f64) -> f64 {
         let independent = match self.successes {
             Some(_) => (expected * (1.0 - expected)).max(0.0) / self.samples as f64,
             None => 0.0,
         };
-        self.standard_error.max(independent.sqrt())
+        self.distance_error.max(independent.sqrt())
     }
+}
+
+/// The error of a ratio of sums: `sqrt(R/(R-1) sum r^2) / sum n_r` of the runs' residuals r (Cochran 1977, 6.3).
+fn ratio_error(residuals: impl Iterator<Item = f64>, trials: u64) -> f64 {
+    let (squares, count) = residuals.fold((0.0, 0.0), |(squares, count), off| (squares + off * off, count + 1.0));
+    (count / (count - 1.0) * squares).sqrt() / trials as f64
 }
 
 /// Wilson's score interval (1927) of s successes of n trials: with z of the normal distribution,
@@ -182,11 +223,16 @@ mod tests {
         assert!((value - known).abs() < allowed, "{value}, known {known}");
     }
 
+    /// With an error of 1.
+    fn unit(mean: f64) -> Estimate {
+        Estimate { mean, standard_error: 1.0, distance_error: 1.0, runs: 2, samples: 1, successes: None }
+    }
+
     #[test]
     fn student_s_interval_is_that_of_the_tables() {
         // t(0.975, 19) = 2.093, t(0.975, 4) = 2.776.
         for (runs, table) in [(20, 2.093), (5, 2.776)] {
-            let estimate = Estimate { mean: 7.0, standard_error: 1.0, runs, samples: 100, successes: None };
+            let estimate = Estimate { runs, samples: 100, ..unit(7.0) };
             let (low, high) = estimate.interval(SHOWN);
             near(high - 7.0, table, 1e-3);
             near(7.0 - low, table, 1e-3);
@@ -213,7 +259,7 @@ mod tests {
     fn quantiles_are_found_for_any_number_of_runs_and_points() {
         for runs in 2..=120 {
             for points in [1, 50, 1000] {
-                let estimate = Estimate { mean: 0.0, standard_error: 1.0, runs, samples: 1 << 40, successes: Some(0) };
+                let estimate = Estimate { runs, samples: 1 << 40, successes: Some(0), ..unit(0.0) };
                 let reach = estimate.reach(1.0 - FALSE_ALARM / f64::from(points), 1.0);
                 assert!(reach > 3.2 && reach.is_finite(), "{runs} runs, {points} points: {reach}");
             }
@@ -221,14 +267,31 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_off_is_out_however_few_runs_there_are() {
-        let runs = [9_000, 11_000].map(|successes| Counts { successes, trials: 1_000_000 });
-        let estimate = Estimate::of_counts(&runs);
-        // Two runs that differ by chance and more: Student's band is a thousand errors wide, and four errors are 40 %.
-        assert_eq!(estimate.judge(0.0113, 10), Verdict::In);
-        let runs = [9_990, 10_010].map(|successes| Counts { successes, trials: 1_000_000 });
-        assert_eq!(Estimate::of_counts(&runs).judge(0.0113, 10), Verdict::Out);
-        assert_eq!(Estimate::of_counts(&runs).judge(0.0101, 10), Verdict::In);
+    fn what_is_far_off_is_out_however_many_points_there_are() {
+        let runs = |spread: u64| {
+            let run = |run: u64| Counts { successes: 10_000 + spread * run - 9 * spread / 2, trials: 1_000_000 };
+            Estimate::of_counts(&(0..10).map(run).collect::<Vec<_>>())
+        };
+        // Ten runs that differ by so much: of a million points the band is 15 %, and 10 % are known.
+        assert_eq!(runs(400).judge(0.0112, 1_000_000), Verdict::Out);
+        assert_eq!(runs(400).judge(0.0105, 1_000_000), Verdict::In);
+        assert_eq!(runs(1_000).judge(0.0112, 1_000_000), Verdict::In, "10 % are not known");
+    }
+
+    #[test]
+    fn runs_that_expect_something_of_their_own_are_judged_by_their_distance() {
+        let (rates, trials) = ([0.1, 0.2, 0.3, 0.4], 1_000_000);
+        let runs = rates.map(|rate| Counts { successes: (rate * 1.02 * trials as f64) as u64, trials });
+        let (estimate, expected) = Estimate::of_counts_beside(&runs, &rates);
+        near(expected, 0.25, 1e-12);
+        near(estimate.mean, 0.255, 1e-6);
+        near(estimate.standard_error, 1.02 * 0.1291 / 2.0, 1e-4);
+        near(estimate.distance_error, 0.02 * 0.1291 / 2.0, 1e-5);
+        assert_eq!(Estimate::of_counts(&runs).judge(0.25, 1), Verdict::In);
+        // Each is 2 % above its own.
+        let (estimate, expected) =
+            Estimate::of_counts_beside(&[runs, runs, runs].concat(), &[rates, rates, rates].concat());
+        assert_eq!(estimate.judge(expected, 1), Verdict::Out);
     }
 
     #[test]

@@ -25,11 +25,6 @@ use crate::input_args::parse_format;
 use crate::progress::Steps;
 use crate::state::drawn_seed;
 
-/// Runs of every point, unless said otherwise.
-const SEEDS: u32 = 20;
-/// The same with `--quick`.
-const SEEDS_QUICK: u32 = 5;
-
 /// The name that stands for all.
 const ALL: &str = "all";
 
@@ -42,9 +37,9 @@ pub struct EvalArgs {
     /// Decides everything that is drawn; drawn itself if not given, and told
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Independent runs of every point (20; 5 with --quick)
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(5..=1000))]
-    pub runs: Option<u32>,
+    /// Independent runs of every point
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u32).range(5..=1000))]
+    pub runs: u32,
     /// Write a page with pictures, the numbers as JSON and a table in Markdown into this folder, which is made if missing
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -54,7 +49,7 @@ pub struct EvalArgs {
     /// How logs are written
     #[arg(long, value_name = "FORMAT", default_value = "clf", value_parser = parse_format)]
     pub log_format: RecordFormat,
-    /// Smaller sizes and fewer runs
+    /// Smaller sizes
     #[arg(long)]
     pub quick: bool,
     /// Print one JSON document
@@ -83,17 +78,17 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let logs: Vec<Log> = args.log.iter().map(|path| logs::read(path, args.log_format)).collect::<Result<_, _>>()?;
     let folder = args.out.as_deref().map(Folder::open).transpose()?;
     let seed = args.seed.unwrap_or_else(|| drawn_seed() >> 32);
-    let (scale, seeds) = match args.quick {
-        true => (Scale::Quick, args.runs.unwrap_or(SEEDS_QUICK)),
-        false => (Scale::Full, args.runs.unwrap_or(SEEDS)),
-    };
-    let (begun, mut report) = (Instant::now(), Report::new(seed, scale, args.log_flags()));
+    let (scale, seeds) = (if args.quick { Scale::Quick } else { Scale::Full }, args.runs);
+    let begun = Instant::now();
+    let clock_ns = || begun.elapsed().as_nanos() as u64;
+    let mut report = Report::new(seed, scale, args.log_flags());
     let steps = Steps::new(experiments.len() as u64 * u64::from(seeds), "runs");
     for (index, experiment) in experiments.iter().enumerate() {
         let left_after = (experiments.len() - index - 1) as u64 * u64::from(seeds);
         let progress = |done: usize, total: usize| steps.left(left_after + (total - done) as u64);
         let experiment_begun = Instant::now();
-        let document = experiment.run(&Run { seed, seeds, scale, logs: &logs, progress: &progress, broken: None })?;
+        let run = Run { logs: &logs, progress: &progress, clock_ns: &clock_ns, ..Run::alone(seed, seeds, scale) };
+        let document = experiment.run(&run)?;
         if let Some(folder) = &folder {
             folder.write_experiment(&document)?;
         }

@@ -14,7 +14,7 @@ use firstseen_filter::{
 use super::parameter;
 use crate::document::{Axis, Line, Reading, Readings, Sheet, Source};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
-use crate::measure::{averaged, count, pooled, unseen};
+use crate::measure::{averaged, count, pooled, pooled_beside, unseen};
 use crate::stats::{Counts, Estimate};
 use crate::stream::{Event, Keys, StreamSpec};
 
@@ -258,17 +258,16 @@ fn excess_sheet(runs: &Runs, size: Size) -> Sheet {
     }
 }
 
-fn counts(runs: &Runs, place: usize, number: impl Fn(&Found) -> Counts) -> Estimate {
-    let counts: Vec<Vec<Counts>> = runs.iter().map(|(found, _)| vec![number(&found[place])]).collect();
-    pooled(&counts, 0)
+fn counts(runs: &Runs, place: usize, number: impl Fn(&Found) -> Counts) -> Vec<Vec<Counts>> {
+    runs.iter().map(|(found, _)| vec![number(&found[place])]).collect()
 }
 
 fn ghosts_sheet(runs: &Runs) -> Sheet {
     let series = STORAGES.iter().enumerate().map(|(storage, (_, name))| {
         over_exponents(format!("measured, {name}"), Some(GHOSTS[storage]), |place| {
             let at = case(place, 0, storage);
-            let expected = values(runs, |found| found[at].ghosts_expected, 1).mean;
-            (counts(runs, at, |found| found.ghosts), Some(expected))
+            let expected: Vec<_> = runs.iter().map(|(found, _)| vec![found[at].ghosts_expected]).collect();
+            pooled_beside(&counts(runs, at, |found| found.ghosts), &expected, 0)
         })
     });
     Sheet {
@@ -288,7 +287,7 @@ const GHOSTS: [&str; 2] = [
 fn low_sheet(runs: &Runs) -> Sheet {
     let series = RULES.iter().enumerate().map(|(rule, (_, name))| {
         over_exponents(format!("measured, {name}"), Some("none (C05, Claim 1, the other way round)"), |place| {
-            (counts(runs, case(place, rule, 1), |found| found.too_low), Some(0.0))
+            (pooled(&counts(runs, case(place, rule, 1), |found| found.too_low), 0), Some(0.0))
         })
     });
     Sheet {
@@ -334,7 +333,7 @@ mod tests {
 
     #[test]
     fn extensions_save_memory_and_fractions_forget() {
-        let run = Run { seed: 16, seeds: 4, scale: Scale::Tiny, logs: &[], progress: &|_, _| (), broken: None };
+        let run = Run::alone(16, 4, Scale::Tiny);
         let document = EXPERIMENT.run(&run).unwrap();
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
         let literal = &document.panels[0].series[0].points;

@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn equality_trades_one_error_for_the_other() {
-        let run = Run { seed: 12, seeds: 4, scale: Scale::Tiny, logs: &[], progress: &|_, _| (), broken: None };
+        let run = Run::alone(12, 4, Scale::Tiny);
         let document = EXPERIMENT.run(&run).unwrap();
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
         let [positives, negatives] = [0, 1].map(|panel| &document.panels[panel].series[0].points);

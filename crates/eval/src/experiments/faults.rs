@@ -13,7 +13,6 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 use super::{k11, parameter};
-use crate::broken::Broken;
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
 use crate::measure::{Subject, count, distinct, pooled, shaped, unseen};
@@ -87,12 +86,11 @@ impl Size {
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let keys = run.scale.pick(16_860, 6_000, 4_000);
     let size = Size { keys, probes: run.scale.pick(20_000, 10_000, 4_000) };
-    let off = u32::from(run.broken == Some(Broken::ThresholdOffByOne));
     let found = run.trials(|seed| {
         Ok(Found {
             failed: shares_down(size, seed)?,
             needed: slices_needed(size, seed)?,
-            told: thresholds(size, off, seed)?,
+            told: thresholds(size, seed)?,
         })
     })?;
     let failed: Vec<_> = found.iter().map(|found| found.failed.clone()).collect();
@@ -277,13 +275,12 @@ fn needed_sheets(size: Size, counts: &[Vec<Counts>]) -> [Sheet; 2] {
 }
 
 /// Figure 5(d), over a whole stream that fills the filter: by rule and threshold x = 0..=k the new events that are told
-/// duplicate, the repeats that are told new, and both of all events. The filter is asked with x + `off`.
-fn thresholds(size: Size, off: u32, seed: u64) -> Result<Vec<Counts>, EvalError> {
+/// duplicate, the repeats that are told new, and both of all events.
+fn thresholds(size: Size, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let spec = shaped(Kind::Bloom, Window::Unbounded, size.cells(), HASHES);
     let mut subject = Subject::new("faults", &spec, "vertical:40", seed)?;
     let is_down = drawn_down(SLICES, DOWN, seed);
-    let beliefs =
-        RULES.iter().flat_map(|(rule, _)| (off..=HASHES + off).map(|set_min| Belief { set_min, rule: *rule }));
+    let beliefs = RULES.iter().flat_map(|(rule, _)| (0..=HASHES).map(|set_min| Belief { set_min, rule: *rule }));
     let beliefs: Vec<Belief> = beliefs.collect();
     let mut counts = vec![Counts::default(); 3 * beliefs.len()];
     let mut seen = HashSet::new();

@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_burst_opens_generations_and_they_go_again() {
-        let run = Run { seed: 13, seeds: 4, scale: Scale::Tiny, logs: &[], progress: &|_, _| (), broken: None };
+        let run = Run::alone(13, 4, Scale::Tiny);
         let document = EXPERIMENT.run(&run).unwrap();
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
         // Cardinality, the longest window, five times the load: one, many, one again.

@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn rates_are_as_promised_and_no_kind_beats_the_bound() {
-        let run = Run { seed: 17, seeds: 4, scale: Scale::Tiny, logs: &[], progress: &|_, _| (), broken: None };
+        let run = Run::alone(17, 4, Scale::Tiny);
         let document = EXPERIMENT.run(&run).unwrap();
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
         let points = |panel: usize| document.panels[panel].series.iter().flat_map(|series| &series.points);

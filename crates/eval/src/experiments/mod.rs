@@ -85,9 +85,7 @@ mod tests {
     use crate::stats::Verdict;
 
     fn tiny(experiment: &Experiment, seed: u64) -> crate::Document {
-        experiment
-            .run(&Run { seed, seeds: 4, scale: Scale::Tiny, logs: &[], progress: &|_, _| (), broken: None })
-            .unwrap()
+        experiment.run(&Run::alone(seed, 4, Scale::Tiny)).unwrap()
     }
 
     #[test]
@@ -130,15 +128,7 @@ mod tests {
     #[test]
     fn a_formula_that_is_wrong_is_flagged() {
         // As M05 has it: the full filter's rate as the expectation of a stream.
-        let mut findings = (landmark::EXPERIMENT.measure)(&Run {
-            seed: 1,
-            seeds: 4,
-            scale: Scale::Tiny,
-            logs: &[],
-            progress: &|_, _| (),
-            broken: None,
-        })
-        .unwrap();
+        let mut findings = (landmark::EXPERIMENT.measure)(&Run::alone(1, 4, Scale::Tiny)).unwrap();
         for reading in
             findings.sheets.iter_mut().flat_map(|sheet| &mut sheet.series).flat_map(|series| &mut series.points)
         {

@@ -11,7 +11,7 @@ use firstseen_filter::{Kind, Window};
 use super::{M05_HASHES, m05, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
-use crate::measure::{Subject, averaged, count, pooled, shaped};
+use crate::measure::{Subject, count, pooled_beside, shaped};
 use crate::stats::Counts;
 use crate::stream::{Event, Keys, Log, StreamSpec};
 
@@ -96,12 +96,8 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let sheet = |(log, name): (usize, &&str)| {
         let reading = |(at, (hashes, printed)): (usize, (u32, f64))| {
             let place = log * PRINTED.len() + at;
-            Reading {
-                x: f64::from(hashes),
-                estimate: pooled(&counts, place),
-                expected: Some(averaged(&expected, place, 1).mean),
-                printed: Some(printed),
-            }
+            let (estimate, expected) = pooled_beside(&counts, &expected, place);
+            Reading { x: f64::from(hashes), estimate, expected, printed: Some(printed) }
         };
         let full = M05_HASHES.map(|hashes| (f64::from(hashes), 0.5f64.powi(hashes as i32))).collect();
         Sheet {
@@ -142,7 +138,7 @@ mod tests {
         // Every third click comes again at once.
         let keys = (0..24_000u64).map(|click| if click % 3 == 2 { click - 1 } else { click }).collect();
         let log = Log { name: "thirds".to_owned(), keys, ..Log::default() };
-        let run = Run { seed: 18, seeds: 4, scale: Scale::Tiny, logs: &[log], progress: &|_, _| (), broken: None };
+        let run = Run { logs: &[log], ..Run::alone(18, 4, Scale::Tiny) };
         let document = EXPERIMENT.run(&run).unwrap();
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
         assert!(document.panels[0].title.contains("thirds"));

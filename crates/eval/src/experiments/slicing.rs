@@ -12,7 +12,7 @@ use super::cuts::Way;
 use super::{k11, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
-use crate::measure::{Subject, averaged, count, pooled, shaped};
+use crate::measure::{Subject, averaged, averaged_beside, count, pooled_beside, shaped};
 use crate::stats::Counts;
 use crate::stream::{Event, Keys, Log, StreamSpec};
 
@@ -232,7 +232,7 @@ fn rate_sheet(runs: &Runs, index: usize, case: &Case<'_>) -> Sheet {
         x: slices_axis(),
         y: Axis::linear("false positives (share of new events)"),
         series: series(
-            |cut| (pooled(&counts, cut), Some(averaged(&expected, cut, 1).mean)),
+            |cut| pooled_beside(&counts, &expected, cut),
             |way| {
                 Some(match way {
                     Way::Vertical => "mean over the filling of (1 - (1 - 1/m)^(kn))^k (K11 3.1)",
@@ -256,7 +256,7 @@ fn fairness_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sh
         x: slices_axis(),
         y: Axis::linear("Jain's fairness of the positions tested"),
         series: series(
-            |cut| (averaged(&measured, cut, events), Some(averaged(&expected, cut, 1).mean)),
+            |cut| averaged_beside(&measured, &expected, cut, events),
             |_| {
                 Some(
                     "1 / (1 + q (H (V-1)/k + H - 1)), H slices by event, V by cell, q the sum of squared shares of keys",
@@ -294,7 +294,7 @@ mod tests {
     fn vertical_slices_are_fairer_and_err_no_more() {
         let keys = (0..20_000).map(|event| event % 1_500).collect();
         let logs = [Log { name: "a round".to_owned(), keys, ..Log::default() }];
-        let run = Run { seed: 15, seeds: 4, scale: Scale::Tiny, logs: &logs, progress: &|_, _| (), broken: None };
+        let run = Run { logs: &logs, ..Run::alone(15, 4, Scale::Tiny) };
         let document = EXPERIMENT.run(&run).unwrap();
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
         let last = |panel: usize, series: usize| document.panels[panel].series[series].points[SLICES.len() - 1].mean;

@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn more_equal_timers_are_surer_duplicates() {
-        let run = Run { seed: 11, seeds: 4, scale: Scale::Tiny, logs: &[], progress: &|_, _| (), broken: None };
+        let run = Run::alone(11, 4, Scale::Tiny);
         let document = EXPERIMENT.run(&run).unwrap();
         assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
         for series in &document.panels[0].series {

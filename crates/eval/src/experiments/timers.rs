@@ -4,10 +4,9 @@
 //! equal-timers heuristic.
 
 use firstseen_filter::rates::{plain, timing};
-use firstseen_filter::{FilterSpec, Kind, Refresh, Window};
+use firstseen_filter::{FilterSpec, Kind, Window};
 
 use super::{k11, parameter};
-use crate::broken::Broken;
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
 use crate::measure::{Subject, distinct, pooled, shaped};
@@ -35,13 +34,9 @@ const STREAM_WINDOWS: usize = 1 + WINDOWS;
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let window_ticks: usize = run.scale.pick(16_000, 8_000, 4_000);
-    let refresh = match run.broken {
-        Some(Broken::TimersRefreshed) => Refresh::Refresh,
-        _ => Refresh::Fixed,
-    };
     let cells = plain::cells(window_ticks as f64, RATE, HASHES) as u64;
     let timers = shaped(Kind::Timing, Window::Duration(window_ticks as u64), cells, HASHES);
-    let spec = FilterSpec { cell_bits: Some(16), lateness_ms: Some(0), refresh, ..timers };
+    let spec = FilterSpec { cell_bits: Some(16), lateness_ms: Some(0), ..timers };
     let counts = run.trials(|seed| counted(&spec, window_ticks, seed))?;
     let cell = Cell::new(cells as f64, window_ticks as f64);
     let point = |part: usize| Reading {

@@ -11,7 +11,7 @@ use super::climbing::{Climb, Shape};
 use super::{k11, parameter};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run, Scale};
-use crate::measure::{averaged, count, pooled, shaped};
+use crate::measure::{averaged_beside, count, pooled, shaped};
 use crate::stats::Counts;
 use crate::stream::{Event, Keys, StreamSpec};
 
@@ -176,26 +176,22 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
 fn series(runs: &[Vec<Found>], (shape, mode, number): (usize, usize, usize), name: &str, size: Size) -> Readings {
     let case = shape * MODES.len() + mode;
     type Pick = fn(&Found) -> &Vec<f64>;
-    let of = |pick: Pick, level: usize| {
-        let values: Vec<Vec<f64>> = runs.iter().map(|run| vec![pick(&run[case])[level]]).collect();
-        averaged(&values, 0, size.events)
-    };
+    let of = |pick: Pick| -> Vec<Vec<f64>> { runs.iter().map(|run| pick(&run[case]).clone()).collect() };
     let (measured, expected): (Pick, Pick) = match number {
         0 => (|found| &found.hits, |found| &found.hits_expected),
         _ => (|found| &found.accesses, |found| &found.accesses_expected),
     };
+    let (measured, expected) = (of(measured), of(expected));
     let part = size.events as f64 / EVENTS_OF_LOG;
+    let reading = |level: usize| {
+        let (estimate, expected) = averaged_beside(&measured, &expected, level, size.events);
+        let printed = (shape == 0).then(|| PRINTED[number][mode][level] * part);
+        Reading { x: level as f64, estimate, expected, printed }
+    };
     Readings {
         name: format!("measured, {name}"),
         formula: Some(FORMULAS[mode][number].to_owned()),
-        points: (0..SHAPES[shape].levels as usize)
-            .map(|level| Reading {
-                x: level as f64,
-                estimate: of(measured, level),
-                expected: Some(of(expected, level).mean),
-                printed: (shape == 0).then(|| PRINTED[number][mode][level] * part),
-            })
-            .collect(),
+        points: (0..SHAPES[shape].levels as usize).map(reading).collect(),
     }
 }
 
@@ -254,7 +250,7 @@ mod tests {
 
     #[test]
     fn dense_leaves_find_most_and_sparse_roots_do() {
-        let run = Run { seed: 14, seeds: 4, scale: Scale::Tiny, logs: &[], progress: &|_, _| (), broken: None };
+        let run = Run::alone(14, 4, Scale::Tiny);
         let document = EXPERIMENT.run(&run).unwrap();
         assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
         let [dense, sparse] = [0, 1].map(|mode| &document.panels[0].series[mode].points);
