@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use firstseen_filter::{AskError, BuildError, DecayingError, GeometryError, ProbeError, SpecError, StableError};
-use firstseen_routing::{DefinitionError, EmbeddedTreeError, PlanError, SlicedBuildError, SlicingError};
+use firstseen_routing::{DefinitionError, EmbeddedTreeError, PlanError, SlicedBuildError, SlicingError, TreeRefusal};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -99,6 +99,9 @@ pub enum EvalError {
     /// A tree cannot be had.
     #[error(transparent)]
     Tree(#[from] EmbeddedTreeError),
+    /// There is no such tree.
+    #[error(transparent)]
+    Places(#[from] TreeRefusal),
     /// No such shape.
     #[error(transparent)]
     Geometry(#[from] GeometryError),

@@ -8,6 +8,7 @@ pub mod document;
 pub mod experiment;
 pub mod experiments;
 mod measure;
+mod nodes;
 pub mod page;
 pub mod picture;
 pub mod results;

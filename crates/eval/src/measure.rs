@@ -56,11 +56,6 @@ impl Subject {
         Ok(Self { filter, experiment, secret, digests: Vec::new(), times_ms: Vec::new(), answers: Vec::new() })
     }
 
-    /// The digest of a key under this filter's secret.
-    pub(crate) fn digest(&self, key: u64) -> Digest {
-        self.secret.digest(&key.to_le_bytes())
-    }
-
     /// Observes every event; how many are told duplicates.
     pub(crate) fn observe(&mut self, events: impl Iterator<Item = Event>) -> Result<Counts, EvalError> {
         let mut counts = Counts::default();
