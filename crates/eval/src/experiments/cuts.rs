@@ -13,6 +13,26 @@ pub(super) enum Way {
     VerticalHorizontal,
 }
 
+/// How a stream uses one key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyUse {
+    /// Times that it came.
+    pub(super) occurrences: f64,
+    /// Share of the filter's cells that were set when it came first.
+    pub(super) fill: f64,
+}
+
+/// Fills between which positions that are tested are taken to rise evenly.
+const FILLS: [f64; 11] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
+
+/// The value at a fill, of those at [`FILLS`].
+fn between(values: &[f64; FILLS.len()], fill: f64) -> f64 {
+    let place = fill.clamp(0.0, 1.0) * (FILLS.len() - 1) as f64;
+    let below = (place as usize).min(FILLS.len() - 2);
+    let part = place - below as f64;
+    (1.0 - part) * values[below] + part * values[below + 1]
+}
+
 /// Slices of the second cut, where there are two.
 pub(super) const INNER: u32 = 5;
 
@@ -42,20 +62,37 @@ impl Way {
         }
     }
 
-    /// Jain's fairness of the positions tested. A slice has the share w of a key with chance and weight of how many of its
-    /// k positions lie there, so with H slices that events are divided over, V that cells are, and `q = sum w^2`:
-    /// `1 / (1 + q (H (V-1)/k + H - 1))`, which is K11's horizontal for V = 1 and vertical for H = 1.
-    pub(super) fn fairness(self, slices: u32, hashes: u32, share_squares: f64) -> f64 {
-        let diced = |events: u32, cells: u32| {
-            let spread = f64::from(events) * (f64::from(cells) - 1.0) / f64::from(hashes);
-            1.0 / (1.0 + share_squares * (spread + f64::from(events) - 1.0))
-        };
+    /// Slices that events are divided over (H), and ranges that cells are (V).
+    fn divides(self, slices: u32) -> (u32, u32) {
         match self {
-            Self::Horizontal => slicing::fairness_horizontal(slices, share_squares),
-            Self::Vertical => slicing::fairness_vertical(slices, hashes, share_squares),
-            Self::HorizontalVertical => diced(slices / INNER, INNER),
-            Self::VerticalHorizontal => diced(INNER, slices / INNER),
+            Self::Horizontal => (slices, 1),
+            Self::Vertical => (1, slices),
+            Self::HorizontalVertical => (slices / INNER, INNER),
+            Self::VerticalHorizontal => (INNER, slices / INNER),
         }
+    }
+
+    /// Jain's fairness of the positions tested, where lookups are pipelined: a key that came c times had all k positions
+    /// tested c - 1 times, and t of them when it was new, of which `(c-1)^2 k + 2 (c-1) t + t = a` is the mean square of how
+    /// often one of its places was met, and `w = (c-1) k + t` the sum. A place is one of V ranges, and one of H slices there:
+    ///
+    /// `1 / (1 + (H (V-1) sum a + (H-1) sum w^2) / (sum w)^2)`
+    ///
+    /// With t = k c / c for all, as if lookups were parallel, that is K11's `1/(1 + (S-1) q)` for V = 1 and
+    /// `1/(1 + (S-1) q/k)` for H = 1.
+    pub(super) fn fairness(self, slices: u32, hashes: u32, keys: &[KeyUse]) -> f64 {
+        let (events, ranges) = self.divides(slices);
+        let tested_at = FILLS.map(|fill| slicing::positions_tested(ranges, hashes, fill));
+        let (all, (mut squares, mut sum, mut sum_squares)) = (f64::from(hashes), (0.0, 0.0, 0.0));
+        for KeyUse { occurrences, fill } in keys {
+            let (again, first) = (occurrences - 1.0, between(&tested_at, *fill));
+            let tested = again * all + first;
+            squares += again * again * all + 2.0 * again * first + first;
+            sum += tested;
+            sum_squares += tested * tested;
+        }
+        let (events, ranges) = (f64::from(events), f64::from(ranges));
+        1.0 / (1.0 + (events * (ranges - 1.0) * squares + (events - 1.0) * sum_squares) / (sum * sum))
     }
 
     /// The mean rate over n distinct events that fill m cells from empty.
@@ -133,8 +170,15 @@ mod tests {
 
     #[test]
     fn diced_filters_are_balanced_between_horizontal_and_vertical_ones() {
-        let fairness = Way::ALL.map(|way| way.fairness(40, 4, 0.02));
+        let keys = |fill| Vec::from_iter((1..100).map(|rank| KeyUse { occurrences: (500 / rank) as f64, fill }));
+        let fairness = Way::ALL.map(|way| way.fairness(40, 4, &keys(0.2)));
         let [vertical, horizontal, ..] = fairness;
         assert!(fairness[2..].iter().all(|diced| (horizontal..vertical).contains(diced)), "{fairness:?}");
+        // Where everything is tested always, the formulas of the paper.
+        let total: f64 = keys(1.0).iter().map(|key| key.occurrences).sum();
+        let squares = keys(1.0).iter().map(|key| (key.occurrences / total).powi(2)).sum();
+        let [vertical, horizontal, ..] = Way::ALL.map(|way| way.fairness(40, 4, &keys(1.0)));
+        assert!((vertical - slicing::fairness_vertical(40, 4, squares)).abs() < 1e-9);
+        assert!((horizontal - slicing::fairness_horizontal(40, squares)).abs() < 1e-9);
     }
 }

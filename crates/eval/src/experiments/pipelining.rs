@@ -55,13 +55,10 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
                 .map(|(index, slices)| {
                     let distinct = share * events as f64;
                     let visits = slicing::stream_visits(slices, HASHES, cells(share) as f64, distinct, 1.0 - share);
-                    // What is taken for a duplicate is not set.
-                    let told_new = 1.0 - plain::stream_mean(cells(share) as f64, HASHES, distinct);
-                    let touched = slicing::slices_touched(slices, HASHES);
                     Reading {
                         x: f64::from(slices),
                         estimate: averaged(&values, 2 * (place * SLICES.len() + index) + pass, events),
-                        expected: Some([visits.test, visits.test + share * told_new * touched][pass]),
+                        expected: Some([visits.test, visits.test_and_set][pass]),
                         printed: None,
                     }
                 })
