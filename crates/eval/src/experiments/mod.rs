@@ -22,6 +22,7 @@ mod stable;
 mod substrings;
 mod timer_groups;
 mod timers;
+mod top_down;
 mod tree;
 
 use crate::document::{Parameter, Source};

@@ -1,0 +1,127 @@
+//! K11 6, Figure 12(c): how many false positives of a tree are left where what is found above level d is checked below.
+//!
+//! Promises: nodes decide, one a place of the tree. Must not know: hits, accesses.
+
+use std::collections::{HashMap, HashSet};
+
+use firstseen_filter::rates::plain;
+use firstseen_filter::{FilterSecret, Kind, Window};
+use firstseen_routing::{Decision, Operation, SlicedDefinition, TreeMode};
+
+use super::climbing::Shape;
+use super::tree::{Size, tree_spec};
+use crate::document::{Axis, Reading, Readings, Sheet};
+use crate::experiment::EvalError;
+use crate::measure::{count, pooled, pooled_beside, shaped};
+use crate::nodes::Nodes;
+use crate::stats::Counts;
+
+const HASHES: u32 = super::tree::HASHES;
+pub(super) const SHAPE: Shape = Shape { levels: 5, fan: 2 };
+const MODES: [(TreeMode, &str); 2] = [(TreeMode::Dense, "measured, dense"), (TreeMode::Sparse, "measured, sparse")];
+
+/// What one run has found: of dense, then of sparse trees, by threshold d, new events that were told duplicate; and the share
+/// that should be.
+#[derive(Clone, Default)]
+pub(super) struct Found {
+    errors: Vec<Counts>,
+    expected: Vec<f64>,
+}
+
+/// Every threshold of both modes over one stream.
+pub(super) fn found(size: Size, seed: u64) -> Result<Found, EvalError> {
+    let mut found = Found::default();
+    for (mode, _) in MODES {
+        for top_down in 0..SHAPE.levels {
+            let (errors, expected) = checked(size, mode, top_down, seed)?;
+            found.errors.push(errors);
+            found.expected.push(expected);
+        }
+    }
+    Ok(found)
+}
+
+fn checked(size: Size, mode: TreeMode, top_down: u32, seed: u64) -> Result<(Counts, f64), EvalError> {
+    let spec = shaped(Kind::Bloom, Window::Unbounded, size.cells, HASHES);
+    let definition = SlicedDefinition::new(&spec, "none".parse()?)?;
+    let tree = tree_spec(SHAPE, mode, top_down as u8);
+    let (mut nodes, places) = Nodes::of_tree("tree", &definition, &tree)?;
+    let leaves = &places[places.len() - SHAPE.leaves() as usize..];
+    let secret = FilterSecret::from_seed(seed);
+    let (mut errors, mut seen, mut level) = (Counts::default(), HashSet::new(), Level::new(size.cells, top_down));
+    for event in size.stream(SHAPE).events(seed)? {
+        let digest = secret.digest(&event.key.to_le_bytes());
+        // One at a time, as the paper's: the next is sent when this one has been set everywhere.
+        let told = nodes.ask(leaves[event.site as usize], &[digest], Operation::Observe)?;
+        if seen.insert(event.key) {
+            count(&mut errors, told[0] == Decision::Duplicate);
+            level.deliver(event.site);
+        }
+    }
+    Ok((errors, level.rate()))
+}
+
+/// The nodes of level d, where it is decided: their cells are contained in those above, so what is found above is confirmed if
+/// one of them has it, and `P = 1 - product of (1 - r_i)` over their rates. Each has the keys that were delivered through it.
+struct Level {
+    cells: f64,
+    number: u32,
+    /// Expected events set, by node.
+    set: HashMap<u32, f64>,
+    sum: f64,
+    keys: f64,
+}
+
+impl Level {
+    fn new(cells: u64, number: u32) -> Self {
+        Self { cells: cells as f64, number, set: HashMap::new(), sum: 0.0, keys: 0.0 }
+    }
+
+    /// A key that is new comes by this leaf.
+    fn deliver(&mut self, leaf: u32) {
+        let missed = |node: u32| {
+            let set = self.set.get(&node).copied().unwrap_or(0.0);
+            1.0 - plain::rate(self.cells, HASHES, set)
+        };
+        let told_new: f64 = (0..SHAPE.fan.pow(self.number)).map(missed).product();
+        *self.set.entry(SHAPE.above(leaf, self.number)).or_insert(0.0) += told_new;
+        self.sum += 1.0 - told_new;
+        self.keys += 1.0;
+    }
+
+    /// The mean over the keys that came.
+    fn rate(&self) -> f64 {
+        self.sum / self.keys
+    }
+}
+
+pub(super) fn sheet(found: &[Found]) -> Sheet {
+    let errors: Vec<_> = found.iter().map(|found| found.errors.clone()).collect();
+    let expected: Vec<_> = found.iter().map(|found| found.expected.clone()).collect();
+    let series = MODES.iter().enumerate().map(|(index, (mode, name))| Readings {
+        name: (*name).to_owned(),
+        formula: Some(FORMULA.to_owned()),
+        points: (0..SHAPE.levels)
+            .map(|top_down| {
+                let place = index * SHAPE.levels as usize + top_down as usize;
+                // Keys that several nodes of a dense level have are counted for each of them by the formula.
+                let has_formula = *mode == TreeMode::Sparse || top_down == 0;
+                let (estimate, expected) = match has_formula {
+                    true => pooled_beside(&errors, &expected, place),
+                    false => (pooled(&errors, place), None),
+                };
+                Reading { x: f64::from(top_down), estimate, expected, printed: None }
+            })
+            .collect(),
+    });
+    Sheet {
+        title: "Figure 12(c): false positives left by top-down testing, 5 levels".to_owned(),
+        x: Axis::linear("threshold d: what is found above this level is checked down to it"),
+        y: Axis::linear("false positives (share of new events)"),
+        series: series.collect(),
+        lines: Vec::new(),
+    }
+}
+
+const FORMULA: &str = "mean over the filling of 1 - product over nodes i of level d of (1 - r_i), r_i the rate of the keys \
+                       delivered through i (sparse; and both at d = 0)";
