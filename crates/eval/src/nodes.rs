@@ -318,8 +318,10 @@ impl Nodes {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_filter::{FilterSecret, Kind, Window};
-    use firstseen_routing::{Answer, SlicedFilter, Thresholds, WhenLost};
+    use firstseen_filter::{FilterSecret, Kind, Stamp, Window};
+    use firstseen_routing::{
+        Answer, CutOff, EmbeddedTree, PlaceSpec, SetWhen, SlicedFilter, Thresholds, TreeMode, WhenLost,
+    };
 
     use super::*;
     use crate::measure::shaped;
@@ -367,6 +369,29 @@ mod tests {
                 nodes.lose(0..4).unwrap();
                 let after = nodes.ask_filter(&digests(0), Operation::Lookup).unwrap();
                 assert!(after.iter().all(|decision| *decision == told), "{slicing}, {when_lost:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn levels_decide_as_the_tree_in_one_place() {
+        let place = |name: &str, parent: Option<&str>| PlaceSpec {
+            name: name.to_owned(),
+            parent: parent.map(str::to_owned),
+            fold: 0,
+            slicing: None,
+            sites: vec![if parent.is_none() { "a" } else { name }.to_owned()],
+        };
+        for mode in [TreeMode::Dense, TreeMode::Sparse] {
+            let places = vec![place("root", None), place("a", Some("root")), place("b", Some("root"))];
+            let tree = TreeSpec { mode, cut_off: CutOff::Undecided, top_down: 0, places };
+            let (mut nodes, filters) = Nodes::of_tree("none", &definition("none"), &tree).unwrap();
+            let mut whole = EmbeddedTree::new(&tree, &definition("none"), SetWhen::Decided).unwrap();
+            for (turn, digest) in [digests(0), digests(EVENTS / 2)].concat().into_iter().enumerate() {
+                let leaf = 1 + turn % 2;
+                let told = nodes.ask(filters[leaf], &[digest], Operation::Observe).unwrap();
+                let place = whole.place(["root", "a", "b"][leaf]).unwrap();
+                assert_eq!(told[0], whole.observe(place, digest, Stamp::on_time(0)).decision, "{mode:?}, {turn}");
             }
         }
     }

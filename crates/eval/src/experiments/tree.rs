@@ -251,6 +251,7 @@ const NOTES: [&str; 4] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Scale;
     use crate::stats::Verdict as Judged;
 
     #[test]
