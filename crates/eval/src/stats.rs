@@ -132,6 +132,12 @@ impl Estimate {
         (Self { distance_error: distance.standard_error, ..values }, values.mean - distance.mean)
     }
 
+    /// The same of values that count what is rare: a run may have one more or less, though none of these runs has, so the error
+    /// of the mean is at least `1 / sqrt(R)`.
+    pub fn of_rare(self) -> Self {
+        Self { distance_error: self.distance_error.max(f64::from(self.runs).sqrt().recip()), ..self }
+    }
+
     /// The interval that holds the true mean with `confidence` (above 0, below 1): `mean -+ t(R-1) error`. Of counts at
     /// least Wilson's score interval (1927), which is never empty, also where nothing succeeded. One run of values
     /// has no interval: it is then all numbers.
