@@ -37,6 +37,7 @@ pub mod output;
 mod places;
 pub mod plan;
 pub mod progress;
+mod redis;
 pub mod rejects;
 pub mod report;
 pub mod run_args;

@@ -1,7 +1,7 @@
 //! What an experiment is, and how its runs are shared out over threads.
 //!
-//! Promises: the same seed, number of seeds and scale give the same document, whatever the threads do. Must not know: what
-//! is measured, files, the clock.
+//! Promises: the same seed, number of seeds and scale give the same document, whatever the threads do, but for what is
+//! timed with the clock of the run. Must not know: what is measured, files, which clock that is.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;

@@ -124,6 +124,22 @@ impl Subject {
     }
 }
 
+/// Nanoseconds since some moment.
+pub(crate) type Clock<'a> = &'a (dyn Fn() -> u64 + Sync);
+
+/// Does something; what it gave, and the nanoseconds that it took.
+pub(crate) fn timed<T>(clock_ns: Clock<'_>, task: impl FnOnce() -> T) -> (T, u64) {
+    let begun_ns = clock_ns();
+    let done = task();
+    (done, clock_ns().saturating_sub(begun_ns))
+}
+
+/// The middle one of an odd number of values: what disturbs a few of them does not move it.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
 /// Counts one trial.
 pub(crate) fn count(counts: &mut Counts, is_success: bool) {
     counts.trials += 1;

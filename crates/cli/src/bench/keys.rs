@@ -10,7 +10,7 @@ const REPEAT_BACK: u64 = 2;
 
 /// A stream of events, or the share of it that one connection sends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     /// Keeps the keys of runs and shares apart.
     stream: u64,
     /// How its keys begin.
@@ -20,12 +20,17 @@ pub(super) struct Keys {
 
 impl Keys {
     /// `events` events that no other `stream` has.
-    pub(super) fn new(stream: u64, events: u64) -> Self {
+    pub(crate) fn new(stream: u64, events: u64) -> Self {
         Self::of(stream << 8, events)
     }
 
+    /// The shortest stream with so many different keys.
+    pub(crate) fn with_distinct(stream: u64, distinct: u64) -> Self {
+        Self::new(stream, distinct + distinct.saturating_sub(1) / (REPEAT_EVERY - 1))
+    }
+
     /// Part `index` of `shares` of the stream.
-    pub(super) fn share(self, index: u64, shares: u64) -> Self {
+    pub(crate) fn share(self, index: u64, shares: u64) -> Self {
         let events = self.events / shares + u64::from(index < self.events % shares);
         Self::of(self.stream + index + 1, events)
     }
@@ -35,17 +40,17 @@ impl Keys {
     }
 
     /// Events.
-    pub(super) fn events(self) -> u64 {
+    pub(crate) fn events(self) -> u64 {
         self.events
     }
 
     /// Different keys among them.
-    pub(super) fn distinct(self) -> u64 {
+    pub(crate) fn distinct(self) -> u64 {
         self.events - self.events / REPEAT_EVERY
     }
 
     /// The key of event `index`.
-    pub(super) fn key(self, index: u64) -> [u8; 16] {
+    pub(crate) fn key(self, index: u64) -> [u8; 16] {
         let number = if index % REPEAT_EVERY == REPEAT_EVERY - 1 { index - REPEAT_BACK } else { index };
         let mut key = [0; 16];
         key[..8].copy_from_slice(&self.prefix);
@@ -71,5 +76,8 @@ mod tests {
         assert_eq!(distinct.len() as u64, keys.distinct());
         let shares: u64 = (0..8).map(|index| keys.share(index, 8).events()).sum();
         assert_eq!(shares, keys.events());
+        for distinct in [0, 1, 4, 5, 8, 9, 100] {
+            assert_eq!(Keys::with_distinct(1, distinct).distinct(), distinct);
+        }
     }
 }

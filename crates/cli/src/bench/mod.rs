@@ -7,11 +7,10 @@ mod calls;
 mod cluster;
 mod figures;
 mod flow;
-mod keys;
+pub(crate) mod keys;
 mod local;
 mod modes;
 mod moves;
-mod redis;
 mod tree;
 
 use clap::{Args, Subcommand, value_parser};

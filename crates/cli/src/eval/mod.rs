@@ -23,10 +23,14 @@ use self::summary::Report;
 use crate::exit::{FAILED, UsageError};
 use crate::input_args::parse_format;
 use crate::progress::Steps;
+use crate::redis::Redis;
 use crate::state::drawn_seed;
 
 /// The name that stands for all.
 const ALL: &str = "all";
+
+/// The experiment that has a key of Redis beside.
+const OF_MEMORY: &str = "memory";
 
 /// Flags of `firstseen eval`.
 #[derive(Debug, Args)]
@@ -81,13 +85,14 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (scale, seeds) = (if args.quick { Scale::Quick } else { Scale::Full }, args.runs);
     let begun = Instant::now();
     let clock_ns = || begun.elapsed().as_nanos() as u64;
+    let redis_key_bytes = redis_key_bytes(&experiments);
     let mut report = Report::new(seed, scale, args.log_flags());
     let steps = Steps::new(experiments.len() as u64 * u64::from(seeds), "runs");
     for (index, experiment) in experiments.iter().enumerate() {
         let left_after = (experiments.len() - index - 1) as u64 * u64::from(seeds);
         let progress = |done: usize, total: usize| steps.left(left_after + (total - done) as u64);
         let experiment_begun = Instant::now();
-        let run = Run { logs: &logs, progress: &progress, clock_ns: &clock_ns, ..Run::alone(seed, seeds, scale) };
+        let run = Run { seed, seeds, scale, logs: &logs, progress: &progress, clock_ns: &clock_ns, redis_key_bytes };
         let document = experiment.run(&run)?;
         if let Some(folder) = &folder {
             folder.write_experiment(&document)?;
@@ -105,6 +110,19 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         false => summary::tell(&report, args.out.as_deref(), out)?,
     }
     Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// What a key of a Redis server takes, where an experiment wants it and a server is installed. One that does not answer
+/// is told of, and is no reason to measure nothing.
+fn redis_key_bytes(experiments: &[&Experiment]) -> Option<f64> {
+    if !experiments.iter().any(|experiment| experiment.name == OF_MEMORY) {
+        return None;
+    }
+    let measured = Redis::start().and_then(|redis| redis.map(|redis| redis.key_bytes()).transpose());
+    measured.unwrap_or_else(|error| {
+        eprintln!("firstseen: a key of Redis is left out: {error:#}");
+        None
+    })
 }
 
 /// The experiments of these names, each once, in the order of the table.

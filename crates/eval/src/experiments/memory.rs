@@ -160,6 +160,8 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         name: name.to_owned(),
         points: RATES.iter().rev().map(|rate| (*rate, y(*rate))).collect(),
     };
+    let redis = run.redis_key_bytes;
+    let redis_line = redis.map(|bytes| line("a key of Redis (SET key 1 NX EX, measured)", &|_| 8.0 * bytes));
     let x = || Axis::log("rate of false positives asked for");
     Ok(Findings {
         source: Source {
@@ -174,13 +176,16 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
                 x: x(),
                 y: Axis::log("bits an event"),
                 series: series(false),
-                lines: vec![
+                lines: [
                     line("an exact map of digests", &|_| exact),
                     line("the least of a filter without a window: log2(1/P) / ln 2", &|rate| {
                         -rate.log2() / std::f64::consts::LN_2
                     }),
                     line("the least of all: log2(1/P)", &|rate| -rate.log2()),
-                ],
+                ]
+                .into_iter()
+                .chain(redis_line)
+                .collect(),
             },
             Sheet {
                 title: "The rate that it then has".to_owned(),
@@ -190,16 +195,26 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
                 lines: vec![line("as asked for", &|rate| rate)],
             },
         ],
-        notes: NOTES.map(str::to_owned).to_vec(),
+        notes: NOTES.into_iter().chain([redis_note(redis)]).map(str::to_owned).collect(),
     })
 }
 
-const NOTES: [&str; 3] = [
+const NOTES: [&str; 2] = [
     "Sizes keep the worst moment under the rate asked for: a jumping window just before a jump, timers with the tick that \
      rounding adds. The mean over a stream lies below it.",
     "Counters sliding by count keep the digests of the whole window in a queue: 128 bits each beside their counters.",
-    "What a key of a Redis server takes depends on the server and is not measured here: these documents need no network.",
 ];
+
+/// What is said of a Redis server, whether there was one or not.
+fn redis_note(key_bytes: Option<f64>) -> &'static str {
+    match key_bytes {
+        Some(_) => {
+            "A key of Redis is what the memory that a server says it uses grew by, a part for each of many short keys; it \
+             depends on the server and not on the seed."
+        }
+        None => "What a key of a Redis server takes is not shown: no redis-server was found to ask when this was made.",
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -214,6 +229,18 @@ mod tests {
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
         let points = |panel: usize| document.panels[panel].series.iter().flat_map(|series| &series.points);
         assert!(points(0).all(|point| point.mean > -point.x.log2()));
+        let shown =
+            |document: &crate::Document| document.panels[0].lines.iter().any(|line| line.name.contains("Redis"));
+        assert!(!shown(&document) && document.notes.iter().any(|note| note.contains("no redis-server")));
         assert!(points(1).all(|point| point.low < point.x && point.expected.is_some_and(|rate| rate < point.x)));
+    }
+
+    #[test]
+    fn a_key_of_redis_is_shown_where_it_was_measured() {
+        let run = Run { redis_key_bytes: Some(125.0), ..Run::alone(17, 2, Scale::Tiny) };
+        let document = EXPERIMENT.run(&run).unwrap();
+        let line = document.panels[0].lines.last().unwrap();
+        assert!(line.name.contains("Redis") && line.points.iter().all(|(_, bits)| *bits == 1000.0), "{line:?}");
+        assert!(!document.notes.iter().any(|note| note.contains("no redis-server")));
     }
 }

@@ -1,6 +1,6 @@
 //! What users have today, measured beside: `SET key 1 NX EX seconds` against a Redis server of our own.
 //!
-//! Promises: the server is on loopback, keeps nothing on disk, and ends with the benchmark. Must not know: filters.
+//! Promises: the server is on loopback, keeps nothing on disk, and ends with what measures it. Must not know: filters.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -9,26 +9,28 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use super::keys::Keys;
+use crate::bench::keys::Keys;
 
 /// Connections that send at once.
-pub(super) const CONNECTIONS: u64 = 8;
+pub(crate) const CONNECTIONS: u64 = 8;
 /// Commands that a connection sends before it reads their answers.
-pub(super) const PIPELINE: u64 = 128;
+pub(crate) const PIPELINE: u64 = 128;
 /// Seconds that a key is kept.
 const EXPIRE_S: u32 = 600;
+/// Keys that are set to learn what one of them takes.
+const SIZED_KEYS: u64 = 100_000;
 /// How long the server may take to answer for the first time.
 const START_MAX: Duration = Duration::from_secs(5);
 
 /// A server that ends when this is dropped.
-pub(super) struct Redis {
+pub(crate) struct Redis {
     child: Child,
     address: SocketAddr,
 }
 
 impl Redis {
     /// Starts `redis-server`; `None` where it is not installed.
-    pub(super) fn start() -> anyhow::Result<Option<Self>> {
+    pub(crate) fn start() -> anyhow::Result<Option<Self>> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
@@ -49,7 +51,7 @@ impl Redis {
     }
 
     /// Events a second over all connections: each asks about its share of `keys`.
-    pub(super) fn events_per_s(&self, keys: Keys) -> anyhow::Result<f64> {
+    pub(crate) fn events_per_s(&self, keys: Keys) -> anyhow::Result<f64> {
         let started = Instant::now();
         let first_seen: anyhow::Result<u64> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..CONNECTIONS)
@@ -67,12 +69,34 @@ impl Redis {
     }
 
     /// Forgets all keys.
-    pub(super) fn flush(&self) -> anyhow::Result<()> {
+    pub(crate) fn flush(&self) -> anyhow::Result<()> {
         let mut stream = TcpStream::connect(self.address)?;
         stream.write_all(b"FLUSHALL\r\n")?;
         let mut answer = [0; 5];
         stream.read_exact(&mut answer)?;
         Ok(())
+    }
+
+    /// What a key takes, in bytes: what the server says it uses more for so many keys, a part for each.
+    pub(crate) fn key_bytes(&self) -> anyhow::Result<f64> {
+        self.flush()?;
+        let before = self.used_bytes()?;
+        let keys = self.share(Keys::with_distinct(0, SIZED_KEYS))?;
+        let more = self.used_bytes()?.saturating_sub(before);
+        Ok(more as f64 / keys as f64)
+    }
+
+    /// The memory that the server has given to what it keeps, as it says itself.
+    fn used_bytes(&self) -> anyhow::Result<u64> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.write_all(b"INFO memory\r\n")?;
+        let mut answer = BufReader::new(stream);
+        let mut line = String::new();
+        answer.read_line(&mut line)?;
+        let length = line.trim_end().strip_prefix('$').and_then(|length| length.parse().ok());
+        let mut info = String::new();
+        answer.take(length.with_context(|| format!("redis answered {line:?}"))?).read_to_string(&mut info)?;
+        used_bytes(&info).with_context(|| format!("redis does not say what memory it uses: {info:?}"))
     }
 
     /// Asks about every key of a share; how many were new.
@@ -111,5 +135,30 @@ impl Drop for Redis {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// The field `used_memory` of an answer to `INFO memory`.
+fn used_bytes(info: &str) -> Option<u64> {
+    info.lines().find_map(|line| line.strip_prefix("used_memory:"))?.trim_end().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_used_memory_is_found_among_fields_of_like_names() {
+        let info = "# Memory\r\nused_memory_human:1.02M\r\nused_memory:1067520\r\nused_memory_rss:3678208\r\n";
+        assert_eq!(used_bytes(info), Some(1_067_520));
+        assert_eq!(used_bytes("# Memory\r\nused_memory_human:1.02M\r\n"), None);
+    }
+
+    #[test]
+    fn a_key_takes_more_than_its_letters_and_less_than_a_page() {
+        // Where no server is installed there is nothing to ask.
+        let Some(redis) = Redis::start().unwrap() else { return };
+        let bytes = redis.key_bytes().unwrap();
+        assert!(bytes > 16.0 && bytes < 1024.0, "{bytes}");
     }
 }

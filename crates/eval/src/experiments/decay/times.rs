@@ -1,0 +1,106 @@
+//! C05 5: how long it takes to build and to ask extended counters, of what it takes with basic ones.
+//!
+//! Promises: both storages are timed in turns over the same stream, so that what else the machine does falls on both;
+//! where the clock stands still there is nothing to show. Must not know: what the counters hold.
+
+use firstseen_filter::{DecayRule, DecayingFilter};
+
+use super::{EPOCHS, EXPONENTS, RULES, Size, Stream, over_exponents, shape, skew};
+use crate::document::{Axis, Line, Sheet};
+use crate::experiment::EvalError;
+use crate::measure::{Clock, averaged, median, timed};
+
+/// Turns of either storage; the median of their ratios is taken.
+const TURNS: usize = 5;
+/// What is timed has so many times fewer events and keys.
+const FEWER: u64 = 4;
+const TASKS: [&str; 2] = ["to build", "to ask"];
+/// "The creation time of basic TBF is 10% faster than optimized TBF, but the query time seems to be the same level."
+const PRINTED: [(&str, f64); 2] = [("the paper, to build: 10 % slower", 1.1), ("the paper, to ask: alike", 1.0)];
+
+/// One run: for every exponent and rule how many times as long extended counters take to build, and to ask; none where
+/// the clock does not move.
+pub(super) fn ratios(size: Size, seed: u64, clock_ns: Clock<'_>) -> Result<Option<Vec<f64>>, EvalError> {
+    let size = Size { events: size.events / FEWER, keys: size.keys / FEWER, ..size };
+    let mut all = Vec::new();
+    for exponent in EXPONENTS {
+        let stream = Stream::of(size, exponent, seed)?;
+        for (rule, _) in RULES {
+            let Some(ratios) = ratios_of(size, &stream, rule, clock_ns)? else { return Ok(None) };
+            all.extend(ratios);
+        }
+    }
+    Ok(Some(all))
+}
+
+fn ratios_of(size: Size, stream: &Stream, rule: DecayRule, clock_ns: Clock<'_>) -> Result<Option<[f64; 2]>, EvalError> {
+    let mut ratios = [Vec::new(), Vec::new()];
+    for turn in 0..TURNS {
+        // Who comes second may find the caches warm: they take turns at that as well.
+        let is_basic_first = turn % 2 == 0;
+        let first = took_ns(size, stream, (rule, is_basic_first), clock_ns)?;
+        let second = took_ns(size, stream, (rule, !is_basic_first), clock_ns)?;
+        let (basic, extended) = if is_basic_first { (first, second) } else { (second, first) };
+        for (task, ratios) in ratios.iter_mut().enumerate() {
+            if basic[task] == 0 {
+                return Ok(None);
+            }
+            ratios.push(extended[task] as f64 / basic[task] as f64);
+        }
+    }
+    Ok(Some(ratios.map(median)))
+}
+
+/// Nanoseconds to build a filter from the stream, and to ask it about every event.
+fn took_ns(
+    size: Size,
+    stream: &Stream,
+    (rule, is_basic): (DecayRule, bool),
+    clock_ns: Clock<'_>,
+) -> Result<[u64; 2], EvalError> {
+    let shape = shape(rule, is_basic, size.keys)?;
+    let mut estimates = vec![0.0; stream.digests.len()];
+    let (filter, build_ns) = timed(clock_ns, || -> Result<_, EvalError> {
+        let mut filter = DecayingFilter::new(shape)?;
+        filter.observe_batch(&stream.digests, &stream.stamps, &mut estimates);
+        Ok(filter)
+    });
+    let filter = filter?;
+    let ((), ask_ns) = timed(clock_ns, || filter.estimate_batch(&stream.digests, &stream.stamps, &mut estimates));
+    Ok([build_ns, ask_ns])
+}
+
+/// The panel, where all runs have times.
+pub(super) fn sheet(runs: &[Option<Vec<f64>>], size: Size) -> Option<Sheet> {
+    let runs: Vec<Vec<f64>> = runs.iter().cloned().collect::<Option<_>>()?;
+    let of_task = |(task, task_name): (usize, &&str)| {
+        let of_rule = |(rule, (_, name)): (usize, &(DecayRule, &str))| {
+            over_exponents(format!("measured, {task_name}, {name}"), None, |place| {
+                let at = (place * RULES.len() + rule) * TASKS.len() + task;
+                (averaged(&runs, at, TURNS as u64 * size.events / FEWER), None)
+            })
+        };
+        RULES.iter().enumerate().map(of_rule).collect::<Vec<_>>()
+    };
+    let line = |(name, ratio): (&str, f64)| Line {
+        name: name.to_owned(),
+        points: EXPONENTS.map(|exponent| (exponent, ratio)).to_vec(),
+    };
+    Some(Sheet {
+        title: "Time of extended counters, of that of 16 bits each".to_owned(),
+        x: skew(),
+        y: Axis::linear("time (times that of the basic ones)"),
+        series: TASKS.iter().enumerate().flat_map(of_task).collect(),
+        lines: PRINTED.map(line).to_vec(),
+    })
+}
+
+/// What is said of times, where there are any.
+pub(super) fn note() -> String {
+    format!(
+        "Times are not judged: they depend on the machine. A ratio is the median of {TURNS} turns of one run, in which \
+         either storage is built from a stream of 1/{FEWER} of the events and keys, over {EPOCHS} epochs, and then asked \
+         about every event. A basic counter is one load from the cache here, beside which the test of BF_0 and the chain \
+         of digits are dear; the paper does not say how large its filters were."
+    )
+}
