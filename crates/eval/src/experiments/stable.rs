@@ -2,11 +2,15 @@
 //!
 //! Promises: production cells of both kinds. Must not know: windows.
 
+mod grid;
+mod urls;
+
 use std::collections::HashSet;
 
 use firstseen_filter::rates::{plain, stable};
 use firstseen_filter::{FilterSpec, Kind, StableShape, Tally, Window};
 
+use self::grid::Scaled;
 use super::{parameter, s24};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
@@ -51,9 +55,12 @@ fn spec(cells: u64, hashes: u32, decrements: Option<f64>, seed: u64) -> FilterSp
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let cells = run.scale.pick(100_000, 40_000, 16_000);
+    let (scaled, clock_ns) = (Scaled(run.scale.pick(40, 400, 400)), run.clock_ns);
     let found = run.trials(|seed| {
-        Ok(Found { rates: rates(cells, seed)?, missed: missed(cells, seed)?, scores: scores(cells, seed)? })
+        let found = Found { rates: rates(cells, seed)?, missed: missed(cells, seed)?, scores: scores(cells, seed)? };
+        Ok((found, scaled.found(seed, clock_ns)?))
     })?;
+    let (found, on_grid): (Vec<Found>, Vec<_>) = found.into_iter().unzip();
     let rates: Vec<_> = found.iter().map(|found| found.rates.clone()).collect();
     let missed: Vec<_> = found.iter().map(|found| found.missed.clone()).collect();
     let scores: Vec<_> = found.iter().map(|found| found.scores.clone()).collect();
@@ -65,7 +72,10 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             parameter("P of the slides", DECREMENTS),
             parameter("new events of the stream for F1 (share)", DISTINCT_SHARE),
         ],
-        sheets: vec![rate_sheet(cells, &rates)?, missed_sheet(cells, &missed), score_sheet(cells, &scores)],
+        sheets: [rate_sheet(cells, &rates)?, missed_sheet(cells, &missed), score_sheet(cells, &scores)]
+            .into_iter()
+            .chain(scaled.sheets(&on_grid))
+            .collect(),
         notes: vec![
             "The slides take P = 4 for 5 % at every K; with K = 4 that really is 6.25 %.".to_owned(),
             "Sizes are a hundredth of the slides' and less: rates depend on K, P and Max, and forgetting on the gap in cells."
