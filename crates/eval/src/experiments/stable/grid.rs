@@ -2,14 +2,12 @@
 //!
 //! Promises: both kinds have the same memory and see the same stream. Must not know: how a filter is judged.
 
-use firstseen_filter::{Kind, Window};
-
-use super::urls::{Cells, Outcome, Scores, Urls};
-use super::{DECREMENTS, GAP_HASHES, spec};
+use super::urls::{Cells, FORMULA, Outcome, Scores, Urls};
+use super::{DECREMENTS, GAP_HASHES, KINDS};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::EvalError;
-use crate::measure::{Clock, Subject, averaged, averaged_beside, pooled_beside, shaped};
-use crate::stats::Counts;
+use crate::measure::{Clock, averaged, averaged_beside, pooled_beside};
+use crate::stats::{Counts, Estimate};
 use crate::stream::{Keys, StreamSpec};
 
 /// m of the slides.
@@ -20,14 +18,10 @@ const HASHES: [(u32, Option<f64>, Option<f64>); 4] =
 const DECREMENTS_TRIED: [f64; 6] = [1.0, 2.0, 3.0, 4.0, 8.0, 16.0];
 /// Of m, the one at which P is varied: there both errors show.
 const CELLS_FOR_DECREMENTS: usize = 3;
-/// New URLs of the stream: the slides do not tell theirs; with this share F1 at K = 4 comes near what they print.
+/// New URLs of the stream (share); the slides do not tell theirs.
 pub(super) const NEW_SHARE: f64 = 0.956;
 /// A repeat is of one so many parts of the stream ago, at most.
 const RECENT_PART: u64 = 200;
-const KINDS: [&str; 2] = ["stable", "Bloom"];
-const FORMULA: &str = "K cells, each cleared and set with chances P/m and K/m by the different keys since; with the gaps of the \
-                       stream that was drawn (after Deng and Rafiei 2006)";
-
 /// How many times smaller than the slides' everything is.
 #[derive(Clone, Copy)]
 pub(super) struct Scaled(pub(super) u64);
@@ -62,6 +56,18 @@ impl Scaled {
     /// As many as the largest filter has cells.
     pub(super) fn events(self) -> u64 {
         self.cells()[4]
+    }
+
+    /// What is said of the grid.
+    pub(super) fn note(self) -> String {
+        format!(
+            "The grid has the m of the slides divided by {}, and a stream of as many URLs as the largest m. The slides do not \
+             tell how many of their URLs repeat, nor how soon: here {:.1} % are new, so that F1 at K = 4 comes near what they \
+             print, and a repeat is of the last {RECENT_PART}th part of the stream. Their F1 at other K is then a test. Times \
+             are not judged; of theirs only the ratios stand beside, since machines differ.",
+            self.0,
+            100.0 * NEW_SHARE
+        )
     }
 
     fn sweeps(self) -> [Sweep; 3] {
@@ -108,7 +114,7 @@ impl Scaled {
         let keys = Keys::Repeats { distinct_share: NEW_SHARE, recent_keys: self.events() / RECENT_PART };
         let urls = Urls::of(StreamSpec::new(self.events(), keys).events(seed)?.collect());
         let places = self.places();
-        let outcomes = places.iter().map(|place| urls.observed(subject(place.cells, seed)?, clock_ns));
+        let outcomes = places.iter().map(|place| urls.observed(place.cells.subject(seed)?, clock_ns));
         let outcomes = outcomes.collect::<Result<_, _>>()?;
         Ok(Found { outcomes, expected: places.iter().map(|place| urls.expected(place.cells)).collect() })
     }
@@ -151,7 +157,7 @@ impl Scaled {
                     printed: slides_s.zip(HASHES[1].2).map(|(s, four_s)| s / four_s).filter(|_| is_ratio && kind == 0),
                 };
                 let points = HASHES.iter().enumerate().map(reading).collect();
-                Readings { name: format!("measured, {}", KINDS[kind]), formula: None, points }
+                Readings { name: format!("measured, {}", KINDS[kind].0), formula: None, points }
             });
             let x = Axis::linear("hash functions (K)");
             Sheet { title: title.to_owned(), x, y: Axis::linear(y), series: series.collect(), lines: Vec::new() }
@@ -163,15 +169,7 @@ impl Scaled {
     }
 }
 
-fn subject(of: Cells, seed: u64) -> Result<Subject, EvalError> {
-    let spec = match of.decrements > 0.0 {
-        true => spec(of.cells, of.hashes, Some(of.decrements), seed),
-        false => shaped(Kind::Bloom, Window::Unbounded, of.cells, of.hashes),
-    };
-    Subject::new("stable", &spec, "none", seed)
-}
-
-type Judged = (crate::stats::Estimate, Option<f64>);
+type Judged = (Estimate, Option<f64>);
 
 fn readings(name: String, places: &[Place], has_printed: bool, judged: impl Fn(usize) -> Judged) -> Readings {
     let reading = |(at, place): (usize, &Place)| {
@@ -186,7 +184,7 @@ fn f1_sheet(sweep: &Sweep, first: [usize; 2], found: &[Found]) -> Sheet {
     let values: Vec<Vec<f64>> =
         found.iter().map(|found| found.outcomes.iter().map(|outcome| outcome.f1).collect()).collect();
     let expected = expected(found, |scores| scores.f1);
-    let series = KINDS.iter().zip(&sweep.kinds).zip(first).map(|((kind, places), first)| {
+    let series = KINDS.iter().zip(&sweep.kinds).zip(first).map(|(((kind, _), places), first)| {
         let samples = |found: &Found| found.outcomes[first].false_positives.trials;
         let samples = found.first().map_or(0, samples);
         readings(format!("measured, {kind}"), places, true, |at| {
@@ -211,7 +209,7 @@ fn errors_sheet(sweep: &Sweep, first: [usize; 2], found: &[Found]) -> Sheet {
     let series = ERRORS.iter().flat_map(|(error, counted, scored)| {
         let counts: Vec<Vec<Counts>> = found.iter().map(|found| found.outcomes.iter().map(counted).collect()).collect();
         let expected = expected(found, scored);
-        KINDS.iter().zip(&sweep.kinds).zip(first).map(move |((kind, places), first)| {
+        KINDS.iter().zip(&sweep.kinds).zip(first).map(move |(((kind, _), places), first)| {
             readings(format!("{error}: {kind}"), places, false, |at| pooled_beside(&counts, &expected, first + at))
         })
     });

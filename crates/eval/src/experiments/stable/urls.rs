@@ -5,13 +5,17 @@
 
 use std::collections::HashMap;
 
-use firstseen_filter::Tally;
+use firstseen_filter::{Kind, Tally, Window};
 
+use super::spec;
 use crate::experiment::EvalError;
-use crate::measure::{Clock, Subject, median, timed};
+use crate::measure::{Clock, Subject, median, shaped, timed};
 use crate::stats::Counts;
 use crate::stream::Event;
 
+/// What is expected, in one line.
+pub(super) const FORMULA: &str = "from the gaps of the stream: a cell is cleared with chance P/m and set with K/m by each \
+                                  different key since (after Deng and Rafiei 2006; Denning 1968)";
 /// Pieces that are timed on their own.
 const PIECES: usize = 15;
 
@@ -21,6 +25,27 @@ pub(super) struct Cells {
     pub(super) cells: u64,
     pub(super) hashes: u32,
     pub(super) decrements: f64,
+}
+
+impl Cells {
+    /// An empty filter of them.
+    pub(super) fn subject(self, seed: u64) -> Result<Subject, EvalError> {
+        let spec = match self.decrements > 0.0 {
+            true => spec(self.cells, self.hashes, Some(self.decrements), seed),
+            false => shaped(Kind::Bloom, Window::Unbounded, self.cells, self.hashes),
+        };
+        Subject::new("stable", &spec, "none", seed)
+    }
+}
+
+/// Counts one answer.
+pub(super) fn told(tally: &mut Tally, is_new: bool, is_duplicate: bool) {
+    match (is_new, is_duplicate) {
+        (true, true) => tally.false_positives += 1,
+        (true, false) => tally.true_negatives += 1,
+        (false, true) => tally.true_positives += 1,
+        (false, false) => tally.false_negatives += 1,
+    }
 }
 
 /// Rates of both errors, and F1.
@@ -75,12 +100,7 @@ impl Urls {
         for piece in self.events.chunks(self.events.len().div_ceil(PIECES)) {
             let (observed, took_ns) = timed(clock_ns, || {
                 subject.observe_each(piece.iter().copied(), |_, is_duplicate| {
-                    match (gaps.next() == Some(&0), is_duplicate) {
-                        (true, true) => tally.false_positives += 1,
-                        (true, false) => tally.true_negatives += 1,
-                        (false, true) => tally.true_positives += 1,
-                        (false, false) => tally.false_negatives += 1,
-                    }
+                    told(&mut tally, gaps.next() == Some(&0), is_duplicate);
                 })
             });
             observed?;
@@ -132,5 +152,39 @@ impl Urls {
             false_negatives: missed / (missed + found),
             f1: 2.0 * found / (2.0 * found + positives + missed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::rates::{plain, stable};
+
+    use super::*;
+    use crate::measure::distinct;
+
+    fn near(value: f64, known: f64, allowed: f64) {
+        assert!((value / known - 1.0).abs() < allowed, "{value}, known {known}");
+    }
+
+    #[test]
+    fn distinct_events_fill_a_bloom_filter_and_bring_a_stable_one_to_its_point() {
+        let urls = Urls::of(distinct(100_000, 3).unwrap().collect());
+        let rate = |cells, decrements| urls.expected(Cells { cells, hashes: 4, decrements }).false_positives;
+        near(rate(400_000, 0.0), plain::stream_mean(4e5, 4, 1e5), 1e-3);
+        near(rate(1_000, 4.0), stable::rate(1e3, 4, 4.0, 1), 1e-2);
+    }
+
+    #[test]
+    fn a_key_that_came_long_ago_is_as_good_as_new() {
+        let events: Vec<Event> = distinct(40_000, 4).unwrap().collect();
+        let of = Cells { cells: 2_000, hashes: 4, decrements: 4.0 };
+        // Every event comes a second time, so many arrivals later.
+        let missed = |gap: usize| {
+            let all = events.chunks(gap).flat_map(|piece| [piece, piece].concat()).collect();
+            Urls::of(all).expected(of).false_negatives
+        };
+        // With g arrivals between, a cell is cleared and not set: 1 - (pi + (1 - pi) e^(-(K + P) g/m))^K, pi = 1/2.
+        near(missed(100), 1.0 - (0.5 + 0.5 * (-0.4f64).exp()).powi(4), 0.02);
+        near(missed(4_000), 1.0 - stable::rate(2e3, 4, 4.0, 1), 1e-3);
     }
 }
