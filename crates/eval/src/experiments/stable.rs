@@ -2,15 +2,20 @@
 //!
 //! Promises: production cells of both kinds. Must not know: windows.
 
+mod grid;
+mod urls;
+
 use std::collections::HashSet;
 
-use firstseen_filter::rates::{plain, stable};
+use firstseen_filter::rates::stable;
 use firstseen_filter::{FilterSpec, Kind, StableShape, Tally, Window};
 
+use self::grid::Scaled;
+use self::urls::{Cells, Urls, told};
 use super::{parameter, s24};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
-use crate::measure::{Subject, averaged, distinct, pooled, shaped};
+use crate::measure::{Subject, averaged_beside, distinct, pooled, shaped};
 use crate::stats::Counts;
 use crate::stream::{Event, Keys, StreamSpec};
 
@@ -36,7 +41,8 @@ const GAP_HASHES: u32 = 4;
 const LENGTHS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 /// Of the URL stream, the share that is new; the others are from the last eighth of as many new ones as there are cells.
 const DISTINCT_SHARE: f64 = 0.8;
-const KINDS: [(Kind, &str); 2] = [(Kind::Stable, "measured, stable"), (Kind::Bloom, "measured, Bloom")];
+/// The filters that are compared, with their P.
+const KINDS: [(&str, f64); 2] = [("stable", DECREMENTS), ("Bloom", 0.0)];
 
 /// A filter of `cells` bits with P as the slides have it, or as the rate asks.
 fn spec(cells: u64, hashes: u32, decrements: Option<f64>, seed: u64) -> FilterSpec {
@@ -50,26 +56,42 @@ fn spec(cells: u64, hashes: u32, decrements: Option<f64>, seed: u64) -> FilterSp
 }
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
-    let cells = run.scale.pick(100_000, 40_000, 16_000);
+    let cells = run.scale.pick(100_000, 25_000, 16_000);
+    let (scaled, clock_ns) = (Scaled(run.scale.pick(40, 400, 400)), run.clock_ns);
     let found = run.trials(|seed| {
-        Ok(Found { rates: rates(cells, seed)?, missed: missed(cells, seed)?, scores: scores(cells, seed)? })
+        let (rates, missed, (scores, scores_expected)) =
+            (rates(cells, seed)?, missed(cells, seed)?, scores(cells, seed)?);
+        Ok((Found { rates, missed, scores, scores_expected }, scaled.found(seed, clock_ns)?))
     })?;
+    let (found, on_grid): (Vec<Found>, Vec<_>) = found.into_iter().unzip();
     let rates: Vec<_> = found.iter().map(|found| found.rates.clone()).collect();
     let missed: Vec<_> = found.iter().map(|found| found.missed.clone()).collect();
     let scores: Vec<_> = found.iter().map(|found| found.scores.clone()).collect();
+    let scores_expected: Vec<_> = found.iter().map(|found| found.scores_expected.clone()).collect();
     Ok(Findings {
         source: s24("after Deng and Rafiei, Stable Bloom filters, 2006", "grid of m, K, P"),
         parameters: vec![
             parameter("cells (m), of 1 bit (Max = 1)", cells),
             parameter("rate asked for", RATE),
             parameter("P of the slides", DECREMENTS),
-            parameter("new events of the stream for F1 (share)", DISTINCT_SHARE),
+            parameter("new events of the stream for F1 by length (share)", DISTINCT_SHARE),
+            parameter("the slides' m is so many times larger than the grid's", scaled.0),
+            parameter("URLs of the grid's stream", scaled.events()),
+            parameter("new URLs of the grid's stream (share)", grid::NEW_SHARE),
         ],
-        sheets: vec![rate_sheet(cells, &rates)?, missed_sheet(cells, &missed), score_sheet(cells, &scores)],
+        sheets: [
+            rate_sheet(cells, &rates)?,
+            missed_sheet(cells, &missed),
+            score_sheet(cells, &scores, &scores_expected),
+        ]
+        .into_iter()
+        .chain(scaled.sheets(&on_grid))
+        .collect(),
         notes: vec![
             "The slides take P = 4 for 5 % at every K; with K = 4 that really is 6.25 %.".to_owned(),
-            "Sizes are a hundredth of the slides' and less: rates depend on K, P and Max, and forgetting on the gap in cells."
+            "Rates depend on K, P and Max, and forgetting on the gap in cells, so smaller filters show the same."
                 .to_owned(),
+            scaled.note(),
         ],
     })
 }
@@ -78,6 +100,7 @@ struct Found {
     rates: Vec<Counts>,
     missed: Vec<Counts>,
     scores: Vec<f64>,
+    scores_expected: Vec<f64>,
 }
 
 /// At the stable point, by K: new events told duplicate, with P of the slides and with P of the rate.
@@ -175,61 +198,41 @@ fn missed_sheet(cells: u64, counts: &[Vec<Counts>]) -> Sheet {
     }
 }
 
-/// F1 of the stable, then of the Bloom filter, by length of the stream.
-fn scores(cells: u64, seed: u64) -> Result<Vec<f64>, EvalError> {
+/// F1 of the stable, then of the Bloom filter, by length of the stream; and what it should be.
+fn scores(cells: u64, seed: u64) -> Result<(Vec<f64>, Vec<f64>), EvalError> {
     let keys = Keys::Repeats { distinct_share: DISTINCT_SHARE, recent_keys: cells / 8 };
-    let mut scores = Vec::new();
-    for (kind, _) in KINDS {
-        let spec = match kind {
-            Kind::Stable => spec(cells, GAP_HASHES, Some(DECREMENTS), seed),
-            _ => shaped(kind, Window::Unbounded, cells, GAP_HASHES),
-        };
-        let mut subject = Subject::new("stable", &spec, "none", seed)?;
-        let mut stream = StreamSpec::new(lengths(cells, LENGTHS.len() - 1), keys).events(seed)?;
+    let events: Vec<Event> = StreamSpec::new(lengths(cells, LENGTHS.len() - 1), keys).events(seed)?.collect();
+    let (mut scores, mut expected) = (Vec::new(), Vec::new());
+    for (_, decrements) in KINDS {
+        let of = Cells { cells, hashes: GAP_HASHES, decrements };
+        let (mut subject, mut stream) = (of.subject(seed)?, events.iter().copied());
         let (mut seen, mut tally, mut asked) = (HashSet::new(), Tally::default(), 0);
         for index in 0..LENGTHS.len() {
             let more = (lengths(cells, index) - asked) as usize;
             asked = lengths(cells, index);
             subject.observe_each(stream.by_ref().take(more), |event, is_duplicate| {
-                match (seen.insert(event.key), is_duplicate) {
-                    (true, true) => tally.false_positives += 1,
-                    (true, false) => tally.true_negatives += 1,
-                    (false, true) => tally.true_positives += 1,
-                    (false, false) => tally.false_negatives += 1,
-                }
+                told(&mut tally, seen.insert(event.key), is_duplicate);
             })?;
             scores.push(tally.f1());
+            expected.push(Urls::of(events[..asked as usize].to_vec()).expected(of).f1);
         }
     }
-    Ok(scores)
+    Ok((scores, expected))
 }
 
 fn lengths(cells: u64, index: usize) -> u64 {
     LENGTHS[index] * cells / 8
 }
 
-fn score_sheet(cells: u64, scores: &[Vec<f64>]) -> Sheet {
-    let expected = |events: f64| {
-        let distinct = DISTINCT_SHARE * events;
-        let false_positives = distinct * plain::stream_mean(cells as f64, GAP_HASHES, distinct);
-        let true_positives = events - distinct;
-        2.0 * true_positives / (2.0 * true_positives + false_positives)
-    };
-    let series = KINDS.iter().enumerate().map(|(index, (kind, name))| Readings {
-        name: (*name).to_owned(),
-        formula: (*kind == Kind::Bloom).then(|| {
-            "2 R / (2 R + D P), R repeats, D distinct events, P the mean over the filling filter; it misses none"
-                .to_owned()
-        }),
+fn score_sheet(cells: u64, scores: &[Vec<f64>], expected: &[Vec<f64>]) -> Sheet {
+    let series = KINDS.iter().enumerate().map(|(index, (name, _))| Readings {
+        name: format!("measured, {name}"),
+        formula: Some(urls::FORMULA.to_owned()),
         points: (0..LENGTHS.len())
             .map(|place| {
                 let events = lengths(cells, place);
-                Reading {
-                    x: events as f64 / cells as f64,
-                    estimate: averaged(scores, index * LENGTHS.len() + place, events),
-                    expected: (*kind == Kind::Bloom).then(|| expected(events as f64)),
-                    printed: None,
-                }
+                let (estimate, expected) = averaged_beside(scores, expected, index * LENGTHS.len() + place, events);
+                Reading { x: events as f64 / cells as f64, estimate, expected, printed: None }
             })
             .collect(),
     });

@@ -1,0 +1,227 @@
+//! The grid of the slides, scaled: F1 and both errors against m, K and P, and the time by K.
+//!
+//! Promises: both kinds have the same memory and see the same stream. Must not know: how a filter is judged.
+
+use super::urls::{Cells, FORMULA, Outcome, Scores, Urls};
+use super::{DECREMENTS, GAP_HASHES, KINDS};
+use crate::document::{Axis, Reading, Readings, Sheet};
+use crate::experiment::EvalError;
+use crate::measure::{Clock, averaged, averaged_beside, pooled_beside};
+use crate::stats::{Counts, Estimate};
+use crate::stream::{Keys, StreamSpec};
+
+/// m of the slides.
+const SLIDES_CELLS: [u64; 5] = [500_000, 1_000_000, 5_000_000, 10_000_000, 40_000_000];
+/// K, with F1 and seconds of the slides at their largest m.
+const HASHES: [(u32, Option<f64>, Option<f64>); 4] =
+    [(2, None, None), (4, Some(0.666), Some(103.1)), (6, Some(0.730), Some(123.5)), (8, Some(0.748), Some(136.5))];
+const DECREMENTS_TRIED: [f64; 6] = [1.0, 2.0, 3.0, 4.0, 8.0, 16.0];
+/// Of m, the one at which P is varied: there both errors show.
+const CELLS_FOR_DECREMENTS: usize = 3;
+/// New URLs of the stream (share); the slides do not tell theirs.
+pub(super) const NEW_SHARE: f64 = 0.956;
+/// A repeat is of one so many parts of the stream ago, at most.
+const RECENT_PART: u64 = 200;
+/// How many times smaller than the slides' everything is.
+#[derive(Clone, Copy)]
+pub(super) struct Scaled(pub(super) u64);
+
+/// One place of an axis.
+#[derive(Clone, Copy)]
+struct Place {
+    x: f64,
+    cells: Cells,
+    /// F1 of the slides.
+    printed: Option<f64>,
+}
+
+/// What is varied, for the stable and for the Bloom filter.
+struct Sweep {
+    title: String,
+    x: Axis,
+    kinds: [Vec<Place>; 2],
+}
+
+/// What one run found, at all places of all sweeps in their order.
+pub(super) struct Found {
+    outcomes: Vec<Outcome>,
+    expected: Vec<Scores>,
+}
+
+impl Scaled {
+    fn cells(self) -> [u64; 5] {
+        SLIDES_CELLS.map(|cells| cells / self.0)
+    }
+
+    /// As many as the largest filter has cells.
+    pub(super) fn events(self) -> u64 {
+        self.cells()[4]
+    }
+
+    /// What is said of the grid.
+    pub(super) fn note(self) -> String {
+        format!(
+            "The grid has the m of the slides divided by {}, and a stream of as many URLs as the largest m. The slides do not \
+             tell how many of their URLs repeat, nor how soon: here {:.1} % are new, so that F1 at K = 4 comes near what they \
+             print, and a repeat is of the last {RECENT_PART}th part of the stream. Their F1 at other K is then a test. Times \
+             are not judged; of theirs only the ratios stand beside, since machines differ.",
+            self.0,
+            100.0 * NEW_SHARE
+        )
+    }
+
+    fn sweeps(self) -> [Sweep; 3] {
+        let all = self.cells();
+        let (largest, middle) = (all[4], all[CELLS_FOR_DECREMENTS]);
+        let place = |x: f64, cells: u64, hashes: u32, decrements: f64| Place {
+            x,
+            cells: Cells { cells, hashes, decrements },
+            printed: None,
+        };
+        let by_cells =
+            |decrements| all.iter().map(|cells| place(*cells as f64, *cells, GAP_HASHES, decrements)).collect();
+        let by_hashes = |decrements: f64| {
+            let printed = |f1: Option<f64>| f1.filter(|_| decrements > 0.0);
+            let of = |(k, f1, _): &_| Place { printed: printed(*f1), ..place(f64::from(*k), largest, *k, decrements) };
+            HASHES.iter().map(of).collect()
+        };
+        let by_decrements = DECREMENTS_TRIED.map(|p| place(p, middle, GAP_HASHES, p)).to_vec();
+        [
+            Sweep {
+                title: "m (K = 4, P = 4)".to_owned(),
+                x: Axis::log("cells (m)"),
+                kinds: [by_cells(DECREMENTS), by_cells(0.0)],
+            },
+            Sweep {
+                title: format!("K (m = {largest}, P = 4)"),
+                x: Axis::linear("hash functions (K)"),
+                kinds: [by_hashes(DECREMENTS), by_hashes(0.0)],
+            },
+            Sweep {
+                title: format!("P (m = {middle}, K = 4)"),
+                x: Axis::linear("cells decremented at an arrival (P; 0 is the Bloom filter)"),
+                kinds: [by_decrements, vec![place(0.0, middle, GAP_HASHES, 0.0)]],
+            },
+        ]
+    }
+
+    fn places(self) -> Vec<Place> {
+        self.sweeps().into_iter().flat_map(|sweep| sweep.kinds).flatten().collect()
+    }
+
+    /// Measures all places with one stream.
+    pub(super) fn found(self, seed: u64, clock_ns: Clock<'_>) -> Result<Found, EvalError> {
+        let keys = Keys::Repeats { distinct_share: NEW_SHARE, recent_keys: self.events() / RECENT_PART };
+        let urls = Urls::of(StreamSpec::new(self.events(), keys).events(seed)?.collect());
+        let places = self.places();
+        let outcomes = places.iter().map(|place| urls.observed(place.cells.subject(seed)?, clock_ns));
+        let outcomes = outcomes.collect::<Result<_, _>>()?;
+        Ok(Found { outcomes, expected: places.iter().map(|place| urls.expected(place.cells)).collect() })
+    }
+
+    /// F1 and the errors of every sweep, then the times where the clock moves.
+    pub(super) fn sheets(self, found: &[Found]) -> Vec<Sheet> {
+        let mut sheets = Vec::new();
+        let mut first = 0;
+        for sweep in self.sweeps() {
+            let next = first + sweep.kinds[0].len();
+            sheets.push(f1_sheet(&sweep, [first, next], found));
+            sheets.push(errors_sheet(&sweep, [first, next], found));
+            first = next + sweep.kinds[1].len();
+        }
+        sheets.extend(self.time_sheets(found));
+        sheets
+    }
+
+    /// Seconds for a million events by K, and of those of K = 4.
+    fn time_sheets(self, found: &[Found]) -> Vec<Sheet> {
+        let first = self.sweeps()[0].kinds.iter().map(Vec::len).sum::<usize>();
+        let took = |found: &Found| -> Vec<f64> {
+            let outcomes = &found.outcomes[first..first + KINDS.len() * HASHES.len()];
+            // Nanoseconds an event are milliseconds a million.
+            outcomes.iter().map(|outcome| outcome.ns_per_event / 1e3).collect()
+        };
+        let seconds: Vec<Vec<f64>> = found.iter().map(took).collect();
+        if seconds.iter().flatten().any(|seconds| *seconds <= 0.0) {
+            return Vec::new();
+        }
+        let at_four = |place: usize| place / HASHES.len() * HASHES.len() + 1;
+        let of_four = |run: &Vec<f64>| (0..run.len()).map(|place| run[place] / run[at_four(place)]).collect();
+        let ratios: Vec<Vec<f64>> = seconds.iter().map(of_four).collect();
+        let sheet = |title: &str, y: &str, runs: &[Vec<f64>], is_ratio: bool| {
+            let series = (0..KINDS.len()).map(|kind| {
+                let reading = |(place, (hashes, _, slides_s)): (usize, &(u32, _, Option<f64>))| Reading {
+                    x: f64::from(*hashes),
+                    estimate: averaged(runs, kind * HASHES.len() + place, self.events()),
+                    expected: None,
+                    printed: slides_s.zip(HASHES[1].2).map(|(s, four_s)| s / four_s).filter(|_| is_ratio && kind == 0),
+                };
+                let points = HASHES.iter().enumerate().map(reading).collect();
+                Readings { name: format!("measured, {}", KINDS[kind].0), formula: None, points }
+            });
+            let x = Axis::linear("hash functions (K)");
+            Sheet { title: title.to_owned(), x, y: Axis::linear(y), series: series.collect(), lines: Vec::new() }
+        };
+        vec![
+            sheet("Time to observe the stream", "seconds for a million events", &seconds, false),
+            sheet("Time by K, of that of K = 4", "time (times that of K = 4)", &ratios, true),
+        ]
+    }
+}
+
+type Judged = (Estimate, Option<f64>);
+
+fn readings(name: String, places: &[Place], has_printed: bool, judged: impl Fn(usize) -> Judged) -> Readings {
+    let reading = |(at, place): (usize, &Place)| {
+        let (estimate, expected) = judged(at);
+        Reading { x: place.x, estimate, expected, printed: place.printed.filter(|_| has_printed) }
+    };
+    let points = places.iter().enumerate().map(reading).collect();
+    Readings { name, formula: Some(FORMULA.to_owned()), points }
+}
+
+fn f1_sheet(sweep: &Sweep, first: [usize; 2], found: &[Found]) -> Sheet {
+    let values: Vec<Vec<f64>> =
+        found.iter().map(|found| found.outcomes.iter().map(|outcome| outcome.f1).collect()).collect();
+    let expected = expected(found, |scores| scores.f1);
+    let series = KINDS.iter().zip(&sweep.kinds).zip(first).map(|(((kind, _), places), first)| {
+        let samples = |found: &Found| found.outcomes[first].false_positives.trials;
+        let samples = found.first().map_or(0, samples);
+        readings(format!("measured, {kind}"), places, true, |at| {
+            averaged_beside(&values, &expected, first + at, samples)
+        })
+    });
+    Sheet {
+        title: format!("URLs: F1 against {}", sweep.title),
+        x: sweep.x.clone(),
+        y: Axis::linear("F1 of duplicates"),
+        series: series.collect(),
+        lines: Vec::new(),
+    }
+}
+
+fn errors_sheet(sweep: &Sweep, first: [usize; 2], found: &[Found]) -> Sheet {
+    type Error = (&'static str, fn(&Outcome) -> Counts, fn(&Scores) -> f64);
+    const ERRORS: [Error; 2] = [
+        ("false positives, of new", |outcome| outcome.false_positives, |scores| scores.false_positives),
+        ("false negatives, of duplicates", |outcome| outcome.false_negatives, |scores| scores.false_negatives),
+    ];
+    let series = ERRORS.iter().flat_map(|(error, counted, scored)| {
+        let counts: Vec<Vec<Counts>> = found.iter().map(|found| found.outcomes.iter().map(counted).collect()).collect();
+        let expected = expected(found, scored);
+        KINDS.iter().zip(&sweep.kinds).zip(first).map(move |(((kind, _), places), first)| {
+            readings(format!("{error}: {kind}"), places, false, |at| pooled_beside(&counts, &expected, first + at))
+        })
+    });
+    Sheet {
+        title: format!("URLs: both errors against {}", sweep.title),
+        x: sweep.x.clone(),
+        y: Axis::linear("wrong answers (share)"),
+        series: series.collect(),
+        lines: Vec::new(),
+    }
+}
+
+fn expected(found: &[Found], score: impl Fn(&Scores) -> f64) -> Vec<Vec<f64>> {
+    found.iter().map(|found| found.expected.iter().map(&score).collect()).collect()
+}

@@ -1,0 +1,190 @@
+//! A stream of URLs, what a filter makes of it, and what it should make of it.
+//!
+//! Promises: what is expected depends on the stream that was drawn, not on its law alone. Must not know: which filters
+//! are compared.
+
+use std::collections::HashMap;
+
+use firstseen_filter::{Kind, Tally, Window};
+
+use super::spec;
+use crate::experiment::EvalError;
+use crate::measure::{Clock, Subject, median, shaped, timed};
+use crate::stats::Counts;
+use crate::stream::Event;
+
+/// What is expected, in one line.
+pub(super) const FORMULA: &str = "from the gaps of the stream: a cell is cleared with chance P/m and set with K/m by each \
+                                  different key since (after Deng and Rafiei 2006; Denning 1968)";
+/// Pieces that are timed on their own.
+const PIECES: usize = 15;
+
+/// Cells of one bit (m), positions (K) and decrements (P); P = 0 is a Bloom filter.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Cells {
+    pub(super) cells: u64,
+    pub(super) hashes: u32,
+    pub(super) decrements: f64,
+}
+
+impl Cells {
+    /// An empty filter of them.
+    pub(super) fn subject(self, seed: u64) -> Result<Subject, EvalError> {
+        let spec = match self.decrements > 0.0 {
+            true => spec(self.cells, self.hashes, Some(self.decrements), seed),
+            false => shaped(Kind::Bloom, Window::Unbounded, self.cells, self.hashes),
+        };
+        Subject::new("stable", &spec, "none", seed)
+    }
+}
+
+/// Counts one answer.
+pub(super) fn told(tally: &mut Tally, is_new: bool, is_duplicate: bool) {
+    match (is_new, is_duplicate) {
+        (true, true) => tally.false_positives += 1,
+        (true, false) => tally.true_negatives += 1,
+        (false, true) => tally.true_positives += 1,
+        (false, false) => tally.false_negatives += 1,
+    }
+}
+
+/// Rates of both errors, and F1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Scores {
+    pub(super) false_positives: f64,
+    pub(super) false_negatives: f64,
+    pub(super) f1: f64,
+}
+
+/// What a filter made of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    /// New events told duplicate.
+    pub(super) false_positives: Counts,
+    /// Duplicates told new.
+    pub(super) false_negatives: Counts,
+    pub(super) f1: f64,
+    /// Of a piece of the stream, the median of all pieces.
+    pub(super) ns_per_event: f64,
+}
+
+/// Events, each with the arrivals since its key came last.
+pub(super) struct Urls {
+    pub(super) events: Vec<Event>,
+    /// 0 for a new key.
+    gaps: Vec<u32>,
+    /// By j: the chance that an event is the last of its key among itself and the j arrivals after it.
+    unrepeated: Vec<f64>,
+}
+
+impl Urls {
+    pub(super) fn of(events: Vec<Event>) -> Self {
+        let mut last = HashMap::with_capacity(events.len());
+        let gap = |(at, event): (u32, &Event)| last.insert(event.key, at).map_or(0, |before: u32| at - before);
+        let gaps: Vec<u32> = (0..).zip(&events).map(gap).collect();
+        let mut of_gap = vec![0u64; events.len()];
+        gaps.iter().filter(|gap| **gap > 0).for_each(|gap| of_gap[*gap as usize] += 1);
+        let mut repeated = 0;
+        let mut unrepeated = |count: &u64| {
+            repeated += count;
+            1.0 - repeated as f64 / events.len() as f64
+        };
+        let unrepeated = of_gap.iter().map(&mut unrepeated).collect();
+        Self { events, gaps, unrepeated }
+    }
+
+    /// Shows the stream to a filter.
+    pub(super) fn observed(&self, mut subject: Subject, clock_ns: Clock<'_>) -> Result<Outcome, EvalError> {
+        let (mut tally, mut gaps) = (Tally::default(), self.gaps.iter());
+        let mut ns_per_event = Vec::with_capacity(PIECES);
+        for piece in self.events.chunks(self.events.len().div_ceil(PIECES)) {
+            let (observed, took_ns) = timed(clock_ns, || {
+                subject.observe_each(piece.iter().copied(), |_, is_duplicate| {
+                    told(&mut tally, gaps.next() == Some(&0), is_duplicate);
+                })
+            });
+            observed?;
+            ns_per_event.push(took_ns as f64 / piece.len() as f64);
+        }
+        let counts = |successes, others| Counts { successes, trials: successes + others };
+        Ok(Outcome {
+            false_positives: counts(tally.false_positives, tally.true_negatives),
+            false_negatives: counts(tally.false_negatives, tally.true_positives),
+            f1: tally.f1(),
+            ns_per_event: median(ns_per_event),
+        })
+    }
+
+    /// What a filter with Max = 1 should make of the stream.
+    ///
+    /// Seen backwards from now, a cell is zero if the first arrival that touched it cleared it. An arrival clears it with
+    /// chance `P/m`, and the `D_j` different keys of the last j arrivals all leave it alone with chance
+    /// `(1 - 1/m)^(K D_j)`. So a cell of a key that came g arrivals ago is zero with chance
+    /// `Z_g = sum over j from 1 to g - 1 of P/m (1 - P/m)^(j-1) (1 - 1/m)^(K D_j)`, any cell after t arrivals of n
+    /// different keys with `Z_(t+1) + (1 - P/m)^t (1 - 1/m)^(K n)`, and an event is told new unless none of its K cells is.
+    /// Where all keys are different, `D_j = j`, this goes towards the stable point of Deng and Rafiei. For `D_j` stands its
+    /// mean over the stream, the sum of the chances that the arrival i ago was not repeated since (Denning, "The working
+    /// set model for program behavior", 1968).
+    pub(super) fn expected(&self, of: Cells) -> Scores {
+        let cells = of.cells as f64;
+        let told_duplicate = |zero: f64| (1.0 - zero).powi(of.hashes as i32);
+        let (cleared, spared_ln) = (of.decrements / cells, f64::from(of.hashes) * (-1.0 / cells).ln_1p());
+        // At t: cleared within t arrivals and not set since; and left alone by the last t arrivals.
+        let (mut zero, mut alone) = (0.0, 1.0);
+        let mut zeros = Vec::with_capacity(self.events.len());
+        let (mut positives, mut news) = (0.0, 0.0);
+        for (arrivals, (gap, unrepeated)) in self.gaps.iter().zip(&self.unrepeated).enumerate() {
+            zeros.push(zero);
+            if *gap == 0 {
+                let never_touched = (arrivals as f64 * (-cleared).ln_1p() + news * spared_ln).exp();
+                positives += told_duplicate(zero + never_touched);
+                news += 1.0;
+            }
+            let spared = alone * (spared_ln * unrepeated).exp();
+            zero += cleared * spared;
+            alone = (1.0 - cleared) * spared;
+        }
+        let of_gaps = self.gaps.iter().filter(|gap| **gap > 0);
+        let found: f64 = of_gaps.map(|gap| told_duplicate(zeros[*gap as usize - 1])).sum();
+        let missed = self.events.len() as f64 - news - found;
+        Scores {
+            false_positives: positives / news,
+            false_negatives: missed / (missed + found),
+            f1: 2.0 * found / (2.0 * found + positives + missed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::rates::{plain, stable};
+
+    use super::*;
+    use crate::measure::distinct;
+
+    fn near(value: f64, known: f64, allowed: f64) {
+        assert!((value / known - 1.0).abs() < allowed, "{value}, known {known}");
+    }
+
+    #[test]
+    fn distinct_events_fill_a_bloom_filter_and_bring_a_stable_one_to_its_point() {
+        let urls = Urls::of(distinct(100_000, 3).unwrap().collect());
+        let rate = |cells, decrements| urls.expected(Cells { cells, hashes: 4, decrements }).false_positives;
+        near(rate(400_000, 0.0), plain::stream_mean(4e5, 4, 1e5), 1e-3);
+        near(rate(1_000, 4.0), stable::rate(1e3, 4, 4.0, 1), 1e-2);
+    }
+
+    #[test]
+    fn a_key_that_came_long_ago_is_as_good_as_new() {
+        let events: Vec<Event> = distinct(40_000, 4).unwrap().collect();
+        let of = Cells { cells: 2_000, hashes: 4, decrements: 4.0 };
+        // Every event comes a second time, so many arrivals later.
+        let missed = |gap: usize| {
+            let all = events.chunks(gap).flat_map(|piece| [piece, piece].concat()).collect();
+            Urls::of(all).expected(of).false_negatives
+        };
+        // With g arrivals between, a cell is cleared and not set: 1 - (pi + (1 - pi) e^(-(K + P) g/m))^K, pi = 1/2.
+        near(missed(100), 1.0 - (0.5 + 0.5 * (-0.4f64).exp()).powi(4), 0.02);
+        near(missed(4_000), 1.0 - stable::rate(2e3, 4, 4.0, 1), 1e-3);
+    }
+}
