@@ -12,9 +12,11 @@ mod general_slicing;
 mod growth;
 mod jumping;
 mod landmark;
+mod logged;
 mod memory;
 mod optimum_k;
 mod pipelining;
+mod real_jumping;
 mod real_landmark;
 mod slicing;
 mod sliding;
@@ -32,6 +34,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     landmark::EXPERIMENT,
     real_landmark::EXPERIMENT,
     jumping::EXPERIMENT,
+    real_jumping::EXPERIMENT,
     optimum_k::EXPERIMENT,
     substrings::EXPERIMENT,
     slicing::EXPERIMENT,
