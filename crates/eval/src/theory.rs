@@ -2,6 +2,8 @@
 //!
 //! Promises: each with its derivation. Must not know: filters, streams.
 
+pub mod popularity;
+
 use firstseen_filter::rates::plain;
 use statrs::distribution::{Binomial, Discrete};
 

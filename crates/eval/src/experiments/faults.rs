@@ -40,7 +40,7 @@ const DOWN_COUNTS: [usize; 7] = [0, 2, 4, 8, 12, 16, 20];
 const DOWN_MAX: u32 = 8;
 /// K11's web log has 16,860 distinct events of 100,000.
 const DISTINCT_SHARE: f64 = 0.168_6;
-const REPEATING: Keys = Keys::Repeats { distinct_share: DISTINCT_SHARE, recent_keys: u64::MAX };
+pub(super) const REPEATING: Keys = Keys::Repeats { distinct_share: DISTINCT_SHARE, recent_keys: u64::MAX };
 const AS_DUPLICATE: Belief = Belief { set_min: 0, rule: Rule::Strict };
 const RULES: [(Rule, &str); 2] = [(Rule::Literal, "literal (the paper's)"), (Rule::Strict, "strict (ours)")];
 const CUTS: [(&str, &str, &str); 3] = [

@@ -9,8 +9,8 @@ use std::collections::HashSet;
 use crate::experiment::{EvalError, Run};
 use crate::stream::{Keys, Log, StreamSpec};
 
-/// M05's log of real clicks: 4,093,573 distinct ones of 5,583,301.
-const CLICKS_DISTINCT_SHARE: f64 = 4_093_573.0 / 5_583_301.0;
+/// Keys with the repeats of M05's log of real clicks: 4,093,573 distinct ones of 5,583,301.
+pub(super) const CLICKS: Keys = Keys::Repeats { distinct_share: 4_093_573.0 / 5_583_301.0, recent_keys: u64::MAX };
 
 /// The logs of a run, or a stream with the repeats of M05's log where there is none.
 pub(super) struct Clicks<'a> {
@@ -39,8 +39,7 @@ impl<'a> Clicks<'a> {
     /// The keys of each log, in the order of [`Self::names`].
     pub(super) fn keys(&self, seed: u64) -> Result<Vec<Cow<'a, [u64]>>, EvalError> {
         if self.logs.is_empty() {
-            let keys = Keys::Repeats { distinct_share: CLICKS_DISTINCT_SHARE, recent_keys: u64::MAX };
-            let stream = StreamSpec::new(self.events_max as u64, keys).events(seed)?;
+            let stream = StreamSpec::new(self.events_max as u64, CLICKS).events(seed)?;
             return Ok(vec![Cow::Owned(stream.map(|event| event.key).collect())]);
         }
         Ok(self.logs.iter().map(|log| Cow::Borrowed(self.part_of(log))).collect())

@@ -5,6 +5,7 @@
 mod burst;
 mod climbing;
 mod cuts;
+mod data;
 mod decay;
 mod equal_timers;
 mod faults;
@@ -37,6 +38,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     real_jumping::EXPERIMENT,
     optimum_k::EXPERIMENT,
     substrings::EXPERIMENT,
+    data::EXPERIMENT,
     slicing::EXPERIMENT,
     general_slicing::EXPERIMENT,
     pipelining::EXPERIMENT,

@@ -132,6 +132,11 @@ impl Size {
     }
 }
 
+/// The stream of the tree of two levels.
+pub(super) fn leaf_stream(scale: Scale) -> StreamSpec {
+    Size::of(scale).stream(SHAPES[0])
+}
+
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let size = Size::of(run.scale);
     let cases: Vec<(Shape, Mode)> = SHAPES.iter().flat_map(|shape| MODES.map(|mode| (*shape, mode))).collect();
