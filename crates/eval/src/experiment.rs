@@ -116,6 +116,18 @@ pub enum EvalError {
         /// What was told.
         told: String,
     },
+    /// Formulas are for many cells, and cannot judge the few of a small log.
+    #[error("log {log} has {distinct} distinct events; experiment {experiment} needs at least {distinct_min}")]
+    FewDistinct {
+        /// The log.
+        log: String,
+        /// What it has.
+        distinct: u64,
+        /// The experiment.
+        experiment: &'static str,
+        /// What it needs.
+        distinct_min: u64,
+    },
 }
 
 /// One experiment of the table.

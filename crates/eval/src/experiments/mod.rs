@@ -5,6 +5,7 @@
 mod burst;
 mod climbing;
 mod cuts;
+mod data;
 mod decay;
 mod equal_timers;
 mod faults;
@@ -12,9 +13,11 @@ mod general_slicing;
 mod growth;
 mod jumping;
 mod landmark;
+mod logged;
 mod memory;
 mod optimum_k;
 mod pipelining;
+mod real_jumping;
 mod real_landmark;
 mod slicing;
 mod sliding;
@@ -33,8 +36,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     landmark::EXPERIMENT,
     real_landmark::EXPERIMENT,
     jumping::EXPERIMENT,
+    real_jumping::EXPERIMENT,
     optimum_k::EXPERIMENT,
     substrings::EXPERIMENT,
+    data::EXPERIMENT,
     slicing::EXPERIMENT,
     general_slicing::EXPERIMENT,
     pipelining::EXPERIMENT,

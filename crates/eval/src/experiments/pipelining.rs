@@ -25,7 +25,7 @@ const HASHES: u32 = 6;
 /// The rate that the filter is sized for, as K11's smallest.
 const RATE: f64 = 0.02;
 const SLICES: [u32; 6] = [2, 5, 10, 20, 40, 80];
-const DISTINCT_SHARES: [f64; 3] = [0.8, 0.5, 0.2];
+pub(super) const DISTINCT_SHARES: [f64; 3] = [0.8, 0.5, 0.2];
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let events: u64 = run.scale.pick(100_000, 30_000, 5_000);

@@ -8,12 +8,13 @@ use std::collections::HashSet;
 use firstseen_filter::rates::plain;
 use firstseen_filter::{Kind, Window};
 
+use super::logged::Clicks;
 use super::{M05_HASHES, m05, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
 use crate::measure::{Subject, count, pooled_beside, shaped};
 use crate::stats::Counts;
-use crate::stream::{Event, Keys, Log, StreamSpec};
+use crate::stream::Event;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "real-landmark",
@@ -25,35 +26,23 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     measure,
 };
 
-/// The paper's log: 4,093,573 distinct clicks of 5,583,301.
-const DISTINCT_SHARE: f64 = 4_093_573.0 / 5_583_301.0;
 /// Cells a hash function and distinct click: as in landmark, 5,905,777 for 4,093,573.
 const CELLS_PER_EVENT: f64 = std::f64::consts::LOG2_E;
 /// "Practical", k = 4..10.
 const PRINTED: [f64; 7] = [1.57e-2, 6.63e-3, 2.84e-3, 1.26e-3, 5.71e-4, 2.49e-4, 1.12e-4];
 
-/// Clicks in order, which of them are the first of their key, and how many those are.
-struct Clicks {
-    events: Vec<Event>,
+/// The clicks of one log in order, which of them are the first of their key, and how many those are.
+struct Landmark<'a> {
+    keys: &'a [u64],
     is_new: Vec<bool>,
     distinct: u64,
 }
 
-impl Clicks {
-    fn of(events: Vec<Event>) -> Self {
+impl<'a> Landmark<'a> {
+    fn of(keys: &'a [u64]) -> Self {
         let mut seen = HashSet::new();
-        let is_new = events.iter().map(|event| seen.insert(event.key)).collect();
-        Self { events, is_new, distinct: seen.len() as u64 }
-    }
-
-    fn of_log(log: &Log, events_max: u64) -> Self {
-        let event = |key: &u64| Event { time_ms: 0, key: *key, site: 0 };
-        Self::of(log.keys.iter().take(events_max as usize).map(event).collect())
-    }
-
-    fn stand_in(events: u64, seed: u64) -> Result<Self, EvalError> {
-        let keys = Keys::Repeats { distinct_share: DISTINCT_SHARE, recent_keys: u64::MAX };
-        Ok(Self::of(StreamSpec::new(events, keys).events(seed)?.collect()))
+        let is_new = keys.iter().map(|key| seen.insert(*key)).collect();
+        Self { keys, is_new, distinct: seen.len() as u64 }
     }
 
     fn cells(&self, hashes: u32) -> u64 {
@@ -65,7 +54,8 @@ impl Clicks {
         let spec = shaped(Kind::Bloom, Window::Unbounded, self.cells(hashes), hashes);
         let mut subject = Subject::new("real-landmark", &spec, "none", seed)?;
         let (mut errors, mut is_new) = (Counts::default(), self.is_new.iter());
-        subject.observe_each(self.events.iter().copied(), |_, is_duplicate| {
+        let events = self.keys.iter().map(|key| Event { time_ms: 0, key: *key, site: 0 });
+        subject.observe_each(events, |_, is_duplicate| {
             if is_new.next() == Some(&true) {
                 count(&mut errors, is_duplicate);
             }
@@ -76,18 +66,14 @@ impl Clicks {
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let events: u64 = run.scale.pick(500_000, 100_000, 20_000);
-    let logs: Vec<Clicks> = run.logs.iter().map(|log| Clicks::of_log(log, events)).collect();
-    let mut names: Vec<&str> = run.logs.iter().map(|log| log.name.as_str()).collect();
-    if names.is_empty() {
-        names.push("stream with the paper's repeats");
-    }
+    let clicks = Clicks::new("real-landmark", run, events)?;
     let runs = run.trials(|seed| {
-        let stand_in = if logs.is_empty() { Some(Clicks::stand_in(events, seed)?) } else { None };
         let (mut counts, mut expected) = (Vec::new(), Vec::new());
-        for clicks in logs.iter().chain(&stand_in) {
+        for keys in clicks.keys(seed)? {
+            let landmark = Landmark::of(&keys);
             for hashes in M05_HASHES {
-                counts.push(clicks.errors(hashes, seed)?);
-                expected.push(plain::stream_mean(clicks.cells(hashes) as f64, hashes, clicks.distinct as f64));
+                counts.push(landmark.errors(hashes, seed)?);
+                expected.push(plain::stream_mean(landmark.cells(hashes) as f64, hashes, landmark.distinct as f64));
             }
         }
         Ok((counts, expected))
@@ -115,10 +101,10 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     Ok(Findings {
         source: m05("6.3.2", "errors of real clicks, landmark"),
         parameters: vec![
-            parameter("clicks at most", events),
+            parameter("clicks at most: the first of a log, or of the stream", events),
             parameter("cells (m) per hash function and distinct click", CELLS_PER_EVENT),
         ],
-        sheets: names.iter().enumerate().map(sheet).collect(),
+        sheets: clicks.names().iter().enumerate().map(sheet).collect(),
         notes: vec![
             "The paper's log is not public. Its numbers stand beside because only the cells for a distinct click matter, and those \
              are the same here."
@@ -132,6 +118,7 @@ mod tests {
     use super::*;
     use crate::experiment::Scale;
     use crate::stats::Verdict;
+    use crate::stream::Log;
 
     #[test]
     fn a_log_errs_as_its_distinct_clicks_say() {
@@ -142,5 +129,14 @@ mod tests {
         let document = EXPERIMENT.run(&run).unwrap();
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
         assert!(document.panels[0].title.contains("thirds"));
+    }
+
+    #[test]
+    fn a_log_that_is_too_small_is_refused_by_name() {
+        let log =
+            Log { name: "small".to_owned(), keys: (0..5_000).map(|click| click % 50).collect(), ..Log::default() };
+        let run = Run { logs: &[log], ..Run::alone(18, 4, Scale::Tiny) };
+        let told = EXPERIMENT.run(&run).unwrap_err().to_string();
+        assert_eq!(told, "log small has 50 distinct events; experiment real-landmark needs at least 1000");
     }
 }

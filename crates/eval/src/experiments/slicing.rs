@@ -2,14 +2,14 @@
 //!
 //! Promises: production slices and their counts of work. Must not know: nodes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{Kind, Window};
 use firstseen_routing::{fairness, greatest_share};
 
 use super::cuts::{KeyUse, Way};
-use super::{k11, parameter};
+use super::{k11, logged, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
 use crate::measure::{Subject, averaged, averaged_beside, count, pooled_beside, shaped};
@@ -61,7 +61,8 @@ struct Found {
     greatest: f64,
 }
 
-fn cases<'a>(events: u64, logs: &'a [Log]) -> Vec<Case<'a>> {
+/// All cases, and what was left out.
+fn cases<'a>(events: u64, logs: &'a [Log]) -> Result<(Vec<Case<'a>>, Vec<String>), EvalError> {
     let part = events as f64 / EVENTS_OF_SET;
     let distinct = DISTINCT * part;
     let drawn = |keys: Keys, rate: f64, name: &str| Case {
@@ -70,21 +71,37 @@ fn cases<'a>(events: u64, logs: &'a [Log]) -> Vec<Case<'a>> {
         name: format!("{name} keys"),
         distinct,
     };
-    let zipf = Keys::Zipf { keys: (ZIPF_KEYS * part) as u64, exponent: 1.0 };
+    let [zipf, uniform] = drawn_keys(events);
     let mut cases = Vec::from(RATES.map(|rate| drawn(zipf, rate, "Zipf")));
-    cases.push(drawn(Keys::Uniform { keys: distinct as u64 }, RATES[0], "uniform"));
+    cases.push(drawn(uniform, RATES[0], "uniform"));
+    let mut left_out = Vec::new();
     for log in logs {
+        let keys = first(&log.keys, events);
+        let keys_distinct = logged::check_distinct("slicing", &log.name, keys)?;
+        cases.push(logged_case(keys, keys_distinct, format!("keys of {}", log.name)));
         // K11 takes a log twice: what was asked for is the event, and who asked.
-        for (keys, what) in [(&log.keys, "keys"), (&log.clients, "clients")] {
-            let keys = &keys[..keys.len().min(events as usize)];
-            if !keys.is_empty() {
-                let distinct = keys.iter().collect::<HashSet<_>>().len() as f64;
-                let name = format!("{} of {}", what, log.name);
-                cases.push(Case { source: Events::Logged(keys), rate: RATES[0], name, distinct });
-            }
+        let clients = first(&log.clients, events);
+        match logged::check_distinct("slicing", &format!("{}, by client,", log.name), clients) {
+            Ok(distinct) => cases.push(logged_case(clients, distinct, format!("clients of {}", log.name))),
+            Err(too_few) => left_out.push(format!("Left out: {too_few}.")),
         }
     }
-    cases
+    Ok((cases, left_out))
+}
+
+fn first(keys: &[u64], events: u64) -> &[u64] {
+    &keys[..keys.len().min(events as usize)]
+}
+
+fn logged_case(keys: &[u64], distinct: u64, name: String) -> Case<'_> {
+    Case { source: Events::Logged(keys), rate: RATES[0], name, distinct: distinct as f64 }
+}
+
+/// The keys of K11's synthetic sets of so many events: Zipf, uniform.
+pub(super) fn drawn_keys(events: u64) -> [Keys; 2] {
+    let part = events as f64 / EVENTS_OF_SET;
+    let zipf = Keys::Zipf { keys: (ZIPF_KEYS * part) as u64, exponent: 1.0 };
+    [zipf, Keys::Uniform { keys: (DISTINCT * part) as u64 }]
 }
 
 /// A stream, which of its events are new, the number of those, how its keys are used, and the share of the most frequent one.
@@ -157,7 +174,7 @@ type Runs = Vec<Vec<(Vec<Found>, f64)>>;
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let events: u64 = run.scale.pick(100_000, 60_000, 20_000);
-    let cases = cases(events, run.logs);
+    let (cases, left_out) = cases(events, run.logs)?;
     let runs: Runs = run.trials(|seed| cases.iter().map(|case| all_found(case, events, seed)).collect())?;
     let mut sheets = Vec::new();
     for (index, case) in cases.iter().enumerate() {
@@ -176,7 +193,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             parameter("cells (m) at 0.02, 0.05, 0.08", cases[..3].iter().map(cells_of).collect::<Vec<_>>()),
         ],
         sheets,
-        notes: NOTES.map(str::to_owned).to_vec(),
+        notes: NOTES.into_iter().map(str::to_owned).chain(left_out).collect(),
     })
 }
 
@@ -293,12 +310,16 @@ mod tests {
     #[test]
     fn vertical_slices_are_fairer_and_err_no_more() {
         let keys = (0..20_000).map(|event| event % 1_500).collect();
-        let logs = [Log { name: "a round".to_owned(), keys, ..Log::default() }];
+        let clients = (0..20_000).map(|event| event % 7).collect();
+        let logs = [Log { name: "a round".to_owned(), keys, clients, ..Log::default() }];
         let run = Run { logs: &logs, ..Run::alone(15, 4, Scale::Tiny) };
         let document = EXPERIMENT.run(&run).unwrap();
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
         let last = |panel: usize, series: usize| document.panels[panel].series[series].points[SLICES.len() - 1].mean;
         assert!(last(0, 0) < last(0, 1) && last(5, 0) > last(5, 1) && last(6, 0) < last(6, 1));
         assert!(document.panels[4].title.contains("keys of a round") && document.panels.len() == 11);
+        let too_few =
+            "Left out: log a round, by client, has 7 distinct events; experiment slicing needs at least 1000.";
+        assert_eq!(document.notes.last().map(String::as_str), Some(too_few));
     }
 }

@@ -10,7 +10,7 @@ use firstseen_routing::{CutOff, Decision, EmbeddedTree, PlaceSpec, SetWhen, Slic
 use super::climbing::{Climb, Shape};
 use super::{k11, parameter, top_down};
 use crate::document::{Axis, Reading, Readings, Sheet};
-use crate::experiment::{EvalError, Experiment, Findings, Run};
+use crate::experiment::{EvalError, Experiment, Findings, Run, Scale};
 use crate::measure::{averaged_beside, count, pooled, shaped};
 use crate::stats::Counts;
 use crate::stream::{Event, Keys, StreamSpec};
@@ -119,7 +119,11 @@ fn observed(size: Size, shape: Shape, mode: Mode, seed: u64) -> Result<Found, Ev
 }
 
 impl Size {
-    fn of(events: u64) -> Self {
+    fn of(scale: Scale) -> Self {
+        Self::of_events(scale.pick(100_000, 50_000, 10_000))
+    }
+
+    fn of_events(events: u64) -> Self {
         let part = events as f64 / EVENTS_OF_LOG;
         let cells = plain::cells(DISTINCT * part, RATE, HASHES) as u64;
         Self { events, keys: (ZIPF.0 as f64 * part) as u64, cells }
@@ -131,9 +135,14 @@ impl Size {
     }
 }
 
+/// The stream of the tree of two levels.
+pub(super) fn leaf_stream(scale: Scale) -> StreamSpec {
+    Size::of(scale).stream(SHAPES[0])
+}
+
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
-    let size = Size::of(run.scale.pick(100_000, 50_000, 10_000));
-    let checked = Size::of(run.scale.pick(10_000, 4_000, 2_000));
+    let size = Size::of(run.scale);
+    let checked = Size::of_events(run.scale.pick(10_000, 4_000, 2_000));
     let cases: Vec<(Shape, Mode)> = SHAPES.iter().flat_map(|shape| MODES.map(|mode| (*shape, mode))).collect();
     let runs = run.trials(|seed| {
         let of_case = |(shape, mode): &(Shape, Mode)| observed(size, *shape, *mode, seed);
@@ -252,7 +261,6 @@ const NOTES: [&str; 4] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Scale;
     use crate::stats::Verdict as Judged;
 
     #[test]

@@ -50,9 +50,20 @@ impl Events {
         self.arrival_ms += 1000.0 / (self.spec.events_per_second * factor);
     }
 
+    /// The key of rank `rank`, counted from 1: by popularity where that follows Zipf's law, else in the order in which new
+    /// keys come, or just by number where all are alike.
+    pub fn ranked(&self, rank: u64) -> u64 {
+        self.keys.ranked(rank)
+    }
+
+    /// The home site of a key.
+    pub fn home(&self, key: u64) -> u32 {
+        reduce(scattered(key), u64::from(self.spec.sites)) as u32
+    }
+
     fn site(&mut self, key: u64) -> u32 {
         let sites = self.spec.sites;
-        let home = reduce(scattered(key), u64::from(sites)) as u32;
+        let home = self.home(key);
         if sites == 1 || self.site_random.random_bool(self.spec.home_share) {
             return home;
         }

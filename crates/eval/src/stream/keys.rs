@@ -48,6 +48,18 @@ impl KeySource {
                 }
             }
         };
+        self.key(number)
+    }
+
+    /// The key of rank `rank`, counted from 1: ranks of Zipf are numbers, others are numbered from 0.
+    pub(super) fn ranked(&self, rank: u64) -> u64 {
+        match self.law {
+            Law::Zipf(_) => self.key(rank),
+            Law::Distinct { .. } | Law::Uniform { .. } | Law::Repeats { .. } => self.key(rank.saturating_sub(1)),
+        }
+    }
+
+    fn key(&self, number: u64) -> u64 {
         scattered(number.wrapping_add(self.salt))
     }
 }

@@ -1,0 +1,288 @@
+//! K11 7, Figures 4 and 6: how popular events are, and how many come to each leaf.
+//!
+//! Promises: the streams that other experiments draw, by their own laws, and every log that was handed in. Must not know:
+//! filters.
+
+use std::collections::HashMap;
+
+use firstseen_filter::{FilterSecret, reduce};
+
+use super::{k11, logged, parameter, pipelining, slicing, tree};
+use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use crate::experiment::{EvalError, Experiment, Findings, Run};
+use crate::measure::pooled_beside;
+use crate::stats::{Counts, Estimate};
+use crate::stream::{Events, Keys, Log, StreamSpec};
+use crate::theory::popularity::{Repeats, fitted_exponent, zipf_share};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "data",
+    title: "The data: popularity of events, events per leaf",
+    paragraph: "What the experiments are fed. In real logs few events are very popular and most come once: rank against share \
+                is nearly a falling line on logarithmic axes. Streams that are drawn stand in for logs; each key comes as \
+                often as its law says. In a stream of repeats a key that came early is repeated more often. A tree's leaves \
+                get unequal shares where popular keys have a home.",
+    measure,
+};
+
+/// A stream that other experiments draw.
+struct Drawn {
+    name: String,
+    spec: StreamSpec,
+    /// Ranks that are looked at: all below are in any run.
+    ranks: Vec<u64>,
+}
+
+/// Distinct ranks of 1, 2, 5, 10 and so on, up to `most` and with it.
+fn ranks_to(most: u64) -> Vec<u64> {
+    let decades = (0..19).flat_map(|power| [1, 2, 5].map(|digit| digit * 10u64.pow(power)));
+    decades.take_while(|rank| *rank < most).chain([most]).collect()
+}
+
+impl Drawn {
+    fn new(name: &str, spec: StreamSpec) -> Self {
+        let most = match spec.keys {
+            Keys::Distinct => spec.events,
+            Keys::Uniform { keys } | Keys::Zipf { keys, .. } => keys,
+            // Chance moves the number of new keys by far less than a tenth.
+            Keys::Repeats { distinct_share, .. } => (0.9 * distinct_share * spec.events as f64) as u64,
+        };
+        Self { name: name.to_owned(), spec, ranks: ranks_to(most) }
+    }
+
+    /// How often the key of each rank came, and what share its law gives it.
+    fn popularity(&self, seed: u64) -> Result<Vec<(Counts, f64)>, EvalError> {
+        let stream = self.spec.events(seed)?;
+        let keys: Vec<u64> = self.ranks.iter().map(|rank| stream.ranked(*rank)).collect();
+        let counts = counted(stream.map(|event| event.key));
+        let trials = self.spec.events;
+        let distinct = counts.len() as u64;
+        let found = |(rank, key): (&u64, &u64)| {
+            let successes = counts.get(key).copied().unwrap_or(0);
+            let expected = match self.spec.keys {
+                Keys::Distinct => 1.0 / trials as f64,
+                Keys::Uniform { keys } => 1.0 / keys as f64,
+                Keys::Zipf { keys, exponent } => zipf_share(*rank, keys, exponent),
+                Keys::Repeats { recent_keys, .. } => Repeats { events: trials, distinct, recent_keys }.share(*rank),
+            };
+            (Counts { successes, trials }, expected)
+        };
+        Ok(self.ranks.iter().zip(&keys).map(found).collect())
+    }
+
+    fn formula(&self) -> &'static str {
+        match self.spec.keys {
+            Keys::Distinct => "1/N",
+            Keys::Uniform { .. } => "1/n, n keys",
+            Keys::Zipf { .. } => "r^-s / sum over i <= n of i^-s, n keys (Zipf)",
+            Keys::Repeats { .. } => "(1 + (N - D)/D sum over r <= j <= D of 1/j) / N, D new keys of N events",
+        }
+    }
+}
+
+fn counted(keys: impl Iterator<Item = u64>) -> HashMap<u64, u64> {
+    let mut counts = HashMap::new();
+    keys.for_each(|key| *counts.entry(key).or_default() += 1);
+    counts
+}
+
+/// K11's synthetic sets and the tree's, and streams of repeats.
+fn drawn(run: &Run<'_>) -> [Vec<Drawn>; 2] {
+    let events: u64 = run.scale.pick(100_000, 60_000, 20_000);
+    let of_keys = |name: &str, keys: Keys| Drawn::new(name, StreamSpec::new(events, keys));
+    let [zipf, uniform] = slicing::drawn_keys(events);
+    let laws = vec![
+        of_keys("Zipf, s = 1 (slicing)", zipf),
+        Drawn::new("Zipf of the tree", tree::leaf_stream(run.scale)),
+        of_keys("uniform (slicing)", uniform),
+    ];
+    let repeats = pipelining::DISTINCT_SHARES.map(|distinct_share| {
+        let keys = Keys::Repeats { distinct_share, recent_keys: u64::MAX };
+        of_keys(&format!("{:.0} % distinct (pipelining)", 100.0 * distinct_share), keys)
+    });
+    let clicks = of_keys("73 % distinct (clicks)", logged::CLICKS);
+    [laws, repeats.into_iter().chain([clicks]).collect()]
+}
+
+/// Events of each leaf of the tree's stream and the share that is expected, given where each key has its home: `h w + (1 - h)
+/// (1 - w)/(L - 1)`, w the share of the keys at home there. The greatest expected share first.
+fn leaves(spec: &StreamSpec, seed: u64) -> Result<Vec<(Counts, f64)>, EvalError> {
+    let stream = spec.events(seed)?;
+    let at_home = weights_at_home(spec, &stream);
+    let all: f64 = at_home.iter().sum();
+    let expected = |weight: &f64| {
+        let share = weight / all;
+        spec.home_share * share + (1.0 - spec.home_share) * (1.0 - share) / (f64::from(spec.sites) - 1.0)
+    };
+    let mut successes = vec![0; spec.sites as usize];
+    stream.for_each(|event| successes[event.site as usize] += 1);
+    let counts = successes.into_iter().map(|successes| Counts { successes, trials: spec.events });
+    let mut leaves: Vec<(Counts, f64)> = counts.zip(at_home.iter().map(expected)).collect();
+    leaves.sort_by(|one, other| other.1.total_cmp(&one.1));
+    Ok(leaves)
+}
+
+/// By site, how popular the keys are that are at home there; but for a common factor.
+fn weights_at_home(spec: &StreamSpec, stream: &Events) -> Vec<f64> {
+    let mut weights = vec![0.0; spec.sites as usize];
+    if let Keys::Zipf { keys, exponent } = spec.keys {
+        for rank in 1..=keys {
+            weights[stream.home(stream.ranked(rank)) as usize] += (rank as f64).powf(-exponent);
+        }
+    }
+    weights
+}
+
+/// How often each key comes, most frequent first.
+fn falling(keys: &[u64]) -> Vec<u64> {
+    let mut counts: Vec<u64> = counted(keys.iter().copied()).into_values().collect();
+    counts.sort_unstable_by(|one, other| other.cmp(one));
+    counts
+}
+
+fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
+    let groups = drawn(run);
+    let leaf_stream = tree::leaf_stream(run.scale);
+    let runs = run.trials(|seed| {
+        let mut found = Vec::new();
+        for stream in groups.iter().flatten() {
+            found.extend(stream.popularity(seed)?);
+        }
+        found.extend(leaves(&leaf_stream, seed)?);
+        Ok(found)
+    })?;
+    let (counts, expected): (Vec<Vec<Counts>>, Vec<Vec<f64>>) =
+        runs.into_iter().map(|run| run.into_iter().unzip::<_, _, Vec<_>, Vec<_>>()).unzip();
+    let mut places = 0..;
+    let mut readings = |xs: &[u64]| {
+        let reading = |(x, place): (&u64, usize)| {
+            let (estimate, expected) = pooled_beside(&counts, &expected, place);
+            Reading { x: *x as f64, estimate, expected, printed: None }
+        };
+        xs.iter().zip(places.by_ref()).map(reading).collect::<Vec<_>>()
+    };
+    let mut sheets = Vec::new();
+    for (group, title) in groups.iter().zip(["Popularity of keys that are drawn", "Popularity where keys are repeated"])
+    {
+        let series = group.iter().map(|stream| Readings {
+            name: stream.name.clone(),
+            formula: Some(stream.formula().to_owned()),
+            points: readings(&stream.ranks),
+        });
+        let series = series.collect();
+        sheets.push(popularity_sheet(title.to_owned(), series, Vec::new()));
+    }
+    let of_leaves = readings(&(1..=u64::from(leaf_stream.sites)).collect::<Vec<_>>());
+    sheets.extend(run.logs.iter().map(|log| log_sheet(log, run.seeds)));
+    sheets.push(leaves_sheet(run, &leaf_stream, of_leaves));
+    Ok(Findings {
+        source: k11("7", "Figures 4(a), 4(b), 6"),
+        parameters: vec![
+            parameter("events of a stream", groups[0][0].spec.events),
+            parameter("events of the tree's stream", leaf_stream.events),
+            parameter("leaves", leaf_stream.sites),
+            parameter("share of a key's events that come from its home leaf", leaf_stream.home_share),
+            parameter("events of a log", "all"),
+        ],
+        sheets,
+        notes: NOTES.map(str::to_owned).to_vec(),
+    })
+}
+
+fn popularity_sheet(title: String, series: Vec<Readings>, lines: Vec<Line>) -> Sheet {
+    Sheet { title, x: Axis::log("rank of the key"), y: Axis::log("share of events"), series, lines }
+}
+
+/// What is the same in every run, as a log is.
+fn fixed(x: u64, count: u64, all: u64, runs: u32) -> Reading {
+    let estimate = Estimate::of_values(&vec![count as f64 / all as f64; runs as usize], all);
+    Reading { x: x as f64, estimate, expected: None, printed: None }
+}
+
+/// Figures 4(a) and 6 of a log: its keys by popularity, its clients, and Zipf's law fitted to both.
+fn log_sheet(log: &Log, runs: u32) -> Sheet {
+    let (mut series, mut lines) = (Vec::new(), Vec::new());
+    for (keys, what) in
+        [(&log.keys, "keys"), (&log.clients, "clients")].into_iter().filter(|(keys, _)| !keys.is_empty())
+    {
+        let counts = falling(keys);
+        let (all, distinct) = (keys.len() as u64, counts.len() as u64);
+        let ranks = ranks_to(distinct);
+        let exponent = fitted_exponent(&counts);
+        let fitted = ranks.iter().map(|rank| (*rank as f64, zipf_share(*rank, distinct, exponent)));
+        lines.push(Line { name: format!("Zipf fitted to {what}: s = {exponent:.2}"), points: fitted.collect() });
+        let points = ranks.iter().zip(ranks.iter().map(|rank| counts[*rank as usize - 1]));
+        let points = points.map(|(rank, count)| fixed(*rank, count, all, runs)).collect();
+        series.push(Readings { name: format!("{what}, {distinct} distinct"), formula: None, points });
+    }
+    popularity_sheet(format!("Figures 4(a), 6: popularity in {}", log.name), series, lines)
+}
+
+/// Figure 4(b): of the tree's stream, and of each log with its clients' hashes as leaves.
+fn leaves_sheet(run: &Run<'_>, spec: &StreamSpec, drawn: Vec<Reading>) -> Sheet {
+    let formula = "h w + (1 - h)(1 - w)/(L - 1), w the share of the keys at home there, h what comes from home";
+    let mut series =
+        vec![Readings { name: "stream of the tree".to_owned(), formula: Some(formula.to_owned()), points: drawn }];
+    // One mapping for all runs: what is shown is the log.
+    let secret = FilterSecret::from_seed(0);
+    for log in run.logs.iter().filter(|log| !log.clients.is_empty()) {
+        let mut events = vec![0; spec.sites as usize];
+        for client in &log.clients {
+            events[reduce(secret.digest(&client.to_le_bytes()).lo, u64::from(spec.sites)) as usize] += 1;
+        }
+        events.sort_unstable_by(|one, other| other.cmp(one));
+        let all = log.clients.len() as u64;
+        let points = (1..).zip(events).map(|(place, count)| fixed(place, count, all, run.seeds)).collect();
+        series.push(Readings { name: format!("clients of {}", log.name), formula: None, points });
+    }
+    let even = [1.0, f64::from(spec.sites)].map(|place| (place, 1.0 / f64::from(spec.sites)));
+    Sheet {
+        title: "Figure 4(b): events per leaf".to_owned(),
+        x: Axis::linear("leaf, from the one with most events"),
+        y: Axis::linear("share of events"),
+        series,
+        lines: vec![Line { name: "all leaves alike".to_owned(), points: even.to_vec() }],
+    }
+}
+
+const NOTES: [&str; 4] = [
+    "Keys that are drawn are shown by the rank that their law gives them, or by the order in which they were new, and not by how \
+     often they came: sorted by that, the first would come too often and the last too rarely in every run. So they can be \
+     judged. Leaves of the tree's stream are in the order of what is expected of each.",
+    "A log's keys are sorted by how often they came, and nothing is judged. The line beside is Zipf's law among as many keys with \
+     the likeliest exponent; most keys of a log come once, so its tail lies on steps that a line does not have.",
+    "The paper maps clients to the leaves of its tree by their addresses; here a hash of the client gives the leaf.",
+    "The paper's logs are not public, and its figures' numbers are not in the text.",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Scale;
+    use crate::stats::Verdict;
+
+    #[test]
+    fn ranks_end_with_the_last_one() {
+        assert_eq!(ranks_to(1), [1]);
+        assert_eq!(ranks_to(20), [1, 2, 5, 10, 20]);
+        assert_eq!(ranks_to(37), [1, 2, 5, 10, 20, 37]);
+    }
+
+    #[test]
+    fn streams_follow_their_laws_and_logs_are_shown_as_they_are() {
+        // Of ten keys the one of rank r comes 2520/r times, each time from a client of its own.
+        let keys = (1..=10u64).flat_map(|rank| vec![rank; 2520 / rank as usize]).collect();
+        let log = Log { name: "harmonic".to_owned(), keys, clients: (0..7381).collect(), ..Log::default() };
+        let run = Run { logs: &[log], ..Run::alone(22, 4, Scale::Tiny) };
+        let document = EXPERIMENT.run(&run).unwrap();
+        assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
+        let shown = &document.panels[2];
+        assert!(shown.title.contains("harmonic") && shown.lines[0].name.ends_with("s = 1.00"), "{:?}", shown.lines);
+        let shares: Vec<f64> = shown.series[0].points.iter().map(|point| point.mean * 7381.0).collect();
+        assert!(shares.iter().zip([2520.0, 1260.0, 504.0, 252.0]).all(|(one, other)| (one - other).abs() < 1e-9));
+        // Each of many clients once: the leaves are nearly alike, and those of the tree are not.
+        let [tree, log] = [0, 1].map(|series| &document.panels[3].series[series].points);
+        assert!((log.iter().map(|point| point.mean).sum::<f64>() - 1.0).abs() < 1e-9);
+        assert!(log[0].mean < 1.2 / 24.0 && tree[0].mean > tree[23].mean, "{tree:?} {log:?}");
+    }
+}
