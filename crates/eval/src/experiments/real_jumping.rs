@@ -177,11 +177,11 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
 }
 
 const NOTES: [&str; 2] = [
-    "The paper's log is not public. Its numbers stand beside the jumping counters. Its cells follow the distinct clicks \
-     of each window and are 2,177,154 a function on average; here one filter has those of the average window.",
-    "The paper's numbers fall by a factor of only 0.62 to 0.69 with every further function, and lie above 2^-k \
-     from k = 5 on. Its cells must have been two thirds full at the errors, as if windows held 1.6 times the distinct clicks \
-     that they are for. It puts that down to the nature of its clicks, and says no more.",
+    "The paper's log is not public. Its numbers stand beside the jumping counters. Its cells follow the distinct \
+     clicks of each window and are 2,177,154 a function on average; here one filter has those of the average window.",
+    "The paper's numbers fall by a factor of only 0.62 to 0.69 with every further function, and lie above 2^-k from \
+     k = 5 on. Its cells must have been two thirds full at the errors, as if windows held 1.6 times the distinct \
+     clicks that they are for. It puts that down to the nature of its clicks, and says no more.",
 ];
 
 #[cfg(test)]
