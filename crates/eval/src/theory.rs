@@ -118,9 +118,9 @@ impl JumpingFill {
 
     /// Records an event that was told distinct.
     ///
-    /// Given that, it marks cells of counters as in [`JumpingCounters`], whose slopes are those of an event that is told
-    /// distinct with chance `1 - F^k`: they are divided by it. Of words it marks an empty cell of the current sub-window
-    /// with chance `h / (1 - p_0^k)`, as what older ones tell does not depend on that cell.
+    /// Given that, it marks cells of counters as in [`JumpingCounters`], whose slopes are those of an event that is
+    /// told distinct with chance `1 - F^k`: they are divided by it. Of words it marks an empty cell of the current
+    /// sub-window with chance `h / (1 - p_0^k)`, as what older ones tell does not depend on that cell.
     ///
     /// ```
     /// use firstseen_eval::theory::{JumpingCounters, JumpingFill, JumpingKind};
@@ -129,15 +129,14 @@ impl JumpingFill {
     /// let mut errors = 0.0;
     /// for sub_window in 0..11 {
     ///     fill.jump();
-    ///     let (mut coming, mut recorded) = (500.0, 0.0);
+    ///     let mut coming = 500.0;
     ///     while coming > 0.0 {
     ///         // One event is recorded of so many that come.
     ///         let come = 1.0 / (1.0 - fill.rate());
     ///         errors += come - 1.0;
     ///         fill.record();
-    ///         (coming, recorded) = (coming - come, recorded + 1.0);
+    ///         coming -= come;
     ///     }
-    ///     assert!(recorded < 500.0);
     /// }
     /// let steady = JumpingCounters { cells, hashes, sub_window_events: 500.0, sub_windows };
     /// assert!((errors / 5500.0 / steady.mean_rate(0, 11) - 1.0).abs() < 0.01);

@@ -1,7 +1,7 @@
 //! K11 7, Figures 4 and 6: how popular events are, and how many come to each leaf.
 //!
-//! Promises: the streams that other experiments draw, by their own laws, and every log that was handed in. Must not know:
-//! filters.
+//! Promises: the streams that other experiments draw, by their own laws, and every log that was handed in. Must not
+//! know: filters.
 
 use std::collections::HashMap;
 
@@ -18,10 +18,10 @@ use crate::theory::popularity::{Repeats, fitted_exponent, zipf_share};
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "data",
     title: "The data: popularity of events, events per leaf",
-    paragraph: "What the experiments are fed. In real logs few events are very popular and most come once: rank against share \
-                is nearly a falling line on logarithmic axes. Streams that are drawn stand in for logs; each key comes as \
-                often as its law says. In a stream of repeats a key that came early is repeated more often. A tree's leaves \
-                get unequal shares where popular keys have a home.",
+    paragraph: "What the experiments are fed. In real logs few events are very popular and most come once or twice: \
+                rank against share is nearly a falling line on logarithmic axes. Streams that are drawn stand in for \
+                logs; each key comes as often as its law says. In a stream of repeats a key that came early is \
+                repeated more often. Leaves get unequal shares where a few clients ask for much.",
     measure,
 };
 
@@ -104,8 +104,8 @@ fn drawn(run: &Run<'_>) -> [Vec<Drawn>; 2] {
     [laws, repeats.into_iter().chain([clicks]).collect()]
 }
 
-/// Events of each leaf of the tree's stream and the share that is expected, given where each key has its home: `h w + (1 - h)
-/// (1 - w)/(L - 1)`, w the share of the keys at home there. The greatest expected share first.
+/// Events of each leaf of the tree's stream and the share that is expected, given where each key has its home:
+/// `h w + (1 - h)(1 - w)/(L - 1)`, w the share of the keys at home there. The greatest expected share first.
 fn leaves(spec: &StreamSpec, seed: u64) -> Result<Vec<(Counts, f64)>, EvalError> {
     let stream = spec.events(seed)?;
     let at_home = weights_at_home(spec, &stream);
@@ -246,11 +246,12 @@ fn leaves_sheet(run: &Run<'_>, spec: &StreamSpec, drawn: Vec<Reading>) -> Sheet 
 }
 
 const NOTES: [&str; 4] = [
-    "Keys that are drawn are shown by the rank that their law gives them, or by the order in which they were new, and not by how \
-     often they came: sorted by that, the first would come too often and the last too rarely in every run. So they can be \
-     judged. Leaves of the tree's stream are in the order of what is expected of each.",
-    "A log's keys are sorted by how often they came, and nothing is judged. The line beside is Zipf's law among as many keys with \
-     the likeliest exponent; most keys of a log come once, so its tail lies on steps that a line does not have.",
+    "Keys that are drawn are shown by the rank that their law gives them, or by the order in which they were new, and \
+     not by how often they came: sorted by that, the first would come too often and the last too rarely in every run. \
+     So they can be judged. Leaves of the tree's stream are in the order of what is expected of each.",
+    "A log's keys are sorted by how often they came, and nothing is judged. The line beside is Zipf's law among as \
+     many keys with the likeliest exponent (Clauset, Shalizi, Newman 2009, 3.1); many keys of a log come once, so its \
+     tail is a step, which a line is not.",
     "The paper maps clients to the leaves of its tree by their addresses; here a hash of the client gives the leaf.",
     "The paper's logs are not public, and its figures' numbers are not in the text.",
 ];

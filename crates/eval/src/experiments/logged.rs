@@ -1,7 +1,7 @@
 //! Events of logs that were handed in, for the experiments that want real ones.
 //!
-//! Promises: events in the order of their log; a log with too few distinct events to be judged is refused. Must not know:
-//! filters, windows, files.
+//! Promises: events in the order of their log; a log with too few distinct events to be judged is refused. Must not
+//! know: filters, windows, files.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -50,8 +50,8 @@ impl<'a> Clicks<'a> {
     }
 }
 
-/// Distinct events of a log that experiments need. Formulas are for many cells: of 50 distinct clicks those of jumping windows
-/// were found 3 to 5 % off, of 500 within 1 %; slices divide the cells further.
+/// Distinct events of a log that experiments need. Formulas are for many cells: of 50 distinct clicks those of jumping
+/// windows were found 3 to 5 % off, of 500 within 1 %; slices divide the cells further.
 const DISTINCT_MIN: u64 = 1_000;
 
 /// How many events of a log are distinct, unless they are too few.

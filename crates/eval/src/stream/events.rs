@@ -50,8 +50,8 @@ impl Events {
         self.arrival_ms += 1000.0 / (self.spec.events_per_second * factor);
     }
 
-    /// The key of rank `rank`, counted from 1: by popularity where that follows Zipf's law, else in the order in which new
-    /// keys come, or just by number where all are alike.
+    /// The key of rank `rank`, counted from 1: by popularity where that follows Zipf's law, else in the order in which
+    /// new keys come, or just by number where all are alike.
     pub fn ranked(&self, rank: u64) -> u64 {
         self.keys.ranked(rank)
     }

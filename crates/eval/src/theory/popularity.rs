@@ -2,8 +2,8 @@
 //!
 //! Promises: shares are of all events; ranks count from 1. Must not know: streams, logs.
 
-/// The share of the key of rank r among n keys by Zipf's law with exponent s: `r^-s / sum over i <= n of i^-s` (K11 7 has
-/// s = 1).
+/// The share of the key of rank r among n keys by Zipf's law with exponent s: `r^-s / sum over i <= n of i^-s` (K11 7
+/// has s = 1).
 ///
 /// ```
 /// use firstseen_eval::theory::popularity::zipf_share;
@@ -29,9 +29,9 @@ impl Repeats {
     /// The share that the r-th new key can be expected to have.
     ///
     /// Given D, any order of new events and repeats after the first event is as likely as any other, so between two new
-    /// keys, and after the last, there are `(N - D)/D` repeats on average. Each of them while there are j keys is the r-th
-    /// with chance `1/min(j, R)`, if that is still among the last R: `(1 + (N - D)/D sum over r <= j < r + R, j <= D of
-    /// 1/min(j, R)) / N`.
+    /// keys, and after the last, there are `(N - D)/D` repeats on average. Each of them while there are j keys is the
+    /// r-th with chance `1/min(j, R)`, if that is still among the last R:
+    /// `(1 + (N - D)/D sum over r <= j < r + R, j <= D of 1/min(j, R)) / N`.
     ///
     /// ```
     /// use firstseen_eval::theory::popularity::Repeats;
@@ -50,9 +50,9 @@ impl Repeats {
 /// Greatest exponent that is fitted.
 const EXPONENT_MAX: f64 = 10.0;
 
-/// The exponent of Zipf's law among as many keys as there are counts, most frequent first, that makes them likeliest: the one
-/// by which the mean logarithm of the rank is what it is in the counts (Clauset, Shalizi, Newman: Power-law distributions in
-/// empirical data. SIAM Review 2009, section 3.1). Found by bisection, from 0 to 10.
+/// The exponent of Zipf's law among as many keys as there are counts, most frequent first, that makes them likeliest:
+/// the one by which the mean logarithm of the rank is what it is in the counts (Clauset, Shalizi, Newman: Power-law
+/// distributions in empirical data. SIAM Review 2009, section 3.1). Found by bisection, from 0 to 10.
 ///
 /// ```
 /// use firstseen_eval::theory::popularity::{fitted_exponent, zipf_share};
