@@ -125,6 +125,22 @@ fn exact_bits(events: u64, seed: u64) -> Result<f64, EvalError> {
     Ok(8.0 * exact.bytes() as f64 / events as f64)
 }
 
+fn line(name: &str, y: impl Fn(f64) -> f64) -> Line {
+    Line { name: name.to_owned(), points: RATES.iter().rev().map(|rate| (*rate, y(*rate))).collect() }
+}
+
+/// What stands beside the kinds, in bits an event.
+fn lines_of_bits(exact_bits: f64, redis_key_bytes: Option<f64>) -> Vec<Line> {
+    let mut lines = vec![
+        line("an exact map of digests", |_| exact_bits),
+        line("the least of a filter without a window: log2(1/P) / ln 2", |rate| -rate.log2() / std::f64::consts::LN_2),
+        line("the least of all: log2(1/P)", |rate| -rate.log2()),
+    ];
+    let redis = redis_key_bytes.map(|bytes| line("a key of Redis (SET key 1 NX EX, measured)", |_| 8.0 * bytes));
+    lines.extend(redis);
+    lines
+}
+
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let events: u64 = run.scale.pick(48_000, 24_000, 6_000);
     let cases: Vec<(Way, f64)> = WAYS.iter().flat_map(|(way, ..)| RATES.map(|rate| (*way, rate))).collect();
@@ -156,12 +172,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         WAYS.iter().enumerate().map(of_way).collect()
     };
     let exact = exact_bits(events, run.trial_seeds()[0])?;
-    let line = |name: &str, y: &dyn Fn(f64) -> f64| Line {
-        name: name.to_owned(),
-        points: RATES.iter().rev().map(|rate| (*rate, y(*rate))).collect(),
-    };
     let redis = run.redis_key_bytes;
-    let redis_line = redis.map(|bytes| line("a key of Redis (SET key 1 NX EX, measured)", &|_| 8.0 * bytes));
     let x = || Axis::log("rate of false positives asked for");
     Ok(Findings {
         source: Source {
@@ -176,23 +187,14 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
                 x: x(),
                 y: Axis::log("bits an event"),
                 series: series(false),
-                lines: [
-                    line("an exact map of digests", &|_| exact),
-                    line("the least of a filter without a window: log2(1/P) / ln 2", &|rate| {
-                        -rate.log2() / std::f64::consts::LN_2
-                    }),
-                    line("the least of all: log2(1/P)", &|rate| -rate.log2()),
-                ]
-                .into_iter()
-                .chain(redis_line)
-                .collect(),
+                lines: lines_of_bits(exact, redis),
             },
             Sheet {
                 title: "The rate that it then has".to_owned(),
                 x: x(),
                 y: Axis::log("measured false positives (share of new events)"),
                 series: series(true),
-                lines: vec![line("as asked for", &|rate| rate)],
+                lines: vec![line("as asked for", |rate| rate)],
             },
         ],
         notes: NOTES.into_iter().chain([redis_note(redis)]).map(str::to_owned).collect(),

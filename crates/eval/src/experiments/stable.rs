@@ -25,7 +25,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     paragraph: "A stable filter decrements P cells at every arrival, so its rate of false positives stays where it is however long \
                 the stream; the price is that it forgets. A Bloom filter of the same memory forgets nothing and fills up, until it \
                 calls everything a duplicate. F1, of the duplicates found, falls for both as the stream grows; the stable filter is \
-                the better one when most arrivals are new and repeats are recent.",
+                the better one when most arrivals are new and repeats are recent. More cells (m) make it forget later, more \
+                decrements (P) earlier; more positions (K) make it err less on new ones and forget more.",
     measure,
 };
 
@@ -242,5 +243,46 @@ fn score_sheet(cells: u64, scores: &[Vec<f64>], expected: &[Vec<f64>]) -> Sheet 
         y: Axis::linear("F1 of duplicates"),
         series: series.collect(),
         lines: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Scale;
+    use crate::stats::Verdict;
+
+    #[test]
+    fn the_stable_filter_is_ahead_on_urls_and_both_errors_are_as_their_gaps_have_it() {
+        let document = EXPERIMENT.run(&Run::alone(18, 4, Scale::Tiny)).unwrap();
+        assert_eq!(document.count(Verdict::Out), 0, "{:?}", document.out().collect::<Vec<_>>());
+        let panel = |title: &str| document.panels.iter().find(|panel| panel.title.starts_with(title)).unwrap();
+        let means = |title: &str, series: usize| -> Vec<f64> {
+            panel(title).series[series].points.iter().map(|point| point.mean).collect()
+        };
+        for title in ["URLs: F1 against m", "URLs: F1 against K"] {
+            let ahead = means(title, 0).into_iter().zip(means(title, 1)).all(|(stable, bloom)| stable > 1.5 * bloom);
+            assert!(ahead, "{title}");
+        }
+        assert!(means("URLs: F1 against m", 0).is_sorted() && means("URLs: F1 against K", 0).is_sorted());
+        // More decrements: fewer false positives and more false negatives; F1 is best in between.
+        let errors = "URLs: both errors against P";
+        assert!(means(errors, 0).is_sorted_by(|a, b| a > b) && means(errors, 2).is_sorted(), "{errors}");
+        let f1 = means("URLs: F1 against P", 0);
+        assert!(f1[4] > f1[3] && f1[4] > f1[5], "{f1:?}");
+        assert!(document.panels.iter().all(|panel| !panel.title.contains("Time")), "the clock stood still");
+    }
+
+    #[test]
+    fn times_are_shown_where_the_clock_moves() {
+        // Every look at it is a millisecond later.
+        let now_ms = std::sync::atomic::AtomicU64::new(0);
+        let clock_ns = || 1_000_000 * now_ms.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let found = [1, 2].map(|seed| Scaled(4_000).found(seed, &clock_ns).unwrap());
+        let sheets = Scaled(4_000).sheets(&found);
+        let [.., seconds, ratios] = &sheets[..] else { panic!("no sheets") };
+        assert!(seconds.title.contains("Time") && ratios.series[0].points[3].printed.is_some());
+        let values = || [seconds, ratios].into_iter().flat_map(|sheet| &sheet.series).flat_map(|series| &series.points);
+        assert!(values().all(|point| point.estimate.mean > 0.0));
     }
 }
