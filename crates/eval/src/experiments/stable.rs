@@ -21,6 +21,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 the stream; the price is that it forgets. A Bloom filter of the same memory forgets nothing and fills up, until it \
                 calls everything a duplicate. F1, of the duplicates found, falls for both as the stream grows; the stable filter is \
                 the better one when most arrivals are new and repeats are recent.",
+    reads_logs: false,
     measure,
 };
 
