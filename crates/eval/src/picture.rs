@@ -1,8 +1,8 @@
 //! A document as a picture: SVG, one panel under the other, or two beside each other where there are many.
 //!
-//! Promises: every measured point with its 95 % bar, every expected value, every printed one and every line of the document is
-//! drawn; series are told apart by shape and dashes, so that grey suffices, and where they share a place they stand side by
-//! side; the legend stands right of the plot and covers nothing. Needs no fonts: the viewer's are used. Must not know: how anything was measured, files.
+//! Promises: every measured point with its 95 % bar, every expected value, every printed one and every line of the
+//! document is drawn; series are told apart by shape and dashes, so that grey suffices, and where they share a place they
+//! stand side by side; the legend stands right of the plot and covers nothing. Needs no fonts: the viewer's are used. Must not know: how anything was measured, files.
 
 mod legend;
 mod marks;

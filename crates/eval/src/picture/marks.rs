@@ -60,9 +60,9 @@ impl Style {
         }
     }
 
-    /// Lines for which nothing is measured: thin and solid, or dotted from the second on.
+    /// Lines for which nothing is measured: thin, the first solid, the second dotted, then dashed.
     pub(super) fn of_line(index: usize) -> Self {
-        let dash = if index == 0 { SOLID } else { (1, 2 + index as i32) };
+        let dash = if index == 0 { SOLID } else { (4 * index as i32 - 3, 3) };
         Self { color: RGBColor(100, 100, 100), shape: 0, is_filled: true, dash, width: 1 }
     }
 
