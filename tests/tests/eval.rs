@@ -1,10 +1,11 @@
 //! `firstseen eval`: numbers, pictures and a page; whether a browser shows them.
 
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::run::{Folder, example};
+use crate::run::{Folder, example, firstseen};
 
 /// Decides what CI draws.
 const SEED: u64 = 1;
@@ -81,6 +82,91 @@ fn a_real_log_is_measured() {
     folder.write("log", "nonsense\n");
     folder.run("eval real-landmark --log log").fails(2, &["log holds no request"]);
     folder.run("eval real-landmark --log absent").fails(2, &["absent"]);
+    folder.run("eval real-landmark --log .").fails(2, &[". is a folder"]);
+}
+
+#[test]
+fn a_log_that_nobody_reads_is_refused_and_who_reads_it_is_told() {
+    let folder = Folder::new();
+    let log = format!("--log {} --log-format tsv", example("nasa_19950801.tsv.gz"));
+    folder.run(&format!("eval landmark --quick --runs 5 {log}")).fails(2, &["none of these", "--log", "real-landmark"]);
+    let ran = folder.run(&format!("eval general-slicing real-landmark --quick --runs 5 --seed {SEED} {log}"));
+    assert!(ran.err.contains("logs are read by real-landmark\n"), "{}", ran.err);
+}
+
+#[test]
+fn logs_are_read_in_each_format() {
+    let folder = Folder::new();
+    let (mut csv, mut jsonl) = ("host,url,time\n".to_owned(), String::new());
+    for request in 0..2_000 {
+        let (host, url, time) = (request % 7, request * 2 / 3, 1_700_000_000 + request);
+        csv += &format!("host{host},/page{url},{time}\n");
+        jsonl += &format!("{{\"host\":\"host{host}\",\"url\":\"/page{url}\",\"time\":{time}}}\n");
+    }
+    folder.write("log.tsv", csv.replace(',', "\t"));
+    folder.write("log.csv", csv);
+    folder.write("log.jsonl", jsonl);
+    let counts = ["tsv", "csv", "jsonl"].map(|format| {
+        let log = format!("--log log.{format} --log-format {format}");
+        let report = document(&folder, &format!("real-landmark --quick --runs 5 --seed {SEED} {log}"));
+        report["experiments"][0]["panels"][0]["series"].clone()
+    });
+    assert!(!counts[0].is_null() && counts.iter().all(|other| *other == counts[0]), "{counts:?}");
+}
+
+#[test]
+fn a_folder_holds_one_run_and_what_others_put_there() {
+    let folder = Folder::new();
+    let run = |names: &str| {
+        folder.run(&format!("eval {names} --quick --runs 5 --seed {SEED} --out page")).ok();
+    };
+    run("landmark general-slicing");
+    folder.write("page/notes", "mine");
+    folder.write("page/landmark.json.part", "{");
+    run("general-slicing");
+    for (name, is_there) in [
+        ("landmark.json", false),
+        ("landmark.svg", false),
+        ("landmark.json.part", false),
+        ("general-slicing.json", true),
+        ("general-slicing.svg", true),
+        ("index.html", true),
+        ("results.md", true),
+        ("notes", true),
+    ] {
+        assert_eq!(folder.has(&format!("page/{name}")), is_there, "{name}");
+    }
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_no_table_of_an_earlier_one() {
+    let folder = Folder::new();
+    folder.run(&format!("eval general-slicing --quick --runs 5 --seed {SEED} --out page")).ok();
+    assert!(folder.has("page/results.md"));
+    let mut command = firstseen();
+    let mut child = command
+        .current_dir(folder.path(""))
+        .args(["eval", "all", "--out", "page"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary");
+    let begun = Instant::now();
+    while folder.has("page/results.md") && begun.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().and_then(|()| child.wait()).expect("a run that ends");
+    assert!(!folder.has("page/results.md") && folder.read("page/index.html").contains("have not ended"));
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_into_is_told_once() {
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.path("page/index.html.part")).expect("a folder where a file should be");
+    folder.write("page/index.html", "<title>firstseen</title>");
+    let ran = folder.run("eval general-slicing --quick --out page").fails(2, &["cannot write into page:", "--out"]);
+    assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    assert!(!ran.err.contains(".part"), "{}", ran.err);
 }
 
 #[test]
@@ -94,6 +180,10 @@ fn mistakes_are_told_before_anything_is_measured() {
     folder.write("taken/index.html", "<title>mine</title>");
     folder.run("eval landmark --quick --out taken").fails(2, &["taken holds something else", "--out"]);
     assert_eq!(folder.read("taken/index.html"), "<title>mine</title>");
+    let listed = folder.run("eval --json").ok();
+    let list: Vec<Value> = serde_json::from_str(&listed.out).expect("a list");
+    let of_landmark = list.iter().find(|one| one["name"] == "landmark").expect("landmark");
+    assert!(of_landmark["title"].as_str().is_some_and(|title| title.contains("andmark")), "{of_landmark}");
     let listed = folder.run("eval");
     assert!(listed.code == Some(0) && listed.out.contains("landmark") && listed.out.contains("eval all"), "{listed:?}");
 }

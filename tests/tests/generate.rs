@@ -28,6 +28,23 @@ fn a_stream_that_cannot_be_is_refused_by_the_name_of_the_flag() {
     folder.run("generate --burst 5s:2").fails(2, &["--burst", "10s..20s:5"]);
     folder.run("generate --late-share 2 --seed 1").fails(2, &["late_share", "from 0 to 1"]);
     folder.run("generate --rate 0 --seed 1").fails(2, &["events_per_second", "above 0"]);
+    folder.run("generate --rate 1e-300 --seed 1").fails(2, &["events_per_second", "1e-300", "year 2286"]);
+    folder.run(&format!("generate --start-ms {} --seed 1", u64::MAX)).fails(2, &["start_ms", "year 2286"]);
+    folder.run("generate --start-ms 0 --seed 1").fails(2, &["--start-ms"]);
+    folder.run("generate --late-share 0.1 --seed 1").fails(2, &["--late-max"]);
+    folder.run("generate --late-max 2s --seed 1").fails(2, &["--late-share"]);
+}
+
+#[test]
+fn the_example_of_the_readme_runs() {
+    let folder = Folder::new();
+    let readme = include_str!("../../README.md");
+    let script = readme.split("```sh\n").find(|part| part.starts_with("firstseen generate")).expect("an example");
+    let script = script.split("```").next().expect("its end");
+    folder.shell(script).ok();
+    let once = folder.read("once.csv");
+    let kept = once.lines().count();
+    assert!(once.starts_with("time_ms,key,site\n") && (100_000..1_000_000).contains(&kept), "{kept} lines");
 }
 
 #[test]

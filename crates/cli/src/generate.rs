@@ -19,6 +19,8 @@ use crate::state::drawn_seed;
 const STEP_EVENTS: u64 = 1 << 16;
 /// Bytes that are written at once.
 const CHUNK_BYTES: usize = 1 << 16;
+/// Numbers below are seconds to `firstseen dedup`.
+const START_MS_MIN: u64 = 100_000_000_000;
 
 /// How events are written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -45,8 +47,9 @@ pub struct GenerateArgs {
     /// A time in which more come, after the start of the stream: `10s..20s:5` for five times as many; may be given often
     #[arg(long, value_name = "FROM..TO:FACTOR")]
     pub burst: Vec<BurstArg>,
-    /// When the first event occurs, in milliseconds since 1970
+    /// When the first event occurs, in milliseconds since 1970, from 1973 on: less is read as seconds
     #[arg(long, value_name = "MS", default_value_t = 1_700_000_000_000)]
+    #[arg(value_parser = value_parser!(u64).range(START_MS_MIN..))]
     pub start_ms: u64,
     /// Sites that events come from
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
@@ -55,10 +58,11 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
     pub home_share: f64,
     /// Share of events that arrive late
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "late_max")]
     pub late_share: f64,
     /// How late those are at most
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration_ms)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", requires = "late_share")]
+    #[arg(value_parser = parse_duration_ms)]
     pub late_max: u64,
     /// Decides everything that is drawn; drawn itself if not given, and told
     #[arg(long, value_name = "N")]

@@ -138,6 +138,8 @@ pub struct Experiment {
     pub title: &'static str,
     /// What it shows, in one paragraph.
     pub paragraph: &'static str,
+    /// Whether it measures the logs of a run too; what reads none must leave [`Run::logs`] alone.
+    pub reads_logs: bool,
     /// Measures, and puts the formulas beside.
     pub measure: fn(&Run<'_>) -> Result<Findings, EvalError>,
 }

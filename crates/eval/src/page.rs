@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::document::{Document, Parameter, Series};
+use crate::document::{Document, Parameter};
 use crate::stats::Verdict;
 
 /// What the papers name and no experiment shows, with the reason.
@@ -29,14 +29,14 @@ pub struct Heading {
     pub made: String,
 }
 
-/// The file name of a document's picture, which the page links.
-pub fn picture_name(document: &Document) -> String {
-    format!("{}.svg", document.name)
+/// The file name of an experiment's picture, which the page links.
+pub fn picture_name(experiment: &str) -> String {
+    format!("{experiment}.svg")
 }
 
-/// The file name of a document's JSON, which the page links.
-pub fn document_name(document: &Document) -> String {
-    format!("{}.json", document.name)
+/// The file name of an experiment's JSON, which the page links.
+pub fn document_name(experiment: &str) -> String {
+    format!("{experiment}.json")
 }
 
 /// The page of all documents.
@@ -61,9 +61,10 @@ const HEAD: &str = "<!DOCTYPE html>
 <meta charset=\"utf-8\">
 <title>firstseen: the papers reproduced</title>
 <style>
-body { font-family: sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; line-height: 1.4; }
+body { font-family: sans-serif; max-width: 95em; margin: 2em auto; padding: 0 1em; line-height: 1.4; }
 table { border-collapse: collapse; } td, th { border: 1px solid #aaa; padding: 0.2em 0.6em; text-align: left; }
-img { max-width: 100%; } dt { font-weight: bold; } .out { font-weight: bold; text-decoration: underline; }
+p, dl { max-width: 70em; } p:has(img) { max-width: none; } img { max-width: 100%; }
+dt { font-weight: bold; } .out { font-weight: bold; text-decoration: underline; }
 </style>
 </head>
 <body>
@@ -101,14 +102,13 @@ fn section(page: &mut String, document: &Document) {
     let (name, title) = (escaped(&document.name), escaped(&document.title));
     let source = &document.source;
     push(page, format_args!("<h2 id=\"{name}\">{title}</h2>\n<p>{}</p>\n", escaped(&document.paragraph)));
-    let picture = escaped(&picture_name(document));
+    let picture = escaped(&picture_name(&document.name));
     push(page, format_args!("<p><img src=\"{picture}\" alt=\"{title}\"></p>\n"));
     let source = [&source.paper, &source.section, &source.figure].map(|text| escaped(text)).join(", ");
-    let numbers = escaped(&document_name(document));
+    let numbers = escaped(&document_name(&document.name));
     push(page, format_args!("<p>Source: {source}. Numbers: <a href=\"{numbers}\">{numbers}</a>.</p>\n"));
     push(page, format_args!("<p>{} seeds; {}.</p>\n", document.seeds.len(), parameters(&document.parameters)));
-    let series = document.panels.iter().flat_map(|panel| &panel.series);
-    series.filter(|series| series.formula.is_some()).for_each(|series| formula(page, series));
+    formulas(page, document);
     for note in &document.notes {
         push(page, format_args!("<p>{}</p>\n", escaped(note)));
     }
@@ -120,25 +120,47 @@ fn parameters(parameters: &[Parameter]) -> String {
     escaped(&parameters.iter().map(one).collect::<Vec<_>>().join("; "))
 }
 
-fn formula(page: &mut String, series: &Series) {
-    let formula = series.formula.as_deref().unwrap_or_default();
-    push(page, format_args!("<p>Expected of {}: {}.</p>\n", escaped(&series.name), escaped(formula)));
+/// Each formula once, with the series that it is expected of, where those are not all.
+fn formulas(page: &mut String, document: &Document) {
+    let all = || document.panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
+    let mut formulas: Vec<&str> = Vec::new();
+    for formula in all().filter_map(|(_, series)| series.formula.as_deref()) {
+        if !formulas.contains(&formula) {
+            formulas.push(formula);
+        }
+    }
+    for formula in &formulas {
+        let mut names: Vec<String> = Vec::new();
+        for (panel, series) in all().filter(|(_, series)| series.formula.as_deref() == Some(formula)) {
+            // A name that has another formula elsewhere does not say enough.
+            let is_clear = all().all(|(_, other)| other.name != series.name || other.formula == series.formula);
+            let name = if is_clear { series.name.clone() } else { format!("{}, {}", panel.title, series.name) };
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let of = if formulas.len() == 1 { String::new() } else { format!(" of {}", names.join("; ")) };
+        push(page, format_args!("<p>Expected{}: {}.</p>\n", escaped(&of), escaped(formula)));
+    }
 }
 
 fn outliers(page: &mut String, document: &Document) {
     if document.count(Verdict::Out) == 0 {
         return;
     }
-    page.push_str("<table>\n<tr><th>out</th><th>x</th><th>measured</th><th>95 %</th><th>expected</th></tr>\n");
-    for series in document.panels.iter().flat_map(|panel| &panel.series) {
-        for point in series.points.iter().filter(|point| point.verdict == Verdict::Out) {
-            let (name, expected) = (escaped(&series.name), point.expected.unwrap_or(f64::NAN));
-            let row = format!(
-                "<tr><td>{name}</td><td>{}</td><td>{:.4e}</td><td>{:.4e} to {:.4e}</td><td>{expected:.4e}</td></tr>\n",
+    let heading =
+        ["out", "series", "x", "measured", "95 %", "expected"].map(|name| format!("<th>{name}</th>")).concat();
+    push(page, format_args!("<table>\n<tr>{heading}</tr>\n"));
+    for (panel, series, point) in document.out() {
+        let (panel, series, expected) = (escaped(panel), escaped(series), point.expected.unwrap_or(f64::NAN));
+        push(
+            page,
+            format_args!(
+                "<tr><td>{panel}</td><td>{series}</td><td>{}</td><td>{:.4e}</td><td>{:.4e} to {:.4e}</td>\
+                 <td>{expected:.4e}</td></tr>\n",
                 point.x, point.mean, point.low, point.high
-            );
-            page.push_str(&row);
-        }
+            ),
+        );
     }
     page.push_str("</table>\n");
 }
@@ -167,7 +189,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::{Axis, Panel, Point, Source};
+    use crate::document::{Axis, Panel, Point, Series, Source};
 
     fn document(verdict: Verdict) -> Document {
         let point =
@@ -196,6 +218,27 @@ mod tests {
         let page = html(&Heading { made: "<b>now</b>".to_owned() }, &[document(Verdict::Out)]);
         assert!(!page.contains("<script") && !page.contains("<b>now") && !page.contains("evil\"name"), "{page}");
         assert_eq!(page.matches("&lt;script&gt;alert(&#39;x&#39; &amp; &quot;y&quot;)").count(), 12, "{page}");
+    }
+
+    #[test]
+    fn a_formula_stands_once_and_a_point_that_is_out_under_its_panel() {
+        let mut document = document(Verdict::Out);
+        let named = |name: &str, formula: &str, of: &Series| Series {
+            name: name.to_owned(),
+            formula: Some(formula.to_owned()),
+            ..of.clone()
+        };
+        let one = document.panels[0].series[0].clone();
+        let panel = |title: &str, series| Panel { title: title.to_owned(), series, ..document.panels[0].clone() };
+        let first = panel("one", vec![named("a", "f", &one), named("b", "f", &one)]);
+        let second = panel("two", vec![named("a", "f", &one), named("b", "g", &one)]);
+        document.panels = vec![first.clone(), first.clone()];
+        let page = html(&Heading::default(), &[document.clone()]);
+        assert_eq!(page.matches("<p>Expected: f.</p>").count(), 1, "{page}");
+        assert_eq!(page.matches("<tr><td>one</td><td>a</td><td>4</td>").count(), 2, "{page}");
+        document.panels = vec![first, second];
+        let page = html(&Heading::default(), &[document]);
+        assert!(page.contains("<p>Expected of a; one, b: f.</p>\n<p>Expected of two, b: g.</p>"), "{page}");
     }
 
     #[test]

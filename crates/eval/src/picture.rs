@@ -1,8 +1,8 @@
-//! A document as a picture: SVG, one panel under the other.
+//! A document as a picture: SVG, one panel under the other, or two beside each other where there are many.
 //!
-//! Promises: every measured point with its 95 % bar, every expected value, every printed one and every line of the document is
-//! drawn; series are told apart by shape and dashes, so that grey suffices; the legend stands right of the plot and covers
-//! nothing. Needs no fonts: the viewer's are used. Must not know: how anything was measured, files.
+//! Promises: every measured point with its 95 % bar, every expected value, every printed one and every line of the
+//! document is drawn; series are told apart by shape and dashes, so that grey suffices, and where they share a place they
+//! stand side by side; the legend stands right of the plot and covers nothing. Needs no fonts: the viewer's are used. Must not know: how anything was measured, files.
 
 mod legend;
 mod marks;
@@ -15,12 +15,14 @@ use crate::document::{Document, Panel};
 use marks::Style;
 use scale::{Places, Scale};
 
-/// Width of a picture, in pixels.
-const WIDTH: u32 = 1080;
 /// Height of a panel, in pixels.
 const PANEL_HEIGHT: u32 = 440;
-/// Of the width, what the legend has.
-const LEGEND_WIDTH: u32 = 360;
+/// Panels that stand under each other; more stand in two columns.
+const ONE_COLUMN_MAX: usize = 4;
+/// Pixels between series that share a place, at most.
+const SHIFT_MAX: f64 = 5.0;
+/// Size of the letters of a title, in pixels.
+const TITLE: u32 = 19;
 const FONT: &str = "sans-serif";
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -29,30 +31,56 @@ type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Plane>;
 /// What drawing says; into a text nothing can fail but formatting itself.
 type Drawn = Result<(), String>;
 
+/// How panels stand, in pixels.
+#[derive(Clone, Copy)]
+struct Layout {
+    columns: usize,
+    panel_width: u32,
+    /// Of the panel's width, what its legend has.
+    legend_width: u32,
+}
+
+impl Layout {
+    fn of(panels: usize) -> Self {
+        match panels > ONE_COLUMN_MAX {
+            true => Self { columns: 2, panel_width: 760, legend_width: 270 },
+            false => Self { columns: 1, panel_width: 1080, legend_width: 360 },
+        }
+    }
+}
+
 /// The picture of a document.
 ///
 /// # Errors
 /// What the drawing library says.
 pub fn svg(document: &Document) -> Result<String, String> {
     let mut text = String::new();
-    let panels = document.panels.len().max(1);
+    let layout = Layout::of(document.panels.len());
+    let rows = document.panels.len().div_ceil(layout.columns).max(1);
     {
-        let root = SVGBackend::with_string(&mut text, (WIDTH, PANEL_HEIGHT * panels as u32)).into_drawing_area();
+        let size = (layout.panel_width * layout.columns as u32, PANEL_HEIGHT * rows as u32);
+        let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
         root.fill(&WHITE).map_err(|error| error.to_string())?;
-        for (area, panel) in root.split_evenly((panels, 1)).iter().zip(&document.panels) {
-            draw(area, panel)?;
+        for (area, panel) in root.split_evenly((rows, layout.columns)).iter().zip(&document.panels) {
+            draw(area, panel, layout)?;
         }
         root.present().map_err(|error| error.to_string())?;
     }
     Ok(text)
 }
 
-fn draw(area: &Area<'_>, panel: &Panel) -> Drawn {
-    let (plot, legend) = area.split_horizontally(WIDTH - LEGEND_WIDTH);
-    let x = Scale::of(panel.x.is_log, horizontal(panel), false);
+fn draw(area: &Area<'_>, panel: &Panel, layout: Layout) -> Drawn {
+    let letters = layout.panel_width * 14 / (legend::LETTER * TITLE);
+    let titles = legend::rows(&panel.title, letters as usize);
+    for (row, title) in (0..).zip(&titles) {
+        let place = (16, 12 + row * (TITLE as i32 + 3));
+        area.draw(&Text::new(title.as_str(), place, (FONT, TITLE))).map_err(|error| error.to_string())?;
+    }
+    let (_, area) = area.split_vertically(14 + titles.len() as u32 * (TITLE + 3));
+    let (plot, legend) = area.split_horizontally(layout.panel_width - layout.legend_width);
+    let x = Scale::of(panel.x.is_log, horizontal(panel), false).labelled(&measured(panel));
     let y = Scale::of(panel.y.is_log, vertical(panel), true);
     let mut chart = ChartBuilder::on(&plot)
-        .caption(&panel.title, (FONT, 19))
         .margin(12)
         .x_label_area_size(46)
         .y_label_area_size(78)
@@ -72,25 +100,57 @@ fn draw(area: &Area<'_>, panel: &Panel) -> Drawn {
         .label_style((FONT, 14))
         .draw()
         .map_err(|error| error.to_string())?;
+    curves(&mut chart, panel, &x, &y)?;
+    points(&chart, panel, &x, &y)?;
+    legend::draw(&legend, layout.legend_width, panel)
+}
+
+/// All lines and expected values, under the points.
+fn curves(chart: &mut Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Drawn {
     for (index, line) in panel.lines.iter().enumerate() {
         let places = line.points.iter().map(|(at, value)| (x.place(*at), y.place(*value)));
-        marks::line(&mut chart, places.collect(), Style::of_line(index))?;
+        marks::line(chart, places.collect(), Style::of_line(index))?;
     }
     for (index, series) in panel.series.iter().enumerate() {
-        let style = Style::of_series(index);
         let expected = series.points.iter().filter_map(|point| Some((x.place(point.x), y.place(point.expected?))));
-        marks::line(&mut chart, expected.collect(), style)?;
+        marks::line(chart, expected.collect(), Style::of_series(index))?;
+    }
+    Ok(())
+}
+
+/// All that was measured or printed.
+fn points(chart: &Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Drawn {
+    let places: Vec<i32> =
+        measured(panel).into_iter().map(|value| chart.backend_coord(&(x.place(value), 0.0)).0).collect();
+    for (index, series) in panel.series.iter().enumerate() {
+        let (style, shift) = (Style::of_series(index), shift(index, panel.series.len(), &places));
         for point in &series.points {
             let at = x.place(point.x);
             let [low, mean, high] = [point.low, point.mean, point.high].map(|value| y.place(value));
             // Of nothing found a logarithmic axis shows the bar alone.
-            marks::measured(&mut chart, at, (low, y.has(point.mean).then_some(mean), high), style)?;
+            marks::measured(chart, at, (low, y.has(point.mean).then_some(mean), high), shift, style)?;
             if let Some(printed) = point.printed {
-                marks::printed(&mut chart, (at, y.place(printed)), style)?;
+                marks::printed(chart, (at, y.place(printed)), shift, style)?;
             }
         }
     }
-    legend::draw(&legend, panel)
+    Ok(())
+}
+
+/// How far right of its place a series stands, in pixels: all of them have room between two neighbours of `places`.
+fn shift(index: usize, count: usize, places: &[i32]) -> i32 {
+    let gap = places.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(i32::MAX);
+    let step = SHIFT_MAX.min(f64::from(gap) / (count + 1) as f64);
+    ((index as f64 - (count as f64 - 1.0) / 2.0) * step).round() as i32
+}
+
+/// Values of the horizontal axis at which something was measured, each once, in ascending order.
+fn measured(panel: &Panel) -> Vec<f64> {
+    let points = panel.series.iter().flat_map(|series| &series.points);
+    let mut values: Vec<f64> = points.map(|point| point.x).collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    values
 }
 
 fn horizontal(panel: &Panel) -> Vec<f64> {
@@ -155,8 +215,9 @@ mod tests {
     fn both_curves_their_bars_and_what_is_printed_are_drawn() {
         for is_log in [false, true] {
             let text = svg(&document(is_log)).unwrap();
-            // Three points of either series with three strokes of a bar; the legend has one bar.
-            assert_eq!(text.matches(marks::BAR_COLOR_WIDTH).count(), 3 * 2 * 3 + 3, "bars, log {is_log}");
+            // Three points with three strokes of a bar, in the colour of the second series.
+            let stroke = "stroke=\"#C85000\" stroke-width=\"1\"";
+            assert_eq!(text.matches(stroke).count(), 3 * 3, "bars, log {is_log}");
             let circles = text.matches("<circle").count();
             assert_eq!(circles, 3 + 1 + 3 + 1, "the first series' measured and printed points, log {is_log}");
             for label in ["first", "second", "bound", "hash functions", "share", "Rates &lt; bounds", "expected"] {
@@ -164,6 +225,47 @@ mod tests {
             }
             assert!(!text.contains("NaN") && !text.contains("inf"), "a point has no place");
         }
+    }
+
+    #[test]
+    fn series_at_one_place_stand_side_by_side_and_keep_away_from_the_next_place() {
+        let shifts = |count, places: &[i32]| (0..count).map(|index| shift(index, count, places)).collect::<Vec<_>>();
+        assert_eq!(shifts(1, &[0, 100]), [0]);
+        assert_eq!(shifts(3, &[0, 100]), [-5, 0, 5]);
+        assert_eq!(shifts(3, &[0, 8, 100]), [-2, 0, 2]);
+        assert_eq!(shifts(2, &[]).len(), 2);
+    }
+
+    #[test]
+    fn axes_are_labelled_where_something_was_measured() {
+        let mut document = document(false);
+        let panel = &mut document.panels[0];
+        panel.lines.clear();
+        let is_label = |text: &str, label: &str| text.lines().any(|line| line.trim() == label);
+        let text = svg(&document).unwrap();
+        assert!(["1", "2", "3"].iter().all(|label| is_label(&text, label)) && !is_label(&text, "1.5"), "{text}");
+        document.panels[0].x = Axis::log("slices (S)");
+        for series in &mut document.panels[0].series {
+            for (point, x) in series.points.iter_mut().zip([10.0, 40.0, 80.0]) {
+                point.x = x;
+            }
+        }
+        let text = svg(&document).unwrap();
+        assert!(["10", "40", "80"].iter().all(|label| is_label(&text, label)) && !is_label(&text, "20"), "{text}");
+    }
+
+    #[test]
+    fn many_panels_stand_in_two_columns() {
+        let mut document = document(true);
+        let height = |document: &Document| {
+            let text = svg(document).unwrap();
+            text.split("height=\"").nth(1).and_then(|rest| rest.split('"').next()?.parse::<u32>().ok())
+        };
+        let panel = document.panels[0].clone();
+        document.panels = vec![panel.clone(); 4];
+        assert_eq!(height(&document), Some(4 * PANEL_HEIGHT));
+        document.panels = vec![panel; 5];
+        assert_eq!(height(&document), Some(3 * PANEL_HEIGHT));
     }
 
     #[test]

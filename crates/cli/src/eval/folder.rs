@@ -1,14 +1,16 @@
 //! The folder that a run of experiments leaves: one JSON document and one picture an experiment, a page, a table.
 //!
-//! Promises: each file is there as a whole or not at all; a folder that holds something else is not written into. Must not
-//! know: what the files say.
+//! Promises: each file is there as a whole or not at all, and all are of one run; a folder that holds something else is
+//! not written into; from one that an earlier run has left, only what a run leaves is taken away. Must not know: what the
+//! files say.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use firstseen_eval::document::Document;
+use firstseen_eval::experiments::EXPERIMENTS;
 use firstseen_eval::{page, picture, results};
 
 use super::summary::Report;
@@ -18,6 +20,8 @@ const PAGE: &str = "index.html";
 /// What the page of a run has, and no other: it may be replaced.
 const MARK: &str = "<title>firstseen";
 const TABLE: &str = "results.md";
+/// The page until the run has ended.
+const UNENDED: &str = "<!DOCTYPE html><title>firstseen</title><p>The experiments have not ended.</p>\n";
 
 /// A folder that may be written into.
 pub(super) struct Folder {
@@ -25,10 +29,10 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder where it is missing.
+    /// Makes the folder where it is missing, and takes away what an earlier run has left there.
     ///
     /// # Errors
-    /// It cannot be made, or holds what no run has left there.
+    /// It cannot be made or written into, or holds what no run has left there.
     pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         fs::create_dir_all(path).with_context(|| format!("cannot make the folder {shown}"))?;
@@ -39,8 +43,28 @@ impl Folder {
         }
         let folder = Self { path: path.to_owned() };
         // What follows may be broken off: the folder is known by its page.
-        folder.write(PAGE, "<!DOCTYPE html><title>firstseen</title><p>The experiments have not ended.</p>\n")?;
-        Ok(folder)
+        let cleared = folder.write(PAGE, UNENDED).and_then(|()| folder.clear());
+        match cleared {
+            Ok(()) => Ok(folder),
+            Err(error) => {
+                Err(UsageError(format!("cannot write into {shown}: {error}: choose another folder with --out")).into())
+            }
+        }
+    }
+
+    /// Takes away what an earlier run has left, but for the page.
+    fn clear(&self) -> io::Result<()> {
+        let names = EXPERIMENTS.iter().map(|experiment| experiment.name);
+        let numbers = names.clone().map(page::document_name);
+        let all = names.map(page::picture_name).chain(numbers).chain([TABLE.to_owned()]);
+        // Drafts are left where a run was killed.
+        for name in all.flat_map(|name| [draft_of(&name), name]) {
+            match fs::remove_file(self.path.join(name)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Writes the numbers and the picture of one experiment.
@@ -49,8 +73,9 @@ impl Folder {
     /// A file that cannot be written.
     pub(super) fn write_experiment(&self, document: &Document) -> anyhow::Result<()> {
         let svg = picture::svg(document).map_err(|error| anyhow::anyhow!("experiment {}: {error}", document.name))?;
-        self.write(&page::document_name(document), &(serde_json::to_string_pretty(document)? + "\n"))?;
-        self.write(&page::picture_name(document), &svg)
+        let numbers = serde_json::to_string_pretty(document)? + "\n";
+        self.put(&page::document_name(&document.name), &numbers)?;
+        self.put(&page::picture_name(&document.name), &svg)
     }
 
     /// Writes what shows all of them.
@@ -59,21 +84,26 @@ impl Folder {
     /// A file that cannot be written.
     pub(super) fn write_page(&self, report: &Report) -> anyhow::Result<()> {
         let heading = page::Heading { made: report.made() };
-        self.write(TABLE, &results::markdown(&heading, &report.experiments))?;
-        self.write(PAGE, &page::html(&heading, &report.experiments))
+        self.put(TABLE, &results::markdown(&heading, &report.experiments))?;
+        self.put(PAGE, &page::html(&heading, &report.experiments))
     }
 
-    fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
-        let (path, draft) = (self.path.join(name), self.path.join(format!("{name}.part")));
-        let written = fs::write(&draft, text).and_then(|()| fs::rename(&draft, &path));
-        if written.is_err() {
-            match fs::remove_file(&draft) {
-                Err(error) if error.kind() != ErrorKind::NotFound => {
-                    eprintln!("firstseen: {}: {error}", draft.display())
-                }
-                _ => {}
-            }
-        }
-        written.with_context(|| format!("cannot write {}", path.display()))
+    fn put(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        self.write(name, text).with_context(|| format!("cannot write {}", self.path.join(name).display()))
     }
+
+    fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        let draft = self.path.join(draft_of(name));
+        let written = fs::write(&draft, text).and_then(|()| fs::rename(&draft, self.path.join(name)));
+        if written.is_err() {
+            // Why it could not be written is told; a draft that stays is taken away by the next run.
+            let _ = fs::remove_file(&draft);
+        }
+        written
+    }
+}
+
+/// The name of a file that is not written to its end.
+fn draft_of(name: &str) -> String {
+    format!("{name}.part")
 }

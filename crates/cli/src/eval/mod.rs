@@ -21,6 +21,7 @@ use firstseen_records::RecordFormat;
 use self::folder::Folder;
 use self::summary::Report;
 use crate::exit::{FAILED, UsageError};
+use crate::input;
 use crate::input_args::parse_format;
 use crate::progress::Steps;
 use crate::redis::Redis;
@@ -32,8 +33,14 @@ const ALL: &str = "all";
 /// The experiment that has a key of Redis beside.
 const OF_MEMORY: &str = "memory";
 
+/// What is said below the flags.
+const ENDS: &str = "Exit codes: 0 all judged points lie where their formulas put them; 1 some do not, and standard \
+                    output says which, or something failed, which standard error says; 2 wrong flags, a log that \
+                    cannot be read or a folder that cannot be written into, before anything is measured.";
+
 /// Flags of `firstseen eval`.
 #[derive(Debug, Args)]
+#[command(after_help = ENDS)]
 pub struct EvalArgs {
     /// Experiments to run, or `all`; without one they are listed
     #[arg(value_name = "EXPERIMENT")]
@@ -47,16 +54,17 @@ pub struct EvalArgs {
     /// Write a page with pictures, the numbers as JSON and a table in Markdown into this folder, which is made if missing
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// A real log of web requests, with the fields `url`, `host` and `time`; may be given several times
+    /// A real log of web requests, with the fields `url`, `host` and `time`, for the experiments that read logs; may be
+    /// given several times
     #[arg(long, value_name = "FILE")]
     pub log: Vec<PathBuf>,
-    /// How logs are written
+    /// How logs are written; csv and tsv need a header that names the fields
     #[arg(long, value_name = "FORMAT", default_value = "clf", value_parser = parse_format)]
     pub log_format: RecordFormat,
     /// Smaller sizes
     #[arg(long)]
     pub quick: bool,
-    /// Print one JSON document
+    /// Print one JSON document; without an experiment, their names and titles
     #[arg(long)]
     pub json: bool,
 }
@@ -76,8 +84,15 @@ impl EvalArgs {
 pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let experiments = chosen(&args.experiments)?;
     if experiments.is_empty() {
-        summary::list(out)?;
+        match args.json {
+            true => summary::list_json(out)?,
+            false => summary::list(out)?,
+        }
         return Ok(ExitCode::SUCCESS);
+    }
+    if !args.log.is_empty() {
+        eprintln!("firstseen: logs are read by {}", log_readers(&experiments)?);
+        input::check(&args.log)?;
     }
     let logs: Vec<Log> = args.log.iter().map(|path| logs::read(path, args.log_format)).collect::<Result<_, _>>()?;
     let folder = args.out.as_deref().map(Folder::open).transpose()?;
@@ -123,6 +138,21 @@ fn redis_key_bytes(experiments: &[&Experiment]) -> Option<f64> {
         eprintln!("firstseen: a key of Redis is left out: {error:#}");
         None
     })
+}
+
+/// The names of those that read logs.
+fn log_readers(experiments: &[&Experiment]) -> Result<String, UsageError> {
+    let names = |all: &mut dyn Iterator<Item = &Experiment>| {
+        all.filter(|experiment| experiment.reads_logs).map(|experiment| experiment.name).collect::<Vec<_>>().join(", ")
+    };
+    let readers = names(&mut experiments.iter().copied());
+    if readers.is_empty() {
+        let all = names(&mut EXPERIMENTS.iter());
+        return Err(UsageError(format!(
+            "none of these experiments reads logs, but --log is given; those that do: {all}"
+        )));
+    }
+    Ok(readers)
 }
 
 /// The experiments of these names, each once, in the order of the table.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use firstseen_eval::document::Document;
-use firstseen_eval::experiment::Scale;
+use firstseen_eval::experiment::{Experiment, Scale};
 use firstseen_eval::experiments::EXPERIMENTS;
 use firstseen_eval::stats::Verdict;
 use serde::Serialize;
@@ -84,6 +84,16 @@ pub(super) fn list(out: &mut dyn Write) -> io::Result<()> {
     EXPERIMENTS.iter().for_each(|experiment| table.row([experiment.name.to_owned(), experiment.title.to_owned()]));
     write!(out, "{}", table.text())?;
     writeln!(out, "\nfirstseen eval all --quick --out DIR runs all of them, and leaves a page with pictures in DIR")
+}
+
+/// What there is to run, as a list in JSON.
+///
+/// # Errors
+/// Where nobody reads it.
+pub(super) fn list_json(out: &mut dyn Write) -> anyhow::Result<()> {
+    let one = |experiment: &Experiment| serde_json::json!({ "name": experiment.name, "title": experiment.title });
+    let all: Vec<_> = EXPERIMENTS.iter().map(one).collect();
+    Ok(writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?)
 }
 
 /// The run, for people.

@@ -25,6 +25,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 that was recorded fills the cells a little more, and every one that is new to its window is expected \
                 to err as the cells are filled then. Logs are handed in; where none is, a stream with the repeats of \
                 the paper's log stands in for them.",
+    reads_logs: true,
     measure,
 };
 

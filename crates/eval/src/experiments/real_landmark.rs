@@ -23,6 +23,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 distinct clicks. Repeats set nothing new, so only how many clicks are distinct matters, and the same mean over \
                 the filling tells the errors of any log. Logs are handed in; where none is, a stream with the repeats of the \
                 paper's log stands in for them.",
+    reads_logs: true,
     measure,
 };
 

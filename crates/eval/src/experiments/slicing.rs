@@ -24,6 +24,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 horizontal slices are filled unevenly, and the fullest err most. If some events are far more frequent than \
                 others, the slice that has the most frequent one works most: vertical cuts divide its work over k slices. \
                 Diced filters lie between.",
+    reads_logs: true,
     measure,
 };
 

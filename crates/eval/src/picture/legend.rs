@@ -1,64 +1,88 @@
 //! What the shapes and curves of a panel stand for, right of its plot. Formulas stand on the page.
 //!
-//! Promises: one entry for every series and what belongs to it, and one for every line; long names are broken, not cut. Must
-//! not know: axes.
+//! Promises: one entry for every series, and one for every line; long names are broken, not cut. Must not know: axes.
 
 use plotters::prelude::*;
 
 use super::{Area, Drawn, FONT, marks};
 use crate::document::Panel;
-use marks::Style;
+use marks::{Mark, Style};
 
 const LEFT: i32 = 8;
+/// Length of a piece of a curve.
+const SAMPLE: i32 = 40;
 /// Where texts start.
 const TEXT: i32 = 56;
 const ROW: i32 = 18;
-/// Letters that a row has room for.
-const LETTERS: usize = 40;
+/// Width of a letter of a text of this size, in pixels, as a rule: fonts are the viewer's.
+pub(super) const LETTER: u32 = 7;
 
-/// Draws the legend of a panel.
-pub(super) fn draw(area: &Area<'_>, panel: &Panel) -> Drawn {
-    let mut top = 52;
+/// Draws the legend of a panel, `width` pixels wide.
+pub(super) fn draw(area: &Area<'_>, width: u32, panel: &Panel) -> Drawn {
+    let mut legend = Legend { area, letters: (width.saturating_sub(TEXT as u32) / LETTER) as usize, top: 16 };
+    let points = || panel.series.iter().flat_map(|series| &series.points);
     for (index, series) in panel.series.iter().enumerate() {
         let style = Style::of_series(index);
-        marks::shape(area, (LEFT + 20, top), style, true)?;
-        text(area, &mut top, &series.name)?;
         if series.points.iter().any(|point| point.expected.is_some()) {
-            marks::sample(area, (LEFT, top), 40, style)?;
-            text(area, &mut top, "expected by formula")?;
+            marks::sample(area, (LEFT, legend.top), SAMPLE, style)?;
         }
-        if series.points.iter().any(|point| point.printed.is_some()) {
-            marks::shape(area, (LEFT + 20, top), style, false)?;
-            text(area, &mut top, "printed in the paper")?;
-        }
-        top += 4;
-    }
-    if !panel.series.is_empty() {
-        marks::bar(area, (LEFT + 20, top + 7), (LEFT + 20, top - 7))?;
-        text(area, &mut top, "95 % interval of the mean over seeds")?;
+        marks::shape(area, (LEFT + SAMPLE / 2, legend.top), style, Mark::Measured)?;
+        legend.text(&series.name)?;
     }
     for (index, line) in panel.lines.iter().enumerate() {
-        marks::sample(area, (LEFT, top), 40, Style::of_line(index))?;
-        text(area, &mut top, &line.name)?;
+        marks::sample(area, (LEFT, legend.top), SAMPLE, Style::of_line(index))?;
+        legend.text(&line.name)?;
+    }
+    legend.top += ROW / 2;
+    if points().any(|point| point.expected.is_some()) {
+        marks::sample(area, (LEFT, legend.top), SAMPLE, Style::of_any())?;
+        legend.text("dashed: expected by formula")?;
+    }
+    if let Some(index) =
+        panel.series.iter().position(|series| series.points.iter().any(|point| point.printed.is_some()))
+    {
+        marks::shape(area, (LEFT + SAMPLE / 2, legend.top), Style::of_series(index), Mark::Printed)?;
+        legend.text("crossed: printed in the paper")?;
+    }
+    if points().next().is_some() {
+        let middle = LEFT + SAMPLE / 2;
+        marks::bar(area, (middle, legend.top + 7), (middle, legend.top - 7), Style::of_any())?;
+        legend.text("95 % interval of the mean over seeds")?;
+    }
+    if panel.series.len() > 1 {
+        legend.text("Series stand a little beside each other, where they share a place.")?;
     }
     Ok(())
 }
 
-/// Writes in as many rows as it takes, beside `top`, which moves below.
-fn text(area: &Area<'_>, top: &mut i32, what: &str) -> Drawn {
-    let style = (FONT, 14).into_font();
-    for row in rows(what) {
-        area.draw(&Text::new(row, (TEXT, *top - 8), style.clone())).map_err(|error| error.to_string())?;
-        *top += ROW;
-    }
-    Ok(())
+/// Rows of text beside each other's signs, from the top down.
+struct Legend<'a, 'b> {
+    area: &'a Area<'b>,
+    /// That a row has room for.
+    letters: usize,
+    /// Middle of the next row, in pixels.
+    top: i32,
 }
 
-fn rows(what: &str) -> Vec<String> {
+impl Legend<'_, '_> {
+    /// Writes in as many rows as it takes.
+    fn text(&mut self, what: &str) -> Drawn {
+        let style = (FONT, 14).into_font();
+        for row in rows(what, self.letters) {
+            self.area.draw(&Text::new(row, (TEXT, self.top - 8), style.clone())).map_err(|error| error.to_string())?;
+            self.top += ROW;
+        }
+        self.top += 3;
+        Ok(())
+    }
+}
+
+/// Rows of so many letters at most, broken between words.
+pub(super) fn rows(what: &str, letters: usize) -> Vec<String> {
     let mut rows = vec![String::new()];
     for word in what.split_whitespace() {
         let room = rows.last().map_or(0, |row| row.chars().count());
-        if room > 0 && room + 1 + word.chars().count() > LETTERS {
+        if room > 0 && room + 1 + word.chars().count() > letters {
             rows.push(String::new());
         }
         if let Some(row) = rows.last_mut() {
@@ -77,8 +101,8 @@ mod tests {
 
     #[test]
     fn long_names_are_broken_between_words() {
-        let broken = rows("a name that is far too long for one row of the legend of a panel");
-        assert!(broken.len() == 2 && broken.iter().all(|row| row.len() <= LETTERS), "{broken:?}");
-        assert_eq!(rows("short"), ["short"]);
+        let broken = rows("a name that is far too long for one row of the legend of a panel", 40);
+        assert!(broken.len() == 2 && broken.iter().all(|row| row.len() <= 40), "{broken:?}");
+        assert_eq!(rows("short", 40), ["short"]);
     }
 }

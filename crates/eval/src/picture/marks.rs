@@ -7,14 +7,16 @@ use plotters::prelude::*;
 
 use super::{Area, Chart, Drawn};
 
-/// Text that every stroke of an error bar has, and nothing else.
-#[cfg(test)]
-pub(super) const BAR_COLOR_WIDTH: &str = "stroke=\"#3C3C3C\"";
-const BAR: RGBColor = RGBColor(60, 60, 60);
 /// Half the width of a bar's ends, in pixels.
 const CAP: i32 = 4;
-/// Dash and gap, in pixels; the last one is for lines.
+/// Half the width of the cross in what is printed, in pixels.
+const CROSS: i32 = 4;
+/// Dash and gap, in pixels.
 const DASHES: [(i32, i32); 5] = [(8, 4), (3, 3), (12, 3), (5, 7), (2, 5)];
+/// No gap at all.
+const SOLID: (i32, i32) = (i32::MAX, 0);
+/// Different outlines.
+const SHAPES: usize = 6;
 /// Dark enough on white, and different in grey as well.
 const COLORS: [RGBColor; 6] = [
     RGBColor(0, 70, 140),
@@ -30,27 +32,50 @@ const COLORS: [RGBColor; 6] = [
 pub(super) struct Style {
     color: RGBColor,
     shape: usize,
+    /// Filled and small, or hollow and larger: neither hides the other.
+    is_filled: bool,
     dash: (i32, i32),
-    is_solid: bool,
+    /// Of curves, in pixels.
+    width: u32,
+}
+
+/// What a shape stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Something measured.
+    Measured,
+    /// What a paper prints: hollow and crossed out.
+    Printed,
 }
 
 impl Style {
+    /// Shapes repeat after six series, but not with the same filling.
     pub(super) fn of_series(index: usize) -> Self {
-        let dash = DASHES[index % DASHES.len()];
-        Self { color: COLORS[index % COLORS.len()], shape: index, dash, is_solid: false }
+        Self {
+            color: COLORS[index % COLORS.len()],
+            shape: index,
+            is_filled: (index + index / SHAPES).is_multiple_of(2),
+            dash: DASHES[index % DASHES.len()],
+            width: 2,
+        }
     }
 
-    /// Lines for which nothing is measured: thin and solid, or dotted from the second on.
+    /// Lines for which nothing is measured: thin, the first solid, the second dotted, then dashed.
     pub(super) fn of_line(index: usize) -> Self {
-        let grey = RGBColor(120, 120, 120);
-        Self { color: grey, shape: 0, dash: (1 + 4 * index as i32, 4), is_solid: index == 0 }
+        let dash = if index == 0 { SOLID } else { (4 * index as i32 - 3, 3) };
+        Self { color: RGBColor(100, 100, 100), shape: 0, is_filled: true, dash, width: 1 }
+    }
+
+    /// What stands for all series.
+    pub(super) fn of_any() -> Self {
+        Self { color: RGBColor(60, 60, 60), ..Self::of_series(0) }
     }
 }
 
 /// The outline of a shape around the origin, in pixels; `None` is a circle.
 fn outline(shape: usize, size: i32) -> Option<Vec<(i32, i32)>> {
     let s = size;
-    match shape % 6 {
+    match shape % SHAPES {
         0 => None,
         1 => Some(vec![(-s, -s), (s, -s), (s, s), (-s, s)]),
         2 => Some(vec![(0, -s - 1), (s + 1, s), (-s - 1, s)]),
@@ -62,57 +87,61 @@ fn outline(shape: usize, size: i32) -> Option<Vec<(i32, i32)>> {
 
 /// A curve: dashed, but for the first of the lines.
 pub(super) fn line(chart: &mut Chart<'_, '_>, places: Vec<(f64, f64)>, style: Style) -> Drawn {
-    let stroke = style.color.stroke_width(2);
-    let drawn = match style.is_solid {
-        true => chart.draw_series(LineSeries::new(places, style.color.stroke_width(1))).map(|_| ()),
-        false => chart.draw_series(DashedLineSeries::new(places, style.dash.0, style.dash.1, stroke)).map(|_| ()),
+    let stroke = style.color.stroke_width(style.width);
+    let drawn = match style.dash {
+        SOLID => chart.draw_series(LineSeries::new(places, stroke)).map(|_| ()),
+        (dash, gap) => chart.draw_series(DashedLineSeries::new(places, dash, gap, stroke)).map(|_| ()),
     };
     drawn.map_err(|error| error.to_string())
 }
 
-/// A measured point with its bar: low, mean where it has a place, high.
+/// A measured point with its bar, `shift` pixels right of its place: low, mean where it has a place, high.
 pub(super) fn measured(
-    chart: &mut Chart<'_, '_>,
+    chart: &Chart<'_, '_>,
     x: f64,
     (low, mean, high): (f64, Option<f64>, f64),
+    shift: i32,
     style: Style,
 ) -> Drawn {
     let area = chart.plotting_area().strip_coord_spec();
-    let origin = area.get_pixel_range();
-    let inside = |y: f64| {
-        let (x, y) = chart.backend_coord(&(x, y));
-        (x - origin.0.start, y - origin.1.start)
-    };
-    bar(&area, inside(low), inside(high))?;
-    mean.map_or(Ok(()), |mean| shape(&area, inside(mean), style, true))
+    let at = |y| inside(chart, (x, y), shift);
+    bar(&area, at(low), at(high), style)?;
+    mean.map_or(Ok(()), |mean| shape(&area, at(mean), style, Mark::Measured))
 }
 
-/// What a paper prints: the hollow shape of its series.
-pub(super) fn printed(chart: &mut Chart<'_, '_>, place: (f64, f64), style: Style) -> Drawn {
-    let area = chart.plotting_area().strip_coord_spec();
-    let origin = area.get_pixel_range();
+/// What a paper prints beside a measured point.
+pub(super) fn printed(chart: &Chart<'_, '_>, place: (f64, f64), shift: i32, style: Style) -> Drawn {
+    shape(&chart.plotting_area().strip_coord_spec(), inside(chart, place, shift), style, Mark::Printed)
+}
+
+/// A place of the chart in pixels of its plot.
+fn inside(chart: &Chart<'_, '_>, place: (f64, f64), shift: i32) -> (i32, i32) {
+    let (columns, rows) = chart.plotting_area().get_pixel_range();
     let (x, y) = chart.backend_coord(&place);
-    shape(&area, (x - origin.0.start, y - origin.1.start), style, false)
+    (x - columns.start + shift, y - rows.start)
 }
 
-/// A bar with ends, between two places in pixels.
-pub(super) fn bar(area: &Area<'_>, low: (i32, i32), high: (i32, i32)) -> Drawn {
+/// A thin bar with ends, between two places in pixels.
+pub(super) fn bar(area: &Area<'_>, low: (i32, i32), high: (i32, i32), style: Style) -> Drawn {
     let ends = [low, high].map(|(x, y)| [(x - CAP, y), (x + CAP, y)]);
     for stroke in [[low, high], ends[0], ends[1]] {
-        area.draw(&PathElement::new(stroke.to_vec(), BAR)).map_err(|error| error.to_string())?;
+        area.draw(&PathElement::new(stroke.to_vec(), style.color)).map_err(|error| error.to_string())?;
     }
     Ok(())
 }
 
-/// The shape of a series at a place in pixels: filled if measured, larger and hollow if printed.
-pub(super) fn shape(area: &Area<'_>, at: (i32, i32), style: Style, is_filled: bool) -> Drawn {
-    let size = if is_filled { 4 } else { 7 };
-    let look: ShapeStyle = if is_filled { style.color.filled() } else { style.color.stroke_width(1) };
+/// The shape of a series at a place in pixels.
+pub(super) fn shape(area: &Area<'_>, at: (i32, i32), style: Style, mark: Mark) -> Drawn {
+    let (size, look): (i32, ShapeStyle) = match (mark, style.is_filled) {
+        (Mark::Printed, _) => (7, style.color.stroke_width(1)),
+        (Mark::Measured, true) => (4, style.color.filled()),
+        (Mark::Measured, false) => (6, style.color.stroke_width(2)),
+    };
     let drawn = match outline(style.shape, size) {
         None => area.draw(&Circle::new(at, size, look)),
         Some(corners) => {
             let mut corners: Vec<_> = corners.into_iter().map(|(x, y)| (at.0 + x, at.1 + y)).collect();
-            if is_filled {
+            if look.filled {
                 area.draw(&Polygon::new(corners, look))
             } else {
                 corners.push(corners[0]);
@@ -120,18 +149,26 @@ pub(super) fn shape(area: &Area<'_>, at: (i32, i32), style: Style, is_filled: bo
             }
         }
     };
-    drawn.map_err(|error| error.to_string())
+    drawn.map_err(|error| error.to_string())?;
+    if mark == Mark::Printed {
+        let (x, y) = at;
+        for slope in [CROSS, -CROSS] {
+            let stroke = vec![(x - CROSS, y - slope), (x + CROSS, y + slope)];
+            area.draw(&PathElement::new(stroke, look)).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
 }
 
 /// A piece of a curve between two places in pixels, for the legend.
 pub(super) fn sample(area: &Area<'_>, from: (i32, i32), length: i32, style: Style) -> Drawn {
-    let (dash, gap) = if style.is_solid { (length, 1) } else { style.dash };
-    let width = if style.is_solid { 1 } else { 2 };
+    let (dash, gap) = style.dash;
     let mut start = 0;
     while start < length {
-        let stroke = vec![(from.0 + start, from.1), (from.0 + length.min(start + dash), from.1)];
-        area.draw(&PathElement::new(stroke, style.color.stroke_width(width))).map_err(|error| error.to_string())?;
-        start += dash + gap;
+        let stroke = vec![(from.0 + start, from.1), (from.0 + length.min(start.saturating_add(dash)), from.1)];
+        let look = style.color.stroke_width(style.width);
+        area.draw(&PathElement::new(stroke, look)).map_err(|error| error.to_string())?;
+        start = start.saturating_add(dash).saturating_add(gap);
     }
     Ok(())
 }

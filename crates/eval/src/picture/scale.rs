@@ -1,6 +1,7 @@
 //! An axis: from values to places, and the values that get a label.
 //!
-//! Promises: every finite value has a place; labels are 1, 2 or 5 times a power of ten. Must not know: pixels.
+//! Promises: every finite value has a place. Labels are 1, 2 or 5 times a power of ten, and whole where all values are; a
+//! logarithmic axis of few measured values has them for labels. Must not know: pixels.
 
 use std::ops::Range;
 
@@ -9,6 +10,10 @@ use plotters::coord::types::RangedCoordf64;
 
 /// Labels that an axis has at most, about.
 const LABELS: f64 = 9.0;
+/// Measured values that a logarithmic axis has for labels, at most.
+const MEASURED_MAX: usize = 8;
+/// Of the length of an axis, what two such labels are apart at least, for neither to cover the other.
+const APART_MIN: f64 = 0.06;
 
 /// Places of an axis as the drawing library wants them, with labels where we want them.
 pub(super) struct Places {
@@ -45,6 +50,8 @@ impl Scale {
     /// An axis that has room for all of `values`, and a margin. `from_zero` lets a linear axis begin at 0 where that is near.
     pub(super) fn of(is_log: bool, values: Vec<f64>, from_zero: bool) -> Self {
         let has_place = |value: &f64| value.is_finite() && (!is_log || *value > 0.0);
+        // Between two counts there is nothing to label.
+        let step_min = if values.iter().all(|value| value.fract() == 0.0) { 1.0 } else { 0.0 };
         let places = values.into_iter().filter(has_place).map(|value| if is_log { value.log10() } else { value });
         let (least, most) =
             places.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), place| (least.min(place), most.max(place)));
@@ -53,8 +60,19 @@ impl Scale {
         let margin = if most > least { 0.05 * (most - least) } else { 0.5 * most.abs().max(1.0) };
         let from = if least == 0.0 && from_zero { 0.0 } else { least - margin };
         let to = most + margin;
-        let labels = if is_log { log_labels(from, to) } else { linear_labels(from, to) };
+        let labels = if is_log { log_labels(from, to) } else { linear_labels(from, to, step_min) };
         Self { is_log, from, to, labels }
+    }
+
+    /// The same, where `measured` (in ascending order) are few and apart: on a logarithmic axis they are the labels.
+    pub(super) fn labelled(mut self, measured: &[f64]) -> Self {
+        let places: Vec<f64> =
+            measured.iter().filter(|value| self.has(**value)).map(|value| self.place(*value)).collect();
+        let apart = places.windows(2).all(|pair| pair[1] - pair[0] >= APART_MIN * (self.to - self.from));
+        if self.is_log && apart && (2..=MEASURED_MAX).contains(&places.len()) {
+            self.labels = places;
+        }
+        self
     }
 
     /// Whether a value is on the axis at all: on a logarithmic one nothing that is not above 0 is.
@@ -98,8 +116,8 @@ fn number(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-fn linear_labels(from: f64, to: f64) -> Vec<f64> {
-    let rough = (to - from) / LABELS;
+fn linear_labels(from: f64, to: f64, step_min: f64) -> Vec<f64> {
+    let rough = ((to - from) / LABELS).max(step_min.min(to - from));
     let power = 10f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|step| *step >= rough);
     let step = step.unwrap_or(10.0 * power);
@@ -134,9 +152,25 @@ mod tests {
         assert_eq!(labels(true, &[1e-4, 2e-2]), ["1e-4", "2e-4", "5e-4", "0.001", "0.002", "0.005", "0.01", "0.02"]);
         assert_eq!(labels(true, &[1e-7, 1.0]).len(), 8);
         assert!(labels(true, &[1e-15, 1.0]).contains(&"1e-14".to_owned()));
+        assert_eq!(labels(false, &[0.0, 1.0, 3.0]), ["0", "1", "2", "3"], "counts");
+        assert_eq!(labels(false, &[0.0, 0.5, 3.0])[1], "0.5");
         for values in [&[0.0, 0.0][..], &[], &[7.0]] {
             assert!((2..=11).contains(&labels(false, values).len()), "{values:?}");
         }
+    }
+
+    #[test]
+    fn a_logarithmic_axis_is_labelled_where_it_was_measured() {
+        let labels = |is_log, measured: &[f64]| {
+            let scale = Scale::of(is_log, measured.to_vec(), false).labelled(measured);
+            scale.labels.iter().map(|place| scale.label(*place)).collect::<Vec<_>>()
+        };
+        assert_eq!(labels(true, &[10.0, 20.0, 40.0, 80.0]), ["10", "20", "40", "80"]);
+        let many: Vec<f64> = (10..19).map(f64::from).collect();
+        for other in [&many[..], &[10.0, 10.1, 80.0], &[5.0]] {
+            assert_ne!(labels(true, other).len(), other.len(), "{other:?}: too many, too near, too few");
+        }
+        assert!(labels(false, &[10.0, 20.0, 40.0, 80.0]).contains(&"30".to_owned()), "a linear one as ever");
     }
 
     #[test]

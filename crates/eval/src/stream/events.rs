@@ -43,13 +43,6 @@ impl Events {
         })
     }
 
-    fn advance(&mut self) {
-        let now_ms = self.arrival_ms as u64;
-        let during = self.spec.bursts.iter().filter(|burst| (burst.from_ms..burst.to_ms).contains(&now_ms));
-        let factor: f64 = during.map(|burst| burst.factor).product();
-        self.arrival_ms += 1000.0 / (self.spec.events_per_second * factor);
-    }
-
     /// The key of rank `rank`, counted from 1: by popularity where that follows Zipf's law, else in the order in which
     /// new keys come, or just by number where all are alike.
     pub fn ranked(&self, rank: u64) -> u64 {
@@ -85,9 +78,9 @@ impl Iterator for Events {
     fn next(&mut self) -> Option<Event> {
         self.left = self.left.checked_sub(1)?;
         let key = self.keys.next(&mut self.key_random);
-        let arrival_ms = self.spec.start_ms.saturating_add(self.arrival_ms as u64);
+        let arrival_ms = self.spec.start_ms + self.arrival_ms as u64;
         let event = Event { time_ms: arrival_ms - self.lateness_ms(), key, site: self.site(key) };
-        self.advance();
+        self.arrival_ms += self.spec.step_ms(self.arrival_ms);
         Some(event)
     }
 
@@ -190,6 +183,18 @@ mod tests {
     }
 
     #[test]
+    fn the_length_is_that_of_the_events() {
+        let burst = |from_ms, to_ms, factor| Burst { from_ms, to_ms, factor };
+        let bursts =
+            [burst(1000, 2000, 5.0), burst(1500, 3000, 0.01), burst(6000, 6500, 1e-3), burst(1 << 40, 1 << 41, 2.0)];
+        for (events, count) in [(8000, 4), (8000, 2), (1000, 4), (3000, 3), (1, 4), (0, 4)] {
+            let spec = StreamSpec { bursts: bursts[..count].to_vec(), ..spec(events, Keys::Distinct) };
+            let last_ms = all(&spec, 8).last().map_or(0, |event| event.time_ms - spec.start_ms);
+            assert!((spec.length_ms() - last_ms as f64).abs() <= 1.0, "{events}: {last_ms}, {}", spec.length_ms());
+        }
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_by_name() {
         let refused = |spec: StreamSpec| spec.events(1).err().unwrap().field;
         let fine = || spec(10, Keys::Distinct);
@@ -198,6 +203,8 @@ mod tests {
         assert_eq!(refused(StreamSpec { late_share: f64::NAN, ..fine() }), "late_share");
         assert_eq!(refused(StreamSpec { late_ms_max: u64::MAX, ..fine() }), "late_ms_max");
         assert_eq!(refused(StreamSpec { events_per_second: 0.0, ..fine() }), "events_per_second");
+        assert_eq!(refused(StreamSpec { events_per_second: 1e-300, ..fine() }), "events_per_second");
+        assert_eq!(refused(StreamSpec { start_ms: 1 << 60, ..fine() }), "start_ms");
         assert_eq!(refused(spec(10, Keys::Zipf { keys: 5, exponent: -1.0 })), "exponent");
         assert_eq!(refused(spec(10, Keys::Repeats { distinct_share: 0.5, recent_keys: 0 })), "recent_keys");
         let burst = Burst { from_ms: 5, to_ms: 5, factor: 2.0 };

@@ -103,6 +103,9 @@ pub struct StreamError {
 /// Most keys of a domain, beyond which ranks are no longer told apart by the generator's 53 bits.
 const KEYS_MAX: u64 = 1 << 53;
 
+/// No event is later: in the year 2286 milliseconds have more than 13 digits, which are no longer read as such.
+const TIME_MS_MAX: u64 = 9_999_999_999_999;
+
 impl StreamSpec {
     /// `events` events of `keys`, one a millisecond, in order, from one site.
     pub fn new(events: u64, keys: Keys) -> Self {
@@ -160,7 +163,38 @@ impl StreamSpec {
         share("home_share", self.home_share)?;
         share("late_share", self.late_share)?;
         let is_late = self.late_ms_max <= self.start_ms;
-        rule("late_ms_max", self.late_ms_max, is_late, "no event can have occurred before 1970; start later")
+        rule("late_ms_max", self.late_ms_max, is_late, "no event can have occurred before 1970; start later")?;
+        let has_start = self.start_ms <= TIME_MS_MAX;
+        rule("start_ms", self.start_ms, has_start, "choose at most 9999999999999, in the year 2286")?;
+        let is_over = self.start_ms as f64 + self.length_ms() <= TIME_MS_MAX as f64;
+        let ends = "the last event would come after the year 2286; choose more a second, or fewer events";
+        rule("events_per_second", format!("{rate:?}"), is_over, ends)
+    }
+
+    /// Milliseconds between two events that come so long after the start.
+    fn step_ms(&self, after_ms: f64) -> f64 {
+        let during = self.bursts.iter().filter(|burst| (burst.from_ms..burst.to_ms).contains(&(after_ms as u64)));
+        let factor: f64 = during.map(|burst| burst.factor).product();
+        1000.0 / (self.events_per_second * factor)
+    }
+
+    /// Milliseconds from the first event to the last one: the rate changes only where a burst begins or ends.
+    fn length_ms(&self) -> f64 {
+        let mut changes: Vec<u64> = self.bursts.iter().flat_map(|burst| [burst.from_ms, burst.to_ms]).collect();
+        changes.sort_unstable();
+        let (mut at_ms, mut left) = (0.0, self.events.saturating_sub(1) as f64);
+        for change in changes.into_iter().map(|change| change as f64) {
+            let step_ms = self.step_ms(at_ms);
+            let steps = ((change - at_ms) / step_ms).ceil();
+            if steps >= left {
+                break;
+            }
+            if steps > 0.0 {
+                left -= steps;
+                at_ms = change.max(at_ms + steps * step_ms);
+            }
+        }
+        if left > 0.0 { at_ms + left * self.step_ms(at_ms) } else { at_ms }
     }
 }
 
