@@ -62,9 +62,9 @@ impl Scaled {
     pub(super) fn note(self) -> String {
         format!(
             "The grid has the m of the slides divided by {}, and a stream of as many URLs as the largest m. The slides do not \
-             tell how many of their URLs repeat, nor how soon: here {:.1} % are new, so that F1 at K = 4 comes near what they \
-             print, and a repeat is of the last {RECENT_PART}th part of the stream. Their F1 at other K is then a test. Times \
-             are not judged; of theirs only the ratios stand beside, since machines differ.",
+             tell how many of their URLs repeat, nor how soon: here {:.1} % are new, and a repeat is of the last \
+             {RECENT_PART}th part of the stream, chosen so that F1 comes near what they print. So their numbers show that such \
+             a stream exists, and test nothing; the formulas do. Times are not judged; of theirs only the ratios stand beside, since machines differ.",
             self.0,
             100.0 * NEW_SHARE
         )
