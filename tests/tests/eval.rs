@@ -1,5 +1,6 @@
 //! `firstseen eval`: numbers, pictures and a page; whether a browser shows them.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ fn everything_is_where_the_formulas_put_it_and_on_the_page() {
     let folder = Folder::new();
     let report = document(&folder, &format!("all --quick --seed {SEED} --out page"));
     let names = names(&report);
-    assert!(names.len() >= 17, "{names:?}");
+    assert!(names.len() >= 19, "{names:?}");
     println!("{} experiments in {} s: {names:?}", names.len(), report["seconds"]);
     let page = folder.read("page/index.html");
     assert!(page.contains("judged points are in") && folder.read("page/results.md").contains("| in |"));
@@ -37,10 +38,21 @@ fn everything_is_where_the_formulas_put_it_and_on_the_page() {
         let written: Value = serde_json::from_str(&folder.read(&format!("page/{name}.json"))).expect("JSON");
         assert_eq!(written["name"].as_str(), Some(*name));
     }
+    keep(&folder);
     match BROWSERS.iter().find(|browser| is_there(browser)) {
         Some(browser) => assert_eq!(shown(browser, &folder), format!("{0} of {0}", names.len())),
         None => println!("no Chromium is installed: whether the pictures load is not checked"),
     }
+}
+
+/// Leaves the numbers where one looks who wants to know what a change of the filters has changed.
+fn keep(folder: &Folder) {
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("figures");
+    std::fs::create_dir_all(&kept).expect("a folder");
+    for entry in std::fs::read_dir(folder.path("page")).expect("the page").flatten() {
+        std::fs::copy(entry.path(), kept.join(entry.file_name())).expect("a copy");
+    }
+    println!("the numbers are kept in {}", kept.display());
 }
 
 fn is_there(browser: &str) -> bool {

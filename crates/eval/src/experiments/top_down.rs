@@ -104,7 +104,7 @@ pub(super) fn sheet(found: &[Found]) -> Sheet {
         points: (0..SHAPE.levels)
             .map(|top_down| {
                 let place = index * SHAPE.levels as usize + top_down as usize;
-                // Keys that several nodes of a dense level have are counted for each of them by the formula.
+                // Nodes of a dense level have keys in common, and err together.
                 let has_formula = *mode == TreeMode::Sparse || top_down == 0;
                 let (estimate, expected) = match has_formula {
                     true => pooled_beside(&errors, &expected, place),

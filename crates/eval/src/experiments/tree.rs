@@ -255,8 +255,9 @@ const NOTES: [&str; 4] = [
      delivered events, and that many need 143,000 cells.",
     "Propositions 3 and 4 compare rates; with filters of one size, and bits, the verdicts are the same one by one.",
     "The paper calls an event distinct where top-down testing finds that a match was false, and stops. Below the root that makes \
-     false negatives; here it goes on climbing. Keys that several nodes of a dense level have are counted once for each by the \
-     formula, so the dense curve has none beyond d = 0; it lies below the product.",
+     false negatives; here it goes on climbing. In a dense tree several nodes of a level have the same \
+     keys: they err together, and the formula says nothing of them beyond d = 0. They are fuller than those of a sparse tree, \
+     so top-down testing leaves more false positives.",
 ];
 
 #[cfg(test)]
