@@ -22,6 +22,7 @@ const CELLS_FOR_DECREMENTS: usize = 3;
 pub(super) const NEW_SHARE: f64 = 0.956;
 /// A repeat is of one so many parts of the stream ago, at most.
 const RECENT_PART: u64 = 200;
+
 /// How many times smaller than the slides' everything is.
 #[derive(Clone, Copy)]
 pub(super) struct Scaled(pub(super) u64);
@@ -64,7 +65,8 @@ impl Scaled {
             "The grid has the m of the slides divided by {}, and a stream of as many URLs as the largest m. The slides do not \
              tell how many of their URLs repeat, nor how soon: here {:.1} % are new, and a repeat is of the last \
              {RECENT_PART}th part of the stream, chosen so that F1 comes near what they print. So their numbers show that such \
-             a stream exists, and test nothing; the formulas do. Times are not judged; of theirs only the ratios stand beside, since machines differ.",
+             a stream exists, and test nothing; the formulas do. Times are not judged; of theirs only the ratios stand \
+             beside, since machines differ.",
             self.0,
             100.0 * NEW_SHARE
         )
