@@ -1,9 +1,11 @@
 //! `firstseen eval`: numbers, pictures and a page; whether a browser shows them.
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::run::{Folder, example, firstseen};
@@ -77,8 +79,7 @@ fn shown(browser: &str, folder: &Folder) -> String {
 #[test]
 fn a_seed_gives_the_same_numbers_again() {
     let folder = Folder::new();
-    let ask =
-        |seed| document(&folder, &format!("general-slicing --quick --runs 5 --seed {seed}"))["experiments"].clone();
+    let ask = |seed| document(&folder, &format!("general-slicing --quick --seed {seed}"))["experiments"].clone();
     assert_eq!(ask(5), ask(5));
     assert_ne!(ask(5), ask(6));
     assert!(!folder.has("general-slicing.json"), "nothing is written that was not asked for");
@@ -88,7 +89,7 @@ fn a_seed_gives_the_same_numbers_again() {
 fn a_real_log_is_measured() {
     let folder = Folder::new();
     let log = format!("--log {} --log-format tsv", example("nasa_19950801.tsv.gz"));
-    let report = document(&folder, &format!("real-landmark slicing --quick --runs 5 --seed {SEED} {log}"));
+    let report = document(&folder, &format!("real-landmark slicing --quick --seed {SEED} {log}"));
     assert_eq!(names(&report), ["real-landmark", "slicing"]);
     assert!(report.to_string().contains("nasa_19950801"), "it is named");
     folder.write("log", "nonsense\n");
@@ -101,8 +102,8 @@ fn a_real_log_is_measured() {
 fn a_log_that_nobody_reads_is_refused_and_who_reads_it_is_told() {
     let folder = Folder::new();
     let log = format!("--log {} --log-format tsv", example("nasa_19950801.tsv.gz"));
-    folder.run(&format!("eval landmark --quick --runs 5 {log}")).fails(2, &["none of these", "--log", "real-landmark"]);
-    let ran = folder.run(&format!("eval general-slicing real-landmark --quick --runs 5 --seed {SEED} {log}"));
+    folder.run(&format!("eval landmark --quick {log}")).fails(2, &["none of these", "--log", "real-landmark"]);
+    let ran = folder.run(&format!("eval general-slicing real-landmark --quick --seed {SEED} {log}"));
     assert!(ran.err.contains("logs are read by real-landmark\n"), "{}", ran.err);
 }
 
@@ -120,7 +121,7 @@ fn logs_are_read_in_each_format() {
     folder.write("log.jsonl", jsonl);
     let counts = ["tsv", "csv", "jsonl"].map(|format| {
         let log = format!("--log log.{format} --log-format {format}");
-        let report = document(&folder, &format!("real-landmark --quick --runs 5 --seed {SEED} {log}"));
+        let report = document(&folder, &format!("real-landmark --quick --seed {SEED} {log}"));
         report["experiments"][0]["panels"][0]["series"].clone()
     });
     assert!(!counts[0].is_null() && counts.iter().all(|other| *other == counts[0]), "{counts:?}");
@@ -130,7 +131,7 @@ fn logs_are_read_in_each_format() {
 fn a_folder_holds_one_run_and_what_others_put_there() {
     let folder = Folder::new();
     let run = |names: &str| {
-        folder.run(&format!("eval {names} --quick --runs 5 --seed {SEED} --out page")).ok();
+        folder.run(&format!("eval {names} --quick --seed {SEED} --out page")).ok();
     };
     run("landmark general-slicing");
     folder.write("page/notes", "mine");
@@ -150,25 +151,55 @@ fn a_folder_holds_one_run_and_what_others_put_there() {
     }
 }
 
-#[test]
-fn a_run_that_is_killed_leaves_no_table_of_an_earlier_one() {
-    let folder = Folder::new();
-    folder.run(&format!("eval general-slicing --quick --runs 5 --seed {SEED} --out page")).ok();
-    assert!(folder.has("page/results.md"));
+/// All experiments, of which the first one has ended; and what they go on to tell.
+fn begun(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
     let mut command = firstseen();
     let mut child = command
         .current_dir(folder.path(""))
-        .args(["eval", "all", "--out", "page"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .args(["eval", "all", "--quick", "--json", "--out", "page", "--log", "it's a log", "--log-format", "csv"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("the binary");
-    let begun = Instant::now();
-    while folder.has("page/results.md") && begun.elapsed() < Duration::from_secs(30) {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let mut told = BufReader::new(child.stderr.take().expect("a pipe"));
+    let first = told.by_ref().lines().map_while(Result::ok).find(|line| line.starts_with("landmark: "));
+    assert!(first.is_some(), "the first experiment ends");
+    (child, told)
+}
+
+fn with_an_earlier_run() -> Folder {
+    let folder = Folder::new();
+    let log: String = (0..3_000).map(|request| format!("host,/page{request},{}\n", 1_700_000_000 + request)).collect();
+    folder.write("it's a log", format!("host,url,time\n{log}"));
+    folder.run(&format!("eval general-slicing --quick --seed {SEED} --out page")).ok();
+    assert!(folder.has("page/results.md") && folder.has("page/general-slicing.svg"));
+    folder
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_no_table_of_an_earlier_one() {
+    let folder = with_an_earlier_run();
+    let (mut child, _told) = begun(&folder);
     child.kill().and_then(|()| child.wait()).expect("a run that ends");
     assert!(!folder.has("page/results.md") && folder.read("page/index.html").contains("have not ended"));
+}
+
+#[test]
+fn a_run_that_is_interrupted_tells_and_writes_what_has_ended() {
+    let folder = with_an_earlier_run();
+    let (child, _told) = begun(&folder);
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).expect("a signal");
+    let ended = child.wait_with_output().expect("a run that ends");
+    assert_eq!(ended.status.code(), Some(130));
+    let report: Value = serde_json::from_slice(&ended.stdout).expect("one JSON document");
+    let missing = report["not_ended"].as_array().expect("those that have not ended");
+    let names = names(&report);
+    assert!(names.contains(&"landmark") && missing.iter().any(|name| name == "memory"), "{names:?} {missing:?}");
+    let page = folder.read("page/index.html");
+    assert!(page.contains("Interrupted: ") && page.contains("memory did not end") && folder.has("page/landmark.svg"));
+    let quoted = "--log &quot;it&#39;s a log&quot; --log-format csv";
+    assert!(page.contains(quoted), "the command can be given to a shell again: {page}");
+    assert!(folder.read("page/results.md").contains("## landmark") && !folder.has("page/general-slicing.svg"));
 }
 
 #[test]
@@ -185,7 +216,8 @@ fn a_folder_that_cannot_be_written_into_is_told_once() {
 fn mistakes_are_told_before_anything_is_measured() {
     let folder = Folder::new();
     folder.run("eval landmrak").fails(2, &["no experiment `landmrak`", "did you mean `landmark`?"]);
-    folder.run("eval landmark --runs 1").fails(2, &["--runs"]);
+    folder.run("eval real-jumpin").fails(2, &["did you mean `real-jumping`?"]);
+    folder.run("eval landmark --runs 19").fails(2, &["--runs"]);
     std::fs::create_dir(folder.path("taken")).expect("a folder");
     folder.write("taken/notes", "mine");
     folder.run("eval landmark --quick --out taken").fails(2, &["taken holds something else", "--out"]);

@@ -26,10 +26,14 @@ fn a_stream_that_cannot_be_is_refused_by_the_name_of_the_flag() {
     let folder = Folder::new();
     folder.run("generate --keys zipf:100").fails(2, &["--keys", "zipf:100k:1"]);
     folder.run("generate --burst 5s:2").fails(2, &["--burst", "10s..20s:5"]);
-    folder.run("generate --late-share 2 --late-max 2s --seed 1").fails(2, &["late_share", "from 0 to 1"]);
-    folder.run("generate --rate 0 --seed 1").fails(2, &["events_per_second", "above 0"]);
-    folder.run("generate --rate 1e-300 --seed 1").fails(2, &["events_per_second", "1e-300", "year 2286"]);
-    folder.run(&format!("generate --start-ms {} --seed 1", u64::MAX)).fails(2, &["start_ms", "year 2286"]);
+    folder.run("generate --late-share 2 --late-max 2s --seed 1").fails(2, &["--late-share", "from 0 to 1"]);
+    folder.run("generate --keys zipf:100:-1 --seed 1").fails(2, &["--keys", "-1", "0 or more"]);
+    folder.run("generate --burst 5s..2s:2 --seed 1").fails(2, &["--burst", "after its start"]);
+    folder.run("generate --home-share 2 --seed 1").fails(2, &["--home-share", "from 0 to 1"]);
+    folder.run("generate --rate 0 --seed 1").fails(2, &["--rate", "above 0"]);
+    folder.run("generate --rate 1X --seed 1").fails(2, &["--rate", "1X"]);
+    folder.run("generate --rate 1e-300 --seed 1").fails(2, &["--rate", "1e-300", "year 2286"]);
+    folder.run(&format!("generate --start-ms {} --seed 1", u64::MAX)).fails(2, &["--start-ms", "year 2286"]);
     folder.run("generate --start-ms 0 --seed 1").fails(2, &["--start-ms"]);
     folder.run("generate --late-share 0.1 --seed 1").fails(2, &["--late-max"]);
     folder.run("generate --late-max 2s --seed 1").fails(2, &["--late-share"]);

@@ -7,7 +7,7 @@ use std::io::{BufWriter, Write};
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum, value_parser};
-use firstseen_eval::stream::{Burst, Keys, StreamSpec, TextFormat};
+use firstseen_eval::stream::{Burst, Keys, StreamError, StreamSpec, TextFormat};
 
 use crate::exit::UsageError;
 use crate::filter_args::parse_duration_ms;
@@ -41,8 +41,8 @@ pub struct GenerateArgs {
     /// others one of the N keys that were new last
     #[arg(long, value_name = "KEYS", default_value = "zipf:100k:1")]
     pub keys: KeysArg,
-    /// Events a second, by their own clock
-    #[arg(long, value_name = "N", default_value_t = 1000.0)]
+    /// Events a second, by their own clock, such as 0.5, 1000 or 1M
+    #[arg(long, value_name = "N", default_value_t = 1000.0, value_parser = parse_rate)]
     pub rate: f64,
     /// A time in which more come, after the start of the stream: `10s..20s:5` for five times as many; may be given often
     #[arg(long, value_name = "FROM..TO:FACTOR")]
@@ -110,6 +110,29 @@ impl FromStr for BurstArg {
     }
 }
 
+/// A number, or a count with a unit.
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let counted = || text.parse::<Count>().map(|Count(events)| events as f64);
+    text.parse().or_else(|_| counted()).map_err(|error| error.to_string())
+}
+
+/// What cannot be, in the words of the flags.
+fn refusal(error: &StreamError) -> UsageError {
+    let StreamError { field, value, rule } = error;
+    let flag = match *field {
+        "keys" | "exponent" | "distinct_share" | "recent_keys" => "--keys",
+        "events_per_second" => "--rate",
+        "bursts" => "--burst",
+        "start_ms" => "--start-ms",
+        "sites" => "--sites",
+        "home_share" => "--home-share",
+        "late_share" => "--late-share",
+        "late_ms_max" => "--late-max",
+        field => field,
+    };
+    UsageError(format!("{flag}, with {value}: {rule}"))
+}
+
 impl GenerateArgs {
     fn spec(&self) -> StreamSpec {
         StreamSpec {
@@ -132,7 +155,7 @@ impl GenerateArgs {
 /// A stream that cannot be; where it cannot be written.
 pub fn run(args: &GenerateArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let seed = args.seed.unwrap_or_else(|| drawn_seed() >> 32);
-    let events = args.spec().events(seed).map_err(|error| UsageError(error.to_string()))?;
+    let events = args.spec().events(seed).map_err(|error| refusal(&error))?;
     if args.seed.is_none() {
         eprintln!("again: --seed {seed}");
     }
@@ -158,6 +181,12 @@ pub fn run(args: &GenerateArgs, out: &mut dyn Write) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_are_numbers_or_counts() {
+        assert_eq!((parse_rate("0.5"), parse_rate("1e3"), parse_rate("2M")), (Ok(0.5), Ok(1e3), Ok(2e6)));
+        assert!(parse_rate("1X").is_err_and(|told| told.contains("1X")));
+    }
 
     #[test]
     fn keys_and_bursts_are_read() {

@@ -58,6 +58,8 @@ pub struct Run<'a> {
     pub clock_ns: &'a (dyn Fn() -> u64 + Sync),
     /// What a key takes on a Redis server, in bytes, where that could be measured.
     pub redis_key_bytes: Option<f64>,
+    /// Whether somebody wants it to end: then no further run is begun.
+    pub is_over: &'a (dyn Fn() -> bool + Sync),
 }
 
 /// What went wrong.
@@ -66,6 +68,9 @@ pub enum EvalError {
     /// Intervals come from the differences between runs.
     #[error("{0} seeds: choose at least 2")]
     Seeds(u32),
+    /// Somebody wanted it to end before all runs had been begun.
+    #[error("ended before all runs were done")]
+    Over,
     /// A filter cannot be had.
     #[error(transparent)]
     Build(#[from] BuildError),
@@ -182,7 +187,16 @@ impl Experiment {
 impl Run<'_> {
     /// Without logs, time and anybody who is told.
     pub fn alone(seed: u64, seeds: u32, scale: Scale) -> Self {
-        Self { seed, seeds, scale, logs: &[], progress: &|_, _| (), clock_ns: &|| 0, redis_key_bytes: None }
+        Self {
+            seed,
+            seeds,
+            scale,
+            logs: &[],
+            progress: &|_, _| (),
+            clock_ns: &|| 0,
+            redis_key_bytes: None,
+            is_over: &|| false,
+        }
     }
 
     /// The seed of every run: 53 bits, which any reader of JSON keeps.
@@ -194,7 +208,7 @@ impl Run<'_> {
     /// Does `trial` once for every seed, on two threads, and gives what it found in the order of the seeds.
     ///
     /// # Errors
-    /// The first error in the order of the seeds.
+    /// The first error in the order of the seeds; [`EvalError::Over`] where somebody wanted it to end.
     pub fn trials<T: Send>(&self, trial: impl Fn(u64) -> Result<T, EvalError> + Sync) -> Result<Vec<T>, EvalError> {
         let seeds = self.trial_seeds();
         let next = AtomicUsize::new(0);
@@ -202,10 +216,10 @@ impl Run<'_> {
         let mut found: Vec<Option<Result<T, EvalError>>> = seeds.iter().map(|_| None).collect();
         std::thread::scope(|scope| {
             for _ in 0..THREADS.min(seeds.len()) {
-                let (sender, next, seeds, trial) = (sender.clone(), &next, &seeds, &trial);
+                let (sender, next, seeds, trial, is_over) = (sender.clone(), &next, &seeds, &trial, self.is_over);
                 scope.spawn(move || {
                     while let Some((index, seed)) = seeds.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
-                        if sender.send((index, trial(*seed))).is_err() {
+                        if is_over() || sender.send((index, trial(*seed))).is_err() {
                             return;
                         }
                     }
@@ -218,7 +232,7 @@ impl Run<'_> {
             }
         });
         // A trial that panicked has ended the scope with its panic.
-        found.into_iter().flatten().collect()
+        found.into_iter().map(|found| found.unwrap_or(Err(EvalError::Over))).collect()
     }
 }
 
@@ -237,5 +251,14 @@ mod tests {
         assert_eq!(seeds, run.trial_seeds());
         assert_eq!(*told.borrow(), (1..=9).map(|done| (done, 9)).collect::<Vec<_>>());
         assert!(run.trials(|seed| if seed == seeds[4] { Err(EvalError::Seeds(4)) } else { Ok(()) }).is_err());
+    }
+
+    #[test]
+    fn who_wants_it_to_end_waits_for_the_runs_under_way_only() {
+        let begun = AtomicUsize::new(0);
+        let run = Run { is_over: &|| begun.load(Ordering::SeqCst) >= 3, ..Run::alone(3, 100, Scale::Tiny) };
+        let ended = run.trials(|_| Ok(begun.fetch_add(1, Ordering::SeqCst)));
+        assert!(matches!(ended, Err(EvalError::Over)), "{ended:?}");
+        assert!((3..3 + THREADS).contains(&begun.into_inner()));
     }
 }

@@ -59,11 +59,12 @@ const HEAD: &str = "<!DOCTYPE html>
 <html lang=\"en\">
 <head>
 <meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
 <title>firstseen: the papers reproduced</title>
 <style>
 body { font-family: sans-serif; max-width: 95em; margin: 2em auto; padding: 0 1em; line-height: 1.4; }
-table { border-collapse: collapse; } td, th { border: 1px solid #aaa; padding: 0.2em 0.6em; text-align: left; }
-p, dl { max-width: 70em; } p:has(img) { max-width: none; } img { max-width: 100%; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; } td, th { border: 1px solid #aaa; padding: 0.2em 0.6em; text-align: left; }
+p, dl { max-width: 70em; } p { overflow-wrap: anywhere; } p.wide { max-width: none; } img { max-width: 100%; min-width: 45em; }
 dt { font-weight: bold; } .out { font-weight: bold; text-decoration: underline; }
 </style>
 </head>
@@ -81,7 +82,7 @@ fn summary(page: &mut String, documents: &[Document]) {
         0 => format!("All {within} judged points are in."),
         out => format!("{out} of {} judged points are <span class=\"out\">out</span>.", within + out),
     };
-    push(page, format_args!("<p id=\"summary\">{words}</p>\n<table>\n"));
+    push(page, format_args!("<p id=\"summary\">{words}</p>\n<div class=\"wide\"><table>\n"));
     page.push_str("<tr><th>experiment</th><th>shows</th><th>in</th><th>out</th><th>not judged</th></tr>\n");
     for document in documents {
         let (name, title) = (escaped(&document.name), escaped(&document.title));
@@ -95,7 +96,7 @@ fn summary(page: &mut String, documents: &[Document]) {
             ),
         );
     }
-    page.push_str("</table>\n");
+    page.push_str("</table></div>\n");
 }
 
 fn section(page: &mut String, document: &Document) {
@@ -103,7 +104,7 @@ fn section(page: &mut String, document: &Document) {
     let source = &document.source;
     push(page, format_args!("<h2 id=\"{name}\">{title}</h2>\n<p>{}</p>\n", escaped(&document.paragraph)));
     let picture = escaped(&picture_name(&document.name));
-    push(page, format_args!("<p><img src=\"{picture}\" alt=\"{title}\"></p>\n"));
+    push(page, format_args!("<p class=\"wide\"><img src=\"{picture}\" alt=\"{title}\"></p>\n"));
     let source = [&source.paper, &source.section, &source.figure].map(|text| escaped(text)).join(", ");
     let numbers = escaped(&document_name(&document.name));
     push(page, format_args!("<p>Source: {source}. Numbers: <a href=\"{numbers}\">{numbers}</a>.</p>\n"));
@@ -150,7 +151,7 @@ fn outliers(page: &mut String, document: &Document) {
     }
     let heading =
         ["out", "series", "x", "measured", "95 %", "expected"].map(|name| format!("<th>{name}</th>")).concat();
-    push(page, format_args!("<table>\n<tr>{heading}</tr>\n"));
+    push(page, format_args!("<div class=\"wide\"><table>\n<tr>{heading}</tr>\n"));
     for (panel, series, point) in document.out() {
         let (panel, series, expected) = (escaped(panel), escaped(series), point.expected.unwrap_or(f64::NAN));
         push(
@@ -162,7 +163,7 @@ fn outliers(page: &mut String, document: &Document) {
             ),
         );
     }
-    page.push_str("</table>\n");
+    page.push_str("</table></div>\n");
 }
 
 fn push(page: &mut String, text: std::fmt::Arguments<'_>) {

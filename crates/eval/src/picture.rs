@@ -111,8 +111,13 @@ fn curves(chart: &mut Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Dra
         let places = line.points.iter().map(|(at, value)| (x.place(*at), y.place(*value)));
         marks::line(chart, places.collect(), Style::of_line(index))?;
     }
-    for (index, series) in panel.series.iter().enumerate() {
-        let expected = series.points.iter().filter_map(|point| Some((x.place(point.x), y.place(point.expected?))));
+    let (pixels, _) = chart.plotting_area().get_pixel_range();
+    let pixel = x.length() / f64::from((pixels.end - pixels.start).max(1));
+    let shifts = shifts(chart, panel, x);
+    for (index, (series, shift)) in panel.series.iter().zip(shifts).enumerate() {
+        // A curve goes where its points stand.
+        let place = |at: f64| x.place(at) + f64::from(shift) * pixel;
+        let expected = series.points.iter().filter_map(|point| Some((place(point.x), y.place(point.expected?))));
         marks::line(chart, expected.collect(), Style::of_series(index))?;
     }
     Ok(())
@@ -120,10 +125,9 @@ fn curves(chart: &mut Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Dra
 
 /// All that was measured or printed.
 fn points(chart: &Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Drawn {
-    let places: Vec<i32> =
-        measured(panel).into_iter().map(|value| chart.backend_coord(&(x.place(value), 0.0)).0).collect();
-    for (index, series) in panel.series.iter().enumerate() {
-        let (style, shift) = (Style::of_series(index), shift(index, panel.series.len(), &places));
+    let shifts = shifts(chart, panel, x);
+    for (index, (series, shift)) in panel.series.iter().zip(shifts).enumerate() {
+        let style = Style::of_series(index);
         for point in &series.points {
             let at = x.place(point.x);
             let [low, mean, high] = [point.low, point.mean, point.high].map(|value| y.place(value));
@@ -135,6 +139,13 @@ fn points(chart: &Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Drawn {
         }
     }
     Ok(())
+}
+
+/// How far right of its place each series stands, in pixels.
+fn shifts(chart: &Chart<'_, '_>, panel: &Panel, x: &Scale) -> Vec<i32> {
+    let places: Vec<i32> =
+        measured(panel).into_iter().map(|value| chart.backend_coord(&(x.place(value), 0.0)).0).collect();
+    (0..panel.series.len()).map(|index| shift(index, panel.series.len(), &places)).collect()
 }
 
 /// How far right of its place a series stands, in pixels: all of them have room between two neighbours of `places`.
@@ -278,10 +289,16 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_drawn_without_harm() {
+    fn nothing_measured_is_drawn_without_harm_and_said() {
+        for is_log in [true, false] {
+            let mut empty = document(is_log);
+            assert!(!svg(&empty).unwrap().contains("none found"));
+            empty.panels[0].series[0].points.iter_mut().for_each(|point| (point.low, point.mean) = (0.0, 0.0));
+            let text = svg(&empty).unwrap();
+            assert!(!text.contains("NaN"));
+            assert_eq!(text.contains("none found"), is_log, "only a logarithmic axis has no place for nothing");
+        }
         let mut empty = document(true);
-        empty.panels[0].series[0].points.iter_mut().for_each(|point| (point.low, point.mean) = (0.0, 0.0));
-        assert!(!svg(&empty).unwrap().contains("NaN"));
         empty.panels[0].series.clear();
         empty.panels[0].lines.clear();
         assert!(svg(&empty).unwrap().contains("<svg"));

@@ -5,6 +5,7 @@
 
 mod folder;
 mod logs;
+mod machine;
 mod summary;
 
 use std::io::Write;
@@ -13,19 +14,19 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Args, value_parser};
-use firstseen_eval::experiment::{Experiment, Run, Scale};
+use firstseen_eval::experiment::{EvalError, Experiment, Run, Scale};
 use firstseen_eval::experiments::{EXPERIMENTS, named};
 use firstseen_eval::stream::Log;
 use firstseen_records::RecordFormat;
 
 use self::folder::Folder;
 use self::summary::Report;
-use crate::exit::{FAILED, UsageError};
+use crate::exit::{FAILED, INTERRUPTED, UsageError};
 use crate::input;
 use crate::input_args::parse_format;
 use crate::progress::Steps;
 use crate::redis::Redis;
-use crate::state::drawn_seed;
+use crate::stop::Stop;
 
 /// The name that stands for all.
 const ALL: &str = "all";
@@ -36,7 +37,8 @@ const OF_MEMORY: &str = "memory";
 /// What is said below the flags.
 const ENDS: &str = "Exit codes: 0 all judged points lie where their formulas put them; 1 some do not, and standard \
                     output says which, or something failed, which standard error says; 2 wrong flags, a log that \
-                    cannot be read or a folder that cannot be written into, before anything is measured.";
+                    cannot be read or a folder that cannot be written into, before anything is measured; 130 \
+                    interrupted: what had ended by then is told and written as ever.";
 
 /// Flags of `firstseen eval`.
 #[derive(Debug, Args)]
@@ -49,7 +51,7 @@ pub struct EvalArgs {
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Independent runs of every point
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u32).range(5..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u32).range(20..=1000))]
     pub runs: u32,
     /// Write a page with pictures, the numbers as JSON and a table in Markdown into this folder, which is made if missing
     #[arg(long, value_name = "DIR")]
@@ -70,10 +72,8 @@ pub struct EvalArgs {
 }
 
 impl EvalArgs {
-    /// The logs, as they were asked for.
-    fn log_flags(&self) -> String {
-        let logs: String = self.log.iter().map(|path| format!(" --log {}", path.display())).collect();
-        if logs.is_empty() { logs } else { format!("{logs} --log-format {}", self.log_format.name()) }
+    fn scale(&self) -> Scale {
+        if self.quick { Scale::Quick } else { Scale::Full }
     }
 }
 
@@ -96,26 +96,10 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     }
     let logs: Vec<Log> = args.log.iter().map(|path| logs::read(path, args.log_format)).collect::<Result<_, _>>()?;
     let folder = args.out.as_deref().map(Folder::open).transpose()?;
-    let seed = args.seed.unwrap_or_else(|| drawn_seed() >> 32);
-    let (scale, seeds) = (if args.quick { Scale::Quick } else { Scale::Full }, args.runs);
+    let stop = Stop::on_signal(|| eprintln!("firstseen: ends after the runs under way; once more ends it at once"))?;
     let begun = Instant::now();
-    let clock_ns = || begun.elapsed().as_nanos() as u64;
-    let redis_key_bytes = redis_key_bytes(&experiments);
-    let mut report = Report::new(seed, scale, args.log_flags());
-    let steps = Steps::new(experiments.len() as u64 * u64::from(seeds), "runs");
-    for (index, experiment) in experiments.iter().enumerate() {
-        let left_after = (experiments.len() - index - 1) as u64 * u64::from(seeds);
-        let progress = |done: usize, total: usize| steps.left(left_after + (total - done) as u64);
-        let experiment_begun = Instant::now();
-        let run = Run { seed, seeds, scale, logs: &logs, progress: &progress, clock_ns: &clock_ns, redis_key_bytes };
-        let document = experiment.run(&run)?;
-        if let Some(folder) = &folder {
-            folder.write_experiment(&document)?;
-        }
-        steps.note(&summary::line(&document, experiment_begun.elapsed()));
-        report.experiments.push(document);
-    }
-    steps.end();
+    let mut report = Report::new(args, &experiments);
+    measure(&experiments, &mut report, &logs, folder.as_ref(), &stop)?;
     report.seconds = begun.elapsed().as_secs_f64();
     if let Some(folder) = &folder {
         folder.write_page(&report)?;
@@ -124,7 +108,53 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         true => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
         false => summary::tell(&report, args.out.as_deref(), out)?,
     }
-    Ok(if report.holds() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+    Ok(match (report.not_ended.is_empty(), report.holds()) {
+        (false, _) => ExitCode::from(INTERRUPTED),
+        (true, false) => ExitCode::from(FAILED),
+        (true, true) => ExitCode::SUCCESS,
+    })
+}
+
+/// Puts what each experiment has found into the report and the folder, until all have ended or somebody wants no more.
+fn measure(
+    experiments: &[&'static Experiment],
+    report: &mut Report,
+    logs: &[Log],
+    folder: Option<&Folder>,
+    stop: &Stop,
+) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    let clock_ns = || begun.elapsed().as_nanos() as u64;
+    let is_over = || stop.is_set();
+    let redis_key_bytes = redis_key_bytes(experiments);
+    let (seed, seeds, scale) = (report.seed, report.runs, report.scale);
+    let steps = Steps::new(experiments.len() as u64 * u64::from(seeds), "runs");
+    for (index, experiment) in experiments.iter().enumerate() {
+        let left_after = (experiments.len() - index - 1) as u64 * u64::from(seeds);
+        let progress = |done: usize, total: usize| steps.left(left_after + (total - done) as u64);
+        let experiment_begun = Instant::now();
+        let run = Run {
+            seed,
+            seeds,
+            scale,
+            logs,
+            progress: &progress,
+            clock_ns: &clock_ns,
+            redis_key_bytes,
+            is_over: &is_over,
+        };
+        let document = match experiment.run(&run) {
+            Err(EvalError::Over) => break,
+            ended => ended?,
+        };
+        if let Some(folder) = folder {
+            folder.write_experiment(&document)?;
+        }
+        steps.note(&summary::line(&document, experiment_begun.elapsed()));
+        report.add(document);
+    }
+    steps.end();
+    Ok(())
 }
 
 /// What a key of a Redis server takes, where an experiment wants it and a server is installed. One that does not answer
@@ -159,10 +189,12 @@ fn log_readers(experiments: &[&Experiment]) -> Result<String, UsageError> {
 fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
     let unknown = names.iter().find(|name| *name != ALL && named(name).is_none());
     if let Some(unknown) = unknown {
-        let near = |experiment: &&Experiment| strsim::jaro_winkler(experiment.name, unknown) > 0.8;
-        let near = EXPERIMENTS.iter().find(near).map_or("`firstseen eval` lists them".to_owned(), |experiment| {
-            format!("did you mean `{}`?", experiment.name)
-        });
+        let likeness = |name: &str| strsim::jaro_winkler(name, unknown);
+        let names = EXPERIMENTS.iter().map(|experiment| experiment.name);
+        let near = match names.max_by(|one, other| likeness(one).total_cmp(&likeness(other))) {
+            Some(nearest) if likeness(nearest) > 0.8 => format!("did you mean `{nearest}`?"),
+            _ => "`firstseen eval` lists them".to_owned(),
+        };
         return Err(UsageError(format!("no experiment `{unknown}`: {near}")).into());
     }
     let is_wanted = |experiment: &&Experiment| names.iter().any(|name| name == ALL || name == experiment.name);

@@ -12,6 +12,8 @@ use firstseen_eval::experiments::EXPERIMENTS;
 use firstseen_eval::stats::Verdict;
 use serde::Serialize;
 
+use super::{ALL, EvalArgs, machine};
+use crate::state::drawn_seed;
 use crate::table::Table;
 
 /// A run: the document of `--json`.
@@ -19,54 +21,86 @@ use crate::table::Table;
 pub(super) struct Report {
     /// Of the program.
     pub(super) version: &'static str,
-    /// The system and processor that it was built for, and the cores that it was given.
+    /// System, processor, cores.
     pub(super) machine: String,
     /// When it began.
     pub(super) began: String,
     /// What decides everything that is drawn.
     pub(super) seed: u64,
+    /// Independent runs of every point.
+    pub(super) runs: u32,
     /// How large.
     pub(super) scale: Scale,
-    /// Logs that were read, as flags.
-    pub(super) logs: String,
+    /// What makes the same again.
+    pub(super) command: String,
     /// How long it took.
     pub(super) seconds: f64,
     /// What was found.
     pub(super) experiments: Vec<Document>,
+    /// Experiments that were to run, and have not ended.
+    pub(super) not_ended: Vec<&'static str>,
 }
 
 impl Report {
     /// Of a run that begins.
-    pub(super) fn new(seed: u64, scale: Scale, logs: String) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    pub(super) fn new(args: &EvalArgs, experiments: &[&'static Experiment]) -> Self {
+        let seed = args.seed.unwrap_or_else(|| drawn_seed() >> 32);
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            machine: format!("{} {}, {cores} cores", std::env::consts::OS, std::env::consts::ARCH),
+            machine: machine::described(),
             began: jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M UTC").to_string(),
             seed,
-            scale,
-            logs,
+            runs: args.runs,
+            scale: args.scale(),
+            command: command(args, experiments, seed),
             seconds: 0.0,
             experiments: Vec::new(),
+            not_ended: experiments.iter().map(|experiment| experiment.name).collect(),
         }
     }
 
-    /// How to get the same, in one sentence.
+    /// One experiment has ended.
+    pub(super) fn add(&mut self, document: Document) {
+        self.not_ended.retain(|name| *name != document.name);
+        self.experiments.push(document);
+    }
+
+    /// What was made, how to get the same, and what is missing.
     pub(super) fn made(&self) -> String {
-        let names: Vec<&str> = self.experiments.iter().map(|document| document.name.as_str()).collect();
-        let names = if names.len() == EXPERIMENTS.len() { "all".to_owned() } else { names.join(" ") };
-        let quick = if self.scale == Scale::Quick { " --quick" } else { "" };
-        let runs = self.experiments.first().map_or(0, |document| document.seeds.len());
-        format!(
-            "Made on {} by firstseen {} on {} in {:.0} seconds; again: firstseen eval {names}{quick} --seed {} --runs {runs}{}",
-            self.began, self.version, self.machine, self.seconds, self.seed, self.logs
-        )
+        let Self { began, version, machine, seconds, command, .. } = self;
+        let made =
+            format!("Made on {began} by firstseen {version} on {machine} in {seconds:.0} seconds; again: {command}");
+        match self.not_ended.is_empty() {
+            true => made,
+            false => format!("{made}. Interrupted: {} did not end", self.not_ended.join(", ")),
+        }
     }
 
     /// Whether nothing is out.
     pub(super) fn holds(&self) -> bool {
         self.experiments.iter().all(|document| document.count(Verdict::Out) == 0)
     }
+}
+
+/// The command for a shell that makes the same again, as far as the machine lets it.
+fn command(args: &EvalArgs, experiments: &[&'static Experiment], seed: u64) -> String {
+    let mut words = vec!["firstseen".to_owned(), "eval".to_owned()];
+    match experiments.len() == EXPERIMENTS.len() {
+        true => words.push(ALL.to_owned()),
+        false => words.extend(experiments.iter().map(|experiment| experiment.name.to_owned())),
+    }
+    if args.quick {
+        words.push("--quick".to_owned());
+    }
+    words.extend(["--seed".to_owned(), seed.to_string(), "--runs".to_owned(), args.runs.to_string()]);
+    for path in &args.log {
+        words.extend(["--log".to_owned(), path.display().to_string()]);
+    }
+    if !args.log.is_empty() {
+        words.extend(["--log-format".to_owned(), args.log_format.name().to_owned()]);
+    }
+    let words: Vec<_> = words.iter().map(|word| shlex::try_quote(word).unwrap_or(word.into())).collect();
+    words.join(" ")
 }
 
 /// One experiment that has ended, in one line.

@@ -49,6 +49,9 @@ pub(super) fn draw(area: &Area<'_>, width: u32, panel: &Panel) -> Drawn {
         marks::bar(area, (middle, legend.top + 7), (middle, legend.top - 7), Style::of_any())?;
         legend.text("95 % interval of the mean over seeds")?;
     }
+    if panel.y.is_log && points().any(|point| point.mean == 0.0) {
+        legend.text("A bar without a sign: none found.")?;
+    }
     if panel.series.len() > 1 {
         legend.text("Series stand a little beside each other, where they share a place.")?;
     }

@@ -91,6 +91,11 @@ impl Scale {
         Places { places: (self.from..self.to).into(), labels: self.labels.clone() }
     }
 
+    /// From one end to the other, as places are counted.
+    pub(super) fn length(&self) -> f64 {
+        self.to - self.from
+    }
+
     /// Labels on the axis.
     pub(super) fn ticks(&self) -> usize {
         self.labels.len()
