@@ -94,6 +94,10 @@ fn a_real_log_is_measured() {
     assert!(report.to_string().contains("nasa_19950801"), "it is named");
     folder.write("log", "nonsense\n");
     folder.run("eval real-landmark --log log").fails(2, &["log holds no request"]);
+    folder.write("small", "host,url,time\nhost,/page,1700000000\n");
+    let small = folder.run("eval landmark slicing --quick --out page --log small --log-format csv");
+    small.fails(2, &["log small has 1 distinct events", "slicing needs at least 1000"]);
+    assert!(!folder.has("page"), "before anything is measured or written");
     folder.run("eval real-landmark --log absent").fails(2, &["absent"]);
     folder.run("eval real-landmark --log .").fails(2, &[". is a folder"]);
 }

@@ -3,6 +3,7 @@
 //! Promises: the same seed, number of seeds and scale give the same document, whatever the threads do, but for what is
 //! timed with the clock of the run. Must not know: what is measured, files, which clock that is.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
@@ -143,10 +144,26 @@ pub struct Experiment {
     pub title: &'static str,
     /// What it shows, in one paragraph.
     pub paragraph: &'static str,
-    /// Whether it measures the logs of a run too; what reads none must leave [`Run::logs`] alone.
-    pub reads_logs: bool,
+    /// How it measures the logs of a run too; what reads none must leave [`Run::logs`] alone.
+    pub reads_logs: Option<LogUse>,
     /// Measures, and puts the formulas beside.
     pub measure: fn(&Run<'_>) -> Result<Findings, EvalError>,
+}
+
+/// What an experiment takes of a log.
+pub struct LogUse {
+    /// Its first events, so many at most.
+    pub events_max: fn(Scale) -> u64,
+    /// Distinct ones that must be among them: formulas are for many cells.
+    pub distinct_min: u64,
+}
+
+impl LogUse {
+    /// What is taken of `events`.
+    pub fn part<'a>(&self, events: &'a [u64], scale: Scale) -> &'a [u64] {
+        let most = usize::try_from((self.events_max)(scale)).unwrap_or(usize::MAX);
+        &events[..events.len().min(most)]
+    }
 }
 
 /// What an experiment has measured.
@@ -162,14 +179,31 @@ pub struct Findings {
 }
 
 impl Experiment {
+    /// Whether logs have enough distinct events for formulas to judge them.
+    ///
+    /// # Errors
+    /// [`EvalError::FewDistinct`] names the log.
+    pub fn check_logs(&self, logs: &[Log], scale: Scale) -> Result<(), EvalError> {
+        let Some(of) = &self.reads_logs else { return Ok(()) };
+        let distinct = |log: &Log| of.part(&log.keys, scale).iter().collect::<HashSet<_>>().len() as u64;
+        match logs.iter().map(|log| (log, distinct(log))).find(|(_, distinct)| *distinct < of.distinct_min) {
+            None => Ok(()),
+            Some((log, distinct)) => {
+                let (log, experiment, distinct_min) = (log.name.clone(), self.name, of.distinct_min);
+                Err(EvalError::FewDistinct { log, distinct, experiment, distinct_min })
+            }
+        }
+    }
+
     /// Runs it and judges what it finds.
     ///
     /// # Errors
-    /// [`EvalError`]: too few seeds, or not enough memory.
+    /// [`EvalError`]: too few seeds, a log that is too small, or not enough memory.
     pub fn run(&self, run: &Run<'_>) -> Result<Document, EvalError> {
         if run.seeds < 2 {
             return Err(EvalError::Seeds(run.seeds));
         }
+        self.check_logs(run.logs, run.scale)?;
         let Findings { source, parameters, sheets, notes } = (self.measure)(run)?;
         Ok(Document {
             name: self.name.to_owned(),

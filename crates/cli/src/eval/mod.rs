@@ -95,6 +95,9 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         input::check(&args.log)?;
     }
     let logs: Vec<Log> = args.log.iter().map(|path| logs::read(path, args.log_format)).collect::<Result<_, _>>()?;
+    for experiment in &experiments {
+        experiment.check_logs(&logs, args.scale()).map_err(|error| UsageError(error.to_string()))?;
+    }
     let folder = args.out.as_deref().map(Folder::open).transpose()?;
     let stop = Stop::on_signal(|| eprintln!("firstseen: ends after the runs under way; once more ends it at once"))?;
     let begun = Instant::now();
@@ -173,7 +176,10 @@ fn redis_key_bytes(experiments: &[&Experiment]) -> Option<f64> {
 /// The names of those that read logs.
 fn log_readers(experiments: &[&Experiment]) -> Result<String, UsageError> {
     let names = |all: &mut dyn Iterator<Item = &Experiment>| {
-        all.filter(|experiment| experiment.reads_logs).map(|experiment| experiment.name).collect::<Vec<_>>().join(", ")
+        all.filter(|experiment| experiment.reads_logs.is_some())
+            .map(|experiment| experiment.name)
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     let readers = names(&mut experiments.iter().copied());
     if readers.is_empty() {

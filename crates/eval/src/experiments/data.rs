@@ -9,7 +9,7 @@ use firstseen_filter::{FilterSecret, reduce};
 
 use super::{k11, logged, parameter, pipelining, slicing, tree};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
-use crate::experiment::{EvalError, Experiment, Findings, Run};
+use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run};
 use crate::measure::pooled_beside;
 use crate::stats::{Counts, Estimate};
 use crate::stream::{Events, Keys, Log, StreamSpec};
@@ -22,7 +22,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 rank against share is nearly a falling line on logarithmic axes. Streams that are drawn stand in for \
                 logs; each key comes as often as its law says. In a stream of repeats a key that came early is \
                 repeated more often. Leaves get unequal shares where a few clients ask for much.",
-    reads_logs: true,
+    reads_logs: Some(LogUse { events_max: |_| u64::MAX, distinct_min: 1 }),
     measure,
 };
 

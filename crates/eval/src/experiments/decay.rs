@@ -27,7 +27,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 bits each. Estimates are never too low by the paper's rounding up, but then counters never return \
                 to zero: a key that was seen once is never forgotten. Counters with fractional bits (our remedy) are too low \
                 by less than an occurrence, and forget.",
-    reads_logs: false,
+    reads_logs: None,
     measure,
 };
 

@@ -20,7 +20,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 It trades one error for the other: an unseen key hardly ever meets equal timers, but an old event has lost \
                 some of its own to later ones. One pair (k' = 2) is the best bargain in a vertical filter; the small cells of \
                 horizontal slices want three. It is off by default: a filter that must find every duplicate cannot use it.",
-    reads_logs: false,
+    reads_logs: None,
     measure,
 };
 

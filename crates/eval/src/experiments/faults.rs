@@ -30,7 +30,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 are all set. The threshold x says how many of the k cells must be left and set for a duplicate. Nodes keep the \
                 strict rule: a cell that is left and not set proves the event distinct. The paper's literal rule believes x \
                 cells even then, and has more false positives at every x.",
-    reads_logs: false,
+    reads_logs: None,
     measure,
 };
 

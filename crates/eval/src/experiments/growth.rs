@@ -24,7 +24,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 windows full of events, and the one that is being filled while the oldest runs out. An event is looked up in \
                 all of them, so false positives grow to almost f times the rate of one. After the burst one window suffices \
                 until all are gone.",
-    reads_logs: false,
+    reads_logs: None,
     measure,
 };
 

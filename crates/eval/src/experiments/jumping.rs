@@ -20,7 +20,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 at once. The paper's numbers are those of windows that each start from empty. A filter that has been \
                 jumping for a while always holds three full sub-windows and errs about three times as often: that is what \
                 a user meets. Words of generations, which look at each sub-window by itself, err less in the same cells.",
-    reads_logs: false,
+    reads_logs: None,
     measure,
 };
 

@@ -17,7 +17,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 an error. The memory grows with the number of hash functions k, so that a full filter would err with \
                 chance 2^-k. The filter is full only at the end: over the stream it errs four to eight times less, as the \
                 mean over its filling says. The paper's separate hash spaces (partitioned) do as well as one (classic).",
-    reads_logs: false,
+    reads_logs: None,
     measure,
 };
 

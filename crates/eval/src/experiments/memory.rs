@@ -26,7 +26,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 each kind takes for a window of events, as the planner sizes it, stands beside that bound and beside a map that \
                 never errs. The second picture tests the promise: the measured rate of every size lies under the one that was \
                 asked for, where the formulas have it.",
-    reads_logs: false,
+    reads_logs: None,
     measure,
 };
 

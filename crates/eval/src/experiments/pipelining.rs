@@ -18,7 +18,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 the hash functions and stops at the first cell that is not set, so new events cost little and duplicates visit \
                 all of their slices. The paper counts the test pass; a new event is then set in all of its slices, which costs \
                 more than the pipeline saves where most events are new.",
-    reads_logs: false,
+    reads_logs: None,
     measure,
 };
 

@@ -7,10 +7,10 @@ use std::collections::{HashMap, HashSet};
 
 use firstseen_filter::{FilterSpec, Kind, Window};
 
-use super::logged::Clicks;
+use super::logged::{Clicks, DISTINCT_MIN};
 use super::{M05_HASHES, m05, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
-use crate::experiment::{EvalError, Experiment, Findings, Run};
+use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run};
 use crate::measure::{Subject, count, pooled_beside, shaped};
 use crate::stats::Counts;
 use crate::stream::Event;
@@ -25,10 +25,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 that was recorded fills the cells a little more, and every one that is new to its window is expected \
                 to err as the cells are filled then. Logs are handed in; where none is, a stream with the repeats of \
                 the paper's log stands in for them.",
-    reads_logs: true,
+    reads_logs: Some(LOGS),
     measure,
 };
 
+const LOGS: LogUse = LogUse { events_max: |scale| scale.pick(350_000, 70_000, 21_000), distinct_min: DISTINCT_MIN };
 /// Sub-windows of a window, the current one included.
 const SUB_WINDOWS: usize = 4;
 /// Sub-windows of the whole log: the paper's 4 windows that overlap.
@@ -134,8 +135,7 @@ impl<'a> Clicked<'a> {
 }
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
-    let events: u64 = run.scale.pick(350_000, 70_000, 21_000);
-    let clicks = Clicks::new("real-jumping", run, events)?;
+    let clicks = Clicks::new(run, &LOGS);
     let runs = run.trials(|seed| {
         let found: Result<Vec<_>, _> =
             clicks.keys(seed)?.iter().map(|keys| Clicked::of(keys).all_found(seed)).collect();
@@ -167,7 +167,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     Ok(Findings {
         source: m05("6.3.2", "Figure 9"),
         parameters: vec![
-            parameter("clicks at most: the first of a log, or of the stream", events),
+            parameter("clicks at most: the first of a log, or of the stream", (LOGS.events_max)(run.scale)),
             parameter("sub-windows of a window", SUB_WINDOWS as u64),
             parameter("sub-windows in all", LOG_SUB_WINDOWS as u64),
             parameter("cells (m) per hash function and distinct click of an average window", CELLS_PER_EVENT),

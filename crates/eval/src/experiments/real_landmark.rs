@@ -8,10 +8,10 @@ use std::collections::HashSet;
 use firstseen_filter::rates::plain;
 use firstseen_filter::{Kind, Window};
 
-use super::logged::Clicks;
+use super::logged::{Clicks, DISTINCT_MIN};
 use super::{M05_HASHES, m05, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
-use crate::experiment::{EvalError, Experiment, Findings, Run};
+use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run};
 use crate::measure::{Subject, count, pooled_beside, shaped};
 use crate::stats::Counts;
 use crate::stream::Event;
@@ -23,10 +23,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 distinct clicks. Repeats set nothing new, so only how many clicks are distinct matters, and the same mean over \
                 the filling tells the errors of any log. Logs are handed in; where none is, a stream with the repeats of the \
                 paper's log stands in for them.",
-    reads_logs: true,
+    reads_logs: Some(LOGS),
     measure,
 };
 
+const LOGS: LogUse = LogUse { events_max: |scale| scale.pick(500_000, 100_000, 20_000), distinct_min: DISTINCT_MIN };
 /// Cells a hash function and distinct click: as in landmark, 5,905,777 for 4,093,573.
 const CELLS_PER_EVENT: f64 = std::f64::consts::LOG2_E;
 /// "Practical", k = 4..10.
@@ -66,8 +67,7 @@ impl<'a> Landmark<'a> {
 }
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
-    let events: u64 = run.scale.pick(500_000, 100_000, 20_000);
-    let clicks = Clicks::new("real-landmark", run, events)?;
+    let clicks = Clicks::new(run, &LOGS);
     let runs = run.trials(|seed| {
         let (mut counts, mut expected) = (Vec::new(), Vec::new());
         for keys in clicks.keys(seed)? {
@@ -102,7 +102,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     Ok(Findings {
         source: m05("6.3.2", "errors of real clicks, landmark"),
         parameters: vec![
-            parameter("clicks at most: the first of a log, or of the stream", events),
+            parameter("clicks at most: the first of a log, or of the stream", (LOGS.events_max)(run.scale)),
             parameter("cells (m) per hash function and distinct click", CELLS_PER_EVENT),
         ],
         sheets: clicks.names().iter().enumerate().map(sheet).collect(),

@@ -9,9 +9,10 @@ use firstseen_filter::{Kind, Window};
 use firstseen_routing::{fairness, greatest_share};
 
 use super::cuts::{KeyUse, Way};
-use super::{k11, logged, parameter};
+use super::logged::{self, DISTINCT_MIN};
+use super::{k11, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
-use crate::experiment::{EvalError, Experiment, Findings, Run};
+use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run, Scale};
 use crate::measure::{Subject, averaged, averaged_beside, count, pooled_beside, shaped};
 use crate::stats::Counts;
 use crate::stream::{Event, Keys, Log, StreamSpec};
@@ -24,10 +25,11 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 horizontal slices are filled unevenly, and the fullest err most. If some events are far more frequent than \
                 others, the slice that has the most frequent one works most: vertical cuts divide its work over k slices. \
                 Diced filters lie between.",
-    reads_logs: true,
+    reads_logs: Some(LOGS),
     measure,
 };
 
+const LOGS: LogUse = LogUse { events_max: |scale| scale.pick(100_000, 60_000, 20_000), distinct_min: DISTINCT_MIN };
 const HASHES: u32 = 4;
 const SLICES: [u32; 4] = [10, 20, 40, 80];
 const RATES: [f64; 3] = [0.02, 0.05, 0.08];
@@ -63,7 +65,8 @@ struct Found {
 }
 
 /// All cases, and what was left out.
-fn cases<'a>(events: u64, logs: &'a [Log]) -> Result<(Vec<Case<'a>>, Vec<String>), EvalError> {
+fn cases<'a>(scale: Scale, logs: &'a [Log]) -> (Vec<Case<'a>>, Vec<String>) {
+    let events = (LOGS.events_max)(scale);
     let part = events as f64 / EVENTS_OF_SET;
     let distinct = DISTINCT * part;
     let drawn = |keys: Keys, rate: f64, name: &str| Case {
@@ -77,25 +80,21 @@ fn cases<'a>(events: u64, logs: &'a [Log]) -> Result<(Vec<Case<'a>>, Vec<String>
     cases.push(drawn(uniform, RATES[0], "uniform"));
     let mut left_out = Vec::new();
     for log in logs {
-        let keys = first(&log.keys, events);
-        let keys_distinct = logged::check_distinct("slicing", &log.name, keys)?;
-        cases.push(logged_case(keys, keys_distinct, format!("keys of {}", log.name)));
+        cases.push(logged_case(LOGS.part(&log.keys, scale), format!("keys of {}", log.name)));
         // K11 takes a log twice: what was asked for is the event, and who asked.
-        let clients = first(&log.clients, events);
-        match logged::check_distinct("slicing", &format!("{}, by client,", log.name), clients) {
-            Ok(distinct) => cases.push(logged_case(clients, distinct, format!("clients of {}", log.name))),
-            Err(too_few) => left_out.push(format!("Left out: {too_few}.")),
+        let by_client = logged_case(LOGS.part(&log.clients, scale), format!("clients of {}", log.name));
+        if by_client.distinct >= DISTINCT_MIN as f64 {
+            cases.push(by_client);
+        } else {
+            let Case { name, distinct, .. } = by_client;
+            left_out.push(format!("Left out: {name}: {distinct} are too few, at least {DISTINCT_MIN} are needed."));
         }
     }
-    Ok((cases, left_out))
+    (cases, left_out)
 }
 
-fn first(keys: &[u64], events: u64) -> &[u64] {
-    &keys[..keys.len().min(events as usize)]
-}
-
-fn logged_case(keys: &[u64], distinct: u64, name: String) -> Case<'_> {
-    Case { source: Events::Logged(keys), rate: RATES[0], name, distinct: distinct as f64 }
+fn logged_case(keys: &[u64], name: String) -> Case<'_> {
+    Case { source: Events::Logged(keys), rate: RATES[0], name, distinct: logged::distinct(keys) as f64 }
 }
 
 /// The keys of K11's synthetic sets of so many events: Zipf, uniform.
@@ -174,8 +173,8 @@ fn cells_of(case: &Case<'_>) -> u64 {
 type Runs = Vec<Vec<(Vec<Found>, f64)>>;
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
-    let events: u64 = run.scale.pick(100_000, 60_000, 20_000);
-    let (cases, left_out) = cases(events, run.logs)?;
+    let events = (LOGS.events_max)(run.scale);
+    let (cases, left_out) = cases(run.scale, run.logs);
     let runs: Runs = run.trials(|seed| cases.iter().map(|case| all_found(case, events, seed)).collect())?;
     let mut sheets = Vec::new();
     for (index, case) in cases.iter().enumerate() {
@@ -305,7 +304,6 @@ fn greatest_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sh
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Scale;
     use crate::stats::Verdict;
 
     #[test]
@@ -319,8 +317,7 @@ mod tests {
         let last = |panel: usize, series: usize| document.panels[panel].series[series].points[SLICES.len() - 1].mean;
         assert!(last(0, 0) < last(0, 1) && last(5, 0) > last(5, 1) && last(6, 0) < last(6, 1));
         assert!(document.panels[4].title.contains("keys of a round") && document.panels.len() == 11);
-        let too_few =
-            "Left out: log a round, by client, has 7 distinct events; experiment slicing needs at least 1000.";
+        let too_few = "Left out: clients of a round: 7 are too few, at least 1000 are needed.";
         assert_eq!(document.notes.last().map(String::as_str), Some(too_few));
     }
 }

@@ -22,7 +22,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 by the event itself, those that no later event has raised are equal; if they were set by others, hardly any \
                 two are. So the more timers are equal, the surer is the duplicate. In a small horizontal slice two timers of a \
                 false positive come from one event more often, so that a pair tells less there.",
-    reads_logs: false,
+    reads_logs: None,
     measure,
 };
 

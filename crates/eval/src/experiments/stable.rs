@@ -27,7 +27,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 calls everything a duplicate. F1, of the duplicates found, falls for both as the stream grows; the stable filter is \
                 the better one when most arrivals are new and repeats are recent. More cells (m) make it forget later, more \
                 decrements (P) earlier; more positions (K) make it err less on new ones and forget more.",
-    reads_logs: false,
+    reads_logs: None,
     measure,
 };
 

@@ -21,7 +21,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     paragraph: "The paper's first idea keeps one bit vector for every run of p bits of an id of b bits: 17 vectors of 2^16 bits for \
                 b = 32, p = 16. Neighbouring runs share all bits but one, so two ids that collide in one vector are likely to \
                 collide in the next. In the same memory, independent hash functions err far less often.",
-    reads_logs: false,
+    reads_logs: None,
     measure,
 };
 

@@ -19,7 +19,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     paragraph: "The timers of an event that was delivered run for one window, and repeats do not start them again. So every \
                 repeat within the window is called a duplicate, and after it no more of them than of new events, although \
                 each event was repeated once when half of its window had passed.",
-    reads_logs: false,
+    reads_logs: None,
     measure,
 };
 

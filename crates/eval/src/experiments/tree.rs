@@ -22,7 +22,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 an event wherever it has climbed, so that the next one like it is found at the leaf; a sparse tree sets it \
                 only if it is new to all, on the path that it came by, so that most repeats are found at the root. Dense trees \
                 are asked less. With filters of one size both give the same verdicts as one filter for all.",
-    reads_logs: false,
+    reads_logs: None,
     measure,
 };
 
