@@ -150,9 +150,11 @@ fn rate_sheet(cells: u64, counts: &[Vec<Counts>]) -> Result<Sheet, EvalError> {
     })
 }
 
+/// Events that are looked up together.
+const STEP: u64 = 200;
+
 /// By gap: events that came so long ago, told new.
 fn missed(cells: u64, seed: u64) -> Result<Vec<Counts>, EvalError> {
-    const STEP: u64 = 200;
     let mut subject = Subject::new("stable", &spec(cells, GAP_HASHES, Some(DECREMENTS), seed), "none", seed)?;
     let events: Vec<Event> = distinct(8 * cells, seed)?.collect();
     let mut counts = vec![Counts::default(); GAPS.len()];
@@ -181,11 +183,17 @@ fn forgotten(cells: f64, gap: f64) -> f64 {
     1.0 - (taken + (1.0 - taken) * faded).powi(GAP_HASHES as i32)
 }
 
+/// The mean over events that are looked up together: the first came the gap and half a [`STEP`] ago, the others one
+/// arrival later each; what counts are the arrivals since their own.
+fn forgotten_of_step(cells: u64, gap: u64) -> f64 {
+    let longest = gap * cells / 64 + STEP / 2 - 1;
+    (0..STEP).map(|later| forgotten(cells as f64, (longest - later) as f64)).sum::<f64>() / STEP as f64
+}
+
 fn missed_sheet(cells: u64, counts: &[Vec<Counts>]) -> Sheet {
     let reading = |(place, gap): (usize, &u64)| {
-        let gap = *gap as f64 / 64.0;
-        let expected = Some(forgotten(cells as f64, gap * cells as f64));
-        Reading { x: gap, estimate: pooled(counts, place), expected, printed: None }
+        let expected = Some(forgotten_of_step(cells, *gap));
+        Reading { x: *gap as f64 / 64.0, estimate: pooled(counts, place), expected, printed: None }
     };
     Sheet {
         title: "Duplicates missed, by the time since they came (K = 4, P = 4)".to_owned(),
@@ -193,7 +201,11 @@ fn missed_sheet(cells: u64, counts: &[Vec<Counts>]) -> Sheet {
         y: Axis::linear("false negatives (share)"),
         series: vec![Readings {
             name: "measured, stable".to_owned(),
-            formula: Some("1 - (pi + (1 - pi) e^(-(K+P) g/m))^K, pi the share of cells that are set".to_owned()),
+            formula: Some(
+                "1 - (pi + (1 - pi) e^(-(K+P) g/m))^K, pi the share of cells that are set; mean over the gaps of those \
+                 that are looked up together"
+                    .to_owned(),
+            ),
             points: GAPS.iter().enumerate().map(reading).collect(),
         }],
         lines: Vec::new(),
