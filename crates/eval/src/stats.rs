@@ -135,7 +135,13 @@ impl Estimate {
     /// The same of values that count what is rare: a run may have one more or less, though none of these runs has, so the error
     /// of the mean is at least `1 / sqrt(R)`.
     pub fn of_rare(self) -> Self {
-        Self { distance_error: self.distance_error.max(f64::from(self.runs).sqrt().recip()), ..self }
+        self.with_error_of(f64::from(self.runs).sqrt().recip())
+    }
+
+    /// The same where it is known from elsewhere that the error of its distance is at least `error`: runs that have not met
+    /// what is rare know too little of it.
+    pub fn with_error_of(self, error: f64) -> Self {
+        Self { distance_error: self.distance_error.max(error), ..self }
     }
 
     /// The interval that holds the true mean with `confidence` (above 0, below 1): `mean -+ t(R-1) error`. Of counts at

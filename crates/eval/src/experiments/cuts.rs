@@ -63,13 +63,21 @@ impl Way {
     }
 
     /// Slices that events are divided over (H), and ranges that cells are (V).
-    fn divides(self, slices: u32) -> (u32, u32) {
+    pub(super) fn divides(self, slices: u32) -> (u32, u32) {
         match self {
             Self::Horizontal => (slices, 1),
             Self::Vertical => (1, slices),
             Self::HorizontalVertical => (slices / INNER, INNER),
             Self::VerticalHorizontal => (INNER, slices / INNER),
         }
+    }
+
+    /// Positions of each key that are tested in all: all k but when it is new.
+    pub(super) fn tested(self, slices: u32, hashes: u32, keys: &[KeyUse]) -> Vec<f64> {
+        let (_, ranges) = self.divides(slices);
+        let tested_at = FILLS.map(|fill| slicing::positions_tested(ranges, hashes, fill));
+        let of_key = |key: &KeyUse| (key.occurrences - 1.0) * f64::from(hashes) + between(&tested_at, key.fill);
+        keys.iter().map(of_key).collect()
     }
 
     /// Jain's fairness of the positions tested, where lookups are pipelined: a key that came c times had all k positions

@@ -10,6 +10,7 @@ mod decay;
 mod equal_timers;
 mod faults;
 mod general_slicing;
+mod greatest;
 mod growth;
 mod jumping;
 mod landmark;

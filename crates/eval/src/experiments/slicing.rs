@@ -9,11 +9,12 @@ use firstseen_filter::{Kind, Window};
 use firstseen_routing::{fairness, greatest_share};
 
 use super::cuts::{KeyUse, Way};
+use super::greatest::Greatest;
 use super::logged::{self, DISTINCT_MIN};
 use super::{k11, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run, Scale};
-use crate::measure::{Subject, averaged, averaged_beside, count, pooled_beside, shaped};
+use crate::measure::{Subject, averaged_beside, count, pooled_beside, shaped};
 use crate::stats::Counts;
 use crate::stream::{Event, Keys, Log, StreamSpec};
 
@@ -62,6 +63,7 @@ struct Found {
     fairness: f64,
     fairness_expected: f64,
     greatest: f64,
+    greatest_expected: Greatest,
 }
 
 /// All cases, and what was left out.
@@ -151,6 +153,7 @@ fn found(stream: &Stream, cells: u64, way: Way, slices: u32, seed: u64) -> Resul
         fairness: fairness(subject.filter.loads()),
         fairness_expected: way.fairness(slices, HASHES, &stream.keys),
         greatest: greatest_share(subject.filter.loads()),
+        greatest_expected: Greatest::drawn(way, slices, HASHES, &stream.keys, !seed ^ u64::from(slices)),
     })
 }
 
@@ -286,6 +289,12 @@ fn fairness_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sh
 
 fn greatest_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sheet {
     let measured = values(runs, index, |found| found.greatest);
+    let expected = values(runs, index, |found| found.greatest_expected.mean);
+    let point = |cut: usize| {
+        let models: Vec<Greatest> = runs.iter().map(|run| run[index].0[cut].greatest_expected).collect();
+        let (estimate, expected) = averaged_beside(&measured, &expected, cut, events);
+        (estimate.with_error_of(Greatest::error(&models)), expected)
+    };
     let top = runs.iter().map(|run| run[index].1).sum::<f64>() / runs.len() as f64;
     let even = SLICES.map(|slices| (f64::from(slices), 1.0 / f64::from(slices)));
     let hottest = SLICES.map(|slices| (f64::from(slices), top.max(1.0 / f64::from(slices))));
@@ -293,13 +302,15 @@ fn greatest_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sh
         title: format!("Figures 5(c), 8(c): greatest load of a slice, {}", case.name),
         x: slices_axis(),
         y: Axis::log("share of the positions tested"),
-        series: series(|cut| (averaged(&measured, cut, events), None), |_| None),
+        series: series(point, |_| Some(DRAWN)),
         lines: vec![
             Line { name: "all slices alike: 1/S".to_owned(), points: even.to_vec() },
             Line { name: "least for horizontal: the most frequent key".to_owned(), points: hottest.to_vec() },
         ],
     }
 }
+
+const DRAWN: &str = "mean over draws: each key's positions lie in slices that are drawn by the same cuts";
 
 #[cfg(test)]
 mod tests {
