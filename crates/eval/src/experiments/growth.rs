@@ -3,10 +3,14 @@
 //!
 //! Promises: production growth by density and by cardinality, tick by tick. Must not know: what a generation's cells hold.
 
+mod course;
+mod growing;
+
 use firstseen_filter::rates::growth as rates;
 use firstseen_filter::{CellDefinition, FilterSpec, Growth, GrowthSpec, Kind, Layout, Limit, Window};
 use firstseen_routing::SlicedDefinition;
 
+use self::course::Course;
 use super::burst::{Burst, Steady};
 use super::{k11, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
@@ -32,10 +36,10 @@ const HASHES: u32 = 4;
 /// Rate of a full generation.
 const RATE: f64 = 0.02;
 const GENERATIONS_MAX: u32 = 16;
+/// Ticks for which batches may go on without upkeep: what has expired stays so much longer.
+const UPKEEP_TICKS: u64 = 4;
 const FACTORS: [f64; 2] = [2.0, 5.0];
 const LIMITS: [(Limit, &str); 2] = [(Limit::Density, "density"), (Limit::Cardinality, "cardinality")];
-/// Places on the axis of time.
-const BINS: u64 = 45;
 
 /// How large the experiment is.
 #[derive(Clone, Copy)]
@@ -56,8 +60,7 @@ struct Case {
 
 /// What one run of a case has found.
 struct Found {
-    /// Mean number of generations in each of [`BINS`] parts of the stream.
-    courses: Vec<f64>,
+    course: Course,
     /// Mean number of generations in the burst, from one opening to another.
     generations: f64,
     /// New events of that time that were told duplicate.
@@ -122,21 +125,32 @@ impl Case {
         }
     }
 
+    /// Cells (m) and events that a generation is planned with.
+    fn planned(&self, size: Size) -> Result<(u64, u64), EvalError> {
+        match SlicedDefinition::new(&self.spec(size), "none".parse()?)?.slice()?.cells {
+            CellDefinition::Timing { geometry, growth: Some(Growth { capacity_events, .. }), .. } => {
+                Ok((geometry.cells(), capacity_events))
+            }
+            _ => Err(EvalError::Answer { experiment: "growth", told: "no growth".to_owned() }),
+        }
+    }
+
+    /// Ticks in which an event is known: a whole window after its own.
+    fn alive_ticks(&self) -> u64 {
+        self.window_ticks + 1
+    }
+
     fn expected(&self, size: Size) -> Result<Steady, EvalError> {
-        let slice = SlicedDefinition::new(&self.spec(size), "none".parse()?)?.slice()?;
-        let CellDefinition::Timing { geometry, growth: Some(Growth { capacity_events, .. }), .. } = slice.cells else {
-            return Err(EvalError::Answer { experiment: "growth", told: "no growth".to_owned() });
-        };
-        let kept = firstseen_filter::FilterSlice::build(&slice)?.kept_units().unwrap_or(0);
+        let (cells, capacity_events) = self.planned(size)?;
         let burst = Burst {
-            cells: geometry.cells() as f64,
+            cells: cells as f64,
             hashes: HASHES,
             capacity_events: capacity_events as f64,
             limit: self.limit,
             tick_events: self.factor * size.tick_events as f64,
             // Of the first and the last tick a half, on average.
-            alive_ticks: slice.rule.span_units as f64 - 0.5,
-            kept_ticks: kept as f64,
+            alive_ticks: self.alive_ticks() as f64 - 0.5,
+            kept_ticks: (self.alive_ticks() + UPKEEP_TICKS) as f64,
         };
         Ok(burst.steady())
     }
@@ -148,7 +162,7 @@ impl Case {
         let third = size.ticks() / 3;
         // Until then the generations of the burst's start are still there.
         let steady = third + (2.2 * self.window_ticks as f64) as u64..2 * third;
-        let mut sums = vec![0; BINS as usize];
+        let mut course = Course::new();
         let mut at_openings: Vec<(u64, u64, Counts)> = Vec::new();
         let (mut generation_ticks, mut errors, mut before) = (0, Counts::default(), 1);
         for tick in 0..size.ticks() {
@@ -164,15 +178,14 @@ impl Case {
                 errors.trials += told.trials;
             }
             before = generations;
-            sums[(tick * BINS / size.ticks()) as usize] += generations;
+            course.add(size, tick, generations, told);
         }
         let first = at_openings.get(1).or(at_openings.first()).copied().unwrap_or_default();
         let none_opened = at_openings.len() < 3;
         let last = at_openings.last().filter(|_| !none_opened).copied();
         let (last_tick, last_sum, last_errors) = last.unwrap_or((steady.end, generation_ticks, errors));
-        let per_bin = (size.ticks() / BINS) as f64;
         Ok(Found {
-            courses: sums.into_iter().map(|sum| sum as f64 / per_bin).collect(),
+            course,
             generations: (last_sum - first.1) as f64 / (last_tick - first.0) as f64,
             errors: Counts {
                 successes: last_errors.successes - first.2.successes,
@@ -185,7 +198,11 @@ impl Case {
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let size = Size::of(run.scale);
     let cases = size.cases();
-    let runs = run.trials(|seed| cases.iter().map(|case| case.counted(size, seed)).collect::<Result<Vec<_>, _>>())?;
+    let both = run.trials(|seed| {
+        let counted: Result<Vec<Found>, _> = cases.iter().map(|case| case.counted(size, seed)).collect();
+        Ok((counted?, course::drawn(size, &cases, seed)?))
+    })?;
+    let (runs, drawn): (Vec<Vec<Found>>, Vec<Vec<Course>>) = both.into_iter().unzip();
     let expected = cases.iter().map(|case| case.expected(size)).collect::<Result<Vec<_>, _>>()?;
     let generations = each(&runs, |found| found.generations);
     let errors: Vec<Vec<Counts>> = runs.iter().map(|run| run.iter().map(|found| found.errors).collect()).collect();
@@ -222,7 +239,9 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         series: judged(is_rate),
         lines,
     };
-    let mut sheets: Vec<_> = (0..FACTORS.len()).map(|factor| course_sheet(size, factor, &runs)).collect();
+    let courses: Vec<Vec<Course>> =
+        runs.into_iter().map(|run| run.into_iter().map(|found| found.course).collect()).collect();
+    let mut sheets = course::sheets(size, &courses, &drawn);
     sheets.push(sheet("Figure 10: live generations within the burst", "generations (mean)", false, Vec::new()));
     let share = "false positives (share of new events)";
     sheets.push(sheet("Figure 11: false positives within the burst", share, true, live_lines(size)));
@@ -244,7 +263,7 @@ const FORMULAS: [&str; 2] = [
     "mean over a period of 1 - product of (1 - p_i^k) over what lives of each generation (K11 5: 1 - (1-P)^L)",
 ];
 
-const NOTES: [&str; 4] = [
+const NOTES: [&str; 5] = [
     "The paper says that cardinality cannot be decremented as events expire, so that it fluctuates between one filter and two \
      at normal load. Here every generation counts its events by tick, and takes new ones for those that have expired: one \
      generation suffices. It is density that needs two at normal load: it counts expired timers until they are swept, eight times a \
@@ -256,6 +275,9 @@ const NOTES: [&str; 4] = [
     "The formulas take generations as independent. An event has the same positions in all of them, and only what none of them \
      knows is recorded, so cells that older generations have set are hit a little less: at 5 times the load and a rate of 5 %, \
      0.4 % more events fill a generation by density and the rate is 0.7 % higher than said here; at 2 % too little to be seen.",
+    "Courses over the stream are expected as the law of growth gives them tick by tick: for every run once, with as many events \
+     and places that are drawn, not hashed. A generation goes when its last event has expired and four ticks more, for which \
+     batches may go on without upkeep.",
 ];
 
 fn each(runs: &[Vec<Found>], value: impl Fn(&Found) -> f64) -> Vec<Vec<f64>> {
@@ -270,32 +292,6 @@ fn live_lines(size: Size) -> Vec<Line> {
         points: ends.map(|window_ticks| (window_ticks as f64, rates::live_rate(RATE, factor))).to_vec(),
     };
     FACTORS.map(line).to_vec()
-}
-
-/// The number of generations over the stream, as the paper shows it: shortest and longest window, by both limits.
-fn course_sheet(size: Size, factor: usize, runs: &[Vec<Found>]) -> Sheet {
-    let mut series = Vec::new();
-    for (limit, (_, name)) in LIMITS.iter().enumerate() {
-        for window in [0, 2] {
-            let case = 3 * (limit * FACTORS.len() + factor) + window;
-            let courses: Vec<Vec<f64>> = runs.iter().map(|run| run[case].courses.clone()).collect();
-            let points = (0..BINS as usize).map(|bin| Reading {
-                x: 100.0 * (bin as f64 + 0.5) / BINS as f64,
-                estimate: averaged(&courses, bin, size.ticks() / BINS),
-                expected: None,
-                printed: None,
-            });
-            let name = format!("{name}, window of {} ticks", size.windows_ticks[window]);
-            series.push(Readings { name, formula: None, points: points.collect() });
-        }
-    }
-    Sheet {
-        title: format!("Figure 10: live generations over the stream, burst of {} times the load", FACTORS[factor]),
-        x: Axis::linear("place in the stream (%)"),
-        y: Axis::linear("generations (mean)"),
-        series,
-        lines: Vec::new(),
-    }
 }
 
 #[cfg(test)]

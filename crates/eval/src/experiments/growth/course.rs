@@ -1,0 +1,133 @@
+//! Generations and false positives over the stream, as the paper shows them, beside the same law over drawn places.
+//!
+//! Promises: what is measured and what is expected are put into the same parts of the stream. Must not know: the formulas of
+//! a steady burst.
+
+use firstseen_filter::Limit;
+use firstseen_filter::rates::growth as rates;
+
+use super::growing::{Full, Growing, Law};
+use super::{Case, FACTORS, HASHES, LIMITS, RATE, Size, UPKEEP_TICKS};
+use crate::document::{Axis, Reading, Readings, Sheet};
+use crate::experiment::EvalError;
+use crate::measure::{averaged_beside, pooled_beside};
+use crate::stats::Counts;
+
+/// Places on the axis of time.
+const BINS: u64 = 45;
+/// Where timers in use decide, how often in a window those that have expired are emptied, and the least time between.
+const SWEEPS: u64 = 8;
+const SWEEP_TICKS_MIN: u64 = 8;
+/// Of three windows, those whose course is shown: the shortest and the longest.
+const SHOWN: [usize; 2] = [0, 2];
+
+/// What is found in each of [`BINS`] parts of the stream.
+pub(super) struct Course {
+    /// Mean number of generations.
+    generations: Vec<f64>,
+    /// Events, all new, that were told duplicate.
+    errors: Vec<Counts>,
+}
+
+impl Course {
+    pub(super) fn new() -> Self {
+        Self { generations: vec![0.0; BINS as usize], errors: vec![Counts::default(); BINS as usize] }
+    }
+
+    /// One tick more.
+    pub(super) fn add(&mut self, size: Size, tick: u64, generations: usize, told: Counts) {
+        let (bin, per_bin) = ((tick * BINS / size.ticks()) as usize, (size.ticks() / BINS) as f64);
+        self.generations[bin] += generations as f64 / per_bin;
+        self.errors[bin].successes += told.successes;
+        self.errors[bin].trials += told.trials;
+    }
+
+    /// The share of the errors in each part.
+    fn rates(&self) -> Vec<f64> {
+        self.errors.iter().map(|told| told.successes as f64 / told.trials as f64).collect()
+    }
+}
+
+/// The places in the list of cases of those that are shown for a burst, in the order of the legend.
+fn shown(factor: usize) -> impl Iterator<Item = usize> {
+    (0..LIMITS.len()).flat_map(move |limit| SHOWN.map(|window| 3 * (limit * FACTORS.len() + factor) + window))
+}
+
+/// One draw of every case that is shown, burst by burst.
+pub(super) fn drawn(size: Size, cases: &[Case], seed: u64) -> Result<Vec<Course>, EvalError> {
+    (0..FACTORS.len()).flat_map(shown).map(|case| cases[case].drawn(size, seed)).collect()
+}
+
+impl Case {
+    fn drawn(&self, size: Size, seed: u64) -> Result<Course, EvalError> {
+        let (cells, capacity_events) = self.planned(size)?;
+        let law = Law {
+            timers: cells as u32,
+            hashes: HASHES,
+            full: match self.limit {
+                Limit::Cardinality => Full::Events(capacity_events),
+                Limit::Density => Full::Timers(rates::density_limit(cells as f64, HASHES, RATE) as u64),
+            },
+            alive_ticks: self.alive_ticks(),
+            upkeep_ticks: UPKEEP_TICKS,
+            sweep_ticks: (self.alive_ticks() / SWEEPS).max(SWEEP_TICKS_MIN),
+        };
+        let (mut growing, mut course) = (Growing::new(law, seed), Course::new());
+        let stream = self.stream(size);
+        let mut events = stream.events(seed)?.peekable();
+        for tick in 0..size.ticks() {
+            let now_ms = stream.start_ms + tick;
+            let trials = std::iter::from_fn(|| events.next_if(|event| event.time_ms <= now_ms)).count() as u64;
+            let told = Counts { successes: growing.tick(trials), trials };
+            course.add(size, tick, growing.generations(), told);
+        }
+        Ok(course)
+    }
+}
+
+/// By burst the generations, then by burst the false positives.
+pub(super) fn sheets(size: Size, runs: &[Vec<Course>], drawn: &[Vec<Course>]) -> Vec<Sheet> {
+    let all = [false, true].into_iter().flat_map(|is_rate| (0..FACTORS.len()).map(move |factor| (is_rate, factor)));
+    all.map(|(is_rate, factor)| sheet(size, factor, is_rate, runs, drawn)).collect()
+}
+
+fn sheet(size: Size, factor: usize, is_rate: bool, runs: &[Vec<Course>], drawn: &[Vec<Course>]) -> Sheet {
+    let of_case = |(place, case): (usize, usize)| {
+        let of_draw = factor * LIMITS.len() * SHOWN.len() + place;
+        let (limit, window) = (place / SHOWN.len(), SHOWN[place % SHOWN.len()]);
+        let points = (0..BINS as usize).map(|bin| {
+            let (estimate, expected) = match is_rate {
+                true => {
+                    let errors: Vec<_> = runs.iter().map(|run| run[case].errors.clone()).collect();
+                    let rates: Vec<_> = drawn.iter().map(|run| run[of_draw].rates()).collect();
+                    pooled_beside(&errors, &rates, bin)
+                }
+                false => {
+                    let measured: Vec<_> = runs.iter().map(|run| run[case].generations.clone()).collect();
+                    let expected: Vec<_> = drawn.iter().map(|run| run[of_draw].generations.clone()).collect();
+                    let (estimate, expected) = averaged_beside(&measured, &expected, bin, size.ticks() / BINS);
+                    // Ticks are whole: a run may have one more or less, though none of these runs has.
+                    let tick = BINS as f64 / size.ticks() as f64;
+                    (estimate.with_error_of(tick / (runs.len() as f64).sqrt()), expected)
+                }
+            };
+            Reading { x: 100.0 * (bin as f64 + 0.5) / BINS as f64, estimate, expected, printed: None }
+        });
+        Readings {
+            name: format!("{}, window of {} ticks", LIMITS[limit].1, size.windows_ticks[window]),
+            formula: Some("the law of growth, tick by tick, over places that are drawn (K11 5)".to_owned()),
+            points: points.collect(),
+        }
+    };
+    let (figure, y) = match is_rate {
+        true => ("Figure 11: false positives", "false positives (share of new events)"),
+        false => ("Figure 10: live generations", "generations (mean)"),
+    };
+    Sheet {
+        title: format!("{figure} over the stream, burst of {} times the load", FACTORS[factor]),
+        x: Axis::linear("place in the stream (%)"),
+        y: Axis::linear(y),
+        series: shown(factor).enumerate().map(of_case).collect(),
+        lines: Vec::new(),
+    }
+}

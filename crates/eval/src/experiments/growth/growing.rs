@@ -1,0 +1,177 @@
+//! Generations of timers that open and go by their law, over places that are drawn (K11 5).
+//!
+//! Promises: every event and every tick counts for itself, and nothing here is a filter's; so it says what a filter that
+//! grows should show. Must not know: streams, bins, pictures.
+
+use std::collections::VecDeque;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// What tells that a generation is full.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Full {
+    /// So many events that live (cardinality).
+    Events(u64),
+    /// More than so many timers that are not empty (density).
+    Timers(u64),
+}
+
+/// How a filter grows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Law {
+    /// Timers (m) of a generation.
+    pub(super) timers: u32,
+    /// Positions an event (k).
+    pub(super) hashes: u32,
+    /// What opens the next one.
+    pub(super) full: Full,
+    /// Ticks in which an event is known, its own included.
+    pub(super) alive_ticks: u64,
+    /// Ticks that batches may go on for without upkeep: for so long expired timers, and generations without any other, stay.
+    pub(super) upkeep_ticks: u64,
+    /// Ticks in which all timers are looked at once, some in each, and emptied if they have expired.
+    pub(super) sweep_ticks: u64,
+}
+
+struct Generation {
+    /// The tick in which each timer expires; 0 is empty.
+    expiries: Vec<u64>,
+    /// Timers that are not empty.
+    used: u64,
+    /// Events that live, by the tick in which they came.
+    live: VecDeque<(u64, u64)>,
+    /// Their sum.
+    live_events: u64,
+    /// The last tick in which an event was recorded.
+    newest: u64,
+}
+
+/// A filter of such generations.
+pub(super) struct Growing {
+    law: Law,
+    generations: VecDeque<Generation>,
+    now: u64,
+    random: ChaCha8Rng,
+    places: Vec<usize>,
+}
+
+impl Generation {
+    fn new(law: &Law) -> Self {
+        let expiries = vec![0; law.timers as usize];
+        Self { expiries, used: 0, live: VecDeque::new(), live_events: 0, newest: 0 }
+    }
+
+    fn is_full(&self, law: &Law) -> bool {
+        match law.full {
+            Full::Events(events) => self.live_events >= events,
+            Full::Timers(timers) => self.used > timers,
+        }
+    }
+
+    fn record(&mut self, places: &[usize], now: u64, expiry: u64) {
+        for place in places {
+            self.used += u64::from(self.expiries[*place] == 0);
+            self.expiries[*place] = expiry;
+        }
+        match self.live.back_mut() {
+            Some((tick, events)) if *tick == now => *events += 1,
+            _ => self.live.push_back((now, 1)),
+        }
+        self.live_events += 1;
+        self.newest = now;
+    }
+
+    /// What has expired by tick `next` goes; of timers those that the sweep looks at.
+    fn go_on(&mut self, law: &Law, next: u64) {
+        while let Some((_, events)) = self.live.front().filter(|(tick, _)| tick + law.alive_ticks <= next) {
+            self.live_events -= events;
+            self.live.pop_front();
+        }
+        let part = (next - 1) % law.sweep_ticks;
+        let border = |part: u64| (u64::from(law.timers) * part / law.sweep_ticks) as usize;
+        for expiry in &mut self.expiries[border(part)..border(part + 1)] {
+            if *expiry > 0 && *expiry + law.upkeep_ticks <= next {
+                *expiry = 0;
+                self.used -= 1;
+            }
+        }
+    }
+}
+
+impl Growing {
+    /// One generation, empty, before the first tick.
+    pub(super) fn new(law: Law, seed: u64) -> Self {
+        let random = ChaCha8Rng::seed_from_u64(seed);
+        let generations = VecDeque::from([Generation::new(&law)]);
+        Self { law, generations, now: 0, random, places: Vec::new() }
+    }
+
+    /// The next tick, in which so many new events come: how many of them are told to be duplicates.
+    pub(super) fn tick(&mut self, events: u64) -> u64 {
+        self.now += 1;
+        let (law, now) = (self.law, self.now);
+        self.generations.iter_mut().for_each(|generation| generation.go_on(&law, now));
+        let kept = law.alive_ticks + law.upkeep_ticks;
+        while self.generations.len() > 1 && self.generations[0].newest + kept <= now {
+            self.generations.pop_front();
+        }
+        (0..events).filter(|_| self.is_told_duplicate()).count() as u64
+    }
+
+    /// Generations that are there.
+    pub(super) fn generations(&self) -> usize {
+        self.generations.len()
+    }
+
+    fn is_told_duplicate(&mut self) -> bool {
+        if self.generations.back().is_none_or(|newest| newest.is_full(&self.law)) {
+            self.generations.push_back(Generation::new(&self.law));
+        }
+        let timers = self.law.timers;
+        self.places.clear();
+        self.places.extend((0..self.law.hashes).map(|_| self.random.random_range(0..timers) as usize));
+        let has_all = |generation: &Generation| self.places.iter().all(|place| generation.expiries[*place] > self.now);
+        let is_known = self.generations.iter().any(has_all);
+        if let Some(newest) = self.generations.back_mut().filter(|_| !is_known) {
+            newest.record(&self.places, self.now, self.now + self.law.alive_ticks);
+        }
+        is_known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAW: Law =
+        Law { timers: 1 << 20, hashes: 4, full: Full::Events(100), alive_ticks: 10, upkeep_ticks: 4, sweep_ticks: 8 };
+
+    /// Generations after each tick.
+    fn course(law: Law, events: &[u64]) -> Vec<usize> {
+        let mut growing = Growing::new(law, 7);
+        let after = |events: &u64| {
+            growing.tick(*events);
+            growing.generations()
+        };
+        events.iter().map(after).collect()
+    }
+
+    #[test]
+    fn a_generation_opens_with_the_event_that_has_no_room_and_goes_when_all_has_expired() {
+        // The first is full after tick 10; it goes 14 ticks later. The second never fills again.
+        let events = [[10; 10].as_slice(), &[11], &[1; 20]].concat();
+        let expected = [[1; 10].as_slice(), &[2; 13], &[1; 8]].concat();
+        assert_eq!(course(LAW, &events), expected);
+        // What has expired makes room: ten events a tick for ten ticks are all that live.
+        assert_eq!(course(LAW, &[10; 60]), [1; 60]);
+    }
+
+    #[test]
+    fn timers_that_have_expired_count_until_they_are_looked_at() {
+        let law = Law { full: Full::Timers(404), ..LAW };
+        assert!(course(law, &[10; 60]).contains(&2), "400 live, and some that nobody has looked at");
+        let law = Law { full: Full::Timers(4 * 10 * (10 + 4 + 8)), ..LAW };
+        assert_eq!(course(law, &[10; 60]), [1; 60]);
+    }
+}
