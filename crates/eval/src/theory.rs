@@ -2,6 +2,7 @@
 //!
 //! Promises: each with its derivation. Must not know: filters, streams.
 
+pub mod jumping;
 pub mod popularity;
 
 use firstseen_filter::rates::plain;
@@ -77,91 +78,6 @@ impl JumpingCounters {
 
     fn after(&self, shares: &[f64], slopes: &[f64], events: f64) -> Vec<f64> {
         shares.iter().zip(slopes).map(|(share, slope)| share + events * slope).collect()
-    }
-}
-
-/// What is told by the cells of a jumping window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JumpingKind {
-    /// The sum of all live sub-windows: an event is known if each of its cells is marked in any of them.
-    Counters,
-    /// Each live sub-window by itself: an event is known if all of its cells are marked in the same one.
-    Words,
-}
-
-/// The cells of a jumping window while events of any stream are recorded one by one, in sub-windows of any fill.
-#[derive(Clone, Debug)]
-pub struct JumpingFill {
-    kind: JumpingKind,
-    /// Positions an event (k).
-    hashes: i32,
-    /// Share of the cells that one position marks for sure: k/m an event.
-    hits: f64,
-    /// By age: cells that were last marked then (counters), or that were marked then (words).
-    shares: Vec<f64>,
-}
-
-impl JumpingFill {
-    /// Empty cells (m), positions an event (k), sub-windows alive at once with the current one.
-    pub fn new(kind: JumpingKind, cells: f64, hashes: u32, sub_windows: usize) -> Self {
-        Self { kind, hashes: hashes as i32, hits: f64::from(hashes) / cells, shares: vec![0.0; sub_windows] }
-    }
-
-    /// The chance that an event which is not in the window is told to be a duplicate now: `F^k` of counters, and
-    /// `1 - product over sub-windows of (1 - p_a^k)` of words.
-    pub fn rate(&self) -> f64 {
-        match self.kind {
-            JumpingKind::Counters => self.shares.iter().sum::<f64>().powi(self.hashes),
-            JumpingKind::Words => 1.0 - self.shares.iter().map(|fill| 1.0 - fill.powi(self.hashes)).product::<f64>(),
-        }
-    }
-
-    /// Records an event that was told distinct.
-    ///
-    /// Given that, it marks cells of counters as in [`JumpingCounters`], whose slopes are those of an event that is
-    /// told distinct with chance `1 - F^k`: they are divided by it. Of words it marks an empty cell of the current
-    /// sub-window with chance `h / (1 - p_0^k)`, as what older ones tell does not depend on that cell.
-    ///
-    /// ```
-    /// use firstseen_eval::theory::{JumpingCounters, JumpingFill, JumpingKind};
-    /// let (cells, hashes, sub_windows) = (4.0 * 2885.39, 4, 4);
-    /// let mut fill = JumpingFill::new(JumpingKind::Counters, cells, hashes, sub_windows);
-    /// let mut errors = 0.0;
-    /// for sub_window in 0..11 {
-    ///     fill.jump();
-    ///     let mut coming = 500.0;
-    ///     while coming > 0.0 {
-    ///         // One event is recorded of so many that come.
-    ///         let come = 1.0 / (1.0 - fill.rate());
-    ///         errors += come - 1.0;
-    ///         fill.record();
-    ///         coming -= come;
-    ///     }
-    /// }
-    /// let steady = JumpingCounters { cells, hashes, sub_window_events: 500.0, sub_windows };
-    /// assert!((errors / 5500.0 / steady.mean_rate(0, 11) - 1.0).abs() < 0.01);
-    /// ```
-    pub fn record(&mut self) {
-        let Some((current, older)) = self.shares.split_first_mut() else { return };
-        match self.kind {
-            JumpingKind::Counters => {
-                let marked_before: f64 = older.iter().sum();
-                let fill = *current + marked_before;
-                let told_distinct = 1.0 - fill.powi(self.hashes);
-                let again = self.hits * (1.0 - fill.powi(self.hashes - 1)) / told_distinct;
-                *current += self.hits * (1.0 - fill) / told_distinct + again * marked_before;
-                older.iter_mut().for_each(|share| *share *= 1.0 - again);
-            }
-            JumpingKind::Words => *current += self.hits * (1.0 - *current) / (1.0 - current.powi(self.hashes)),
-        }
-    }
-
-    /// Starts a sub-window, and empties the oldest.
-    pub fn jump(&mut self) {
-        self.shares.rotate_right(1);
-        if let Some(current) = self.shares.first_mut() {
-            *current = 0.0;
-        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run};
 use crate::measure::{Subject, count, pooled_beside, shaped};
 use crate::stats::Counts;
 use crate::stream::Event;
-use crate::theory::{JumpingFill, JumpingKind};
+use crate::theory::jumping::{JumpingChances, JumpingKind};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "real-jumping",
@@ -22,8 +22,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     paragraph: "The same as jumping, over clicks that come again: clicks that have not come within their window and \
                 are called duplicates are errors, of all clicks that have not come within theirs. Sub-windows are of \
                 equally many clicks, not of equally many distinct ones, so the formulas follow the log: every click \
-                that was recorded fills the cells a little more, and every one that is new to its window is expected \
-                to err as the cells are filled then. Logs are handed in; where none is, a stream with the repeats of \
+                fills the cells a little more with the chance that it is recorded, and every one that is new to its \
+                window is expected to err as the cells are filled then. Logs are handed in; where none is, a stream with the repeats of \
                 the paper's log stands in for them.",
     reads_logs: Some(LOGS),
     measure,
@@ -43,14 +43,15 @@ const PRINTED: [f64; 7] = [5.66e-2, 3.51e-2, 2.25e-2, 1.48e-2, 9.84e-3, 6.74e-3,
 /// The way of [`WAYS`] that the paper's numbers stand beside.
 const PAPERS_WAY: usize = 1;
 const WAYS: [(&str, &str); 3] = [
-    ("measured, windows from empty", "mean of F^k over new clicks, F as recorded clicks have filled the first window"),
+    ("measured, windows from empty", "mean of F^k over new clicks, F as clicks fill the first window by their chances"),
     (
         "measured, jumping counters",
-        "mean of F^k over new clicks, F the share of cells marked in 3 to 4 sub-windows by the clicks recorded there",
+        "mean of F^k over new clicks, F the share of cells marked in 3 to 4 sub-windows by clicks, by their chances; for one that \
+         was recorded before, of its own cells",
     ),
     (
         "measured, jumping words",
-        "mean over new clicks of 1 - product over live generations of (1 - p_i^k), p_i by the clicks recorded there",
+        "mean over new clicks of 1 - product over live generations of (1 - p_i^k), p_i by the clicks that come then",
     ),
 ];
 
@@ -102,21 +103,19 @@ impl<'a> Clicked<'a> {
         let spec = shaped(production, window, self.cells(hashes), hashes);
         let spec = FilterSpec { jumps: Some(jumps as u32), ..spec };
         let mut subject = Subject::new("real-jumping", &spec, "none", seed)?;
-        let mut fill = JumpingFill::new(kind, self.cells(hashes) as f64, hashes, SUB_WINDOWS);
+        let mut chances = JumpingChances::new(kind, self.cells(hashes) as f64, hashes, SUB_WINDOWS);
         let (mut found, mut clicks) = ([Found::default(); 2], self.is_new.iter().enumerate());
         let events = self.keys.iter().map(|key| Event { time_ms: 0, key: *key, site: 0 });
-        subject.observe_each(events, |_, is_duplicate| {
+        subject.observe_each(events, |event, is_duplicate| {
             let Some((index, is_new)) = clicks.next() else { return };
             if index > 0 && index % self.sub_window == 0 {
-                fill.jump();
+                chances.jump();
             }
+            let expected = chances.click(event.key);
             if *is_new {
                 let found = &mut found[usize::from(index >= SUB_WINDOWS * self.sub_window)];
                 count(&mut found.errors, is_duplicate);
-                found.expected += fill.rate();
-            }
-            if !is_duplicate {
-                fill.record();
+                found.expected += expected;
             }
         })?;
         Ok(found)
