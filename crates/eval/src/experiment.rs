@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use firstseen_filter::{AskError, BuildError, DecayingError, GeometryError, ProbeError, SpecError, StableError};
-use firstseen_routing::{DefinitionError, EmbeddedTreeError, PlanError, SlicedBuildError, SlicingError, TreeRefusal};
+use firstseen_routing::{DefinitionError, PlanError, SlicedBuildError, SlicingError, TreeRefusal};
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -102,9 +102,6 @@ pub enum EvalError {
     /// A filter of frequencies cannot be had.
     #[error(transparent)]
     Decaying(#[from] DecayingError),
-    /// A tree cannot be had.
-    #[error(transparent)]
-    Tree(#[from] EmbeddedTreeError),
     /// There is no such tree.
     #[error(transparent)]
     Places(#[from] TreeRefusal),

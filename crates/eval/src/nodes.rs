@@ -10,14 +10,16 @@ use firstseen_filter::{Digest, Probes};
 use firstseen_routing::divided::Climbed;
 use firstseen_routing::{
     Branch, Climb, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply,
-    Heads, Incarnation, Line, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerMessage, Prober, SliceOwner,
-    SlicedDefinition, Submission, Times, TreeSpec,
+    Heads, HopCounts, Incarnation, Line, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerMessage, Prober,
+    Reason, Seen, SliceOwner, SlicedDefinition, Submission, Times, TreeSpec,
 };
 
 use crate::experiment::EvalError;
 
 /// Events that are on their way at once.
 const BATCH_EVENTS: usize = 4096;
+/// Cells that are looked at for how full a node is, which nobody asks here.
+const STATE_BYTES: usize = 64;
 /// The filter, or the root of its tree.
 const ROOT: FilterId = FilterId(1);
 
@@ -35,6 +37,8 @@ enum Parcel {
 pub(crate) struct Nodes {
     experiment: &'static str,
     map: ClusterMap,
+    /// The positions of events, by filter.
+    probers: BTreeMap<FilterId, Prober>,
     owners: BTreeMap<Seat, GroupOwner>,
     on_the_way: VecDeque<Parcel>,
     /// Answers by the number of the question.
@@ -92,6 +96,7 @@ impl Nodes {
         Self {
             experiment,
             map: ClusterMap { version: 1, ..ClusterMap::default() },
+            probers: BTreeMap::new(),
             owners: BTreeMap::new(),
             on_the_way: VecDeque::new(),
             replies: BTreeMap::new(),
@@ -134,6 +139,9 @@ impl Nodes {
     }
 
     fn start_all(&mut self) -> Result<(), EvalError> {
+        for (id, record) in &self.map.filters {
+            self.probers.insert(*id, Prober::of(&self.map, record)?);
+        }
         let nodes: Vec<NodeId> = self.map.nodes.keys().copied().collect();
         nodes.into_iter().try_for_each(|node| self.start(node))
     }
@@ -179,12 +187,29 @@ impl Nodes {
     ) -> Result<Vec<Decision>, EvalError> {
         let mut decisions = Vec::with_capacity(digests.len());
         for batch in digests.chunks(BATCH_EVENTS) {
-            decisions.append(&mut self.ask_batch(place, batch, operation)?);
+            decisions.extend(self.ask_batch(place, batch, operation)?.into_iter().map(|(decision, _)| decision));
         }
-        match decisions.iter().find(|decision| !matches!(decision, Decision::FirstSeen | Decision::Duplicate)) {
-            Some(other) => Err(EvalError::Answer { experiment: self.experiment, told: format!("{other:?}") }),
-            None => Ok(decisions),
+        Ok(decisions)
+    }
+
+    /// Observes one event at a place of the tree: what it is told, and of a duplicate the level at which it was found.
+    pub(crate) fn observe(&mut self, place: FilterId, digest: Digest) -> Result<(Decision, u8), EvalError> {
+        let told = self.ask_batch(place, &[digest], Operation::Observe)?;
+        Ok(told.first().map_or((Decision::FirstSeen, 0), |(decision, seen)| (*decision, seen.level)))
+    }
+
+    /// What the nodes of each level of the tree have counted, from the root on.
+    pub(crate) fn hops(&mut self) -> Vec<HopCounts> {
+        let mut levels: Vec<HopCounts> = Vec::new();
+        for ((filter, ..), owner) in &mut self.owners {
+            let branch = self.map.filters.get(filter).and_then(|record| record.branch.as_ref());
+            let level = usize::from(branch.map_or(0, |branch| branch.level));
+            levels.resize(levels.len().max(level + 1), HopCounts::default());
+            let hops = owner.state(STATE_BYTES).hops;
+            levels[level].tests += hops.tests;
+            levels[level].sets += hops.sets;
         }
+        levels
     }
 
     /// The same at the filter itself.
@@ -197,15 +222,15 @@ impl Nodes {
         place: FilterId,
         digests: &[Digest],
         operation: Operation,
-    ) -> Result<Vec<Decision>, EvalError> {
+    ) -> Result<Vec<(Decision, Seen)>, EvalError> {
         let unknown = || EvalError::Answer { experiment: self.experiment, told: format!("no filter {place}") };
         let record = self.map.filters.get(&place).ok_or_else(unknown)?;
-        let (prober, heads) = (Prober::of(&self.map, record)?, Heads::new(&self.map, record));
+        let (prober, heads) = (self.probers.get(&place).ok_or_else(unknown)?, Heads::new(&self.map, record));
         let mut by_head: BTreeMap<(u32, NodeId), (Probes, Vec<usize>)> = BTreeMap::new();
         for (index, digest) in digests.iter().enumerate() {
             let (group, mut probe) = (prober.group(*digest), Probes::new(prober.shape()));
             prober.push(*digest, &mut probe);
-            let head = heads.of(&prober, group, &probe, 0).ok_or_else(unknown)?;
+            let head = heads.of(prober, group, &probe, 0).ok_or_else(unknown)?;
             let (probes, indices) =
                 by_head.entry((group, head)).or_insert_with(|| (Probes::new(prober.shape()), Vec::new()));
             prober.push(*digest, probes);
@@ -216,12 +241,17 @@ impl Nodes {
             asked.push((self.submit((place, group, head), probes, operation), indices));
         }
         self.deliver_all();
-        let mut decisions = vec![Decision::Undecided(firstseen_routing::Reason::Unknown); digests.len()];
+        let mut told = vec![(Decision::Undecided(Reason::Unknown), Seen::default()); digests.len()];
         for (number, indices) in asked {
-            let told = self.replies.remove(&number).map(|reply| reply.decisions).unwrap_or_default();
-            indices.into_iter().zip(told).for_each(|(index, decision)| decisions[index] = decision);
+            let Some(GroupReply { decisions, seen, .. }) = self.replies.remove(&number) else { continue };
+            let seen = seen.into_iter().chain(std::iter::repeat(Seen::default()));
+            let told_here = decisions.into_iter().zip(seen);
+            indices.into_iter().zip(told_here).for_each(|(index, here)| told[index] = here);
         }
-        Ok(decisions)
+        match told.iter().find(|(decision, _)| !matches!(decision, Decision::FirstSeen | Decision::Duplicate)) {
+            Some((other, _)) => Err(EvalError::Answer { experiment: self.experiment, told: format!("{other:?}") }),
+            None => Ok(told),
+        }
     }
 
     /// The number of the question.
@@ -318,10 +348,8 @@ impl Nodes {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_filter::{FilterSecret, Kind, Stamp, Window};
-    use firstseen_routing::{
-        Answer, CutOff, EmbeddedTree, PlaceSpec, SetWhen, SlicedFilter, Thresholds, TreeMode, WhenLost,
-    };
+    use firstseen_filter::{FilterSecret, Kind, Window};
+    use firstseen_routing::{Answer, CutOff, PlaceSpec, SlicedFilter, Thresholds, TreeMode, WhenLost};
 
     use super::*;
     use crate::measure::shaped;
@@ -374,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_decide_as_the_tree_in_one_place() {
+    fn levels_decide_as_one_filter_and_tell_where_they_found() {
         let place = |name: &str, parent: Option<&str>| PlaceSpec {
             name: name.to_owned(),
             parent: parent.map(str::to_owned),
@@ -386,13 +414,21 @@ mod tests {
             let places = vec![place("root", None), place("a", Some("root")), place("b", Some("root"))];
             let tree = TreeSpec { mode, cut_off: CutOff::Undecided, top_down: 0, places };
             let (mut nodes, filters) = Nodes::of_tree("none", &definition("none"), &tree).unwrap();
-            let mut whole = EmbeddedTree::new(&tree, &definition("none"), SetWhen::Decided).unwrap();
+            let mut one = SlicedFilter::build(&definition("none")).unwrap();
+            let mut found = [0, 0];
             for (turn, digest) in [digests(0), digests(EVENTS / 2)].concat().into_iter().enumerate() {
-                let leaf = 1 + turn % 2;
-                let told = nodes.ask(filters[leaf], &[digest], Operation::Observe).unwrap();
-                let place = whole.place(["root", "a", "b"][leaf]).unwrap();
-                assert_eq!(told[0], whole.observe(place, digest, Stamp::on_time(0)).decision, "{mode:?}, {turn}");
+                let (decision, level) = nodes.observe(filters[1 + turn / 3 % 2], digest).unwrap();
+                let mut answer = [Answer::Undecided];
+                one.observe_batch(&[digest], &[], &mut answer);
+                assert_eq!(decision, answer[0].into(), "{mode:?}, {turn}");
+                found[usize::from(level)] += u64::from(decision == Decision::Duplicate);
             }
+            let (hops, events) = (nodes.hops(), 2 * EVENTS);
+            let delivered = events - found[0] - found[1];
+            assert!(found[0] > 100 && found[1] > 100, "{mode:?}: {found:?}");
+            assert_eq!([hops[0].tests, hops[1].tests], [events - found[1], events], "{mode:?}");
+            let set_below = if mode == TreeMode::Dense { events - found[1] } else { delivered };
+            assert_eq!([hops[0].sets, hops[1].sets], [delivered, set_below], "{mode:?}");
         }
     }
 }

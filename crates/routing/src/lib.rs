@@ -61,6 +61,5 @@ pub use submission::{
     Climb, Command, Found, FromLevel, GroupReply, Moment, Operation, Submission, SubmissionName, Tick, Times,
 };
 pub use tree::{
-    Branch, Climbing, CutOff, EmbeddedTree, EmbeddedTreeError, Fold, Place, PlaceSpec, SetWhen, TREE_LEVELS_MAX,
-    TREE_PLACES_MAX, TreeMode, TreeRefusal, TreeSpec, folded,
+    Branch, CutOff, Fold, Place, PlaceSpec, TREE_LEVELS_MAX, TREE_PLACES_MAX, TreeMode, TreeRefusal, TreeSpec, folded,
 };

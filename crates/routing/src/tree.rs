@@ -8,14 +8,12 @@
 //! climbs; what cannot be a tree is refused by name. Must not know: who owns a level's slices, how events climb.
 
 mod check;
-mod embedded;
 mod fold;
 
 use serde::{Deserialize, Serialize};
 
 use crate::FilterId;
 pub use check::{Place, PlaceSpec, TreeRefusal, TreeSpec};
-pub use embedded::{Climbing, EmbeddedTree, EmbeddedTreeError, SetWhen};
 pub use fold::{Fold, folded};
 
 /// Levels from root to leaf at most.

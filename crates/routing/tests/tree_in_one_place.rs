@@ -2,13 +2,14 @@
 
 mod common;
 mod forest;
+#[path = "tree_in_one_place/model.rs"]
+mod model;
 
 use common::{Dice, definition, digest, spec as filter, stream};
-use firstseen_filter::{FilterSpec, Kind, Refresh, Stamp};
-use firstseen_routing::{
-    Answer, Decision, EmbeddedTree, FilterPolicies, SetWhen, SlicedDefinition, SlicedFilter, TreeMode, TreeSpec,
-};
+use firstseen_filter::{FilterSpec, Kind, Refresh};
+use firstseen_routing::{Answer, Decision, FilterPolicies, SlicedDefinition, SlicedFilter, TreeMode, TreeSpec};
 use forest::{Forest, Producers, spec};
+use model::EmbeddedTree;
 
 const MODES: [TreeMode; 2] = [TreeMode::Sparse, TreeMode::Dense];
 
@@ -34,7 +35,7 @@ fn over_nodes_and_in_one_place_a_tree_says_the_same() {
         let definition = definition(&filter(*kind, window, 1 << 12, 4), slicing);
         let tree = spec(mode, shape, &levels);
         let mut forest = Forest::new(&tree, &definition, FilterPolicies::default(), Dice(seed));
-        let mut one_place = EmbeddedTree::new(&tree, &definition, SetWhen::Decided).unwrap();
+        let mut one_place = EmbeddedTree::new(&tree, &definition);
         let (mut producers, mut dice, leaves) = (Producers::new(&definition), Dice(seed), forest.leaves());
         let stream = stream(&mut dice, 2_000, 1, 20, 300);
         let mut found = [0; 5];
@@ -57,25 +58,9 @@ fn over_nodes_and_in_one_place_a_tree_says_the_same() {
             }
         }
         let mut accesses = vec![0; 5];
-        one_place.loads().for_each(|(place, tested, _)| accesses[usize::from(place.level)] += tested);
+        one_place.loads().for_each(|(place, tested)| accesses[usize::from(place.level)] += tested);
         assert!(forest.accesses().iter().zip(&accesses).all(|(nodes, one)| nodes == one), "seed {seed}");
         assert!(found.iter().sum::<u64>() > 300, "seed {seed}: {found:?}");
-    }
-}
-
-#[test]
-fn setting_while_climbing_gives_the_same_verdicts_for_bits() {
-    let definition = definition(&filter(Kind::Bloom, "unbounded", 3000, 4), "none");
-    let tree = spec(TreeMode::Dense, SHAPES[2], &["none"]);
-    let orders = [SetWhen::Decided, SetWhen::Climbing];
-    let [mut decided, mut climbing] = orders.map(|when| EmbeddedTree::new(&tree, &definition, when).unwrap());
-    let mut dice = Dice(5);
-    let leaves: Vec<usize> =
-        decided.loads().enumerate().filter(|(_, (place, ..))| place.level >= 3).map(|(at, _)| at).collect();
-    for event in 0..2_000 {
-        let (key, leaf) = (digest(dice.below(900)), leaves[dice.below(leaves.len() as u64) as usize]);
-        let stamp = Stamp::on_time(0);
-        assert_eq!(decided.observe(leaf, key, stamp), climbing.observe(leaf, key, stamp), "event {event}");
     }
 }
 
@@ -84,11 +69,11 @@ fn with_timers_a_tree_differs_little_from_one_filter() {
     for mode in MODES {
         let definition = definition(&filter(Kind::Timing, "10s", 6_000, 4), "none");
         let tree = spec(mode, SHAPES[1], &["none"]);
-        let mut tree = EmbeddedTree::new(&tree, &definition, SetWhen::Decided).unwrap();
+        let mut tree = EmbeddedTree::new(&tree, &definition);
         let mut one = SlicedFilter::build(&definition).unwrap();
         let (mut dice, mut clock) = (Dice(8), Producers::new(&definition));
         let leaves: Vec<usize> =
-            tree.loads().enumerate().filter(|(_, (place, ..))| place.level == 2).map(|(at, _)| at).collect();
+            tree.loads().enumerate().filter(|(_, (place, _))| place.level == 2).map(|(at, _)| at).collect();
         let stream = stream(&mut dice, 20_000, 1, 5, 300);
         let (mut differ, mut events) = (0, 0);
         for time_ms in &stream.times_ms {

@@ -1,17 +1,18 @@
 //! K11 7, Table 1 and Figure 12: hits and accesses at the levels of a tree of filters, dense and sparse.
 //!
-//! Promises: the production tree in one place, beside one filter over the same stream. Must not know: nodes, how top-down
-//! testing is measured.
+//! Promises: nodes decide, one a place of the tree, and count what they do; beside one filter over the same stream. Must not
+//! know: how top-down testing is measured.
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{FilterSecret, FilterSlice, Kind, Stamp, Verdict, Window};
-use firstseen_routing::{CutOff, Decision, EmbeddedTree, PlaceSpec, SetWhen, SlicedDefinition, TreeMode, TreeSpec};
+use firstseen_routing::{CutOff, Decision, HopCounts, PlaceSpec, SlicedDefinition, TreeMode, TreeSpec};
 
 use super::climbing::{Climb, Shape};
 use super::{k11, parameter, top_down};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run, Scale};
 use crate::measure::{averaged_beside, count, pooled, shaped};
+use crate::nodes::Nodes;
 use crate::stats::Counts;
 use crate::stream::{Event, Keys, StreamSpec};
 
@@ -35,8 +36,7 @@ const EVENTS_OF_LOG: f64 = 100_000.0;
 /// Table 1: hits and accesses of levels 0 and 1; dense, sparse.
 const PRINTED: [[[f64; 2]; 2]; 2] = [[[34e3, 49e3], [77e3, 5e3]], [[50e3, 100e3], [111e3, 116e3]]];
 const SHAPES: [Shape; 2] = [Shape { levels: 2, fan: 24 }, top_down::SHAPE];
-const MODES: [(TreeMode, SetWhen, &str); 2] =
-    [(TreeMode::Dense, SetWhen::Climbing, "dense"), (TreeMode::Sparse, SetWhen::Decided, "sparse")];
+const MODES: [(TreeMode, &str); 2] = [(TreeMode::Dense, "dense"), (TreeMode::Sparse, "sparse")];
 /// Share of a key's events that come from its home leaf.
 const HOME_SHARE: f64 = 0.07;
 
@@ -77,43 +77,37 @@ pub(super) struct Size {
     pub(super) cells: u64,
 }
 
-/// One kind of tree and the order in which it sets.
-type Mode = (TreeMode, SetWhen, &'static str);
-
-fn observed(size: Size, shape: Shape, mode: Mode, seed: u64) -> Result<Found, EvalError> {
+fn observed(size: Size, shape: Shape, mode: TreeMode, seed: u64) -> Result<Found, EvalError> {
     let spec = shaped(Kind::Bloom, Window::Unbounded, size.cells, HASHES);
     let definition = SlicedDefinition::new(&spec, "none".parse()?)?;
-    let mut tree = EmbeddedTree::new(&tree_spec(shape, mode.0, 0), &definition, mode.1)?;
+    let (mut nodes, places) = Nodes::of_tree("tree", &definition, &tree_spec(shape, mode, 0))?;
+    let leaves = &places[places.len() - shape.leaves() as usize..];
     let mut one = FilterSlice::build(&definition.slice()?)?;
-    let mut climb = Climb::new(shape, mode.0, size.cells as f64, HASHES);
+    let mut climb = Climb::new(shape, mode, size.cells as f64, HASHES);
     let secret = FilterSecret::from_seed(seed);
-    let place = |leaf| tree.place(&name_of(shape.levels - 1, leaf));
-    let leaves: Vec<usize> = (0..shape.leaves()).filter_map(place).collect();
-    let (mut other, mut delivered) = (Counts::default(), 0);
+    let (mut other, mut hits) = (Counts::default(), vec![0.0; shape.levels as usize]);
     for Event { key, site, .. } in size.stream(shape).events(seed)? {
         let digest = secret.digest(&key.to_le_bytes());
         let mut verdict = [Verdict::Undecided];
         one.observe_batch(&[digest], &[Stamp::on_time(0)], &mut verdict);
-        let is_new = tree.observe(leaves[site as usize], digest, Stamp::on_time(0)).decision == Decision::FirstSeen;
-        count(&mut other, is_new != (verdict[0] == Verdict::FirstSeen));
-        delivered += u64::from(is_new);
+        // One at a time, as the paper's: the next is sent when this one has been set everywhere.
+        let (told, level) = nodes.observe(leaves[site as usize], digest)?;
+        if told == Decision::Duplicate {
+            hits[usize::from(level)] += 1.0;
+        }
+        count(&mut other, (told == Decision::FirstSeen) != (verdict[0] == Verdict::FirstSeen));
         climb.observe(site, key);
     }
-    let mut tested = vec![0; shape.levels as usize];
-    let mut hits = tested.clone();
-    for (place, events, found) in tree.loads() {
-        tested[usize::from(place.level)] += events;
-        hits[usize::from(place.level)] += found;
-    }
-    let is_set_after = mode.0 == TreeMode::Sparse;
-    let accesses = |level: usize| tested[level] + if is_set_after { delivered } else { 0 };
+    // A sparse tree sets what is new when that is known, by a way of its own.
+    let is_set_after = mode == TreeMode::Sparse;
+    let accesses = |hops: HopCounts| (hops.tests + if is_set_after { hops.sets } else { 0 }) as f64;
     // What a level should not find comes to the one above, and what none should find is delivered.
     let coming = |level: usize| size.events as f64 - climb.hits[level..].iter().sum::<f64>();
     let set = if is_set_after { coming(0) } else { 0.0 };
     Ok(Found {
-        accesses: (0..hits.len()).map(|level| accesses(level) as f64).collect(),
+        accesses: nodes.hops().into_iter().map(accesses).collect(),
         accesses_expected: (0..hits.len()).map(|level| coming(level + 1) + set).collect(),
-        hits: hits.iter().map(|hits| *hits as f64).collect(),
+        hits,
         hits_expected: climb.hits,
         other,
     })
@@ -121,7 +115,7 @@ fn observed(size: Size, shape: Shape, mode: Mode, seed: u64) -> Result<Found, Ev
 
 impl Size {
     fn of(scale: Scale) -> Self {
-        Self::of_events(scale.pick(100_000, 50_000, 10_000))
+        Self::of_events(scale.pick(100_000, 20_000, 10_000))
     }
 
     fn of_events(events: u64) -> Self {
@@ -144,9 +138,9 @@ pub(super) fn leaf_stream(scale: Scale) -> StreamSpec {
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let size = Size::of(run.scale);
     let checked = Size::of_events(run.scale.pick(10_000, 4_000, 2_000));
-    let cases: Vec<(Shape, Mode)> = SHAPES.iter().flat_map(|shape| MODES.map(|mode| (*shape, mode))).collect();
+    let cases: Vec<(Shape, TreeMode)> = SHAPES.iter().flat_map(|shape| MODES.map(|(mode, _)| (*shape, mode))).collect();
     let runs = run.trials(|seed| {
-        let of_case = |(shape, mode): &(Shape, Mode)| observed(size, *shape, *mode, seed);
+        let of_case = |(shape, mode): &(Shape, TreeMode)| observed(size, *shape, *mode, seed);
         Ok((cases.iter().map(of_case).collect::<Result<Vec<_>, _>>()?, top_down::found(checked, seed)?))
     })?;
     let (runs, checks): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
@@ -161,7 +155,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
                 series: MODES
                     .iter()
                     .enumerate()
-                    .map(|(mode, (.., name))| series(&runs, (place, mode, number), name, size))
+                    .map(|(mode, (_, name))| series(&runs, (place, mode, number), name, size))
                     .collect(),
                 lines: Vec::new(),
             });
@@ -212,7 +206,7 @@ fn series(runs: &[Vec<Found>], (shape, mode, number): (usize, usize, usize), nam
 /// Verdicts of trees that are not those of one filter.
 fn other_sheet(runs: &[Vec<Found>]) -> Sheet {
     let counts: Vec<Vec<Counts>> = runs.iter().map(|run| run.iter().map(|found| found.other).collect()).collect();
-    let series = MODES.iter().enumerate().map(|(mode, (.., name))| Readings {
+    let series = MODES.iter().enumerate().map(|(mode, (_, name))| Readings {
         name: format!("measured, {name}"),
         formula: Some("none: a node's cells contain those of its children (K11 6, Propositions 3 and 4)".to_owned()),
         points: SHAPES

@@ -1,0 +1,104 @@
+//! A whole tree in one place, one event after the other: the model of the tree over nodes.
+//!
+//! Promises: the rules of a level over nodes with one event in flight. Must not know: nodes, slices of a level, concurrency.
+
+use std::collections::BTreeSet;
+
+use firstseen_filter::{Digest, FilterSlice, Probes, Sighting, Stamp, WindowRule};
+use firstseen_routing::{Decision, Fold, Place, Prober, SlicedDefinition, TreeMode, TreeSpec};
+
+/// A level in one piece, with what it has done.
+struct EmbeddedLevel {
+    place: Place,
+    cells: FilterSlice,
+    fold: Fold,
+    accesses: u64,
+}
+
+/// A tree in one place.
+pub(crate) struct EmbeddedTree {
+    levels: Vec<EmbeddedLevel>,
+    mode: TreeMode,
+    prober: Prober,
+    rule: WindowRule,
+}
+
+/// What became of one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Climbing {
+    /// The verdict.
+    pub(crate) decision: Decision,
+    /// Of a duplicate, the level at which it was found; otherwise 0.
+    pub(crate) level: u8,
+}
+
+impl EmbeddedTree {
+    /// The tree of `spec`, empty, with one group; without top-down testing and policies for a level that is cut off.
+    pub(crate) fn new(spec: &TreeSpec, definition: &SlicedDefinition) -> Self {
+        let sites: BTreeSet<&str> = spec.places.iter().flat_map(|place| &place.sites).map(String::as_str).collect();
+        assert_eq!(definition.slicing.groups(), 1, "groups have positions of their own");
+        let level = |place: Place| EmbeddedLevel {
+            cells: FilterSlice::build(&place.definition.group).unwrap(),
+            fold: Fold::new(place.fold),
+            place,
+            accesses: 0,
+        };
+        let levels = spec.plan(definition, &sites).unwrap().into_iter().map(level).collect();
+        let (mode, rule) = (spec.mode, definition.group.rule);
+        Self { levels, mode, prober: Prober::new(definition).unwrap(), rule }
+    }
+
+    /// Where a place of this name stands.
+    pub(crate) fn place(&self, name: &str) -> Option<usize> {
+        self.levels.iter().position(|level| level.place.name == name)
+    }
+
+    /// Asks about an event at place `leaf`, and records it.
+    pub(crate) fn observe(&mut self, leaf: usize, digest: Digest, stamp: Stamp) -> Climbing {
+        let mut probes = Probes::new(self.prober.shape());
+        self.prober.push(digest, &mut probes);
+        let positions = probes.positions(0);
+        let mut passed = Vec::new();
+        let mut at = Some(leaf);
+        while let Some(index) = at {
+            let level = &mut self.levels[index];
+            level.accesses += 1;
+            let sighting = level.test(positions, stamp);
+            if sighting.is_hit() {
+                let number = level.place.level;
+                if self.mode == TreeMode::Dense {
+                    // For as long as it counts there.
+                    let unit = sighting.expiry.saturating_sub(self.rule.span_units);
+                    passed.iter().for_each(|below: &usize| self.levels[*below].set(positions, Stamp { unit, ..stamp }));
+                }
+                return Climbing { decision: Decision::Duplicate, level: number };
+            }
+            passed.push(index);
+            at = self.levels[index].place.parent;
+        }
+        passed.iter().rev().for_each(|index| self.levels[*index].set(positions, stamp));
+        Climbing { decision: Decision::FirstSeen, level: 0 }
+    }
+
+    /// Events that were tested at each place, in the order of the places.
+    pub(crate) fn loads(&self) -> impl Iterator<Item = (&Place, u64)> {
+        self.levels.iter().map(|level| (&level.place, level.accesses))
+    }
+}
+
+impl EmbeddedLevel {
+    fn folded(&self, positions: &[u64]) -> Vec<u64> {
+        positions.iter().map(|position| self.fold.of(*position)).collect()
+    }
+
+    fn test(&mut self, positions: &[u64], stamp: Stamp) -> Sighting {
+        let nothing = Sighting { generations: 0, expiry: u64::MAX };
+        self.cells.advance(stamp.unit);
+        self.cells.test_at(&self.folded(positions), stamp).unwrap_or(nothing)
+    }
+
+    fn set(&mut self, positions: &[u64], stamp: Stamp) {
+        let newest = self.cells.newest_generation();
+        self.cells.set_generation(newest, &self.folded(positions), stamp);
+    }
+}
