@@ -3,6 +3,7 @@
 //! Promises: names are unique. Must not know: how runs are shared out, pictures.
 
 mod burst;
+mod checking;
 mod climbing;
 mod cuts;
 mod data;

@@ -8,17 +8,20 @@ use firstseen_filter::rates::plain;
 use firstseen_filter::{FilterSecret, Kind, Window};
 use firstseen_routing::{Decision, Operation, SlicedDefinition, TreeMode};
 
+use super::checking::Checking;
 use super::climbing::Shape;
 use super::tree::{Size, tree_spec};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::EvalError;
-use crate::measure::{count, pooled, pooled_beside, shaped};
+use crate::measure::{count, pooled_beside, shaped};
 use crate::nodes::Nodes;
 use crate::stats::Counts;
+use crate::stream::Event;
 
 const HASHES: u32 = super::tree::HASHES;
 pub(super) const SHAPE: Shape = Shape { levels: 5, fan: 2 };
-const MODES: [(TreeMode, &str); 2] = [(TreeMode::Dense, "measured, dense"), (TreeMode::Sparse, "measured, sparse")];
+const MODES: [(TreeMode, &str, &str); 2] =
+    [(TreeMode::Dense, "measured, dense", DENSE), (TreeMode::Sparse, "measured, sparse", SPARSE)];
 
 /// What one run has found: of dense, then of sparse trees, by threshold d, new events that were told duplicate; and the share
 /// that should be.
@@ -31,34 +34,39 @@ pub(super) struct Found {
 /// Every threshold of both modes over one stream.
 pub(super) fn found(size: Size, seed: u64) -> Result<Found, EvalError> {
     let mut found = Found::default();
-    for (mode, _) in MODES {
+    let stream: Vec<Event> = size.stream(SHAPE).events(seed)?.collect();
+    for (mode, ..) in MODES {
         for top_down in 0..SHAPE.levels {
-            let (errors, expected) = checked(size, mode, top_down, seed)?;
-            found.errors.push(errors);
-            found.expected.push(expected);
+            found.errors.push(checked(size, mode, top_down, (&stream, seed))?);
+            let checking = Checking { shape: SHAPE, mode, cells: size.cells, hashes: HASHES, top_down };
+            // Nodes of a dense level have keys in common, and err together; there is one root.
+            let has_formula = mode == TreeMode::Sparse || top_down == 0;
+            found.expected.push(match has_formula {
+                true => Level::over(&stream, size.cells, top_down),
+                false => checking.rate(&stream, seed),
+            });
         }
     }
     Ok(found)
 }
 
-fn checked(size: Size, mode: TreeMode, top_down: u32, seed: u64) -> Result<(Counts, f64), EvalError> {
+fn checked(size: Size, mode: TreeMode, top_down: u32, (stream, seed): (&[Event], u64)) -> Result<Counts, EvalError> {
     let spec = shaped(Kind::Bloom, Window::Unbounded, size.cells, HASHES);
     let definition = SlicedDefinition::new(&spec, "none".parse()?)?;
     let tree = tree_spec(SHAPE, mode, top_down as u8);
     let (mut nodes, places) = Nodes::of_tree("tree", &definition, &tree)?;
     let leaves = &places[places.len() - SHAPE.leaves() as usize..];
     let secret = FilterSecret::from_seed(seed);
-    let (mut errors, mut seen, mut level) = (Counts::default(), HashSet::new(), Level::new(size.cells, top_down));
-    for event in size.stream(SHAPE).events(seed)? {
+    let (mut errors, mut seen) = (Counts::default(), HashSet::new());
+    for event in stream {
         let digest = secret.digest(&event.key.to_le_bytes());
         // One at a time, as the paper's: the next is sent when this one has been set everywhere.
         let told = nodes.ask(leaves[event.site as usize], &[digest], Operation::Observe)?;
         if seen.insert(event.key) {
             count(&mut errors, told[0] == Decision::Duplicate);
-            level.deliver(event.site);
         }
     }
-    Ok((errors, level.rate()))
+    Ok(errors)
 }
 
 /// The nodes of level d, where it is decided: their cells are contained in those above, so what is found above is confirmed if
@@ -73,8 +81,12 @@ struct Level {
 }
 
 impl Level {
-    fn new(cells: u64, number: u32) -> Self {
-        Self { cells: cells as f64, number, set: HashMap::new(), sum: 0.0, keys: 0.0 }
+    /// The mean over the keys of a stream.
+    fn over(stream: &[Event], cells: u64, number: u32) -> f64 {
+        let mut level = Self { cells: cells as f64, number, set: HashMap::new(), sum: 0.0, keys: 0.0 };
+        let mut seen = HashSet::new();
+        stream.iter().filter(|event| seen.insert(event.key)).for_each(|event| level.deliver(event.site));
+        level.sum / level.keys
     }
 
     /// A key that is new comes by this leaf.
@@ -88,28 +100,18 @@ impl Level {
         self.sum += 1.0 - told_new;
         self.keys += 1.0;
     }
-
-    /// The mean over the keys that came.
-    fn rate(&self) -> f64 {
-        self.sum / self.keys
-    }
 }
 
 pub(super) fn sheet(found: &[Found]) -> Sheet {
     let errors: Vec<_> = found.iter().map(|found| found.errors.clone()).collect();
     let expected: Vec<_> = found.iter().map(|found| found.expected.clone()).collect();
-    let series = MODES.iter().enumerate().map(|(index, (mode, name))| Readings {
+    let series = MODES.iter().enumerate().map(|(index, (_, name, formula))| Readings {
         name: (*name).to_owned(),
-        formula: Some(FORMULA.to_owned()),
+        formula: Some((*formula).to_owned()),
         points: (0..SHAPE.levels)
             .map(|top_down| {
                 let place = index * SHAPE.levels as usize + top_down as usize;
-                // Nodes of a dense level have keys in common, and err together.
-                let has_formula = *mode == TreeMode::Sparse || top_down == 0;
-                let (estimate, expected) = match has_formula {
-                    true => pooled_beside(&errors, &expected, place),
-                    false => (pooled(&errors, place), None),
-                };
+                let (estimate, expected) = pooled_beside(&errors, &expected, place);
                 Reading { x: f64::from(top_down), estimate, expected, printed: None }
             })
             .collect(),
@@ -123,5 +125,7 @@ pub(super) fn sheet(found: &[Found]) -> Sheet {
     }
 }
 
-const FORMULA: &str = "mean over the filling of 1 - product over nodes i of level d of (1 - r_i), r_i the rate of the keys \
-                       delivered through i (sparse; and both at d = 0)";
+const SPARSE: &str = "mean over the filling of 1 - product over nodes i of level d of (1 - r_i), r_i the rate of the keys \
+                      delivered through i";
+const DENSE: &str =
+    "at d = 0 as sparse; beyond, mean over trees whose keys have cells that are drawn, over the same stream";

@@ -250,8 +250,9 @@ const NOTES: [&str; 4] = [
     "Propositions 3 and 4 compare rates; with filters of one size, and bits, the verdicts are the same one by one.",
     "The paper calls an event distinct where top-down testing finds that a match was false, and stops. Below the root that makes \
      false negatives; here it goes on climbing. In a dense tree several nodes of a level have the same \
-     keys: they err together, and the formula says nothing of them beyond d = 0. They are fuller than those of a sparse tree, \
-     so top-down testing leaves more false positives.",
+     keys: they err together, and a product over nodes says nothing of them beyond d = 0; cells are drawn for what is expected \
+     there. They are fuller than those of a sparse tree, so top-down testing leaves more false positives, and the paper's \
+     \"d = 2 suffices\" does not hold for them.",
 ];
 
 #[cfg(test)]
