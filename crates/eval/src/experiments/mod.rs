@@ -10,6 +10,7 @@ mod data;
 mod decay;
 mod equal_timers;
 mod faults;
+mod filling;
 mod general_slicing;
 mod greatest;
 mod growth;
