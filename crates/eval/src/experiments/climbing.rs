@@ -42,8 +42,12 @@ pub(super) struct Climb {
     known: Vec<HashMap<(u32, u64), f64>>,
     /// Sparse: the leaf by which a key came first, and the chance that it was delivered.
     first: HashMap<u64, (u32, f64)>,
+    /// Sparse: expected false positives so far, by level, of a key at a node.
+    stays: Vec<HashMap<(u32, u64), f64>>,
     /// Expected hits by level.
     pub(super) hits: Vec<f64>,
+    /// Sparse: the variance of the false positives that are found at a level or below it.
+    pub(super) variances: Vec<f64>,
 }
 
 impl Climb {
@@ -57,7 +61,9 @@ impl Climb {
             set: (0..shape.levels).map(|level| vec![0.0; shape.fan.pow(level) as usize]).collect(),
             known: vec![HashMap::new(); levels],
             first: HashMap::new(),
+            stays: vec![HashMap::new(); levels],
             hits: vec![0.0; levels],
+            variances: vec![0.0; levels],
         }
     }
 
@@ -89,6 +95,14 @@ impl Climb {
         }
     }
 
+    /// A false positive stays one, so of a key that comes often many events are found wrongly, or none. With the chances
+    /// `r_i` that rise from event to event it is `variance = sum over i of r_i (1 - r_i) + 2 sum over i < j of r_i (1 - r_j)`.
+    fn stay(&mut self, level: u32, node_and_key: (u32, u64), rate: f64) {
+        let before = self.stays[level as usize].entry(node_and_key).or_insert(0.0);
+        self.variances[level as usize] += (1.0 - rate) * (rate + 2.0 * *before);
+        *before += rate;
+    }
+
     /// A key is where it was delivered, on the path from its first leaf. One that was dropped was in the root's cells, and
     /// stays there: at level j with chance `r_j / r_0`.
     fn climb_sparse(&mut self, leaf: u32, key: u64) {
@@ -105,6 +119,9 @@ impl Climb {
         };
         let meets = |level: &u32| self.shape.above(leaf, *level) == self.shape.above(first, *level);
         let common = (0..self.shape.levels).filter(meets).max().unwrap_or(0);
+        for level in common + 1..self.shape.levels {
+            self.stay(level, (self.shape.above(leaf, level), key), rates[level as usize]);
+        }
         for level in 0..self.shape.levels {
             let unseen = rates[level as usize] - below(level);
             let of_delivered = match level {

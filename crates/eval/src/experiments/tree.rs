@@ -48,6 +48,9 @@ struct Found {
     /// By level, what the model says.
     hits_expected: Vec<f64>,
     accesses_expected: Vec<f64>,
+    /// By level, the variance of both by false positives that stay.
+    hits_variance: Vec<f64>,
+    accesses_variance: Vec<f64>,
     /// Verdicts that are not those of one filter.
     other: Counts,
 }
@@ -104,7 +107,11 @@ fn observed(size: Size, shape: Shape, mode: TreeMode, seed: u64) -> Result<Found
     // What a level should not find comes to the one above, and what none should find is delivered.
     let coming = |level: usize| size.events as f64 - climb.hits[level..].iter().sum::<f64>();
     let set = if is_set_after { coming(0) } else { 0.0 };
+    let variance = |level: usize| climb.variances.get(level).copied().unwrap_or(0.0);
     Ok(Found {
+        // What a level finds, those below have not found.
+        hits_variance: (0..hits.len()).map(|level| variance(level) + variance(level + 1)).collect(),
+        accesses_variance: (0..hits.len()).map(|level| variance(level + 1)).collect(),
         accesses: nodes.hops().into_iter().map(accesses).collect(),
         accesses_expected: (0..hits.len()).map(|level| coming(level + 1) + set).collect(),
         hits,
@@ -184,14 +191,17 @@ fn series(runs: &[Vec<Found>], (shape, mode, number): (usize, usize, usize), nam
     let case = shape * MODES.len() + mode;
     type Pick = fn(&Found) -> &Vec<f64>;
     let of = |pick: Pick| -> Vec<Vec<f64>> { runs.iter().map(|run| pick(&run[case]).clone()).collect() };
-    let (measured, expected): (Pick, Pick) = match number {
-        0 => (|found| &found.hits, |found| &found.hits_expected),
-        _ => (|found| &found.accesses, |found| &found.accesses_expected),
+    let (measured, expected, variance): (Pick, Pick, Pick) = match number {
+        0 => (|found| &found.hits, |found| &found.hits_expected, |found| &found.hits_variance),
+        _ => (|found| &found.accesses, |found| &found.accesses_expected, |found| &found.accesses_variance),
     };
-    let (measured, expected) = (of(measured), of(expected));
+    let (measured, expected, variance) = (of(measured), of(expected), of(variance));
     let part = size.events as f64 / EVENTS_OF_LOG;
     let reading = |level: usize| {
-        let (estimate, expected) = averaged_beside(&measured, &expected, level, size.events);
+        let (mut estimate, expected) = averaged_beside(&measured, &expected, level, size.events);
+        // A hot key at a node that takes it for its own is rare, and few runs have met one: they do not know their error.
+        let stays: f64 = variance.iter().map(|run| run[level]).sum();
+        estimate.distance_error = estimate.distance_error.max(stays.sqrt() / variance.len() as f64);
         let printed = (shape == 0).then(|| PRINTED[number][mode][level] * part);
         // Beside the keys that come again, a level finds false positives, which may be less than one a run.
         Reading { x: level as f64, estimate: estimate.of_rare(), expected, printed }
