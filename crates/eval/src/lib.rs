@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 pub mod document;
+mod drawn;
 pub mod experiment;
 pub mod experiments;
 mod measure;

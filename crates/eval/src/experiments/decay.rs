@@ -3,9 +3,10 @@
 //!
 //! Promises: production counters, beside exact decayed frequencies. Must not know: how counters are kept.
 
+mod counted;
 mod times;
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{
@@ -14,8 +15,9 @@ use firstseen_filter::{
 
 use super::parameter;
 use crate::document::{Axis, Line, Reading, Readings, Sheet, Source};
+use crate::drawn::Drawn;
 use crate::experiment::{EvalError, Experiment, Findings, Run};
-use crate::measure::{averaged, count, pooled, pooled_beside, unseen};
+use crate::measure::{averaged, averaged_beside, count, pooled, pooled_beside, unseen};
 use crate::stats::{Counts, Estimate};
 use crate::stream::{Event, Keys, StreamSpec};
 
@@ -61,8 +63,9 @@ struct Found {
     bytes: f64,
     /// Keys whose estimate is too low by more than the rule allows.
     too_low: Counts,
-    /// Estimate less truth, mean over keys.
+    /// Estimate less truth, mean over keys, and what the rule says of it.
     excess: f64,
+    excess_expected: Drawn,
     /// Keys never seen that have an estimate above zero, and how many should.
     ghosts: Counts,
     ghosts_expected: f64,
@@ -85,8 +88,9 @@ struct Stream {
     digests: Vec<Digest>,
     /// At each event its epoch.
     stamps: Vec<Stamp>,
+    keys: Vec<u64>,
     /// The exact decayed frequency of every key at the last epoch.
-    truths: BTreeMap<u64, f64>,
+    truths: HashMap<u64, f64>,
 }
 
 impl Stream {
@@ -97,11 +101,12 @@ impl Stream {
         let digests = events.iter().map(|event| digest(&secret, event.key)).collect();
         let per_epoch = size.events / EPOCHS;
         let stamps: Vec<Stamp> = (0..size.events).map(|number| Stamp::on_time(number / per_epoch)).collect();
-        let mut truths = BTreeMap::new();
+        let mut truths = HashMap::new();
         for (event, stamp) in events.iter().zip(&stamps) {
             *truths.entry(event.key).or_insert(0.0) += LAMBDA.powi((EPOCHS - 1 - stamp.unit) as i32);
         }
-        Ok(Self { secret, digests, stamps, truths })
+        let keys = events.into_iter().map(|event| event.key).collect();
+        Ok(Self { secret, digests, stamps, keys, truths })
     }
 }
 
@@ -109,7 +114,13 @@ fn digest(secret: &FilterSecret, key: u64) -> Digest {
     secret.digest(&key.to_le_bytes())
 }
 
-fn found(size: Size, stream: &Stream, (rule, is_basic): (DecayRule, bool), seed: u64) -> Result<Found, EvalError> {
+fn found(
+    size: Size,
+    stream: &Stream,
+    (rule, is_basic): (DecayRule, bool),
+    excess_expected: Drawn,
+    seed: u64,
+) -> Result<Found, EvalError> {
     let shape = shape(rule, is_basic, size.keys)?;
     let mut filter = DecayingFilter::new(shape)?;
     filter.observe_batch(&stream.digests, &stream.stamps, &mut vec![0.0; stream.digests.len()]);
@@ -130,6 +141,7 @@ fn found(size: Size, stream: &Stream, (rule, is_basic): (DecayRule, bool), seed:
         bytes: filter.touched_bytes() as f64,
         too_low,
         excess: excess / keys,
+        excess_expected,
         ghosts,
         ghosts_expected: ghosts_expected(&shape, is_basic, keys),
     })
@@ -163,8 +175,10 @@ fn run_once(size: Size, seed: u64) -> Result<(Vec<Found>, Vec<f64>), EvalError> 
     for exponent in EXPONENTS {
         let stream = Stream::of(size, exponent, seed)?;
         for (rule, _) in RULES {
+            let DecayingShape { cells, hashes, .. } = shape(rule, true, size.keys)?;
+            let excess_expected = counted::excess(rule, (cells, hashes), &stream.keys, &stream.truths, !seed);
             for (is_basic, _) in STORAGES {
-                all.push(found(size, &stream, (rule, is_basic), seed)?);
+                all.push(found(size, &stream, (rule, is_basic), excess_expected, seed)?);
             }
         }
     }
@@ -266,8 +280,14 @@ fn memory_sheet(runs: &Runs, size: Size) -> Sheet {
 
 fn excess_sheet(runs: &Runs, size: Size) -> Sheet {
     let series = RULES.iter().enumerate().map(|(rule, (_, name))| {
-        over_exponents(format!("measured, {name}"), None, |place| {
-            (values(runs, |found| found[case(place, rule, 1)].excess, size.keys), None)
+        over_exponents(format!("measured, {name}"), Some(EXCESS), |place| {
+            let of = |found: &[Found]| found[case(place, rule, 1)];
+            let measured: Vec<_> = runs.iter().map(|(found, _)| vec![of(found).excess]).collect();
+            let expected: Vec<_> = runs.iter().map(|(found, _)| of(found).excess_expected).collect();
+            let error = Drawn::error(&expected);
+            let expected: Vec<_> = expected.iter().map(|drawn| vec![drawn.mean]).collect();
+            let (estimate, expected) = averaged_beside(&measured, &expected, 0, size.keys);
+            (estimate.with_error_of(error), expected)
         })
     });
     Sheet {
@@ -278,6 +298,8 @@ fn excess_sheet(runs: &Runs, size: Size) -> Sheet {
         lines: Vec::new(),
     }
 }
+
+const EXCESS: &str = "mean over draws: the same rule over counters whose places are drawn, of the same stream (C05 3)";
 
 fn counts(runs: &Runs, place: usize, number: impl Fn(&Found) -> Counts) -> Vec<Vec<Counts>> {
     runs.iter().map(|(found, _)| vec![number(&found[place])]).collect()

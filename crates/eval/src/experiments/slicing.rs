@@ -9,10 +9,11 @@ use firstseen_filter::{Kind, Window};
 use firstseen_routing::{fairness, greatest_share};
 
 use super::cuts::{KeyUse, Way};
-use super::greatest::Greatest;
+use super::greatest::greatest;
 use super::logged::{self, DISTINCT_MIN};
 use super::{k11, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use crate::drawn::Drawn;
 use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run, Scale};
 use crate::measure::{Subject, averaged_beside, count, pooled_beside, shaped};
 use crate::stats::Counts;
@@ -63,7 +64,7 @@ struct Found {
     fairness: f64,
     fairness_expected: f64,
     greatest: f64,
-    greatest_expected: Greatest,
+    greatest_expected: Drawn,
 }
 
 /// All cases, and what was left out.
@@ -153,7 +154,7 @@ fn found(stream: &Stream, cells: u64, way: Way, slices: u32, seed: u64) -> Resul
         fairness: fairness(subject.filter.loads()),
         fairness_expected: way.fairness(slices, HASHES, &stream.keys),
         greatest: greatest_share(subject.filter.loads()),
-        greatest_expected: Greatest::drawn(way, slices, HASHES, &stream.keys, !seed ^ u64::from(slices)),
+        greatest_expected: greatest(way, slices, HASHES, &stream.keys, !seed ^ u64::from(slices)),
     })
 }
 
@@ -291,9 +292,9 @@ fn greatest_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sh
     let measured = values(runs, index, |found| found.greatest);
     let expected = values(runs, index, |found| found.greatest_expected.mean);
     let point = |cut: usize| {
-        let models: Vec<Greatest> = runs.iter().map(|run| run[index].0[cut].greatest_expected).collect();
+        let models: Vec<Drawn> = runs.iter().map(|run| run[index].0[cut].greatest_expected).collect();
         let (estimate, expected) = averaged_beside(&measured, &expected, cut, events);
-        (estimate.with_error_of(Greatest::error(&models)), expected)
+        (estimate.with_error_of(Drawn::error(&models)), expected)
     };
     let top = runs.iter().map(|run| run[index].1).sum::<f64>() / runs.len() as f64;
     let even = SLICES.map(|slices| (f64::from(slices), 1.0 / f64::from(slices)));
