@@ -23,23 +23,29 @@ const SHOWN: [usize; 2] = [0, 2];
 
 /// What is found in each of [`BINS`] parts of the stream.
 pub(super) struct Course {
-    /// Mean number of generations.
-    generations: Vec<f64>,
+    /// Ticks, and generations summed over them.
+    ticks: Vec<(u64, u64)>,
     /// Events, all new, that were told duplicate.
     errors: Vec<Counts>,
 }
 
 impl Course {
     pub(super) fn new() -> Self {
-        Self { generations: vec![0.0; BINS as usize], errors: vec![Counts::default(); BINS as usize] }
+        Self { ticks: vec![(0, 0); BINS as usize], errors: vec![Counts::default(); BINS as usize] }
     }
 
     /// One tick more.
     pub(super) fn add(&mut self, size: Size, tick: u64, generations: usize, told: Counts) {
-        let (bin, per_bin) = ((tick * BINS / size.ticks()) as usize, (size.ticks() / BINS) as f64);
-        self.generations[bin] += generations as f64 / per_bin;
+        let bin = (tick * BINS / size.ticks()) as usize;
+        self.ticks[bin].0 += 1;
+        self.ticks[bin].1 += generations as u64;
         self.errors[bin].successes += told.successes;
         self.errors[bin].trials += told.trials;
+    }
+
+    /// The mean number of generations in each part.
+    fn generations(&self) -> Vec<f64> {
+        self.ticks.iter().map(|(ticks, generations)| *generations as f64 / *ticks as f64).collect()
     }
 
     /// The share of the errors in each part.
@@ -103,8 +109,8 @@ fn sheet(size: Size, factor: usize, is_rate: bool, runs: &[Vec<Course>], drawn: 
                     pooled_beside(&errors, &rates, bin)
                 }
                 false => {
-                    let measured: Vec<_> = runs.iter().map(|run| run[case].generations.clone()).collect();
-                    let expected: Vec<_> = drawn.iter().map(|run| run[of_draw].generations.clone()).collect();
+                    let measured: Vec<_> = runs.iter().map(|run| run[case].generations()).collect();
+                    let expected: Vec<_> = drawn.iter().map(|run| run[of_draw].generations()).collect();
                     let (estimate, expected) = averaged_beside(&measured, &expected, bin, size.ticks() / BINS);
                     // Ticks are whole: a run may have one more or less, though none of these runs has.
                     let tick = BINS as f64 / size.ticks() as f64;

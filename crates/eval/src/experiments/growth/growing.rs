@@ -159,9 +159,9 @@ mod tests {
 
     #[test]
     fn a_generation_opens_with_the_event_that_has_no_room_and_goes_when_all_has_expired() {
-        // The first is full after tick 10; it goes 14 ticks later. The second never fills again.
+        // At tick 11 the first has room for ten of eleven, as ten have expired; it goes 14 ticks later.
         let events = [[10; 10].as_slice(), &[11], &[1; 20]].concat();
-        let expected = [[1; 10].as_slice(), &[2; 13], &[1; 8]].concat();
+        let expected = [[1; 10].as_slice(), &[2; 14], &[1; 7]].concat();
         assert_eq!(course(LAW, &events), expected);
         // What has expired makes room: ten events a tick for ten ticks are all that live.
         assert_eq!(course(LAW, &[10; 60]), [1; 60]);
