@@ -127,7 +127,7 @@ fn curves(chart: &mut Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Dra
 fn points(chart: &Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Drawn {
     let shifts = shifts(chart, panel, x);
     for (index, (series, shift)) in panel.series.iter().zip(shifts).enumerate() {
-        let style = Style::of_series(index);
+        let style = Style::of_series(index).of_points(series.points.len());
         for point in &series.points {
             let at = x.place(point.x);
             let [low, mean, high] = [point.low, point.mean, point.high].map(|value| y.place(value));
@@ -231,7 +231,15 @@ mod tests {
             assert_eq!(text.matches(stroke).count(), 3 * 3, "bars, log {is_log}");
             let circles = text.matches("<circle").count();
             assert_eq!(circles, 3 + 1 + 3 + 1, "the first series' measured and printed points, log {is_log}");
-            for label in ["first", "second", "bound", "hash functions", "share", "Rates &lt; bounds", "expected"] {
+            for label in [
+                "first",
+                "second",
+                "bound",
+                "hash functions",
+                "share",
+                "Rates &lt; bounds",
+                "expected (formula or model)",
+            ] {
                 assert!(text.contains(label), "{label} is not in the picture");
             }
             assert!(!text.contains("NaN") && !text.contains("inf"), "a point has no place");

@@ -36,7 +36,7 @@ pub(super) fn draw(area: &Area<'_>, width: u32, panel: &Panel) -> Drawn {
     legend.top += ROW / 2;
     if points().any(|point| point.expected.is_some()) {
         marks::sample(area, (LEFT, legend.top), SAMPLE, Style::of_any())?;
-        legend.text("dashed: expected by formula")?;
+        legend.text("dashed: expected (formula or model)")?;
     }
     if let Some(index) =
         panel.series.iter().position(|series| series.points.iter().any(|point| point.printed.is_some()))

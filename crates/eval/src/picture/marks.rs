@@ -37,7 +37,12 @@ pub(super) struct Style {
     dash: (i32, i32),
     /// Of curves, in pixels.
     width: u32,
+    /// Half the size of a hollow shape, in pixels; filled ones are smaller.
+    hollow: i32,
 }
+
+/// Points of a series from which on their shapes are smaller.
+const MANY: usize = 20;
 
 /// What a shape stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,13 +62,19 @@ impl Style {
             is_filled: (index + index / SHAPES).is_multiple_of(2),
             dash: DASHES[index % DASHES.len()],
             width: 2,
+            hollow: 6,
         }
+    }
+
+    /// The same for so many points of a series: many stand close to each other.
+    pub(super) fn of_points(self, points: usize) -> Self {
+        if points < MANY { self } else { Self { hollow: 4, ..self } }
     }
 
     /// Lines for which nothing is measured: thin, the first solid, the second dotted, then dashed.
     pub(super) fn of_line(index: usize) -> Self {
         let dash = if index == 0 { SOLID } else { (4 * index as i32 - 3, 3) };
-        Self { color: RGBColor(100, 100, 100), shape: 0, is_filled: true, dash, width: 1 }
+        Self { color: RGBColor(100, 100, 100), shape: 0, is_filled: true, dash, width: 1, hollow: 6 }
     }
 
     /// What stands for all series.
@@ -134,8 +145,8 @@ pub(super) fn bar(area: &Area<'_>, low: (i32, i32), high: (i32, i32), style: Sty
 pub(super) fn shape(area: &Area<'_>, at: (i32, i32), style: Style, mark: Mark) -> Drawn {
     let (size, look): (i32, ShapeStyle) = match (mark, style.is_filled) {
         (Mark::Printed, _) => (7, style.color.stroke_width(1)),
-        (Mark::Measured, true) => (4, style.color.filled()),
-        (Mark::Measured, false) => (6, style.color.stroke_width(2)),
+        (Mark::Measured, true) => (style.hollow * 2 / 3, style.color.filled()),
+        (Mark::Measured, false) => (style.hollow, style.color.stroke_width(2)),
     };
     let drawn = match outline(style.shape, size) {
         None => area.draw(&Circle::new(at, size, look)),
