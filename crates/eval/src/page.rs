@@ -70,9 +70,9 @@ dt { font-weight: bold; } .out { font-weight: bold; text-decoration: underline; 
 </head>
 <body>
 <h1>The papers reproduced</h1>
-<p>Filters are the production ones (what they are compared with is named), measured over several seeds, beside what a formula expects. A point is out
-where it lies outside the band of 1 - 10<sup>-3</sup> / (judged points of the experiment), or more than 10 % off where it was
-measured well enough to tell.</p>
+<p>Filters are the production ones (what they are compared with is named), measured over several seeds, beside what a formula
+expects, or a model whose places are drawn where no formula is known. A point is out where it lies outside the band of
+1 - 10<sup>-3</sup> / (judged points of the experiment), or more than 10 % off where it was measured well enough to tell.</p>
 ";
 
 fn summary(page: &mut String, documents: &[Document]) {
