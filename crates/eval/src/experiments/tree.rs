@@ -198,10 +198,10 @@ fn series(runs: &[Vec<Found>], (shape, mode, number): (usize, usize, usize), nam
     let (measured, expected, variance) = (of(measured), of(expected), of(variance));
     let part = size.events as f64 / EVENTS_OF_LOG;
     let reading = |level: usize| {
-        let (mut estimate, expected) = averaged_beside(&measured, &expected, level, size.events);
+        let (estimate, expected) = averaged_beside(&measured, &expected, level, size.events);
         // A hot key at a node that takes it for its own is rare, and few runs have met one: they do not know their error.
         let stays: f64 = variance.iter().map(|run| run[level]).sum();
-        estimate.distance_error = estimate.distance_error.max(stays.sqrt() / variance.len() as f64);
+        let estimate = estimate.with_error_of(stays.sqrt() / variance.len() as f64);
         let printed = (shape == 0).then(|| PRINTED[number][mode][level] * part);
         // Beside the keys that come again, a level finds false positives, which may be less than one a run.
         Reading { x: level as f64, estimate: estimate.of_rare(), expected, printed }
