@@ -222,6 +222,8 @@ fn mistakes_are_told_before_anything_is_measured() {
     folder.run("eval landmrak").fails(2, &["no experiment `landmrak`", "did you mean `landmark`?"]);
     folder.run("eval real-jumpin").fails(2, &["did you mean `real-jumping`?"]);
     folder.run("eval landmark --runs 19").fails(2, &["--runs"]);
+    folder.write("file", "mine");
+    folder.run("eval landmark --quick --out file").fails(2, &["cannot make the folder file", "--out"]);
     std::fs::create_dir(folder.path("taken")).expect("a folder");
     folder.write("taken/notes", "mine");
     folder.run("eval landmark --quick --out taken").fails(2, &["taken holds something else", "--out"]);

@@ -33,23 +33,22 @@ impl Folder {
     ///
     /// # Errors
     /// It cannot be made or written into, or holds what no run has left there.
-    pub(super) fn open(path: &Path) -> anyhow::Result<Self> {
+    pub(super) fn open(path: &Path) -> Result<Self, UsageError> {
         let shown = path.display();
-        fs::create_dir_all(path).with_context(|| format!("cannot make the folder {shown}"))?;
-        let mut entries = fs::read_dir(path).with_context(|| format!("cannot read the folder {shown}"))?;
+        let refused = |what: &str, error: io::Error| {
+            UsageError(format!("cannot {what} {shown}: {error}: choose another folder with --out"))
+        };
+        fs::create_dir_all(path).map_err(|error| refused("make the folder", error))?;
+        let mut entries = fs::read_dir(path).map_err(|error| refused("read the folder", error))?;
         let is_ours = || fs::read_to_string(path.join(PAGE)).is_ok_and(|page| page.contains(MARK));
         if entries.next().is_some() && !is_ours() {
-            return Err(UsageError(format!("{shown} holds something else: choose another folder with --out")).into());
+            return Err(UsageError(format!("{shown} holds something else: choose another folder with --out")));
         }
         let folder = Self { path: path.to_owned() };
         // What follows may be broken off: the folder is known by its page.
         let cleared = folder.write(PAGE, UNENDED).and_then(|()| folder.clear());
-        match cleared {
-            Ok(()) => Ok(folder),
-            Err(error) => {
-                Err(UsageError(format!("cannot write into {shown}: {error}: choose another folder with --out")).into())
-            }
-        }
+        cleared.map_err(|error| refused("write into", error))?;
+        Ok(folder)
     }
 
     /// Takes away what an earlier run has left, but for the page.
