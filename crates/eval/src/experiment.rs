@@ -181,7 +181,7 @@ impl Experiment {
     /// # Errors
     /// [`EvalError::FewDistinct`] names the log.
     pub fn check_logs(&self, logs: &[Log], scale: Scale) -> Result<(), EvalError> {
-        let Some(of) = &self.reads_logs else { return Ok(()) };
+        let Some(of) = self.reads_logs.as_ref().filter(|of| of.distinct_min > 1) else { return Ok(()) };
         let distinct = |log: &Log| of.part(&log.keys, scale).iter().collect::<HashSet<_>>().len() as u64;
         match logs.iter().map(|log| (log, distinct(log))).find(|(_, distinct)| *distinct < of.distinct_min) {
             None => Ok(()),

@@ -197,6 +197,7 @@ fn popularity_sheet(title: String, series: Vec<Readings>, lines: Vec<Line>) -> S
 /// What is the same in every run, as a log is.
 fn fixed(x: u64, count: u64, all: u64, runs: u32) -> Reading {
     let estimate = Estimate::of_values(&vec![count as f64 / all as f64; runs as usize], all);
+    let estimate = Estimate { samples: all, ..estimate };
     Reading { x: x as f64, estimate, expected: None, printed: None }
 }
 
@@ -250,7 +251,8 @@ const NOTES: [&str; 4] = [
     "Keys that are drawn are shown by the rank that their law gives them, or by the order in which they were new, and \
      not by how often they came: sorted by that, the first would come too often and the last too rarely in every run. \
      So they can be judged. Leaves of the tree's stream are in the order of what is expected of each.",
-    "A log's keys are sorted by how often they came, and nothing is judged. The line beside is Zipf's law among as \
+    "A log's keys are sorted by how often they came, and nothing is judged; as a log is the same for every seed, its points \
+     have no interval. The line beside is Zipf's law among as \
      many keys with the likeliest exponent (Clauset, Shalizi, Newman 2009, 3.1); many keys of a log come once, so its \
      tail is a step, which a line is not.",
     "The paper maps clients to the leaves of its tree by their addresses; here a hash of the client gives the leaf.",
@@ -274,7 +276,7 @@ mod tests {
     fn streams_follow_their_laws_and_logs_are_shown_as_they_are() {
         // Of ten keys the one of rank r comes 2520/r times, each time from a client of its own.
         let keys = (1..=10u64).flat_map(|rank| vec![rank; 2520 / rank as usize]).collect();
-        let log = Log { name: "harmonic".to_owned(), keys, clients: (0..7381).collect(), ..Log::default() };
+        let log = Log { name: "harmonic".to_owned(), keys, clients: (0..7381).collect() };
         let run = Run { logs: &[log], ..Run::alone(22, 4, Scale::Tiny) };
         let document = EXPERIMENT.run(&run).unwrap();
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");

@@ -202,7 +202,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let times_note = times.is_some().then(times::note);
     Ok(Findings {
         source: Source {
-            paper: "Cheng, Iwaihara, Xiang, Ushijima: Efficient Web Profiling by Time-Decaying Bloom Filters"
+            paper: "Cheng, Iwaihara, Xiang, Ushijima: Efficient Web Profiling by Time-Decaying Bloom Filters (C05)"
                 .to_owned(),
             section: "3, 4 and 5".to_owned(),
             figure: "numbers in the text of 5".to_owned(),

@@ -17,7 +17,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "general-slicing",
     title: "General slicing: choices of slices times positions in each",
     paragraph: "Instead of one slice an event (horizontal) or one for each position (vertical), k1 functions may choose slices and \
-                k2 = k/k1 positions in each. The paper proves that no choice improves on the rate of the uncut filter. It and \
+                k2 = k/k1 positions in each. The paper proves that no choice improves on the rate of the uncut filter, and \
                 none does: fewer choices load slices less evenly, and the rate of a horizontal filter is the highest.",
     reads_logs: None,
     measure,

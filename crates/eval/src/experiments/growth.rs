@@ -305,7 +305,7 @@ mod tests {
         let document = EXPERIMENT.run(&run).unwrap();
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
         // Cardinality, the longest window, five times the load: one, many, one again.
-        let course = &document.panels[1].series[3].points;
+        let course = &document.panels[3].series[1].points;
         let at = |share: usize| course[share * (course.len() - 1) / 100].mean;
         assert!(at(20) == 1.0 && at(60) > 4.0 && at(100) == 1.0, "{course:?}");
     }

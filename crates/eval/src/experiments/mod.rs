@@ -66,18 +66,18 @@ pub fn named(name: &str) -> Option<&'static Experiment> {
 const M05_HASHES: std::ops::RangeInclusive<u32> = 4..=10;
 
 fn m05(section: &str, figure: &str) -> Source {
-    let paper = "Metwally, Agrawal, El Abbadi: Duplicate Detection in Click Streams. WWW 2005";
+    let paper = "Metwally, Agrawal, El Abbadi: Duplicate Detection in Click Streams. WWW 2005 (M05)";
     Source { paper: paper.to_owned(), section: section.to_owned(), figure: figure.to_owned() }
 }
 
 fn k11(section: &str, figure: &str) -> Source {
     let paper = "Koloniari, Ntarmos, Souravlias, Pitoura: One is Enough: Distributed Filtering for Duplicate Elimination. \
-                 CIKM 2011";
+                 CIKM 2011 (K11)";
     Source { paper: paper.to_owned(), section: section.to_owned(), figure: figure.to_owned() }
 }
 
 fn s24(section: &str, figure: &str) -> Source {
-    let paper = "Slides on Stable Bloom filters over URLs of Common Crawl. 2024";
+    let paper = "Slides on Stable Bloom filters over URLs of Common Crawl. 2024 (S24)";
     Source { paper: paper.to_owned(), section: section.to_owned(), figure: figure.to_owned() }
 }
 
@@ -102,6 +102,16 @@ mod tests {
         let names: HashSet<_> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
         assert_eq!(names.len(), EXPERIMENTS.len());
         assert!(named("landmark").is_some_and(|experiment| experiment.name == "landmark") && named("none").is_none());
+    }
+
+    #[test]
+    fn the_kept_results_are_of_all_experiments_and_none_is_out() {
+        let kept = include_str!("../../../../docs/results.md");
+        for Experiment { name, title, .. } in EXPERIMENTS {
+            let row = format!("\n| `{name}` | {title} | ");
+            assert!(kept.contains(&row) && kept.contains(&format!("\n## {name}: {title}\n")), "{name}: make them anew");
+        }
+        assert!(!kept.contains("**out**"));
     }
 
     /// Every experiment is in band and has a picture; in two parts, which run at the same time.

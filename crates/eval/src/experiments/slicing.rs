@@ -322,7 +322,7 @@ mod tests {
     fn vertical_slices_are_fairer_and_err_no_more() {
         let keys = (0..20_000).map(|event| event % 1_500).collect();
         let clients = (0..20_000).map(|event| event % 7).collect();
-        let logs = [Log { name: "a round".to_owned(), keys, clients, ..Log::default() }];
+        let logs = [Log { name: "a round".to_owned(), keys, clients }];
         let run = Run { logs: &logs, ..Run::alone(15, 4, Scale::Tiny) };
         let document = EXPERIMENT.run(&run).unwrap();
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");

@@ -13,7 +13,7 @@ use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run, Scale};
 use crate::measure::{averaged_beside, count, pooled, shaped};
 use crate::nodes::Nodes;
-use crate::stats::Counts;
+use crate::stats::{Counts, Estimate};
 use crate::stream::{Event, Keys, StreamSpec};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -51,8 +51,17 @@ struct Found {
     /// By level, the variance of both by false positives that stay.
     hits_variance: Vec<f64>,
     accesses_variance: Vec<f64>,
+    climbed: Climbed,
     /// Verdicts that are not those of one filter.
     other: Counts,
+}
+
+/// Levels that the events of one run have climbed beyond the leaf, for each of them: tests above the leaves, a part for each.
+struct Climbed {
+    mean: f64,
+    expected: f64,
+    /// Likewise, by false positives that stay.
+    variance: f64,
 }
 
 fn name_of(level: u32, node: u32) -> String {
@@ -108,11 +117,20 @@ fn observed(size: Size, shape: Shape, mode: TreeMode, seed: u64) -> Result<Found
     let coming = |level: usize| size.events as f64 - climb.hits[level..].iter().sum::<f64>();
     let set = if is_set_after { coming(0) } else { 0.0 };
     let variance = |level: usize| climb.variances.get(level).copied().unwrap_or(0.0);
+    let tested = nodes.hops();
+    let (above, all) = (0..hits.len() - 1, size.events as f64);
+    let climbed = Climbed {
+        mean: above.clone().map(|level| tested[level].tests as f64).sum::<f64>() / all,
+        expected: above.clone().map(|level| coming(level + 1)).sum::<f64>() / all,
+        // What a node takes for its own those above take for theirs: levels err together.
+        variance: (above.map(|level| variance(level + 1).sqrt()).sum::<f64>() / all).powi(2),
+    };
     Ok(Found {
+        climbed,
         // What a level finds, those below have not found.
         hits_variance: (0..hits.len()).map(|level| variance(level) + variance(level + 1)).collect(),
         accesses_variance: (0..hits.len()).map(|level| variance(level + 1)).collect(),
-        accesses: nodes.hops().into_iter().map(accesses).collect(),
+        accesses: tested.into_iter().map(accesses).collect(),
         accesses_expected: (0..hits.len()).map(|level| coming(level + 1) + set).collect(),
         hits,
         hits_expected: climb.hits,
@@ -168,6 +186,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             });
         }
     }
+    sheets.push(climbed_sheet(&runs, size));
     sheets.push(other_sheet(&runs));
     sheets.push(top_down::sheet(&checks));
     Ok(Findings {
@@ -213,27 +232,46 @@ fn series(runs: &[Vec<Found>], (shape, mode, number): (usize, usize, usize), nam
     }
 }
 
+/// How far events climb, by the height of the tree.
+fn climbed_sheet(runs: &[Vec<Found>], size: Size) -> Sheet {
+    let of = |pick: fn(&Climbed) -> f64| -> Vec<Vec<f64>> {
+        runs.iter().map(|run| run.iter().map(|found| pick(&found.climbed)).collect()).collect()
+    };
+    let (means, expected) = (of(|climbed| climbed.mean), of(|climbed| climbed.expected));
+    let reading = |case: usize| {
+        let (estimate, expected) = averaged_beside(&means, &expected, case, size.events);
+        let stays: f64 = runs.iter().map(|run| run[case].climbed.variance).sum();
+        // As of hits, false positives may be less than one a run.
+        let one_test = 1.0 / size.events as f64 / (runs.len() as f64).sqrt();
+        (estimate.with_error_of(stays.sqrt() / runs.len() as f64).with_error_of(one_test), expected)
+    };
+    let formula = "sum over j above the leaves of tests(j) / N, with tests(j) of the formula of accesses";
+    by_height(["Levels climbed", "levels beyond the leaf (mean of all events)"], formula, reading)
+}
+
 /// Verdicts of trees that are not those of one filter.
 fn other_sheet(runs: &[Vec<Found>]) -> Sheet {
     let counts: Vec<Vec<Counts>> = runs.iter().map(|run| run.iter().map(|found| found.other).collect()).collect();
+    let formula = "none: a node's cells contain those of its children (K11 6, Propositions 3 and 4)";
+    let titles = ["Verdicts that are not those of one filter", "other verdicts (share of events)"];
+    by_height(titles, formula, |case| (pooled(&counts, case), Some(0.0)))
+}
+
+/// One point a tree: what `of_case` says of the case with that place in the list.
+fn by_height([title, y]: [&str; 2], formula: &str, of_case: impl Fn(usize) -> (Estimate, Option<f64>)) -> Sheet {
+    let reading = |(place, mode): (usize, usize)| {
+        let (estimate, expected) = of_case(place * MODES.len() + mode);
+        Reading { x: f64::from(SHAPES[place].levels), estimate, expected, printed: None }
+    };
     let series = MODES.iter().enumerate().map(|(mode, (_, name))| Readings {
         name: format!("measured, {name}"),
-        formula: Some("none: a node's cells contain those of its children (K11 6, Propositions 3 and 4)".to_owned()),
-        points: SHAPES
-            .iter()
-            .enumerate()
-            .map(|(place, shape)| Reading {
-                x: f64::from(shape.levels),
-                estimate: pooled(&counts, place * MODES.len() + mode),
-                expected: Some(0.0),
-                printed: None,
-            })
-            .collect(),
+        formula: Some(formula.to_owned()),
+        points: (0..SHAPES.len()).map(|place| reading((place, mode))).collect(),
     });
     Sheet {
-        title: "Verdicts that are not those of one filter".to_owned(),
-        x: Axis::linear("levels"),
-        y: Axis::linear("other verdicts (share of events)"),
+        title: title.to_owned(),
+        x: Axis::linear("levels of the tree"),
+        y: Axis::linear(y),
         series: series.collect(),
         lines: Vec::new(),
     }
@@ -277,6 +315,6 @@ mod tests {
         assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
         let [dense, sparse] = [0, 1].map(|mode| &document.panels[0].series[mode].points);
         assert!(dense[1].mean > dense[0].mean && sparse[0].mean > 3.0 * sparse[1].mean, "{dense:?} {sparse:?}");
-        assert!(document.panels[4].series.iter().flat_map(|series| &series.points).all(|point| point.mean == 0.0));
+        assert!(document.panels[5].series.iter().flat_map(|series| &series.points).all(|point| point.mean == 0.0));
     }
 }

@@ -11,6 +11,4 @@ pub struct Log {
     pub keys: Vec<u64>,
     /// Who sent each event; as many as keys, or none where that is not known.
     pub clients: Vec<u64>,
-    /// When each event occurred, in milliseconds since 1970; as many as keys, or none where that is not known.
-    pub times_ms: Vec<u64>,
 }

@@ -146,7 +146,7 @@ impl StreamSpec {
             Keys::Uniform { keys } => key_count(keys),
             Keys::Zipf { keys, exponent } => {
                 key_count(keys)?;
-                rule("exponent", exponent, exponent >= 0.0 && exponent.is_finite(), "choose 0 or more")
+                rule("exponent", exponent, exponent >= 0.0 && exponent.is_finite(), "choose a finite number, 0 or more")
             }
             Keys::Repeats { distinct_share, recent_keys } => {
                 share("distinct_share", distinct_share)?;
@@ -154,7 +154,7 @@ impl StreamSpec {
             }
         }?;
         let rate = self.events_per_second;
-        rule("events_per_second", rate, rate > 0.0 && rate.is_finite(), "choose a number above 0")?;
+        rule("events_per_second", rate, rate > 0.0 && rate.is_finite(), "choose a finite number above 0")?;
         for burst in &self.bursts {
             rule("bursts", burst.factor, burst.factor > 0.0 && burst.factor.is_finite(), "a factor is above 0")?;
             rule("bursts", burst.to_ms, burst.to_ms > burst.from_ms, "a burst ends after its start")?;

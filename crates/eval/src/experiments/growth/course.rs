@@ -54,14 +54,27 @@ impl Course {
     }
 }
 
-/// The places in the list of cases of those that are shown for a burst, in the order of the legend.
-fn shown(factor: usize) -> impl Iterator<Item = usize> {
-    (0..LIMITS.len()).flat_map(move |limit| SHOWN.map(|window| 3 * (limit * FACTORS.len() + factor) + window))
+/// What a panel shows: a burst, and what decides that a generation is full.
+#[derive(Clone, Copy)]
+struct Shown {
+    factor: usize,
+    limit: usize,
 }
 
-/// One draw of every case that is shown, burst by burst.
+impl Shown {
+    fn all() -> impl Iterator<Item = Self> {
+        (0..FACTORS.len()).flat_map(|factor| (0..LIMITS.len()).map(move |limit| Self { factor, limit }))
+    }
+
+    /// The places in the list of cases, in the order of the legend.
+    fn cases(self) -> [usize; SHOWN.len()] {
+        SHOWN.map(|window| 3 * (self.limit * FACTORS.len() + self.factor) + window)
+    }
+}
+
+/// One draw of every case that is shown, panel by panel.
 pub(super) fn drawn(size: Size, cases: &[Case], seed: u64) -> Result<Vec<Course>, EvalError> {
-    (0..FACTORS.len()).flat_map(shown).map(|case| cases[case].drawn(size, seed)).collect()
+    Shown::all().flat_map(Shown::cases).map(|case| cases[case].drawn(size, seed)).collect()
 }
 
 impl Case {
@@ -91,16 +104,21 @@ impl Case {
     }
 }
 
-/// By burst the generations, then by burst the false positives.
+/// By burst and limit the generations, then likewise the false positives.
 pub(super) fn sheets(size: Size, runs: &[Vec<Course>], drawn: &[Vec<Course>]) -> Vec<Sheet> {
-    let all = [false, true].into_iter().flat_map(|is_rate| (0..FACTORS.len()).map(move |factor| (is_rate, factor)));
-    all.map(|(is_rate, factor)| sheet(size, factor, is_rate, runs, drawn)).collect()
+    let all = [false, true].into_iter().flat_map(|is_rate| Shown::all().enumerate().map(move |panel| (is_rate, panel)));
+    all.map(|(is_rate, panel)| sheet(size, panel, is_rate, runs, drawn)).collect()
 }
 
-fn sheet(size: Size, factor: usize, is_rate: bool, runs: &[Vec<Course>], drawn: &[Vec<Course>]) -> Sheet {
+fn sheet(
+    size: Size,
+    (panel, shown): (usize, Shown),
+    is_rate: bool,
+    runs: &[Vec<Course>],
+    drawn: &[Vec<Course>],
+) -> Sheet {
     let of_case = |(place, case): (usize, usize)| {
-        let of_draw = factor * LIMITS.len() * SHOWN.len() + place;
-        let (limit, window) = (place / SHOWN.len(), SHOWN[place % SHOWN.len()]);
+        let of_draw = panel * SHOWN.len() + place;
         let points = (0..BINS as usize).map(|bin| {
             let (estimate, expected) = match is_rate {
                 true => {
@@ -120,7 +138,7 @@ fn sheet(size: Size, factor: usize, is_rate: bool, runs: &[Vec<Course>], drawn: 
             Reading { x: 100.0 * (bin as f64 + 0.5) / BINS as f64, estimate, expected, printed: None }
         });
         Readings {
-            name: format!("{}, window of {} ticks", LIMITS[limit].1, size.windows_ticks[window]),
+            name: format!("measured, window of {} ticks", size.windows_ticks[SHOWN[place]]),
             formula: Some("the law of growth, tick by tick, over places that are drawn (K11 5)".to_owned()),
             points: points.collect(),
         }
@@ -130,10 +148,10 @@ fn sheet(size: Size, factor: usize, is_rate: bool, runs: &[Vec<Course>], drawn: 
         false => ("Figure 10: live generations", "generations (mean)"),
     };
     Sheet {
-        title: format!("{figure} over the stream, burst of {} times the load", FACTORS[factor]),
+        title: format!("{figure}, by {}, burst of {} times the load", LIMITS[shown.limit].1, FACTORS[shown.factor]),
         x: Axis::linear("place in the stream (%)"),
         y: Axis::linear(y),
-        series: shown(factor).enumerate().map(of_case).collect(),
+        series: shown.cases().into_iter().enumerate().map(of_case).collect(),
         lines: Vec::new(),
     }
 }
