@@ -18,6 +18,14 @@ pub struct Source {
     pub figure: String,
 }
 
+impl Source {
+    /// What there is of it, in one line.
+    pub fn words(&self) -> String {
+        let parts = [&self.paper, &self.section, &self.figure].map(String::as_str);
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    }
+}
+
 /// A number that an experiment was run with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {

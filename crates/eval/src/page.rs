@@ -5,7 +5,10 @@
 
 use std::fmt::Write;
 
+use serde_json::Value;
+
 use crate::document::{Document, Parameter};
+use crate::results::number;
 use crate::stats::Verdict;
 
 /// What the papers name and no experiment shows, with the reason.
@@ -22,11 +25,19 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ),
 ];
 
+/// What tells a page of ours from any other.
+pub const GENERATOR: &str = "<meta name=\"generator\" content=\"firstseen eval\">";
+
+/// Formulas of an experiment that stand open on the page; more are shown to whoever asks.
+const SHOWN_MAX: usize = 2;
+
 /// Words that a page says of its run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heading {
     /// When, where and how the page was made, in one sentence; may be empty.
     pub made: String,
+    /// Experiments that were to be shown, and have not ended.
+    pub not_ended: usize,
 }
 
 /// The file name of an experiment's picture, which the page links.
@@ -41,11 +52,11 @@ pub fn document_name(experiment: &str) -> String {
 
 /// The page of all documents.
 pub fn html(heading: &Heading, documents: &[Document]) -> String {
-    let mut page = String::from(HEAD);
+    let mut page = HEAD.replace("{GENERATOR}", GENERATOR);
     if !heading.made.is_empty() {
         push(&mut page, format_args!("<p>{}</p>\n", escaped(&heading.made)));
     }
-    summary(&mut page, documents);
+    summary(&mut page, heading, documents);
     documents.iter().for_each(|document| section(&mut page, document));
     page.push_str("<h2>What the papers name and this page leaves out</h2>\n<dl>\n");
     for (what, why) in LEFT_OUT {
@@ -59,13 +70,14 @@ const HEAD: &str = "<!DOCTYPE html>
 <html lang=\"en\">
 <head>
 <meta charset=\"utf-8\">
+{GENERATOR}
 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
 <title>firstseen: the papers reproduced</title>
 <style>
 body { font-family: sans-serif; max-width: 95em; margin: 2em auto; padding: 0 1em; line-height: 1.4; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; } td, th { border: 1px solid #aaa; padding: 0.2em 0.6em; text-align: left; }
 p, dl { max-width: 70em; } p { overflow-wrap: anywhere; } p.wide { max-width: none; } img { max-width: 100%; min-width: 45em; }
-dt { font-weight: bold; } .out { font-weight: bold; text-decoration: underline; }
+dt { font-weight: bold; } summary { cursor: pointer; } .out { font-weight: bold; text-decoration: underline; }
 </style>
 </head>
 <body>
@@ -75,14 +87,19 @@ expects, or a model whose places are drawn where no formula is known. A point is
 1 - 10<sup>-3</sup> / (judged points of the experiment), or more than 10 % off where it was measured well enough to tell.</p>
 ";
 
-fn summary(page: &mut String, documents: &[Document]) {
+fn summary(page: &mut String, heading: &Heading, documents: &[Document]) {
     let total = |verdict| documents.iter().map(|document| document.count(verdict)).sum::<usize>();
     let (within, out) = (total(Verdict::In), total(Verdict::Out));
     let words = match out {
+        0 if within == 0 => "No point is judged.".to_owned(),
         0 => format!("All {within} judged points are in."),
         out => format!("{out} of {} judged points are <span class=\"out\">out</span>.", within + out),
     };
-    push(page, format_args!("<p id=\"summary\">{words}</p>\n<div class=\"wide\"><table>\n"));
+    let missing = match heading.not_ended {
+        0 => String::new(),
+        some => format!(" {some} of {} experiments did not end.", some + documents.len()),
+    };
+    push(page, format_args!("<p id=\"summary\">{words}{missing}</p>\n<div class=\"wide\"><table>\n"));
     page.push_str("<tr><th>experiment</th><th>shows</th><th>in</th><th>out</th><th>not judged</th></tr>\n");
     for document in documents {
         let (name, title) = (escaped(&document.name), escaped(&document.title));
@@ -105,7 +122,7 @@ fn section(page: &mut String, document: &Document) {
     push(page, format_args!("<h2 id=\"{name}\">{title}</h2>\n<p>{}</p>\n", escaped(&document.paragraph)));
     let picture = escaped(&picture_name(&document.name));
     push(page, format_args!("<p class=\"wide\"><img src=\"{picture}\" alt=\"{title}\"></p>\n"));
-    let source = [&source.paper, &source.section, &source.figure].map(|text| escaped(text)).join(", ");
+    let source = escaped(&source.words());
     let numbers = escaped(&document_name(&document.name));
     push(page, format_args!("<p>Source: {source}. Numbers: <a href=\"{numbers}\">{numbers}</a>.</p>\n"));
     push(page, format_args!("<p>{} seeds; {}.</p>\n", document.seeds.len(), parameters(&document.parameters)));
@@ -117,8 +134,18 @@ fn section(page: &mut String, document: &Document) {
 }
 
 fn parameters(parameters: &[Parameter]) -> String {
-    let one = |parameter: &Parameter| format!("{}: {}", parameter.name, parameter.value);
+    let one = |parameter: &Parameter| format!("{}: {}", parameter.name, words(&parameter.value));
     escaped(&parameters.iter().map(one).collect::<Vec<_>>().join("; "))
+}
+
+/// A value as people write it.
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(words).collect::<Vec<_>>().join(", "),
+        Value::Number(value) if value.is_f64() => value.as_f64().map(number).unwrap_or_default(),
+        value => value.to_string(),
+    }
 }
 
 /// Each formula once, with the series that it is expected of, where those are not all.
@@ -129,6 +156,9 @@ fn formulas(page: &mut String, document: &Document) {
         if !formulas.contains(&formula) {
             formulas.push(formula);
         }
+    }
+    if formulas.len() > SHOWN_MAX {
+        page.push_str("<details><summary>What is expected</summary>\n");
     }
     for formula in &formulas {
         let mut names: Vec<String> = Vec::new();
@@ -142,6 +172,9 @@ fn formulas(page: &mut String, document: &Document) {
         }
         let of = if formulas.len() == 1 { String::new() } else { format!(" of {}", names.join("; ")) };
         push(page, format_args!("<p>Expected{}: {}.</p>\n", escaped(&of), escaped(formula)));
+    }
+    if formulas.len() > SHOWN_MAX {
+        page.push_str("</details>\n");
     }
 }
 
@@ -189,6 +222,8 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::document::{Axis, Panel, Point, Series, Source};
 
@@ -216,9 +251,17 @@ mod tests {
 
     #[test]
     fn no_text_of_a_document_is_taken_for_html() {
-        let page = html(&Heading { made: "<b>now</b>".to_owned() }, &[document(Verdict::Out)]);
+        let heading = Heading { made: "<b>now</b>".to_owned(), not_ended: 2 };
+        let page = html(&heading, &[document(Verdict::Out)]);
+        assert!(page.contains("2 of 3 experiments did not end."), "{page}");
         assert!(!page.contains("<script") && !page.contains("<b>now") && !page.contains("evil\"name"), "{page}");
-        assert_eq!(page.matches("&lt;script&gt;alert(&#39;x&#39; &amp; &quot;y&quot;)").count(), 12, "{page}");
+        assert_eq!(page.matches("&lt;script&gt;alert(&#39;x&#39; &amp; &quot;y&quot;)").count(), 13, "{page}");
+    }
+
+    #[test]
+    fn values_are_shown_as_people_write_them() {
+        let told = [json!("all"), json!(2_450_000), json!([2, 1.234_567_8]), json!(true)].map(|value| words(&value));
+        assert_eq!(told, ["all", "2450000", "2, 1.235", "true"]);
     }
 
     #[test]

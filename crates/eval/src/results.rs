@@ -18,7 +18,7 @@ use crate::stats::Verdict;
 /// ```
 pub fn markdown(heading: &Heading, documents: &[Document]) -> String {
     let mut text = String::from("# The papers reproduced\n");
-    push(&mut text, format_args!("\n{}\n", heading.made));
+    push(&mut text, format_args!("\n{}\n", line(&heading.made)));
     text.push_str("\n| experiment | shows | in | out | not judged |\n|---|---|---|---|---|\n");
     for document in documents {
         let [within, out, open] = [Verdict::In, Verdict::Out, Verdict::NotJudged].map(|kind| document.count(kind));
@@ -30,12 +30,11 @@ pub fn markdown(heading: &Heading, documents: &[Document]) -> String {
 }
 
 fn section(text: &mut String, document: &Document) {
-    let source = &document.source;
-    push(text, format_args!("\n## {}: {}\n", document.name, document.title));
-    push(text, format_args!("\n{}, {}, {}.\n", source.paper, source.section, source.figure));
-    document.notes.iter().for_each(|note| push(text, format_args!("\n{note}\n")));
+    push(text, format_args!("\n## {}: {}\n", line(&document.name), line(&document.title)));
+    push(text, format_args!("\n{}.\n", line(&document.source.words())));
+    document.notes.iter().for_each(|note| push(text, format_args!("\n{}\n", line(note))));
     for panel in &document.panels {
-        push(text, format_args!("\n{}; y: {}\n", panel.title, panel.y.label));
+        push(text, format_args!("\n{}; y: {}\n", line(&panel.title), line(&panel.y.label)));
         let heading = ["series", panel.x.label.as_str(), "measured", "95 %", "expected", "printed", ""].map(cell);
         push(text, format_args!("\n| {} |\n|---|---|---|---|---|---|---|\n", heading.join(" | ")));
         for series in &panel.series {
@@ -58,7 +57,7 @@ fn row(text: &mut String, series: &str, point: &Point) {
 }
 
 /// Four digits that count.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         size if !(1e-3..1e6).contains(&size) => format!("{value:.3e}"),
@@ -69,7 +68,12 @@ fn number(value: f64) -> String {
 
 /// A text that stays within its cell.
 fn cell(text: &str) -> String {
-    text.replace('|', "\\|").replace('\n', " ")
+    line(text).replace('|', "\\|")
+}
+
+/// A text that stays within its line, and in which nothing is taken for HTML.
+fn line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ").replace('&', "&amp;").replace('<', "&lt;")
 }
 
 fn push(text: &mut String, part: std::fmt::Arguments<'_>) {
@@ -85,6 +89,6 @@ mod tests {
     fn numbers_keep_four_digits() {
         let told = [0.0, 4.0, 0.012_345_6, 123.456, 1234.56, 0.000_123_456, 12_345_678.0].map(number);
         assert_eq!(told, ["0", "4", "0.01235", "123.5", "1235", "1.235e-4", "1.235e7"]);
-        assert_eq!(cell("a|b\nc"), "a\\|b c");
+        assert_eq!(cell("a|b\n<c>"), "a\\|b &lt;c>");
     }
 }

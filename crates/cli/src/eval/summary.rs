@@ -72,7 +72,7 @@ impl Report {
             format!("Made on {began} by firstseen {version} on {machine} in {seconds:.0} seconds; again: {command}");
         match self.not_ended.is_empty() {
             true => made,
-            false => format!("{made}. Interrupted: {} did not end", self.not_ended.join(", ")),
+            false => format!("{made}. Not ended: {}", self.not_ended.join(", ")),
         }
     }
 

@@ -36,7 +36,7 @@ pub(super) fn draw(area: &Area<'_>, width: u32, panel: &Panel) -> Drawn {
     legend.top += ROW / 2;
     if points().any(|point| point.expected.is_some()) {
         marks::sample(area, (LEFT, legend.top), SAMPLE, Style::of_any())?;
-        legend.text("dashed: expected (formula or model)")?;
+        legend.text("thick line: expected (formula or model)")?;
     }
     if let Some(index) =
         panel.series.iter().position(|series| series.points.iter().any(|point| point.printed.is_some()))
@@ -80,19 +80,22 @@ impl Legend<'_, '_> {
     }
 }
 
-/// Rows of so many letters at most, broken between words.
+/// Rows of so many letters at most, broken between words where words are not longer than a row.
 pub(super) fn rows(what: &str, letters: usize) -> Vec<String> {
     let mut rows = vec![String::new()];
     for word in what.split_whitespace() {
-        let room = rows.last().map_or(0, |row| row.chars().count());
-        if room > 0 && room + 1 + word.chars().count() > letters {
-            rows.push(String::new());
-        }
-        if let Some(row) = rows.last_mut() {
-            if !row.is_empty() {
-                row.push(' ');
+        let word: Vec<char> = word.chars().collect();
+        for (part, piece) in word.chunks(letters.max(1)).enumerate() {
+            let room = rows.last().map_or(0, |row| row.chars().count());
+            if part > 0 || room > 0 && room + 1 + piece.len() > letters {
+                rows.push(String::new());
             }
-            row.push_str(word);
+            if let Some(row) = rows.last_mut() {
+                if !row.is_empty() {
+                    row.push(' ');
+                }
+                row.extend(piece);
+            }
         }
     }
     rows
@@ -107,5 +110,7 @@ mod tests {
         let broken = rows("a name that is far too long for one row of the legend of a panel", 40);
         assert!(broken.len() == 2 && broken.iter().all(|row| row.len() <= 40), "{broken:?}");
         assert_eq!(rows("short", 40), ["short"]);
+        let one_word = rows(&format!("keys of {}", "long".repeat(50)), 40);
+        assert!(one_word.len() == 6 && one_word.iter().all(|row| row.len() <= 40), "{one_word:?}");
     }
 }

@@ -17,7 +17,7 @@ const DASHES: [(i32, i32); 5] = [(8, 4), (3, 3), (12, 3), (5, 7), (2, 5)];
 const SOLID: (i32, i32) = (i32::MAX, 0);
 /// Different outlines.
 const SHAPES: usize = 6;
-/// Dark enough on white, and different in grey as well.
+/// Dark enough on white; shapes and dashes tell series apart in grey.
 const COLORS: [RGBColor; 6] = [
     RGBColor(0, 70, 140),
     RGBColor(200, 80, 0),
