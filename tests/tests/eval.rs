@@ -12,6 +12,8 @@ use crate::run::{Folder, example, firstseen};
 
 /// Decides what CI draws.
 const SEED: u64 = 1;
+/// What the page of a run has in its head.
+const GENERATOR: &str = "<meta name=\"generator\" content=\"firstseen eval\">";
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
 fn document(folder: &Folder, arguments: &str) -> Value {
@@ -157,10 +159,15 @@ fn a_folder_holds_one_run_and_what_others_put_there() {
 
 /// All experiments, of which the first one has ended; and what they go on to tell.
 fn begun(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
+    begun_with(folder, &["all", "--log", "it's a log", "--log-format", "csv"])
+}
+
+fn begun_with(folder: &Folder, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
     let mut command = firstseen();
     let mut child = command
         .current_dir(folder.path(""))
-        .args(["eval", "all", "--quick", "--json", "--out", "page", "--log", "it's a log", "--log-format", "csv"])
+        .args(["eval", "--quick", "--json", "--out", "page"])
+        .args(arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -200,17 +207,47 @@ fn a_run_that_is_interrupted_tells_and_writes_what_has_ended() {
     let names = names(&report);
     assert!(names.contains(&"landmark") && missing.iter().any(|name| name == "memory"), "{names:?} {missing:?}");
     let page = folder.read("page/index.html");
-    assert!(page.contains("Interrupted: ") && page.contains("memory did not end") && folder.has("page/landmark.svg"));
+    assert!(
+        page.contains("Not ended: ")
+            && page.contains("memory</p>")
+            && page.contains("19 experiments did not end")
+            && folder.has("page/landmark.svg")
+    );
     let quoted = "--log &quot;it&#39;s a log&quot; --log-format csv";
     assert!(page.contains(quoted), "the command can be given to a shell again: {page}");
     assert!(folder.read("page/results.md").contains("## landmark") && !folder.has("page/general-slicing.svg"));
 }
 
 #[test]
+fn what_was_measured_is_told_though_a_file_cannot_be_written() {
+    let folder = Folder::new();
+    let (child, mut told) = begun_with(&folder, &["landmark", "memory"]);
+    // Not before it has begun: it takes away what is left there.
+    std::fs::create_dir_all(folder.path("page/memory.json.part")).expect("a folder where a file should be");
+    let mut errors = String::new();
+    told.read_to_string(&mut errors).expect("text");
+    let ended = child.wait_with_output().expect("a run that ends");
+    assert_eq!(ended.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("cannot write page/memory.json"), "{errors}");
+    let report: Value = serde_json::from_slice(&ended.stdout).expect("one JSON document");
+    assert_eq!(names(&report), ["landmark", "memory"]);
+    assert!(folder.read("page/index.html").contains("judged points are in"));
+}
+
+#[test]
+fn two_runs_do_not_write_into_one_folder() {
+    let folder = Folder::new();
+    let (mut child, _told) = begun_with(&folder, &["landmark", "memory"]);
+    folder.run("eval landmark --quick --out page").fails(2, &["another run writes into page", "--out"]);
+    assert!(folder.has("page/landmark.svg"), "what the other run has written is left alone");
+    child.kill().and_then(|()| child.wait()).expect("a run that ends");
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_into_is_told_once() {
     let folder = Folder::new();
     std::fs::create_dir_all(folder.path("page/index.html.part")).expect("a folder where a file should be");
-    folder.write("page/index.html", "<title>firstseen</title>");
+    folder.write("page/index.html", format!("<!DOCTYPE html>{GENERATOR}"));
     let ran = folder.run("eval general-slicing --quick --out page").fails(2, &["cannot write into page:", "--out"]);
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
     assert!(!ran.err.contains(".part"), "{}", ran.err);
@@ -227,9 +264,9 @@ fn mistakes_are_told_before_anything_is_measured() {
     std::fs::create_dir(folder.path("taken")).expect("a folder");
     folder.write("taken/notes", "mine");
     folder.run("eval landmark --quick --out taken").fails(2, &["taken holds something else", "--out"]);
-    folder.write("taken/index.html", "<title>mine</title>");
+    folder.write("taken/index.html", "<title>firstseen in production</title>");
     folder.run("eval landmark --quick --out taken").fails(2, &["taken holds something else", "--out"]);
-    assert_eq!(folder.read("taken/index.html"), "<title>mine</title>");
+    assert_eq!(folder.read("taken/index.html"), "<title>firstseen in production</title>");
     let listed = folder.run("eval --json").ok();
     let list: Vec<Value> = serde_json::from_str(&listed.out).expect("a list");
     let of_landmark = list.iter().find(|one| one["name"] == "landmark").expect("landmark");

@@ -4,7 +4,7 @@
 //! not written into; from one that an earlier run has left, only what a run leaves is taken away. Must not know: what the
 //! files say.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -17,15 +17,16 @@ use super::summary::Report;
 use crate::exit::UsageError;
 
 const PAGE: &str = "index.html";
-/// What the page of a run has, and no other: it may be replaced.
-const MARK: &str = "<title>firstseen";
+/// What the page of a run has in its head, and no other: it may be replaced.
+const MARK: &str = page::GENERATOR;
 const TABLE: &str = "results.md";
-/// The page until the run has ended.
-const UNENDED: &str = "<!DOCTYPE html><title>firstseen</title><p>The experiments have not ended.</p>\n";
+/// What says in the page that the run has not ended.
+const UNENDED: &str = "<title>firstseen</title><p>The experiments have not ended.</p>\n";
 
-/// A folder that may be written into.
+/// A folder that may be written into, by this process alone for as long as this lives.
 pub(super) struct Folder {
     path: PathBuf,
+    _locked: File,
 }
 
 impl Folder {
@@ -39,14 +40,21 @@ impl Folder {
             UsageError(format!("cannot {what} {shown}: {error}: choose another folder with --out"))
         };
         fs::create_dir_all(path).map_err(|error| refused("make the folder", error))?;
+        let locked = File::open(path).map_err(|error| refused("open the folder", error))?;
+        locked.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => UsageError(format!(
+                "another run writes into {shown}: wait for its end, or choose another folder with --out"
+            )),
+            TryLockError::Error(error) => refused("lock the folder", error),
+        })?;
         let mut entries = fs::read_dir(path).map_err(|error| refused("read the folder", error))?;
         let is_ours = || fs::read_to_string(path.join(PAGE)).is_ok_and(|page| page.contains(MARK));
         if entries.next().is_some() && !is_ours() {
             return Err(UsageError(format!("{shown} holds something else: choose another folder with --out")));
         }
-        let folder = Self { path: path.to_owned() };
+        let folder = Self { path: path.to_owned(), _locked: locked };
         // What follows may be broken off: the folder is known by its page.
-        let cleared = folder.write(PAGE, UNENDED).and_then(|()| folder.clear());
+        let cleared = folder.write(PAGE, &format!("<!DOCTYPE html>{MARK}{UNENDED}")).and_then(|()| folder.clear());
         cleared.map_err(|error| refused("write into", error))?;
         Ok(folder)
     }
@@ -82,7 +90,7 @@ impl Folder {
     /// # Errors
     /// A file that cannot be written.
     pub(super) fn write_page(&self, report: &Report) -> anyhow::Result<()> {
-        let heading = page::Heading { made: report.made() };
+        let heading = page::Heading { made: report.made(), not_ended: report.not_ended.len() };
         self.put(TABLE, &results::markdown(&heading, &report.experiments))?;
         self.put(PAGE, &page::html(&heading, &report.experiments))
     }

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use anyhow::Context;
 use clap::{Args, value_parser};
 use firstseen_eval::experiment::{EvalError, Experiment, Run, Scale};
 use firstseen_eval::experiments::{EXPERIMENTS, named};
@@ -56,7 +57,7 @@ pub struct EvalArgs {
     /// Write a page with pictures, the numbers as JSON and a table in Markdown into this folder, which is made if missing
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// A real log of web requests, with the fields `url`, `host` and `time`, for the experiments that read logs; may be
+    /// A real log of web requests, with the fields `url` and `host`, for the experiments that read logs; may be
     /// given several times
     #[arg(long, value_name = "FILE")]
     pub log: Vec<PathBuf>,
@@ -83,6 +84,9 @@ impl EvalArgs {
 /// An experiment that does not exist or cannot be run; a folder that cannot be written.
 pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let experiments = chosen(&args.experiments)?;
+    if experiments.is_empty() && (args.out.is_some() || !args.log.is_empty()) {
+        return Err(UsageError("name an experiment, or `all`; `firstseen eval` lists them".to_owned()).into());
+    }
     if experiments.is_empty() {
         match args.json {
             true => summary::list_json(out)?,
@@ -94,7 +98,7 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         eprintln!("firstseen: logs are read by {}", log_readers(&experiments)?);
         input::check(&args.log)?;
     }
-    let logs: Vec<Log> = args.log.iter().map(|path| logs::read(path, args.log_format)).collect::<Result<_, _>>()?;
+    let logs = logs::read(&args.log, args.log_format)?;
     for experiment in &experiments {
         experiment.check_logs(&logs, args.scale()).map_err(|error| UsageError(error.to_string()))?;
     }
@@ -102,15 +106,17 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let stop = Stop::on_signal(|| eprintln!("firstseen: ends after the runs under way; once more ends it at once"))?;
     let begun = Instant::now();
     let mut report = Report::new(args, &experiments);
-    measure(&experiments, &mut report, &logs, folder.as_ref(), &stop)?;
+    let mut failures = Failures::default();
+    measure(&experiments, &mut report, &logs, folder.as_ref(), &stop, &mut failures);
     report.seconds = begun.elapsed().as_secs_f64();
     if let Some(folder) = &folder {
-        folder.write_page(&report)?;
+        failures.take(folder.write_page(&report));
     }
     match args.json {
         true => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
         false => summary::tell(&report, args.out.as_deref(), out)?,
     }
+    failures.first()?;
     Ok(match (report.not_ended.is_empty(), report.holds()) {
         (false, _) => ExitCode::from(INTERRUPTED),
         (true, false) => ExitCode::from(FAILED),
@@ -118,20 +124,37 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Puts what each experiment has found into the report and the folder, until all have ended or somebody wants no more.
+/// What went wrong while the rest went on: what is measured already is told whatever else fails.
+#[derive(Default)]
+struct Failures(Option<anyhow::Error>);
+
+impl Failures {
+    /// What came of one task; the first that failed is kept.
+    fn take<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
+        result.map_err(|error| self.0.get_or_insert(error)).ok()
+    }
+
+    fn first(self) -> anyhow::Result<()> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
+/// Puts what each experiment has found into the report and the folder, until all have ended or somebody wants no more. One
+/// that fails has not ended; the others go on.
 fn measure(
     experiments: &[&'static Experiment],
     report: &mut Report,
     logs: &[Log],
     folder: Option<&Folder>,
     stop: &Stop,
-) -> anyhow::Result<()> {
+    failures: &mut Failures,
+) {
     let begun = Instant::now();
     let clock_ns = || begun.elapsed().as_nanos() as u64;
     let is_over = || stop.is_set();
     let redis_key_bytes = redis_key_bytes(experiments);
     let (seed, seeds, scale) = (report.seed, report.runs, report.scale);
-    let steps = Steps::new(experiments.len() as u64 * u64::from(seeds), "runs");
+    let steps = Steps::new(experiments.len() as u64 * u64::from(seeds), "runs", false);
     for (index, experiment) in experiments.iter().enumerate() {
         let left_after = (experiments.len() - index - 1) as u64 * u64::from(seeds);
         let progress = |done: usize, total: usize| steps.left(left_after + (total - done) as u64);
@@ -146,18 +169,18 @@ fn measure(
             redis_key_bytes,
             is_over: &is_over,
         };
-        let document = match experiment.run(&run) {
+        let ended = match experiment.run(&run) {
             Err(EvalError::Over) => break,
-            ended => ended?,
+            ended => ended.with_context(|| format!("experiment {}", experiment.name)),
         };
+        let Some(document) = failures.take(ended) else { continue };
         if let Some(folder) = folder {
-            folder.write_experiment(&document)?;
+            failures.take(folder.write_experiment(&document));
         }
         steps.note(&summary::line(&document, experiment_begun.elapsed()));
         report.add(document);
     }
     steps.end();
-    Ok(())
 }
 
 /// What a key of a Redis server takes, where an experiment wants it and a server is installed. One that does not answer
