@@ -35,6 +35,8 @@ fn a_stream_that_cannot_be_is_refused_by_the_name_of_the_flag() {
     folder.run("generate --rate 1e-300 --seed 1").fails(2, &["--rate", "1e-300", "year 2286"]);
     folder.run(&format!("generate --start-ms {} --seed 1", u64::MAX)).fails(2, &["--start-ms", "year 2286"]);
     folder.run("generate --start-ms 0 --seed 1").fails(2, &["--start-ms"]);
+    let late = "generate --start-ms 100000000000 --late-share 0.1 --late-max 1d --seed 1";
+    folder.run(late).fails(2, &["--late-max", "before 1973", "--start-ms"]);
     folder.run("generate --late-share 0.1 --seed 1").fails(2, &["--late-max"]);
     folder.run("generate --late-max 2s --seed 1").fails(2, &["--late-share"]);
 }

@@ -154,6 +154,10 @@ impl GenerateArgs {
 /// # Errors
 /// A stream that cannot be; where it cannot be written.
 pub fn run(args: &GenerateArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    if args.late_share > 0.0 && args.start_ms.saturating_sub(args.late_max) < START_MS_MIN {
+        let rule = "the latest event occurs before 1973: its time is read as seconds; begin later with --start-ms";
+        return Err(UsageError(format!("--late-max, with {} ms: {rule}", args.late_max)).into());
+    }
     let seed = args.seed.unwrap_or_else(|| drawn_seed() >> 32);
     let events = args.spec().events(seed).map_err(|error| refusal(&error))?;
     if args.seed.is_none() {
@@ -165,7 +169,7 @@ pub fn run(args: &GenerateArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     let (mut out, mut line) = (BufWriter::with_capacity(CHUNK_BYTES, out), String::new());
     out.write_all(format.header().unwrap_or_default().as_bytes())?;
-    let steps = Steps::new(args.events.0, "events");
+    let steps = Steps::new(args.events.0, "events", true);
     for (done, event) in (0..).zip(events) {
         line.clear();
         format.push_line(event, &mut line);

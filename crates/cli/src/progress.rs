@@ -54,12 +54,10 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// So many of what `unit` names.
-    pub(crate) fn new(steps: u64, unit: &'static str) -> Self {
-        let target = match std::io::stderr().is_terminal() {
-            true => ProgressDrawTarget::stderr_with_hz(5),
-            false => ProgressDrawTarget::hidden(),
-        };
+    /// So many of what `unit` names, where nothing else goes to a terminal meanwhile.
+    pub(crate) fn new(steps: u64, unit: &'static str, records_on_stdout: bool) -> Self {
+        let seen = std::io::stderr().is_terminal() && !(records_on_stdout && std::io::stdout().is_terminal());
+        let target = if seen { ProgressDrawTarget::stderr_with_hz(5) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(steps), target);
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}") {
             bar.set_style(style);

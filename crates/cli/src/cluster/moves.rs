@@ -176,7 +176,7 @@ async fn wait(member: &Operator) -> anyhow::Result<()> {
     loop {
         let ClusterStatus { map, .. } = status(member).await?;
         let left = map.filters.values().map(|record| record.moves().count()).sum::<usize>() as u64;
-        let progress = progress.get_or_insert_with(|| Steps::new(left, "slices"));
+        let progress = progress.get_or_insert_with(|| Steps::new(left, "slices", false));
         progress.left(left);
         if left == 0 {
             progress.end();
