@@ -12,7 +12,7 @@ use crate::results::number;
 use crate::stats::Verdict;
 
 /// What the papers name and no experiment shows, with the reason.
-const LEFT_OUT: &[(&str, &str)] = &[
+pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     (
         "Other decay functions (Cheng et al., Efficient Web Profiling by Time-Decaying Bloom Filters)",
         "The paper lists linear, polynomial and window decay and uses the exponential one; only that one lets counters decay \
@@ -125,17 +125,21 @@ fn section(page: &mut String, document: &Document) {
     let source = escaped(&source.words());
     let numbers = escaped(&document_name(&document.name));
     push(page, format_args!("<p>Source: {source}. Numbers: <a href=\"{numbers}\">{numbers}</a>.</p>\n"));
-    push(page, format_args!("<p>{} seeds; {}.</p>\n", document.seeds.len(), parameters(&document.parameters)));
-    formulas(page, document);
+    push(
+        page,
+        format_args!("<p>{} seeds; {}.</p>\n", document.seeds.len(), escaped(&parameters(&document.parameters))),
+    );
+    expectations(page, document);
     for note in &document.notes {
         push(page, format_args!("<p>{}</p>\n", escaped(note)));
     }
     outliers(page, document);
 }
 
-fn parameters(parameters: &[Parameter]) -> String {
+/// What an experiment was run with, in one line.
+pub(crate) fn parameters(parameters: &[Parameter]) -> String {
     let one = |parameter: &Parameter| format!("{}: {}", parameter.name, words(&parameter.value));
-    escaped(&parameters.iter().map(one).collect::<Vec<_>>().join("; "))
+    parameters.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// A value as people write it.
@@ -148,8 +152,22 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// Each formula once, with the series that it is expected of, where those are not all.
-fn formulas(page: &mut String, document: &Document) {
+fn expectations(page: &mut String, document: &Document) {
+    let formulas = formulas(document);
+    let is_long = formulas.len() > SHOWN_MAX;
+    if is_long {
+        page.push_str("<details><summary>What is expected</summary>\n");
+    }
+    for (of, formula) in &formulas {
+        push(page, format_args!("<p>Expected{}: {}.</p>\n", escaped(of), escaped(formula)));
+    }
+    if is_long {
+        page.push_str("</details>\n");
+    }
+}
+
+/// Each formula once, after " of " the series that it is expected of, where those are not all.
+pub(crate) fn formulas(document: &Document) -> Vec<(String, &str)> {
     let all = || document.panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
     let mut formulas: Vec<&str> = Vec::new();
     for formula in all().filter_map(|(_, series)| series.formula.as_deref()) {
@@ -157,10 +175,8 @@ fn formulas(page: &mut String, document: &Document) {
             formulas.push(formula);
         }
     }
-    if formulas.len() > SHOWN_MAX {
-        page.push_str("<details><summary>What is expected</summary>\n");
-    }
-    for formula in &formulas {
+    let is_one = formulas.len() == 1;
+    let with_names = |formula| {
         let mut names: Vec<String> = Vec::new();
         for (panel, series) in all().filter(|(_, series)| series.formula.as_deref() == Some(formula)) {
             // A name that has another formula elsewhere does not say enough.
@@ -170,12 +186,9 @@ fn formulas(page: &mut String, document: &Document) {
                 names.push(name);
             }
         }
-        let of = if formulas.len() == 1 { String::new() } else { format!(" of {}", names.join("; ")) };
-        push(page, format_args!("<p>Expected{}: {}.</p>\n", escaped(&of), escaped(formula)));
-    }
-    if formulas.len() > SHOWN_MAX {
-        page.push_str("</details>\n");
-    }
+        (if is_one { String::new() } else { format!(" of {}", names.join("; ")) }, formula)
+    };
+    formulas.into_iter().map(with_names).collect()
 }
 
 fn outliers(page: &mut String, document: &Document) {

@@ -1,11 +1,11 @@
 //! All numbers as one text in Markdown, for a repository that keeps them.
 //!
-//! Promises: every point of every document, in order; no text ends a cell or a row early. Must not know: files.
+//! Promises: every point and line of every document, in order, with what was expected and why; no text ends a cell or a row early. Must not know: files.
 
 use std::fmt::Write;
 
-use crate::document::{Document, Point};
-use crate::page::Heading;
+use crate::document::{Document, Line, Point};
+use crate::page::{self, Heading, LEFT_OUT};
 use crate::stats::Verdict;
 
 /// The table of all documents.
@@ -26,12 +26,15 @@ pub fn markdown(heading: &Heading, documents: &[Document]) -> String {
         push(&mut text, format_args!("| `{name}` | {title} | {within} | {out} | {open} |\n"));
     }
     documents.iter().for_each(|document| section(&mut text, document));
+    text.push_str("\n## What the papers name and these results leave out\n");
+    LEFT_OUT.iter().for_each(|(what, why)| push(&mut text, format_args!("\n{}: {}\n", line(what), line(why))));
     text
 }
 
 fn section(text: &mut String, document: &Document) {
     push(text, format_args!("\n## {}: {}\n", line(&document.name), line(&document.title)));
     push(text, format_args!("\n{}.\n", line(&document.source.words())));
+    push(text, format_args!("\n{} seeds; {}.\n", document.seeds.len(), line(&page::parameters(&document.parameters))));
     document.notes.iter().for_each(|note| push(text, format_args!("\n{}\n", line(note))));
     for panel in &document.panels {
         push(text, format_args!("\n{}; y: {}\n", line(&panel.title), line(&panel.y.label)));
@@ -40,6 +43,15 @@ fn section(text: &mut String, document: &Document) {
         for series in &panel.series {
             series.points.iter().for_each(|point| row(text, &series.name, point));
         }
+        for Line { name, points } in &panel.lines {
+            let name = cell(name);
+            points.iter().for_each(|(x, y)| {
+                push(text, format_args!("| {name} | {} |  |  | {} |  |  |\n", number(*x), number(*y)));
+            });
+        }
+    }
+    for (of, formula) in page::formulas(document) {
+        push(text, format_args!("\nExpected{}: {}.\n", line(&of), line(formula)));
     }
 }
 

@@ -5,6 +5,9 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
 use crate::experiment::{EvalError, LogUse, Run, Scale};
 use crate::stream::{Keys, Log, StreamSpec};
 
@@ -40,6 +43,18 @@ impl<'a> Clicks<'a> {
         }
         Ok(self.logs.iter().map(|log| Cow::Borrowed(self.part.part(&log.keys, self.scale))).collect())
     }
+}
+
+/// Events that the filters of one run and one number of hash functions see together: of a log with fewer, more filters are
+/// tried, each with a hash of its own, because a small log has few errors.
+const TRIED_EVENTS: fn(Scale) -> u64 = |scale| scale.pick(600_000, 100_000, 20_000);
+const FILTERS_MAX: u64 = 100;
+
+/// The seeds of the filters that one run tries.
+pub(super) fn filter_seeds(scale: Scale, events: usize, seed: u64) -> impl Iterator<Item = u64> {
+    let filters = (TRIED_EVENTS(scale) / events.max(1) as u64).clamp(1, FILTERS_MAX);
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    (0..filters).map(move |_| random.next_u64())
 }
 
 /// Distinct events of a log that experiments need. Formulas are for many cells: of 50 distinct clicks those of jumping

@@ -24,8 +24,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     title: "Memory: bits for an event of the window",
     paragraph: "No filter can remember an event in less than log2(1/P) bits if it may call one of 1/P new events a duplicate. What \
                 each kind takes for a window of events, as the planner sizes it, stands beside that bound and beside a map that \
-                never errs. The second picture tests the promise: the measured rate of every size lies under the one that was \
-                asked for, where the formulas have it.",
+                never errs. The second picture tests the sizes: the measured rate lies where the formulas have it, which is \
+                under the one that was asked for.",
     reads_logs: None,
     measure,
 };

@@ -111,7 +111,9 @@ mod tests {
             let row = format!("\n| `{name}` | {title} | ");
             assert!(kept.contains(&row) && kept.contains(&format!("\n## {name}: {title}\n")), "{name}: make them anew");
         }
-        assert!(!kept.contains("**out**"));
+        assert!(!kept.contains("**out**") && kept.contains("| a key of Redis"));
+        let mut tables = kept.split("\n|---|---|---|---|---|---|---|").skip(1);
+        assert!(tables.all(|table| table.starts_with("\n| ")), "a table without a row");
     }
 
     /// Every experiment is in band and has a picture; in two parts, which run at the same time.

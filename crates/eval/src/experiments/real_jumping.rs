@@ -7,10 +7,10 @@ use std::collections::{HashMap, HashSet};
 
 use firstseen_filter::{FilterSpec, Kind, Window};
 
-use super::logged::{Clicks, DISTINCT_MIN};
+use super::logged::{Clicks, DISTINCT_MIN, filter_seeds};
 use super::{M05_HASHES, m05, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
-use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run};
+use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run, Scale};
 use crate::measure::{Subject, count, pooled_beside, shaped};
 use crate::stats::Counts;
 use crate::stream::Event;
@@ -70,6 +70,14 @@ struct Found {
     expected: f64,
 }
 
+impl Found {
+    fn add(&mut self, other: Self) {
+        self.errors.successes += other.errors.successes;
+        self.errors.trials += other.errors.trials;
+        self.expected += other.expected;
+    }
+}
+
 impl<'a> Clicked<'a> {
     fn of(keys: &'a [u64]) -> Self {
         let sub_window = keys.len() / LOG_SUB_WINDOWS;
@@ -121,23 +129,25 @@ impl<'a> Clicked<'a> {
         Ok(found)
     }
 
-    /// Way by way, hash function by hash function.
-    fn all_found(&self, seed: u64) -> Result<Vec<Found>, EvalError> {
-        let mut ways = WAYS.map(|_| Vec::new());
-        for hashes in M05_HASHES {
-            let [first, counters] = self.found(JumpingKind::Counters, hashes, seed)?;
-            let [_, words] = self.found(JumpingKind::Words, hashes, seed)?;
-            ways.iter_mut().zip([first, counters, words]).for_each(|(way, found)| way.push(found));
+    /// Way by way, hash function by hash function, of all filters of a run.
+    fn all_found(&self, scale: Scale, seed: u64) -> Result<Vec<Found>, EvalError> {
+        let mut ways = WAYS.map(|_| vec![Found::default(); M05_HASHES.count()]);
+        for seed in filter_seeds(scale, self.keys.len(), seed) {
+            for (place, hashes) in M05_HASHES.enumerate() {
+                let [first, counters] = self.found(JumpingKind::Counters, hashes, seed)?;
+                let [_, words] = self.found(JumpingKind::Words, hashes, seed)?;
+                ways.iter_mut().zip([first, counters, words]).for_each(|(way, found)| way[place].add(found));
+            }
         }
         Ok(ways.concat())
     }
 }
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
-    let clicks = Clicks::new(run, &LOGS);
+    let (clicks, scale) = (Clicks::new(run, &LOGS), run.scale);
     let runs = run.trials(|seed| {
         let found: Result<Vec<_>, _> =
-            clicks.keys(seed)?.iter().map(|keys| Clicked::of(keys).all_found(seed)).collect();
+            clicks.keys(seed)?.iter().map(|keys| Clicked::of(keys).all_found(scale, seed)).collect();
         Ok(found?.concat())
     })?;
     let counts: Vec<Vec<Counts>> = runs.iter().map(|run| run.iter().map(|found| found.errors).collect()).collect();
@@ -187,7 +197,6 @@ const NOTES: [&str; 2] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Scale;
     use crate::stats::Verdict;
     use crate::stream::Log;
 

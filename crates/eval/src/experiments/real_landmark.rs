@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use firstseen_filter::rates::plain;
 use firstseen_filter::{Kind, Window};
 
-use super::logged::{Clicks, DISTINCT_MIN};
+use super::logged::{Clicks, DISTINCT_MIN, filter_seeds};
 use super::{M05_HASHES, m05, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run};
@@ -51,29 +51,31 @@ impl<'a> Landmark<'a> {
         (f64::from(hashes) * CELLS_PER_EVENT * self.distinct as f64) as u64
     }
 
-    /// New clicks that were called duplicates.
-    fn errors(&self, hashes: u32, seed: u64) -> Result<Counts, EvalError> {
+    /// New clicks that were called duplicates, by all filters of a run.
+    fn errors(&self, hashes: u32, filter_seeds: impl Iterator<Item = u64>) -> Result<Counts, EvalError> {
         let spec = shaped(Kind::Bloom, Window::Unbounded, self.cells(hashes), hashes);
-        let mut subject = Subject::new("real-landmark", &spec, "none", seed)?;
-        let (mut errors, mut is_new) = (Counts::default(), self.is_new.iter());
-        let events = self.keys.iter().map(|key| Event { time_ms: 0, key: *key, site: 0 });
-        subject.observe_each(events, |_, is_duplicate| {
-            if is_new.next() == Some(&true) {
-                count(&mut errors, is_duplicate);
-            }
-        })?;
+        let mut errors = Counts::default();
+        for seed in filter_seeds {
+            let (mut subject, mut is_new) = (Subject::new("real-landmark", &spec, "none", seed)?, self.is_new.iter());
+            let events = self.keys.iter().map(|key| Event { time_ms: 0, key: *key, site: 0 });
+            subject.observe_each(events, |_, is_duplicate| {
+                if is_new.next() == Some(&true) {
+                    count(&mut errors, is_duplicate);
+                }
+            })?;
+        }
         Ok(errors)
     }
 }
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
-    let clicks = Clicks::new(run, &LOGS);
+    let (clicks, scale) = (Clicks::new(run, &LOGS), run.scale);
     let runs = run.trials(|seed| {
         let (mut counts, mut expected) = (Vec::new(), Vec::new());
         for keys in clicks.keys(seed)? {
             let landmark = Landmark::of(&keys);
             for hashes in M05_HASHES {
-                counts.push(landmark.errors(hashes, seed)?);
+                counts.push(landmark.errors(hashes, filter_seeds(scale, keys.len(), seed))?);
                 expected.push(plain::stream_mean(landmark.cells(hashes) as f64, hashes, landmark.distinct as f64));
             }
         }

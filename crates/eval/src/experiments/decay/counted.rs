@@ -73,14 +73,34 @@ fn whole(value: f64) -> f64 {
     if (value - value.round()).abs() < 1e-9 { value.round() } else { value }
 }
 
-/// The mean over keys of the estimate less the truth, in occurrences, where `keys` come in order through all epochs.
-pub(super) fn excess(
+/// How much a counter can have lost, in occurrences: rounded down to a part at the end of every run of g epochs, it loses less
+/// than one then, so in all less than `2^-f (1 + lambda^g + lambda^2g + ...) = 2^-f / (1 - lambda^g)`. Rounded up, nothing.
+pub(super) fn loss_max(rule: DecayRule) -> f64 {
+    match rule {
+        DecayRule::Literal { .. } => 0.0,
+        DecayRule::Lasting { lambda, fraction_bits } => {
+            2f64.powi(-(fraction_bits as i32)) / (1.0 - lambda.powi(run_epochs(lambda) as i32))
+        }
+    }
+}
+
+/// What is expected of a stream.
+#[derive(Clone, Copy)]
+pub(super) struct Expected {
+    /// The mean over keys of the estimate less the truth, in occurrences.
+    pub(super) excess: Drawn,
+    /// The share of keys never seen whose counters are all above zero.
+    pub(super) ghosts: Drawn,
+}
+
+/// Over a stream whose `keys` come in order through all epochs.
+pub(super) fn expected(
     rule: DecayRule,
     (counters, hashes): (u64, u32),
     keys: &[u64],
     truths: &HashMap<u64, f64>,
     seed: u64,
-) -> Drawn {
+) -> Expected {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut one = || {
         let mut cells = Counters { rule, parts: vec![0.0; counters as usize] };
@@ -98,9 +118,11 @@ pub(super) fn excess(
         let over = |(key, truth): (&u64, &f64)| {
             places.get(key).map_or(0.0, |places| cells.least(places) * cells.worth(now) - truth)
         };
-        truths.iter().map(over).sum::<f64>() / truths.len() as f64
+        let in_use = cells.parts.iter().filter(|parts| **parts > 0.0).count() as f64 / counters as f64;
+        (truths.iter().map(over).sum::<f64>() / truths.len() as f64, in_use.powi(hashes as i32))
     };
-    Drawn::of(&(0..DRAWS).map(|_| one()).collect::<Vec<_>>())
+    let (excess, ghosts): (Vec<f64>, Vec<f64>) = (0..DRAWS).map(|_| one()).unzip();
+    Expected { excess: Drawn::of(&excess), ghosts: Drawn::of(&ghosts) }
 }
 
 #[cfg(test)]
@@ -113,7 +135,7 @@ mod tests {
         let lambda: f64 = 0.9;
         let truth: f64 = (0..EPOCHS as i32).map(|age| 10.0 * lambda.powi(age)).sum();
         let truths = HashMap::from([(7, truth)]);
-        let excess = |rule| excess(rule, (1 << 20, 4), &keys, &truths, 3).mean;
+        let excess = |rule| expected(rule, (1 << 20, 4), &keys, &truths, 3).excess.mean;
         // 10, 19, 28 (27.1), 36 (35.2), 43 (42.4), 49 (48.7), 55 (54.1), 60 (59.5), 64, 68 (67.6).
         assert!((excess(DecayRule::Literal { lambda }) - (68.0 - truth)).abs() < 1e-9);
         let lasting = excess(DecayRule::Lasting { lambda, fraction_bits: 4 });

@@ -4,7 +4,6 @@
 //! a steady burst.
 
 use firstseen_filter::Limit;
-use firstseen_filter::rates::growth as rates;
 
 use super::growing::{Full, Growing, Law};
 use super::{Case, FACTORS, HASHES, LIMITS, RATE, Size, UPKEEP_TICKS};
@@ -14,12 +13,12 @@ use crate::measure::{averaged_beside, pooled_beside};
 use crate::stats::Counts;
 
 /// Places on the axis of time.
-const BINS: u64 = 45;
+const BINS: u64 = 30;
 /// Where timers in use decide, how often in a window those that have expired are emptied, and the least time between.
 const SWEEPS: u64 = 8;
 const SWEEP_TICKS_MIN: u64 = 8;
-/// Of three windows, those whose course is shown: the shortest and the longest.
-const SHOWN: [usize; 2] = [0, 2];
+/// Windows of a run.
+const WINDOWS: usize = 3;
 
 /// What is found in each of [`BINS`] parts of the stream.
 pub(super) struct Course {
@@ -54,21 +53,21 @@ impl Course {
     }
 }
 
-/// What a panel shows: a burst, and what decides that a generation is full.
+/// What a panel shows: a window, and what decides that a generation is full; there is a curve for every burst.
 #[derive(Clone, Copy)]
 struct Shown {
-    factor: usize,
+    window: usize,
     limit: usize,
 }
 
 impl Shown {
     fn all() -> impl Iterator<Item = Self> {
-        (0..FACTORS.len()).flat_map(|factor| (0..LIMITS.len()).map(move |limit| Self { factor, limit }))
+        (0..WINDOWS).flat_map(|window| (0..LIMITS.len()).map(move |limit| Self { window, limit }))
     }
 
     /// The places in the list of cases, in the order of the legend.
-    fn cases(self) -> [usize; SHOWN.len()] {
-        SHOWN.map(|window| 3 * (self.limit * FACTORS.len() + self.factor) + window)
+    fn cases(self) -> [usize; FACTORS.len()] {
+        std::array::from_fn(|factor| WINDOWS * (self.limit * FACTORS.len() + factor) + self.window)
     }
 }
 
@@ -79,13 +78,14 @@ pub(super) fn drawn(size: Size, cases: &[Case], seed: u64) -> Result<Vec<Course>
 
 impl Case {
     fn drawn(&self, size: Size, seed: u64) -> Result<Course, EvalError> {
-        let (cells, capacity_events) = self.planned(size)?;
+        let cells = self.cells(size);
         let law = Law {
             timers: cells as u32,
             hashes: HASHES,
             full: match self.limit {
-                Limit::Cardinality => Full::Events(capacity_events),
-                Limit::Density => Full::Timers(rates::density_limit(cells as f64, HASHES, RATE) as u64),
+                Limit::Cardinality => Full::Events(self.capacity_events(size).ceil() as u64),
+                // z = m P^(1/k) (K11 5).
+                Limit::Density => Full::Timers((cells * RATE.powf(1.0 / f64::from(HASHES))) as u64),
             },
             alive_ticks: self.alive_ticks(),
             upkeep_ticks: UPKEEP_TICKS,
@@ -104,7 +104,7 @@ impl Case {
     }
 }
 
-/// By burst and limit the generations, then likewise the false positives.
+/// By window and limit the generations, then likewise the false positives.
 pub(super) fn sheets(size: Size, runs: &[Vec<Course>], drawn: &[Vec<Course>]) -> Vec<Sheet> {
     let all = [false, true].into_iter().flat_map(|is_rate| Shown::all().enumerate().map(move |panel| (is_rate, panel)));
     all.map(|(is_rate, panel)| sheet(size, panel, is_rate, runs, drawn)).collect()
@@ -118,7 +118,7 @@ fn sheet(
     drawn: &[Vec<Course>],
 ) -> Sheet {
     let of_case = |(place, case): (usize, usize)| {
-        let of_draw = panel * SHOWN.len() + place;
+        let of_draw = panel * FACTORS.len() + place;
         let points = (0..BINS as usize).map(|bin| {
             let (estimate, expected) = match is_rate {
                 true => {
@@ -138,7 +138,7 @@ fn sheet(
             Reading { x: 100.0 * (bin as f64 + 0.5) / BINS as f64, estimate, expected, printed: None }
         });
         Readings {
-            name: format!("measured, window of {} ticks", size.windows_ticks[SHOWN[place]]),
+            name: format!("measured, burst of {} times the load", FACTORS[place]),
             formula: Some("the law of growth, tick by tick, over places that are drawn (K11 5)".to_owned()),
             points: points.collect(),
         }
@@ -148,7 +148,7 @@ fn sheet(
         false => ("Figure 10: live generations", "generations (mean)"),
     };
     Sheet {
-        title: format!("{figure}, by {}, burst of {} times the load", LIMITS[shown.limit].1, FACTORS[shown.factor]),
+        title: format!("{figure}, by {}, window of {} ticks", LIMITS[shown.limit].1, size.windows_ticks[shown.window]),
         x: Axis::linear("place in the stream (%)"),
         y: Axis::linear(y),
         series: shown.cases().into_iter().enumerate().map(of_case).collect(),
