@@ -1,4 +1,4 @@
-//! What each way of cutting a filter does to its rate and its balance (K11 3), over a stream that fills it.
+//! What each way of cutting a filter does to its rate (K11 3), over a stream that fills it.
 //!
 //! Promises: formulas for events that fall uniformly. Must not know: filters, streams.
 
@@ -20,17 +20,6 @@ pub(super) struct KeyUse {
     pub(super) occurrences: f64,
     /// Share of the filter's cells that were set when it came first.
     pub(super) fill: f64,
-}
-
-/// Fills between which positions that are tested are taken to rise evenly.
-const FILLS: [f64; 11] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
-
-/// The value at a fill, of those at [`FILLS`].
-fn between(values: &[f64; FILLS.len()], fill: f64) -> f64 {
-    let place = fill.clamp(0.0, 1.0) * (FILLS.len() - 1) as f64;
-    let below = (place as usize).min(FILLS.len() - 2);
-    let part = place - below as f64;
-    (1.0 - part) * values[below] + part * values[below + 1]
 }
 
 /// Slices of the second cut, where there are two.
@@ -70,37 +59,6 @@ impl Way {
             Self::HorizontalVertical => (slices / INNER, INNER),
             Self::VerticalHorizontal => (INNER, slices / INNER),
         }
-    }
-
-    /// Positions of each key that are tested in all: all k but when it is new.
-    pub(super) fn tested(self, slices: u32, hashes: u32, keys: &[KeyUse]) -> Vec<f64> {
-        let (_, ranges) = self.divides(slices);
-        let tested_at = FILLS.map(|fill| slicing::positions_tested(ranges, hashes, fill));
-        let of_key = |key: &KeyUse| (key.occurrences - 1.0) * f64::from(hashes) + between(&tested_at, key.fill);
-        keys.iter().map(of_key).collect()
-    }
-
-    /// Jain's fairness of the positions tested, where lookups are pipelined: a key that came c times had all k positions
-    /// tested c - 1 times, and t of them when it was new, of which `(c-1)^2 k + 2 (c-1) t + t = a` is the mean square of how
-    /// often one of its places was met, and `w = (c-1) k + t` the sum. A place is one of V ranges, and one of H slices there:
-    ///
-    /// `1 / (1 + (H (V-1) sum a + (H-1) sum w^2) / (sum w)^2)`
-    ///
-    /// With t = k c / c for all, as if lookups were parallel, that is K11's `1/(1 + (S-1) q)` for V = 1 and
-    /// `1/(1 + (S-1) q/k)` for H = 1.
-    pub(super) fn fairness(self, slices: u32, hashes: u32, keys: &[KeyUse]) -> f64 {
-        let (events, ranges) = self.divides(slices);
-        let tested_at = FILLS.map(|fill| slicing::positions_tested(ranges, hashes, fill));
-        let (all, (mut squares, mut sum, mut sum_squares)) = (f64::from(hashes), (0.0, 0.0, 0.0));
-        for KeyUse { occurrences, fill } in keys {
-            let (again, first) = (occurrences - 1.0, between(&tested_at, *fill));
-            let tested = again * all + first;
-            squares += again * again * all + 2.0 * again * first + first;
-            sum += tested;
-            sum_squares += tested * tested;
-        }
-        let (events, ranges) = (f64::from(events), f64::from(ranges));
-        1.0 / (1.0 + (events * (ranges - 1.0) * squares + (events - 1.0) * sum_squares) / (sum * sum))
     }
 
     /// The mean rate over n distinct events that fill m cells from empty.
@@ -174,19 +132,5 @@ mod tests {
         let (plain, horizontal) = (plain::rate(5e4, 4, 6e3), slicing::horizontal_rate(5e4, 4, 6e3, 10));
         assert!((rate(8, 1) / plain - 1.0).abs() < 2e-3, "{} {plain}", rate(8, 1));
         assert!((rate(1, 10) / horizontal - 1.0).abs() < 5e-3, "{} {horizontal}", rate(1, 10));
-    }
-
-    #[test]
-    fn diced_filters_are_balanced_between_horizontal_and_vertical_ones() {
-        let keys = |fill| Vec::from_iter((1..100).map(|rank| KeyUse { occurrences: (500 / rank) as f64, fill }));
-        let fairness = Way::ALL.map(|way| way.fairness(40, 4, &keys(0.2)));
-        let [vertical, horizontal, ..] = fairness;
-        assert!(fairness[2..].iter().all(|diced| (horizontal..vertical).contains(diced)), "{fairness:?}");
-        // Where everything is tested always, the formulas of the paper.
-        let total: f64 = keys(1.0).iter().map(|key| key.occurrences).sum();
-        let squares = keys(1.0).iter().map(|key| (key.occurrences / total).powi(2)).sum();
-        let [vertical, horizontal, ..] = Way::ALL.map(|way| way.fairness(40, 4, &keys(1.0)));
-        assert!((vertical - slicing::fairness_vertical(40, 4, squares)).abs() < 1e-9);
-        assert!((horizontal - slicing::fairness_horizontal(40, squares)).abs() < 1e-9);
     }
 }

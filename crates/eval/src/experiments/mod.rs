@@ -2,6 +2,7 @@
 //!
 //! Promises: names are unique. Must not know: how runs are shared out, pictures.
 
+mod balance;
 mod burst;
 mod checking;
 mod climbing;
@@ -12,7 +13,6 @@ mod equal_timers;
 mod faults;
 mod filling;
 mod general_slicing;
-mod greatest;
 mod growth;
 mod jumping;
 mod landmark;

@@ -4,19 +4,19 @@
 
 use std::collections::HashMap;
 
-use firstseen_filter::rates::plain;
+use firstseen_filter::rates::{plain, slicing};
 use firstseen_filter::{Kind, Window};
 use firstseen_routing::{fairness, greatest_share};
 
+use super::balance::{Balance, balance};
 use super::cuts::{KeyUse, Way};
-use super::greatest::greatest;
 use super::logged::{self, DISTINCT_MIN};
 use super::{k11, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::drawn::Drawn;
 use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run, Scale};
-use crate::measure::{Subject, averaged_beside, count, pooled_beside, shaped};
-use crate::stats::Counts;
+use crate::measure::{Subject, count, pooled_beside, shaped};
+use crate::stats::{Counts, Estimate};
 use crate::stream::{Event, Keys, Log, StreamSpec};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -62,9 +62,8 @@ struct Found {
     errors: Counts,
     rate: f64,
     fairness: f64,
-    fairness_expected: f64,
     greatest: f64,
-    greatest_expected: Drawn,
+    expected: Balance,
 }
 
 /// All cases, and what was left out.
@@ -108,13 +107,34 @@ pub(super) fn drawn_keys(events: u64) -> [Keys; 2] {
     [zipf, Keys::Uniform { keys: (DISTINCT * part) as u64 }]
 }
 
-/// A stream, which of its events are new, the number of those, how its keys are used, and the share of the most frequent one.
+/// A stream, which of its events are new, the number of those, how its keys are used, and how skewed that is.
 struct Stream {
     events: Vec<Event>,
     is_new: Vec<bool>,
     distinct: f64,
     keys: Vec<KeyUse>,
-    top_share: f64,
+    skew: Skew,
+}
+
+/// Of the shares of all keys.
+#[derive(Clone, Copy)]
+struct Skew {
+    greatest: f64,
+    /// The sum of their squares (q).
+    squares: f64,
+}
+
+impl Skew {
+    fn of(keys: &[KeyUse], events: usize) -> Self {
+        let shares = || keys.iter().map(|key| key.occurrences / events as f64);
+        Self { greatest: shares().fold(0.0, f64::max), squares: shares().map(|share| share * share).sum() }
+    }
+
+    fn mean(of_runs: impl Iterator<Item = Self> + Clone) -> Self {
+        let runs = of_runs.clone().count() as f64;
+        let mean = |number: fn(Self) -> f64| of_runs.clone().map(number).sum::<f64>() / runs;
+        Self { greatest: mean(|skew| skew.greatest), squares: mean(|skew| skew.squares) }
+    }
 }
 
 impl Stream {
@@ -134,8 +154,7 @@ impl Stream {
             }
             keys[place].occurrences += 1.0;
         }
-        let top = keys.iter().map(|key| key.occurrences).fold(0.0, f64::max);
-        Ok(Self { distinct: keys.len() as f64, keys, top_share: top / events.len() as f64, events, is_new })
+        Ok(Self { distinct: keys.len() as f64, skew: Skew::of(&keys, events.len()), keys, events, is_new })
     }
 }
 
@@ -153,19 +172,18 @@ fn found(stream: &Stream, cells: u64, way: Way, slices: u32, seed: u64) -> Resul
         errors,
         rate: way.stream_rate(slices, cells as f64, HASHES, stream.distinct),
         fairness: fairness(subject.filter.loads()),
-        fairness_expected: way.fairness(slices, HASHES, &stream.keys),
         greatest: greatest_share(subject.filter.loads()),
-        greatest_expected: greatest(way, slices, HASHES, &stream.keys, !seed ^ u64::from(slices)),
+        expected: balance(way, slices, HASHES, &stream.keys, !seed ^ u64::from(slices)),
     })
 }
 
-/// All cuts of a case, way by way; and the share of its most frequent key.
-fn all_found(case: &Case<'_>, events: u64, seed: u64) -> Result<(Vec<Found>, f64), EvalError> {
+/// All cuts of a case, way by way; and how skewed its keys are.
+fn all_found(case: &Case<'_>, events: u64, seed: u64) -> Result<(Vec<Found>, Skew), EvalError> {
     let cells = cells_of(case);
     let stream = Stream::of(&case.source, events, cells, seed)?;
     let cuts = Way::ALL.into_iter().flat_map(|way| SLICES.map(|slices| (way, slices)));
     let found: Result<_, _> = cuts.map(|(way, slices)| found(&stream, cells, way, slices, seed)).collect();
-    Ok((found?, stream.top_share))
+    Ok((found?, stream.skew))
 }
 
 fn cells_of(case: &Case<'_>) -> u64 {
@@ -175,7 +193,7 @@ fn cells_of(case: &Case<'_>) -> u64 {
 }
 
 /// Found by run, by case, by cut.
-type Runs = Vec<Vec<(Vec<Found>, f64)>>;
+type Runs = Vec<Vec<(Vec<Found>, Skew)>>;
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let events = (LOGS.events_max)(run.scale);
@@ -209,15 +227,15 @@ const NOTES: [&str; 4] = [
     "The paper's eq. 4 takes all horizontal slices as equally full; the formula here is the mean over their binomial loads, \
      which rises with the number of slices as the paper's measurements do. For the horizontal, then vertical cut the paper's \
      formula lacks the exponent k.",
-    "Load is the share of the positions tested. The paper's fairness is that of parallel lookups. Pipelined ones of new events \
-     stop at the first empty cell, so keys that come often weigh more, and on skewed streams fairness is some 5 % lower: the \
-     formula here counts what is tested.",
+    "Load is the share of the positions tested. The paper's formulas of fairness are of parallel lookups. Pipelined ones of new \
+     events stop at the first empty cell, so keys that come often weigh more than they say, q being the sum of the squares of \
+     all keys' shares.",
     "The paper's logs are not public; synthetic streams with as many events and distinct items stand here, and the logs that \
      were handed in, each with what was asked for as the event and with who asked.",
 ];
 
 fn series(
-    points: impl Fn(usize) -> (crate::stats::Estimate, Option<f64>),
+    points: impl Fn(usize) -> (Estimate, Option<f64>),
     formula: impl Fn(Way) -> Option<&'static str>,
 ) -> Vec<Readings> {
     let of_way = |(place, way): (usize, Way)| Readings {
@@ -271,41 +289,38 @@ fn rate_sheet(runs: &Runs, index: usize, case: &Case<'_>) -> Sheet {
 }
 
 fn fairness_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sheet {
-    let measured = values(runs, index, |found| found.fairness);
-    let expected = values(runs, index, |found| found.fairness_expected);
+    let q = Skew::mean(runs.iter().map(|run| run[index].1)).squares;
+    let line = |name: &str, fairness: &dyn Fn(u32) -> f64| Line {
+        name: name.to_owned(),
+        points: SLICES.map(|slices| (f64::from(slices), fairness(slices))).to_vec(),
+    };
     Sheet {
         title: format!("Figures 5(b), 8(a): fairness, {}", case.name),
         x: slices_axis(),
         y: Axis::linear("Jain's fairness of the positions tested"),
         series: series(
-            |cut| averaged_beside(&measured, &expected, cut, events),
-            |_| {
-                Some(
-                    "1 / (1 + (H (V-1) sum a + (H-1) sum w^2) / (sum w)^2), H slices by event, V by cell; of a key w positions \
-                     tested, a the mean square of how often a place of it was met (K11 3.1, where w = k c and a = w^2/k)",
-                )
-            },
+            |cut| beside_drawn(runs, index, cut, events, |found| (found.fairness, found.expected.fairness)),
+            drawn,
         ),
-        lines: Vec::new(),
+        lines: vec![
+            line("K11, horizontal: 1/(1 + (S-1) q)", &|slices| slicing::fairness_horizontal(slices, q)),
+            line("K11, vertical: 1/(1 + (S-1) q/k)", &|slices| slicing::fairness_vertical(slices, HASHES, q)),
+        ],
     }
 }
 
 fn greatest_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sheet {
-    let measured = values(runs, index, |found| found.greatest);
-    let expected = values(runs, index, |found| found.greatest_expected.mean);
-    let point = |cut: usize| {
-        let models: Vec<Drawn> = runs.iter().map(|run| run[index].0[cut].greatest_expected).collect();
-        let (estimate, expected) = averaged_beside(&measured, &expected, cut, events);
-        (estimate.with_error_of(Drawn::error(&models)), expected)
-    };
-    let top = runs.iter().map(|run| run[index].1).sum::<f64>() / runs.len() as f64;
+    let top = Skew::mean(runs.iter().map(|run| run[index].1)).greatest;
     let even = SLICES.map(|slices| (f64::from(slices), 1.0 / f64::from(slices)));
     let hottest = SLICES.map(|slices| (f64::from(slices), top.max(1.0 / f64::from(slices))));
     Sheet {
         title: format!("Figures 5(c), 8(c): greatest load of a slice, {}", case.name),
         x: slices_axis(),
         y: Axis::log("share of the positions tested"),
-        series: series(point, |_| Some(DRAWN)),
+        series: series(
+            |cut| beside_drawn(runs, index, cut, events, |found| (found.greatest, found.expected.greatest)),
+            drawn,
+        ),
         lines: vec![
             Line { name: "all slices alike: 1/S".to_owned(), points: even.to_vec() },
             Line { name: "least for horizontal: the most frequent key".to_owned(), points: hottest.to_vec() },
@@ -313,12 +328,38 @@ fn greatest_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sh
     }
 }
 
-const DRAWN: &str = "mean over draws: each key's positions lie in slices that are drawn by the same cuts";
+/// A number of one cut beside the same of drawn places. What is rare may be in no run and show in the draws.
+fn beside_drawn(
+    runs: &Runs,
+    case: usize,
+    cut: usize,
+    events: u64,
+    number: impl Fn(&Found) -> (f64, Drawn),
+) -> (Estimate, Option<f64>) {
+    let (measured, models): (Vec<f64>, Vec<Drawn>) = runs.iter().map(|run| number(&run[case].0[cut])).unzip();
+    let expected: Vec<f64> = models.iter().map(|drawn| drawn.mean).collect();
+    let (estimate, expected) = Estimate::of_values_beside(&measured, &expected, events);
+    (estimate.with_error_of(Drawn::error(&models)), Some(expected))
+}
+
+fn drawn(_: Way) -> Option<&'static str> {
+    Some(
+        "mean over draws: the positions of each key lie in slices that are drawn by the same cuts, and lookups stop as theirs do",
+    )
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::stats::Verdict;
+
+    #[test]
+    fn a_log_of_distinct_keys_alone_loads_slices_as_its_lookups_stop() {
+        let logs = [Log { name: "crawl".to_owned(), keys: (0..3_000).collect(), clients: vec![0; 3_000] }];
+        let run = Run { logs: &logs, ..Run::alone(15, 20, Scale::Tiny) };
+        let document = EXPERIMENT.run(&run).unwrap();
+        assert_eq!(document.count(Verdict::Out), 0, "{:#?}", document.out().collect::<Vec<_>>());
+    }
 
     #[test]
     fn vertical_slices_are_fairer_and_err_no_more() {

@@ -1,0 +1,115 @@
+//! How evenly slices are loaded, where the positions of every key lie anywhere (K11 3.1, Figures 5 and 8).
+//!
+//! Promises: places are drawn, because keys that come often meet in one slice rarely, and weigh much then; nothing of them is
+//! a filter's. Must not know: filters, streams.
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::cuts::{KeyUse, Way};
+use crate::drawn::Drawn;
+
+/// Times that all places are drawn.
+const DRAWS: u32 = 8;
+
+/// Of the positions tested of all slices.
+#[derive(Clone, Copy)]
+pub(super) struct Balance {
+    /// Jain's fairness, `(sum of loads)^2 / (S sum of loads^2)`.
+    pub(super) fairness: Drawn,
+    /// The share that the slice with most of them has.
+    pub(super) greatest: Drawn,
+}
+
+/// The balance of a filter that is cut so, over a stream that uses keys so.
+pub(super) fn balance(way: Way, slices: u32, hashes: u32, keys: &[KeyUse], seed: u64) -> Balance {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let mut one = || {
+        let loads = loads(way, slices, hashes, keys, &mut random);
+        let (all, squares) = loads.iter().fold((0.0, 0.0), |(all, squares), load| (all + load, squares + load * load));
+        (all * all / (f64::from(slices) * squares), loads.into_iter().fold(0.0, f64::max) / all)
+    };
+    let (fairness, greatest): (Vec<f64>, Vec<f64>) = (0..DRAWS).map(|_| one()).unzip();
+    Balance { fairness: Drawn::of(&fairness), greatest: Drawn::of(&greatest) }
+}
+
+/// Positions tested by slice. Of a key that is known all are tested; when it is new, a pipelined lookup goes from slice to
+/// slice in the order of its positions, until one has a cell of it that is not set.
+fn loads(way: Way, slices: u32, hashes: u32, keys: &[KeyUse], random: &mut ChaCha8Rng) -> Vec<f64> {
+    let (parts, ranges) = way.divides(slices);
+    let mut loads = vec![0.0; slices as usize];
+    // Of the key at hand: the slices that its positions lie in, with the range of each, and how many of them.
+    let mut visits: Vec<(u32, usize, i32)> = Vec::new();
+    for KeyUse { occurrences, fill } in keys {
+        visits.clear();
+        let of_key = random.random_range(0..parts);
+        for _ in 0..hashes {
+            let range = random.random_range(0..ranges);
+            if let Some((.., positions)) = visits.iter_mut().find(|(other, ..)| *other == range) {
+                *positions += 1;
+                continue;
+            }
+            let part = if way == Way::VerticalHorizontal { random.random_range(0..parts) } else { of_key };
+            visits.push((range, (part * ranges + range) as usize, 1));
+        }
+        let mut may_be_known = true;
+        for (_, slice, positions) in &visits {
+            let lookups = occurrences - if may_be_known { 0.0 } else { 1.0 };
+            loads[*slice] += lookups * f64::from(*positions);
+            may_be_known &= random.random_bool(fill.clamp(0.0, 1.0).powi(*positions));
+        }
+    }
+    loads
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::rates::slicing;
+
+    use super::*;
+
+    fn keys(count: u32, occurrences: f64) -> Vec<KeyUse> {
+        (0..count).map(|_| KeyUse { occurrences, fill: 0.0 }).collect()
+    }
+
+    #[test]
+    fn one_key_is_where_its_way_puts_it() {
+        for way in Way::ALL {
+            let share = balance(way, 40, 4, &keys(1, 1000.0), 7).greatest.mean;
+            assert_eq!(share == 1.0, way == Way::Horizontal, "{way:?}");
+            assert!(share >= 0.25, "four positions lie in four slices at most: {way:?}");
+        }
+    }
+
+    #[test]
+    fn many_keys_load_all_slices_alike() {
+        for way in Way::ALL {
+            let share = balance(way, 40, 4, &keys(100_000, 10.0), 7).greatest.mean;
+            assert!((1.0..1.15).contains(&(40.0 * share)), "{way:?}: {share}");
+        }
+    }
+
+    #[test]
+    fn a_new_key_tests_as_many_positions_as_its_pipeline_visits() {
+        let keys: Vec<KeyUse> = (0..20_000).map(|_| KeyUse { occurrences: 1.0, fill: 0.4 }).collect();
+        for way in Way::ALL {
+            let (_, ranges) = way.divides(40);
+            let tested: f64 = loads(way, 40, 4, &keys, &mut ChaCha8Rng::seed_from_u64(3)).iter().sum();
+            let expected = 20_000.0 * slicing::positions_tested(ranges, 4, 0.4);
+            assert!((tested / expected - 1.0).abs() < 0.01, "{way:?}: {tested} {expected}");
+        }
+    }
+
+    #[test]
+    fn diced_filters_are_balanced_between_horizontal_and_vertical_ones() {
+        // All cells are set: everything is tested always, as the paper's formulas have it.
+        let keys = Vec::from_iter((1..1000).map(|rank| KeyUse { occurrences: f64::from(500 / rank + 20), fill: 1.0 }));
+        let fairness = Way::ALL.map(|way| balance(way, 40, 4, &keys, 5).fairness.mean);
+        let [vertical, horizontal, ..] = fairness;
+        assert!(fairness[2..].iter().all(|diced| (horizontal..vertical).contains(diced)), "{fairness:?}");
+        let total: f64 = keys.iter().map(|key| key.occurrences).sum();
+        let squares = keys.iter().map(|key| (key.occurrences / total).powi(2)).sum();
+        assert!((vertical / slicing::fairness_vertical(40, 4, squares) - 1.0).abs() < 0.02, "{fairness:?}");
+        assert!((horizontal / slicing::fairness_horizontal(40, squares) - 1.0).abs() < 0.05, "{fairness:?}");
+    }
+}
