@@ -235,6 +235,15 @@ fn what_was_measured_is_told_though_a_file_cannot_be_written() {
 }
 
 #[test]
+fn a_run_ends_as_ever_where_nobody_reads_what_it_tells() {
+    let folder = Folder::new();
+    folder.shell("firstseen eval general-slicing --quick --seed 1 --out page 2> /dev/full").ok();
+    assert!(folder.read("page/index.html").contains("judged points are in"));
+    let ran = folder.shell("firstseen eval landmrak 2> /dev/full");
+    assert_eq!(ran.code, Some(2));
+}
+
+#[test]
 fn two_runs_do_not_write_into_one_folder() {
     let folder = Folder::new();
     let (mut child, _told) = begun_with(&folder, &["landmark", "memory"]);
@@ -258,7 +267,12 @@ fn mistakes_are_told_before_anything_is_measured() {
     let folder = Folder::new();
     folder.run("eval landmrak").fails(2, &["no experiment `landmrak`", "did you mean `landmark`?"]);
     folder.run("eval real-jumpin").fails(2, &["did you mean `real-jumping`?"]);
+    folder.run("eval LANDMARK").fails(2, &["did you mean `landmark`?"]);
     folder.run("eval landmark --runs 19").fails(2, &["--runs"]);
+    folder.run("eval landmark --seed 9007199254740992").fails(2, &["--seed"]);
+    folder.run("eval data --log file --log-format lines").fails(2, &["choose clf, csv, tsv, jsonl"]);
+    folder.write("empty", "");
+    folder.run("eval data --quick --log empty").fails(2, &["empty is empty"]);
     folder.write("file", "mine");
     folder.run("eval landmark --quick --out file").fails(2, &["cannot make the folder file", "--out"]);
     std::fs::create_dir(folder.path("taken")).expect("a folder");

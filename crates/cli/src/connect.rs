@@ -158,7 +158,7 @@ impl Operator {
                 return Err(refused(address, kind, &status));
             }
             if !has_spoken && begun.elapsed() > SILENCE {
-                eprintln!("firstseen: {address}: {}; asking again for {:.0?} in all", status.message(), self.patience);
+                tell!("firstseen: {address}: {}; asking again for {:.0?} in all", status.message(), self.patience);
                 has_spoken = true;
             }
             sleep(PAUSE).await;

@@ -12,8 +12,7 @@ pub(crate) fn confirms(what: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
         return Err(UsageError(format!("{what}: say --yes")).into());
     }
-    eprint!("{what}. Go on? [y/N] ");
-    io::stderr().flush()?;
+    write!(io::stderr(), "{what}. Go on? [y/N] ")?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(answer.trim().eq_ignore_ascii_case("y"))

@@ -20,7 +20,7 @@ pub fn failure(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("firstseen: {error:#}");
+    tell!("firstseen: {error:#}");
     ExitCode::from(if is_usage(error) { USAGE } else { FAILED })
 }
 

@@ -44,7 +44,8 @@ pub struct GenerateArgs {
     /// Events a second, by their own clock, such as 0.5, 1000 or 1M
     #[arg(long, value_name = "N", default_value_t = 1000.0, value_parser = parse_rate)]
     pub rate: f64,
-    /// A time in which more come, after the start of the stream: `10s..20s:5` for five times as many; may be given often
+    /// A time in which more come, after the start of the stream: `10s..20s:5` for five times as many; may be given often,
+    /// and where two overlap, their factors multiply
     #[arg(long, value_name = "FROM..TO:FACTOR")]
     pub burst: Vec<BurstArg>,
     /// When the first event occurs, in milliseconds since 1970, from 1973 on: less is read as seconds
@@ -161,7 +162,7 @@ pub fn run(args: &GenerateArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let seed = args.seed.unwrap_or_else(|| drawn_seed() >> 32);
     let events = args.spec().events(seed).map_err(|error| refusal(&error))?;
     if args.seed.is_none() {
-        eprintln!("again: --seed {seed}");
+        tell!("again: --seed {seed}");
     }
     let format = match args.format {
         FormatArg::Csv => TextFormat::Csv,

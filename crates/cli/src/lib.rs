@@ -10,6 +10,11 @@
 //! Promises: stdout carries records and nothing else; messages, progress and reports go to stderr or where a flag says.
 //! Must not know: how a filter works, how a format is cut.
 
+#![deny(clippy::print_stderr)]
+
+#[macro_use]
+mod tell;
+
 pub mod args;
 pub mod bench;
 pub mod certs;

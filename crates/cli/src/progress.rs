@@ -39,7 +39,7 @@ impl Progress {
 
     /// Prints a line without disturbing the bar.
     pub fn note(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| tell!("{line}"));
     }
 
     /// Takes the bar away.
@@ -75,7 +75,7 @@ impl Steps {
 
     /// Prints a line without disturbing the bar.
     pub(crate) fn note(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| tell!("{line}"));
     }
 
     /// Takes the bar away.

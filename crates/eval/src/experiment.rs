@@ -153,6 +153,8 @@ pub struct LogUse {
     pub events_max: fn(Scale) -> u64,
     /// Distinct ones that must be among them: formulas are for many cells.
     pub distinct_min: u64,
+    /// Whether a stream stands in for a log where there is none.
+    pub has_stand_in: bool,
 }
 
 impl LogUse {

@@ -76,7 +76,7 @@ const HEAD: &str = "<!DOCTYPE html>
 <style>
 body { font-family: sans-serif; max-width: 95em; margin: 2em auto; padding: 0 1em; line-height: 1.4; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; } td, th { border: 1px solid #aaa; padding: 0.2em 0.6em; text-align: left; }
-p, dl { max-width: 70em; } p { overflow-wrap: anywhere; } p.wide { max-width: none; } img { max-width: 100%; min-width: 45em; }
+p, dl { max-width: 70em; } p { overflow-wrap: anywhere; } p.wide { max-width: none; } img { max-width: 100%; }
 dt { font-weight: bold; } summary { cursor: pointer; } .out { font-weight: bold; text-decoration: underline; }
 </style>
 </head>
@@ -104,11 +104,14 @@ fn summary(page: &mut String, heading: &Heading, documents: &[Document]) {
     for document in documents {
         let (name, title) = (escaped(&document.name), escaped(&document.title));
         let [within, out, unjudged] = [Verdict::In, Verdict::Out, Verdict::NotJudged].map(|kind| document.count(kind));
-        let class = if out > 0 { " class=\"out\"" } else { "" };
+        let out = match out {
+            0 => "<td>0</td>".to_owned(),
+            out => format!("<td class=\"out\"><a href=\"#{name}-out\">{out}</a></td>"),
+        };
         push(
             page,
             format_args!(
-                "<tr><td><a href=\"#{name}\">{name}</a></td><td>{title}</td><td>{within}</td><td{class}>{out}</td>\
+                "<tr><td><a href=\"#{name}\">{name}</a></td><td>{title}</td><td>{within}</td>{out}\
                  <td>{unjudged}</td></tr>\n"
             ),
         );
@@ -121,7 +124,14 @@ fn section(page: &mut String, document: &Document) {
     let source = &document.source;
     push(page, format_args!("<h2 id=\"{name}\">{title}</h2>\n<p>{}</p>\n", escaped(&document.paragraph)));
     let picture = escaped(&picture_name(&document.name));
-    push(page, format_args!("<p class=\"wide\"><img src=\"{picture}\" alt=\"{title}\"></p>\n"));
+    // On a narrow screen a picture is scrolled, not shrunk until nobody can read it.
+    let width_min = crate::picture::width(document) * 3 / 4;
+    push(
+        page,
+        format_args!(
+            "<p class=\"wide\"><img src=\"{picture}\" alt=\"{title}\" style=\"min-width: {width_min}px\"></p>\n"
+        ),
+    );
     let source = escaped(&source.words());
     let numbers = escaped(&document_name(&document.name));
     push(page, format_args!("<p>Source: {source}. Numbers: <a href=\"{numbers}\">{numbers}</a>.</p>\n"));
@@ -197,15 +207,19 @@ fn outliers(page: &mut String, document: &Document) {
     }
     let heading =
         ["out", "series", "x", "measured", "95 %", "expected"].map(|name| format!("<th>{name}</th>")).concat();
-    push(page, format_args!("<div class=\"wide\"><table>\n<tr>{heading}</tr>\n"));
+    let name = escaped(&document.name);
+    push(page, format_args!("<div class=\"wide\" id=\"{name}-out\"><table>\n<tr>{heading}</tr>\n"));
     for (panel, series, point) in document.out() {
         let (panel, series, expected) = (escaped(panel), escaped(series), point.expected.unwrap_or(f64::NAN));
         push(
             page,
             format_args!(
-                "<tr><td>{panel}</td><td>{series}</td><td>{}</td><td>{:.4e}</td><td>{:.4e} to {:.4e}</td>\
-                 <td>{expected:.4e}</td></tr>\n",
-                point.x, point.mean, point.low, point.high
+                "<tr><td>{panel}</td><td>{series}</td><td>{}</td><td>{}</td><td>{} to {}</td><td>{}</td></tr>\n",
+                number(point.x),
+                number(point.mean),
+                number(point.low),
+                number(point.high),
+                number(expected)
             ),
         );
     }
@@ -302,7 +316,7 @@ mod tests {
     fn the_summary_counts_and_what_is_out_is_shown() {
         let page = html(&Heading::default(), &[document(Verdict::Out), document(Verdict::In)]);
         assert!(page.contains("1 of 2 judged points are <span class=\"out\">out</span>"));
-        assert!(page.contains("<td>5.0000e-1</td><td>4.0000e-1 to 6.0000e-1</td><td>1.0000e-1</td>"));
+        assert!(page.contains("<td>0.5000</td><td>0.4000 to 0.6000</td><td>0.1000</td>"));
         let page = html(&Heading::default(), &[document(Verdict::In), document(Verdict::In)]);
         assert!(page.contains("All 2 judged points are in."));
         assert!(page.contains("What the papers name and this page leaves out") && page.contains("decay functions"));

@@ -12,11 +12,14 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use crate::document::{Document, Panel};
+use crate::stats::Verdict;
 use marks::Style;
 use scale::{Places, Scale};
 
-/// Height of a panel, in pixels.
+/// Height of a panel, in pixels, where its legend does not need more.
 const PANEL_HEIGHT: u32 = 440;
+/// Pixels under a legend.
+const FOOT: u32 = 16;
 /// Panels that stand under each other; more stand in two columns.
 const ONE_COLUMN_MAX: usize = 4;
 /// Pixels between series that share a place, at most.
@@ -49,6 +52,29 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// The pixels of panels that stand beside each other, each with its title over its legend.
+    fn height(self, row: &[Panel]) -> u32 {
+        let needed = |panel: &Panel| title_height(&self.title(panel)) + legend::height(self.legend_width, panel) + FOOT;
+        row.iter().map(needed).fold(PANEL_HEIGHT, u32::max)
+    }
+
+    /// Rows of a panel's title.
+    fn title(self, panel: &Panel) -> Vec<String> {
+        legend::rows(&panel.title, (self.panel_width * 14 / (legend::LETTER * TITLE)) as usize)
+    }
+}
+
+fn title_height(rows: &[String]) -> u32 {
+    14 + rows.len() as u32 * (TITLE + 3)
+}
+
+/// The pixels that the picture of a document is wide.
+pub fn width(document: &Document) -> u32 {
+    let layout = Layout::of(document.panels.len());
+    layout.panel_width * layout.columns as u32
+}
+
 /// The picture of a document.
 ///
 /// # Errors
@@ -56,13 +82,19 @@ impl Layout {
 pub fn svg(document: &Document) -> Result<String, String> {
     let mut text = String::new();
     let layout = Layout::of(document.panels.len());
-    let rows = document.panels.len().div_ceil(layout.columns).max(1);
+    let rows = || document.panels.chunks(layout.columns);
     {
-        let size = (layout.panel_width * layout.columns as u32, PANEL_HEIGHT * rows as u32);
-        let root = SVGBackend::with_string(&mut text, size).into_drawing_area();
+        let height = rows().map(|row| layout.height(row)).sum::<u32>().max(PANEL_HEIGHT);
+        let root = SVGBackend::with_string(&mut text, (width(document), height));
+        let root = root.into_drawing_area();
         root.fill(&WHITE).map_err(|error| error.to_string())?;
-        for (area, panel) in root.split_evenly((rows, layout.columns)).iter().zip(&document.panels) {
-            draw(area, panel, layout)?;
+        let mut rest = root.clone();
+        for row in rows() {
+            let (areas, below) = rest.split_vertically(layout.height(row));
+            for (area, panel) in areas.split_evenly((1, layout.columns)).iter().zip(row) {
+                draw(area, panel, layout)?;
+            }
+            rest = below;
         }
         root.present().map_err(|error| error.to_string())?;
     }
@@ -70,13 +102,12 @@ pub fn svg(document: &Document) -> Result<String, String> {
 }
 
 fn draw(area: &Area<'_>, panel: &Panel, layout: Layout) -> Drawn {
-    let letters = layout.panel_width * 14 / (legend::LETTER * TITLE);
-    let titles = legend::rows(&panel.title, letters as usize);
+    let titles = layout.title(panel);
     for (row, title) in (0..).zip(&titles) {
         let place = (16, 12 + row * (TITLE as i32 + 3));
         area.draw(&Text::new(title.as_str(), place, (FONT, TITLE))).map_err(|error| error.to_string())?;
     }
-    let (_, area) = area.split_vertically(14 + titles.len() as u32 * (TITLE + 3));
+    let (_, area) = area.split_vertically(title_height(&titles));
     let (plot, legend) = area.split_horizontally(layout.panel_width - layout.legend_width);
     let x = Scale::of(panel.x.is_log, horizontal(panel), false).labelled(&measured(panel));
     let y = Scale::of(panel.y.is_log, vertical(panel), true);
@@ -133,6 +164,9 @@ fn points(chart: &Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Drawn {
             let [low, mean, high] = [point.low, point.mean, point.high].map(|value| y.place(value));
             // Of nothing found a logarithmic axis shows the bar alone.
             marks::measured(chart, at, (low, y.has(point.mean).then_some(mean), high), shift, style)?;
+            if point.verdict == Verdict::Out {
+                marks::out(chart, (at, mean), shift)?;
+            }
             if let Some(printed) = point.printed {
                 marks::printed(chart, (at, y.place(printed)), shift, style)?;
             }
@@ -185,7 +219,6 @@ fn vertical(panel: &Panel) -> Vec<f64> {
 mod tests {
     use super::*;
     use crate::document::{Axis, Line, Point, Series, Source};
-    use crate::stats::Verdict;
 
     fn document(is_log: bool) -> Document {
         let point = |x: f64, expected| Point {
@@ -244,6 +277,32 @@ mod tests {
             }
             assert!(!text.contains("NaN") && !text.contains("inf"), "a point has no place");
         }
+    }
+
+    #[test]
+    fn what_is_out_is_ringed_and_said_so() {
+        let mut document = document(false);
+        let before = svg(&document).unwrap();
+        document.panels[0].series[1].points[2].verdict = Verdict::Out;
+        let after = svg(&document).unwrap();
+        let rings = |text: &str| text.matches("r=\"12\"").count();
+        assert_eq!((rings(&before), rings(&after)), (0, 2), "the point's and the legend's");
+        assert!(after.contains("ringed: out") && !before.contains("ringed"));
+    }
+
+    #[test]
+    fn a_panel_is_as_high_as_its_legend_needs() {
+        let mut document = document(false);
+        let heights = |document: &Document| svg(document).unwrap().split_once("height=\"").unwrap().1[..4].to_owned();
+        assert!(heights(&document).starts_with("440"));
+        let of_log =
+            |log: u32| Series { name: format!("clients of log {log}"), ..document.panels[0].series[0].clone() };
+        document.panels[0].series = (0..40).map(of_log).collect();
+        let text = svg(&document).unwrap();
+        let height: u32 = heights(&document).trim_matches('"').parse().unwrap();
+        let lowest = text.split(" y=\"").skip(1).filter_map(|text| text.split('"').next()?.parse::<u32>().ok()).max();
+        assert!(height > 40 * 20 && lowest.is_some_and(|lowest| lowest + 10 < height), "{height} {lowest:?}");
+        assert!(text.contains("clients of log 39"));
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl Stage for Containers {
 impl Drop for Containers {
     fn drop(&mut self) {
         if let Err(error) = self.compose(&["down", "--volumes", "--remove-orphans"]) {
-            eprintln!("firstseen: {error:#}");
+            tell!("firstseen: {error:#}");
         }
     }
 }
@@ -139,7 +139,7 @@ pub(super) fn finish(command: &mut Command) -> anyhow::Result<()> {
     }
     // What could not be done as it should.
     let notices = String::from_utf8_lossy(&output.stdout);
-    notices.lines().filter(|line| line.starts_with("NO ")).for_each(|line| eprintln!("firstseen: {line}"));
+    notices.lines().filter(|line| line.starts_with("NO ")).for_each(|line| tell!("firstseen: {line}"));
     Ok(())
 }
 

@@ -144,7 +144,7 @@ pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
                 let number = join(&member, node).await?;
                 writeln!(out, "{node} is a member, number {number}")?;
                 if !has_started(&member, NodeId(number)).await {
-                    eprintln!("firstseen: the others do not know of its start yet: until then it gets no slices");
+                    tell!("firstseen: the others do not know of its start yet: until then it gets no slices");
                 }
             }
             ClusterCommand::Form(FormArgs { nodes, tls }) => {

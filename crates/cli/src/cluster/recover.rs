@@ -74,7 +74,7 @@ pub(super) async fn run(args: &RecoverArgs, out: &mut dyn Write) -> anyhow::Resu
         (Some(recovery), _) if !args.json => out.write_all(afterwards(recovery).as_bytes())?,
         (_, Some(recovery)) if args.json => writeln!(out, "{}", json(recovery, recovered.is_some())?)?,
         (None, _) if args.plan => writeln!(out, "nothing was changed: leave out --plan")?,
-        (None, _) => eprintln!("nothing was changed"),
+        (None, _) => tell!("nothing was changed"),
         _ => {}
     }
     Ok(if recovered.is_some() || args.plan { ExitCode::SUCCESS } else { ExitCode::FAILURE })

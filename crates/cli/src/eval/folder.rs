@@ -85,14 +85,15 @@ impl Folder {
         self.put(&page::picture_name(&document.name), &svg)
     }
 
-    /// Writes what shows all of them.
+    /// Writes what shows all of them, and says where it is.
     ///
     /// # Errors
     /// A file that cannot be written.
-    pub(super) fn write_page(&self, report: &Report) -> anyhow::Result<()> {
+    pub(super) fn write_page(&self, report: &Report) -> anyhow::Result<PathBuf> {
         let heading = page::Heading { made: report.made(), not_ended: report.not_ended.len() };
+        self.put(PAGE, &page::html(&heading, &report.experiments))?;
         self.put(TABLE, &results::markdown(&heading, &report.experiments))?;
-        self.put(PAGE, &page::html(&heading, &report.experiments))
+        Ok(self.path.join(PAGE))
     }
 
     fn put(&self, name: &str, text: &str) -> anyhow::Result<()> {

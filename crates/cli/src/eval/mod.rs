@@ -35,6 +35,12 @@ const ALL: &str = "all";
 /// The experiment that has a key of Redis beside.
 const OF_MEMORY: &str = "memory";
 
+/// The greatest seed: any reader of JSON keeps it.
+const SEED_MAX: u64 = (1 << 53) - 1;
+
+/// Formats in which a log has fields with names.
+const LOG_FORMATS: [RecordFormat; 4] = [RecordFormat::Clf, RecordFormat::Csv, RecordFormat::Tsv, RecordFormat::Jsonl];
+
 /// What is said below the flags.
 const ENDS: &str = "Exit codes: 0 all judged points lie where their formulas put them; 1 some do not, and standard \
                     output says which, or something failed, which standard error says; 2 wrong flags, a log that \
@@ -49,7 +55,7 @@ pub struct EvalArgs {
     #[arg(value_name = "EXPERIMENT")]
     pub experiments: Vec<String>,
     /// Decides everything that is drawn; drawn itself if not given, and told
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(..=SEED_MAX))]
     pub seed: Option<u64>,
     /// Independent runs of every point
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u32).range(20..=1000))]
@@ -62,7 +68,7 @@ pub struct EvalArgs {
     #[arg(long, value_name = "FILE")]
     pub log: Vec<PathBuf>,
     /// How logs are written; csv and tsv need a header that names the fields
-    #[arg(long, value_name = "FORMAT", default_value = "clf", value_parser = parse_format)]
+    #[arg(long, value_name = "FORMAT", default_value = "clf", value_parser = parse_log_format)]
     pub log_format: RecordFormat,
     /// Smaller sizes
     #[arg(long)]
@@ -95,28 +101,33 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if !args.log.is_empty() {
-        eprintln!("firstseen: logs are read by {}", log_readers(&experiments)?);
+        tell!("firstseen: logs are read by {}", log_readers(&experiments)?);
         input::check(&args.log)?;
     }
     let logs = logs::read(&args.log, args.log_format)?;
     for experiment in &experiments {
         experiment.check_logs(&logs, args.scale()).map_err(|error| UsageError(error.to_string()))?;
     }
+    let stand_in =
+        experiments.iter().filter(|experiment| experiment.reads_logs.as_ref().is_some_and(|of| of.has_stand_in));
+    if logs.is_empty() {
+        for Experiment { name, .. } in stand_in {
+            tell!("firstseen: {name} is measured over a synthetic stream: --log FILE gives it real clicks");
+        }
+    }
     let folder = args.out.as_deref().map(Folder::open).transpose()?;
-    let stop = Stop::on_signal(|| eprintln!("firstseen: ends after the runs under way; once more ends it at once"))?;
+    let stop = Stop::on_signal(|| tell!("firstseen: ends after the runs under way; once more ends it at once"))?;
     let begun = Instant::now();
     let mut report = Report::new(args, &experiments);
     let mut failures = Failures::default();
     measure(&experiments, &mut report, &logs, folder.as_ref(), &stop, &mut failures);
     report.seconds = begun.elapsed().as_secs_f64();
-    if let Some(folder) = &folder {
-        failures.take(folder.write_page(&report));
-    }
+    let page = folder.as_ref().and_then(|folder| failures.take(folder.write_page(&report)));
     match args.json {
         true => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
-        false => summary::tell(&report, args.out.as_deref(), out)?,
+        false => summary::tell(&report, args.out.is_some().then_some(page.as_deref()), out)?,
     }
-    failures.first()?;
+    failures.end()?;
     Ok(match (report.not_ended.is_empty(), report.holds()) {
         (false, _) => ExitCode::from(INTERRUPTED),
         (true, false) => ExitCode::from(FAILED),
@@ -126,16 +137,19 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
 
 /// What went wrong while the rest went on: what is measured already is told whatever else fails.
 #[derive(Default)]
-struct Failures(Option<anyhow::Error>);
+struct Failures(Vec<anyhow::Error>);
 
 impl Failures {
-    /// What came of one task; the first that failed is kept.
+    /// What came of one task, if it did not fail.
     fn take<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
-        result.map_err(|error| self.0.get_or_insert(error)).ok()
+        result.map_err(|error| self.0.push(error)).ok()
     }
 
-    fn first(self) -> anyhow::Result<()> {
-        self.0.map_or(Ok(()), Err)
+    /// All of them: each is told, the last one as the error of the command.
+    fn end(mut self) -> anyhow::Result<()> {
+        let Some(last) = self.0.pop() else { return Ok(()) };
+        self.0.iter().for_each(|error| tell!("firstseen: {error:#}"));
+        Err(last)
     }
 }
 
@@ -191,9 +205,15 @@ fn redis_key_bytes(experiments: &[&Experiment]) -> Option<f64> {
     }
     let measured = Redis::start().and_then(|redis| redis.map(|redis| redis.key_bytes()).transpose());
     measured.unwrap_or_else(|error| {
-        eprintln!("firstseen: a key of Redis is left out: {error:#}");
+        tell!("firstseen: a key of Redis is left out: {error:#}");
         None
     })
+}
+
+/// A format of [`LOG_FORMATS`].
+fn parse_log_format(text: &str) -> Result<RecordFormat, String> {
+    let known = parse_format(text).ok().filter(|format| LOG_FORMATS.contains(format));
+    known.ok_or_else(|| format!("choose {}", LOG_FORMATS.map(RecordFormat::name).join(", ")))
 }
 
 /// The names of those that read logs.
@@ -218,7 +238,7 @@ fn log_readers(experiments: &[&Experiment]) -> Result<String, UsageError> {
 fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
     let unknown = names.iter().find(|name| *name != ALL && named(name).is_none());
     if let Some(unknown) = unknown {
-        let likeness = |name: &str| strsim::jaro_winkler(name, unknown);
+        let likeness = |name: &str| strsim::jaro_winkler(name, &unknown.to_lowercase());
         let names = EXPERIMENTS.iter().map(|experiment| experiment.name);
         let near = match names.max_by(|one, other| likeness(one).total_cmp(&likeness(other))) {
             Some(nearest) if likeness(nearest) > 0.8 => format!("did you mean `{nearest}`?"),

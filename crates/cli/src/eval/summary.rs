@@ -130,11 +130,11 @@ pub(super) fn list_json(out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?)
 }
 
-/// The run, for people.
+/// The run, for people; and where its page is, if one was wanted and could be written.
 ///
 /// # Errors
 /// Where nobody reads it.
-pub(super) fn tell(report: &Report, folder: Option<&Path>, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn tell(report: &Report, page: Option<Option<&Path>>, out: &mut dyn Write) -> io::Result<()> {
     let mut table = Table::new(&["experiment", "in", "out", "not judged", "shows"]);
     for document in &report.experiments {
         let [within, wrong, open] =
@@ -157,8 +157,9 @@ pub(super) fn tell(report: &Report, folder: Option<&Path>, out: &mut dyn Write) 
         }
     }
     writeln!(out, "{}", report.made())?;
-    match folder {
-        Some(folder) => writeln!(out, "the page: {}", folder.join("index.html").display()),
+    match page {
+        Some(Some(page)) => writeln!(out, "the page: {}", page.display()),
+        Some(None) => writeln!(out, "not all of the page could be written"),
         None => writeln!(out, "nothing was written: --out DIR makes a page with pictures"),
     }
 }

@@ -298,7 +298,7 @@ fn name_awaited(map: &ClusterMap, nodes: &[u64]) {
         |number: &u64| map.nodes.get(&NodeId(*number)).map_or_else(|| number.to_string(), |node| node.name.clone());
     let names: Vec<String> = nodes.iter().map(name).collect();
     if !names.is_empty() {
-        eprintln!(
+        tell!(
             "firstseen: {} may still have events in flight, and cannot be reached: new events are undecided (`not_ready`) \
              until they are back, or are drained (`firstseen cluster drain`), or the former filter is given up (`firstseen \
              filter alter --finish`)",

@@ -43,7 +43,7 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
             |number: &u64| map.nodes.get(&NodeId(*number)).map_or_else(|| number.to_string(), |node| node.name.clone());
         let nodes: Vec<String> = reply.unreachable.iter().map(name).collect();
         let nodes = nodes.join(", ");
-        eprintln!(
+        tell!(
             "firstseen: of the nodes that own its slices, {nodes} cannot be reached: events there are undecided until \
              they are started again (see firstseen cluster status)"
         );

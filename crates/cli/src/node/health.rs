@@ -32,7 +32,7 @@ pub(super) fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
     if status == "200" {
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("firstseen: the node at {address} is not ready: {}", printable(body.trim()));
+    tell!("firstseen: the node at {address} is not ready: {}", printable(body.trim()));
     Ok(ExitCode::from(FAILED))
 }
 

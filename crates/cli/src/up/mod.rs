@@ -90,7 +90,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
         // The nodes end with the thread that starts them, which is this one.
         let mut processes = Processes::start(&folder)?;
         let lived = live(args, &folder, &mut processes, &mut signals).await;
-        eprintln!("ending {} nodes; a second signal does not wait for them", processes.living());
+        tell!("ending {} nodes; a second signal does not wait for them", processes.living());
         tokio::select! {
             () = processes.end() => lived,
             _ = signals.next() => {
@@ -133,10 +133,10 @@ async fn live(
     loop {
         tokio::select! {
             _ = signals.next() => return Ok(ExitCode::SUCCESS),
-            ended = first_end(processes) => eprintln!("firstseen: {ended}"),
+            ended = first_end(processes) => tell!("firstseen: {ended}"),
         }
         if processes.living() == 0 {
-            eprintln!("firstseen: no node is left");
+            tell!("firstseen: no node is left");
             return Ok(ExitCode::from(FAILED));
         }
     }

@@ -22,7 +22,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 rank against share is nearly a falling line on logarithmic axes. Streams that are drawn stand in for \
                 logs; each key comes as often as its law says. In a stream of repeats a key that came early is \
                 repeated more often. Leaves get unequal shares where a few clients ask for much.",
-    reads_logs: Some(LogUse { events_max: |_| u64::MAX, distinct_min: 1 }),
+    reads_logs: Some(LogUse { events_max: |_| u64::MAX, distinct_min: 1, has_stand_in: false }),
     measure,
 };
 

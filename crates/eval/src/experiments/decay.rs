@@ -26,10 +26,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "decay",
     title: "Decaying frequencies: memory, time, errors, rounding",
     paragraph: "Counters estimate how often a key came, where an occurrence counts less with every epoch. Most counters stay small, so \
-                four bits each, and extensions from a common pool for those that need more, take little more than a third of 16 \
-                bits each. Estimates are never too low by the paper's rounding up, but then counters never return \
+                four bits each, and extensions from a common pool for those that need more, take about a third of 16 bits each. \
+                Estimates are never too low by the paper's rounding up, but then counters never return \
                 to zero: a key that was seen once is never forgotten. Counters with fractional bits (our remedy) are too low \
-                by less than an occurrence, and forget.",
+                by less than an occurrence, forget, and take twice as much.",
     reads_logs: None,
     measure,
 };
@@ -101,7 +101,7 @@ impl Stream {
         let keys = Keys::Zipf { keys: size.keys, exponent };
         let events: Vec<Event> = StreamSpec::new(size.events, keys).events(seed)?.collect();
         let digests = events.iter().map(|event| digest(&secret, event.key)).collect();
-        let per_epoch = size.events / EPOCHS;
+        let per_epoch = size.events.div_ceil(EPOCHS);
         let stamps: Vec<Stamp> = (0..size.events).map(|number| Stamp::on_time(number / per_epoch)).collect();
         let mut truths = HashMap::new();
         for (event, stamp) in events.iter().zip(&stamps) {
@@ -236,10 +236,10 @@ const NOTES: [&str; 3] = [
      counters are rounded up, not down or to the nearest. The factor 1 - lambda of its query belongs to a normalised average \
      and is left out.",
     "Rounded up, a counter sticks at ceil(1 / (1 - lambda)) - 1 and never returns to zero: 9 at 0.9, 99 at 0.99. On an endless \
-     stream all estimates keep that floor, and extensions never come back. Counters with 4 fractional bits are too low by at \
+     stream estimates keep that floor, and are too high by some occurrences even where few keys meet in a counter. Counters with 4 fractional bits are too low by at \
      most 3.5 sixteenths of an occurrence, and forget.",
-    "\"A factor of 3\" in memory is that of small counters with the paper's rounding on skewed data. The table of extensions and \
-     BF_0 are counted here, and fractional bits need 8 bits a counter.",
+    "\"A factor of 3\" in memory is that of the paper's rounding, at every skew; the table of extensions and BF_0 are counted \
+     here. Fractional bits need 8 bits a counter.",
 ];
 
 fn case(exponent: usize, rule: usize, storage: usize) -> usize {

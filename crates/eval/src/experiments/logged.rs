@@ -35,6 +35,13 @@ impl<'a> Clicks<'a> {
         }
     }
 
+    /// What is to be said where nothing here is of a log.
+    pub(super) fn note(&self) -> Option<String> {
+        let note =
+            "No log was given: these are not real clicks, but a synthetic stream with the repeats of the paper's log.";
+        self.logs.is_empty().then(|| note.to_owned())
+    }
+
     /// The keys of each log, in the order of [`Self::names`].
     pub(super) fn keys(&self, seed: u64) -> Result<Vec<Cow<'a, [u64]>>, EvalError> {
         if self.logs.is_empty() {

@@ -29,7 +29,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     measure,
 };
 
-const LOGS: LogUse = LogUse { events_max: |scale| scale.pick(350_000, 70_000, 21_000), distinct_min: DISTINCT_MIN };
+const LOGS: LogUse =
+    LogUse { events_max: |scale| scale.pick(350_000, 70_000, 21_000), distinct_min: DISTINCT_MIN, has_stand_in: true };
 /// Sub-windows of a window, the current one included.
 const SUB_WINDOWS: usize = 4;
 /// Sub-windows of the whole log: the paper's 4 windows that overlap.
@@ -182,7 +183,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             parameter("cells (m) per hash function and distinct click of an average window", CELLS_PER_EVENT),
         ],
         sheets: clicks.names().iter().enumerate().map(sheet).collect(),
-        notes: NOTES.map(str::to_owned).to_vec(),
+        notes: clicks.note().into_iter().chain(NOTES.map(str::to_owned)).collect(),
     })
 }
 

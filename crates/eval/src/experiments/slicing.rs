@@ -31,7 +31,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     measure,
 };
 
-const LOGS: LogUse = LogUse { events_max: |scale| scale.pick(100_000, 60_000, 20_000), distinct_min: DISTINCT_MIN };
+const LOGS: LogUse =
+    LogUse { events_max: |scale| scale.pick(100_000, 60_000, 20_000), distinct_min: DISTINCT_MIN, has_stand_in: false };
 const HASHES: u32 = 4;
 const SLICES: [u32; 4] = [10, 20, 40, 80];
 const RATES: [f64; 3] = [0.02, 0.05, 0.08];

@@ -6,6 +6,7 @@ use plotters::prelude::*;
 
 use super::{Area, Drawn, FONT, marks};
 use crate::document::Panel;
+use crate::stats::Verdict;
 use marks::{Mark, Style};
 
 const LEFT: i32 = 8;
@@ -17,66 +18,85 @@ const ROW: i32 = 18;
 /// Width of a letter of a text of this size, in pixels, as a rule: fonts are the viewer's.
 pub(super) const LETTER: u32 = 7;
 
+/// Middle of the first row, in pixels.
+const TOP: i32 = 16;
+/// Pixels between entries, beside those of their rows.
+const GAP: i32 = 3;
+
+/// What stands left of a text.
+enum Sign {
+    Series(usize),
+    Line(usize),
+    Expected,
+    Printed(usize),
+    Interval,
+    Out,
+    None,
+}
+
+/// What a legend says, from the top down.
+fn entries(panel: &Panel) -> Vec<(Sign, String)> {
+    let points = || panel.series.iter().flat_map(|series| &series.points);
+    let series = panel.series.iter().enumerate().map(|(index, series)| (Sign::Series(index), series.name.clone()));
+    let lines = panel.lines.iter().enumerate().map(|(index, line)| (Sign::Line(index), line.name.clone()));
+    let mut entries: Vec<_> = series.chain(lines).collect();
+    let mut say = |is_there: bool, sign: Sign, text: &str| {
+        if is_there {
+            entries.push((sign, text.to_owned()));
+        }
+    };
+    say(points().any(|point| point.expected.is_some()), Sign::Expected, "thick line: expected (formula or model)");
+    let printed = panel.series.iter().position(|series| series.points.iter().any(|point| point.printed.is_some()));
+    say(printed.is_some(), Sign::Printed(printed.unwrap_or_default()), "crossed: printed in the paper");
+    say(points().any(|point| point.low < point.high), Sign::Interval, "95 % interval of the mean over seeds");
+    say(points().any(|point| point.verdict == Verdict::Out), Sign::Out, "ringed: out");
+    say(panel.y.is_log && points().any(|point| point.mean == 0.0), Sign::None, "A bar without a sign: none found.");
+    let beside = "Series stand a little beside each other, where they share a place.";
+    say(panel.series.len() > 1, Sign::None, beside);
+    entries
+}
+
+/// Letters of a row of a legend that is `width` pixels wide.
+fn letters(width: u32) -> usize {
+    (width.saturating_sub(TEXT as u32) / LETTER) as usize
+}
+
+/// The pixels that the legend of a panel takes from the top down, where it is `width` pixels wide.
+pub(super) fn height(width: u32, panel: &Panel) -> u32 {
+    let height = |text: &str| ROW * rows(text, letters(width)).len() as i32 + GAP;
+    (TOP + entries(panel).iter().map(|(_, text)| height(text)).sum::<i32>()) as u32
+}
+
 /// Draws the legend of a panel, `width` pixels wide.
 pub(super) fn draw(area: &Area<'_>, width: u32, panel: &Panel) -> Drawn {
-    let mut legend = Legend { area, letters: (width.saturating_sub(TEXT as u32) / LETTER) as usize, top: 16 };
-    let points = || panel.series.iter().flat_map(|series| &series.points);
-    for (index, series) in panel.series.iter().enumerate() {
-        let style = Style::of_series(index);
-        if series.points.iter().any(|point| point.expected.is_some()) {
-            marks::sample(area, (LEFT, legend.top), SAMPLE, style)?;
+    let (mut top, font) = (TOP, (FONT, 14).into_font());
+    for (sign, text) in entries(panel) {
+        draw_sign(area, top, sign, panel)?;
+        for row in rows(&text, letters(width)) {
+            area.draw(&Text::new(row, (TEXT, top - 8), font.clone())).map_err(|error| error.to_string())?;
+            top += ROW;
         }
-        marks::shape(area, (LEFT + SAMPLE / 2, legend.top), style, Mark::Measured)?;
-        legend.text(&series.name)?;
-    }
-    for (index, line) in panel.lines.iter().enumerate() {
-        marks::sample(area, (LEFT, legend.top), SAMPLE, Style::of_line(index))?;
-        legend.text(&line.name)?;
-    }
-    legend.top += ROW / 2;
-    if points().any(|point| point.expected.is_some()) {
-        marks::sample(area, (LEFT, legend.top), SAMPLE, Style::of_any())?;
-        legend.text("thick line: expected (formula or model)")?;
-    }
-    if let Some(index) =
-        panel.series.iter().position(|series| series.points.iter().any(|point| point.printed.is_some()))
-    {
-        marks::shape(area, (LEFT + SAMPLE / 2, legend.top), Style::of_series(index), Mark::Printed)?;
-        legend.text("crossed: printed in the paper")?;
-    }
-    if points().next().is_some() {
-        let middle = LEFT + SAMPLE / 2;
-        marks::bar(area, (middle, legend.top + 7), (middle, legend.top - 7), Style::of_any())?;
-        legend.text("95 % interval of the mean over seeds")?;
-    }
-    if panel.y.is_log && points().any(|point| point.mean == 0.0) {
-        legend.text("A bar without a sign: none found.")?;
-    }
-    if panel.series.len() > 1 {
-        legend.text("Series stand a little beside each other, where they share a place.")?;
+        top += GAP;
     }
     Ok(())
 }
 
-/// Rows of text beside each other's signs, from the top down.
-struct Legend<'a, 'b> {
-    area: &'a Area<'b>,
-    /// That a row has room for.
-    letters: usize,
-    /// Middle of the next row, in pixels.
-    top: i32,
-}
-
-impl Legend<'_, '_> {
-    /// Writes in as many rows as it takes.
-    fn text(&mut self, what: &str) -> Drawn {
-        let style = (FONT, 14).into_font();
-        for row in rows(what, self.letters) {
-            self.area.draw(&Text::new(row, (TEXT, self.top - 8), style.clone())).map_err(|error| error.to_string())?;
-            self.top += ROW;
+fn draw_sign(area: &Area<'_>, top: i32, sign: Sign, panel: &Panel) -> Drawn {
+    let middle = (LEFT + SAMPLE / 2, top);
+    match sign {
+        Sign::Series(index) => {
+            let style = Style::of_series(index);
+            if panel.series[index].points.iter().any(|point| point.expected.is_some()) {
+                marks::sample(area, (LEFT, top), SAMPLE, style)?;
+            }
+            marks::shape(area, middle, style, Mark::Measured)
         }
-        self.top += 3;
-        Ok(())
+        Sign::Line(index) => marks::sample(area, (LEFT, top), SAMPLE, Style::of_line(index)),
+        Sign::Expected => marks::sample(area, (LEFT, top), SAMPLE, Style::of_any()),
+        Sign::Printed(index) => marks::shape(area, middle, Style::of_series(index), Mark::Printed),
+        Sign::Interval => marks::bar(area, (middle.0, top + 7), (middle.0, top - 7), Style::of_any()),
+        Sign::Out => marks::ring(area, middle),
+        Sign::None => Ok(()),
     }
 }
 

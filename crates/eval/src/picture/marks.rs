@@ -11,6 +11,8 @@ use super::{Area, Chart, Drawn};
 const CAP: i32 = 4;
 /// Half the width of the cross in what is printed, in pixels.
 const CROSS: i32 = 4;
+/// Of the ring around what is out, in pixels.
+const RING: i32 = 12;
 /// Dash and gap, in pixels.
 const DASHES: [(i32, i32); 5] = [(8, 4), (3, 3), (12, 3), (5, 7), (2, 5)];
 /// No gap at all.
@@ -118,6 +120,16 @@ pub(super) fn measured(
     let at = |y| inside(chart, (x, y), shift);
     bar(&area, at(low), at(high), style)?;
     mean.map_or(Ok(()), |mean| shape(&area, at(mean), style, Mark::Measured))
+}
+
+/// What is out is seen at once.
+pub(super) fn out(chart: &Chart<'_, '_>, place: (f64, f64), shift: i32) -> Drawn {
+    ring(&chart.plotting_area().strip_coord_spec(), inside(chart, place, shift))
+}
+
+/// A ring that leaves room for a shape.
+pub(super) fn ring(area: &Area<'_>, at: (i32, i32)) -> Drawn {
+    area.draw(&Circle::new(at, RING, BLACK.stroke_width(2))).map_err(|error| error.to_string())
 }
 
 /// What a paper prints beside a measured point.

@@ -156,7 +156,12 @@ impl StreamSpec {
         let rate = self.events_per_second;
         rule("events_per_second", rate, rate > 0.0 && rate.is_finite(), "choose a finite number above 0")?;
         for burst in &self.bursts {
-            rule("bursts", burst.factor, burst.factor > 0.0 && burst.factor.is_finite(), "a factor is above 0")?;
+            rule(
+                "bursts",
+                burst.factor,
+                burst.factor > 0.0 && burst.factor.is_finite(),
+                "a factor is a finite number above 0",
+            )?;
             rule("bursts", burst.to_ms, burst.to_ms > burst.from_ms, "a burst ends after its start")?;
         }
         rule("sites", self.sites, self.sites > 0, "choose at least 1")?;

@@ -103,7 +103,7 @@ pub(super) async fn run(args: &BackupArgs, out: &mut dyn Write) -> anyhow::Resul
         }
         Err(signal) => {
             folder.remove();
-            eprintln!("firstseen: {signal}: there is no backup, and what was written of it is removed");
+            tell!("firstseen: {signal}: there is no backup, and what was written of it is removed");
             Ok(ExitCode::from(INTERRUPTED))
         }
     }

@@ -98,7 +98,7 @@ impl Sources {
         let name = self.map.filters.get(&filter).map_or("?", |record| &record.name);
         match self.allow_missing {
             true => {
-                eprintln!("firstseen: slice {slice} of filter {name} is left out: {complaint}");
+                tell!("firstseen: slice {slice} of filter {name} is left out: {complaint}");
                 Ok(None)
             }
             false => bail!(

@@ -68,7 +68,7 @@ pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Resu
     if !args.yes
         && !confirms(&format!("{} filters are made in cluster {}", plan.filters(), super::hex(&map.cluster.0)))?
     {
-        eprintln!("nothing was changed");
+        tell!("nothing was changed");
         return Ok(ExitCode::FAILURE);
     }
     let mut signals = Signals::new()?;
@@ -92,7 +92,7 @@ pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Resu
             Err(error.context(undone))
         }
         Err(signal) => {
-            eprintln!("firstseen: {signal}: {}", restoring.undo().await);
+            tell!("firstseen: {signal}: {}", restoring.undo().await);
             Ok(ExitCode::from(INTERRUPTED))
         }
     }
