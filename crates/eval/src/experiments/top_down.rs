@@ -19,11 +19,12 @@ use crate::stats::Counts;
 use crate::stream::Event;
 
 const HASHES: u32 = super::tree::HASHES;
-pub(super) const SHAPE: Shape = Shape { levels: 5, fan: 2 };
+/// The paper's trees: one for each of its places, and the one of Figure 12.
+pub(super) const SHAPES: [Shape; 2] = [Shape { levels: 2, fan: 24 }, Shape { levels: 5, fan: 2 }];
 const MODES: [(TreeMode, &str, &str); 2] =
     [(TreeMode::Dense, "measured, dense", DENSE), (TreeMode::Sparse, "measured, sparse", SPARSE)];
 
-/// What one run has found: of dense, then of sparse trees, by threshold d, new events that were told duplicate; and the share
+/// What one run has found of one shape: of dense, then of sparse trees, by threshold d, new events that were told duplicate; and the share
 /// that should be.
 #[derive(Clone, Default)]
 pub(super) struct Found {
@@ -31,18 +32,22 @@ pub(super) struct Found {
     expected: Vec<f64>,
 }
 
-/// Every threshold of both modes over one stream.
-pub(super) fn found(size: Size, seed: u64) -> Result<Found, EvalError> {
+/// Shape by shape, every threshold of both modes over one stream.
+pub(super) fn found(size: Size, seed: u64) -> Result<Vec<Found>, EvalError> {
+    SHAPES.iter().map(|shape| found_in(*shape, size, seed)).collect()
+}
+
+fn found_in(shape: Shape, size: Size, seed: u64) -> Result<Found, EvalError> {
     let mut found = Found::default();
-    let stream: Vec<Event> = size.stream(SHAPE).events(seed)?.collect();
+    let stream: Vec<Event> = size.stream(shape).events(seed)?.collect();
     for (mode, ..) in MODES {
-        for top_down in 0..SHAPE.levels {
-            found.errors.push(checked(size, mode, top_down, (&stream, seed))?);
-            let checking = Checking { shape: SHAPE, mode, cells: size.cells, hashes: HASHES, top_down };
+        for top_down in 0..shape.levels {
+            let checking = Checking { shape, mode, cells: size.cells, hashes: HASHES, top_down };
+            found.errors.push(checked(checking, &stream, seed)?);
             // Nodes of a dense level have keys in common, and err together; there is one root.
             let has_formula = mode == TreeMode::Sparse || top_down == 0;
             found.expected.push(match has_formula {
-                true => Level::over(&stream, size.cells, top_down),
+                true => Level::over(&stream, checking),
                 false => checking.rate(&stream, seed),
             });
         }
@@ -50,12 +55,12 @@ pub(super) fn found(size: Size, seed: u64) -> Result<Found, EvalError> {
     Ok(found)
 }
 
-fn checked(size: Size, mode: TreeMode, top_down: u32, (stream, seed): (&[Event], u64)) -> Result<Counts, EvalError> {
-    let spec = shaped(Kind::Bloom, Window::Unbounded, size.cells, HASHES);
+fn checked(of: Checking, stream: &[Event], seed: u64) -> Result<Counts, EvalError> {
+    let spec = shaped(Kind::Bloom, Window::Unbounded, of.cells, of.hashes);
     let definition = SlicedDefinition::new(&spec, "none".parse()?)?;
-    let tree = tree_spec(SHAPE, mode, top_down as u8);
+    let tree = tree_spec(of.shape, of.mode, of.top_down as u8);
     let (mut nodes, places) = Nodes::of_tree("tree", &definition, &tree)?;
-    let leaves = &places[places.len() - SHAPE.leaves() as usize..];
+    let leaves = &places[places.len() - of.shape.leaves() as usize..];
     let secret = FilterSecret::from_seed(seed);
     let (mut errors, mut seen) = (Counts::default(), HashSet::new());
     for event in stream {
@@ -72,8 +77,7 @@ fn checked(size: Size, mode: TreeMode, top_down: u32, (stream, seed): (&[Event],
 /// The nodes of level d, where it is decided: their cells are contained in those above, so what is found above is confirmed if
 /// one of them has it, and `P = 1 - product of (1 - r_i)` over their rates. Each has the keys that were delivered through it.
 struct Level {
-    cells: f64,
-    number: u32,
+    of: Checking,
     /// Expected events set, by node.
     set: HashMap<u32, f64>,
     sum: f64,
@@ -82,8 +86,8 @@ struct Level {
 
 impl Level {
     /// The mean over the keys of a stream.
-    fn over(stream: &[Event], cells: u64, number: u32) -> f64 {
-        let mut level = Self { cells: cells as f64, number, set: HashMap::new(), sum: 0.0, keys: 0.0 };
+    fn over(stream: &[Event], of: Checking) -> f64 {
+        let mut level = Self { of, set: HashMap::new(), sum: 0.0, keys: 0.0 };
         let mut seen = HashSet::new();
         stream.iter().filter(|event| seen.insert(event.key)).for_each(|event| level.deliver(event.site));
         level.sum / level.keys
@@ -93,31 +97,40 @@ impl Level {
     fn deliver(&mut self, leaf: u32) {
         let missed = |node: u32| {
             let set = self.set.get(&node).copied().unwrap_or(0.0);
-            1.0 - plain::rate(self.cells, HASHES, set)
+            1.0 - plain::rate(self.of.cells as f64, self.of.hashes, set)
         };
-        let told_new: f64 = (0..SHAPE.fan.pow(self.number)).map(missed).product();
-        *self.set.entry(SHAPE.above(leaf, self.number)).or_insert(0.0) += told_new;
+        let told_new: f64 = (0..self.of.shape.fan.pow(self.of.top_down)).map(missed).product();
+        *self.set.entry(self.of.shape.above(leaf, self.of.top_down)).or_insert(0.0) += told_new;
         self.sum += 1.0 - told_new;
         self.keys += 1.0;
     }
 }
 
-pub(super) fn sheet(found: &[Found]) -> Sheet {
+/// A sheet for each shape, of what all runs have found.
+pub(super) fn sheets(runs: &[Vec<Found>]) -> Vec<Sheet> {
+    let sheet = |(place, shape): (usize, &Shape)| {
+        let found: Vec<&Found> = runs.iter().map(|run| &run[place]).collect();
+        sheet(*shape, &found)
+    };
+    SHAPES.iter().enumerate().map(sheet).collect()
+}
+
+fn sheet(shape: Shape, found: &[&Found]) -> Sheet {
     let errors: Vec<_> = found.iter().map(|found| found.errors.clone()).collect();
     let expected: Vec<_> = found.iter().map(|found| found.expected.clone()).collect();
     let series = MODES.iter().enumerate().map(|(index, (_, name, formula))| Readings {
         name: (*name).to_owned(),
         formula: Some((*formula).to_owned()),
-        points: (0..SHAPE.levels)
+        points: (0..shape.levels)
             .map(|top_down| {
-                let place = index * SHAPE.levels as usize + top_down as usize;
+                let place = index * shape.levels as usize + top_down as usize;
                 let (estimate, expected) = pooled_beside(&errors, &expected, place);
                 Reading { x: f64::from(top_down), estimate, expected, printed: None }
             })
             .collect(),
     });
     Sheet {
-        title: "Figure 12(c): false positives left by top-down testing, 5 levels".to_owned(),
+        title: format!("Figure 12(c): false positives left by top-down testing, {} levels", shape.levels),
         x: Axis::linear("threshold d: what is found above this level is checked down to it"),
         y: Axis::linear("false positives (share of new events)"),
         series: series.collect(),

@@ -8,7 +8,8 @@ use firstseen_filter::{FilterSecret, FilterSlice, Kind, Stamp, Verdict, Window};
 use firstseen_routing::{CutOff, Decision, HopCounts, PlaceSpec, SlicedDefinition, TreeMode, TreeSpec};
 
 use super::climbing::{Climb, Shape};
-use super::{k11, parameter, top_down};
+use super::top_down::{self, SHAPES};
+use super::{k11, parameter};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run, Scale};
 use crate::measure::{averaged_beside, count, pooled, shaped};
@@ -35,7 +36,6 @@ const DISTINCT: f64 = 16_860.0;
 const EVENTS_OF_LOG: f64 = 100_000.0;
 /// Table 1: hits and accesses of levels 0 and 1; dense, sparse.
 const PRINTED: [[[f64; 2]; 2]; 2] = [[[34e3, 49e3], [77e3, 5e3]], [[50e3, 100e3], [111e3, 116e3]]];
-const SHAPES: [Shape; 2] = [Shape { levels: 2, fan: 24 }, top_down::SHAPE];
 const MODES: [(TreeMode, &str); 2] = [(TreeMode::Dense, "dense"), (TreeMode::Sparse, "sparse")];
 /// What a series shows.
 const HITS: usize = 0;
@@ -199,7 +199,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     sheets.push(stops_sheet(&runs, size));
     sheets.push(climbed_sheet(&runs, size));
     sheets.push(other_sheet(&runs));
-    sheets.push(top_down::sheet(&checks));
+    sheets.extend(top_down::sheets(&checks));
     Ok(Findings {
         source: k11("6 and 7", "Table 1, Figure 12"),
         parameters: vec![
