@@ -272,7 +272,7 @@ fn mistakes_are_told_before_anything_is_measured() {
     folder.run("eval landmark --seed 9007199254740992").fails(2, &["--seed"]);
     folder.run("eval data --log file --log-format lines").fails(2, &["choose clf, csv, tsv, jsonl"]);
     folder.write("empty", "");
-    folder.run("eval data --quick --log empty").fails(2, &["empty is empty"]);
+    folder.run("eval data --quick --log empty").fails(2, &["empty holds no record"]);
     folder.write("file", "mine");
     folder.run("eval landmark --quick --out file").fails(2, &["cannot make the folder file", "--out"]);
     std::fs::create_dir(folder.path("taken")).expect("a folder");

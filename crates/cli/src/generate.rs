@@ -156,8 +156,8 @@ impl GenerateArgs {
 /// A stream that cannot be; where it cannot be written.
 pub fn run(args: &GenerateArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.late_share > 0.0 && args.start_ms.saturating_sub(args.late_max) < START_MS_MIN {
-        let rule = "the latest event occurs before 1973: its time is read as seconds; begin later with --start-ms";
-        return Err(UsageError(format!("--late-max, with {} ms: {rule}", args.late_max)).into());
+        let rule = "an event that is so late would have a time before 1973, which is read as seconds";
+        return Err(UsageError(format!("--late-max: {rule}: begin later, with --start-ms")).into());
     }
     let seed = args.seed.unwrap_or_else(|| drawn_seed() >> 32);
     let events = args.spec().events(seed).map_err(|error| refusal(&error))?;

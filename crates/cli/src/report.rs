@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::Context;
 use clap::ValueEnum;
 use firstseen_filter::Tally;
+use firstseen_records::printable;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -221,20 +222,6 @@ fn counted(text: &mut String, title: &str, rows: &[Counted]) {
     }
 }
 
-/// Keys come from outside: what would move a terminal's cursor is shown, not sent, and long ones are cut.
-pub(crate) fn printable(key: &str) -> String {
-    const LETTERS_MAX: usize = 90;
-    let mut shown = String::new();
-    for (place, letter) in key.chars().enumerate() {
-        if place == LETTERS_MAX {
-            shown.push_str("...");
-            break;
-        }
-        if letter.is_control() { shown.extend(letter.escape_default()) } else { shown.push(letter) }
-    }
-    shown
-}
-
 /// `1234567` as `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -268,10 +255,5 @@ mod tests {
     fn no_rate_has_a_sign() {
         let none: [f64; 0] = [];
         assert_eq!([none.iter().sum(), 0.0, 0.25, 2e-6].map(rate), ["0.0000 %", "0.0000 %", "25.0000 %", "2.0e-6"]);
-    }
-
-    #[test]
-    fn keys_cannot_move_the_cursor() {
-        assert_eq!(printable("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Promises: columns line up; what came from elsewhere cannot move a terminal's cursor. Must not know: what they show.
 
-use crate::report::printable;
+use firstseen_records::printable;
 
 /// Rows under a heading.
 pub(crate) struct Table {

@@ -152,12 +152,18 @@ pub(crate) fn parameters(parameters: &[Parameter]) -> String {
     parameters.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
+/// Four digits at most.
+fn shortest(value: f64) -> String {
+    let [whole, rounded] = [value.to_string(), number(value)];
+    if whole.len() < rounded.len() { whole } else { rounded }
+}
+
 /// A value as people write it.
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().map(words).collect::<Vec<_>>().join(", "),
-        Value::Number(value) if value.is_f64() => value.as_f64().map(number).unwrap_or_default(),
+        Value::Number(value) if value.is_f64() => value.as_f64().map(shortest).unwrap_or_default(),
         value => value.to_string(),
     }
 }
@@ -287,8 +293,9 @@ mod tests {
 
     #[test]
     fn values_are_shown_as_people_write_them() {
-        let told = [json!("all"), json!(2_450_000), json!([2, 1.234_567_8]), json!(true)].map(|value| words(&value));
-        assert_eq!(told, ["all", "2450000", "2, 1.235", "true"]);
+        let told =
+            [json!("all"), json!(2_450_000), json!([2, 1.234_567_8, 0.9]), json!(true)].map(|value| words(&value));
+        assert_eq!(told, ["all", "2450000", "2, 1.235, 0.9", "true"]);
     }
 
     #[test]

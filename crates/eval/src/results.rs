@@ -65,7 +65,8 @@ fn row(text: &mut String, series: &str, point: &Point) {
     let (mean, low, high) = (number(point.mean), number(point.low), number(point.high));
     let (x, expected, printed) = (number(point.x), optional(point.expected), optional(point.printed));
     let series = cell(series);
-    push(text, format_args!("| {series} | {x} | {mean} | {low} to {high} | {expected} | {printed} | {verdict} |\n"));
+    let interval = if point.low < point.high { format!("{low} to {high}") } else { String::new() };
+    push(text, format_args!("| {series} | {x} | {mean} | {interval} | {expected} | {printed} | {verdict} |\n"));
 }
 
 /// Four digits that count.

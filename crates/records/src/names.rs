@@ -1,15 +1,12 @@
 //! From the name that a user gives a field to its place among the names that exist, or to a helpful error.
 
-use crate::ConfigError;
+use crate::{ConfigError, printable};
 
 /// More fields than this are not looked at: the bound of what a header may make us remember.
 pub(crate) const FIELDS_MAX: usize = 65_536;
 
 /// As many names as an error lists.
 const NAMES_LISTED: usize = 40;
-
-/// As many letters of a name as an error shows.
-const NAME_LETTERS: usize = 60;
 
 /// The place of `field` among `names`: by name first (the first of equal ones), else by 1-based index.
 pub(crate) fn place_of(field: &str, names: &[impl AsRef<str>]) -> Result<usize, ConfigError> {
@@ -18,7 +15,7 @@ pub(crate) fn place_of(field: &str, names: &[impl AsRef<str>]) -> Result<usize, 
     by_name.or_else(by_index).ok_or_else(|| ConfigError::UnknownField {
         field: field.into(),
         available: listed(names),
-        suggestion: nearest(field, names.iter().map(AsRef::as_ref)),
+        suggestion: nearest(field, names.iter().map(AsRef::as_ref)).map(|name| printable(&name)),
     })
 }
 
@@ -40,25 +37,11 @@ pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) ->
 
 /// The names for an error message, shortened where there are many.
 pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
-    let mut list = names.iter().take(NAMES_LISTED).map(|name| shown(name.as_ref())).collect::<Vec<_>>().join(", ");
+    let mut list = names.iter().take(NAMES_LISTED).map(|name| printable(name.as_ref())).collect::<Vec<_>>().join(", ");
     if let Some(more) = names.len().checked_sub(NAMES_LISTED).filter(|&more| more > 0) {
         list.push_str(&format!(" and {more} more"));
     }
     list
-}
-
-/// A name of a foreign file for a terminal: nothing in it moves the cursor, and it ends.
-fn shown(name: &str) -> String {
-    let of_letter = |letter: char| match letter.is_control() {
-        true => letter.escape_default().to_string(),
-        false => letter.to_string(),
-    };
-    let mut letters = name.chars();
-    let mut shown: String = letters.by_ref().take(NAME_LETTERS).map(of_letter).collect();
-    if letters.next().is_some() {
-        shown.push('…');
-    }
-    shown
 }
 
 #[cfg(test)]
@@ -74,10 +57,10 @@ mod tests {
     }
 
     #[test]
-    fn names_of_a_foreign_file_are_told_without_their_control_characters_and_end() {
-        let names = ["\u{1b}[31mred".to_owned(), "é".repeat(61), "é".repeat(60)];
-        let [long, full] = [format!("{}…", "é".repeat(60)), "é".repeat(60)];
-        assert_eq!(listed(&names), format!("\\u{{1b}}[31mred, {long}, {full}"));
+    fn names_of_a_foreign_file_are_told_without_their_control_characters() {
+        let error = place_of("url", &["url\u{1b}[31m", "host"]).unwrap_err().to_string();
+        let url = "url\\u{1b}[31m";
+        assert_eq!(error, format!("there is no field `url`, did you mean `{url}`?; the fields are {url}, host"));
     }
 
     #[test]

@@ -4,10 +4,11 @@
 
 use std::fmt::Write as _;
 
+use firstseen_records::printable;
 use serde::Serialize;
 
 use super::exact::EstimateErrors;
-use crate::report::{grouped, printable, rate};
+use crate::report::{grouped, rate};
 use crate::size::ByteSize;
 
 /// A key and how often it occurred lately.

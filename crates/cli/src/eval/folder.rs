@@ -23,7 +23,7 @@ const TABLE: &str = "results.md";
 /// What says in the page that the run has not ended.
 const UNENDED: &str = "<title>firstseen</title><p>The experiments have not ended.</p>\n";
 
-/// A folder that may be written into, by this process alone for as long as this lives.
+/// A folder that may be written into, where it can be locked by this process alone for as long as this lives.
 pub(super) struct Folder {
     path: PathBuf,
     _locked: File,
@@ -41,12 +41,11 @@ impl Folder {
         };
         fs::create_dir_all(path).map_err(|error| refused("make the folder", error))?;
         let locked = File::open(path).map_err(|error| refused("open the folder", error))?;
-        locked.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => UsageError(format!(
-                "another run writes into {shown}: wait for its end, or choose another folder with --out"
-            )),
-            TryLockError::Error(error) => refused("lock the folder", error),
-        })?;
+        // Where folders cannot be locked, as on some networks' file systems, nobody is kept away.
+        if let Err(TryLockError::WouldBlock) = locked.try_lock() {
+            let way_out = "wait for its end, or choose another folder with --out";
+            return Err(UsageError(format!("another run writes into {shown}: {way_out}")));
+        }
         let mut entries = fs::read_dir(path).map_err(|error| refused("read the folder", error))?;
         let is_ours = || fs::read_to_string(path.join(PAGE)).is_ok_and(|page| page.contains(MARK));
         if entries.next().is_some() && !is_ours() {

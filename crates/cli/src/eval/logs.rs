@@ -68,14 +68,16 @@ fn read_one(path: &Path, format: RecordFormat, room: usize) -> anyhow::Result<Lo
     }
     let left_out = records - log.keys.len();
     if records == 0 {
-        return Err(UsageError(format!("{shown} is empty")).into());
+        return Err(UsageError(format!("{shown} holds no record")).into());
     }
     if log.keys.is_empty() {
-        let text = format!("{shown} holds no request: {left_out} records lack `url` or `host`; is --log-format right?");
+        let text = format!(
+            "{shown} holds no request: records that cannot be read, or lack `url` or `host`: {left_out}; is --log-format right?"
+        );
         return Err(UsageError(text).into());
     }
     if left_out > 0 {
-        tell!("firstseen: {shown}: {left_out} records lack `url` or `host`, and are left out");
+        tell!("firstseen: {shown}: left out because they cannot be read, or lack `url` or `host`: {left_out} records");
     }
     Ok(log)
 }

@@ -43,8 +43,9 @@ const LOG_FORMATS: [RecordFormat; 4] = [RecordFormat::Clf, RecordFormat::Csv, Re
 
 /// What is said below the flags.
 const ENDS: &str = "Exit codes: 0 all judged points lie where their formulas put them; 1 some do not, and standard \
-                    output says which, or something failed, which standard error says; 2 wrong flags, a log that \
-                    cannot be read or a folder that cannot be written into, before anything is measured; 130 \
+                    output says which, or something failed while the rest went on, which standard error says; 2 \
+                    wrong flags, a log that cannot be read, or a folder that cannot be written into or that another run \
+                    writes into, before anything is measured; 130 \
                     interrupted: what had ended by then is told and written as ever.";
 
 /// Flags of `firstseen eval`.
@@ -127,11 +128,12 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         true => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
         false => summary::tell(&report, args.out.is_some().then_some(page.as_deref()), out)?,
     }
-    failures.end()?;
-    Ok(match (report.not_ended.is_empty(), report.holds()) {
-        (false, _) => ExitCode::from(INTERRUPTED),
-        (true, false) => ExitCode::from(FAILED),
-        (true, true) => ExitCode::SUCCESS,
+    failures.0.iter().for_each(|error| tell!("firstseen: {error:#}"));
+    let is_interrupted = stop.is_set() && !report.not_ended.is_empty();
+    Ok(match failures.0.is_empty() && report.holds() {
+        _ if is_interrupted => ExitCode::from(INTERRUPTED),
+        false => ExitCode::from(FAILED),
+        true => ExitCode::SUCCESS,
     })
 }
 
@@ -143,13 +145,6 @@ impl Failures {
     /// What came of one task, if it did not fail.
     fn take<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
         result.map_err(|error| self.0.push(error)).ok()
-    }
-
-    /// All of them: each is told, the last one as the error of the command.
-    fn end(mut self) -> anyhow::Result<()> {
-        let Some(last) = self.0.pop() else { return Ok(()) };
-        self.0.iter().for_each(|error| tell!("firstseen: {error:#}"));
-        Err(last)
     }
 }
 

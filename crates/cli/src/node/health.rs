@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use firstseen_records::printable;
 
 use super::HealthArgs;
 use super::config_file::NodeFile;
 use crate::exit::{FAILED, UsageError};
-use crate::report::printable;
 
 /// How long each step may take.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -6,11 +6,20 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::cuts::{KeyUse, Way};
+use super::cuts::Way;
 use crate::drawn::Drawn;
 
 /// Times that all places are drawn.
 const DRAWS: u32 = 8;
+
+/// How a stream uses one key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyUse {
+    /// Times that it came.
+    pub(super) occurrences: f64,
+    /// Share of the filter's cells that were set when it came first.
+    pub(super) fill: f64,
+}
 
 /// Of the positions tested of all slices.
 #[derive(Clone, Copy)]

@@ -13,15 +13,6 @@ pub(super) enum Way {
     VerticalHorizontal,
 }
 
-/// How a stream uses one key.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct KeyUse {
-    /// Times that it came.
-    pub(super) occurrences: f64,
-    /// Share of the filter's cells that were set when it came first.
-    pub(super) fill: f64,
-}
-
 /// Slices of the second cut, where there are two.
 pub(super) const INNER: u32 = 5;
 

@@ -29,7 +29,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 four bits each, and extensions from a common pool for those that need more, take about a third of 16 bits each. \
                 Estimates are never too low by the paper's rounding up, but then counters never return \
                 to zero: a key that was seen once is never forgotten. Counters with fractional bits (our remedy) are too low \
-                by less than an occurrence, forget, and take twice as much.",
+                by less than an occurrence at most, forget, and take nearly twice as much.",
     reads_logs: None,
     measure,
 };

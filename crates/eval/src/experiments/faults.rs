@@ -29,7 +29,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                 horizontal filter calls every event of that slice a duplicate, and a vertical one only those whose other cells \
                 are all set. The threshold x says how many of the k cells must be left and set for a duplicate. Nodes keep the \
                 strict rule: a cell that is left and not set proves the event distinct. The paper's literal rule believes x \
-                cells even then, and has more false positives at every x.",
+                cells even then, and has more false positives at every x below k.",
     reads_logs: None,
     measure,
 };
@@ -144,6 +144,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         source: k11("3.2 and 7", "Figures 1(a), 1(b), 5(d)"),
         parameters: vec![
             parameter("distinct events held (n)", size.keys),
+            parameter("false-positive rate when full (P)", RATE),
             parameter("cells (m)", size.cells()),
             parameter("hash functions (k)", HASHES),
             parameter("slices (S)", SLICES),

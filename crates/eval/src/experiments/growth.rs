@@ -129,7 +129,8 @@ impl Case {
         self.sized_ticks * size.tick_events
     }
 
-    /// Events (n) that fill a generation: those, and those of the tick that events share and the one that rounding adds.
+    /// Events (n) that fill a generation: those, and those of half of the tick that events share and of the one that rounding
+    /// adds.
     fn capacity_events(&self, size: Size) -> f64 {
         self.sized_events(size) as f64 * (1.0 + 1.5 / self.window_ticks as f64)
     }
@@ -275,7 +276,7 @@ const NOTES: [&str; 5] = [
     "\"The larger the window, the more filters\" holds only where one size serves all windows. Sized for its own window, a \
      filter needs f + 1 generations in a burst of f times the load, whatever the window; what grows is how long they live.",
     "All events here are new, which is the worst case for growth: repeats open nothing. False positives that are refused leave \
-     room, so there are fewer generations than f + 1, but in the shortest window, where the four ticks of upkeep weigh more.",
+     room, so there are fewer generations than f + 1, but at twice the load in the shortest window, where the four ticks of upkeep weigh more.",
     "The formulas take generations as independent. An event has the same positions in all of them, and only what none of them \
      knows is recorded, so cells that older generations have set are hit a little less: at 5 times the load and a rate of 5 %, \
      0.4 % more events fill a generation by density and the rate is 0.7 % higher than said here; at 2 % too little to be seen.",

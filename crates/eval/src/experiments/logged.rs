@@ -1,6 +1,6 @@
 //! Events of logs that were handed in, for the experiments that want real ones.
 //!
-//! Promises: events in the order of their log. Must not know: filters, windows, files.
+//! Promises: events in the order of their log. Must not know: cells, windows, files.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -8,6 +8,8 @@ use std::collections::HashSet;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::parameter;
+use crate::document::Parameter;
 use crate::experiment::{EvalError, LogUse, Run, Scale};
 use crate::stream::{Keys, Log, StreamSpec};
 
@@ -33,6 +35,15 @@ impl<'a> Clicks<'a> {
             [] => vec!["stream with the paper's repeats"],
             logs => logs.iter().map(|log| log.name.as_str()).collect(),
         }
+    }
+
+    /// What the experiments of logs were run with.
+    pub(super) fn parameters(&self) -> [Parameter; 3] {
+        [
+            parameter("clicks at most: the first of a log, or of the stream", (self.part.events_max)(self.scale)),
+            parameter("clicks that all filters of a run see at least, each its own hash", TRIED_EVENTS(self.scale)),
+            parameter("filters of a run at most", FILTERS_MAX),
+        ]
     }
 
     /// What is to be said where nothing here is of a log.

@@ -134,7 +134,9 @@ fn line(name: &str, y: impl Fn(f64) -> f64) -> Line {
 fn lines_of_bits(exact_bits: f64, redis_key_bytes: Option<f64>) -> Vec<Line> {
     let mut lines = vec![
         line("an exact map of digests", |_| exact_bits),
-        line("the least of a filter without a window: log2(1/P) / ln 2", |rate| -rate.log2() / std::f64::consts::LN_2),
+        line("the least of a Bloom filter without a window: log2(1/P) / ln 2", |rate| {
+            -rate.log2() / std::f64::consts::LN_2
+        }),
         line("the least of all: log2(1/P)", |rate| -rate.log2()),
     ];
     let redis = redis_key_bytes.map(|bytes| line("a key of Redis (SET key 1 NX EX, measured)", |_| 8.0 * bytes));
@@ -179,7 +181,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         source: Source {
             paper: "Koloniari et al. 2011; Metwally et al. 2005".to_owned(),
             section: "K11 4; M05 3 and 5.2".to_owned(),
-            figure: "none: their costs side by side".to_owned(),
+            figure: String::new(),
         },
         parameters: vec![parameter("events a window", events)],
         sheets: vec![

@@ -64,7 +64,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             .collect(),
     });
     Ok(Findings {
-        source: m05("7", "(no figure)"),
+        source: m05("7", ""),
         parameters: vec![parameter("distinct events (n)", events), parameter("cells an event (m/n)", CELLS_PER_EVENT)],
         sheets: vec![Sheet {
             title: "Errors by hash functions, 8 cells an event".to_owned(),

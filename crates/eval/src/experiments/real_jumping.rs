@@ -176,12 +176,15 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     };
     Ok(Findings {
         source: m05("6.3.2", "Figure 9"),
-        parameters: vec![
-            parameter("clicks at most: the first of a log, or of the stream", (LOGS.events_max)(run.scale)),
-            parameter("sub-windows of a window", SUB_WINDOWS as u64),
-            parameter("sub-windows in all", LOG_SUB_WINDOWS as u64),
-            parameter("cells (m) per hash function and distinct click of an average window", CELLS_PER_EVENT),
-        ],
+        parameters: clicks
+            .parameters()
+            .into_iter()
+            .chain([
+                parameter("sub-windows of a window", SUB_WINDOWS as u64),
+                parameter("sub-windows in all", LOG_SUB_WINDOWS as u64),
+                parameter("cells (m) per hash function and distinct click of an average window", CELLS_PER_EVENT),
+            ])
+            .collect(),
         sheets: clicks.names().iter().enumerate().map(sheet).collect(),
         notes: clicks.note().into_iter().chain(NOTES.map(str::to_owned)).collect(),
     })

@@ -104,10 +104,11 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     };
     Ok(Findings {
         source: m05("6.3.2", "errors of real clicks, landmark"),
-        parameters: vec![
-            parameter("clicks at most: the first of a log, or of the stream", (LOGS.events_max)(run.scale)),
-            parameter("cells (m) per hash function and distinct click", CELLS_PER_EVENT),
-        ],
+        parameters: clicks
+            .parameters()
+            .into_iter()
+            .chain([parameter("cells (m) per hash function and distinct click", CELLS_PER_EVENT)])
+            .collect(),
         sheets: clicks.names().iter().enumerate().map(sheet).collect(),
         notes: clicks.note().into_iter().chain([NOTE.to_owned()]).collect(),
     })

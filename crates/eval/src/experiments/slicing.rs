@@ -8,8 +8,8 @@ use firstseen_filter::rates::{plain, slicing};
 use firstseen_filter::{Kind, Window};
 use firstseen_routing::{fairness, greatest_share};
 
-use super::balance::{Balance, balance};
-use super::cuts::{KeyUse, Way};
+use super::balance::{Balance, KeyUse, balance};
+use super::cuts::Way;
 use super::logged::{self, DISTINCT_MIN};
 use super::{k11, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
@@ -213,9 +213,12 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         source: k11("3.1 and 7", "Figures 5(a) to 5(c), 7(a), 8(a), 8(c)"),
         parameters: vec![
             parameter("events", events),
-            parameter("distinct events, about", (DISTINCT * events as f64 / EVENTS_OF_SET) as u64),
+            parameter("distinct events of drawn streams, about", (DISTINCT * events as f64 / EVENTS_OF_SET) as u64),
             parameter("hash functions (k)", HASHES),
-            parameter("cells (m) at 0.02, 0.05, 0.08", cases[..3].iter().map(cells_of).collect::<Vec<_>>()),
+            parameter(
+                "cells (m) of drawn streams at 0.02, 0.05, 0.08; logs have those of their distinct events",
+                cases[..3].iter().map(cells_of).collect::<Vec<_>>(),
+            ),
         ],
         sheets,
         notes: NOTES.into_iter().map(str::to_owned).chain(left_out).collect(),
@@ -230,7 +233,8 @@ const NOTES: [&str; 4] = [
      formula lacks the exponent k.",
     "Load is the share of the positions tested. The paper's formulas of fairness are of parallel lookups. Pipelined ones of new \
      events stop at the first empty cell, so keys that come often weigh more than they say, q being the sum of the squares of \
-     all keys' shares.",
+     all keys' shares. And they are ratios of means: the mean of the ratio is higher where few keys make the load, so \
+     horizontal filters may lie above their line.",
     "The paper's logs are not public; synthetic streams with as many events and distinct items stand here, and the logs that \
      were handed in, each with what was asked for as the event and with who asked.",
 ];

@@ -13,7 +13,7 @@ use firstseen_filter::{FilterSpec, Kind, Tally, Window};
 use self::grid::Scaled;
 use self::urls::{Cells, Urls, told};
 use super::{parameter, s24};
-use crate::document::{Axis, Line, Reading, Readings, Sheet};
+use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
 use crate::measure::{Subject, averaged_beside, distinct, pooled, shaped};
 use crate::stats::Counts;
@@ -141,7 +141,7 @@ fn rate_sheet(cells: u64, counts: &[Vec<Counts>]) -> Result<Sheet, EvalError> {
         x: Axis::linear("hash functions (K)"),
         y: Axis::linear("distinct events called duplicates (share)"),
         series,
-        lines: vec![Line { name: "asked for".to_owned(), points: HASHES.map(|k| (f64::from(k), RATE)).collect() }],
+        lines: Vec::new(),
     })
 }
 

@@ -47,7 +47,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         printed: None,
     };
     Ok(Findings {
-        source: k11("4", "(no figure)"),
+        source: k11("4", ""),
         parameters: vec![
             parameter("window (ticks of 1 ms, one new event each)", window_ticks),
             parameter("timers (m)", cells),

@@ -19,7 +19,7 @@ use crate::stats::Counts;
 use crate::stream::Event;
 
 const HASHES: u32 = super::tree::HASHES;
-/// The paper's trees: one for each of its places, and the one of Figure 12.
+/// The paper's trees: that of Table 1, and that of Figure 12.
 pub(super) const SHAPES: [Shape; 2] = [Shape { levels: 2, fan: 24 }, Shape { levels: 5, fan: 2 }];
 const MODES: [(TreeMode, &str, &str); 2] =
     [(TreeMode::Dense, "measured, dense", DENSE), (TreeMode::Sparse, "measured, sparse", SPARSE)];
@@ -116,6 +116,7 @@ pub(super) fn sheets(runs: &[Vec<Found>]) -> Vec<Sheet> {
 }
 
 fn sheet(shape: Shape, found: &[&Found]) -> Sheet {
+    let figure = if shape.levels == SHAPES[1].levels { "Figure 12(c)" } else { "The same in the tree of Table 1" };
     let errors: Vec<_> = found.iter().map(|found| found.errors.clone()).collect();
     let expected: Vec<_> = found.iter().map(|found| found.expected.clone()).collect();
     let series = MODES.iter().enumerate().map(|(index, (_, name, formula))| Readings {
@@ -130,7 +131,7 @@ fn sheet(shape: Shape, found: &[&Found]) -> Sheet {
             .collect(),
     });
     Sheet {
-        title: format!("Figure 12(c): false positives left by top-down testing, {} levels", shape.levels),
+        title: format!("{figure}: false positives left by top-down testing, {} levels", shape.levels),
         x: Axis::linear("threshold d: what is found above this level is checked down to it"),
         y: Axis::linear("false positives (share of new events)"),
         series: series.collect(),

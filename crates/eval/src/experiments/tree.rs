@@ -58,6 +58,7 @@ struct Found {
     /// By level, events that climb to it and no further: found there, or, at the root, new.
     stops: Vec<f64>,
     stops_expected: Vec<f64>,
+    stops_variance: Vec<f64>,
     climbed: Climbed,
     /// Verdicts that are not those of one filter.
     other: Counts,
@@ -132,13 +133,15 @@ fn observed(size: Size, shape: Shape, mode: TreeMode, seed: u64) -> Result<Found
         // What a node takes for its own those above take for theirs: levels err together.
         variance: (above.map(|level| variance(level + 1).sqrt()).sum::<f64>() / all).powi(2),
     };
+    // What a level finds, those below have not found.
+    let hits_variance: Vec<f64> = (0..hits.len()).map(|level| variance(level) + variance(level + 1)).collect();
     let stops = |hits: &[f64], at_root: f64| [&[at_root], &hits[1..]].concat();
     Ok(Found {
         stops: stops(&hits, tested[0].tests as f64),
         stops_expected: stops(&climb.hits, coming(1)),
+        stops_variance: stops(&hits_variance, variance(1)),
         climbed,
-        // What a level finds, those below have not found.
-        hits_variance: (0..hits.len()).map(|level| variance(level) + variance(level + 1)).collect(),
+        hits_variance,
         accesses_variance: (0..hits.len()).map(|level| variance(level + 1)).collect(),
         accesses: tested.into_iter().map(accesses).collect(),
         accesses_expected: (0..hits.len()).map(|level| coming(level + 1) + set).collect(),
@@ -224,7 +227,7 @@ fn series(runs: &[Vec<Found>], (shape, mode, number): (usize, usize, usize), nam
     let (measured, expected, variance): (Pick, Pick, Pick) = match number {
         HITS => (|found| &found.hits, |found| &found.hits_expected, |found| &found.hits_variance),
         ACCESSES => (|found| &found.accesses, |found| &found.accesses_expected, |found| &found.accesses_variance),
-        _ => (|found| &found.stops, |found| &found.stops_expected, |found| &found.hits_variance),
+        _ => (|found| &found.stops, |found| &found.stops_expected, |found| &found.stops_variance),
     };
     let (measured, expected, variance) = (of(measured), of(expected), of(variance));
     let part = size.events as f64 / EVENTS_OF_LOG;

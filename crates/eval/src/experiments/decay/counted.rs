@@ -115,6 +115,10 @@ pub(super) fn expected(
             }
             cells.count(places.entry(*key).or_insert_with(&mut drawn), now);
         }
+        while now + 1 < EPOCHS {
+            now += 1;
+            cells.pass(now);
+        }
         let over = |(key, truth): (&u64, &f64)| {
             places.get(key).map_or(0.0, |places| cells.least(places) * cells.worth(now) - truth)
         };
