@@ -14,7 +14,7 @@ use crate::stats::Verdict;
 /// use firstseen_eval::page::Heading;
 /// use firstseen_eval::results::markdown;
 /// let made = "Made by `firstseen eval all`.".to_owned();
-/// assert!(markdown(&Heading { made }, &[]).contains("\n\nMade by"));
+/// assert!(markdown(&Heading { made, ..Heading::default() }, &[]).contains("\n\nMade by"));
 /// ```
 pub fn markdown(heading: &Heading, documents: &[Document]) -> String {
     let mut text = String::from("# The papers reproduced\n");

@@ -41,8 +41,8 @@ impl<'a> Clicks<'a> {
     pub(super) fn parameters(&self) -> [Parameter; 3] {
         [
             parameter("clicks at most: the first of a log, or of the stream", (self.part.events_max)(self.scale)),
-            parameter("clicks that all filters of a run see at least, each its own hash", TRIED_EVENTS(self.scale)),
-            parameter("filters of a run at most", FILTERS_MAX),
+            parameter("clicks that the filters of a run see together, about", TRIED_EVENTS(self.scale)),
+            parameter("filters of a run at most, each with a hash of its own", FILTERS_MAX),
         ]
     }
 
