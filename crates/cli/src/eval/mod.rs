@@ -85,10 +85,11 @@ impl EvalArgs {
     }
 }
 
-/// Runs experiments, one after the other.
+/// Runs experiments, one after the other. One that fails, or a file that cannot be written, is told when all have ended, and
+/// is in the exit code.
 ///
 /// # Errors
-/// An experiment that does not exist or cannot be run; a folder that cannot be written.
+/// An experiment that does not exist, a log that cannot be read, a folder that cannot be had; where nobody reads `out`.
 pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let experiments = chosen(&args.experiments)?;
     if experiments.is_empty() && (args.out.is_some() || !args.log.is_empty()) {

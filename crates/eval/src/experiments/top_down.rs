@@ -24,8 +24,8 @@ pub(super) const SHAPES: [Shape; 2] = [Shape { levels: 2, fan: 24 }, Shape { lev
 const MODES: [(TreeMode, &str, &str); 2] =
     [(TreeMode::Dense, "measured, dense", DENSE), (TreeMode::Sparse, "measured, sparse", SPARSE)];
 
-/// What one run has found of one shape: of dense, then of sparse trees, by threshold d, new events that were told duplicate; and the share
-/// that should be.
+/// What one run has found of one shape: of dense, then of sparse trees, by threshold d, new events that were told duplicate;
+/// and the share that should be.
 #[derive(Clone, Default)]
 pub(super) struct Found {
     errors: Vec<Counts>,
