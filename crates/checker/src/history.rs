@@ -111,6 +111,15 @@ impl Outage {
     }
 }
 
+/// A time in which what the filter has lost was forgiven: what was recorded before it may be new after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forgiven {
+    /// Its beginning, in simulated microseconds.
+    pub begun_us: u64,
+    /// Its end.
+    pub ended_us: u64,
+}
+
 /// Who says when an event occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamped {
@@ -186,6 +195,8 @@ pub struct History {
     pub losses: Vec<Loss>,
     /// In the order in which they happened.
     pub outages: Vec<Outage>,
+    /// In the order in which they happened.
+    pub forgiven: Vec<Forgiven>,
     /// What was looked for in the end and is not there.
     pub unset: Vec<Unset>,
     /// What was found in the cells of copies in the end.
@@ -312,13 +323,17 @@ impl History {
     pub fn may_have_lost(&self, first: &Call, second: &Call) -> bool {
         let began_us = self.first_attempt_us(first).min(self.first_attempt_us(second));
         let returned_us = |call: &Call| call.returned_us.unwrap_or(u64::MAX);
+        let last_us = returned_us(first).max(returned_us(second));
+        if self.forgiven.iter().any(|forgiven| began_us <= forgiven.ended_us && forgiven.begun_us <= last_us) {
+            return true;
+        }
         if self.never_forgets {
             // But what a head had told before others had its cells may have gone with it.
             let told_us = returned_us(first).min(returned_us(second)).saturating_add(SETS_SENT_US);
             let went = |loss: &Loss| (began_us..told_us).contains(&loss.time_us) && loss.events.contains(&first.event);
             return !self.told_when_set && self.losses.iter().any(went);
         }
-        let during = began_us..returned_us(first).max(returned_us(second));
+        let during = began_us..last_us;
         let mut lost: Vec<usize> = self.losses.iter().map(|loss| loss.node).collect();
         lost.sort_unstable();
         lost.dedup();

@@ -302,9 +302,9 @@ impl Courier {
 
     /// What to do with a batch of which a node, whose map has version `map_version`, says `reason`.
     fn next_after(&mut self, piece: &mut Piece, reason: Reason, map_version: u64) -> Next {
-        match reason == Reason::SlicesDown {
-            true if piece.is_lost() => Next::Tell(reason),
-            true if piece.filter.waits_for_slices(Instant::now()) => piece.tries.awaits_slices(&mut self.jitter),
+        match is_outage(reason) {
+            true if reason == Reason::SlicesDown && piece.is_lost() => Next::Tell(reason),
+            true if piece.filter.waits_for_slices(Instant::now()) => piece.tries.awaits_nodes(reason, &mut self.jitter),
             _ => {
                 let retries_max = self.core.limits().overload_retries_max;
                 piece.tries.refused(reason, (piece.routed_by, map_version), retries_max, &mut self.jitter)
@@ -396,7 +396,12 @@ fn take_found(message: &proto::Found, unanswered: &mut Unanswered) {
     }
 }
 
-/// Why a batch may be sent again; that slices are down only where it is all that holds events up.
+/// Whether nodes are away.
+fn is_outage(reason: Reason) -> bool {
+    matches!(reason, Reason::SlicesDown | Reason::CutOff)
+}
+
+/// Why a batch may be sent again; that nodes are away only where it is all that holds events up.
 fn worth_retrying(decisions: &[Decision]) -> Option<Reason> {
     let reasons = || {
         decisions.iter().filter_map(|decision| match decision {
@@ -405,7 +410,7 @@ fn worth_retrying(decisions: &[Decision]) -> Option<Reason> {
         })
     };
     let find = |is_so: fn(&Reason) -> bool| reasons().find(is_so);
-    find(|reason| reason.is_worth_retrying()).or_else(|| find(|reason| *reason == Reason::SlicesDown))
+    find(|reason| reason.is_worth_retrying()).or_else(|| find(|reason| is_outage(*reason)))
 }
 
 /// Counts events that are told now by an answer that rests on fewer slices.

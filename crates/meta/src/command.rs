@@ -3,6 +3,7 @@
 //! Promises: plain data that says the same on every node; a command has an id, so that asked twice it is done once.
 //! Must not know: how commands are agreed on, where they are applied.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use firstseen_routing::{
@@ -184,6 +185,8 @@ pub enum Change {
     ForgiveFilter {
         /// Its name.
         name: String,
+        /// Starts of nodes that were down for so long that none of them may record any more. Another one that is down now may.
+        ended: BTreeMap<NodeId, Incarnation>,
     },
     /// A filter of a backup, under a name by which nobody asks it. Answered with [`Outcome::FilterCreated`].
     RestoreFilter(NewRestore),
@@ -288,6 +291,11 @@ pub enum Outcome {
         filter: FilterId,
         /// Whether it was there before.
         existed: bool,
+    },
+    /// The start of a node that was asked about counts as up, or not: nothing was changed.
+    Confirmed {
+        /// Whether it does.
+        is_up: bool,
     },
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Promises: what [`crate::state`] promises. Must not know: what it must not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use firstseen_routing::divided::{check, check_copies, check_durability, check_thresholds};
@@ -222,11 +222,20 @@ pub(crate) fn slices_missing(
     Ok(Outcome::Done)
 }
 
-/// Of a tree, all levels; of a filter that is being altered, the former one too.
-pub(crate) fn forgive(state: &mut State, name: &str) -> Result<Outcome, Refusal> {
+/// Of a tree, all levels; of a filter that is being altered, the former one too. Nodes that are down may answer beside those
+/// that are called complete, unless they are among those that have `ended`.
+pub(crate) fn forgive(
+    state: &mut State,
+    name: &str,
+    ended: &BTreeMap<NodeId, Incarnation>,
+) -> Result<Outcome, Refusal> {
     let unknown = || Refusal::FilterUnknown { name: format!("`{name}`") };
     let (filter, _) = state.map.filter_named(name).ok_or_else(unknown)?;
     let former = state.map.former_of(filter).map(|(former, _)| former);
+    let mut down = state.map.nodes.iter().filter(|(_, record)| record.is_down);
+    if let Some((node, _)) = down.find(|(node, record)| ended.get(node) != Some(&record.incarnation)) {
+        return Err(Refusal::MayRecord { name: name.to_owned(), node: *node });
+    }
     let map = Arc::make_mut(&mut state.map);
     let is_below = |record: &FilterRecord| record.branch.as_ref().is_some_and(|branch| branch.root == filter);
     let meant = map.filters.iter().filter(|(id, record)| **id == filter || Some(**id) == former || is_below(record));

@@ -9,6 +9,7 @@ mod announce;
 pub mod codec;
 mod command;
 mod config;
+mod confirm;
 mod error;
 mod filters;
 mod liveness;

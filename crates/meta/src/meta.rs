@@ -23,12 +23,12 @@ use crate::command::{Command, CommandId, Outcome};
 use crate::config::{MetaConfig, mixed_128};
 use crate::error::MetaError;
 use crate::membership::{Answer, Job, NoAnswer, Task, write};
-use crate::network::{CallError, Network};
+use crate::network::{CallError, Channels, Network};
 use crate::sender::Heard;
 use crate::service::MetaService;
 use crate::store::{Database, IDENTITY, Identity, Published};
 use crate::types::{Applied, Member, Raft};
-use crate::{announce, start};
+use crate::{announce, confirm, start};
 
 const STARTS: &str = "starts";
 
@@ -86,6 +86,7 @@ pub(crate) enum Asked {
     Command(Command),
     Join { id: CommandId, address: String },
     Leave { id: CommandId, node: NodeId },
+    Confirm { node: NodeId, incarnation: Incarnation },
 }
 
 impl Asked {
@@ -94,6 +95,7 @@ impl Asked {
             Self::Command(command) => command.to_string(),
             Self::Join { address, .. } => format!("join of the node at {address}"),
             Self::Leave { node, .. } => format!("leave of node {node}"),
+            Self::Confirm { node, .. } => format!("whether node {node} counts as up"),
         }
     }
 }
@@ -338,6 +340,7 @@ impl Meta {
             published: Arc::clone(&inner.published),
             identity,
             backoff: inner.config.timing.pause(),
+            channels: Channels::default(),
         };
         let raft = start::raft(&inner.config, &inner.database, &network).await?;
         let jobs = start::controller(&raft, &network, &inner.config.timing, &inner.stop, &inner.tasks);
@@ -352,7 +355,7 @@ impl Meta {
     async fn request(&self, asked: Asked) -> Result<Outcome, MetaError> {
         let (running, timing) = (self.running()?, &self.inner.config.timing);
         let waited_ms = match asked {
-            Asked::Command(_) => timing.propose_ms,
+            Asked::Command(_) | Asked::Confirm { .. } => timing.propose_ms,
             Asked::Join { .. } | Asked::Leave { .. } => timing.membership_ms,
         };
         let mut last = "no leader is known".to_owned();
@@ -377,7 +380,7 @@ impl Meta {
         }
     }
 
-    async fn attempt(&self, running: &Running, asked: &Asked) -> Answer {
+    pub(crate) async fn attempt(&self, running: &Running, asked: &Asked) -> Answer {
         match running.leader() {
             None => self.ask_around(running, asked).await,
             Some(leader) if leader == running.identity.node => self.serve(running, asked.clone()).await,
@@ -393,7 +396,7 @@ impl Meta {
         let map = running.network.published.newest();
         let others = map.nodes.iter().filter(|(node, record)| record.voter && **node != running.identity.node);
         let mut said = String::new();
-        for (node, _) in others.filter(|_| matches!(asked, Asked::Command(_))) {
+        for (node, _) in others.filter(|_| matches!(asked, Asked::Command(_) | Asked::Confirm { .. })) {
             match self.forward(running, *node, asked).await {
                 Ok(Ok(applied)) => return Ok(applied),
                 Ok(Err(_)) => {}
@@ -405,7 +408,7 @@ impl Meta {
 
     async fn forward(&self, running: &Running, leader: NodeId, asked: &Asked) -> Result<Answer, CallError> {
         let limit = match asked {
-            Asked::Command(_) => self.inner.config.timing.attempt(),
+            Asked::Command(_) | Asked::Confirm { .. } => self.inner.config.timing.attempt(),
             Asked::Join { .. } | Asked::Leave { .. } => Duration::from_millis(self.inner.config.timing.membership_ms),
         };
         let membership = Arc::clone(&running.raft.metrics().borrow().membership_config);
@@ -425,11 +428,15 @@ impl Meta {
 
     /// Does what is asked here, where this node leads.
     pub(crate) async fn serve(&self, running: &Running, asked: Asked) -> Answer {
+        let limit = self.inner.config.timing.attempt();
+        let late = |_| NoAnswer::Again(format!("no majority has answered within {limit:?}"));
         let task = match asked {
             Asked::Command(command) => {
-                let limit = self.inner.config.timing.attempt();
-                let late = |_| NoAnswer::Again(format!("no majority has answered within {limit:?}"));
                 return tokio::time::timeout(limit, write(&running.raft, command)).await.map_err(late)?;
+            }
+            Asked::Confirm { node, incarnation } => {
+                let confirmed = confirm::by_majority(running, node, incarnation);
+                return tokio::time::timeout(limit, confirmed).await.map_err(late)?;
             }
             Asked::Join { id, address } => Task::Join { id, address },
             Asked::Leave { id, node } => Task::Leave { id, node },

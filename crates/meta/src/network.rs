@@ -3,11 +3,13 @@
 //! Promises: every message says which cluster and which node it is for, and waits no longer than its limit; a node that
 //! does not answer is unreachable, so that it is tried less often. Must not know: what messages mean.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use firstseen_routing::NodeId;
-use firstseen_wire::net::{Connector, meta_client};
+use firstseen_wire::limits::NODES_MAX;
+use firstseen_wire::net::{ConnectError, Connector, meta_client};
 use firstseen_wire::proto::meta::RaftMessage;
 use firstseen_wire::proto::meta::meta_client::MetaClient;
 use openraft::error::{InstallSnapshotError, RPCError, RaftError, RemoteError, Unreachable};
@@ -29,7 +31,7 @@ use crate::types::{Member, TypeConfig};
 #[derive(Debug, Error)]
 pub(crate) enum CallError {
     #[error(transparent)]
-    Connect(#[from] firstseen_wire::net::ConnectError),
+    Connect(#[from] ConnectError),
     #[error("{}: {}", .0.code(), .0.message())]
     Status(#[from] tonic::Status),
     #[error(transparent)]
@@ -45,6 +47,31 @@ pub(crate) struct Network {
     pub(crate) published: Arc<Published>,
     pub(crate) identity: Identity,
     pub(crate) backoff: Duration,
+    pub(crate) channels: Channels,
+}
+
+/// The ways to other members that are open: the consensus asks for a new client whenever it confirms who leads.
+#[derive(Clone, Default)]
+pub(crate) struct Channels(Arc<Mutex<BTreeMap<Member, Channel>>>);
+
+impl Channels {
+    fn of(
+        &self,
+        member: &Member,
+        open: impl FnOnce() -> Result<Channel, ConnectError>,
+    ) -> Result<Channel, ConnectError> {
+        let mut channels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(channel) = channels.get(member) {
+            return Ok(channel.clone());
+        }
+        // Of members that have another address by now, the old ones are among them.
+        if channels.len() >= NODES_MAX {
+            channels.clear();
+        }
+        let channel = open()?;
+        channels.insert(member.clone(), channel.clone());
+        Ok(channel)
+    }
 }
 
 impl Network {
@@ -58,7 +85,7 @@ impl Network {
 
     pub(crate) fn client(&self, member: &Member) -> Result<MetaClient<Channel>, CallError> {
         let name = (!member.name.is_empty()).then_some(member.name.as_str());
-        Ok(meta_client(self.connector.channel(&member.address, name)?))
+        Ok(meta_client(self.channels.of(member, || self.connector.channel(&member.address, name))?))
     }
 }
 
@@ -66,7 +93,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
     type Network = Link;
 
     async fn new_client(&mut self, target: u64, node: &Member) -> Link {
-        Link { network: self.clone(), target, fallback: node.clone(), open: None }
+        Link { network: self.clone(), target, fallback: node.clone() }
     }
 }
 
@@ -75,7 +102,6 @@ pub(crate) struct Link {
     network: Network,
     target: u64,
     fallback: Member,
-    open: Option<(Member, MetaClient<Channel>)>,
 }
 
 /// The calls of the consensus.
@@ -87,16 +113,8 @@ enum Method {
 }
 
 impl Link {
-    fn client(&mut self) -> Result<MetaClient<Channel>, CallError> {
-        let member = self.network.member(self.target, &self.fallback);
-        if let Some((known, client)) = &self.open
-            && *known == member
-        {
-            return Ok(client.clone());
-        }
-        let client = self.network.client(&member)?;
-        self.open = Some((member, client.clone()));
-        Ok(client)
+    fn client(&self) -> Result<MetaClient<Channel>, CallError> {
+        self.network.client(&self.network.member(self.target, &self.fallback))
     }
 
     async fn ask<Q, A>(&mut self, method: Method, question: &Q, limit: Duration) -> Result<A, CallError>

@@ -175,6 +175,16 @@ pub enum Refusal {
         /// What is wrong, and what to do.
         reason: String,
     },
+    /// Who has gone down just now may record by a lease that is not over.
+    #[error(
+        "filter `{name}` is not forgiven: node {node} has gone down meanwhile, and may still answer beside the others; do it again"
+    )]
+    MayRecord {
+        /// The filter.
+        name: String,
+        /// The node.
+        node: NodeId,
+    },
     /// Not the next generation, or one too many.
     #[error("generation {number} of group {group} of filter {filter}: the newest is {newest}, and {rule}")]
     Generation {

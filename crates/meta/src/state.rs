@@ -162,7 +162,7 @@ impl State {
             Change::PeerReached { by, by_incarnation, peer, peer_incarnation, is_reached } => {
                 liveness::peer_reached(self, (by, by_incarnation), (peer, peer_incarnation), is_reached)
             }
-            Change::ForgiveFilter { name } => filters::forgive(self, &name),
+            Change::ForgiveFilter { name, ended } => filters::forgive(self, &name, &ended),
             Change::RestoreFilter(asked) => restore::begin(self, asked),
             Change::FinishRestore { filter } => restore::finish(self, filter),
             Change::AlterFilter(asked) => alterations::alter(self, asked),

@@ -10,7 +10,7 @@ use crate::command::{Command, Outcome};
 use crate::refusal::Refusal;
 
 /// A member as the consensus knows it: enough to reach it before the map says how.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Member {
     /// What its certificate says.
     pub(crate) name: String,

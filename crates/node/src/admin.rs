@@ -240,7 +240,13 @@ impl Admin for AdminService {
     ) -> Result<Response<ForgiveFilterReply>, Status> {
         let ForgiveFilterRequest { command_id, name } = self.admit(request)?;
         let id = self.command_id(&command_id)?;
-        let change = Change::ForgiveFilter { name };
+        let (now_ms, lease_ms) = (self.shared.clock.monotonic_ms(), self.shared.config.timing.lease_ms);
+        let ended = self.shared.downs.ended(now_ms, lease_ms).map_err(|(node, left_ms)| {
+            ErrorKind::Unavailable.status(format!(
+                "node {node} is down, and for {left_ms} ms more it may record new events if it is only cut off"
+            ))
+        })?;
+        let change = Change::ForgiveFilter { name, ended };
         self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
         Ok(Response::new(ForgiveFilterReply {}))
     }
@@ -484,6 +490,7 @@ fn refusal_kind(refusal: &Refusal) -> ErrorKind {
         | Refusal::Full { .. }
         | Refusal::MapFull { .. }
         | Refusal::Move { .. }
+        | Refusal::MayRecord { .. }
         | Refusal::Alter { .. }
         | Refusal::Generation { .. }
         | Refusal::Candidate { .. } => ErrorKind::NotNow,

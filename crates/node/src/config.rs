@@ -84,6 +84,8 @@ pub struct Timing {
     pub unreachable_after_ms: u64,
     /// How far the clocks of two nodes may differ.
     pub clock_skew_max_ms: u64,
+    /// How long a node records without word from a majority of the cluster; the same on all nodes.
+    pub lease_ms: u64,
 }
 
 impl Default for Timing {
@@ -95,6 +97,7 @@ impl Default for Timing {
             election_width_ms,
             unreachable_after_ms: 1_000,
             clock_skew_max_ms: 1_000,
+            lease_ms: 10_000,
         }
     }
 }
@@ -110,7 +113,9 @@ impl Timing {
         range("timing.election_base_ms", self.election_base_ms, self.heartbeat_ms * 2, 600_000)?;
         range("timing.election_width_ms", self.election_width_ms, 1, 60_000)?;
         range("timing.unreachable_after_ms", self.unreachable_after_ms, 1, 3_600_000)?;
-        range("timing.clock_skew_max_ms", self.clock_skew_max_ms, 0, 3_600_000)
+        range("timing.clock_skew_max_ms", self.clock_skew_max_ms, 0, 3_600_000)?;
+        // Whoever leads next must be found within it.
+        range("timing.lease_ms", self.lease_ms, self.election_base_ms, 3_600_000)
     }
 }
 

@@ -49,6 +49,7 @@ impl Follower {
             let unreachable_now = unreachable.borrow_and_update().clone();
             let view = Arc::new(View::new(map, me, links, unreachable_now));
             shared.levels.follow(&view.map);
+            shared.downs.follow(&view.map, shared.clock.monotonic_ms());
             let faults = shared.owners.show(&view).await;
             let version = view.map.version;
             if shared.view().map.version != version {

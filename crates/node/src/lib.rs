@@ -16,6 +16,7 @@ mod follow;
 mod http;
 mod ids;
 mod keeper;
+mod lease;
 mod links;
 mod metrics;
 mod missing;

@@ -24,6 +24,7 @@ use crate::edges::Edges;
 use crate::follow::{self, Follower};
 use crate::ids::Ids;
 use crate::keeper::{self, Keeper};
+use crate::lease::{self, Downs, Held};
 use crate::links::Links;
 use crate::metrics::Metrics;
 use crate::owner::{self, Loss, Owners, Proposal, Worker, WorkerParts};
@@ -119,7 +120,7 @@ impl Node {
         let keeper = Arc::new(Keeper::new(disk, segment_bytes, clock.clone(), config.owner_threads()));
         let kept = CancellationToken::new();
         spawner.spawn(format!("{}-journal", config.name), keeper::write(keeper.clone(), kept.clone()))?;
-        let outputs = Outputs { proposals, climbs, keeper: keeper.clone() };
+        let outputs = Outputs { proposals, climbs, keeper: keeper.clone(), lease: Arc::default() };
         let owners = spawn_owners(&config, (spawner, owner_limits), &clock, &metrics, &outputs)?;
         let (publish, views) = watch::channel(Arc::new(View::default()));
         let ids = Ids::new(seed);
@@ -131,6 +132,8 @@ impl Node {
             keeper,
             kept,
             views,
+            lease: outputs.lease,
+            downs: Downs::default(),
             levels: Levels::new(connector.clone(), u128::from_le_bytes(ids.next())),
             connector,
             clock,
@@ -149,6 +152,8 @@ impl Node {
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(proposing));
         let doubting = doubt::tell(shared.clone());
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(doubting));
+        let keeping = lease::keep(shared.clone());
+        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(keeping));
         let missing = missing::tell(shared.clone());
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(missing));
         let closing = closing::tell(shared.clone());
@@ -271,6 +276,7 @@ struct Outputs {
     proposals: mpsc::Sender<Proposal>,
     climbs: mpsc::Sender<Climb>,
     keeper: Arc<Keeper>,
+    lease: Arc<Held>,
 }
 
 fn spawn_owners(
@@ -296,6 +302,7 @@ fn spawn_owners(
                 guard_bytes_max: limits.guard_bytes_max,
                 journal_events_max: limits.journal_events_max as usize,
                 clock_skew_max_ms: config.timing.clock_skew_max_ms,
+                lease_ms: config.timing.lease_ms,
                 ..owner_limits
             },
             queue_age_max_ms: limits.queue_age_max_ms,
@@ -304,6 +311,7 @@ fn spawn_owners(
             proposals: outputs.proposals.clone(),
             climbs: outputs.climbs.clone(),
             keeper: outputs.keeper.clone(),
+            lease: outputs.lease.clone(),
         });
         let name = format!("{}-owner-{index}", config.name);
         spawner.spawn(name.clone(), loss.clone().watch(name, worker.run()))?;

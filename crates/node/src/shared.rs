@@ -15,6 +15,7 @@ use crate::config::NodeConfig;
 use crate::edges::Clock;
 use crate::ids::Ids;
 use crate::keeper::Keeper;
+use crate::lease::{self, Downs, Held};
 use crate::metrics::Metrics;
 use crate::owner::Owners;
 use crate::view::View;
@@ -41,6 +42,10 @@ pub(crate) struct Shared {
     pub(crate) views: watch::Receiver<Arc<View>>,
     /// Opens connections to other nodes.
     pub(crate) connector: Arc<dyn Connector>,
+    /// Until when this node may record.
+    pub(crate) lease: Arc<Held>,
+    /// Since when others are down.
+    pub(crate) downs: Downs,
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
     /// What is counted.
@@ -93,6 +98,6 @@ impl Shared {
         if self.meta.has_left() {
             return Some("the node has left its cluster for good: stop it and remove its data".to_owned());
         }
-        self.view().not_ready()
+        self.view().not_ready().or_else(|| lease::not_held(self.lease.newest(), self.clock.now()))
     }
 }

@@ -47,6 +47,9 @@ pub enum Reason {
     /// The filter was altered, and the one before does not have the event: the one that has followed is to be asked. Callers
     /// are told so only where they have hashed events themselves, and the secret is another now: hash them anew.
     Altered,
+    /// The node has not heard from a majority of the cluster for so long that others may answer in its place; it does not
+    /// know the event, and has not recorded it.
+    CutOff,
 }
 
 /// Where an event was found, or is recorded now, by the levels of a tree.
@@ -66,7 +69,7 @@ impl Seen {
 
 impl Reason {
     /// All, in the order in which they are counted.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Full,
         Self::Late,
         Self::Future,
@@ -79,6 +82,7 @@ impl Reason {
         Self::UnknownFilter,
         Self::SlicesDown,
         Self::Altered,
+        Self::CutOff,
     ];
 
     /// Whether the event may have been recorded all the same.

@@ -10,7 +10,7 @@ use firstseen_routing::rules::{Rule, Rules};
 use crate::scenario::Scenario;
 
 /// How it is asked.
-pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--storms FIRST..END \
+pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--cut-offs|--storms FIRST..END \
                          [--trace] [--without RULE] [--results FILE]";
 
 /// Scenarios, each drawn from a seed.
@@ -24,12 +24,13 @@ pub struct Family {
 
 impl Family {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self { flag: "--seeds", scenario: Scenario::new },
         Self { flag: "--trees", scenario: Scenario::of_tree },
         Self { flag: "--durable", scenario: Scenario::durable },
         Self { flag: "--copies", scenario: Scenario::copied },
         Self { flag: "--moves", scenario: Scenario::moving },
+        Self { flag: "--cut-offs", scenario: Scenario::cut_off },
         Self { flag: "--storms", scenario: Scenario::storm },
     ];
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use firstseen_filter::{FilterSecret, FilterSpec, Kind, Layout, Probes, Window};
 use firstseen_journal::MemoryDisk as JournalDisk;
 use firstseen_meta::{MemoryDisk, MetaStorage};
-use firstseen_node::{Edges, Node, NodeConfig, OwnerSpawner};
+use firstseen_node::{Edges, Node, NodeConfig, OwnerSpawner, Timing};
 use firstseen_routing::{
     ClockSource, ClusterMap, FilterId, GroupPlan, Incarnation, NodeId, Prober, SliceMove, SliceOwner, SlicedDefinition,
     Slicing,
@@ -36,8 +36,6 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(20);
 /// Events that the filter is sized for, at a rate at which no false positive is to be expected.
 const CAPACITY_EVENTS: u64 = 10_000;
 const RATE: f64 = 1e-9;
-/// How late an event may come and still be judged exactly: longer than a message takes.
-pub(crate) const LATENESS_MS: u64 = 5_000;
 const PORT: u16 = 7400;
 /// Bytes of a file of the journal: as few as hold a record, so that there are several.
 const SEGMENT_BYTES: u32 = 256 << 10;
@@ -45,6 +43,8 @@ const SEGMENT_BYTES: u32 = 256 << 10;
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long one node may take to say what it knows of the cluster.
 const STATUS_MAX: Duration = Duration::from_secs(1);
+/// How long it may take to forgive a filter: leases are waited for.
+const FORGIVE_MAX: Duration = Duration::from_secs(10);
 /// All nodes are asked so often.
 const STATUS_TRIES: usize = 20;
 /// Owners of a node, however many cores this machine has.
@@ -112,6 +112,7 @@ pub async fn run_node(
         memory_max_bytes: 64 << 20,
         owners: Some(OWNERS),
         site: if scenario.tree.is_some() { site_name(index) } else { plain.site.clone() },
+        timing: Timing { lease_ms: scenario.lease_ms, ..plain.timing.clone() },
         ..plain
     };
     let edges = Edges {
@@ -200,6 +201,18 @@ pub(crate) async fn begin_move(connector: &SimConnector, asked: usize, filter: F
     begun.is_ok_and(|begun| begun.is_ok())
 }
 
+/// Has what the filter has lost forgiven; whether it was.
+pub(crate) async fn forgive(connector: &SimConnector, asked: usize) -> bool {
+    let Ok(channel) = connector.channel(&node_address(asked), None) else { return false };
+    let request = admin::ForgiveFilterRequest { name: FILTER.to_owned(), ..Default::default() };
+    let forgiven = async {
+        while admin_client(channel.clone()).forgive_filter(request.clone()).await.is_err() {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    tokio::time::timeout(FORGIVE_MAX, forgiven).await.is_ok()
+}
+
 /// Waits until every copy has what another has; the slices of those that do not get it in time.
 pub async fn lagging(connector: &SimConnector, nodes: usize) -> turmoil::Result<Vec<u32>> {
     let end = tokio::time::Instant::now() + CATCH_UP_MAX;
@@ -276,7 +289,7 @@ pub fn definition(scenario: &Scenario) -> Result<SlicedDefinition, Box<dyn std::
         _ => (Kind::Generations, format!("{}ms", scenario.window_ms)),
     };
     let window: Window = window.parse()?;
-    let lateness_ms = (kind != Kind::Bloom).then_some(LATENESS_MS);
+    let lateness_ms = (kind != Kind::Bloom).then_some(scenario.lateness_ms);
     let spec = FilterSpec {
         capacity_events: Some(CAPACITY_EVENTS),
         rate: RATE,

@@ -10,6 +10,7 @@ mod bits;
 pub mod cells;
 pub mod clock;
 pub mod cluster;
+mod cut_off;
 pub mod faults;
 mod moves;
 pub mod net;

@@ -1,6 +1,7 @@
 //! Runs scenarios: `cargo run -p firstseen-sim -- --seeds 0..100`, `--trees 0..100` for filters in trees, `--durable 0..100`
 //! for filters that must survive power cuts, `--copies 0..100` for filters with copies, whose nodes are away for long,
-//! `--moves 0..100` for filters whose slices move from node to node, or `--storms 0..100` for everything at once.
+//! `--moves 0..100` for filters whose slices move from node to node, `--cut-offs 0..100` for nodes that are cut off with producers
+//! beside them, or `--storms 0..100` for everything at once.
 //!
 //! Prints a hash of everything that happened, which is the same whenever a seed is run. With `--trace`, everything that
 //! was delivered comes before it, for comparing two runs line by line; with `--results FILE`, a run that was broken off goes on

@@ -10,7 +10,8 @@ use firstseen_wire::watch;
 use crate::bits;
 use crate::cells;
 use crate::clock::now_us;
-use crate::cluster;
+use crate::cluster::{self, NodeEvents};
+use crate::cut_off::Seclusion;
 use crate::faults::Fired;
 use crate::moves;
 use crate::net::SimConnector;
@@ -45,6 +46,7 @@ impl Operator {
         self.ready.send(true);
         match scenario.nemesis {
             Nemesis::Storm => self.weather(scenario).await?,
+            Nemesis::CutOff => self.seclude(&events).await?,
             _ => {
                 let goes_on = || self.torment.left.load(Ordering::Relaxed) > 0;
                 let (tormented, moved) =
@@ -74,14 +76,27 @@ impl Operator {
         raged.and(moved)?;
         storm.heal().await?;
         tokio::time::sleep(CALM).await;
-        self.torment.stage.end();
-        while self.torment.left.load(Ordering::Relaxed) > 0 {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        self.end_stage().await;
         // What was told before it was set is set by then.
         tokio::time::sleep(SETTLED).await;
         let map = cluster::map_now(&self.connector, scenario.nodes).await?;
         bits::look(scenario, &map, &self.connector, &self.history).await
+    }
+
+    /// Nodes are cut off one after the other, and then all is well.
+    async fn seclude(&self, events: &[NodeEvents]) -> turmoil::Result {
+        let (torment, connector, history) = (&self.torment, &self.connector, &self.history);
+        Seclusion { torment, connector, history, events }.rage().await?;
+        tokio::time::sleep(CALM).await;
+        self.end_stage().await;
+        Ok(())
+    }
+
+    async fn end_stage(&self) {
+        self.torment.stage.end();
+        while self.torment.left.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     async fn keep_moving(&self, scenario: &Scenario, goes_on: impl Fn() -> bool) -> turmoil::Result {

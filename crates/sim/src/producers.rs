@@ -11,7 +11,7 @@ use firstseen_routing::{Decision, Reason};
 use crate::clock::{EPOCH_MS, now_us};
 use crate::cluster::{FILTER, node_address};
 use crate::net::SimConnector;
-use crate::scenario::{Dice, Nemesis, Scenario};
+use crate::scenario::{Dice, Scenario};
 use crate::torment::Stage;
 use crate::tree::site_name;
 use crate::workload;
@@ -80,9 +80,9 @@ impl Lane {
         let place = u64::from(self.number * AT_ONCE + self.lane);
         let mut dice = Dice::new(self.scenario.seed.wrapping_mul(31).wrapping_add(place));
         for call in 0.. {
-            let is_over = match self.scenario.nemesis {
-                Nemesis::Storm => self.stage.is_over(),
-                _ => call >= self.scenario.calls / AT_ONCE,
+            let is_over = match self.scenario.is_staged() {
+                true => self.stage.is_over(),
+                false => call >= self.scenario.calls / AT_ONCE,
             };
             if is_over {
                 break;
@@ -104,9 +104,9 @@ impl Lane {
     /// The event that is asked about next, and when it occurred.
     fn draw(&self, dice: &mut Dice) -> (u64, u64) {
         let now_ms = EPOCH_MS + now_us() / 1000;
-        match self.scenario.nemesis {
-            Nemesis::Storm => workload::draw(dice, now_ms, self.scenario.window_ms),
-            _ => (dice.below(self.scenario.events), now_ms),
+        match self.scenario.is_staged() {
+            true => workload::draw(dice, now_ms, self.scenario.window_ms),
+            false => (dice.below(self.scenario.events), now_ms),
         }
     }
 
@@ -117,7 +117,7 @@ impl Lane {
             let incarnation = 1 + start + (name.number as u32 * AT_ONCE + self.lane) * AGAIN_MAX;
             let filter = connect(self.number, incarnation, &self.scenario, &self.connector).await;
             let (_client, filter) = match filter {
-                Err(_) if self.scenario.nemesis == Nemesis::Storm => break,
+                Err(_) if self.scenario.is_staged() => break,
                 connected => connected.map_err(|error| error.to_string())?,
             };
             // It may have taken long to connect.

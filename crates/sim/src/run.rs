@@ -70,7 +70,7 @@ fn no_calls(scenario: &Scenario) -> Result<History, String> {
         outlives_a_node: scenario.slicing.starts_with("vertical:"),
         window_at_most_ms: rule.span_units.saturating_add(1).saturating_mul(unit_ms),
         stamped: match scenario.clock {
-            ClockSource::Event => Stamped::ByProducer { began_ms: EPOCH_MS, lateness_ms: cluster::LATENESS_MS },
+            ClockSource::Event => Stamped::ByProducer { began_ms: EPOCH_MS, lateness_ms: scenario.lateness_ms },
             ClockSource::Wall => Stamped::ByNode { skew_ms: cluster::CLOCK_SKEW_MS_MAX },
         },
         ..History::default()

@@ -43,6 +43,14 @@ const STORM_RESCAN_MS: u64 = 3_000;
 const STORM_HORIZON_MS: u32 = 8_000;
 /// And those of disks.
 const OF_DISKS: u64 = 0xD_15C5 << 32;
+/// And those of nodes that are cut off with producers beside them.
+const OF_CUT_OFFS: u64 = 0xC_070F << 32;
+/// How late an event may come and still be judged exactly: longer than a message takes.
+const LATENESS_MS: u64 = 5_000;
+/// As little as that may be.
+const LATENESS_MS_MIN: u64 = 200;
+/// How long a node records without word from a majority: longer than it takes to find who leads.
+const LEASE_MS: u64 = 2_000;
 
 /// SplitMix64: small, and enough to spread seeds.
 #[derive(Clone, Debug)]
@@ -94,6 +102,8 @@ pub enum Nemesis {
     Isolate,
     /// Everything there is, two faults at a time, and then nothing any more.
     Storm,
+    /// A node answers alone, and is cut off with a producer beside it while the others go on without it, for windows on end.
+    CutOff,
 }
 
 impl Nemesis {
@@ -126,6 +136,10 @@ pub struct Scenario {
     pub kind: &'static str,
     /// The window, in milliseconds: longer than the run, or short.
     pub window_ms: u64,
+    /// How late an event may come and still be judged exactly, in milliseconds.
+    pub lateness_ms: u64,
+    /// How long a node records without word from a majority, in milliseconds.
+    pub lease_ms: u64,
     /// Slices are asked one after the other, or all at once.
     pub parallel: bool,
     /// First-seen is told when all slices have acknowledged.
@@ -180,6 +194,8 @@ impl Scenario {
             slicing: dice.pick(&SLICINGS),
             kind: dice.pick(&["timing", "generations", "bloom"]),
             window_ms: dice.pick(&[3_600_000, 3_600_000, 2_000]),
+            lateness_ms: LATENESS_MS,
+            lease_ms: LEASE_MS,
             parallel: dice.below(3) == 0,
             safe: dice.below(3) == 0,
             producers: 2 + dice.below(4) as u32,
@@ -334,6 +350,38 @@ impl Scenario {
         }
     }
 
+    /// The scenario of `seed` in which nodes are cut off that answer alone: as without, but for how it is cut. Windows and
+    /// lateness are short, so that what others lack is over before a node is back.
+    pub fn cut_off(seed: u64) -> Self {
+        let mut dice = Dice::new(seed ^ OF_CUT_OFFS);
+        Self {
+            nemesis: Nemesis::CutOff,
+            slicing: dice.pick(&["none", "horizontal:5", "vertical:3", "horizontal-vertical:2x4"]),
+            kind: dice.pick(&["timing", "generations"]),
+            window_ms: dice.pick(&[1_000, 2_000]),
+            lateness_ms: LATENESS_MS_MIN + dice.below(800),
+            // As long as a window and more, too: whoever does not wait for its end meets it.
+            lease_ms: dice.pick(&[LEASE_MS, 2 * LEASE_MS]),
+            clock: dice.pick(&[ClockSource::Event, ClockSource::Event, ClockSource::Wall]),
+            copies: dice.pick(&[0, 1, 1]),
+            durability: if dice.below(3) == 0 { Durability::Durable } else { Durability::Memory },
+            sync_ms: 1,
+            when_lost: WhenLost::Undecided,
+            // What is told earlier is told by either side of a break.
+            safe: true,
+            producers: 3,
+            pause_max_ms: 100,
+            deadline_ms: 1_000,
+            retry_horizon_ms: STORM_HORIZON_MS,
+            ..Self::new(seed)
+        }
+    }
+
+    /// Whether producers go on until the operator says that it is over, and ask about what others ask about just then.
+    pub fn is_staged(&self) -> bool {
+        matches!(self.nemesis, Nemesis::Storm | Nemesis::CutOff)
+    }
+
     /// Whether a fault can do anything in a storm, and what it does ends.
     pub fn allows(&self, fault: Fault) -> bool {
         let is_on_disk = self.durability != Durability::Memory;
@@ -381,7 +429,7 @@ impl fmt::Display for Scenario {
         if self.moves {
             write!(f, " moving")?;
         }
-        if self.nemesis == Nemesis::Storm {
+        if self.is_staged() {
             write!(f, " {:?} {:?} {} ms", self.durability, self.clock, self.window_ms)?;
         }
         write!(f, ", {producers} producers, {events} events, {latency_max_ms} of {deadline_ms} ms, {nemesis:?}")

@@ -68,7 +68,7 @@ pub(crate) fn hosts_at(scenario: &Scenario, site: usize) -> Vec<String> {
 }
 
 /// What goes with a node.
-fn loss(node: usize, time_us: u64, events: &[NodeEvents]) -> Loss {
+pub(crate) fn loss(node: usize, time_us: u64, events: &[NodeEvents]) -> Loss {
     let NodeEvents { any, most, .. } = &events[node];
     Loss { node, time_us, since_us: 0, events: any.clone(), most_of: most.clone() }
 }
@@ -97,7 +97,7 @@ impl Torment {
             tokio::time::sleep(Duration::from_millis(50 + dice.below(400))).await;
             let node = dice.below(self.scenario.nodes as u64) as usize;
             match self.scenario.nemesis {
-                Nemesis::Delay | Nemesis::Partition | Nemesis::Storm => {}
+                Nemesis::Delay | Nemesis::Partition | Nemesis::Storm | Nemesis::CutOff => {}
                 Nemesis::Reset => self.breakers[dice.below(self.breakers.len() as u64) as usize].reset(),
                 Nemesis::Hold => self.hold(node, &mut dice).await,
                 Nemesis::Isolate => self.isolate(node, &mut dice, history).await,

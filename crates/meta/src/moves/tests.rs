@@ -1,5 +1,7 @@
 //! Slices on their way, and when they are there.
 
+use std::collections::BTreeMap;
+
 use firstseen_filter::Kind;
 use firstseen_routing::{FilterId, FilterRecord, Incarnation, NodeId, SliceMove};
 
@@ -123,7 +125,7 @@ fn an_arrival_survives_restarts_and_forgiving_settles_it() {
     assert_eq!(asked(&cluster), [1, 2, 1, 2], "what the first start had is gone");
     cluster.start(1, 1 << 30).unwrap();
     assert_eq!(record(&cluster).moves().count(), 1);
-    cluster.ask(Change::ForgiveFilter { name: "a".into() }).unwrap();
+    cluster.ask(Change::ForgiveFilter { name: "a".into(), ended: BTreeMap::new() }).unwrap();
     assert_eq!(asked(&cluster), [2, 2, 1, 2]);
     assert_eq!(record(&cluster).moves().count(), 0);
 }
@@ -140,7 +142,7 @@ fn slices_that_cannot_be_held_are_as_on_a_node_that_is_down() {
     assert!(map.is_gone_from(&filter, 0, NodeId(2)) && !map.is_gone_from(&filter, 0, NodeId(1)));
     assert!(!map.is_complete(&filter, 1) && filter.epoch == 2);
     complete(&mut cluster, vec![1, 3], 2, 1);
-    cluster.ask(Change::ForgiveFilter { name: "a".into() }).unwrap();
+    cluster.ask(Change::ForgiveFilter { name: "a".into(), ended: BTreeMap::new() }).unwrap();
     assert!(!cluster.state.map().is_complete(record(&cluster), 1), "it has nothing that could be complete");
     let refusal = begin(&mut cluster, vec![way(0, 1, 2)]).unwrap_err();
     assert!(refusal.to_string().contains("cannot hold"), "{refusal}");

@@ -1,5 +1,7 @@
 //! One node of a cluster goes on alone.
 
+use std::collections::BTreeMap;
+
 use firstseen_filter::Kind;
 use firstseen_routing::Incarnation;
 
@@ -69,7 +71,12 @@ fn a_node_in_the_place_of_a_lost_one_joins_under_a_number_of_its_own_and_gets_th
     for (filter, moves) in crate::plan_moves(&state.map, &drained).unwrap() {
         ask(&mut state, Change::MoveSlices { filter, moves }).unwrap();
     }
-    ask(&mut state, Change::ForgiveFilter { name: "flat".into() }).unwrap();
+    let name = || "flat".to_owned();
+    let too_early = ask(&mut state, Change::ForgiveFilter { name: name(), ended: BTreeMap::new() });
+    assert!(matches!(too_early, Err(Refusal::MayRecord { .. })), "a lost node may only be cut off: {too_early:?}");
+    let down = state.map.nodes.iter().filter(|(_, record)| record.is_down);
+    let ended = down.map(|(node, record)| (*node, record.incarnation)).collect();
+    ask(&mut state, Change::ForgiveFilter { name: name(), ended }).unwrap();
     for lost in drained {
         assert_eq!(ask(&mut state, Change::RemoveNode { node: lost }), Ok(Outcome::Done));
     }

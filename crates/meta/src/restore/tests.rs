@@ -1,5 +1,7 @@
 //! Filters that come back, on other nodes than before.
 
+use std::collections::BTreeMap;
+
 use firstseen_filter::Kind;
 use firstseen_routing::{
     ClusterMap, CutOff, FilterPolicies, NodeId, PlaceSpec, SecretMaterial, TreeMode, TreeSpec, WhenLost,
@@ -58,7 +60,7 @@ fn a_filter_comes_back_incomplete_and_under_another_name_until_it_has_its_cells(
     assert!(found == number && (0..6).all(|slice| !now.state.map.is_complete(record, slice)));
     let again = now.ask(Change::FinishRestore { filter: number });
     assert_eq!(again, Err(Refusal::NotRestoring { filter: number }));
-    now.ask(Change::ForgiveFilter { name: "clicks".into() }).unwrap();
+    now.ask(Change::ForgiveFilter { name: "clicks".into(), ended: BTreeMap::new() }).unwrap();
     let (_, record) = now.state.map.filter_named("clicks").unwrap();
     assert!((0..6).all(|slice| now.state.map.is_complete(record, slice)));
 }

@@ -11,8 +11,8 @@ use firstseen_filter::FILL_SAMPLE_BYTES;
 use firstseen_journal::ScanError;
 use firstseen_routing::divided::Climbed;
 use firstseen_routing::{
-    AskCells, CellParts, Command, Durability, Ending, FilterId, GroupOwner, Moment, NodeId, OwnerLimits, PeerBody,
-    PeerMessage, Reason, Shares, SliceOwner, Submission, divided,
+    AskCells, CellParts, Command, Durability, Ending, FilterId, GroupOwner, Lease, Moment, NodeId, OwnerLimits,
+    PeerBody, PeerMessage, Reason, Shares, SliceOwner, Submission, divided,
 };
 
 use super::kept::Kept;
@@ -40,6 +40,7 @@ pub(super) struct Groups {
     index: usize,
     owners: usize,
     limits: OwnerLimits,
+    lease: Lease,
     groups: BTreeMap<GroupKey, GroupOwner>,
     view: Arc<View>,
     kept: Kept,
@@ -64,6 +65,7 @@ impl Groups {
             index,
             owners,
             limits,
+            lease: Lease::NONE,
             groups: BTreeMap::new(),
             view: Arc::default(),
             kept: Kept::new(keeper, &limits),
@@ -79,6 +81,13 @@ impl Groups {
     /// The view that counts.
     pub(super) fn view(&self) -> &View {
         &self.view
+    }
+
+    /// Until when the node may record.
+    pub(super) fn set_lease(&mut self, lease: Lease) {
+        if std::mem::replace(&mut self.lease, lease) != lease {
+            self.groups.values_mut().for_each(|group| group.set_lease(lease));
+        }
     }
 
     /// Has a group do something, and hands on what it commands.
@@ -172,7 +181,9 @@ impl Groups {
         if let Some(reason) = self.unbuilt.get(&(filter, group)) {
             return Err(reason.clone());
         }
-        let owner = GroupOwner::build(filter, &view.map, group, me, self.limits).map_err(|error| error.to_string())?;
+        let mut owner =
+            GroupOwner::build(filter, &view.map, group, me, self.limits).map_err(|error| error.to_string())?;
+        owner.set_lease(self.lease);
         self.groups.insert((filter, group), owner);
         Ok(true)
     }

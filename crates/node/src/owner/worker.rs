@@ -22,6 +22,7 @@ use super::pace::Pace;
 use super::{OwnerInbox, Run, Work};
 use crate::edges::Clock;
 use crate::keeper::Keeper;
+use crate::lease::Held;
 use crate::metrics::{BatchMeter, Metrics};
 use crate::pending::RunReply;
 use crate::uplink;
@@ -57,6 +58,8 @@ pub(crate) struct WorkerParts {
     pub(crate) climbs: mpsc::Sender<Climb>,
     /// What keeps records.
     pub(crate) keeper: Arc<Keeper>,
+    /// Until when the node may record.
+    pub(crate) lease: Arc<Held>,
 }
 
 /// What a group wants changed in the map.
@@ -90,6 +93,7 @@ pub(crate) enum Proposal {
 pub(crate) struct Worker {
     inbox: OwnerInbox,
     clock: Arc<dyn Clock>,
+    lease: Arc<Held>,
     groups: Groups,
     desk: Desk,
     backlog: Backlog,
@@ -114,6 +118,7 @@ impl Worker {
             groups: Groups::new((parts.index, parts.owners), parts.limits, parts.keeper),
             inbox: parts.inbox,
             clock: parts.clock,
+            lease: parts.lease,
             desk: Desk::default(),
             backlog: Backlog::default(),
             pace: parts.rate_max_events_per_s.map(Pace::new),
@@ -182,6 +187,7 @@ impl Worker {
     /// Does a piece of work; for how many milliseconds to rest after it.
     fn handle(&mut self, work: Work) -> u64 {
         let now = self.clock.now();
+        self.groups.set_lease(self.lease.newest());
         match work {
             Work::Run(run) => return self.submit(run, now),
             Work::Peer { from, mut message, received_ms } => {

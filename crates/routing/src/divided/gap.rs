@@ -5,7 +5,7 @@
 //! What it lacks is of no unit after `newest`: where it was only away, the greatest that the other nodes of the group know of
 //! when they begin to set events here too. Where it has lost its cells, nobody knows of events that had all of theirs here,
 //! and where another node is down or gone without having said, of those that this one has recorded; then it is the time of
-//! day, with the skew of clocks. Cells of `newest` expire at `newest + span`, and nothing is judged more than the lateness
+//! day, with the skew of clocks and the rest of the leases by which others may record (`lease.rs`). Cells of `newest` expire at `newest + span`, and nothing is judged more than the lateness
 //! before the present, so the slices are complete from
 //!
 //! `now = newest + span + lateness` on; and before that where all that is missing has been handed over (`missed.rs`).
@@ -17,6 +17,7 @@ use firstseen_filter::WindowRule;
 
 use super::DividedGroup;
 use super::placement::Placement;
+use crate::owner::others_may_record_ms;
 use crate::owner::rules::Rule;
 use crate::{Command, Incarnation, NodeId, Past, PeerBody};
 
@@ -45,26 +46,39 @@ struct Gap {
     newest_unit: u64,
     /// All that is missing is handed over: the slices had everything before.
     is_handed_over: bool,
+    /// Until then others may record without this node, in monotonic milliseconds.
+    unshared_ms: u64,
     next_ask_ms: u64,
+}
+
+/// Of what nobody is left who knows.
+#[derive(Clone, Copy, Debug)]
+struct Unknown {
+    /// It is of no later unit.
+    newest_unit: u64,
+    /// Nobody adds to it from this monotonic time on.
+    unshared_ms: u64,
 }
 
 impl Gap {
     /// Where the slices had everything before, `known_unit` is the greatest unit of that.
-    fn of(placement: &Placement, unknown_unit: u64, known_unit: Option<u64>) -> Self {
+    fn of(placement: &Placement, unknown: Unknown, known_unit: Option<u64>) -> Self {
         let awaited: Vec<_> = placement.live_peers().collect();
         let others_know = !awaited.is_empty() && placement.down_peers().next().is_none();
         let known_unit = known_unit.filter(|_| others_know);
-        let (newest_unit, is_handed_over) = (known_unit.unwrap_or(unknown_unit), known_unit.is_some());
-        Self { awaited, since_epoch: placement.epoch(), newest_unit, is_handed_over, next_ask_ms: 0 }
+        let (newest_unit, is_handed_over) = (known_unit.unwrap_or(unknown.newest_unit), known_unit.is_some());
+        let unshared_ms = if is_handed_over { 0 } else { unknown.unshared_ms };
+        Self { awaited, since_epoch: placement.epoch(), newest_unit, is_handed_over, unshared_ms, next_ask_ms: 0 }
     }
 
     /// Who has gone before it has said what it may have recorded takes that with it.
-    fn follow(&mut self, placement: &Placement, unknown_unit: u64) {
+    fn follow(&mut self, placement: &Placement, unknown: Unknown) {
         let live: Vec<_> = placement.live_peers().collect();
         let before = self.awaited.len();
         self.awaited.retain(|peer| live.contains(peer));
         if self.awaited.len() < before {
-            self.newest_unit = self.newest_unit.max(unknown_unit);
+            self.newest_unit = self.newest_unit.max(unknown.newest_unit);
+            self.unshared_ms = self.unshared_ms.max(unknown.unshared_ms);
             self.is_handed_over = false;
         }
     }
@@ -94,14 +108,14 @@ impl Gaps {
     }
 
     /// The slices that have begun to arrive since are not what is known of those before.
-    fn follow_arrivals(&mut self, placement: &Placement, unknown_unit: u64) {
+    fn follow_arrivals(&mut self, placement: &Placement, unknown: Unknown) {
         if placement.arriving_here().iter().any(|arrival| !self.arrivals.contains(arrival)) {
             self.arriving = None;
         }
         self.arrivals = placement.arriving_here().to_vec();
         match self.arrivals.is_empty() {
             true => self.arriving = None,
-            false => drop(self.arriving.get_or_insert_with(|| Gap::of(placement, unknown_unit, None))),
+            false => drop(self.arriving.get_or_insert_with(|| Gap::of(placement, unknown, None))),
         }
     }
 }
@@ -119,17 +133,17 @@ impl DividedGroup {
             self.fetch_anew();
             return;
         }
-        let unknown_unit = self.unknown_unit();
+        let unknown = self.unknown();
         let known_unit = self.own.now_unit().max(self.clock.now_unit());
         let known_unit = (self.was_whole || self.is_restored).then_some(known_unit);
         let Self { placement, gaps, .. } = self;
         let gaps = gaps.get_or_insert_default();
         match placement.lacking_here().any(|slice| !placement.is_arriving_here(slice)) {
             false => gaps.settled = None,
-            true => drop(gaps.settled.get_or_insert_with(|| Gap::of(placement, unknown_unit, known_unit))),
+            true => drop(gaps.settled.get_or_insert_with(|| Gap::of(placement, unknown, known_unit))),
         }
-        gaps.follow_arrivals(placement, unknown_unit);
-        gaps.all_mut().for_each(|gap| gap.follow(placement, unknown_unit));
+        gaps.follow_arrivals(placement, unknown);
+        gaps.all_mut().for_each(|gap| gap.follow(placement, unknown));
     }
 
     /// Slices have come only now: what was recorded before, whatever is known of that, is not here.
@@ -184,7 +198,8 @@ impl DividedGroup {
         }
         let is_over = |gap: &Gap| {
             let complete_from = gap.complete_from_unit(self.own.rule()).filter(|_| self.own.has_window());
-            gap.has_got_all() || complete_from.is_some_and(|unit| self.own.now_unit() >= unit)
+            let is_unshared = self.now.monotonic_ms >= gap.unshared_ms;
+            gap.has_got_all() || is_unshared && complete_from.is_some_and(|unit| self.own.now_unit() >= unit)
         };
         let gaps = || self.gaps.as_ref();
         let is_settled_over = self.is_whole() || gaps().and_then(|gaps| gaps.settled.as_ref()).is_some_and(is_over);
@@ -232,10 +247,10 @@ impl DividedGroup {
         }
         let handed_over = self.missed.handed_over(from);
         let known_unit = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
-            _ if !handed_over.are_all_here => self.unknown_unit(),
+            _ if !handed_over.are_all_here => self.newest_unknown_unit(),
             Some(gap) if gap.awaited.is_empty() => gap.newest_unit,
             None if self.is_whole() => 0,
-            Some(_) | None => self.unknown_unit(),
+            Some(_) | None => self.newest_unknown_unit(),
         };
         let newest_unit = known_unit.max(self.own.now_unit()).max(self.clock.now_unit());
         let has_handed_over = handed_over.is_all;
@@ -254,7 +269,17 @@ impl DividedGroup {
     }
 
     /// Nobody is left who knows of an event of a later unit.
-    pub(super) fn unknown_unit(&self) -> u64 {
-        self.clock.unit_at(self.now.wall_ms.saturating_add(self.limits.clock_skew_max_ms))
+    pub(super) fn newest_unknown_unit(&self) -> u64 {
+        self.unknown().newest_unit
+    }
+
+    fn unknown(&self) -> Unknown {
+        let has_others = self.placement.nodes().len() > 1;
+        let for_ms = if has_others { others_may_record_ms(&self.limits) } else { 0 };
+        let newest_ms = self.now.wall_ms.saturating_add(self.limits.clock_skew_max_ms).saturating_add(for_ms);
+        Unknown {
+            newest_unit: self.clock.unit_at(newest_ms),
+            unshared_ms: self.now.monotonic_ms.saturating_add(for_ms),
+        }
     }
 }

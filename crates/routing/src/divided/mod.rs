@@ -51,8 +51,8 @@ use crate::owner::{HeadClock, begin_ms, share_of_sample};
 use crate::rescan::Rescan;
 use crate::{
     AnswerWhen, ClusterMap, Command, DecisionCounts, DefinitionError, Durability, FilterId, FilterPolicies,
-    FilterRecord, GroupPlan, GroupState, HopCounts, Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage,
-    Reason, ReplayGuard, SliceState, SlicedBuildError, Standing, SubmissionName, TestBatch,
+    FilterRecord, GroupPlan, GroupState, HopCounts, Incarnation, Lease, Moment, NodeId, OwnerLimits, PeerBody,
+    PeerMessage, Reason, ReplayGuard, SliceState, SlicedBuildError, Standing, SubmissionName, TestBatch,
 };
 pub(crate) use check::growth_of;
 pub use check::{ClusterRefusal, check, check_copies, check_durability, check_thresholds};
@@ -85,6 +85,8 @@ pub(crate) struct DividedGroup {
     /// The start of this node that the group was built in.
     incarnation: Incarnation,
     limits: OwnerLimits,
+    /// Until when this node may record.
+    lease: Lease,
     policies: FilterPolicies,
     refresh: Refresh,
     complete: bool,
@@ -183,6 +185,7 @@ impl DividedGroup {
             me,
             incarnation,
             limits: *limits,
+            lease: Lease::ENDLESS,
             policies: record.policies,
             refresh,
             complete,
@@ -240,6 +243,18 @@ impl DividedGroup {
             self.hand_over_the_past();
         }
         self.fill.spread_over(self.placement.live_slices(), self.placement.asked_here());
+    }
+
+    /// Until when this node may record.
+    pub(crate) fn set_lease(&mut self, lease: Lease) {
+        if self.limits.rules.keep(Rule::HoldsLease) {
+            self.lease = lease;
+        }
+    }
+
+    /// Why nothing is recorded here, where others may answer in this node's place.
+    fn cut_off(&self) -> Option<Reason> {
+        (!self.lease.holds(self.now)).then_some(Reason::CutOff)
     }
 
     /// Takes a message of another node.

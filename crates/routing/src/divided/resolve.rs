@@ -78,7 +78,10 @@ impl DividedGroup {
         if !records || self.refresh == Refresh::Fixed {
             return self.settle(ticket, Decision::Duplicate);
         }
-        self.record_again(ticket);
+        match self.cut_off() {
+            Some(reason) => self.settle(ticket, Decision::Undecided(reason)),
+            None => self.record_again(ticket),
+        }
     }
 
     /// Records an event anew that was found here.
@@ -113,6 +116,9 @@ impl DividedGroup {
         }
         if !operation.records() {
             return self.settle(ticket, Decision::FirstSeen);
+        }
+        if let Some(reason) = self.cut_off() {
+            return self.settle(ticket, Decision::Undecided(reason));
         }
         match self.room(unit) {
             Ok(()) => self.record(ticket, self.fill.newest(), Decision::FirstSeen),

@@ -34,6 +34,8 @@ pub struct OwnerLimits {
     pub rescan_every_ms: Option<u64>,
     /// How far the clocks of two nodes may differ, in milliseconds.
     pub clock_skew_max_ms: u64,
+    /// For how long a node of the cluster may record without word from a majority, in milliseconds.
+    pub lease_ms: u64,
     /// Events that a level of a tree has told by itself and not brought up yet; more are undecided.
     pub journal_events_max: usize,
 }
@@ -66,6 +68,7 @@ impl Default for OwnerLimits {
             compared_bytes_per_s_max: 16 << 20,
             rescan_every_ms: None,
             clock_skew_max_ms: 1_000,
+            lease_ms: 0,
             journal_events_max: 1 << 16,
         }
     }

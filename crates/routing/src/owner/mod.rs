@@ -19,9 +19,10 @@ use firstseen_filter::{BuildError, PartError, Unit};
 
 use crate::{
     AskCells, CellParts, CheckpointCursor, ClusterMap, Command, Ending, Entry, FilterId, FilterRecord, Incarnation,
-    Moment, NodeId, PeerMessage, Record, SlicedBuildError, Submission,
+    Lease, Moment, NodeId, PeerMessage, Record, SlicedBuildError, Submission,
 };
 pub(crate) use clock::HeadClock;
+pub(crate) use gap::others_may_record_ms;
 pub use limits::{OwnerLimits, Shares};
 pub use state::{DecisionCounts, GroupState, HopCounts, SliceState};
 pub(crate) use state::{begin_ms, share_of_sample};
@@ -239,6 +240,14 @@ impl GroupOwner {
         match &mut self.cells {
             Cells::Together(group) => group.begin_anew(incarnation, commands),
             Cells::Divided(group) => group.begin_anew(incarnation, now, commands),
+        }
+    }
+
+    /// Until when the node may record. A group that is told nothing may for ever.
+    pub fn set_lease(&mut self, lease: Lease) {
+        match &mut self.cells {
+            Cells::Together(group) => group.set_lease(lease),
+            Cells::Divided(group) => group.set_lease(lease),
         }
     }
 

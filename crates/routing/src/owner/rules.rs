@@ -41,11 +41,15 @@ pub enum Rule {
     MindsOtherClocks,
     /// Nothing expires before its time.
     ExpiresOnTime,
+    /// A node that has not heard from a majority of the cluster lately records nothing.
+    HoldsLease,
+    /// Slices that may lack something wait until nobody may record in their place any more.
+    AwaitsLeases,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::SingleFlight,
         Self::AwaitsSets,
         Self::AwaitsAcknowledgements,
@@ -60,6 +64,8 @@ impl Rule {
         Self::AwaitsFormerHeads,
         Self::MindsOtherClocks,
         Self::ExpiresOnTime,
+        Self::HoldsLease,
+        Self::AwaitsLeases,
     ];
 }
 

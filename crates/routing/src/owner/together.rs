@@ -20,8 +20,8 @@ use crate::guard::{Admission, ReplayGuard, Standing};
 use crate::owner::rules::{Rule, remembered, with_window};
 use crate::rescan::Rescan;
 use crate::{
-    ClusterMap, Command, Decision, Ending, FilterId, FilterRecord, GroupReply, Incarnation, Load, Moment, NodeId,
-    Operation, PeerBody, Reason, SlicedBuildError, Submission, WhenLost,
+    ClusterMap, Command, Decision, Ending, FilterId, FilterRecord, GroupReply, Incarnation, Lease, Load, Moment,
+    NodeId, Operation, PeerBody, Reason, SlicedBuildError, Submission, WhenLost,
 };
 use copies::{first_number, is_complete};
 
@@ -33,6 +33,8 @@ pub(crate) struct TogetherGroup {
     /// The start of this node that the group was built in.
     incarnation: Incarnation,
     limits: OwnerLimits,
+    /// Until when this node may record.
+    lease: Lease,
     /// The same slice on other nodes.
     mirrors: Mirrors,
     copying: Copying,
@@ -97,6 +99,7 @@ impl TogetherGroup {
             me,
             incarnation,
             limits: *limits,
+            lease: Lease::ENDLESS,
             mirrors,
             copying: Copying::default(),
             rescan: Rescan::new((definition.rule, &definition.unit), group, horizon_ms, limits.rescan_every_ms),
@@ -114,7 +117,7 @@ impl TogetherGroup {
                 Kind::Stable | Kind::Decaying => WhenLost::FirstSeen,
                 _ => record.policies.when_lost,
             },
-            gap: Gap::new(definition.rule, definition.unit != Unit::Endless, limits.clock_skew_max_ms),
+            gap: Gap::new(definition.rule, definition.unit != Unit::Endless, limits),
             unit: definition.unit.clone(),
             complete: is_complete(map, record, group, me) == Some(true),
             is_restored: false,
@@ -133,7 +136,7 @@ impl TogetherGroup {
         let events = submission.probes.len();
         let mut decisions = vec![Decision::FirstSeen; events];
         let (mut estimates, mut expected_rate) = (Vec::new(), 0.0);
-        self.gap.open(&self.clock, now);
+        self.gap.open(&self.clock, now, self.mirrors.has_others());
         match self.refusal(&submission, now).map(Decision::Undecided).or_else(|| self.lost(&submission, now)) {
             Some(decision) => {
                 decisions.fill(decision);
@@ -197,7 +200,7 @@ impl TogetherGroup {
     /// Has the map say that the slice is complete, once it is.
     fn mind_gap(&mut self, now: Moment, commands: &mut Vec<Command>) {
         let has_fetched = self.has_fetched_all() && self.known_ms() <= now.monotonic_ms;
-        let is_due = !self.complete && (self.is_whole() || has_fetched || self.gap.is_over(&self.clock));
+        let is_due = !self.complete && (self.is_whole() || has_fetched || self.gap.is_over(&self.clock, now));
         if is_due && self.gap.may_claim(now) {
             let Self { filter, number: group, incarnation, .. } = *self;
             let epoch = self.mirrors.epoch();
@@ -246,7 +249,7 @@ impl TogetherGroup {
         self.clock.open_batch(&submission.times, now.wall_ms);
         let standings = self.workbench.place(&mut self.clock, submission, admission, decisions);
         self.clock.close_batch(&submission.times);
-        if let Err(reason) = self.ask(submission, decisions) {
+        if let Err(reason) = self.ask(submission, self.unrecorded(now), decisions) {
             self.workbench.refuse(reason, decisions);
         }
         if records && self.may_be_its_own(submission, now) {
@@ -267,14 +270,34 @@ impl TogetherGroup {
         }
     }
 
-    /// Asks the slice about the events in `runs`.
-    fn ask(&mut self, submission: &Submission, decisions: &mut [Decision]) -> Result<(), Reason> {
+    /// Until when this node may record.
+    pub(crate) fn set_lease(&mut self, lease: Lease) {
+        if self.limits.rules.keep(Rule::HoldsLease) {
+            self.lease = lease;
+        }
+    }
+
+    /// What is told of events that are not here, where nothing is recorded.
+    fn unrecorded(&self, now: Moment) -> Option<Reason> {
+        self.absent.or_else(|| (!self.lease.holds(now)).then_some(Reason::CutOff))
+    }
+
+    /// Asks the slice about the events in `runs`; nothing is recorded where `unrecorded` says what is told instead.
+    fn ask(
+        &mut self,
+        submission: &Submission,
+        unrecorded: Option<Reason>,
+        decisions: &mut [Decision],
+    ) -> Result<(), Reason> {
+        // What is found counts from now on where duplicates are recorded anew, which it would not.
+        let is_found_told = !self.refreshes || unrecorded != Some(Reason::CutOff);
         let Workbench { stamps, verdicts, estimates, runs, .. } = &mut self.workbench;
-        let (probes, mut asked, mut recorded) = (&submission.probes, 0, 0);
+        let (probes, records) = (&submission.probes, submission.operation.records());
+        let (mut asked, mut recorded) = (0, 0);
         for run in runs.iter() {
             let (events, stamps) = (run.clone(), &stamps[run.clone()]);
             match submission.operation {
-                Operation::Observe if self.absent.is_none() => {
+                Operation::Observe if unrecorded.is_none() => {
                     self.slice.observe_probes(probes, events, stamps, &mut verdicts[run.clone()])
                 }
                 Operation::Observe | Operation::Lookup => {
@@ -295,15 +318,16 @@ impl TogetherGroup {
                 };
                 recorded += u64::from(*verdict == Verdict::FirstSeen);
             }
-            if let Some(reason) = self.absent {
-                let not_here = decisions[run.clone()].iter_mut().filter(|decision| **decision == Decision::FirstSeen);
-                not_here.for_each(|decision| *decision = Decision::Undecided(reason));
+            if let Some(reason) = unrecorded.filter(|reason| records || *reason != Reason::CutOff) {
+                let is_left = |decision: &Decision| *decision == Decision::FirstSeen || !is_found_told;
+                let left = decisions[run.clone()].iter_mut().filter(|decision| is_left(decision));
+                left.for_each(|decision| *decision = Decision::Undecided(reason));
                 recorded = 0;
             }
         }
         self.load.positions_tested += asked * u64::from(probes.shape().hashes());
         self.load.test_visits += asked;
-        self.load.record_visits += if submission.operation.records() { recorded } else { 0 };
+        self.load.record_visits += if records { recorded } else { 0 };
         Ok(())
     }
 
@@ -333,7 +357,7 @@ impl TogetherGroup {
     }
 
     pub(crate) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        self.gap.open(&self.clock, now);
+        self.gap.open(&self.clock, now, self.mirrors.has_others());
         self.guard.expire(now.monotonic_ms);
         self.mirrors.expire(now.monotonic_ms, commands);
         self.mind_gap(now, commands);

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::edges::SystemClock;
+use crate::lease::Held;
 use crate::links::LinkHandle;
 use crate::owner::{OwnerQueue, queue};
 use crate::pending::{Ears, PendingBatch};
@@ -79,6 +80,7 @@ impl Running {
             inbox,
             clock,
             keeper: Arc::new(keeper),
+            lease: Arc::new(Held::endless()),
             limits: OwnerLimits::default(),
             queue_age_max_ms: 3_600_000,
             rate_max_events_per_s: None,

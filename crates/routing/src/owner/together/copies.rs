@@ -232,7 +232,7 @@ impl TogetherGroup {
         self.clock.restore(parts.clock);
         // Where events make the window, those of the backup are not counted from now on.
         self.gap.reopen();
-        self.gap.open(&self.clock, now);
+        self.gap.open(&self.clock, now, self.mirrors.has_others());
         parts.into_entries().try_for_each(|part| self.put_part(part, commands))
     }
 

@@ -1,0 +1,175 @@
+//! Keeps this node's lease: leave to record, which it asks of the cluster again and again (`firstseen_routing::Lease`).
+//!
+//! Promises: a lease counts from the moment at which it was asked for, and only once the node acts on all that was agreed on
+//! by then. Must not know: what is recorded.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use firstseen_routing::{ClusterMap, Incarnation, Lease, Moment, NodeId, leases_over_after_ms};
+
+use crate::shared::Shared;
+use crate::view::Me;
+
+/// A lease is asked for so many times before it is over.
+const TRIES: u64 = 8;
+
+/// The lease of this node, as its owners see it.
+#[derive(Debug)]
+pub(crate) struct Held(Mutex<Lease>);
+
+impl Default for Held {
+    fn default() -> Self {
+        Self(Mutex::new(Lease::NONE))
+    }
+}
+
+impl Held {
+    /// One that never ends.
+    #[cfg(test)]
+    pub(crate) fn endless() -> Self {
+        Self(Mutex::new(Lease::ENDLESS))
+    }
+
+    /// The newest.
+    pub(crate) fn newest(&self) -> Lease {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, lease: Lease) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+    }
+}
+
+/// Asks for leases, one after the other.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    let (lease_ms, skew_max_ms) = (shared.config.timing.lease_ms, shared.config.timing.clock_skew_max_ms);
+    let between = Duration::from_millis((lease_ms / TRIES).max(1));
+    let mut views = shared.views.clone();
+    let mut is_held = true;
+    loop {
+        if views.wait_for(|view| view.me.is_some()).await.is_err() {
+            return;
+        }
+        let Some(Me { incarnation, .. }) = shared.view().me else { continue };
+        let asked = shared.clock.now();
+        // What comes later than the lease would end is of no use.
+        let limit = Duration::from_millis(lease_ms);
+        let granted = tokio::time::timeout(limit, is_granted(&shared, incarnation)).await.unwrap_or(false);
+        if granted {
+            shared.lease.set(Lease::granted(asked, lease_ms, skew_max_ms));
+        }
+        tell(&mut is_held, shared.lease.newest().holds(shared.clock.now()));
+        tokio::time::sleep(between).await;
+    }
+}
+
+/// Whether the cluster counts this start as up, and the node acts on all that was agreed on when it was asked.
+async fn is_granted(shared: &Shared, incarnation: Incarnation) -> bool {
+    match shared.meta.confirm_up(incarnation).await {
+        Ok(Some(version)) => {
+            let mut views = shared.views.clone();
+            let acts = |view: &Arc<crate::view::View>| {
+                let is_this = view.me.is_some_and(|me| me.incarnation == incarnation);
+                is_this && view.map.version >= version
+            };
+            views.wait_for(acts).await.is_ok()
+        }
+        Ok(None) => false,
+        Err(error) => {
+            tracing::debug!(%error, "nobody says whether this node counts as up");
+            false
+        }
+    }
+}
+
+/// Says when it ends and when it begins again.
+fn tell(was_held: &mut bool, is_held: bool) {
+    match (std::mem::replace(was_held, is_held), is_held) {
+        (true, false) => tracing::warn!(
+            "no majority of the cluster has been heard for so long that others may answer in this node's place: what is new \
+             is undecided (cut_off) until one is"
+        ),
+        (false, true) => tracing::info!("a majority of the cluster is heard: new events are recorded"),
+        _ => {}
+    }
+}
+
+/// Why nothing is recorded, where that is so.
+pub(crate) fn not_held(lease: Lease, now: Moment) -> Option<String> {
+    let cut_off = "no majority of the cluster has been heard lately (`timing.lease_ms`), so others may answer in this \
+                   node's place: new events are undecided here; bring the other nodes or the way to them back";
+    (!lease.holds(now)).then(|| cut_off.to_owned())
+}
+
+/// Since when this node knows of others that they are down.
+#[derive(Debug, Default)]
+pub(crate) struct Downs(Mutex<BTreeMap<NodeId, (Incarnation, u64)>>);
+
+impl Downs {
+    /// The map counts, at this monotonic time.
+    pub(crate) fn follow(&self, map: &ClusterMap, now_ms: u64) {
+        let mut downs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let start =
+            |node: &NodeId| map.nodes.get(node).filter(|record| record.is_down).map(|record| record.incarnation);
+        downs.retain(|node, (incarnation, _)| start(node) == Some(*incarnation));
+        for node in map.nodes.keys() {
+            if let Some(incarnation) = start(node) {
+                downs.entry(*node).or_insert((incarnation, now_ms));
+            }
+        }
+    }
+
+    /// Nodes that are down, with their starts, where none of them can have a lease any more; otherwise one that may, and for how
+    /// many milliseconds.
+    pub(crate) fn ended(&self, now_ms: u64, lease_ms: u64) -> Result<BTreeMap<NodeId, Incarnation>, (NodeId, u64)> {
+        let downs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let left_ms = |since_ms: u64| since_ms.saturating_add(leases_over_after_ms(lease_ms)).saturating_sub(now_ms);
+        match downs.iter().find(|(_, (_, since_ms))| left_ms(*since_ms) > 0) {
+            Some((node, (_, since_ms))) => Err((*node, left_ms(*since_ms))),
+            None => Ok(downs.iter().map(|(node, (incarnation, _))| (*node, *incarnation)).collect()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_routing::NodeRecord;
+
+    use super::*;
+
+    fn map(is_down: bool, incarnation: u64) -> ClusterMap {
+        let record = NodeRecord {
+            name: "a".to_owned(),
+            site: "here".to_owned(),
+            address: "a:1".to_owned(),
+            incarnation: Incarnation(incarnation),
+            memory_bytes: 0,
+            voter: true,
+            is_down,
+        };
+        ClusterMap { nodes: BTreeMap::from([(NodeId(1), record)]), ..ClusterMap::default() }
+    }
+
+    #[test]
+    fn who_is_down_may_have_a_lease_until_that_is_over() {
+        let downs = Downs::default();
+        downs.follow(&map(false, 1), 0);
+        assert_eq!(downs.ended(0, 6_400), Ok(BTreeMap::new()));
+        downs.follow(&map(true, 1), 100);
+        downs.follow(&map(true, 1), 5_000);
+        assert_eq!(downs.ended(5_100, 6_400), Err((NodeId(1), 1_500)));
+        assert_eq!(downs.ended(6_600, 6_400), Ok(BTreeMap::from([(NodeId(1), Incarnation(1))])));
+    }
+
+    #[test]
+    fn another_start_that_is_down_is_waited_for_anew() {
+        let downs = Downs::default();
+        downs.follow(&map(true, 1), 0);
+        downs.follow(&map(true, 2), 9_000);
+        assert_eq!(downs.ended(9_000, 6_400), Err((NodeId(1), 6_500)));
+        downs.follow(&map(false, 3), 9_001);
+        assert_eq!(downs.ended(9_001, 6_400), Ok(BTreeMap::new()));
+    }
+}

@@ -1,0 +1,139 @@
+//! A node that answers alone is cut off, with a producer beside it, for so long that the others go on without it and what they
+//! lack is over.
+//!
+//! Promises: what is done follows from the seed and from what the map says then. Must not know: what producers are told.
+
+use std::time::Duration;
+
+use firstseen_checker::history::{Forgiven, Outage};
+use firstseen_routing::{ClusterMap, Durability, NodeId, SliceMove};
+
+use crate::clock::now_us;
+use crate::cluster::{self, FILTER, NodeEvents, node_name};
+use crate::net::SimConnector;
+use crate::producers::{SharedHistory, lock};
+use crate::scenario::{Dice, Scenario};
+use crate::torment::{Order, Torment, loss, producer_name};
+
+/// Dice of cut-offs fall apart from the others of a seed.
+const OF_SECLUSIONS: u64 = 0x5EC1;
+/// Nodes that are cut off, one after the other.
+const ROUNDS: u64 = 3;
+/// After so long the others go on without a node.
+const GIVEN_UP: Duration = Duration::from_millis(2_500);
+/// A node that is back has what it lacks by then, or says so.
+const REJOINED: Duration = Duration::from_secs(4);
+
+/// Who brings it about.
+pub(crate) struct Seclusion<'a> {
+    pub(crate) torment: &'a Torment,
+    pub(crate) connector: &'a SimConnector,
+    pub(crate) history: &'a SharedHistory,
+    pub(crate) events: &'a [NodeEvents],
+}
+
+impl Seclusion<'_> {
+    /// Goes on for some rounds.
+    pub(crate) async fn rage(&self) -> turmoil::Result {
+        let mut dice = Dice::new(self.scenario().seed ^ OF_SECLUSIONS);
+        for _ in 0..ROUNDS {
+            tokio::time::sleep(Duration::from_millis(500 + dice.below(1_000))).await;
+            self.seclude(&mut dice).await?;
+            tokio::time::sleep(REJOINED).await;
+        }
+        Ok(())
+    }
+
+    fn scenario(&self) -> &Scenario {
+        &self.torment.scenario
+    }
+
+    /// One of the nodes that have a slice ends, so that another answers alone; that is cut off, and the first starts again.
+    async fn seclude(&self, dice: &mut Dice) -> turmoil::Result {
+        let scenario = self.scenario();
+        let map = cluster::map_now(self.connector, scenario.nodes).await?;
+        let Some((alone, away)) = self.pair(&map, dice) else { return Ok(()) };
+        self.torment.order(Order::Kill(away));
+        if scenario.durability == Durability::Memory {
+            lock(self.history).losses.push(loss(away, now_us(), self.events));
+        }
+        tokio::time::sleep(GIVEN_UP).await;
+        let producer = dice.below(u64::from(scenario.producers)) as u32;
+        let inside = [node_name(alone), producer_name(producer)];
+        let outside: Vec<String> = self.hosts().filter(|host| !inside.contains(host)).collect();
+        let links = || inside.iter().flat_map(|here| outside.iter().map(move |there| (here.as_str(), there.as_str())));
+        let from_us = now_us();
+        links().for_each(|(here, there)| turmoil::hold(here, there));
+        if dice.below(2) == 0 {
+            let addresses =
+                |hosts: &[String]| hosts.iter().map(|host| turmoil::lookup(host.as_str())).collect::<Vec<_>>();
+            self.torment.streams.cut(&addresses(&inside), &addresses(&outside));
+        }
+        self.torment.order(Order::Start(away));
+        let until_us = from_us + 1_000 * (5_000 + dice.below(3 * scenario.window_ms + 3_000));
+        self.meddle((alone, away), until_us, dice).await?;
+        tokio::time::sleep(Duration::from_micros(until_us.saturating_sub(now_us()))).await;
+        links().for_each(|(here, there)| turmoil::release(here, there));
+        let outage = Outage { site: alone, from_us, until_us: now_us(), is_silent: true };
+        lock(self.history).outages.push(outage);
+        Ok(())
+    }
+
+    /// Two nodes that have the same slice, or slices of one filter where each has one copy.
+    fn pair(&self, map: &ClusterMap, dice: &mut Dice) -> Option<(usize, usize)> {
+        let (_, record) = map.filter_named(FILTER)?;
+        let slice = dice.below(record.owners.len() as u64) as u32;
+        let mut holders: Vec<usize> =
+            record.copies_of(slice).filter_map(|copy| self.index_of(map, copy.node)).collect();
+        let others: Vec<usize> = (0..self.scenario().nodes).filter(|node| !holders.contains(node)).collect();
+        if holders.len() < 2 {
+            holders.push(dice.pick(&others));
+        }
+        let first = dice.below(holders.len() as u64) as usize;
+        Some((holders[first], holders[(first + 1) % holders.len()]))
+    }
+
+    fn index_of(&self, map: &ClusterMap, node: NodeId) -> Option<usize> {
+        let name = &map.nodes.get(&node)?.name;
+        (0..self.scenario().nodes).find(|index| node_name(*index) == *name)
+    }
+
+    /// An operator takes slices off the node that is cut off, or forgives what the filter has lost.
+    async fn meddle(&self, (alone, away): (usize, usize), until_us: u64, dice: &mut Dice) -> turmoil::Result {
+        let choice = dice.below(3);
+        let after_ms = 2_500 + dice.below(2_000);
+        if choice == 0 || now_us() + 1_000 * after_ms > until_us {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(after_ms)).await;
+        let third = (0..self.scenario().nodes).find(|node| *node != alone && *node != away);
+        let Some(third) = third else { return Ok(()) };
+        if choice == 1 {
+            let begun_us = now_us();
+            let is_done = cluster::forgive(self.connector, third).await;
+            if is_done {
+                lock(self.history).forgiven.push(Forgiven { begun_us, ended_us: now_us() });
+            }
+            return Ok(());
+        }
+        let map = cluster::map_now(self.connector, self.scenario().nodes).await?;
+        let Some((filter, record)) = map.filter_named(FILTER) else { return Ok(()) };
+        let Some((from, to)) = map.node_named(&node_name(alone)).zip(map.node_named(&node_name(third))) else {
+            return Ok(());
+        };
+        let (from, to) = (from.0, to.0);
+        let slices: Vec<u32> = (0..record.owners.len() as u32)
+            .filter(|slice| record.copies_of(*slice).any(|copy| copy.node == from))
+            .collect();
+        for slice in slices {
+            cluster::begin_move(self.connector, third, filter, SliceMove { slice, from, to }).await;
+        }
+        Ok(())
+    }
+
+    /// Everybody who sends anything.
+    fn hosts(&self) -> impl Iterator<Item = String> {
+        let producers = (0..self.scenario().producers).map(producer_name);
+        (0..self.scenario().nodes).map(node_name).chain(producers).chain(["operator".to_owned()])
+    }
+}
