@@ -237,7 +237,7 @@ fn records_are_hashed_anew_where_the_secret_is_another() {
     alter(&nodes[1], "hashed", "--new-secret");
     assert_eq!(dedup("id b c \"d\" c"), "c \"d\"", "what is new is hashed as the new filter wants it");
     assert_eq!(dedup("id a \"c\" d e"), "e", "both filters are asked");
-    let finished = folder.run(&format!("filter alter hashed --finish --cluster {at}"));
+    let finished = folder.run(&format!("filter alter hashed --finish --yes --cluster {at}"));
     assert_eq!(finished.code, Some(0), "{}", finished.err);
     assert_eq!(dedup("id a c d e"), "a", "the former filter has gone with what it knew");
 }
@@ -264,7 +264,7 @@ fn what_cannot_be_altered_says_what_to_do_instead() {
     let told = nodes[0].folder.run(&format!("filter alter daily --capacity 1M {at}"));
     assert!(told.code == Some(0) && told.out.contains("altered: "), "{}{}", told.out, told.err);
     assert_eq!(slices(&nodes[0]), before + 3);
-    let finished = nodes[0].folder.run(&format!("filter alter daily --finish {at}"));
+    let finished = nodes[0].folder.run(&format!("filter alter daily --finish --yes {at}"));
     assert!(finished.code == Some(0) && finished.out.contains("is gone"), "{}{}", finished.out, finished.err);
     assert_eq!(slices(&nodes[0]), before);
 }

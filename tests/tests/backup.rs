@@ -132,7 +132,7 @@ fn a_cluster_comes_back_on_fewer_nodes() {
         let told = ask(&filter, 0..BATCH_EVENTS);
         let undecided = told.iter().filter(|told| matches!(told, Verdict::Undecided(_))).count();
         assert_eq!(undecided as u64, BATCH_EVENTS, "{name}: nothing is told before its time: {told:?}");
-        let forgiven = nodes[1].folder.run(&format!("filter forgive {name} --cluster {}", nodes[1].address));
+        let forgiven = nodes[1].folder.run(&format!("filter forgive {name} --yes --cluster {}", nodes[1].address));
         assert_eq!(forgiven.code, Some(0), "{}", forgiven.err);
         eventually("every slice answers", || {
             ask(&filter, 3 * KEYS..3 * KEYS + 100).iter().all(|told| !matches!(told, Verdict::Undecided(_)))
@@ -217,7 +217,7 @@ fn a_damaged_backup_is_refused_by_the_name_of_the_file() {
     assert_eq!(node.folder.run(&restore).code, Some(0), "it is whole again");
     let client = client(&node, DEADLINE_MS);
     let filter = client.filter("clicks").expect("the filter");
-    node.folder.run(&format!("filter forgive clicks --cluster {}", node.address));
+    node.folder.run(&format!("filter forgive clicks --yes --cluster {}", node.address));
     eventually("nothing is forgotten", || count(&ask(&filter, 0..100), Verdict::Duplicate) == 100);
     node.folder.run(&format!("cluster restore nowhere --yes --addr {}", node.address)).fails(2, &["no folder nowhere"]);
 }
@@ -262,7 +262,7 @@ fn what_a_killed_restore_leaves_is_named_by_the_next() {
     create(&node, "clicks", "--slicing horizontal:1024 --window 1h --capacity 1M");
     run(&format!("cluster backup --out {} --addr {}", backup.display(), node.address)).ok();
     let drop = |name: &str| format!("filter drop {name} --cluster {}", node.address);
-    run(&drop("clicks")).ok();
+    run(&format!("{} --yes", drop("clicks"))).ok();
     let restore = format!("cluster restore {} --yes --addr {}", backup.display(), node.address);
     let mut child = firstseen().args(restore.split_whitespace()).stdout(Stdio::null()).spawn().expect("the binary");
     eventually("it has begun", || filters(&node).iter().any(|filter| filter["name"] == "restoring:clicks"));
@@ -273,7 +273,7 @@ fn what_a_killed_restore_leaves_is_named_by_the_next() {
     assert!(refused.contains("no filter"), "{refused}");
     let removal = drop("restoring:clicks");
     run(&restore).fails(2, &["was broken off", &format!("\n  firstseen {removal}\n")]);
-    run(&removal).ok();
+    run(&format!("{removal} --yes")).ok();
     run(&restore).ok();
     run(&restore).fails(2, &["these names already: clicks."]);
 }
@@ -302,7 +302,7 @@ fn what_a_damaged_journal_keeps_from_being_restored_is_told() {
     }
     let address = nodes[0].address.clone();
     nodes[0].folder.run(&format!("cluster backup --out {} --addr {address}", backup.display())).ok();
-    nodes[0].folder.run(&format!("filter drop clicks --cluster {address}")).ok();
+    nodes[0].folder.run(&format!("filter drop clicks --yes --cluster {address}")).ok();
     nodes[1].kill();
     damage_journal(&nodes[1]);
     nodes[1].start_again();

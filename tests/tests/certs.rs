@@ -7,6 +7,7 @@ use std::process::Child;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
 use crate::run::{Folder, Watchdog, firstseen};
 
@@ -109,7 +110,7 @@ fn a_node_lets_in_whom_the_authority_has_signed_for_what_they_may() {
     folder.run(&format!("cluster form {address} {client}")).fails(1, &["refuses", "admin.firstseen"]);
     folder.run(&format!("cluster form {address} {admin}")).ok();
     folder.run(&format!("filter create seen --cluster {address} --capacity 1000 {admin}")).ok();
-    folder.run(&format!("filter drop seen --cluster {address} {client}")).fails(1, &["admin.firstseen"]);
+    folder.run(&format!("filter drop seen --yes --cluster {address} {client}")).fails(1, &["admin.firstseen"]);
     let asked = format!("--cluster {address} --filter seen");
     assert_eq!(folder.dedup(&format!("{asked} {client} input")).ok().out, "a\nb\n");
     let mixed = "--tls-ca certs/ca.pem --tls-cert other/admin.pem --tls-key other/admin.key".to_owned();
@@ -120,4 +121,36 @@ fn a_node_lets_in_whom_the_authority_has_signed_for_what_they_may() {
     ] {
         folder.dedup(&format!("{asked} {stranger} input")).fails(2, &[address, word, "--tls-ca"]);
     }
+}
+
+/// A node whose certificate nobody would accept used to pass its check, and to start: it found no other node, and said
+/// nothing of the reason.
+#[test]
+fn a_certificate_that_is_not_valid_stops_a_node_and_one_that_ends_soon_is_told() {
+    let folder = Folder::new();
+    folder.run(ALL).ok();
+    folder.write(
+        "node.toml",
+        "name = \"a\"\nlisten = \"127.0.0.1:0\"\ndata_dir = \"data\"\nmemory_max_bytes = 67108864\n[tls]\nca = \"certs/ca.pem\"\n\
+         cert = \"certs/a.node.pem\"\nkey = \"certs/a.node.key\"\n",
+    );
+    let check = || folder.run("node --config node.toml --create --check-config");
+    assert_eq!(check().ok().err, "", "a year is long");
+    for ((from, until), words) in [
+        ((2000, 2020), ["certs/a.node.pem has expired, on 2020-01-01 00:00 UTC", "put a new one there"]),
+        ((2900, 2999), ["certs/a.node.pem is valid from 2900-01-01 00:00 UTC only", "set the clock"]),
+    ] {
+        let mut params = CertificateParams::new(vec!["node.firstseen".to_owned()]).expect("names");
+        (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
+        let key = KeyPair::generate().expect("a key");
+        folder.write("certs/a.node.pem", params.self_signed(&key).expect("a certificate").pem());
+        folder.write("certs/a.node.key", key.serialize_pem());
+        check().fails(2, &words);
+        folder.run("node --config node.toml --create").fails(2, &words);
+        assert!(!folder.has("data/meta.redb"), "nothing was begun");
+    }
+    fs::remove_dir_all(folder.path("certs")).expect("a folder");
+    folder.run(&format!("{ALL} --days 20")).ok();
+    let said = check().ok().err;
+    assert!(said.contains("certificate certs/a.node.pem expires on 2") && !said.contains("authority"), "{said}");
 }

@@ -23,6 +23,15 @@ fn a_node_that_is_killed_breaks_no_promise() {
     assert!(judgement["calls"].as_u64() > Some(1_000) && judgement["duplicates"].as_u64() > Some(500), "{judgement}");
 }
 
+/// Every node is restarted as soon as the one before says that it is ready. A node that says so while it fetches what it
+/// lacks leaves the cluster without a complete copy, and everything undecided for the rest of the window.
+#[test]
+fn nodes_that_are_restarted_when_the_last_one_is_ready_forget_nothing() {
+    let (code, judgement) = judgement(&Folder::new(), &format!("restart-when-ready --scenarios {}", scenarios()));
+    assert_eq!((code, &judgement["broken"]), (Some(0), &Value::Array(Vec::new())), "{judgement}");
+    assert!(judgement["calls"].as_u64() > Some(1_000) && judgement["duplicates"].as_u64() > Some(500), "{judgement}");
+}
+
 #[test]
 fn a_promise_that_is_broken_is_told() {
     let folder = Folder::new();

@@ -76,7 +76,18 @@ fn operators_see_filters_and_mistakes() {
     folder.run(&format!("cluster init --addr {one}")).fails(1, &["cluster"]);
     folder.run(&format!("cluster leave nobody --addr {one}")).fails(2, &["no node `nobody`", "node-1"]);
     assert!(folder.run(&format!("filter list --cluster {at}")).ok().out.contains("timing"));
-    folder.run(&format!("filter drop clicks --cluster {at}")).ok();
+    // There is no terminal to ask at.
+    for what in ["drop", "forgive"] {
+        folder.run(&format!("filter {what} clicks --cluster {at}")).fails(2, &["filter `clicks`", "say --yes"]);
+    }
+    assert!(folder.run(&format!("filter list --cluster {at}")).ok().out.contains("clicks"), "nothing was changed");
+    folder.run(&format!("filter forgive clicks --yes --cluster {at}")).ok();
+    folder.run(&format!("filter drop clicks --yes --cluster {at}")).ok();
+    let logs = (1..=3).map(|node| folder.read(&format!("firstseen-data/node-{node}/log"))).collect::<String>();
+    for said in ["a filter is forgiven what its slices have lost", "a filter is dropped, with all that it remembers"] {
+        let line = logs.lines().find(|line| line.contains(said)).unwrap_or_else(|| panic!("no `{said}` in {logs}"));
+        assert!(line.contains("clicks") && line.contains("127.0.0.1:"), "{line}");
+    }
     assert!(!folder.run(&format!("filter list --cluster {at}")).ok().out.contains("clicks"));
 }
 
@@ -145,7 +156,7 @@ fn thresholds_are_checked_and_losses_are_forgiven_by_name() {
             .contains("needs 2 positions live, a duplicate 1 set; otherwise an event that none denies is a duplicate"),
         "{described}"
     );
-    let forgiven = folder.run(&format!("filter forgive clicks --cluster {at}")).ok().out;
+    let forgiven = folder.run(&format!("filter forgive clicks --yes --cluster {at}")).ok().out;
     assert!(forgiven.contains("0 of 4 slices are forgiven"), "{forgiven}");
     let unknown = folder.run(&format!("filter forgive klicks --cluster {at}"));
     assert!(unknown.code == Some(2) && unknown.err.contains("did you mean `clicks`?"), "{}", unknown.err);

@@ -171,7 +171,7 @@ fn crash_loop_with_an_interval_forgets_no_more_than_that() {
     let (killed, producer) = run("200ms");
     assert!(producer.told.len() as u64 > 10 * crashes(), "{} keys", producer.told.len());
     for (told, forgotten) in &producer.forgotten {
-        let between = killed.iter().filter(|killed| (told.began..*forgotten).contains(killed));
+        let between = killed.iter().filter(|killed| (told.began..*forgotten).contains(*killed));
         let after = between.map(|killed| killed.saturating_duration_since(told.ended)).min();
         let after = after.expect("it was killed in between");
         assert!(after <= Duration::from_millis(200) + NOTED_WITHIN, "told {after:?} before a crash");

@@ -75,7 +75,10 @@ fn other_commands_explain_themselves() {
         ("up", "--nodes --sites --nodes-per-site --data --port --tls --memory --json 130"),
         ("node", "--config --check-config --create health"),
         ("node health", "--addr"),
-        ("cluster", "init join form status rebalance drain leave backup restore recover"),
+        ("cluster", "init join form status safe-to-stop rebalance drain leave backup restore recover"),
+        ("cluster safe-to-stop", "--addr --wait --accept-loss --json Exit"),
+        ("filter drop", "--cluster --yes"),
+        ("filter forgive", "--cluster --yes"),
         ("cluster backup", "--addr --out --allow-missing --json --tls-ca secrets"),
         ("cluster restore", "--addr --plan --yes --json --tls-ca"),
         ("cluster recover", "--data-dir --plan --yes --json"),
@@ -86,7 +89,7 @@ fn other_commands_explain_themselves() {
         (
             "filter alter",
             "--cluster --window --capacity --fpr --memory --kind --slicing --lateness --growth --new-secret --seed --plan \
-             --no-wait --finish --json",
+             --no-wait --finish --yes --json",
         ),
         (
             "filter create",

@@ -29,6 +29,7 @@ mod outputs;
 mod own_node;
 mod recover;
 mod report;
+mod rolling;
 mod run;
 mod slicing;
 mod state;

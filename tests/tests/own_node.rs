@@ -43,10 +43,15 @@ impl OwnNode {
 
     /// Ends in order, and is started again.
     pub(crate) fn restart(&mut self) {
+        self.stop();
+        self.start_again();
+    }
+
+    /// Ends in order.
+    pub(crate) fn stop(&mut self) {
         let process = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
         kill(process, Signal::SIGTERM).expect("it runs");
         assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
-        self.start_again();
     }
 
     /// Ends without notice, and is started again.

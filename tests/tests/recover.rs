@@ -76,7 +76,7 @@ fn one_node_of_three_goes_on() {
     let now = client(&survivor, DEADLINE_MS);
     let filter = now.filter("clicks").expect("the filter");
     assert_eq!(count(&ask(&filter, 0..100), Verdict::FirstSeen), 0, "others may have gone on with its slices, too");
-    survivor.folder.run(&format!("filter forgive clicks --cluster {}", survivor.address));
+    survivor.folder.run(&format!("filter forgive clicks --yes --cluster {}", survivor.address));
     eventually("what it has, it answers", || {
         let told = ask(&filter, 0..KEYS);
         assert_eq!(count(&told, Verdict::FirstSeen), 0, "what is lost is not made up");
@@ -110,7 +110,7 @@ fn new_nodes_take_their_places(survivor: &OwnNode) {
     assert!(numbers.iter().all(|number| *number <= 3 || *number > 100), "no number is given twice: {numbers:?}");
     let drained = run("cluster drain lost-2 lost-3 --no-wait");
     assert_eq!(drained.code, Some(0), "{}", drained.err);
-    let forgive = format!("filter forgive clicks --cluster {}", survivor.address);
+    let forgive = format!("filter forgive clicks --yes --cluster {}", survivor.address);
     let is_complete = |status: &Value| {
         let filter = &status["filters"][0];
         filter["complete_slices"] == 3 && filter["moving_slices"] == 0

@@ -98,8 +98,10 @@ fn a_tree_is_shown_as_a_tree() {
     let bytes = of("bytes");
     assert!(bytes[0] > bytes[1] && bytes[0] < 3 * bytes[1], "{bytes:?}");
     // The whole tree goes at once.
-    folder.run(&format!("filter drop clicks@oslo --cluster {at}")).fails(1, &["`clicks@oslo` is a level of the tree"]);
-    folder.run(&format!("filter drop clicks --cluster {at}")).ok();
+    folder
+        .run(&format!("filter drop clicks@oslo --yes --cluster {at}"))
+        .fails(1, &["`clicks@oslo` is a level of the tree"]);
+    folder.run(&format!("filter drop clicks --yes --cluster {at}")).ok();
     let listed = folder.run(&format!("filter list --cluster {at}")).ok().out;
     assert!(!listed.contains("clicks") && listed.contains("flat"), "{listed}");
 }

@@ -203,6 +203,9 @@ pub struct History {
     pub cells: CellsRead,
     /// Slices of which a copy lacked in the end what another had.
     pub lagging: Vec<u32>,
+    /// When a node said that it is ready, in simulated microseconds, the node, and a slice of which it lacked then what another
+    /// copy had.
+    pub ready_without: Vec<(u64, usize, u32)>,
     /// Copies that have begun to move.
     pub moves_begun: u64,
     /// Who says when events occurred.
@@ -371,6 +374,9 @@ impl fmt::Display for History {
             writeln!(f, "site {site} cut off{silently} from {from_us} us to {until_us} us")
         })?;
         self.unset.iter().try_for_each(|Unset { call, place }| writeln!(f, "call {call} is not set at {place}"))?;
+        for (time_us, node, slice) in &self.ready_without {
+            writeln!(f, "node {node} ready at {time_us} us without slice {slice}")?;
+        }
         if let Some(healed_us) = self.healed_us {
             writeln!(f, "healed at {healed_us} us, but for {:?}", self.unhealed)?;
         }

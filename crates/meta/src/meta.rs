@@ -162,6 +162,14 @@ impl Meta {
         self.inner.published.map()
     }
 
+    /// The map as it is agreed on now; none where this node does not lead, or no majority answers it.
+    pub async fn committed_map(&self) -> Option<Arc<ClusterMap>> {
+        let running = self.inner.running.get()?;
+        let agreed = tokio::time::timeout(self.inner.config.timing.attempt(), running.raft.ensure_linearizable());
+        agreed.await.ok()?.ok()?;
+        Some(self.published().newest())
+    }
+
     /// The secret of a filter in the map.
     pub fn secret(&self, filter: FilterId) -> Option<SecretMaterial> {
         self.inner.published.secrets().get(&filter).copied()

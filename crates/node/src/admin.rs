@@ -4,6 +4,7 @@
 //! know: consensus, cells.
 
 mod backup;
+mod slices;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ use firstseen_wire::proto::admin::{
     FinishAlterationRequest, FinishRestoreReply, FinishRestoreRequest, ForgiveFilterReply, ForgiveFilterRequest,
     IdentifyReply, IdentifyRequest, InitReply, InitRequest, InspectFilterReply, InspectFilterRequest, JoinReply,
     JoinRequest, LeaveReply, LeaveRequest, MoveSlicesReply, MoveSlicesRequest, PlanMovesReply, PlanMovesRequest,
-    PlannedMoves, ReadCellsReply, RestoreFilterReply, RestoreFilterRequest, SliceState, StatusReply, StatusRequest,
+    PlannedMoves, ReadCellsReply, RestoreFilterReply, RestoreFilterRequest, StatusReply, StatusRequest,
     WriteCellsReply,
 };
 use firstseen_wire::proto::peer;
@@ -35,10 +36,10 @@ use firstseen_wire::tree as wire_tree;
 use tonic::{Request, Response, Status};
 
 use crate::edges;
-use crate::owner::GroupLook;
 use crate::roles::Caller;
 use crate::shared::Shared;
 use crate::view::{GroupFault, View};
+use slices::slices;
 
 /// How long a change that is agreed on may take to be acted on here.
 const APPLY_MAX: Duration = Duration::from_secs(10);
@@ -65,6 +66,11 @@ impl AdminService {
     fn admit_node<T>(&self, request: Request<T>) -> Result<T, Status> {
         Caller::of(&request, self.shared.is_secure).must_be_admin_or_node()?;
         Ok(request.into_inner())
+    }
+
+    /// Who asks, for the log.
+    fn caller<T>(&self, request: &Request<T>) -> String {
+        Caller::of(request, self.shared.is_secure).name(request.remote_addr())
     }
 
     /// The id of a command: the caller's, so that it may ask again, or one of its own.
@@ -145,8 +151,12 @@ impl Admin for AdminService {
     }
 
     async fn status(&self, request: Request<StatusRequest>) -> Result<Response<StatusReply>, Status> {
-        self.admit(request)?;
-        let map = self.shared.meta.map().borrow().clone();
+        let StatusRequest { committed } = self.admit(request)?;
+        let not_leading = || ErrorKind::NotNow.status("this node does not lead the cluster, or no majority answers it");
+        let map = match committed {
+            true => self.shared.meta.committed_map().await.ok_or_else(not_leading)?,
+            false => self.shared.meta.map().borrow().clone(),
+        };
         let consensus = self.shared.meta.status();
         Ok(Response::new(StatusReply {
             map: Some(ClusterMap::from(&*map)),
@@ -188,10 +198,12 @@ impl Admin for AdminService {
     }
 
     async fn drop_filter(&self, request: Request<DropFilterRequest>) -> Result<Response<DropFilterReply>, Status> {
+        let by = self.caller(&request);
         let DropFilterRequest { command_id, name } = self.admit(request)?;
         let id = self.command_id(&command_id)?;
         let change = Change::DropFilter { name: name.clone() };
         self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        tracing::info!(filter = name, by, "a filter is dropped, with all that it remembers");
         self.applied(|view| view.map.filter_named(&name).is_none()).await?;
         Ok(Response::new(DropFilterReply {}))
     }
@@ -224,10 +236,12 @@ impl Admin for AdminService {
         &self,
         request: Request<FinishAlterationRequest>,
     ) -> Result<Response<FinishAlterationReply>, Status> {
+        let by = self.caller(&request);
         let FinishAlterationRequest { command_id, name } = self.admit(request)?;
         let id = self.command_id(&command_id)?;
         let change = Change::FinishAlteration { name: name.clone() };
         self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        tracing::info!(filter = name, by, "an alteration is ended, with all that only the former filter remembers");
         let has_former =
             |view: &View| view.map.filter_named(&name).is_some_and(|(id, _)| view.map.former_of(id).is_some());
         self.applied(|view| !has_former(view)).await?;
@@ -238,6 +252,7 @@ impl Admin for AdminService {
         &self,
         request: Request<ForgiveFilterRequest>,
     ) -> Result<Response<ForgiveFilterReply>, Status> {
+        let by = self.caller(&request);
         let ForgiveFilterRequest { command_id, name } = self.admit(request)?;
         let id = self.command_id(&command_id)?;
         let (now_ms, lease_ms) = (self.shared.clock.monotonic_ms(), self.shared.config.timing.lease_ms);
@@ -246,8 +261,9 @@ impl Admin for AdminService {
                 "node {node} is down, and for {left_ms} ms more it may record new events if it is only cut off"
             ))
         })?;
-        let change = Change::ForgiveFilter { name, ended };
+        let change = Change::ForgiveFilter { name: name.clone(), ended };
         self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        tracing::info!(filter = name, by, "a filter is forgiven what its slices have lost");
         Ok(Response::new(ForgiveFilterReply {}))
     }
 
@@ -421,30 +437,6 @@ fn secret_of(given: &[u8]) -> Result<[u8; 32], Status> {
         [] => edges::random().map_err(|error| ErrorKind::Internal.status(error)),
         given => exactly("secret", given),
     }
-}
-
-fn slices(looks: &[GroupLook], filter: FilterId) -> Vec<SliceState> {
-    let of_filter = looks.iter().filter(|look| look.filter == filter);
-    let mut slices: Vec<SliceState> = of_filter
-        .flat_map(|look| &look.state.slices)
-        .map(|slice| SliceState {
-            slice: slice.slice,
-            ready: slice.ready,
-            complete: slice.complete,
-            complete_from_ms: slice.complete_from_ms,
-            bytes: slice.bytes,
-            generations: slice.generations,
-            live_events: slice.live_events.unwrap_or(0),
-            live_events_unknown: slice.live_events.is_none(),
-            fill: slice.fill,
-            expected_rate: slice.expected_rate,
-            positions_tested: slice.load.positions_tested,
-            test_visits: slice.load.test_visits,
-            record_visits: slice.load.record_visits,
-        })
-        .collect();
-    slices.sort_by_key(|slice| slice.slice);
-    slices
 }
 
 fn move_message(way: SliceMove) -> admin::SliceMove {

@@ -56,6 +56,8 @@ impl Follower {
                 tracing::info!(version, filters = view.filters.len(), faults = faults.len(), "a new map counts");
             }
             self.views.send(Arc::new(View { faults, ..(*view).clone() }));
+            let names = view.map.filters.values().map(|record| record.name.as_str());
+            shared.metrics.keep_filters(&names.collect());
             let changed = tokio::select! {
                 biased;
                 changed = maps.changed() => changed,

@@ -1,7 +1,7 @@
 //! Health and metrics over HTTP/1, for probes and scrapers.
 //!
-//! Promises: alive says that the process works, ready that it serves all that it should, with the reason why not. Must
-//! not know: how metrics are counted.
+//! Promises: alive says that the process works, ready that it serves all that it should and has what it can get from
+//! others, with the reason why not; metrics are at most a second old. Must not know: how metrics are counted.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 
 use crate::accept::BoundedListener;
+use crate::metrics::Scrapes;
 use crate::shared::Shared;
 
 /// Connections that may be open: those of some scrapers and probes.
@@ -25,11 +26,19 @@ const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let stopping = shared.stopping.clone();
     let listener = BoundedListener::new(listener, CONNECTIONS_MAX, shared.metrics.connections("http"));
+    let (scrapes, answering) = Scrapes::new(CONNECTIONS_MAX as usize, shared.clock.clone(), {
+        let shared = shared.clone();
+        move || {
+            let shared = shared.clone();
+            async move { shared.metrics_text().await }
+        }
+    });
+    tokio::spawn(stopping.clone().run_until_cancelled_owned(answering));
     let router = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics))
-        .with_state(shared);
+        .with_state(shared)
+        .merge(Router::new().route("/metrics", get(metrics)).with_state(scrapes));
     let serving = axum::serve(listener, router).with_graceful_shutdown(stopping.cancelled_owned());
     if let Err(error) = serving.await {
         tracing::error!(%error, "health and metrics are served no longer");
@@ -50,9 +59,8 @@ async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
     }
 }
 
-async fn metrics(State(shared): State<Arc<Shared>>) -> Response {
-    let looks = shared.owners.look(None).await;
-    match shared.metrics.text(&shared, &looks) {
+async fn metrics(State(scrapes): State<Scrapes>) -> Response {
+    match scrapes.text().await {
         Ok(text) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
         Err(error) => {
             (StatusCode::INTERNAL_SERVER_ERROR, format!("metrics cannot be shown: {error}\n")).into_response()

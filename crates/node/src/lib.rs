@@ -28,6 +28,7 @@ mod repair;
 mod roles;
 mod serve;
 mod shared;
+mod stopping;
 mod streams;
 mod uplink;
 mod view;

@@ -7,8 +7,10 @@ mod climbs;
 mod filters;
 mod groups;
 mod peers;
+mod scrapes;
 mod sorted;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 
@@ -27,6 +29,7 @@ use crate::shared::Shared;
 pub(crate) use climbs::ClimbMeter;
 use climbs::Climbs;
 pub(crate) use peers::LinkMeter;
+pub(crate) use scrapes::Scrapes;
 use sorted::Sorted;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -194,6 +197,18 @@ impl Metrics {
         }
     }
 
+    /// Series of filters go that are not among these: they have been dropped, and nobody counts there any more.
+    pub(crate) fn keep_filters(&self, names: &BTreeSet<&str>) {
+        // What producers send for filters that are not known here has no name.
+        let is_kept_name = |filter: &str| filter.is_empty() || names.contains(filter);
+        let is_kept = |label: &FilterLabel| is_kept_name(&label.filter);
+        let Self { batch_events, queue_age_seconds, latency_seconds, received_bytes, received_events, climbs, .. } =
+            self;
+        [batch_events, queue_age_seconds, latency_seconds].into_iter().for_each(|spread| spread.retain(is_kept));
+        [received_bytes, received_events].into_iter().for_each(|count| count.retain(is_kept));
+        climbs.keep_filters(is_kept_name);
+    }
+
     /// The climbs of a filter, by its name.
     pub(crate) fn climbs(&self, filter: &str) -> ClimbMeter {
         self.climbs.of(filter)
@@ -237,7 +252,7 @@ impl Metrics {
         self.relayed.inc();
     }
 
-    /// Everything as text; `looks` in the order of filters.
+    /// Everything as text, gathered now; `looks` in the order of filters.
     pub(crate) fn text(&self, shared: &Shared, looks: &[GroupLook]) -> Result<String, fmt::Error> {
         let mut now = Registry::with_prefix("firstseen");
         node_now(&mut now, shared);

@@ -31,7 +31,7 @@ use crate::owner::{self, Loss, Owners, Proposal, Worker, WorkerParts};
 use crate::shared::Shared;
 use crate::uplink::CLIMBS_WAITING_MAX;
 use crate::view::View;
-use crate::{closing, doubt, http, missing, serve, uplink};
+use crate::{closing, doubt, http, missing, serve, stopping, uplink};
 
 /// Generations that may wait to be asked for.
 const PROPOSALS_MAX: usize = 64;
@@ -140,8 +140,10 @@ impl Node {
             metrics,
             ids,
             draining: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             drained: CancellationToken::new(),
             stopping: CancellationToken::new(),
+            rules: owner_limits.rules,
             streams: AtomicU32::new(0),
             batches: AtomicU64::new(0),
             config,
@@ -150,14 +152,9 @@ impl Node {
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(follower.run(shared.clone())));
         let proposing = follow::propose(shared.clone(), proposed);
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(proposing));
-        let doubting = doubt::tell(shared.clone());
-        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(doubting));
+        tell_cluster(&shared);
         let keeping = lease::keep(shared.clone());
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(keeping));
-        let missing = missing::tell(shared.clone());
-        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(missing));
-        let closing = closing::tell(shared.clone());
-        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(closing));
         let bringing = uplink::bring_up(shared.clone(), climbing);
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(bringing));
         let http_address = http.as_ref().and_then(|listener| listener.local_addr().ok());
@@ -189,6 +186,16 @@ impl Node {
         self.shared.not_ready()
     }
 
+    /// The version of the map that it acts on; 0 while it knows none.
+    pub fn map_version(&self) -> u64 {
+        self.shared.view().map.version
+    }
+
+    /// What `/metrics` shows, gathered now; nothing where it cannot be shown.
+    pub async fn metrics(&self) -> String {
+        self.shared.metrics_text().await.unwrap_or_default()
+    }
+
     /// Whether the process works; where not, it must be started again.
     pub fn is_alive(&self) -> bool {
         self.shared.not_alive().is_none()
@@ -211,18 +218,25 @@ impl Node {
         &self.shared.meta
     }
 
-    /// Stops it: takes no new batches, answers those it has, tells its peers what they need to know, ends its streams.
-    /// What is not done within `drain_max_ms` is given up.
+    /// Stops it: goes on while other copies fetch what only it has, then takes no new batches, answers those it has, tells
+    /// its peers what they need to know, ends its streams. What is not done within `drain_max_ms` is given up.
     pub async fn shutdown(mut self) {
         let shared = self.shared.clone();
+        let limit = Duration::from_millis(shared.config.limits.drain_max_ms);
+        let until = tokio::time::Instant::now() + limit;
+        shared.leaving.store(true, Ordering::Relaxed);
+        if shared.not_alive().is_none() {
+            // The rest is for what is in flight.
+            stopping::wait_for_copies(&shared, limit * 3 / 4).await;
+        }
         shared.draining.store(true, Ordering::Relaxed);
         shared.drained.cancel();
-        let limit = Duration::from_millis(shared.config.limits.drain_max_ms);
-        if tokio::time::timeout(limit, drain(&shared)).await.is_err() {
+        if tokio::time::timeout_at(until, drain(&shared)).await.is_err() {
             let batches = shared.batches.load(Ordering::Relaxed);
             tracing::warn!(batches, ?limit, "the node stops before all is done");
             warn_of_journals(&shared).await;
         }
+        stopping::tell_losses(&shared);
         shared.stopping.cancel();
         self.stop.cancel();
         if let Some(server) = self.server.take() {
@@ -269,6 +283,14 @@ async fn drain(shared: &Shared) {
     while view.links.values().any(|link| link.waiting() > 0) {
         tokio::time::sleep(DRAIN_LOOK).await;
     }
+}
+
+/// Tells the cluster what changes here, until the node stops.
+fn tell_cluster(shared: &Arc<Shared>) {
+    let stopping = || shared.stopping.clone();
+    tokio::spawn(stopping().run_until_cancelled_owned(doubt::tell(shared.clone())));
+    tokio::spawn(stopping().run_until_cancelled_owned(missing::tell(shared.clone())));
+    tokio::spawn(stopping().run_until_cancelled_owned(closing::tell(shared.clone())));
 }
 
 /// Where what owners want goes.

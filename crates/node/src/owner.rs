@@ -153,19 +153,22 @@ pub(crate) struct OwnerQueue {
     work: mpsc::Sender<Work>,
     events: Arc<AtomicU64>,
     events_max: u64,
+    catching_up: Arc<AtomicU64>,
 }
 
 /// The receiving end of an [`OwnerQueue`].
 pub(crate) struct OwnerInbox {
     pub(crate) work: mpsc::Receiver<Work>,
     events: Arc<AtomicU64>,
+    catching_up: Arc<AtomicU64>,
 }
 
 /// A queue for one owner, of at most `events_max` events.
 pub(crate) fn queue(events_max: u64) -> (OwnerQueue, OwnerInbox) {
     let (sender, work) = mpsc::channel(QUEUE_WORK_MAX);
-    let events = Arc::new(AtomicU64::new(0));
-    (OwnerQueue { work: sender, events: events.clone(), events_max }, OwnerInbox { work, events })
+    let (events, catching_up) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+    let queue = OwnerQueue { work: sender, events: events.clone(), events_max, catching_up: catching_up.clone() };
+    (queue, OwnerInbox { work, events, catching_up })
 }
 
 impl OwnerQueue {
@@ -198,6 +201,11 @@ impl OwnerInbox {
     /// Gives room back to the queue.
     pub(crate) fn took(&self, run: &Run) {
         self.events.fetch_sub(run.place.events() as u64, Ordering::Relaxed);
+    }
+
+    /// Shows how many groups here are being told what they have missed.
+    pub(crate) fn show_catching_up(&self, groups: usize) {
+        self.catching_up.store(groups as u64, Ordering::Relaxed);
     }
 }
 
@@ -287,6 +295,11 @@ impl Owners {
             told.extend(answer.await.ok());
         }
         told
+    }
+
+    /// Groups that are being told what they have missed.
+    pub(crate) fn catching_up(&self) -> u64 {
+        self.queues.iter().map(|queue| queue.catching_up.load(Ordering::Relaxed)).sum()
     }
 
     /// Events that wait, in all queues.

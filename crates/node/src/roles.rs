@@ -3,6 +3,7 @@
 //! Promises: with TLS, nothing is done for a caller without the role for it; without TLS everything is allowed (the
 //! configuration asks for a listener that only this machine reaches, or for `insecure`). Must not know: requests.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use firstseen_wire::status::ErrorKind;
@@ -26,6 +27,13 @@ impl Caller {
         let certificates = request.peer_certs().unwrap_or_default();
         let roles = tls::peer_roles(&certificates);
         Self { certificates: Some(certificates), roles }
+    }
+
+    /// Who that is: the names of its certificate, and where it calls from.
+    pub(crate) fn name(&self, address: Option<SocketAddr>) -> String {
+        let names = self.certificates.as_ref().map_or_else(Vec::new, |certificates| tls::dns_names(certificates));
+        let names = if names.is_empty() { "nobody whom a certificate names".to_owned() } else { names.join(" ") };
+        address.map_or_else(|| names.clone(), |address| format!("{names}, {address}"))
     }
 
     /// Only nodes.

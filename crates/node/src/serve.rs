@@ -24,6 +24,9 @@ use crate::roles::Caller;
 use crate::shared::Shared;
 use crate::streams::ProducerService;
 
+/// How often a node that is not ready looks whether it is.
+const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// Serves until `stop`.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
@@ -64,18 +67,22 @@ pub(crate) async fn serve(
 
 /// Keeps the health service's answer up to date.
 async fn report(reporter: HealthReporter, shared: Arc<Shared>) {
-    let mut views = shared.views.clone();
+    let (mut views, mut told) = (shared.views.clone(), None);
     loop {
         let status = match shared.not_ready() {
             None => ServingStatus::Serving,
             Some(_) => ServingStatus::NotServing,
         };
-        reporter.set_service_status("", status).await;
+        if told.replace(status) != Some(status) {
+            reporter.set_service_status("", status).await;
+        }
         let changed = tokio::select! {
             biased;
             () = shared.drained.cancelled() => false,
             _ = shared.owners.loss().happened() => false,
             changed = views.changed() => changed.is_ok(),
+            // What it waits for need not change the map.
+            () = tokio::time::sleep(LOOK_AGAIN), if status == ServingStatus::NotServing => true,
         };
         if !changed {
             break;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use firstseen_client::Levels;
 use firstseen_meta::Meta;
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_wire::net::Connector;
 use firstseen_wire::watch;
 use tokio_util::sync::CancellationToken;
@@ -56,8 +57,12 @@ pub(crate) struct Shared {
     pub(crate) draining: AtomicBool,
     /// Says the same to those who wait for it.
     pub(crate) drained: CancellationToken,
+    /// It is about to be so: the node still serves, for as long as other copies need what only it has.
+    pub(crate) leaving: AtomicBool,
     /// Streams and links end now.
     pub(crate) stopping: CancellationToken,
+    /// What it keeps to.
+    pub(crate) rules: Rules,
     /// Producer streams that are open.
     pub(crate) streams: AtomicU32,
     /// Batches of all streams that are not answered.
@@ -75,6 +80,12 @@ impl Shared {
         self.draining.load(Ordering::Relaxed)
     }
 
+    /// What the node shows of itself, gathered now.
+    pub(crate) async fn metrics_text(&self) -> Result<String, std::fmt::Error> {
+        let looks = self.owners.look(None).await;
+        self.metrics.text(self, &looks)
+    }
+
     /// Why the process must be started again; nothing where it works.
     pub(crate) fn not_alive(&self) -> Option<String> {
         let stopped =
@@ -87,7 +98,7 @@ impl Shared {
         if let Some(dead) = self.not_alive() {
             return Some(dead);
         }
-        if self.is_draining() {
+        if self.is_draining() || self.leaving.load(Ordering::Relaxed) {
             return Some("the node is about to stop".to_owned());
         }
         if self.keeper.is_full() {
@@ -98,6 +109,14 @@ impl Shared {
         if self.meta.has_left() {
             return Some("the node has left its cluster for good: stop it and remove its data".to_owned());
         }
-        self.view().not_ready().or_else(|| lease::not_held(self.lease.newest(), self.clock.now()))
+        let catching_up = || {
+            let groups = self.owners.catching_up();
+            (groups > 0)
+                .then(|| format!("{groups} groups here are being told what they have missed by the other nodes"))
+        };
+        let view = self.view();
+        let not_whole = || view.not_whole().or_else(catching_up);
+        let not_held = || lease::not_held(self.lease.newest(), self.clock.now());
+        view.not_ready().or_else(not_held).or_else(|| not_whole().filter(|_| self.rules.keep(Rule::ReadyWhenWhole)))
     }
 }

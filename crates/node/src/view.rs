@@ -149,6 +149,21 @@ impl View {
         groups.len() as u64
     }
 
+    /// The first filter of which slices here lack what another copy has, with the number of all such slices; those that a
+    /// move brings do not count, as nothing is lost where they come from.
+    fn fetching(&self) -> Option<(&FilterRecord, usize)> {
+        let node = self.node()?;
+        let lacks = |record: &FilterRecord, slice: u32, owner: &SliceOwner| {
+            let is_lacking = owner.node == node && !self.map.is_gone(owner) && !self.map.is_complete_copy(owner);
+            is_lacking && self.map.is_complete(record, slice) && record.arriving_since(slice, node).is_none()
+        };
+        let lacking =
+            |record: &FilterRecord| record.all_copies().filter(|(slice, owner)| lacks(record, *slice, owner)).count();
+        let mut filters = self.filters.values().map(|filter| (&filter.record, lacking(&filter.record)));
+        let first = filters.find(|(_, slices)| *slices > 0)?;
+        Some((first.0, first.1 + filters.map(|(_, slices)| slices).sum::<usize>()))
+    }
+
     /// Slices of a filter that this node owns, and that are ready.
     pub(crate) fn slices_ready(&self, id: FilterId) -> u32 {
         let (Some(filter), Some(node)) = (self.filters.get(&id), self.node()) else { return 0 };
@@ -178,8 +193,19 @@ impl View {
         if self.map.version == 0 {
             return Some("the map of the cluster is not known yet".to_owned());
         }
-        let fault = self.faults.first()?;
-        let more = self.faults.len() - 1;
-        Some(format!("filter {} group {}: {} ({more} more)", fault.filter, fault.group, fault.reason))
+        if let Some(fault) = self.faults.first() {
+            let more = self.faults.len() - 1;
+            return Some(format!("filter {} group {}: {} ({more} more)", fault.filter, fault.group, fault.reason));
+        }
+        None
+    }
+
+    /// Why another copy of a slice must not be stopped, as one here has not fetched what it lacks; nothing where none must.
+    pub(crate) fn not_whole(&self) -> Option<String> {
+        let (record, slices) = self.fetching()?;
+        let name = &record.name;
+        Some(format!(
+            "filter `{name}`: slices here are fetching what they lack from other copies ({slices} of all filters)"
+        ))
     }
 }

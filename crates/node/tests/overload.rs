@@ -153,7 +153,7 @@ async fn watch(node: Arc<TestNode>, over: CancellationToken) -> (u64, u64) {
     let (mut queued, mut resident) = (0, 0);
     let mut looks = tokio::time::interval(Duration::from_millis(20));
     while over.run_until_cancelled(looks.tick()).await.is_some() {
-        let (_, text) = node.get("/metrics").await;
+        let text = node.node.metrics().await;
         let line = text.lines().find_map(|line| line.strip_prefix("firstseen_queue_events ")).expect("a gauge");
         queued = queued.max(line.parse::<u64>().expect("a number"));
         resident = resident.max(resident_bytes());

@@ -30,6 +30,7 @@ mod prober;
 mod rescan;
 mod sliced;
 mod slicing;
+pub mod stopping;
 mod submission;
 mod tree;
 mod vertical;

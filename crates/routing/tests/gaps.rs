@@ -181,6 +181,39 @@ fn who_comes_back_when_another_has_left_does_not_know_what_that_has_recorded() {
     assert!(claims(&network).contains(&NodeId(2)));
 }
 
+/// A node is not ready while what it has missed can be handed over: whoever would have to do that must not be stopped.
+#[test]
+fn who_is_back_catches_up_until_the_map_says_that_it_has_everything() {
+    let (mut network, mut producer) = short_window(true);
+    let began_ms = network.now.wall_ms;
+    let tell_all = |network: &mut Network| {
+        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+        network.settle();
+    };
+    let is_catching_up = |network: &Network| network.owners[&(0, NodeId(2))].is_catching_up();
+    tell_all(&mut network);
+    assert!((0..30).all(|key| ask(&mut network, &mut producer, key, began_ms) == Decision::FirstSeen));
+    assert!(!is_catching_up(&network), "it has everything");
+    network.take_down(NodeId(2));
+    tell_all(&mut network);
+    (0..30).for_each(|key| ask_by_map(&mut network, &mut producer, 1000 + key, began_ms));
+    network.begin_anew(NodeId(2));
+    assert!(is_catching_up(&network), "the others have kept what it has missed");
+    tell_all(&mut network);
+    network.wait(1_100);
+    network.settle();
+    assert!(claims(&network).contains(&NodeId(2)) && is_catching_up(&network), "the map does not say so yet");
+    assert!(network.agree_on_complete());
+    tell_all(&mut network);
+    assert!(!is_catching_up(&network), "now it does");
+    network.restart(NodeId(2));
+    network.settle();
+    assert!(!is_catching_up(&network), "it has lost its cells, and nobody can hand these over");
+    network.wait(1);
+    network.settle();
+    assert!(!is_catching_up(&network));
+}
+
 #[test]
 fn below_the_threshold_a_slice_can_still_deny_an_event() {
     let definition = definition(&spec(Kind::Timing, "1h", 1 << 20, 5), "vertical:6");

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use firstseen_filter::{FilterSecret, FilterSpec, Kind, Layout, Probes, Window};
@@ -70,7 +70,11 @@ pub struct Machine {
     /// Its clock.
     pub clock: NodeClock,
     damage: Arc<Damage>,
+    ready: Arc<AtomicU64>,
 }
+
+/// How often a node is asked whether it is ready.
+const READY_LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
 struct Damage {
@@ -90,6 +94,21 @@ impl Machine {
         self.damage.is_refused.load(Ordering::Relaxed)
     }
 
+    /// The version of the map by which its node said last that it is ready, in this start.
+    pub fn ready_by(&self) -> Option<u64> {
+        Some(self.ready.load(Ordering::Relaxed)).filter(|version| *version > 0)
+    }
+
+    /// Writes down whether the node is ready, again and again.
+    async fn watch_ready(&self, node: &Node) {
+        loop {
+            let version = node.map_version();
+            let is_ready = node.not_ready().is_none() && node.map_version() == version;
+            self.ready.store(if is_ready { version } else { 0 }, Ordering::Relaxed);
+            tokio::time::sleep(READY_LOOK).await;
+        }
+    }
+
     fn refuse(&self) -> bool {
         let is_expected = self.damage.is_expected.load(Ordering::Relaxed);
         self.damage.is_refused.store(is_expected, Ordering::Relaxed);
@@ -104,6 +123,7 @@ pub async fn run_node(
     machine: Machine,
     connector: SimConnector,
 ) -> turmoil::Result {
+    machine.ready.store(0, Ordering::Relaxed);
     let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
     let plain = NodeConfig::new(&node_name(index), ([0, 0, 0, 0], PORT).into(), "unused");
     let config = NodeConfig {
@@ -133,7 +153,11 @@ pub async fn run_node(
         started => started?,
     };
     // A panic of an owner would otherwise end in its task.
-    Err(node.failure().await.into())
+    tokio::select! {
+        biased;
+        failure = node.failure() => Err(failure.into()),
+        () = machine.watch_ready(&node) => Ok(()),
+    }
 }
 
 /// Forms the cluster and creates the filter; the map then.
@@ -168,7 +192,7 @@ pub async fn set_up(scenario: &Scenario, connector: &SimConnector) -> turmoil::R
 pub async fn status(connector: &SimConnector, nodes: usize) -> turmoil::Result<(ClusterMap, Option<NodeId>)> {
     for attempt in 0..STATUS_TRIES * nodes {
         let mut client = admin_client(connector.channel(&node_address(attempt % nodes), None)?);
-        let asked = tokio::time::timeout(STATUS_MAX, client.status(admin::StatusRequest {})).await;
+        let asked = tokio::time::timeout(STATUS_MAX, client.status(admin::StatusRequest::default())).await;
         if let Ok(Ok(reply)) = asked {
             let reply = reply.into_inner();
             let leader = (reply.leader > 0).then_some(NodeId(reply.leader));
@@ -188,7 +212,7 @@ pub async fn map_now(connector: &SimConnector, nodes: usize) -> turmoil::Result<
 }
 
 async fn map(first: &mut Admin) -> turmoil::Result<ClusterMap> {
-    let status = retry(first, |mut client| async move { client.status(admin::StatusRequest {}).await }).await?;
+    let status = retry(first, |mut client| async move { client.status(admin::StatusRequest::default()).await }).await?;
     Ok(ClusterMap::try_from(status.into_inner().map.ok_or("no map")?)?)
 }
 

@@ -22,6 +22,8 @@ pub enum Fault {
     Blackout,
     /// All nodes are restarted, one after the other.
     RollingRestart,
+    /// The same, and the next one ends as soon as the one before says that it is ready.
+    RestartWhenReady,
     /// The node that leads the agreement ends while slices move.
     LeaderLoss,
     /// The disk of a node's journal is full for a while.
@@ -50,12 +52,13 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Kill,
         Self::PowerCut,
         Self::TornWrite,
         Self::Blackout,
         Self::RollingRestart,
+        Self::RestartWhenReady,
         Self::LeaderLoss,
         Self::DiskFull,
         Self::BitRot,

@@ -145,18 +145,43 @@ impl Storm<'_> {
     }
 
     async fn restart_all(&self, dice: &mut Dice) -> turmoil::Result {
+        let fault = match self.scenario().seed / 2 % 2 {
+            0 => Fault::RollingRestart,
+            _ => Fault::RestartWhenReady,
+        };
         for node in 0..self.nodes() {
             self.torment.order(Order::Kill(node));
             self.note_loss(node);
             pause(20, 200, dice).await;
             self.torment.order(Order::Start(node));
             let end = tokio::time::Instant::now() + BACK_MAX;
-            while tokio::time::Instant::now() < end && !self.is_whole().await? {
+            while tokio::time::Instant::now() < end && !self.is_back(node, fault).await? {
                 tokio::time::sleep(LOOK).await;
             }
         }
-        self.fired.note(Fault::RollingRestart, None);
+        self.fired.note(fault, None);
         Ok(())
+    }
+
+    /// Whether the next node may be restarted.
+    async fn is_back(&self, node: usize, fault: Fault) -> turmoil::Result<bool> {
+        match fault {
+            Fault::RestartWhenReady => self.is_ready(node).await,
+            _ => self.is_whole().await,
+        }
+    }
+
+    /// Whether the node says that it is ready. What it lacks all the same, and could get, is written down.
+    async fn is_ready(&self, node: usize) -> turmoil::Result<bool> {
+        let before = cluster::map_now(self.connector, self.nodes()).await?;
+        let ready_by = self.torment.machines[node].ready_by();
+        let after = cluster::map_now(self.connector, self.nodes()).await?;
+        // What is so by both maps is so by all between them.
+        let is_known = ready_by.filter(|version| (before.version..=after.version).contains(version)).is_some();
+        if let Some(slice) = is_known.then(|| lacking_all_the_while(&before, &after, node)).flatten() {
+            lock(self.history).ready_without.push((now_us(), node, slice));
+        }
+        Ok(is_known)
     }
 
     /// Whether all nodes are there, and all slices with everything.
@@ -366,6 +391,32 @@ fn incomplete(map: &ClusterMap) -> Option<String> {
     let (_, record) = map.filter_named(FILTER)?;
     let (slice, copy) = record.all_copies().find(|(_, copy)| !map.is_complete_copy(copy))?;
     Some(format!("slice {slice} is not complete on node {}", copy.node.0))
+}
+
+/// A slice of which this node has lacked something from one map to the other, and another copy has not.
+fn lacking_all_the_while(before: &ClusterMap, after: &ClusterMap, node: usize) -> Option<u32> {
+    let (number, _) = after.node_named(&node_name(node))?;
+    let is_same = |node: NodeId| {
+        let [one, other] = [before, after].map(|map| map.nodes.get(&node).filter(|record| !record.is_down));
+        one.zip(other).is_some_and(|(one, other)| one.incarnation == other.incarnation)
+    };
+    let copies = |map: &ClusterMap, slice: u32| -> Vec<SliceOwner> {
+        map.filter_named(FILTER).map_or_else(Vec::new, |(_, record)| record.copies_of(slice).copied().collect())
+    };
+    let is_complete = |map: &ClusterMap, slice: u32, node: NodeId| {
+        copies(map, slice).iter().any(|copy| copy.node == node && map.is_complete_copy(copy))
+    };
+    let lacks = |map: &ClusterMap, slice: u32| {
+        let has_come = || map.filter_named(FILTER).is_some_and(|(_, of)| of.arriving_since(slice, number).is_none());
+        let own = copies(map, slice).into_iter().find(|copy| copy.node == number);
+        own.is_some_and(|own| !map.is_gone(&own) && !map.is_complete_copy(&own)) && has_come()
+    };
+    let has = |slice: u32, copy: &SliceOwner| {
+        is_same(copy.node) && is_complete(before, slice, copy.node) && is_complete(after, slice, copy.node)
+    };
+    let slices = 0..after.filter_named(FILTER)?.1.owners.len() as u32;
+    let mut lacking = slices.filter(|slice| is_same(number) && lacks(before, *slice) && lacks(after, *slice));
+    lacking.find(|slice| copies(after, *slice).iter().any(|copy| has(*slice, copy)))
 }
 
 fn start_of(map: &ClusterMap, node: usize) -> Option<Incarnation> {

@@ -78,5 +78,6 @@ fn found_at(rule: Rule) -> Option<u64> {
         Rule::AwaitsFormerHeads => return None,
         // Of nodes that are cut off: `cut_offs.rs`.
         Rule::HoldsLease | Rule::AwaitsLeases => return None,
+        Rule::ReadyWhenWhole => 3,
     })
 }

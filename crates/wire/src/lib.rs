@@ -24,6 +24,7 @@ pub mod status;
 pub mod ticks;
 pub mod tls;
 pub mod tree;
+pub mod validity;
 mod varint;
 mod verdicts;
 pub mod watch;

@@ -200,6 +200,12 @@ pub fn is_node_named(certs: &[CertificateDer<'_>], node_name: &str) -> bool {
     is_valid_for(certs, NODE_NAME) && is_valid_for(certs, &format!("{node_name}.{NODE_NAME}"))
 }
 
+/// The names in the certificate of a peer.
+pub fn dns_names(certs: &[CertificateDer<'_>]) -> Vec<String> {
+    let own = certs.first().and_then(|own| EndEntityCert::try_from(own).ok());
+    own.map_or_else(Vec::new, |own| own.valid_dns_names().map(str::to_owned).collect())
+}
+
 fn is_valid_for(certs: &[CertificateDer<'_>], name: &str) -> bool {
     let (Some(own), Ok(name)) = (certs.first(), ServerName::try_from(name)) else { return false };
     EndEntityCert::try_from(own).is_ok_and(|cert| cert.verify_is_valid_for_subject_name(&name).is_ok())

@@ -12,6 +12,7 @@ mod no_false_negative;
 mod no_first_after_duplicate;
 mod no_own_duplicate;
 mod one_winner;
+mod ready_when_whole;
 mod same_name_same_verdict;
 mod told_degraded;
 
@@ -68,6 +69,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     cells_set::check(history, &mut violations);
     copies_catch_up::check(history, &mut violations);
     liveness::check(history, &mut violations);
+    ready_when_whole::check(history, &mut violations);
     same_name_same_verdict::check(history, &mut violations);
     told_degraded::check(history, &by_event, &mut violations);
     violations

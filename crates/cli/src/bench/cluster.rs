@@ -99,7 +99,7 @@ impl Bench {
             let client = builder.connect().await?;
             measure(&client.filter("bench").await?).await
         });
-        self.cluster.filter(&["drop", "bench"])?;
+        self.cluster.filter(&["drop", "bench", "--yes"])?;
         measured
     }
 }

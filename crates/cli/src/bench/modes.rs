@@ -111,7 +111,7 @@ fn measure(
         let client = Client::builder().seeds(cluster.addresses()).batch_events_max(args.batch).connect().await?;
         events_per_s(&client.filter("bench").await?, Keys::new(number, args.events), args.batch).await
     });
-    cluster.filter(&["drop", "bench"])?;
+    cluster.filter(&["drop", "bench", "--yes"])?;
     measured
 }
 

@@ -80,7 +80,7 @@ fn measure(
         let (moving, moved_s) = while_moving(cluster, &filter, rate).await?;
         anyhow::Ok(SlicingFigures { slicing, quiet, moving, p99_of_quiet: moving.p99_ms / quiet.p99_ms, moved_s })
     });
-    cluster.filter(&["drop", "bench"])?;
+    cluster.filter(&["drop", "bench", "--yes"])?;
     measured
 }
 

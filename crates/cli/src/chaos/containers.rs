@@ -112,9 +112,19 @@ impl Stage for Containers {
             Action::Fill => vec!["exec", &container, "/firstseen", "chaos", "ballast", BALLAST, "1GiB"],
             Action::Free => vec!["exec", &container, "/firstseen", "chaos", "ballast", BALLAST],
             Action::Slow => return finish(Command::new("cluster/delay.sh").args(["100", PROJECT])),
+            Action::RestartWhenReady => bail!("a node is waited for where steps are carried out"),
             Action::Drain => bail!("a drain is asked of the cluster"),
         };
         finish(Command::new("docker").args(args))
+    }
+
+    fn is_ready(&self, node: usize) -> bool {
+        let asks = |container: String| {
+            let args = ["exec", &container, "/firstseen", "node", "health", "--addr", "127.0.0.1:7401"];
+            let asked = Command::new("docker").args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+            asked.is_ok_and(|status| status.success())
+        };
+        Self::container(node).is_ok_and(asks)
     }
 
     fn name_of(&self, node: usize) -> String {

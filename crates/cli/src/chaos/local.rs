@@ -13,6 +13,7 @@ use super::run::Stage;
 use super::scenario::Action;
 use crate::cluster;
 use crate::connect::{self, Operator};
+use crate::node::health;
 use crate::size::ByteSize;
 use crate::up::{Asked, Folder, LocalNode, Processes};
 
@@ -75,10 +76,17 @@ impl Stage for Local {
             }
             Action::Pause => self.processes.signal_one(index, Signal::SIGSTOP),
             Action::Resume => self.processes.signal_one(index, Signal::SIGCONT),
+            Action::RestartWhenReady => bail!("a node is waited for where steps are carried out"),
             Action::Drain | Action::Disconnect | Action::Connect | Action::Fill | Action::Free | Action::Slow => {
                 bail!("{action:?} is not done to a process: run it with --containers")
             }
         }
+    }
+
+    fn is_ready(&self, node: usize) -> bool {
+        let address = self.folder.nodes().get(node - 1).map(LocalNode::http_address).unwrap_or_default();
+        let answer = health::get(&address, "/readyz").unwrap_or_default();
+        answer.split(' ').nth(1) == Some("200")
     }
 
     fn name_of(&self, node: usize) -> String {

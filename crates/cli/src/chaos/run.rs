@@ -24,6 +24,10 @@ const FILTER: &str = "chaos";
 const LINES_MAX: usize = 1 << 16;
 /// After the end of its time a producer still waits for answers.
 const LAST_ANSWERS: Duration = Duration::from_secs(20);
+/// How long a node may take to be ready after its start.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// How often is asked whether it is.
+const LOOK: Duration = Duration::from_millis(20);
 /// How often is asked whether slices are complete.
 const ASK: Duration = Duration::from_millis(500);
 
@@ -34,6 +38,9 @@ pub(super) trait Stage {
 
     /// Does something to a node, from 1.
     fn act(&mut self, action: Action, node: usize) -> anyhow::Result<()>;
+
+    /// Whether a node says that it is ready.
+    fn is_ready(&self, node: usize) -> bool;
 
     /// What the cluster calls a node.
     fn name_of(&self, node: usize) -> String;
@@ -91,6 +98,8 @@ fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyh
                     println!("{:>4} s  {action:?} {}", begun.elapsed().as_secs(), stage.name_of(*node));
                 }
                 act(stage, *action, *node)?;
+                // However long that took, callers go on.
+                calls.extend(lines.try_iter());
             }
             next = steps.next();
         }
@@ -125,6 +134,15 @@ fn act(stage: &mut dyn Stage, action: Action, node: usize) -> anyhow::Result<()>
             let name = stage.name_of(node);
             containers::finish(&mut stage.command(&["cluster", "drain", &name], Some(node)))?;
             containers::finish(&mut stage.command(&["cluster", "leave", &name], Some(node)))
+        }
+        Action::RestartWhenReady => {
+            stage.act(Action::Restart, node)?;
+            let begun = Instant::now();
+            while !stage.is_ready(node) {
+                anyhow::ensure!(begun.elapsed() < READY_MAX, "{} is not ready", stage.name_of(node));
+                std::thread::sleep(LOOK);
+            }
+            Ok(())
         }
         action => stage.act(action, node),
     }

@@ -69,6 +69,8 @@ pub(super) enum Action {
     Start,
     /// It ends in order, and is started again.
     Restart,
+    /// The same, and then it is waited for until it says that it is ready.
+    RestartWhenReady,
     /// It stands still.
     Pause,
     /// It goes on.

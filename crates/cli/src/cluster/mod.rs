@@ -7,6 +7,7 @@ mod form;
 mod moves;
 mod recover;
 mod restore;
+mod safe_to_stop;
 mod status;
 
 use std::io::Write;
@@ -25,6 +26,7 @@ pub(crate) use form::form;
 pub use moves::{DrainArgs, RebalanceArgs};
 pub use recover::RecoverArgs;
 pub use restore::RestoreArgs;
+pub use safe_to_stop::SafeToStopArgs;
 pub(crate) use status::{filters_json, filters_text, hex};
 
 /// How long nodes may take to be there and agree.
@@ -52,6 +54,8 @@ pub enum ClusterCommand {
     Form(FormArgs),
     /// Show nodes and filters
     Status(StatusArgs),
+    /// Say whether a node can be stopped: nothing would be lost, and the others would go on; --wait waits until it is so
+    SafeToStop(SafeToStopArgs),
     /// Move slices so that all nodes have about as many; says what moves
     Rebalance(RebalanceArgs),
     /// Move all slices off a node, which can leave then
@@ -159,6 +163,7 @@ pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
                     false => out.write_all(status::text(&status).as_bytes())?,
                 }
             }
+            ClusterCommand::SafeToStop(args) => code = safe_to_stop::run(args, out).await?,
             ClusterCommand::Rebalance(args) => moves::rebalance(args, out).await?,
             ClusterCommand::Drain(args) => moves::drain(args, out).await?,
             ClusterCommand::Leave(LeaveArgs { member, node }) => {
@@ -226,15 +231,21 @@ pub(crate) struct ClusterStatus {
 /// # Errors
 /// What the node says; a map that cannot be read; that there is no cluster yet.
 pub(crate) async fn status(member: &Operator) -> anyhow::Result<ClusterStatus> {
-    let StatusReply { map, leader, term, last_applied, unreachable } =
-        member.call(async |mut client| client.status(StatusRequest {}).await).await?;
-    let map = match map {
-        Some(map) if map.version > 0 => map,
-        _ => anyhow::bail!("this node belongs to no cluster yet: firstseen cluster init, join or form"),
-    };
-    let leader = (leader > 0).then_some(NodeId(leader));
-    let unreachable = unreachable.into_iter().map(NodeId).collect();
-    Ok(ClusterStatus { map: map.try_into()?, leader, term, last_applied, unreachable })
+    member.call(async |mut client| client.status(StatusRequest::default()).await).await?.try_into()
+}
+
+impl TryFrom<StatusReply> for ClusterStatus {
+    type Error = anyhow::Error;
+
+    fn try_from(StatusReply { map, leader, term, last_applied, unreachable }: StatusReply) -> anyhow::Result<Self> {
+        let map = match map {
+            Some(map) if map.version > 0 => map,
+            _ => anyhow::bail!("this node belongs to no cluster yet: firstseen cluster init, join or form"),
+        };
+        let leader = (leader > 0).then_some(NodeId(leader));
+        let unreachable = unreachable.into_iter().map(NodeId).collect();
+        Ok(Self { map: map.try_into()?, leader, term, last_applied, unreachable })
+    }
 }
 
 /// The node of this name or number.

@@ -14,7 +14,7 @@ use firstseen_wire::proto::admin::{AlterFilterReply, AlterFilterRequest, FinishA
 use serde::Serialize;
 use tokio::time::{Duration, sleep};
 
-use super::{ClusterAddresses, create, find};
+use super::{ClusterAddresses, agreed, create, find};
 use crate::cluster;
 use crate::connect::{Operator, fresh_id};
 use crate::describe::describe;
@@ -50,6 +50,9 @@ pub struct AlterArgs {
         "window", "capacity", "fpr", "memory", "kind", "slicing", "lateness", "growth", "new_secret", "seed",
     ])]
     pub finish: bool,
+    /// End it without asking
+    #[arg(long, requires = "finish")]
+    pub yes: bool,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -334,6 +337,7 @@ async fn finish(
         ))
         .into());
     };
+    agreed(args.yes, &format!("filter `{}`: what only the former filter remembers is first-seen again", args.name))?;
     let request = FinishAlterationRequest { command_id: fresh_id().into(), name: args.name.clone() };
     operator.call(async |mut client| client.finish_alteration(request.clone()).await).await?;
     match args.json {

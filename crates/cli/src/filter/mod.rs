@@ -18,6 +18,7 @@ use firstseen_wire::proto::admin::{DropFilterRequest, ForgiveFilterRequest};
 
 use crate::cluster;
 use crate::connect::{self, Operator, TlsArgs, fresh_id};
+use crate::consent::confirms;
 use crate::exit::UsageError;
 use crate::filter_args::{FilterArgs, parse_duration_ms};
 use crate::size::Count;
@@ -232,6 +233,9 @@ pub struct DescribeArgs {
 pub struct ForgiveArgs {
     /// Name of the filter
     pub name: String,
+    /// Do it without asking
+    #[arg(long)]
+    pub yes: bool,
     /// The cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
@@ -242,6 +246,9 @@ pub struct ForgiveArgs {
 pub struct DropArgs {
     /// Name of the filter
     pub name: String,
+    /// Do it without asking
+    #[arg(long)]
+    pub yes: bool,
     /// The cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
@@ -313,10 +320,13 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
                 }
             }
             FilterCommand::Describe(args) => describe::run(args, &args.at.operator()?, out).await?,
-            FilterCommand::Forgive(ForgiveArgs { name, at }) => forgive(name, &at.operator()?, out).await?,
-            FilterCommand::Drop(DropArgs { name, at }) => {
+            FilterCommand::Forgive(ForgiveArgs { name, at, yes }) => {
+                forgive((name, *yes), &at.operator()?, out).await?
+            }
+            FilterCommand::Drop(DropArgs { name, at, yes }) => {
                 let operator = at.operator()?;
                 find(&cluster::status(&operator).await?.map, name)?;
+                agreed(*yes, &format!("filter `{name}` goes, with all that it remembers"))?;
                 let request = DropFilterRequest { command_id: fresh_id().into(), name: name.clone() };
                 operator.call(async |mut client| client.drop_filter(request.clone()).await).await?;
                 writeln!(out, "filter {name} is dropped")?;
@@ -327,9 +337,13 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
 }
 
 /// Tells how many slices are forgiven; those of nodes that are down cannot be.
-async fn forgive(name: &str, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
+async fn forgive((name, is_agreed): (&str, bool), operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
     let map = cluster::status(operator).await?.map;
     let (_, filter) = find(&map, name)?;
+    agreed(
+        is_agreed,
+        &format!("filter `{name}`: what its slices have lost is first-seen again, and no longer waited for"),
+    )?;
     let slices = (0..).zip(&filter.owners).filter(|(slice, _)| !map.is_complete(filter, *slice));
     let is_away = |slice: u32| filter.copies_of(slice).all(|copy| map.is_gone(copy));
     let (away, forgiven): (Vec<_>, Vec<_>) = slices.partition(|(slice, _)| is_away(*slice));
@@ -346,6 +360,14 @@ async fn forgive(name: &str, operator: &Operator, out: &mut dyn Write) -> anyhow
         )?;
     }
     Ok(())
+}
+
+/// Goes on where that was said, or is now.
+fn agreed(is_agreed: bool, what: &str) -> anyhow::Result<()> {
+    match is_agreed || confirms(what)? {
+        true => Ok(()),
+        false => anyhow::bail!("nothing was changed"),
+    }
 }
 
 /// Names of filters in a message at most.

@@ -4,7 +4,8 @@
 //! is created silently. Must not know: what a node does.
 
 pub mod config_file;
-mod health;
+mod dates;
+pub(crate) mod health;
 mod log;
 mod repair;
 mod run;

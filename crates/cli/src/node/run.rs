@@ -10,7 +10,7 @@ use firstseen_node::{Edges, Node, has_identity, has_lost_identity};
 
 use super::NodeArgs;
 use super::config_file::NodeFile;
-use super::log;
+use super::{dates, log};
 use crate::exit::{INTERRUPTED, UsageError};
 use crate::signals::Signals;
 
@@ -24,11 +24,14 @@ pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
     if !(args.check_config && args.create && !file.node.data_dir.exists()) {
         check_folder(&file.node.data_dir, args.create, path)?;
     }
+    let warnings = dates::check(&file, path)?;
     if args.check_config {
+        warnings.iter().for_each(|warning| tell!("firstseen: {warning}"));
         println!("{}: a node `{}` can be started with this", path.display(), file.node.name);
         return Ok(ExitCode::SUCCESS);
     }
     log::start(&file.log).map_err(|error| UsageError(format!("RUST_LOG: {error}")))?;
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
     let code = runtime.block_on(live(file));
     // What a second signal left behind must not hold the process.

@@ -63,6 +63,14 @@ impl Climbs {
         climbs
     }
 
+    /// Series of other filters go.
+    pub(super) fn keep_filters(&self, is_kept: impl Fn(&str) -> bool) {
+        let is_kept_of = |label: &FilterLabel| is_kept(&label.filter);
+        [&self.climbs, &self.events].into_iter().for_each(|count| count.retain(is_kept_of));
+        self.latency_seconds.retain(is_kept_of);
+        self.decisions.retain(|labels| is_kept(&labels.filter));
+    }
+
     pub(super) fn of(&self, filter: &str) -> ClimbMeter {
         let label = FilterLabel { filter: filter.to_owned() };
         let decision = |decision| self.decisions.of(&DecisionLabels::of(filter, decision));

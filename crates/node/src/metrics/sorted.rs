@@ -33,6 +33,11 @@ impl<L: Ord + Clone, M: Clone> Sorted<L, M> {
             metrics.entry(labels.clone()).or_insert_with(self.make).clone()
         })
     }
+
+    /// Metrics go whose labels are not kept; who still has one counts where nobody reads.
+    pub(super) fn retain(&self, is_kept: impl Fn(&L) -> bool) {
+        self.metrics.write().unwrap_or_else(PoisonError::into_inner).retain(|labels, _| is_kept(labels));
+    }
 }
 
 impl<L, M> Clone for Sorted<L, M> {

@@ -54,6 +54,8 @@ pub(super) struct Groups {
     restored: BTreeSet<GroupKey>,
     /// Groups of which other nodes have all slices now, and that have something in flight.
     leaving: BTreeSet<GroupKey>,
+    /// Groups that are being told what they have missed.
+    catching_up: BTreeSet<GroupKey>,
     /// Commands of one group, on their way to all.
     scratch: Vec<Command>,
 }
@@ -74,6 +76,7 @@ impl Groups {
             unbuilt: BTreeMap::new(),
             restored: BTreeSet::new(),
             leaving: BTreeSet::new(),
+            catching_up: BTreeSet::new(),
             scratch: Vec::new(),
         }
     }
@@ -163,8 +166,17 @@ impl Groups {
             group.reach_changed(&stalling, now, commands);
             group.set_shares(shares, now);
         });
+        self.catching_up =
+            self.groups.iter().filter(|(_, group)| group.is_catching_up()).map(|(key, _)| *key).collect();
         self.view = view;
         faults
+    }
+
+    /// Groups that are being told what they have missed; only a map makes more of them.
+    pub(super) fn catching_up(&mut self) -> usize {
+        let Self { groups, catching_up, .. } = self;
+        catching_up.retain(|key| groups.get(key).is_some_and(GroupOwner::is_catching_up));
+        catching_up.len()
     }
 
     /// Drops groups that are not own, once what is in flight there is over.

@@ -146,6 +146,7 @@ impl Worker {
                 work = self.inbox.work.recv() => work,
                 () = sleep(pause) => {
                     self.tick();
+                    self.inbox.show_catching_up(self.groups.catching_up());
                     continue;
                 }
             };
@@ -164,6 +165,7 @@ impl Worker {
                 self.handle(work);
             }
             self.tick();
+            self.inbox.show_catching_up(self.groups.catching_up());
         }
     }
 
@@ -197,7 +199,10 @@ impl Worker {
             Work::Refused { sender, receiver, message } => self.refused(sender, receiver, message, now),
             Work::View { view, done } => {
                 lost_peers(self.groups.view(), &view).into_iter().for_each(|lost| self.backlog.forget(lost));
+                self.meters.retain(|filter, _| view.map.filters.contains_key(filter));
                 let faults = self.groups.follow(view, now, &mut self.commands);
+                // Before the view is published.
+                self.inbox.show_catching_up(self.groups.catching_up());
                 let _ = done.send(faults);
             }
             Work::State { filter, reply } => {

@@ -50,13 +50,13 @@ async fn the_connection_beyond_the_limit_is_closed_and_the_others_work() {
         closed(&mut connect(node.node.addr()).await).await;
     }
     assert_eq!(node.metric("firstseen_connections_refused_total{listener=\"nodes\"}").await, 2.0);
-    admin_client(channel.clone()).status(StatusRequest {}).await.expect("it still works");
+    admin_client(channel.clone()).status(StatusRequest::default()).await.expect("it still works");
 
     // Their places are free again when they go.
     drop(silent);
     node.metric_becomes("firstseen_connections_open{listener=\"nodes\"}", 1.0).await;
     accepted(&mut connect(node.node.addr()).await).await;
-    admin_client(channel).status(StatusRequest {}).await.expect("it still works");
+    admin_client(channel).status(StatusRequest::default()).await.expect("it still works");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

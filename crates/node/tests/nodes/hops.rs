@@ -15,7 +15,7 @@ const START_MS: u64 = 1_600_000_000_000;
 async fn counted(cluster: &TestCluster) -> [u64; 5] {
     let mut sums = [0; 5];
     for node in &cluster.nodes {
-        let (_, text) = node.get("/metrics").await;
+        let text = node.node.metrics().await;
         let value = |what: &str, operation: &str| {
             let name = format!("firstseen_pipeline_{what}_total{{");
             let label = format!("operation=\"{operation}\"");

@@ -215,7 +215,7 @@ async fn climbs_are_counted_by_where_they_come_from() {
     observe(&at_athens, 0, 300).await;
     observe(&at_athens, 250, 300).await;
     let mut nodes = cluster.nodes;
-    let (_, text) = nodes[0].get("/metrics").await;
+    let text = nodes[0].node.metrics().await;
     let value = |name: &str| {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in\n{text}"));
         line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok()).unwrap_or_else(|| panic!("{line}"))
@@ -239,7 +239,7 @@ async fn climbs_are_counted_by_where_they_come_from() {
     let _oslo = nodes.pop().expect("node c").stop().await;
     nodes[0].finds_unreachable(&[NodeId(3)]).await;
     observe(&at_athens, 1000, 1010).await;
-    let (_, text) = nodes[0].get("/metrics").await;
+    let text = nodes[0].node.metrics().await;
     assert!(text.contains("firstseen_peer_unreachable{peer=\"c\"} 1\n"), "{text}");
     assert!(text.contains("firstseen_peer_unreachable{peer=\"b\"} 0\n"), "{text}");
     let down = format!("firstseen_climb_decisions_total{{{leaf},decision=\"undecided\",reason=\"slices_down\"}} ");

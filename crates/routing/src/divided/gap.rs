@@ -213,6 +213,21 @@ impl DividedGroup {
         self.placement.lacking_here().filter(|slice| self.own.has(*slice)).filter(has_all).collect()
     }
 
+    /// Whether the others may still hand over what slices here have missed, or have done so and the map does not say so yet;
+    /// slices that are on their way here do not count.
+    pub(crate) fn is_catching_up(&self) -> bool {
+        let lacks = || self.placement.lacking_here().any(|slice| !self.placement.is_arriving_here(slice));
+        if !self.placement.lacks_here() || self.placement.is_down_here() || !lacks() {
+            return false;
+        }
+        let may_be_handed_over = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
+            Some(gap) => gap.is_handed_over,
+            // Nobody has looked yet.
+            None => self.was_whole || self.is_restored,
+        };
+        self.is_whole() || may_be_handed_over
+    }
+
     /// Nobody has looked yet what the slices here may lack.
     fn has_unknown_gap(&self) -> bool {
         self.placement.lacks_here() && self.gaps.is_none() && !self.placement.is_down_here()

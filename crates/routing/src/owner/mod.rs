@@ -163,6 +163,15 @@ impl GroupOwner {
         }
     }
 
+    /// Whether the others may still hand over what slices here have missed, or have done so and the map does not say so yet.
+    /// It begins with a map, and ends for good: with the next one, or when somebody says that he cannot.
+    pub fn is_catching_up(&self) -> bool {
+        match &self.cells {
+            Cells::Together(group) => group.is_catching_up(),
+            Cells::Divided(group) => group.is_catching_up(),
+        }
+    }
+
     /// Slices that have come to this node since the group was built, and that it has no memory for: they are tried again at
     /// every change of the map, and are not complete before.
     pub fn unbuilt_slices(&self) -> usize {

@@ -45,11 +45,13 @@ pub enum Rule {
     HoldsLease,
     /// Slices that may lack something wait until nobody may record in their place any more.
     AwaitsLeases,
+    /// A node says that it is ready when it has what it can get from others, and not before.
+    ReadyWhenWhole,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::SingleFlight,
         Self::AwaitsSets,
         Self::AwaitsAcknowledgements,
@@ -66,6 +68,7 @@ impl Rule {
         Self::ExpiresOnTime,
         Self::HoldsLease,
         Self::AwaitsLeases,
+        Self::ReadyWhenWhole,
     ];
 }
 

@@ -88,7 +88,7 @@ impl Bench {
         let before = sites.traffic();
         self.events_per_s.push(stream::events_per_s(sites, args.events, number).await?);
         self.traffic.add(&sites.traffic().since(&before));
-        sites.filter(&["drop", "bench"]).await
+        sites.filter(&["drop", "bench", "--yes"]).await
     }
 
     fn add(&mut self, latencies: &Latencies) -> anyhow::Result<()> {

@@ -132,7 +132,7 @@ impl TestNode {
     }
 
     pub async fn status(&self) -> admin::StatusReply {
-        self.admin().status(admin::StatusRequest {}).await.expect("status").into_inner()
+        self.admin().status(admin::StatusRequest::default()).await.expect("status").into_inner()
     }
 
     pub fn channel(&self) -> Channel {
@@ -196,7 +196,8 @@ impl TestNode {
 
     /// The same, where there is one: what is told by filter or reason begins with the first of these.
     async fn metric_if_any(&self, name: &str) -> Option<f64> {
-        let (_, text) = self.get("/metrics").await;
+        // What was gathered for somebody else may be a second old.
+        let text = self.node.metrics().await;
         let line = text.lines().find(|line| line.starts_with(name))?;
         Some(line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}")))
     }

@@ -26,6 +26,11 @@ impl TogetherGroup {
         self.complete || self.is_whole() && !self.mirrors.has_others()
     }
 
+    /// Whether the slice has everything, and the map does not say so yet.
+    pub(crate) fn is_catching_up(&self) -> bool {
+        !self.complete && self.is_whole() && !self.mirrors.is_down_here()
+    }
+
     /// Whether all that was recorded in other copies without this one is here.
     pub(super) fn has_fetched_all(&self) -> bool {
         self.mirrors.has_others() && !self.mirrors.is_down_here() && self.copying.has(0)

@@ -1,0 +1,27 @@
+//! A node that says it is ready has what other copies have: whoever waits for that may stop one of them.
+
+use super::Violation;
+use crate::history::History;
+
+const LAW: &str = "ready when whole: a node said that it is ready, and has not fetched what it lacks";
+
+pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
+    if let Some((time_us, node, slice)) = history.ready_without.first() {
+        let what = format!("node {node} at {time_us} us lacks something of slice {slice}, and another copy has it");
+        violations.push(Violation { law: LAW, calls: Vec::new(), what: Some(what) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_so_too_early_breaks_it() {
+        let mut violations = Vec::new();
+        check(&History::default(), &mut violations);
+        assert_eq!(violations, []);
+        check(&History { ready_without: vec![(5, 1, 3), (7, 2, 4)], ..History::default() }, &mut violations);
+        assert!(violations.len() == 1 && violations[0].to_string().contains("node 1 at 5 us"), "{violations:?}");
+    }
+}

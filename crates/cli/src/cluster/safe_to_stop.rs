@@ -1,0 +1,187 @@
+//! `firstseen cluster safe-to-stop`: whether a node can be stopped, and nothing is lost and the others go on.
+//!
+//! Promises: asked of the leader, by the map as it is agreed on then; every reason against it comes with what to do. Must not
+//! know: what would be lost (`routing` does).
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Args;
+use firstseen_routing::stopping::{Loss, Obstacle, obstacles, ranges};
+use firstseen_routing::{ClusterMap, NodeId};
+use firstseen_wire::proto::admin::StatusRequest;
+use serde::Serialize;
+use tokio::time::{Duration, Instant, sleep};
+
+use super::{ClusterStatus, NodeArgs, node_named, status};
+use crate::connect::Operator;
+use crate::exit::FAILED;
+
+/// How often is looked again.
+const ASK: Duration = Duration::from_millis(300);
+/// How long a leader may take to be found.
+const LEADER_MAX: Duration = Duration::from_secs(15);
+/// How long one that is asked may take.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+/// Flags of `firstseen cluster safe-to-stop`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit code 0: it is safe; 1: it is not, and every line says why and what to do; 2: there is no such node."
+)]
+pub struct SafeToStopArgs {
+    /// Name or number of the node
+    #[arg(value_name = "NODE")]
+    pub node: String,
+    /// Wait until it is safe, as long as it may become so
+    #[arg(long)]
+    pub wait: bool,
+    /// What slices of this node alone remember, in memory, may be lost
+    #[arg(long)]
+    pub accept_loss: bool,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Any node of the cluster.
+    #[command(flatten)]
+    pub member: NodeArgs,
+}
+
+/// Names of the JSON document.
+#[derive(Serialize)]
+struct Document {
+    node: String,
+    safe: bool,
+    reasons: Vec<Reason>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Reason {
+    /// Whether something would be lost, as opposed to not being possible for a while.
+    loss: bool,
+    /// Whether it may pass.
+    may_pass: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    slices: Vec<u32>,
+    text: String,
+}
+
+/// Says whether it is safe.
+///
+/// # Errors
+/// That there is no such node, or no leader.
+pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let member = args.member.operator()?;
+    let mut told: Vec<Reason> = Vec::new();
+    loop {
+        let ClusterStatus { map, unreachable, .. } = committed(&member).await?;
+        let node = node_named(&map, &args.node)?;
+        let found = obstacles(&map, node, |other| !unreachable.contains(&other));
+        let against: Vec<&Obstacle> = found.iter().filter(|found| !(args.accept_loss && found.is_loss())).collect();
+        let reasons: Vec<Reason> = found.iter().map(|found| reason(&map, node, found)).collect();
+        let is_safe = against.is_empty();
+        if is_safe || !args.wait || !against.iter().all(|found| found.may_pass()) {
+            let name = map.nodes.get(&node).map_or_else(|| node.to_string(), |record| record.name.clone());
+            match args.json {
+                true => {
+                    let document = Document { node: name, safe: is_safe, reasons };
+                    writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?;
+                }
+                false => out.write_all(text(&name, is_safe, &reasons).as_bytes())?,
+            }
+            return Ok(if is_safe { ExitCode::SUCCESS } else { ExitCode::from(FAILED) });
+        }
+        for news in reasons.iter().filter(|reason| !told.contains(reason)) {
+            tell!("firstseen: waiting: {}", news.text);
+        }
+        told = reasons;
+        sleep(ASK).await;
+    }
+}
+
+fn text(node: &str, is_safe: bool, reasons: &[Reason]) -> String {
+    let lines = reasons.iter().map(|reason| reason.text.clone() + "\n").collect::<String>();
+    match (is_safe, reasons.is_empty()) {
+        (true, true) => format!("{node} can be stopped: nothing is lost, and the others go on\n"),
+        (true, false) => format!("{node} can be stopped, and this is accepted:\n{lines}"),
+        (false, _) => format!("{node} must not be stopped now:\n{lines}"),
+    }
+}
+
+/// The status that the leader tells, by the map as it is agreed on now.
+async fn committed(member: &Operator) -> anyhow::Result<ClusterStatus> {
+    let end = Instant::now() + LEADER_MAX;
+    loop {
+        let known = status(member).await?;
+        let leader = known.leader.and_then(|leader| known.map.nodes.get(&leader));
+        let asked = match leader {
+            None => Err(anyhow::anyhow!("nobody leads the cluster: without a majority nobody can say what is safe")),
+            Some(leader) => {
+                let leader = member.at(&leader.address).within(ANSWER_MAX);
+                let request = StatusRequest { committed: true };
+                leader.call(async |mut client| client.status(request).await).await
+            }
+        };
+        match asked.and_then(TryInto::try_into) {
+            Ok(status) => return Ok(status),
+            Err(error) if Instant::now() > end => return Err(error),
+            // Perhaps another one leads by now.
+            Err(_) => sleep(ASK).await,
+        }
+    }
+}
+
+/// In words, with what to do.
+fn reason(map: &ClusterMap, node: NodeId, obstacle: &Obstacle) -> Reason {
+    let name = |node: &NodeId| map.nodes.get(node).map_or_else(|| node.to_string(), |record| record.name.clone());
+    let names = |nodes: &std::collections::BTreeSet<NodeId>| nodes.iter().map(name).collect::<Vec<_>>().join(", ");
+    let filter_name = |filter| map.filters.get(filter).map(|record| record.name.clone());
+    let (filter, slices, text) = match obstacle {
+        Obstacle::Loss { filter, slices, why } => {
+            let why = match why {
+                Loss::OnlyCopy => format!(
+                    "nobody else has copies of them, and they are in memory: what they remember is lost with {0}. Move them \
+                     (firstseen cluster drain {0}), or say --accept-loss; a filter with --copies 1 or --durability durable \
+                     loses nothing",
+                    name(&node)
+                ),
+                Loss::Fetching(nodes) => {
+                    format!("the other copies have not fetched all of them yet (node {}): wait (--wait)", names(nodes))
+                }
+                Loss::Away(nodes) => {
+                    format!("the nodes of the other copies are down, or out of reach: start {} first", names(nodes))
+                }
+                Loss::Incomplete => "no copy of them has everything, and what was recorded there since is lost: wait until \
+                                     their window has passed (firstseen filter describe says when), or say --accept-loss"
+                    .to_owned(),
+            };
+            let of = filter_name(filter);
+            let text = format!("filter {}, slices {}: {why}", of.as_deref().unwrap_or("?"), ranges(slices));
+            (of, slices.clone(), text)
+        }
+        Obstacle::Alteration { filter } => {
+            let of = filter_name(filter);
+            let text = format!(
+                "filter {}: an alteration waits until {} has ended what it has in flight: wait (--wait)",
+                of.as_deref().unwrap_or("?"),
+                name(&node)
+            );
+            (of, Vec::new(), text)
+        }
+        Obstacle::Majority { voters, left } => {
+            let needed = voters / 2 + 1;
+            let what = match obstacle.may_pass() {
+                true => "start the others first",
+                false => {
+                    "let another node join (firstseen cluster join), or stop it all the same: the others answer, but no \
+                          node can be said to be down until it is back"
+                }
+            };
+            let text = format!("{left} of {voters} voters are up without it, and {needed} are a majority: {what}");
+            (None, Vec::new(), text)
+        }
+    };
+    Reason { loss: obstacle.is_loss(), may_pass: obstacle.may_pass(), filter, slices, text }
+}

@@ -1,0 +1,62 @@
+//! The dates of a node's certificates.
+//!
+//! Promises: a node whose own certificate nobody would accept is not started; what ends before long is told. Must not know:
+//! how dates are found.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use firstseen_wire::tls::TlsFiles;
+use firstseen_wire::validity::{Doubt, Validity};
+use jiff::Timestamp;
+
+use super::config_file::NodeFile;
+use crate::exit::UsageError;
+
+/// How long before its end a certificate is warned of.
+const SOON: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// What is to be warned of.
+///
+/// # Errors
+/// [`UsageError`]: which file has expired or is not valid yet, since or from when, and what to do.
+pub(super) fn check(file: &NodeFile, path: &Path) -> anyhow::Result<Vec<String>> {
+    let Some(tls) = &file.node.tls else { return Ok(Vec::new()) };
+    let files = TlsFiles { ca: tls.ca.clone(), cert: tls.cert.clone(), key: tls.key.clone() };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let wrong = |text: &str| UsageError(format!("{}, [tls]: {text}", path.display()));
+    let doubts = files.doubts(now, SOON).map_err(|error| wrong(&error.to_string()))?;
+    let is_fatal = |doubt: &&Doubt| !doubt.is_authority && !matches!(doubt.validity, Validity::EndsSoon(_));
+    match doubts.iter().find(is_fatal) {
+        Some(doubt) => Err(wrong(&text(doubt, now)).into()),
+        None => Ok(doubts.iter().map(|doubt| text(doubt, now)).collect()),
+    }
+}
+
+fn text(Doubt { path, is_authority, validity }: &Doubt, now: Duration) -> String {
+    let what = if *is_authority { "the authority's certificate" } else { "certificate" };
+    let how = match validity {
+        Validity::NotYet(from_s) => format!(
+            "is valid from {} only, and this machine's clock shows {}: set the clock, or put another certificate there",
+            date(*from_s),
+            date(now.as_secs())
+        ),
+        Validity::Over(since_s) => {
+            format!("has expired, on {}: put a new one there, signed by the cluster's authority", date(*since_s))
+        }
+        Validity::EndsSoon(at_s) => {
+            format!("expires on {}: put a new one there before, and start the node again", date(*at_s))
+        }
+    };
+    let accepted = match (is_authority, validity) {
+        (true, Validity::Over(_) | Validity::NotYet(_)) => " (nodes accept what it has signed all the same)",
+        _ => "",
+    };
+    format!("{what} {} {how}{accepted}", path.display())
+}
+
+/// As people write it.
+fn date(time_s: u64) -> String {
+    let time = i64::try_from(time_s).ok().and_then(|time_s| Timestamp::from_second(time_s).ok());
+    time.map_or_else(|| format!("second {time_s} since 1970"), |time| time.strftime("%Y-%m-%d %H:%M UTC").to_string())
+}

@@ -1,0 +1,33 @@
+//! What a node tells operators of its slices.
+//!
+//! Promises: slices by rising number. Must not know: how they are looked at.
+
+use firstseen_routing::FilterId;
+use firstseen_wire::proto::admin::SliceState;
+
+use crate::owner::GroupLook;
+
+/// The slices of `filter` among these groups.
+pub(super) fn slices(looks: &[GroupLook], filter: FilterId) -> Vec<SliceState> {
+    let of_filter = looks.iter().filter(|look| look.filter == filter);
+    let mut slices: Vec<SliceState> = of_filter
+        .flat_map(|look| &look.state.slices)
+        .map(|slice| SliceState {
+            slice: slice.slice,
+            ready: slice.ready,
+            complete: slice.complete,
+            complete_from_ms: slice.complete_from_ms,
+            bytes: slice.bytes,
+            generations: slice.generations,
+            live_events: slice.live_events.unwrap_or(0),
+            live_events_unknown: slice.live_events.is_none(),
+            fill: slice.fill,
+            expected_rate: slice.expected_rate,
+            positions_tested: slice.load.positions_tested,
+            test_visits: slice.load.test_visits,
+            record_visits: slice.load.record_visits,
+        })
+        .collect();
+    slices.sort_by_key(|slice| slice.slice);
+    slices
+}

@@ -1,0 +1,125 @@
+//! From when until when certificates are valid.
+//!
+//! Promises: dates are those by which a handshake refuses; the time is passed in. Must not know: clocks, what is done about
+//! a certificate that is not valid.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, UnixTime};
+use webpki::{EndEntityCert, KeyUsage};
+
+use crate::tls::{TlsError, TlsFiles};
+
+/// A certificate that is not valid, or will not be before long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// Its file.
+    pub path: PathBuf,
+    /// Whether it is the authority's; nobody looks at the dates of that in a handshake.
+    pub is_authority: bool,
+    /// What is the matter.
+    pub validity: Validity,
+}
+
+/// When a certificate is not valid; seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validity {
+    /// Before this time.
+    NotYet(u64),
+    /// Since this time.
+    Over(u64),
+    /// From this time on, which is near.
+    EndsSoon(u64),
+}
+
+impl TlsFiles {
+    /// What is the matter with their dates at `now`, since 1970; a certificate that is not valid `soon` later ends soon.
+    ///
+    /// # Errors
+    /// [`TlsError`] says which file cannot be used.
+    pub fn doubts(&self, now: Duration, soon: Duration) -> Result<Vec<Doubt>, TlsError> {
+        let files = [("certificate", &self.cert, false), ("certificate authority", &self.ca, true)];
+        let mut doubts = Vec::new();
+        for (what, path, is_authority) in files {
+            let bytes = std::fs::read(path).map_err(|source| TlsError::Read { what, path: path.clone(), source })?;
+            let certificates = CertificateDer::pem_slice_iter(&bytes).filter_map(Result::ok);
+            let found = certificates.filter_map(|certificate| validity(&certificate, now, soon));
+            doubts.extend(found.map(|validity| Doubt { path: path.clone(), is_authority, validity }));
+        }
+        Ok(doubts)
+    }
+}
+
+/// What is the matter with a certificate; nothing where it is valid.
+fn validity(certificate: &CertificateDer<'_>, now: Duration, soon: Duration) -> Option<Validity> {
+    match refusal(certificate, now) {
+        None => match refusal(certificate, now + soon) {
+            Some(Validity::Over(end_s)) => Some(Validity::EndsSoon(end_s)),
+            _ => None,
+        },
+        refused => refused,
+    }
+}
+
+/// Whether a handshake at `time` would refuse it for its dates. These are looked at before anything else is, so nothing else
+/// need be known of it.
+fn refusal(certificate: &CertificateDer<'_>, time: Duration) -> Option<Validity> {
+    let time = UnixTime::since_unix_epoch(time);
+    let verified = EndEntityCert::try_from(certificate).map(|certificate| {
+        certificate.verify_for_usage(&[], &[], &[], time, KeyUsage::client_auth(), None, None).err()
+    });
+    match verified.ok()?? {
+        webpki::Error::CertExpired { not_after, .. } => Some(Validity::Over(not_after.as_secs())),
+        webpki::Error::CertNotValidYet { not_before, .. } => Some(Validity::NotYet(not_before.as_secs())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    const DAY_S: u64 = 86_400;
+    /// The first of January 2030, and of 2031.
+    const BEGIN_S: u64 = 1_893_456_000;
+    const END_S: u64 = BEGIN_S + 365 * DAY_S;
+
+    fn pem(is_authority: bool) -> String {
+        let mut params = CertificateParams::new(vec!["node.firstseen".to_owned()]).expect("names");
+        (params.not_before, params.not_after) = (date_time_ymd(2030, 1, 1), date_time_ymd(2031, 1, 1));
+        if is_authority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
+        params.self_signed(&KeyPair::generate().expect("a key")).expect("a certificate").pem()
+    }
+
+    #[test]
+    fn dates_are_those_of_the_certificate_and_of_the_authority() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = TlsFiles {
+            ca: folder.path().join("ca.pem"),
+            cert: folder.path().join("cert.pem"),
+            key: folder.path().join("cert.key"),
+        };
+        std::fs::write(&files.ca, pem(true)).expect("a file");
+        std::fs::write(&files.cert, pem(false)).expect("a file");
+        let at = |time_s: u64| {
+            let doubts = files.doubts(Duration::from_secs(time_s), Duration::from_secs(30 * DAY_S)).expect("files");
+            assert!(doubts.len() != 1 && doubts.windows(2).all(|two| two[0].validity == two[1].validity), "{doubts:?}");
+            assert!(doubts.is_empty() || (doubts[0].path == files.cert && doubts[1].is_authority));
+            doubts.first().map(|doubt| doubt.validity)
+        };
+        assert_eq!(at(BEGIN_S - 1), Some(Validity::NotYet(BEGIN_S)));
+        assert_eq!(at(BEGIN_S), None);
+        assert_eq!(at(END_S - 30 * DAY_S), None);
+        assert_eq!(at(END_S - 30 * DAY_S + 1), Some(Validity::EndsSoon(END_S)));
+        assert_eq!(at(END_S), Some(Validity::EndsSoon(END_S)));
+        assert_eq!(at(END_S + 1), Some(Validity::Over(END_S)));
+        std::fs::remove_file(&files.ca).expect("a file");
+        assert!(files.doubts(Duration::ZERO, Duration::ZERO).is_err_and(|error| error.to_string().contains("ca.pem")));
+    }
+}

@@ -1,0 +1,169 @@
+//! Nodes are stopped and started one after the other, and what their slices have is in memory alone.
+//!
+//! Three nodes, each slice on two of them (`--copies 1`), and so much memory that it takes a moment to fetch:
+//!
+//! - SIGTERM to a node; it is started, and asked `/readyz` until that says ready; then the next, as an orchestrator does.
+//!   A node that is ready before it has fetched its copies lets the other copy be stopped too: then no copy is complete, and
+//!   everything is undecided until its window has passed.
+//! - SIGTERM to b, b is started; SIGTERM to a at once, whatever b says: a goes on until b has what only a has.
+//! - `cluster safe-to-stop` says what would be lost: while another copy is down, or is being fetched, or where there is none.
+
+use std::net::TcpListener;
+
+use firstseen_client::Verdict;
+use firstseen_client::blocking::{Client, Filter};
+use serde_json::Value;
+
+use crate::local_cluster::eventually;
+use crate::own_node::OwnNode;
+use crate::run::Ran;
+
+const KEYS: u64 = 20_000;
+const BATCH_EVENTS: u64 = 1_000;
+/// A call waits for a node that has just gone.
+const DEADLINE_MS: u64 = 4_000;
+
+/// A node that says at `health` whether it is ready.
+struct Served {
+    node: OwnNode,
+    health: String,
+}
+
+impl Served {
+    fn start(name: &str) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let health = format!("127.0.0.1:{port}");
+        Self { node: OwnNode::start(name, &format!("http_listen = \"{health}\"\n")), health }
+    }
+
+    fn run(&self, flags: &str) -> Ran {
+        self.node.folder.run(flags)
+    }
+
+    /// What `/readyz` says against it; nothing where it is ready.
+    fn not_ready(&self) -> Option<String> {
+        let asked = self.run(&format!("node health --addr {}", self.health));
+        (asked.code != Some(0)).then_some(asked.err)
+    }
+}
+
+/// Nodes a, b and c, with a filter whose slices are on two of them each.
+fn cluster() -> [Served; 3] {
+    let nodes = ["a", "b", "c"].map(Served::start);
+    let form = nodes.iter().map(|served| served.node.address.as_str()).collect::<Vec<_>>().join(" ");
+    eventually("a cluster", || nodes[0].run(&format!("cluster form {form}")).code == Some(0));
+    let create =
+        "filter create clicks --if-absent --slicing horizontal:3 --window 1h --clock wall --memory 192MiB --copies 1";
+    eventually("a filter", || nodes[0].run(&format!("{create} --cluster {}", nodes[0].node.address)).code == Some(0));
+    nodes
+}
+
+fn filter(nodes: &[Served]) -> (Client, Filter) {
+    let seeds = nodes.iter().map(|served| served.node.address.clone());
+    let client = Client::build(firstseen_client::Client::builder().seeds(seeds).deadline_ms(DEADLINE_MS));
+    let client = client.expect("a client");
+    let filter = client.filter("clicks").expect("the filter");
+    (client, filter)
+}
+
+/// How many of these keys are told `told`.
+fn count(filter: &Filter, keys: std::ops::Range<u64>, told: Verdict) -> u64 {
+    let batches = keys.clone().step_by(BATCH_EVENTS as usize).map(|first| first..(first + BATCH_EVENTS).min(keys.end));
+    let tell = |batch: std::ops::Range<u64>| {
+        let keys: Vec<[u8; 8]> = batch.map(u64::to_le_bytes).collect();
+        filter.observe_batch(&keys, &[]).expect("a call")
+    };
+    batches.flat_map(tell).filter(|verdict| *verdict == told).count() as u64
+}
+
+/// Copies that are complete, and all of them, as the map says.
+fn copies(served: &Served) -> (usize, usize) {
+    let described = served.run(&format!("filter describe clicks --json --cluster {}", served.node.address));
+    let described: Value = serde_json::from_str(&described.out).unwrap_or_default();
+    let slices = described["slices"].as_array().cloned().unwrap_or_default();
+    (slices.iter().filter(|slice| slice["complete"] == true).count(), slices.len())
+}
+
+#[test]
+fn a_rolling_restart_that_waits_until_nodes_are_ready_loses_nothing() {
+    let mut nodes = cluster();
+    let (_client, filter) = filter(&nodes);
+    eventually("every slice answers", || count(&filter, KEYS..KEYS + 100, Verdict::Duplicate) == 100);
+    assert!(count(&filter, 0..KEYS, Verdict::FirstSeen) > KEYS - 20);
+    for index in [1, 0, 2] {
+        nodes[index].node.restart();
+        let mut said = String::new();
+        eventually("it is ready", || {
+            let not_ready = nodes[index].not_ready();
+            if let Some(why) = not_ready.iter().find(|why| why.contains("fetching")) {
+                said.clone_from(why);
+            }
+            not_ready.is_none()
+        });
+        eprintln!("meanwhile: {said}");
+        assert_eq!(copies(&nodes[index]), (6, 6), "it is ready once it has what it can get");
+    }
+    eventually("every slice answers", || count(&filter, KEYS..KEYS + 100, Verdict::Duplicate) == 100);
+    assert_eq!(count(&filter, 0..KEYS, Verdict::Duplicate), KEYS, "nothing is forgotten");
+}
+
+#[test]
+fn who_alone_has_something_stops_when_another_has_fetched_it() {
+    let mut nodes = cluster();
+    let (_client, filter) = filter(&nodes);
+    eventually("every slice answers", || count(&filter, KEYS..KEYS + 100, Verdict::Duplicate) == 100);
+    assert!(count(&filter, 0..KEYS, Verdict::FirstSeen) > KEYS - 20);
+    nodes[1].node.restart();
+    // The others know of its start, and that it has nothing.
+    eventually("it fetches", || {
+        nodes[1].not_ready().is_none_or(|why| why.contains("fetching")) && copies(&nodes[2]).1 == 6
+    });
+    nodes[0].node.restart();
+    eventually("all copies are complete", || copies(&nodes[2]) == (6, 6));
+    eventually("every slice answers", || count(&filter, KEYS..KEYS + 100, Verdict::Duplicate) == 100);
+    assert_eq!(count(&filter, 0..KEYS, Verdict::Duplicate), KEYS, "nothing is forgotten");
+    let log = nodes[0].node.log();
+    assert!(!log.contains("is lost with this process"), "{log}");
+    // The last two copies of a slice are both gone then: the second says what goes with it.
+    nodes[0].node.kill();
+    eventually("a is down", || {
+        nodes[1].run(&format!("cluster status --addr {}", nodes[1].node.address)).out.contains("down")
+    });
+    nodes[1].node.stop();
+    let log = nodes[1].node.log();
+    for word in ["is lost with this process", "clicks", "slices", "down, or out of reach"] {
+        assert!(log.contains(word), "{word} is not in {log}");
+    }
+}
+
+#[test]
+fn what_stands_against_stopping_a_node_is_told_with_what_to_do() {
+    let mut nodes = cluster();
+    let at = nodes[2].node.address.clone();
+    let safe = |nodes: &[Served], flags: &str| nodes[2].run(&format!("cluster safe-to-stop {flags} --addr {at}"));
+    eventually("nothing stands against it", || safe(&nodes, "a").code == Some(0));
+    assert!(safe(&nodes, "a").out.contains("a can be stopped"));
+    safe(&nodes, "nobody").fails(2, &["no node `nobody`", "a, b, c"]);
+
+    let wrong = |ran: &Ran, words: &[&str]| {
+        assert!(ran.code == Some(1) && words.iter().all(|word| ran.out.contains(word)), "{words:?}: {ran:?}");
+    };
+    nodes[1].node.kill();
+    eventually("b is not there", || safe(&nodes, "a").code == Some(1));
+    wrong(&safe(&nodes, "a"), &["must not be stopped", "filter clicks, slices", "start b first", "voters"]);
+    wrong(&safe(&nodes, "a --accept-loss"), &["1 of 3 voters are up without it, and 2 are a majority"]);
+    let document: Value = serde_json::from_str(&safe(&nodes, "a --json").out).expect("JSON");
+    assert!(document["safe"] == false && document["reasons"][0]["loss"] == true, "{document}");
+
+    nodes[1].node.start_again();
+    let waited = safe(&nodes, "a --wait").ok();
+    assert!(waited.out.contains("can be stopped"), "{waited:?}");
+    assert_eq!(copies(&nodes[2]), (6, 6), "it has waited for the copies");
+
+    let alone = "filter create alone --slicing horizontal:3 --window 1h --clock wall --capacity 1k --copies 0";
+    nodes[2].run(&format!("{alone} --cluster {at}")).ok();
+    let told = ["filter alone, slices", "nobody else has copies", "cluster drain a", "--accept-loss"];
+    wrong(&safe(&nodes, "a"), &told);
+    wrong(&safe(&nodes, "a --wait"), &told);
+    assert!(safe(&nodes, "a --accept-loss").ok().out.contains("this is accepted:\nfilter alone"));
+}
