@@ -16,6 +16,9 @@ use firstseen_wire::tls::TlsFiles;
 /// Least memory for cells that is of any use.
 const MEMORY_MIN_BYTES: u64 = 1 << 20;
 
+/// Least bytes under way: in what is kept of them for operators the greatest message finds room beside small calls.
+const INFLIGHT_MIN_BYTES: u64 = 32 * wire_limits::MESSAGE_BYTES_MAX as u64;
+
 /// The settings of a node, as in its TOML file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -146,10 +149,17 @@ pub struct Limits {
     pub guard_bytes_max: u64,
     /// Events that each group of a tree's level may have told by itself and not brought up yet.
     pub journal_events_max: u32,
-    /// Connections that are open at the listening address. Below the files that the process may have open (`ulimit -n`).
+    /// Connections that are open at the listening address, a quarter of them kept for nodes and a sixteenth for operators.
+    /// With `handshakes_max` below the files that the process may have open (`ulimit -n`).
     pub connections_max: u32,
+    /// Connections in their handshake beside those; without TLS, those that have made no call.
+    pub handshakes_max: u32,
+    /// Bytes of calls, messages and batches that are under way, a quarter of them kept for nodes and a sixteenth for operators.
+    pub inflight_bytes_max: u64,
     /// Producer streams.
     pub streams_max: u32,
+    /// Streams on which the map is told.
+    pub watches_max: u32,
     /// Messages that wait for one peer.
     pub link_queue_max: u32,
     /// How long a node that is stopped waits for what is in flight.
@@ -175,7 +185,10 @@ impl Default for Limits {
             guard_bytes_max: 512 << 20,
             journal_events_max: 64 << 10,
             connections_max: CONNECTIONS_MAX,
-            streams_max: wire_limits::STREAMS_MAX,
+            handshakes_max: 64,
+            inflight_bytes_max: 512 << 20,
+            streams_max: 1024,
+            watches_max: 1024,
             link_queue_max: 16 << 10,
             drain_max_ms: 10_000,
             metrics_slices_max: 256,
@@ -307,8 +320,11 @@ impl Limits {
         range("limits.guard_bytes_max", self.guard_bytes_max, 1 << 16, 1 << 40)?;
         range("limits.journal_events_max", u64::from(self.journal_events_max), 0, 1 << 24)?;
         range("limits.connections_max", u64::from(self.connections_max), 1, 1 << 20)?;
+        range("limits.handshakes_max", u64::from(self.handshakes_max), 1, 1 << 20)?;
+        range("limits.inflight_bytes_max", self.inflight_bytes_max, INFLIGHT_MIN_BYTES, 1 << 40)?;
         range("limits.metrics_slices_max", u64::from(self.metrics_slices_max), 0, 1 << 20)?;
         range("limits.streams_max", u64::from(self.streams_max), 1, 1 << 20)?;
+        range("limits.watches_max", u64::from(self.watches_max), 1, 1 << 20)?;
         range("limits.link_queue_max", u64::from(self.link_queue_max), 16, 1 << 20)?;
         range("limits.drain_max_ms", self.drain_max_ms, 0, 3_600_000)
     }

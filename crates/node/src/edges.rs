@@ -17,12 +17,12 @@ use firstseen_journal::{Disk, FolderDisk, SEGMENT_BYTES};
 use firstseen_meta::MetaStorage;
 use firstseen_routing::{Moment, OwnerLimits};
 use firstseen_wire::net::{self, Connector, TcpConnector};
-use firstseen_wire::tls::TlsError;
+use firstseen_wire::tls::{self, PeerRoles, TlsError, TlsStream};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
 use tokio_stream::{Stream, StreamExt};
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
 
 use crate::config::NodeConfig;
 use crate::delegate::delegate_write;
@@ -134,12 +134,30 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Duplex for T {}
 pub struct Connection {
     io: Box<dyn Duplex>,
     info: TcpConnectInfo,
+    tls: Option<TlsConnectInfo<TcpConnectInfo>>,
 }
 
 impl Connection {
     /// A connection from `remote`.
     pub fn new(io: impl Duplex, local: Option<SocketAddr>, remote: Option<SocketAddr>) -> Self {
-        Self { io: Box::new(io), info: TcpConnectInfo { local_addr: local, remote_addr: remote } }
+        Self { io: Box::new(io), info: TcpConnectInfo { local_addr: local, remote_addr: remote }, tls: None }
+    }
+
+    /// The same after its handshake.
+    pub(crate) fn secured(stream: TlsStream<Self>) -> Self {
+        let (info, tls) = (stream.get_ref().0.info.clone(), stream.connect_info());
+        Self { io: Box::new(stream), info, tls: Some(tls) }
+    }
+
+    /// Its certificates, after a handshake.
+    pub(crate) fn tls(&self) -> Option<TlsConnectInfo<TcpConnectInfo>> {
+        self.tls.clone()
+    }
+
+    /// What they say of it.
+    pub(crate) fn roles(&self) -> PeerRoles {
+        let certificates = self.tls.as_ref().and_then(TlsConnectInfo::peer_certs).unwrap_or_default();
+        tls::peer_roles(&certificates)
     }
 }
 

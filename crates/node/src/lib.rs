@@ -6,6 +6,7 @@
 
 mod accept;
 mod admin;
+mod budget;
 mod closing;
 mod config;
 mod dates;
@@ -13,6 +14,7 @@ mod delegate;
 mod doubt;
 mod edges;
 mod follow;
+mod gate;
 mod http;
 mod ids;
 mod keeper;
@@ -28,6 +30,7 @@ mod repair;
 mod roles;
 mod serve;
 mod shared;
+mod shares;
 mod stopping;
 mod streams;
 mod uplink;

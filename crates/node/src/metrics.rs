@@ -57,8 +57,10 @@ type Spread<L> = Sorted<L, Histogram>;
 pub(crate) struct ConnectionMeter {
     /// Those that are open.
     pub(crate) open: Gauge,
-    /// Those that were closed at once, as there was no room.
+    /// Those that were closed when it was known whose they are, as there was no room.
     pub(crate) refused: Counter,
+    /// Those that were closed as others needed their room.
+    pub(crate) closed: Counter,
 }
 
 /// Why a message between nodes is not handed to whom it was meant for.
@@ -116,6 +118,7 @@ pub(crate) struct Metrics {
     link_refused: Count<ReasonLabel>,
     connections_open: Level<ListenerLabel>,
     connections_refused: Count<ListenerLabel>,
+    connections_closed: Count<ListenerLabel>,
     climbs: Climbs,
 }
 
@@ -149,6 +152,7 @@ impl Metrics {
             link_refused: Sorted::default(),
             connections_open: Sorted::default(),
             connections_refused: Sorted::default(),
+            connections_closed: Sorted::default(),
             climbs,
         };
         metrics.register_batches();
@@ -183,6 +187,8 @@ impl Metrics {
         registry.register("connections_open", help, self.connections_open.clone());
         let help = "Connections that were closed at once, because too many are open";
         registry.register("connections_refused", help, self.connections_refused.clone());
+        let help = "Connections without a call that were closed, because others needed their room";
+        registry.register("connections_closed", help, self.connections_closed.clone());
     }
 
     /// The batches of a filter, by its name.
@@ -217,7 +223,11 @@ impl Metrics {
     /// The connections of a listener.
     pub(crate) fn connections(&self, listener: &'static str) -> ConnectionMeter {
         let label = ListenerLabel { listener };
-        ConnectionMeter { open: self.connections_open.of(&label), refused: self.connections_refused.of(&label) }
+        ConnectionMeter {
+            open: self.connections_open.of(&label),
+            refused: self.connections_refused.of(&label),
+            closed: self.connections_closed.of(&label),
+        }
     }
 
     /// A batch came in for a filter that is not known here.
@@ -297,6 +307,8 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
         ("raft_applied_index", "The newest entry that the map shows", status.last_applied),
         ("map_version", "The version of the map that the node acts on", view.map.version),
         ("streams_open", "Producer streams that are open", u64::from(shared.streams.load(Relaxed))),
+        ("watches_open", "Streams on which the map is told", u64::from(shared.watches.load(Relaxed))),
+        ("inflight_bytes", "Bytes of calls, messages and batches that are under way", shared.budget.taken()),
         ("batches_inflight", "Batches that are not answered", shared.batches.load(Relaxed)),
         ("queue_events", "Events that wait for their owners", shared.owners.events_queued()),
         ("link_messages_waiting", "Messages to other nodes that are not acknowledged", waiting),

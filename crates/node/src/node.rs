@@ -19,6 +19,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::budget::Budget;
 use crate::config::{ConfigError, NodeConfig};
 use crate::edges::Edges;
 use crate::follow::{self, Follower};
@@ -144,7 +145,9 @@ impl Node {
             drained: CancellationToken::new(),
             stopping: CancellationToken::new(),
             rules: owner_limits.rules,
+            budget: Budget::new(config.limits.inflight_bytes_max),
             streams: AtomicU32::new(0),
+            watches: AtomicU32::new(0),
             batches: AtomicU64::new(0),
             config,
         });
@@ -153,8 +156,6 @@ impl Node {
         let proposing = follow::propose(shared.clone(), proposed);
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(proposing));
         tell_cluster(&shared);
-        let keeping = lease::keep(shared.clone());
-        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(keeping));
         let bringing = uplink::bring_up(shared.clone(), climbing);
         tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(bringing));
         let http_address = http.as_ref().and_then(|listener| listener.local_addr().ok());
@@ -291,6 +292,7 @@ fn tell_cluster(shared: &Arc<Shared>) {
     tokio::spawn(stopping().run_until_cancelled_owned(doubt::tell(shared.clone())));
     tokio::spawn(stopping().run_until_cancelled_owned(missing::tell(shared.clone())));
     tokio::spawn(stopping().run_until_cancelled_owned(closing::tell(shared.clone())));
+    tokio::spawn(stopping().run_until_cancelled_owned(lease::keep(shared.clone())));
 }
 
 /// Where what owners want goes.

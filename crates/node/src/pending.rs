@@ -11,6 +11,8 @@ use firstseen_filter::Probes;
 use firstseen_routing::{Decision, FilterId, Found, Reason, Seen};
 use tokio::sync::mpsc;
 
+use crate::budget::Charge;
+
 /// What an owner says to one run.
 #[derive(Debug, Default)]
 pub(crate) struct RunReply {
@@ -82,6 +84,8 @@ pub(crate) struct PendingBatch {
     replies: Box<[OnceLock<RunReply>]>,
     open: AtomicU32,
     ears: Ears,
+    /// The bytes that it takes.
+    _charge: Option<Charge>,
 }
 
 /// Where the answer to one run belongs.
@@ -101,11 +105,13 @@ impl PendingBatch {
         wants_seen: bool,
         runs: &[usize],
         ears: Ears,
+        charge: Option<Charge>,
     ) -> Vec<Place> {
         let replies = runs.iter().map(|_| OnceLock::new()).collect();
         let open = AtomicU32::new(u32::try_from(runs.len()).unwrap_or(u32::MAX));
         let events = runs.iter().sum::<usize>() as u32;
-        let batch = Arc::new(Self { filter, sequence, admitted_us, wants_seen, events, replies, open, ears });
+        let batch =
+            Arc::new(Self { filter, sequence, admitted_us, wants_seen, events, replies, open, ears, _charge: charge });
         let mut end = 0;
         let place = |(run, events): (usize, &usize)| {
             let before = end;
@@ -177,7 +183,7 @@ mod tests {
     #[test]
     fn the_last_answer_hands_the_batch_back() {
         let (ears, mut finished, mut found) = Ears::with_room(1);
-        let mut places = PendingBatch::places((FilterId(1), 7), 0, false, &[1, 2], ears);
+        let mut places = PendingBatch::places((FilterId(1), 7), 0, false, &[1, 2], ears, None);
         let second = places.pop().expect("two places");
         second.found(&Found { reply_to: 0, events: vec![1], clock_ms: 5 });
         let early = FoundEarly { sequence: 7, batch_events: 3, events: vec![2], clock_ms: 5 };
@@ -194,7 +200,7 @@ mod tests {
     #[test]
     fn a_stream_that_is_gone_is_no_trouble() {
         let (ears, finished, found) = Ears::with_room(1);
-        let places = PendingBatch::places((FilterId(1), 1), 0, false, &[1], ears);
+        let places = PendingBatch::places((FilterId(1), 1), 0, false, &[1], ears, None);
         drop((finished, found));
         places[0].found(&Found { reply_to: 0, events: vec![0], clock_ms: 0 });
         drop(places);

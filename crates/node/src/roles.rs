@@ -21,12 +21,19 @@ pub(crate) struct Caller {
 impl Caller {
     /// The caller of `request`; `is_secure` says that the listener asks for certificates.
     pub(crate) fn of<T>(request: &Request<T>, is_secure: bool) -> Self {
-        if !is_secure {
-            return Self { certificates: None, roles: PeerRoles { node: true, client: true, admin: true } };
-        }
-        let certificates = request.peer_certs().unwrap_or_default();
-        let roles = tls::peer_roles(&certificates);
-        Self { certificates: Some(certificates), roles }
+        Self::showing(is_secure.then(|| request.peer_certs().unwrap_or_default()))
+    }
+
+    /// Who shows these certificates; none where nobody is asked for any.
+    pub(crate) fn showing(certificates: Option<Arc<Vec<CertificateDer<'static>>>>) -> Self {
+        let everything = PeerRoles { node: true, client: true, admin: true };
+        let roles = certificates.as_ref().map_or(everything, |certificates| tls::peer_roles(certificates));
+        Self { certificates, roles }
+    }
+
+    /// What its certificate says.
+    pub(crate) fn roles(&self) -> PeerRoles {
+        self.roles
     }
 
     /// Who that is: the names of its certificate, and where it calls from.

@@ -1,7 +1,7 @@
 //! All services of a node on one listener.
 //!
-//! Promises: every service has its limits and asks for the role that it needs; so has the listener. Must not know: what
-//! services do.
+//! Promises: nothing reaches a service but through the listener's door and the gate, which know the limits and roles. Must
+//! not know: what services do.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use firstseen_wire::net;
 use firstseen_wire::proto::FILE_DESCRIPTOR_SET;
 use firstseen_wire::tls::ServerTls;
 use tokio_util::sync::CancellationToken;
-use tonic::service::interceptor::InterceptedService;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tower::util::MapResponseLayer;
@@ -18,9 +17,9 @@ use crate::accept;
 use crate::admin::AdminService;
 use crate::dates;
 use crate::edges::Incoming;
+use crate::gate::GateLayer;
 use crate::links::PeerService;
 use crate::node::NodeError;
-use crate::roles::Caller;
 use crate::shared::Shared;
 use crate::streams::ProducerService;
 
@@ -41,28 +40,24 @@ pub(crate) async fn serve(
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .build_v1()
         .map_err(|error| NodeError::Serve(error.to_string()))?;
-    let is_secure = shared.is_secure;
-    let only_nodes = move |request: tonic::Request<()>| {
-        Caller::of(&request, is_secure).must_be_node()?;
-        Ok(request)
-    };
-    let failed = |error: tonic::transport::Error| NodeError::Serve(error.to_string());
-    let clock = shared.clock.clone();
-    let (connections_max, meter) = (shared.config.limits.connections_max, shared.metrics.connections("nodes"));
-    let router = net::server_builder(tls.as_ref())
-        .map_err(failed)?
+    let (is_secure, clock) = (shared.is_secure, shared.clock.clone());
+    let router = net::server_builder()
         .layer(MapResponseLayer::new(move |response| dates::date(&clock, response)))
+        .layer(GateLayer::new(is_secure, shared.budget.clone()))
         .add_service(health)
         .add_service(reflection)
         .add_service(net::producer_server(ProducerService::new(shared.clone())))
         .add_service(net::peer_server(PeerService::new(shared.clone())))
         .add_service(net::admin_server(AdminService::new(shared.clone())))
-        .add_service(InterceptedService::new(shared.meta.service(is_secure), only_nodes));
+        .add_service(shared.meta.service(is_secure));
+    let (incoming, accepting) =
+        accept::admitted(incoming, tls, &shared.config.limits, shared.metrics.connections("nodes"));
     let reporting = tokio::spawn(stop.clone().run_until_cancelled_owned(report(reporter, shared)));
-    let incoming = accept::admitted(incoming, connections_max, meter);
     let served = router.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await;
     reporting.abort();
-    served.map_err(failed)
+    // Then the address can be listened on again.
+    let _ = accepting.await;
+    served.map_err(|error| NodeError::Serve(error.to_string()))
 }
 
 /// Keeps the health service's answer up to date.

@@ -12,6 +12,7 @@ use firstseen_wire::net::Connector;
 use firstseen_wire::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::budget::Budget;
 use crate::config::NodeConfig;
 use crate::edges::Clock;
 use crate::ids::Ids;
@@ -63,8 +64,12 @@ pub(crate) struct Shared {
     pub(crate) stopping: CancellationToken,
     /// What it keeps to.
     pub(crate) rules: Rules,
+    /// Bytes of what is under way.
+    pub(crate) budget: Arc<Budget>,
     /// Producer streams that are open.
     pub(crate) streams: AtomicU32,
+    /// Streams on which the map is told.
+    pub(crate) watches: AtomicU32,
     /// Batches of all streams that are not answered.
     pub(crate) batches: AtomicU64,
 }

@@ -11,7 +11,7 @@ mod session;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use firstseen_meta::is_restoring;
 use firstseen_wire::map as wire_map;
@@ -27,6 +27,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::roles::Caller;
 use crate::shared::Shared;
+use crate::shares::Party;
 use session::Session;
 
 /// The Producer service.
@@ -41,23 +42,22 @@ impl ProducerService {
     }
 }
 
-/// A stream as long as it is open.
-struct OpenStream(Arc<Shared>);
+/// A stream as long as it is open, and where those like it are counted.
+struct OpenStream(Arc<Shared>, fn(&Shared) -> &AtomicU32);
 
 impl OpenStream {
-    fn open(shared: &Arc<Shared>) -> Result<Self, Status> {
-        let streams_max = shared.config.limits.streams_max;
-        let stream = Self(shared.clone());
-        match shared.streams.fetch_add(1, Ordering::Relaxed) < streams_max {
+    fn open(shared: &Arc<Shared>, count: fn(&Shared) -> &AtomicU32, streams_max: u32) -> Result<Self, Status> {
+        let stream = Self(shared.clone(), count);
+        match count(shared).fetch_add(1, Ordering::Relaxed) < streams_max {
             true => Ok(stream),
-            false => Err(ErrorKind::Overloaded.status(format!("the node has {streams_max} streams open, its limit"))),
+            false => Err(ErrorKind::Overloaded.status(format!("the node has {streams_max} such streams, its limit"))),
         }
     }
 }
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+        self.1(&self.0).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -71,11 +71,12 @@ impl Producer for ProducerService {
         request: Request<Streaming<ObserveRequest>>,
     ) -> Result<Response<Self::ObserveStream>, Status> {
         Caller::of(&request, self.shared.is_secure).must_be_client()?;
-        let open = OpenStream::open(&self.shared)?;
+        let open = OpenStream::open(&self.shared, |shared| &shared.streams, self.shared.config.limits.streams_max)?;
+        let party = request.extensions().get().copied().unwrap_or(Party::Producers);
         let credits = self.shared.config.limits.inflight_batches_max as usize;
         // A reply for each batch of the credit, the welcome, and the status at the end.
         let (replies, outbound) = mpsc::channel(2 * credits + 2);
-        let session = Session::new(self.shared.clone(), replies);
+        let session = Session::new(self.shared.clone(), party, replies);
         let requests = request.into_inner();
         tokio::spawn(async move {
             session.run(requests).await;
@@ -125,6 +126,7 @@ impl Producer for ProducerService {
 
     async fn watch_map(&self, request: Request<WatchMapRequest>) -> Result<Response<Self::WatchMapStream>, Status> {
         Caller::of(&request, self.shared.is_secure).must_be_client()?;
+        let open = OpenStream::open(&self.shared, |shared| &shared.watches, self.shared.config.limits.watches_max)?;
         let mut known_version = request.into_inner().known_version;
         let stopping = self.shared.stopping.clone();
         let mut views = self.shared.views.clone();
@@ -132,12 +134,12 @@ impl Producer for ProducerService {
         tokio::spawn(async move {
             let pump = async {
                 loop {
+                    // Made when it can be taken: whoever takes none keeps one waiting, not two.
+                    let Ok(room) = sender.reserve().await else { return };
                     let map = views.borrow_and_update().map.clone();
                     if map.version > known_version {
                         known_version = map.version;
-                        if sender.send(Ok(ClusterMap::from(&*map))).await.is_err() {
-                            return;
-                        }
+                        room.send(Ok(ClusterMap::from(&*map)));
                     }
                     if views.changed().await.is_err() {
                         return;
@@ -150,6 +152,7 @@ impl Producer for ProducerService {
                 () = sender.closed() => {}
                 () = pump => {}
             }
+            drop(open);
         });
         Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
     }

@@ -5,7 +5,9 @@ mod network;
 
 use common::{Dice, Stream, count, definition, digest, growing, spec, stream};
 use firstseen_filter::{FilterSpec, Kind, Limit, Refresh};
-use firstseen_routing::{Answer, AnswerWhen, Decision, FilterPolicies, Lookup, OwnerLimits, Reason, SlicedFilter};
+use firstseen_routing::{
+    Answer, AnswerWhen, Decision, FilterPolicies, Lookup, Moment, OwnerLimits, Reason, Shares, SlicedFilter,
+};
 use network::{Fault, Network, Producer, Question, random_owners};
 
 const CUTS: [&str; 5] =
@@ -202,11 +204,30 @@ fn a_batch_is_answered_once_and_in_order() {
 
 #[test]
 fn limits_refuse_before_anything_is_set() {
+    refuses_more_than_three(OwnerLimits { inflight_events_max: 3, ..OwnerLimits::default() }, None);
+}
+
+#[test]
+fn a_share_of_what_a_node_may_have_in_flight_is_such_a_limit() {
+    let shares = Shares {
+        inflight_events_max: 3,
+        guard_bytes_max: 1 << 20,
+        missed_events_max: 0,
+        copied_bytes_per_s_max: 1,
+        compared_bytes_per_s_max: 1,
+    };
+    refuses_more_than_three(OwnerLimits::default(), Some(shares));
+}
+
+fn refuses_more_than_three(limits: OwnerLimits, shares: Option<Shares>) {
     let definition = definition(&spec(Kind::Bloom, "unbounded", 100_000, 4), "vertical:8");
     let owners = random_owners(&mut Dice(1), 8, 4);
     let policies = FilterPolicies { answer: AnswerWhen::Safe, ..FilterPolicies::default() };
-    let limits = OwnerLimits { inflight_events_max: 3, joiners_max: 1, ..OwnerLimits::default() };
+    let limits = OwnerLimits { joiners_max: 1, ..limits };
     let mut network = Network::new(&definition, policies, &owners, limits, Dice(2));
+    if let Some(shares) = shares {
+        network.owners.values_mut().for_each(|owner| owner.set_shares(shares, Moment::default()));
+    }
     let mut producer = Producer::new(1, &definition);
     let head = network.head_of(digest(0));
     let keys: Vec<u64> = (0..2000).filter(|key| network.head_of(digest(*key)) == head).collect();

@@ -10,6 +10,7 @@ pub mod cells;
 mod error;
 mod examine;
 mod frames;
+mod handshake;
 pub mod hello;
 pub mod limits;
 mod line;

@@ -42,8 +42,21 @@ pub const INFLIGHT_BATCHES_MAX: u32 = 64;
 /// Frames of a link between nodes that may be unacknowledged: below 1,000 for the same reason.
 pub const INFLIGHT_FRAMES_MAX: u32 = 256;
 
-/// Streams of one connection: producers of one process share connections.
-pub const STREAMS_MAX: u32 = 1024;
+/// Calls of one connection that are open at once: a client has a stream for batches and one for the map, a node its link
+/// and messages of the agreement. Whoever wants more waits, or opens another connection.
+pub const STREAMS_MAX: u32 = 64;
+
+/// Bytes of the message of a small call, as most of operators and producers are: names and numbers.
+pub const SMALL_MESSAGE_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes of a message with a definition, or with as many moves as fit into a command.
+pub const DEFINING_MESSAGE_BYTES_MAX: usize = 4 * DEFINITION_BYTES_MAX;
+
+/// How long all of a small message may take to come: it is one packet, or a few, that may be lost and sent again.
+pub const SMALL_MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long any message may take from its first byte to its last: the greatest needs 1.7 Mbit/s.
+pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// HTTP/2 flow control, of a stream and of a connection, in bytes. Below it, a batch in flight over a long line waits
 /// for window updates; and half of it is what small unread frames may take before the connection is ended.
@@ -114,6 +127,7 @@ pub const CELL_RUNS_MAX: usize = 1 << 10;
 pub const GENERATIONS_TOLD_MAX: usize = 64;
 
 const _: () = assert!(BATCH_BYTES_MAX < MESSAGE_BYTES_MAX && MESSAGE_BYTES_MAX <= HTTP2_WINDOW_BYTES as usize / 2);
+const _: () = assert!(DEFINING_MESSAGE_BYTES_MAX < MESSAGE_BYTES_MAX);
 const _: () = assert!(NODES_MAX * NODE_BYTES_MAX + MAP_FILTERS_BYTES_MAX < MESSAGE_BYTES_MAX);
 const _: () = assert!(SILENCE_MAX.as_secs() > KEEPALIVE_INTERVAL.as_secs() + KEEPALIVE_TIMEOUT.as_secs());
 const _: () = assert!(INFLIGHT_BATCHES_MAX < 1000 && INFLIGHT_FRAMES_MAX < 1000);

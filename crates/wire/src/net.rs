@@ -19,7 +19,7 @@ use crate::limits::{
     MESSAGE_BYTES_MAX, STREAMS_MAX,
 };
 use crate::proto::{admin, meta, peer, producer};
-use crate::tls::{ClientTls, ServerTls};
+use crate::tls::ClientTls;
 
 /// Why no connection can be tried.
 #[derive(Debug, Error)]
@@ -120,22 +120,15 @@ fn endpoint(scheme: &str, address: &str) -> Result<Endpoint, ConnectError> {
         .keep_alive_while_idle(true))
 }
 
-/// A server with the settings of the other end; with TLS, only peers with a certificate of the authority get in.
-///
-/// # Errors
-/// [`tonic::transport::Error`] where the certificate cannot be used ([`crate::tls::TlsFiles::server`] has tried it).
-pub fn server_builder(tls: Option<&ServerTls>) -> Result<Server, tonic::transport::Error> {
-    let server = Server::builder()
+/// A server with the settings of the other end, for connections whose handshakes are over.
+pub fn server_builder() -> Server {
+    Server::builder()
         .initial_stream_window_size(HTTP2_WINDOW_BYTES)
         .initial_connection_window_size(HTTP2_WINDOW_BYTES)
         .max_concurrent_streams(STREAMS_MAX)
         .http2_max_header_list_size(HTTP2_HEADER_BYTES_MAX)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT));
-    match tls {
-        Some(tls) => server.tls_config(tls.config()),
-        None => Ok(server),
-    }
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
 }
 
 /// The connections that come in on a listener. The server's own setting does not reach sockets that it is given, and

@@ -16,9 +16,10 @@ use std::{fs, io};
 
 use rustls_pki_types::ServerName;
 use thiserror::Error;
-use tonic::transport::{Certificate, CertificateDer, ClientTlsConfig, Identity, ServerTlsConfig};
+use tonic::transport::{Certificate, CertificateDer, ClientTlsConfig, Identity};
 use webpki::EndEntityCert;
 
+pub use crate::handshake::{ServerTls, TlsStream};
 use crate::limits::CONNECT_TIMEOUT;
 
 /// The name in every node's certificate.
@@ -85,10 +86,6 @@ pub(crate) struct Pem {
 #[derive(Clone)]
 pub struct ClientTls(Arc<Pem>);
 
-/// What an accepting end needs.
-#[derive(Clone)]
-pub struct ServerTls(Arc<Pem>);
-
 impl TlsFiles {
     /// Reads the files for connecting to others.
     ///
@@ -106,9 +103,7 @@ impl TlsFiles {
     /// # Errors
     /// [`TlsError`] says which file cannot be used.
     pub fn server(&self) -> Result<ServerTls, TlsError> {
-        let tls = ServerTls(self.pem()?);
-        tonic::transport::Server::builder().tls_config(tls.config()).map_err(|error| self.unusable(&error))?;
-        Ok(tls)
+        ServerTls::new(&*self.pem()?).map_err(|error| self.unusable(&*error))
     }
 
     fn pem(&self) -> Result<Arc<Pem>, TlsError> {
@@ -161,17 +156,6 @@ impl ClientTls {
     /// What it was made of.
     pub(crate) fn pem(&self) -> &Pem {
         &self.0
-    }
-}
-
-impl ServerTls {
-    /// The configuration that lets in whoever the authority has signed.
-    pub(crate) fn config(&self) -> ServerTlsConfig {
-        ServerTlsConfig::new()
-            .client_ca_root(self.0.authority())
-            .identity(self.0.identity())
-            .client_auth_optional(false)
-            .timeout(CONNECT_TIMEOUT)
     }
 }
 

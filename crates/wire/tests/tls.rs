@@ -1,7 +1,7 @@
 //! Who gets in, and as what: connections over loopback, with and without certificates.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use firstseen_wire::net::{self, Connector, Mismatch, TcpConnector};
 use firstseen_wire::proto::producer::producer_server::Producer;
@@ -15,6 +15,9 @@ use firstseen_wire::tls::{
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use tonic::{Request, Response, Status, Streaming};
 
@@ -85,9 +88,21 @@ async fn serve(tls: Option<&TlsFiles>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     let tls = tls.map(|files| files.server().expect("files of a server"));
-    let mut server = net::server_builder(tls.as_ref()).expect("a certificate that was tried");
-    let router = server.add_service(net::producer_server(Mirror));
-    tokio::spawn(router.serve_with_incoming(net::incoming(listener)));
+    let router = net::server_builder().add_service(net::producer_server(Mirror));
+    let mut incoming = net::incoming(listener);
+    match tls {
+        None => drop(tokio::spawn(router.serve_with_incoming(incoming))),
+        Some(tls) => {
+            let (accepted, streams) = mpsc::channel(1);
+            tokio::spawn(router.serve_with_incoming(ReceiverStream::new(streams)));
+            tokio::spawn(async move {
+                while let Some(Ok(stream)) = incoming.next().await {
+                    let Ok(stream) = tls.accept(stream).await else { continue };
+                    accepted.send(io::Result::Ok(stream)).await.expect("the server goes on");
+                }
+            });
+        }
+    }
     address
 }
 

@@ -81,8 +81,7 @@ impl Node {
         let config = MetaConfig { storage, profile: profile.clone(), timing: kept.timing, seed };
         let meta = Meta::open(config, Arc::new(TcpConnector::default())).await.unwrap();
         let stop = CancellationToken::new();
-        let router = server_builder(None)
-            .unwrap()
+        let router = server_builder()
             .add_service(meta.service(false))
             .add_service(AdminServer::new(Operator { meta: meta.clone(), profile }));
         let ended = stop.clone().cancelled_owned();

@@ -79,8 +79,9 @@ mod tests {
         let (ears, mut finished, _found) = Ears::with_room(2);
         let mut desk = Desk::default();
         let mut take = |sequence, deadline_ms| {
-            let place =
-                PendingBatch::places((FilterId(1), sequence), 0, false, &[1], ears.clone()).pop().expect("one run");
+            let place = PendingBatch::places((FilterId(1), sequence), 0, false, &[1], ears.clone(), None)
+                .pop()
+                .expect("one run");
             desk.take(place, deadline_ms)
         };
         let (first, _second) = (take(1, 10), take(2, 20));

@@ -28,6 +28,10 @@ const LOOK_SAMPLE_BYTES: usize = 16 << 20;
 /// What the replay guard of a group may take however many groups there are: a few batches.
 const GUARD_BYTES_MIN: u64 = 16 << 10;
 
+/// Events of divided groups that a node may have in flight, of all groups together: about 200 bytes each. However many groups
+/// there are, each may have a batch.
+const INFLIGHT_EVENTS_MAX: usize = 1 << 20;
+
 /// Events that a node keeps for each node that is down, of all groups together: about 100 bytes each.
 const MISSED_EVENTS_MAX: usize = 1 << 20;
 
@@ -155,7 +159,10 @@ impl Groups {
         }
         // The node's memory for it, shared by all groups that it has, those of other owners too.
         let groups = (view.own_groups().count() as u64).max(1);
+        let inflight_events = self.limits.inflight_events_max;
+        let inflight_events = inflight_events.min(inflight_events.max(INFLIGHT_EVENTS_MAX) / groups as usize);
         let shares = Shares {
+            inflight_events_max: inflight_events.max(self.limits.batch_events_max),
             guard_bytes_max: (self.limits.guard_bytes_max / groups).max(GUARD_BYTES_MIN),
             missed_events_max: self.limits.missed_events_max.min(MISSED_EVENTS_MAX / groups as usize),
             copied_bytes_per_s_max: (self.limits.copied_bytes_per_s_max / view.fetching_groups().max(1)).max(1),

@@ -16,11 +16,14 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
+use crate::budget::Charge;
 use crate::shared::Shared;
 
 /// A batch on its way.
 pub(super) struct Forward {
     pub(super) batch: Batch,
+    /// The bytes that it takes until it is answered.
+    pub(super) charge: Charge,
     /// When it came in, in monotonic milliseconds.
     pub(super) since_ms: u64,
 }
@@ -42,8 +45,9 @@ struct Proxy {
     credits: usize,
 }
 
-/// Events of the batches that were sent and not answered, by sequence; a sequence may be there several times.
-type Sent = BTreeMap<u64, Vec<u32>>;
+/// Events of the batches that were sent and not answered, by sequence, with the bytes that they take; a sequence may be
+/// there several times.
+type Sent = BTreeMap<u64, Vec<(u32, Charge)>>;
 
 impl Relay {
     /// Forwards until the producer's stream ends.
@@ -126,12 +130,12 @@ impl Relay {
         forward: Forward,
         sent: &mut Sent,
     ) -> Result<(), Status> {
-        let Forward { mut batch, since_ms } = forward;
+        let Forward { mut batch, charge, since_ms } = forward;
         let waited_ms = self.shared.clock.monotonic_ms().saturating_sub(since_ms);
         if batch.deadline_ms > 0 {
             batch.deadline_ms = batch.deadline_ms.saturating_sub(u32::try_from(waited_ms).unwrap_or(u32::MAX)).max(1);
         }
-        sent.entry(batch.sequence).or_default().push(batch.events);
+        sent.entry(batch.sequence).or_default().push((batch.events, charge));
         let closed = |_| Status::unavailable("the connection is closed");
         let request = ObserveRequest { message: Some(observe_request::Message::Batch(batch)) };
         requests.send(request).await.map_err(closed)
@@ -146,7 +150,7 @@ impl Relay {
     /// Answers what left and did not come back.
     async fn give_up(&self, sent: Sent) {
         for (sequence, batches) in sent {
-            for events in batches {
+            for (events, _) in batches {
                 let detail = format!("the connection to node {} is broken", self.target);
                 self.reply(sequence, events, Reason::Unknown, &detail).await;
             }

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use super::admit::{Refused, refused};
 use super::relay::{Forward, Relay};
+use crate::budget::Charge;
 use crate::shared::Shared;
 use crate::view::View;
 
@@ -28,7 +29,14 @@ impl Relays {
     }
 
     /// Forwards a batch to `node`.
-    pub(super) fn send(&mut self, view: &View, node: NodeId, producer: u128, batch: Batch) -> Result<(), Refused> {
+    pub(super) fn send(
+        &mut self,
+        view: &View,
+        node: NodeId,
+        producer: u128,
+        batch: Batch,
+        charge: Charge,
+    ) -> Result<(), Refused> {
         let unreachable =
             || refused(Reason::NotReady, format!("node {node}, which owns the slices, cannot be reached"));
         let record = view.map.nodes.get(&node).ok_or_else(unreachable)?;
@@ -50,7 +58,7 @@ impl Relays {
             tokio::spawn(relay.run());
             self.relays.insert(node, (record.incarnation, forward));
         }
-        let forward = Forward { batch, since_ms: self.shared.clock.monotonic_ms() };
+        let forward = Forward { batch, charge, since_ms: self.shared.clock.monotonic_ms() };
         let (_, queue) = self.relays.get(&node).ok_or_else(unreachable)?;
         queue.try_send(forward).map_err(|_| unreachable())
     }

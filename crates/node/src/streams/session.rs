@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use firstseen_filter::Probes;
-use firstseen_routing::{FilterId, Seen};
+use firstseen_routing::{FilterId, Reason, Seen};
 use firstseen_wire::WireError;
 use firstseen_wire::hello::{self, Credit};
 use firstseen_wire::limits::HELLO_TIMEOUT;
@@ -17,20 +17,26 @@ use firstseen_wire::proto::producer::{
 };
 use firstseen_wire::reply::{self, Answers};
 use firstseen_wire::status::ErrorKind;
+use prost::Message;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
 use super::admit::{self, Admitted, Refused};
 use super::relays::Relays;
 use super::seen;
+use crate::budget::Charge;
 use crate::metrics::BatchMeter;
 use crate::owner::Run;
 use crate::pending::{Ears, FoundEarly, PendingBatch};
 use crate::shared::Shared;
+use crate::shares::Party;
 use crate::view::View;
 
 /// Buffers for events that are kept for the next batches.
 const SPARE_PROBES_MAX: usize = 16;
+
+/// Bytes that an event of a batch takes while it waits for its answer, beside those that came.
+const EVENT_BYTES: u64 = 128;
 
 /// Why a stream ends; `None` where the producer has nothing more.
 type End = Option<Status>;
@@ -38,6 +44,8 @@ type End = Option<Status>;
 /// One Observe stream.
 pub(super) struct Session {
     shared: Arc<Shared>,
+    /// Whose bytes its batches take.
+    party: Party,
     replies: mpsc::Sender<Result<ObserveReply, Status>>,
     finished: mpsc::Receiver<Arc<PendingBatch>>,
     found: mpsc::Receiver<FoundEarly>,
@@ -53,13 +61,14 @@ pub(super) struct Session {
 
 impl Session {
     /// A stream whose replies go to `replies`, which has room for the credit and two more.
-    pub(super) fn new(shared: Arc<Shared>, replies: mpsc::Sender<Result<ObserveReply, Status>>) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, party: Party, replies: mpsc::Sender<Result<ObserveReply, Status>>) -> Self {
         let credits = shared.config.limits.inflight_batches_max as usize;
         let (ears, finished, found) = Ears::with_room(credits);
         let (relay, relayed) = mpsc::channel(credits);
         let relays = Relays::new(shared.clone(), relay);
         Self {
             shared,
+            party,
             replies,
             finished,
             found,
@@ -171,12 +180,16 @@ impl Session {
             Some(meter) => meter.received(&batch),
             None => self.shared.metrics.stray_batch(&batch),
         }
+        let Some(charge) = self.shared.budget.charge(self.party, self.bytes_of(&batch)) else {
+            let detail = "the node has as much under way as inflight_bytes_max allows";
+            return self.refuse(&view, of, admit::refused(Reason::Overloaded, detail));
+        };
         match admit::admit(&self.shared, &view, self.producer, &batch, &mut self.spare) {
             Ok(Admitted::Here(runs)) => {
-                self.submit((filter, of.0), wants_seen, runs);
+                self.submit((filter, of.0), wants_seen, runs, charge);
                 Ok(())
             }
-            Ok(Admitted::At(node)) => match self.relays.send(&view, node, self.producer, batch) {
+            Ok(Admitted::At(node)) => match self.relays.send(&view, node, self.producer, batch, charge) {
                 Ok(()) => {
                     self.shared.metrics.relayed();
                     Ok(())
@@ -200,11 +213,17 @@ impl Session {
         self.meters.get(index).map(|(_, meter)| meter)
     }
 
-    fn submit(&mut self, name: (FilterId, u64), wants_seen: bool, runs: Vec<admit::AdmittedRun>) {
+    /// What a batch takes until it is answered: what came, and what is made of it.
+    fn bytes_of(&self, batch: &Batch) -> u64 {
+        let events = batch.events.min(self.shared.config.limits.batch_events_max);
+        batch.encoded_len() as u64 + u64::from(events) * EVENT_BYTES
+    }
+
+    fn submit(&mut self, name: (FilterId, u64), wants_seen: bool, runs: Vec<admit::AdmittedRun>, charge: Charge) {
         let admitted_us = self.shared.clock.monotonic_us();
         let admitted_ms = self.shared.clock.monotonic_ms();
         let events: Vec<usize> = runs.iter().map(|run| run.submission.probes.len()).collect();
-        let places = PendingBatch::places(name, admitted_us, wants_seen, &events, self.ears.clone());
+        let places = PendingBatch::places(name, admitted_us, wants_seen, &events, self.ears.clone(), Some(charge));
         for (run, place) in runs.into_iter().zip(places) {
             let owner = self.shared.owners.of(run.filter, run.group);
             owner.offer(Run { filter: run.filter, group: run.group, submission: run.submission, admitted_ms, place });

@@ -105,7 +105,7 @@ impl Pair {
         b.node.shutdown().await;
         let listener = TcpListener::bind(&map.nodes[&NodeId(2)].address).await.expect("the port of b is free again");
         let (frames, from_a) = mpsc::channel(8);
-        let server = net::server_builder(None).expect("no TLS").add_service(peer_server(Played { frames }));
+        let server = net::server_builder().add_service(peer_server(Played { frames }));
         tokio::spawn(server.serve_with_incoming(net::incoming(listener)));
         let record = &map.filters[&filter];
         let plan = GroupPlan::new(&record.definition).expect("a definition").expect("divided cells");

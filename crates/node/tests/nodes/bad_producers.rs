@@ -101,7 +101,7 @@ async fn a_message_above_the_limit_ends_its_stream_only() {
         let batch = Batch { probes: vec![0; bytes].into(), ..hashing.batch(1, &["a"]) };
         stream.send(batch).await;
         let status = stream.end().await;
-        assert_eq!(status.code(), Code::OutOfRange, "{bytes}: {status}");
+        assert_eq!(status.code(), Code::InvalidArgument, "{bytes}: {status}");
         assert!(status.message().contains(&MESSAGE_BYTES_MAX.to_string()), "{status}");
     }
     // As large as allowed, and refused for what it says.

@@ -3,10 +3,13 @@
 use std::io;
 
 use crate::common::{PATIENCE, TestNode};
-use firstseen_wire::net::admin_client;
-use firstseen_wire::proto::admin::{InitRequest, StatusRequest};
+use firstseen_wire::net::{admin_client, producer_client};
+use firstseen_wire::proto::admin::StatusRequest;
+use firstseen_wire::proto::producer::WatchMapRequest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
 
 async fn connect(address: &str) -> TcpStream {
     TcpStream::connect(address).await.expect("a connection")
@@ -35,28 +38,60 @@ async fn accepted(stream: &mut TcpStream) {
     tokio::time::timeout(PATIENCE, reading).await.expect("in time").expect("the settings of the node");
 }
 
+/// Makes a call over a connection of its own, and keeps it open.
+async fn asked(node: &TestNode) -> Result<Channel, Status> {
+    let channel = node.channel();
+    admin_client(channel.clone()).status(StatusRequest::default()).await.map(|_| channel)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_connection_beyond_the_limit_is_closed_and_the_others_work() {
     let node = TestNode::start_with("a", |config| config.limits.connections_max = 3).await;
-    // One connection for all that the test asks.
-    let channel = node.channel();
-    admin_client(channel.clone()).init(InitRequest {}).await.expect("init");
-    let mut silent = [connect(node.node.addr()).await, connect(node.node.addr()).await];
-    for stream in &mut silent {
-        accepted(stream).await;
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        open.push(asked(&node).await.expect("it works"));
     }
     assert_eq!(node.metric("firstseen_connections_open{listener=\"nodes\"}").await, 3.0);
-    for _ in 0..2 {
-        closed(&mut connect(node.node.addr()).await).await;
+    assert_eq!(node.metric("firstseen_connections_refused_total{listener=\"nodes\"}").await, 0.0);
+    asked(&node).await.expect_err("nobody has been idle for long");
+    assert_eq!(node.metric("firstseen_connections_refused_total{listener=\"nodes\"}").await, 1.0);
+    for channel in &open {
+        admin_client(channel.clone()).status(StatusRequest::default()).await.expect("it still works");
     }
-    assert_eq!(node.metric("firstseen_connections_refused_total{listener=\"nodes\"}").await, 2.0);
-    admin_client(channel.clone()).status(StatusRequest::default()).await.expect("it still works");
 
-    // Their places are free again when they go.
-    drop(silent);
-    node.metric_becomes("firstseen_connections_open{listener=\"nodes\"}", 1.0).await;
-    accepted(&mut connect(node.node.addr()).await).await;
+    // A place is free again when its connection is closed.
+    drop(open.pop());
+    node.metric_becomes("firstseen_connections_open{listener=\"nodes\"}", 2.0).await;
+    asked(&node).await.expect("it works");
+    admin_client(open[0].clone()).status(StatusRequest::default()).await.expect("it still works");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_those_who_have_asked_for_nothing_the_oldest_is_closed() {
+    let node = TestNode::start_with("a", |config| config.limits.handshakes_max = 2).await;
+    let channel = asked(&node).await.expect("it works");
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        let mut stream = connect(node.node.addr()).await;
+        accepted(&mut stream).await;
+        silent.push(stream);
+    }
+    closed(&mut silent[0]).await;
+    node.metric_becomes("firstseen_connections_open{listener=\"nodes\"}", 3.0).await;
+    assert_eq!(node.metric("firstseen_connections_closed_total{listener=\"nodes\"}").await, 1.0);
     admin_client(channel).status(StatusRequest::default()).await.expect("it still works");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_streams_of_the_map_than_allowed_are_refused() {
+    let node = TestNode::start_with("a", |config| config.limits.watches_max = 2).await;
+    node.init().await;
+    let watch = async || producer_client(node.channel()).watch_map(WatchMapRequest { known_version: 0 }).await;
+    let open = [watch().await.expect("a stream"), watch().await.expect("a stream")];
+    assert_eq!(watch().await.expect_err("one too many").code(), Code::ResourceExhausted);
+    drop(open);
+    node.metric_becomes("firstseen_watches_open", 0.0).await;
+    watch().await.expect("a stream");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

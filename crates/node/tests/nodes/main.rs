@@ -19,6 +19,7 @@ mod roles;
 mod same_answers;
 mod services;
 mod stop_and_metrics;
+mod strangers;
 mod three_nodes;
 mod tree;
 mod vertical_batches;

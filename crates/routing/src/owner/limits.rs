@@ -43,6 +43,8 @@ pub struct OwnerLimits {
 /// What a group may take of what all groups of a node share.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
+    /// Events in flight at once, where slices share events.
+    pub inflight_events_max: usize,
     /// Bytes of what is remembered of submissions.
     pub guard_bytes_max: u64,
     /// Events that are kept for each node that is down.

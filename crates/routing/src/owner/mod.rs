@@ -241,6 +241,10 @@ impl GroupOwner {
         limits.missed_events_max = shares.missed_events_max;
         limits.copied_bytes_per_s_max = shares.copied_bytes_per_s_max;
         limits.compared_bytes_per_s_max = shares.compared_bytes_per_s_max;
+        // Where one slice has all positions, copies count on each other's limit.
+        if let Cells::Divided(group) = &mut self.cells {
+            group.shared().1.inflight_events_max = shares.inflight_events_max;
+        }
     }
 
     /// The node counts as started anew though its process goes on, as the others had given it up: what is in flight here

@@ -110,7 +110,7 @@ impl Running {
         });
         self.sequence += 1;
         let (ears, finished, _) = Ears::with_room(1);
-        let place = PendingBatch::places((FILTER, self.sequence), 0, false, &[1], ears).remove(0);
+        let place = PendingBatch::places((FILTER, self.sequence), 0, false, &[1], ears, None).remove(0);
         let submission = Submission {
             reply_to: 0,
             operation: Operation::Observe,

@@ -5,6 +5,7 @@ pub mod certs;
 pub mod cluster;
 pub mod logs;
 pub mod proxy;
+pub mod unfinished;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,112 @@
+//! Where connections get in, and what is known of each as long as it is open.
+//!
+//! Promises: whoever has to go hears of it at once; a connection that is closed has given its place back. Must not know:
+//! what connections carry, who has to go.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::hall::{Hall, Seated};
+use crate::metrics::ConnectionMeter;
+use crate::shares::Party;
+
+/// Where connections get in.
+pub(crate) struct Door {
+    hall: Mutex<Hall>,
+    began: Instant,
+    meter: ConnectionMeter,
+}
+
+impl Door {
+    /// With so many places, and so many for those of whom nobody knows yet what they are.
+    pub(super) fn new(places: u32, unknown_max: u32, meter: ConnectionMeter) -> Arc<Self> {
+        Arc::new(Self { hall: Mutex::new(Hall::new(places, unknown_max)), began: Instant::now(), meter })
+    }
+
+    /// Somebody has connected, of whom nothing is known.
+    pub(super) fn come(self: &Arc<Self>) -> Place {
+        let closed = CancellationToken::new();
+        let (number, is_full) = self.hall().come(closed.clone());
+        self.meter.open.inc();
+        self.meter.closed.inc_by(u64::from(is_full));
+        Place { seat: Seat { door: self.clone(), number }, closed }
+    }
+
+    fn hall(&self) -> MutexGuard<'_, Hall> {
+        self.hall.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn count(&self, seated: Seated) -> bool {
+        match seated {
+            Seated::Here => {}
+            Seated::InsteadOfAnother => drop(self.meter.closed.inc()),
+            Seated::Nowhere => drop(self.meter.refused.inc()),
+        }
+        seated != Seated::Nowhere
+    }
+}
+
+/// The place of a connection, as long as it is open.
+pub(crate) struct Place {
+    seat: Seat,
+    closed: CancellationToken,
+}
+
+impl Place {
+    /// It is known whose it is; false where there is no room for it.
+    pub(super) fn known(&self, party: Party) -> bool {
+        let Seat { door, number } = &self.seat;
+        let seated = door.hall().seat(*number, party, door.now_ms());
+        door.count(seated)
+    }
+
+    /// Cancelled when the connection is to be closed.
+    pub(super) fn closed(&self) -> &CancellationToken {
+        &self.closed
+    }
+
+    /// What its calls are counted by.
+    pub(super) fn seat(&self) -> Seat {
+        self.seat.clone()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Seat { door, number } = &self.seat;
+        door.hall().leave(*number);
+        door.meter.open.dec();
+    }
+}
+
+/// What the calls of a connection are counted by.
+#[derive(Clone)]
+pub(crate) struct Seat {
+    door: Arc<Door>,
+    number: u64,
+}
+
+impl Seat {
+    /// A call begins that is usual for one of `party`: whose its connection is. None where there is no room for that, and
+    /// the connection is closed.
+    pub(crate) fn begin_call(&self, party: Party) -> Option<(Party, OpenCall)> {
+        let (party, seated) = self.door.hall().begin_call(self.number, party, self.door.now_ms());
+        self.door.count(seated).then(|| (party, OpenCall(self.clone())))
+    }
+}
+
+/// A call, until it is over.
+pub(crate) struct OpenCall(Seat);
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        let Seat { door, number } = &self.0;
+        door.hall().end_call(*number, door.now_ms());
+    }
+}

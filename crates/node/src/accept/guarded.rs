@@ -1,0 +1,236 @@
+//! A connection that does not stay open for nothing.
+//!
+//! Promises: it is closed when its peer does not begin in time, falls silent, or has to give its place up, whatever is
+//! being read or written. Must not know: what is said over it, who has to go.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use firstseen_wire::limits::{BEGIN_TIMEOUT, HTTP2_PREFACE_BYTES, SILENCE_MAX};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
+
+use super::door::{Place, Seat};
+use crate::edges::Connection;
+
+/// How long a connection may say nothing.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    /// Bytes with which a connection has begun.
+    begin_bytes: usize,
+    /// How long it may take until then.
+    begin: Duration,
+    /// How long it may be silent later.
+    silence: Duration,
+}
+
+/// With those who speak HTTP/2: they answer pings.
+pub(super) const HTTP2: Patience =
+    Patience { begin_bytes: HTTP2_PREFACE_BYTES, begin: BEGIN_TIMEOUT, silence: SILENCE_MAX };
+
+/// With those who ask for health and metrics: they ask again after a while, and answer no pings.
+pub(super) const HTTP1: Patience =
+    Patience { begin_bytes: b"GET / HTTP/1.1\r\n".len(), begin: BEGIN_TIMEOUT, silence: Duration::from_secs(120) };
+
+/// What the calls of a connection are told of it.
+#[derive(Clone)]
+pub(crate) struct Visitor {
+    /// Its certificates; none without TLS.
+    pub(crate) tls: Option<TlsConnectInfo<TcpConnectInfo>>,
+    /// What its calls are counted by.
+    pub(crate) seat: Seat,
+}
+
+/// A connection that is closed in time.
+pub(crate) struct Guarded<T> {
+    io: T,
+    patience: Patience,
+    /// Bytes that are missing until it has begun.
+    missing: usize,
+    /// When something last came of it; while it has not begun, when it was accepted.
+    heard: Instant,
+    /// Looks at `heard` again; it is not moved with every byte.
+    alarm: Pin<Box<Sleep>>,
+    closed: Pin<Box<WaitForCancellationFutureOwned>>,
+    place: Place,
+}
+
+impl<T> Guarded<T> {
+    pub(super) fn new(io: T, patience: Patience, place: Place) -> Self {
+        let heard = Instant::now();
+        let alarm = Box::pin(sleep_until(heard + patience.begin));
+        let closed = Box::pin(place.closed().clone().cancelled_owned());
+        Self { io, patience, missing: patience.begin_bytes, heard, alarm, closed, place }
+    }
+
+    fn hears(&mut self, bytes: usize) {
+        self.missing = self.missing.saturating_sub(bytes);
+        if self.missing == 0 {
+            self.heard = Instant::now();
+        }
+    }
+
+    /// Ready when it has said nothing for too long.
+    fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            ready!(self.alarm.as_mut().poll(cx));
+            let allowed = if self.missing > 0 { self.patience.begin } else { self.patience.silence };
+            let end = self.heard + allowed;
+            if end <= Instant::now() {
+                return Poll::Ready(());
+            }
+            self.alarm.as_mut().reset(end);
+        }
+    }
+
+    /// What there is instead of a result that is not there yet: an error once the connection has to be closed.
+    fn poll_over<R>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<R>> {
+        if self.closed.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        self.poll_silent(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        match Pin::new(&mut self.io).poll_read(cx, buf) {
+            Poll::Ready(read) => {
+                self.hears(buf.filled().len() - before);
+                Poll::Ready(read)
+            }
+            Poll::Pending => self.poll_over(cx),
+        }
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match Pin::new(&mut self.io).poll_write(cx, buf) {
+            Poll::Pending => self.poll_over(cx),
+            written => written,
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match Pin::new(&mut self.io).poll_write_vectored(cx, bufs) {
+            Poll::Pending => self.poll_over(cx),
+            written => written,
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.io).poll_flush(cx) {
+            Poll::Pending => self.poll_over(cx),
+            flushed => flushed,
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match Pin::new(&mut self.io).poll_shutdown(cx) {
+            Poll::Pending => self.poll_over(cx),
+            shut => shut,
+        }
+    }
+}
+
+impl Connected for Guarded<Connection> {
+    type ConnectInfo = Visitor;
+
+    fn connect_info(&self) -> Visitor {
+        Visitor { tls: self.io.tls(), seat: self.place.seat() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::time::sleep;
+
+    use super::super::door::Door;
+    use super::*;
+    use crate::metrics::ConnectionMeter;
+
+    /// A connection, and the other end of it.
+    fn connected() -> (DuplexStream, Guarded<DuplexStream>) {
+        let (peer, io) = duplex(64);
+        (peer, Guarded::new(io, HTTP2, Door::new(1, 1, ConnectionMeter::default()).come()))
+    }
+
+    /// What becomes of a read of `connection`, and after how long.
+    async fn read(connection: &mut Guarded<DuplexStream>) -> (io::Result<usize>, Duration) {
+        let (started, mut bytes) = (Instant::now(), [0; 64]);
+        (connection.read(&mut bytes).await, started.elapsed())
+    }
+
+    fn ended(with: io::ErrorKind, read: io::Result<usize>) -> bool {
+        read.is_err_and(|error| error.kind() == with)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_does_not_begin_is_closed_whatever_it_drips() {
+        let (mut peer, mut connection) = connected();
+        let started = Instant::now();
+        let dripping = tokio::spawn(async move {
+            while peer.write_all(b"P").await.is_ok() {
+                sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let last = loop {
+            let (read, _) = read(&mut connection).await;
+            if read.is_err() {
+                break read;
+            }
+        };
+        assert!(ended(io::ErrorKind::TimedOut, last));
+        assert_eq!(started.elapsed().as_secs(), BEGIN_TIMEOUT.as_secs());
+        drop(connection);
+        dripping.await.expect("it ends with the connection");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_has_begun_may_be_silent_between_pings() {
+        let (mut peer, mut connection) = connected();
+        peer.write_all(&[0; HTTP2_PREFACE_BYTES]).await.expect("room");
+        assert_eq!(read(&mut connection).await.0.expect("bytes"), HTTP2_PREFACE_BYTES);
+        let almost = SILENCE_MAX - Duration::from_millis(1);
+        for _ in 0..3 {
+            let writing = async {
+                sleep(almost).await;
+                peer.write_all(b"pong").await.expect("room");
+            };
+            let ((read, after), ()) = tokio::join!(read(&mut connection), writing);
+            assert_eq!((read.expect("bytes"), after), (4, almost));
+        }
+        let (read, after) = read(&mut connection).await;
+        assert!(ended(io::ErrorKind::TimedOut, read));
+        assert_eq!(after.as_secs(), SILENCE_MAX.as_secs());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_has_to_go_goes_at_once_also_where_it_reads_nothing() {
+        let door = Door::new(1, 1, ConnectionMeter::default());
+        let ((mut peer, io), (_other_peer, other_io)) = (duplex(64), duplex(64));
+        let (mut oldest, mut second) =
+            (Guarded::new(io, HTTP2, door.come()), Guarded::new(other_io, HTTP2, door.come()));
+        assert!(ended(io::ErrorKind::ConnectionAborted, read(&mut oldest).await.0));
+        let stuck = oldest.write_all(&[0; 65]).await.expect_err("the peer has read nothing");
+        assert_eq!(stuck.kind(), io::ErrorKind::ConnectionAborted);
+        drop(oldest);
+        assert_eq!(peer.read(&mut [0; 128]).await.expect("what was written"), 64);
+        assert!(ended(io::ErrorKind::TimedOut, read(&mut second).await.0), "it had a place");
+    }
+}

@@ -1,0 +1,259 @@
+//! Who is connected, and who has to go when there is no room.
+//!
+//! Promises: those of whom nobody knows yet what they are have room of their own, a little, where the oldest goes when
+//! another comes: so whoever only holds connections open, or opens many, keeps nobody out who is quick. Of the places for
+//! the others, some are kept for nodes and for operators; where there is none, whoever has asked for nothing for long gives
+//! one up. Must not know: connections, certificates, the clock.
+
+use std::collections::BTreeMap;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::shares::{Party, Shares};
+
+/// Who has asked for nothing for so long may have to give up its place. Whoever works comes back sooner, or can connect
+/// again.
+pub(super) const IDLE_MIN_MS: u64 = 10_000;
+
+/// Those who are connected.
+pub(super) struct Hall {
+    unknown_max: usize,
+    places: Shares,
+    /// Those of whom nobody knows what they are, in the order in which they came, with what closes their connections.
+    unknown: BTreeMap<u64, CancellationToken>,
+    guests: BTreeMap<u64, Guest>,
+    next: u64,
+}
+
+/// Somebody who has a place.
+struct Guest {
+    close: CancellationToken,
+    party: Party,
+    calls: u64,
+    /// Whether it ever asked for anything.
+    has_asked: bool,
+    /// When it last had a call, or got its place.
+    idle_since_ms: u64,
+}
+
+/// What became of somebody who asked for a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seated {
+    /// It has one.
+    Here,
+    /// It has one, and somebody else has given it up.
+    InsteadOfAnother,
+    /// There is none, and it has to go.
+    Nowhere,
+}
+
+impl Hall {
+    /// Nobody is here; room for so many, and for so many whom nobody knows.
+    pub(super) fn new(places: u32, unknown_max: u32) -> Self {
+        Self {
+            unknown_max: unknown_max as usize,
+            places: Shares::new(u64::from(places)),
+            unknown: BTreeMap::new(),
+            guests: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Somebody comes, who is to go when `close` is cancelled; its number, and whether another one had to go.
+    pub(super) fn come(&mut self, close: CancellationToken) -> (u64, bool) {
+        let number = self.next;
+        self.next += 1;
+        self.unknown.insert(number, close);
+        let oldest = if self.unknown.len() > self.unknown_max { self.unknown.pop_first() } else { None };
+        let is_full = oldest.is_some_and(|(_, close)| {
+            close.cancel();
+            true
+        });
+        (number, is_full)
+    }
+
+    /// It is known now what somebody is.
+    pub(super) fn seat(&mut self, number: u64, party: Party, now_ms: u64) -> Seated {
+        let Some(close) = self.unknown.remove(&number) else { return Seated::Nowhere };
+        let seated = self.take(party, now_ms);
+        match seated {
+            Seated::Nowhere => close.cancel(),
+            Seated::Here | Seated::InsteadOfAnother => {
+                let guest = Guest { close, party, calls: 0, has_asked: false, idle_since_ms: now_ms };
+                self.guests.insert(number, guest);
+            }
+        }
+        seated
+    }
+
+    /// Somebody asks for something for the first time, and so shows whose place it should have.
+    fn move_to(&mut self, number: u64, party: Party, now_ms: u64) -> Seated {
+        let Some(guest) = self.guests.remove(&number) else { return Seated::Nowhere };
+        self.places.give(guest.party, 1);
+        let seated = self.take(party, now_ms);
+        match seated {
+            Seated::Nowhere => guest.close.cancel(),
+            Seated::Here | Seated::InsteadOfAnother => drop(self.guests.insert(number, Guest { party, ..guest })),
+        }
+        seated
+    }
+
+    /// A place for one of `party`, of somebody who is idle where there is none.
+    fn take(&mut self, party: Party, now_ms: u64) -> Seated {
+        if self.places.take(party, 1) {
+            return Seated::Here;
+        }
+        let may_go = |guest: &Guest| {
+            let is_idle = guest.calls == 0 && now_ms.saturating_sub(guest.idle_since_ms) >= IDLE_MIN_MS;
+            is_idle && (guest.party == party || self.places.is_over(guest.party))
+        };
+        let idle = self.guests.iter().filter(|(_, guest)| may_go(guest));
+        let Some(number) = idle.min_by_key(|(_, guest)| guest.idle_since_ms).map(|(number, _)| *number) else {
+            return Seated::Nowhere;
+        };
+        if let Some(idle) = self.guests.remove(&number) {
+            self.places.give(idle.party, 1);
+            idle.close.cancel();
+        }
+        if self.places.take(party, 1) { Seated::InsteadOfAnother } else { Seated::Nowhere }
+    }
+
+    /// Somebody makes a call, and should have a place of `party` for it where it has asked for nothing before; whose place
+    /// it has, and what had to be done for it. [`Seated::Nowhere`] where it has to go.
+    pub(super) fn begin_call(&mut self, number: u64, party: Party, now_ms: u64) -> (Party, Seated) {
+        let seated = match self.guests.get(&number) {
+            None => self.seat(number, party, now_ms),
+            Some(guest) if !guest.has_asked && guest.party != party => self.move_to(number, party, now_ms),
+            Some(_) => Seated::Here,
+        };
+        let Some(guest) = self.guests.get_mut(&number) else { return (party, Seated::Nowhere) };
+        guest.calls += 1;
+        guest.has_asked = true;
+        (guest.party, seated)
+    }
+
+    /// One of its calls is over.
+    pub(super) fn end_call(&mut self, number: u64, now_ms: u64) {
+        let Some(guest) = self.guests.get_mut(&number) else { return };
+        guest.calls = guest.calls.saturating_sub(1);
+        guest.idle_since_ms = now_ms;
+    }
+
+    /// Its connection is closed.
+    pub(super) fn leave(&mut self, number: u64) {
+        self.unknown.remove(&number);
+        if let Some(guest) = self.guests.remove(&number) {
+            self.places.give(guest.party, 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hall of 16 places, 4 of them for nodes and one for operators, and the connections that came to it.
+    struct Evening {
+        hall: Hall,
+        close: BTreeMap<u64, CancellationToken>,
+    }
+
+    impl Evening {
+        fn new(unknown_max: u32) -> Self {
+            Self { hall: Hall::new(16, unknown_max), close: BTreeMap::new() }
+        }
+
+        fn come(&mut self) -> u64 {
+            let close = CancellationToken::new();
+            let (number, _) = self.hall.come(close.clone());
+            self.close.insert(number, close);
+            number
+        }
+
+        /// Somebody comes, and shows at once what it is.
+        fn enter(&mut self, party: Party, now_ms: u64) -> (u64, Seated) {
+            let number = self.come();
+            (number, self.hall.seat(number, party, now_ms))
+        }
+
+        /// As many as get in.
+        fn fill(&mut self, party: Party, now_ms: u64) -> Vec<u64> {
+            let enter = || Some(self.enter(party, now_ms)).filter(|(_, seated)| *seated == Seated::Here);
+            std::iter::from_fn(enter).map(|(number, _)| number).collect()
+        }
+
+        fn gone(&self) -> Vec<u64> {
+            self.close.iter().filter(|(_, close)| close.is_cancelled()).map(|(number, _)| *number).collect()
+        }
+    }
+
+    #[test]
+    fn of_those_whom_nobody_knows_the_oldest_goes() {
+        let mut evening = Evening::new(2);
+        let numbers = [evening.come(), evening.come(), evening.come()];
+        assert_eq!(evening.gone(), numbers[..1]);
+        assert_eq!(evening.hall.seat(numbers[0], Party::Nodes, 0), Seated::Nowhere);
+        assert_eq!(evening.hall.seat(numbers[1], Party::Nodes, 0), Seated::Here);
+        assert_eq!(evening.hall.seat(numbers[2], Party::Nodes, 0), Seated::Here);
+        // Whom they know is no longer one of these.
+        let numbers = [evening.come(), evening.come()];
+        assert!(!evening.gone().contains(&numbers[0]));
+    }
+
+    #[test]
+    fn producers_take_no_place_of_nodes_or_operators() {
+        let mut evening = Evening::new(1);
+        assert_eq!(evening.fill(Party::Producers, 0).len(), 16 - 4 - 1);
+        assert_eq!(evening.fill(Party::Operators, 0).len(), 1);
+        assert_eq!(evening.fill(Party::Nodes, 0).len(), 4);
+    }
+
+    #[test]
+    fn whoever_is_idle_for_long_gives_its_place_up() {
+        let mut evening = Evening::new(1);
+        let producers = evening.fill(Party::Producers, 0);
+        let (busy, idle, late) = (producers[0], producers[1], producers[2]);
+        evening.hall.begin_call(busy, Party::Producers, 0);
+        for number in &producers[2..] {
+            evening.hall.begin_call(*number, Party::Producers, 0);
+            evening.hall.end_call(*number, 1 + u64::from(*number == late));
+        }
+        assert_eq!(evening.enter(Party::Producers, IDLE_MIN_MS - 1).1, Seated::Nowhere, "nobody is idle for long");
+        assert_eq!(evening.enter(Party::Producers, IDLE_MIN_MS).1, Seated::InsteadOfAnother);
+        assert!(evening.gone().contains(&idle));
+        for _ in 0..producers.len() - 3 {
+            assert_eq!(evening.enter(Party::Producers, IDLE_MIN_MS + 1).1, Seated::InsteadOfAnother);
+        }
+        assert!(!evening.gone().contains(&late));
+        assert_eq!(evening.enter(Party::Producers, IDLE_MIN_MS + 1).1, Seated::Nowhere);
+        assert_eq!(evening.enter(Party::Producers, IDLE_MIN_MS + 2).1, Seated::InsteadOfAnother);
+        assert!(evening.gone().contains(&late) && !evening.gone().contains(&busy));
+    }
+
+    #[test]
+    fn nodes_keep_their_places_however_idle() {
+        let mut evening = Evening::new(1);
+        assert_eq!(evening.fill(Party::Nodes, 0).len(), 15);
+        // Those above what is kept for them have to go for others, the rest do not.
+        let seated: Vec<Seated> = (0..13).map(|_| evening.enter(Party::Producers, IDLE_MIN_MS).1).collect();
+        assert_eq!(seated[..11], [Seated::InsteadOfAnother; 11]);
+        assert_eq!(seated[11..], [Seated::Nowhere; 2]);
+    }
+
+    #[test]
+    fn the_first_call_shows_whose_place_it_is() {
+        let mut evening = Evening::new(2);
+        // A node that forwards batches takes no place of links; nor does anybody whom nothing but its call shows.
+        let (relay, stranger) = (evening.enter(Party::Nodes, 0).0, evening.come());
+        assert_eq!(evening.hall.begin_call(relay, Party::Producers, 0), (Party::Producers, Seated::Here));
+        assert_eq!(evening.hall.begin_call(stranger, Party::Producers, 0), (Party::Producers, Seated::Here));
+        assert_eq!(evening.hall.begin_call(relay, Party::Nodes, 0).0, Party::Producers, "only the first");
+        assert_eq!(evening.fill(Party::Producers, 0).len(), 9);
+        let another = evening.enter(Party::Nodes, 0).0;
+        assert_eq!(evening.hall.begin_call(another, Party::Producers, 0).1, Seated::Nowhere);
+        assert!(evening.gone().contains(&another));
+        evening.hall.leave(relay);
+        assert_eq!(evening.fill(Party::Producers, 0).len(), 1);
+        assert_eq!(evening.fill(Party::Nodes, 0).len(), 4, "who had to go has left no place taken");
+    }
+}

@@ -1,0 +1,84 @@
+//! Bytes of what is under way, of all connections, streams and groups of a node together.
+//!
+//! Promises: what is charged is never more than the node allows, and given back by whoever drops it. Must not know: what is
+//! charged.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::shares::{Party, Shares};
+
+/// Bytes that may be under way.
+pub(crate) struct Budget {
+    shares: Mutex<Shares>,
+}
+
+impl Budget {
+    /// Of so many bytes.
+    pub(crate) fn new(bytes_max: u64) -> Arc<Self> {
+        Arc::new(Self { shares: Mutex::new(Shares::new(bytes_max)) })
+    }
+
+    fn shares(&self) -> MutexGuard<'_, Shares> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes so many bytes; none where they are not there.
+    pub(crate) fn charge(self: &Arc<Self>, party: Party, bytes: u64) -> Option<Charge> {
+        let mut charge = Charge { budget: self.clone(), party, bytes: 0 };
+        charge.grow(bytes).then_some(charge)
+    }
+
+    /// What is charged.
+    pub(crate) fn taken(&self) -> u64 {
+        self.shares().taken()
+    }
+}
+
+/// Bytes that were taken, until it is dropped.
+pub(crate) struct Charge {
+    budget: Arc<Budget>,
+    party: Party,
+    bytes: u64,
+}
+
+impl Charge {
+    /// Takes more; whether it was there.
+    pub(crate) fn grow(&mut self, bytes: u64) -> bool {
+        let is_free = self.budget.shares().take(self.party, bytes);
+        self.bytes += if is_free { bytes } else { 0 };
+        is_free
+    }
+
+    /// Gives some back.
+    pub(crate) fn shrink(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        self.budget.shares().give(self.party, bytes);
+        self.bytes -= bytes;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.shrink(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_is_given_back() {
+        let budget = Budget::new(1600);
+        let mut charge = budget.charge(Party::Producers, 1000).expect("room");
+        assert!(budget.charge(Party::Producers, 101).is_none() && !charge.grow(101));
+        assert!(charge.grow(100));
+        let kept = [budget.charge(Party::Nodes, 400), budget.charge(Party::Operators, 100)];
+        assert!(kept.iter().all(Option::is_some));
+        assert_eq!(budget.taken(), 1600);
+        charge.shrink(u64::MAX);
+        assert_eq!(budget.taken(), 500);
+        drop((charge, kept));
+        assert_eq!(budget.taken(), 0);
+    }
+}

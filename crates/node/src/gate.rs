@@ -1,0 +1,168 @@
+//! What every call passes before its service hears of it.
+//!
+//! Promises: who may not make a call is told so by its headers, and nothing of its body is read; whatever a call brings is
+//! within the call's limits and the node's budget of bytes, and a call counts for its connection until its answer has gone
+//! or the connection has. Must not know: what calls do.
+
+mod measured;
+mod rules;
+
+use std::future::ready;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use firstseen_wire::limits::HTTP2_HEADER_BYTES_MAX;
+use firstseen_wire::status::ErrorKind;
+use http::{Request, Response};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tonic::Status;
+use tonic::body::Body;
+use tower::{Layer, Service};
+
+use crate::accept::{self, OpenCall, Visitor};
+use crate::budget::{Budget, Charge};
+use crate::roles::Caller;
+use crate::shares::Party;
+use measured::Measured;
+use rules::{Role, Rule};
+
+/// What a call is charged however little it brings: its headers, and what is kept of it.
+const CALL_BYTES: u64 = HTTP2_HEADER_BYTES_MAX as u64;
+
+/// Puts services behind the gate.
+#[derive(Clone)]
+pub(crate) struct GateLayer {
+    /// Whether callers show certificates.
+    is_secure: bool,
+    budget: Arc<Budget>,
+}
+
+impl GateLayer {
+    /// For callers who show certificates, or not.
+    pub(crate) fn new(is_secure: bool, budget: Arc<Budget>) -> Self {
+        Self { is_secure, budget }
+    }
+
+    /// Whether a call may be made: what its service gets of it, and what it is charged.
+    fn admit(&self, request: Request<Body>) -> Result<(Request<Body>, Arc<Call>), Status> {
+        let (mut parts, body) = request.into_parts();
+        let Rule { role, party, bulk } = rules::of(parts.uri.path());
+        let unknown = || ErrorKind::Internal.status("the call is of no connection");
+        let Visitor { tls, seat } = parts.extensions.remove::<Visitor>().ok_or_else(unknown)?;
+        let certificates = tls.as_ref().and_then(|tls| tls.peer_certs()).unwrap_or_default();
+        let caller = Caller::showing(self.is_secure.then_some(certificates));
+        match role {
+            Role::Node => caller.must_be_node()?,
+            Role::Operator => caller.must_be_admin()?,
+            Role::OperatorOrNode => caller.must_be_admin_or_node()?,
+            Role::Producer => caller.must_be_client()?,
+            Role::Anybody => {}
+        }
+        let party = match self.is_secure.then(|| accept::party(caller.roles())) {
+            // Without certificates nothing else shows whose work it is; and what a node does for producers is theirs.
+            None => party,
+            Some(Party::Nodes) if party == Party::Producers => party,
+            Some(party) => party,
+        };
+        let full = || ErrorKind::Overloaded.status("the node has no room for another connection: see connections_max");
+        let (party, open) = seat.begin_call(party).ok_or_else(full)?;
+        let charge = self.budget.charge(party, CALL_BYTES).ok_or_else(spent)?;
+        let call = Arc::new(Call { charge: Mutex::new(charge), _open: open });
+        if let Some(tls) = tls {
+            parts.extensions.insert(tls);
+        }
+        parts.extensions.insert(party);
+        let body = Body::new(Measured::new(body, bulk, call.clone()));
+        Ok((Request::from_parts(parts, body), call))
+    }
+}
+
+/// What is said where the budget is spent.
+fn spent() -> Status {
+    ErrorKind::Overloaded.status("the node has as much under way as inflight_bytes_max allows: try again")
+}
+
+/// A call, until its body and its answer are gone.
+struct Call {
+    charge: Mutex<Charge>,
+    _open: OpenCall,
+}
+
+impl Call {
+    fn charge(&self) -> MutexGuard<'_, Charge> {
+        self.charge.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn grow(&self, bytes: u64) -> Result<(), Status> {
+        if self.charge().grow(bytes) { Ok(()) } else { Err(spent()) }
+    }
+
+    fn shrink(&self, bytes: u64) {
+        self.charge().shrink(bytes);
+    }
+}
+
+impl<S> Layer<S> for GateLayer {
+    type Service = Gate<S>;
+
+    fn layer(&self, inner: S) -> Gate<S> {
+        Gate { layer: self.clone(), inner }
+    }
+}
+
+/// Services behind the gate.
+#[derive(Clone)]
+pub(crate) struct Gate<S> {
+    layer: GateLayer,
+    inner: S,
+}
+
+impl<S> Service<Request<Body>> for Gate<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        match self.layer.admit(request) {
+            Ok((request, call)) => {
+                let answering = self.inner.call(request);
+                Box::pin(async move { Ok(answering.await?.map(|body| Body::new(Answer { body, _call: call }))) })
+            }
+            Err(status) => Box::pin(ready(Ok(status.into_http()))),
+        }
+    }
+}
+
+/// The body of an answer; its call is over when it has gone.
+struct Answer {
+    body: Body,
+    _call: Arc<Call>,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,166 @@
+//! The body of a call, as it comes in.
+//!
+//! Promises: no message is longer than its call allows, and none begins to come in before there is room for all of it; what
+//! takes too long ends its call. A message takes room until its call asks for the next, or where there is only one, until
+//! the call is over. Must not know: what messages say.
+
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use firstseen_wire::status::ErrorKind;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::{Instant, Sleep, sleep_until};
+use tonic::Status;
+use tonic::body::Body;
+
+use super::Call;
+use super::rules::Bulk;
+
+/// Bytes before each message: whether it is compressed, and how long it is.
+const HEAD_BYTES: usize = 5;
+
+/// A body that is measured.
+pub(super) struct Measured {
+    body: Body,
+    bulk: Bulk,
+    call: Arc<Call>,
+    progress: Progress,
+    /// Bytes that are charged for messages.
+    charged: u64,
+    /// Since when it is waited for the rest of a message, or of the only one.
+    since: Option<Instant>,
+    /// Looks at `since` again; it is not moved with every message.
+    alarm: Option<Pin<Box<Sleep>>>,
+}
+
+/// Where in its messages a body is.
+#[derive(Default)]
+struct Progress {
+    head: [u8; HEAD_BYTES],
+    head_bytes: usize,
+    /// Bytes of the message that is coming in, and those of them that are missing.
+    message: u64,
+    missing: u64,
+    messages: u64,
+}
+
+impl Progress {
+    /// Goes on by `data`; `begin` is asked about the length of each message that begins.
+    fn pass(&mut self, mut data: &[u8], mut begin: impl FnMut(u64) -> Result<(), Status>) -> Result<(), Status> {
+        while !data.is_empty() {
+            if self.missing > 0 {
+                let here = data.len().min(usize::try_from(self.missing).unwrap_or(usize::MAX));
+                self.missing -= here as u64;
+                data = &data[here..];
+                continue;
+            }
+            self.message = 0;
+            let (taken, rest) = data.split_at(data.len().min(HEAD_BYTES - self.head_bytes));
+            self.head[self.head_bytes..][..taken.len()].copy_from_slice(taken);
+            self.head_bytes += taken.len();
+            data = rest;
+            if self.head_bytes == HEAD_BYTES {
+                let [_, length @ ..] = self.head;
+                self.head_bytes = 0;
+                self.messages += 1;
+                self.message = u64::from(u32::from_be_bytes(length));
+                begin(self.message)?;
+                self.missing = self.message;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of a message that has begun and not ended.
+    fn unfinished(&self) -> u64 {
+        if self.missing > 0 { self.message } else { 0 }
+    }
+
+    fn is_between_messages(&self) -> bool {
+        self.missing == 0 && self.head_bytes == 0
+    }
+}
+
+impl Measured {
+    pub(super) fn new(body: Body, bulk: Bulk, call: Arc<Call>) -> Self {
+        let since = (!bulk.is_stream).then(Instant::now);
+        Self { body, bulk, call, progress: Progress::default(), charged: 0, since, alarm: None }
+    }
+
+    /// Takes note of what has come.
+    fn pass(&mut self, data: &[u8]) -> Result<(), Status> {
+        let (bulk, call, charged) = (self.bulk, &self.call, &mut self.charged);
+        let goes_on = (data.len() as u64) < self.progress.missing;
+        let (mut left, max) = (bulk.messages_max() - self.progress.messages, bulk.message_bytes_max);
+        self.progress.pass(data, |bytes| {
+            left = left.checked_sub(1).ok_or_else(|| ErrorKind::Invalid.status("the call takes one message"))?;
+            if bytes > max {
+                let what = format!("a message of {bytes} bytes is refused: the call takes {max}");
+                return Err(ErrorKind::Invalid.status(what));
+            }
+            call.grow(bytes)?;
+            *charged += bytes;
+            Ok(())
+        })?;
+        if bulk.is_stream && !goes_on {
+            self.since = (!self.progress.is_between_messages()).then(Instant::now);
+        }
+        Ok(())
+    }
+
+    /// Whoever asks for more of a stream has read all messages that were whole.
+    fn let_go(&mut self) {
+        if self.bulk.is_stream {
+            let unfinished = self.progress.unfinished();
+            let read = mem::replace(&mut self.charged, unfinished).saturating_sub(unfinished);
+            if read > 0 {
+                self.call.shrink(read);
+            }
+        }
+    }
+
+    /// Ready when what is waited for takes too long.
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
+        let Some(since) = self.since else { return Poll::Pending };
+        let end = since + self.bulk.patience;
+        let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(end)));
+        loop {
+            ready!(alarm.as_mut().poll(cx));
+            if end <= Instant::now() {
+                let seconds = self.bulk.patience.as_secs();
+                return Poll::Ready(
+                    ErrorKind::Unavailable.status(format!("the message took over {seconds} s to come")),
+                );
+            }
+            alarm.as_mut().reset(end);
+        }
+    }
+}
+
+impl HttpBody for Measured {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        self.let_go();
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let passed = frame.data_ref().map_or(Ok(()), |data| self.pass(data));
+                Poll::Ready(Some(passed.map(|()| frame)))
+            }
+            Poll::Pending => self.poll_late(cx).map(|status| Some(Err(status))),
+            end => end,
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,100 @@
+//! How nodes, operators and producers share what there is of something.
+//!
+//! Promises: of what there is, a part is kept for the links and the agreement of nodes, and another for operators; nobody
+//! else takes that, and together they take no more than there is. Must not know: what it is.
+
+/// Whose something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Party {
+    /// The links between nodes and their agreement.
+    Nodes,
+    /// Those who administer.
+    Operators,
+    /// All others.
+    Producers,
+}
+
+impl Party {
+    const ALL: [Self; 3] = [Self::Nodes, Self::Operators, Self::Producers];
+}
+
+/// What there is, and who has how much of it.
+pub(crate) struct Shares {
+    max: u64,
+    taken: [u64; Party::ALL.len()],
+}
+
+impl Shares {
+    /// Nobody has anything of so much.
+    pub(crate) fn new(max: u64) -> Self {
+        Self { max, taken: [0; Party::ALL.len()] }
+    }
+
+    /// What nobody else takes.
+    fn kept(&self, party: Party) -> u64 {
+        match party {
+            Party::Nodes => self.max / 4,
+            Party::Operators => self.max / 16,
+            Party::Producers => 0,
+        }
+    }
+
+    /// Takes so much where there is room; whether there was.
+    pub(crate) fn take(&mut self, party: Party, amount: u64) -> bool {
+        let own = self.taken[party as usize].saturating_add(amount);
+        let others = Party::ALL.iter().filter(|other| **other != party);
+        let others: u64 = others.map(|other| self.kept(*other).max(self.taken[*other as usize])).sum();
+        let is_free = own.max(self.kept(party)).saturating_add(others) <= self.max;
+        if is_free {
+            self.taken[party as usize] = own;
+        }
+        is_free
+    }
+
+    /// Gives so much back.
+    pub(crate) fn give(&mut self, party: Party, amount: u64) {
+        let taken = &mut self.taken[party as usize];
+        *taken = taken.saturating_sub(amount);
+    }
+
+    /// Whether `party` has some of what is kept for nobody: if it gives that back, others may have it.
+    pub(crate) fn is_over(&self, party: Party) -> bool {
+        self.taken[party as usize] > self.kept(party)
+    }
+
+    /// What all have.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How much `party` gets before there is no more.
+    fn all(shares: &mut Shares, party: Party) -> u64 {
+        (0..).find(|_| !shares.take(party, 1)).expect("there is an end")
+    }
+
+    #[test]
+    fn what_is_kept_for_one_nobody_else_takes() {
+        let mut shares = Shares::new(64);
+        assert_eq!(all(&mut shares, Party::Producers), 64 - 16 - 4);
+        assert_eq!(all(&mut shares, Party::Nodes), 16);
+        assert_eq!(all(&mut shares, Party::Operators), 4);
+        assert_eq!(shares.taken(), 64);
+        shares.give(Party::Producers, 3);
+        assert_eq!(all(&mut shares, Party::Nodes), 3, "what nobody has anybody may have");
+        assert!(shares.is_over(Party::Nodes) && !shares.is_over(Party::Operators));
+        shares.give(Party::Nodes, 5);
+        assert_eq!(all(&mut shares, Party::Operators), 3, "two of them are kept for nodes");
+    }
+
+    #[test]
+    fn a_few_are_shared_by_all() {
+        let mut shares = Shares::new(3);
+        assert_eq!(all(&mut shares, Party::Producers), 3);
+        assert!(!shares.take(Party::Nodes, u64::MAX));
+    }
+}
