@@ -126,7 +126,8 @@ impl Filter {
     }
 
     /// Like [`Self::observe`], for a submission that has a name, say a partition and an offset. The same name gets the
-    /// same verdict for as long as the filter's retry horizon, also from a producer that has started anew.
+    /// same verdict for as long as the filter's retry horizon, also from a producer that has started anew. Another event
+    /// under it is undecided ([`Reason::NameReused`]): it is never told what the first one was told.
     ///
     /// # Errors
     /// [`CallError`].

@@ -5,7 +5,8 @@
 
 use firstseen_filter::{BlockProbe, CellRun, LiveEvents, ProbeShape, Probes, SliceOutline};
 use firstseen_routing::{
-    BatchName, ClockReading, Decision, Entry, FilterId, PositionLists, Reason, Record, SubmissionName,
+    BatchName, ClockReading, Decision, Entry, EventTag, FilterId, NamedEvent, PositionLists, Reason, Record,
+    SubmissionName,
 };
 use prost::Message;
 use thiserror::Error;
@@ -124,6 +125,9 @@ struct TakenMessage {
     names: Vec<u8>,
     #[prost(uint32, tag = "4")]
     events: u32,
+    /// 2 bytes of the event of each name; none where they are not known.
+    #[prost(bytes, tag = "5")]
+    tags: Vec<u8>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -143,6 +147,9 @@ struct ToldMessage {
     decisions: Vec<u8>,
     #[prost(message, optional, tag = "6")]
     clock: Option<ClockMessage>,
+    /// 2 bytes of the event of each name; none where they are not known.
+    #[prost(bytes, tag = "7")]
+    tags: Vec<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -238,6 +245,7 @@ fn kind_of(entry: Entry) -> Kind {
             sequence: name.sequence,
             names: pack_names(&names),
             events,
+            tags: pack_tags(&names),
         }),
         Entry::Told { name, names, decisions, clock } => Kind::Told(ToldMessage {
             producer: name.producer.to_le_bytes().to_vec(),
@@ -246,6 +254,7 @@ fn kind_of(entry: Entry) -> Kind {
             events: decisions.len() as u32,
             decisions: pack_decisions(&decisions),
             clock: Some(clock_message(clock)),
+            tags: pack_tags(&names),
         }),
         Entry::Checkpoint { is_complete, clock, newest, counted } => Kind::Checkpoint(CheckpointMessage {
             clock: Some(clock_message(clock)),
@@ -282,16 +291,16 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
             }
             Entry::Set { generation, cells: PositionLists { counts, positions }, stamps, counted }
         }
-        Kind::Taken(TakenMessage { producer, sequence, names: bytes, events }) => {
+        Kind::Taken(TakenMessage { producer, sequence, names: bytes, events, tags }) => {
             // What stands for so many events is made of it.
             if events > EVENTS_MAX {
                 return Err(RecordError::Field("events"));
             }
-            Entry::Taken { name: batch_name(producer, sequence)?, names: names(&bytes, events)?, events }
+            Entry::Taken { name: batch_name(producer, sequence)?, names: names(&bytes, &tags, events)?, events }
         }
         Kind::Told(message) => {
             let name = batch_name(message.producer, message.sequence)?;
-            let names = names(&message.names, message.events)?;
+            let names = names(&message.names, &message.tags, message.events)?;
             let decisions = decisions(&message.decisions, message.events as usize)?;
             Entry::Told { name, names, decisions, clock: clock(message.clock) }
         }
@@ -385,17 +394,29 @@ fn batch_name(producer: Vec<u8>, sequence: u64) -> Result<BatchName, RecordError
     Ok(BatchName { producer: u128::from_le_bytes(producer), sequence })
 }
 
-fn pack_names(names: &[SubmissionName]) -> Vec<u8> {
-    pack_pairs(names.iter().map(|name| (name.source, name.number)))
+fn pack_names(events: &[NamedEvent]) -> Vec<u8> {
+    pack_pairs(events.iter().map(|event| (event.name.source, event.name.number)))
+}
+
+fn pack_tags(events: &[NamedEvent]) -> Vec<u8> {
+    events.iter().flat_map(|event| event.tag.bits().to_le_bytes()).collect()
 }
 
 /// The names of `events` submissions, or of none.
-fn names(bytes: &[u8], events: u32) -> Result<Vec<SubmissionName>, RecordError> {
-    let names: Vec<SubmissionName> = pairs(bytes)?.map(|(source, number)| SubmissionName { source, number }).collect();
-    match names.is_empty() || names.len() == events as usize {
-        true => Ok(names),
-        false => Err(RecordError::Field("names")),
+fn names(bytes: &[u8], tags: &[u8], events: u32) -> Result<Vec<NamedEvent>, RecordError> {
+    let event = |(source, number)| NamedEvent { name: SubmissionName { source, number }, tag: EventTag::NONE };
+    let mut names: Vec<NamedEvent> = pairs(bytes)?.map(event).collect();
+    if !names.is_empty() && names.len() != events as usize {
+        return Err(RecordError::Field("names"));
     }
+    // What was kept before there were tags has none.
+    if !tags.is_empty() && tags.len() != 2 * names.len() {
+        return Err(RecordError::Field("tags"));
+    }
+    for (event, tag) in names.iter_mut().zip(tags.as_chunks::<2>().0) {
+        event.tag = EventTag::from_bits(u16::from_le_bytes(*tag));
+    }
+    Ok(names)
 }
 
 fn pack_pairs(pairs: impl Iterator<Item = (u128, u64)>) -> Vec<u8> {

@@ -3,7 +3,8 @@
 use firstseen_filter::{BlockProbe, CellRun, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp};
 use firstseen_journal::{decode, encode};
 use firstseen_routing::{
-    BatchName, ClockReading, Decision, Entry, FilterId, PositionLists, Reason, Record, SubmissionName,
+    BatchName, ClockReading, Decision, Entry, EventTag, FilterId, NamedEvent, PositionLists, Reason, Record,
+    SubmissionName,
 };
 use proptest::prelude::*;
 
@@ -62,6 +63,10 @@ fn clock() -> impl Strategy<Value = ClockReading> {
     any::<[u64; 3]>().prop_map(|[unit, time_ms, events]| ClockReading { unit, time_ms, events })
 }
 
+fn named(source: u128, number: u64) -> NamedEvent {
+    NamedEvent { name: SubmissionName { source, number }, tag: EventTag::from_bits(number as u16) }
+}
+
 fn told() -> impl Strategy<Value = Entry> {
     let decision = prop::sample::select(vec![
         Decision::FirstSeen,
@@ -71,8 +76,8 @@ fn told() -> impl Strategy<Value = Entry> {
     ]);
     (prop::collection::vec(decision, 0..70), any::<(u128, u64)>(), any::<bool>(), clock()).prop_map(
         |(decisions, (producer, sequence), is_named, clock)| {
-            let name = |number: usize| SubmissionName { source: producer, number: number as u64 };
-            let names = if is_named { (0..decisions.len()).map(name).collect() } else { Vec::new() };
+            let event = |number: usize| named(producer, number as u64);
+            let names = if is_named { (0..decisions.len()).map(event).collect() } else { Vec::new() };
             Entry::Told { name: BatchName { producer, sequence }, names, decisions, clock }
         },
     )
@@ -80,8 +85,8 @@ fn told() -> impl Strategy<Value = Entry> {
 
 fn taken() -> impl Strategy<Value = Entry> {
     (any::<(u128, u64)>(), 0..50u32, any::<bool>()).prop_map(|((producer, sequence), events, is_named)| {
-        let name = |number: u32| SubmissionName { source: producer, number: u64::from(number) };
-        let names = if is_named { (0..events).map(name).collect() } else { Vec::new() };
+        let event = |number: u32| named(producer, u64::from(number));
+        let names = if is_named { (0..events).map(event).collect() } else { Vec::new() };
         Entry::Taken { name: BatchName { producer, sequence }, names, events }
     })
 }

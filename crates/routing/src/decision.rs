@@ -47,6 +47,8 @@ pub enum Reason {
     /// The filter was altered, and the one before does not have the event: the one that has followed is to be asked. Callers
     /// are told so only where they have hashed events themselves, and the secret is another now: hash them anew.
     Altered,
+    /// The name of the submission stands for another event, which was told something: that is not this one's verdict.
+    NameReused,
     /// The node has not heard from a majority of the cluster for so long that others may answer in its place; it does not
     /// know the event, and has not recorded it.
     CutOff,
@@ -69,7 +71,7 @@ impl Seen {
 
 impl Reason {
     /// All, in the order in which they are counted.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Full,
         Self::Late,
         Self::Future,
@@ -82,6 +84,7 @@ impl Reason {
         Self::UnknownFilter,
         Self::SlicesDown,
         Self::Altered,
+        Self::NameReused,
         Self::CutOff,
     ];
 

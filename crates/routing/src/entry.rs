@@ -8,7 +8,7 @@
 
 use firstseen_filter::{CellRun, FilterSlice, LiveEvents, Probes, SliceOutline, Stamp};
 
-use crate::{BatchName, CellPlace, Decision, FilterId, PositionLists, SubmissionName};
+use crate::{BatchName, CellPlace, Decision, FilterId, NamedEvent, PositionLists};
 
 /// Something that a group must not forget.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +39,7 @@ pub enum Entry {
         /// Names the batch.
         name: BatchName,
         /// One an event where the caller named its submissions.
-        names: Vec<SubmissionName>,
+        names: Vec<NamedEvent>,
         /// Its events.
         events: u32,
     },
@@ -48,7 +48,7 @@ pub enum Entry {
         /// Names the batch.
         name: BatchName,
         /// One an event where the caller named its submissions.
-        names: Vec<SubmissionName>,
+        names: Vec<NamedEvent>,
         /// One an event.
         decisions: Vec<Decision>,
         /// What the clock shows after it.

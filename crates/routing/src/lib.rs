@@ -40,7 +40,7 @@ pub use decision::{Decision, Reason, Seen};
 pub use definition::{DefinitionError, SlicedDefinition};
 pub use entry::{CheckpointCursor, ClockReading, Entry, Record};
 pub use failing::Belief;
-pub use guard::{Admission, BatchName, ReplayGuard, Standing};
+pub use guard::{Admission, BatchName, EventTag, ReplayGuard, Standing};
 pub use heads::Heads;
 pub use lease::{Lease, leases_over_after_ms};
 pub use line::{Closed, Ending, Line};
@@ -61,7 +61,8 @@ pub use prober::{GroupPlan, Prober};
 pub use sliced::{BATCH_EVENTS, SlicedBuildError, SlicedFilter};
 pub use slicing::{Cut, SLICES_MAX, Slicing, SlicingError};
 pub use submission::{
-    Climb, Command, Found, FromLevel, GroupReply, Moment, Operation, Submission, SubmissionName, Tick, Times,
+    Climb, Command, Found, FromLevel, GroupReply, Moment, NamedEvent, Operation, Submission, SubmissionName, Tick,
+    Times,
 };
 pub use tree::{
     Branch, CutOff, Fold, Place, PlaceSpec, TREE_LEVELS_MAX, TREE_PLACES_MAX, TreeMode, TreeRefusal, TreeSpec, folded,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use firstseen_filter::{CellRun, Probes, SliceOutline, Stamp};
 
-use crate::{BatchName, ClockReading, Decision, Entry, FilterId, NodeId, Reason, SubmissionName};
+use crate::{BatchName, ClockReading, Decision, Entry, FilterId, NamedEvent, NodeId, Reason};
 
 /// A message about one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub struct Mirrored {
     /// Names the batch.
     pub name: BatchName,
     /// One an event where the caller named its submissions.
-    pub names: Vec<SubmissionName>,
+    pub names: Vec<NamedEvent>,
     /// One an event.
     pub decisions: Vec<Decision>,
     /// What the clock shows after it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use firstseen_filter::Probes;
 
-use crate::{BatchName, Decision, FilterId, Incarnation, NodeId, PeerMessage, Record, Seen};
+use crate::{BatchName, Decision, EventTag, FilterId, Incarnation, NodeId, PeerMessage, Record, Seen};
 
 /// What is done with the events of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +40,15 @@ pub struct SubmissionName {
     pub source: u128,
     /// Its place there.
     pub number: u64,
+}
+
+/// A name, and what tells the event that it was given to apart from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedEvent {
+    /// The name.
+    pub name: SubmissionName,
+    /// Of the event; [`EventTag::NONE`] where it is not known.
+    pub tag: EventTag,
 }
 
 /// The time of one event in units of the window.
@@ -102,6 +111,15 @@ impl Submission {
     /// Names the batch.
     pub fn name(&self) -> BatchName {
         BatchName { producer: self.producer, sequence: self.sequence }
+    }
+
+    /// The events that the caller has named.
+    pub fn named_events(&self) -> impl ExactSizeIterator<Item = NamedEvent> {
+        let named = |(index, name): (usize, &SubmissionName)| {
+            let tag = EventTag::of(&self.probes, index);
+            NamedEvent { name: *name, tag }
+        };
+        self.names.iter().enumerate().map(named)
     }
 }
 

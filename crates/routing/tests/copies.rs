@@ -279,6 +279,24 @@ fn what_a_copy_has_told_some_the_next_one_tells_all() {
 }
 
 #[test]
+fn what_a_copy_has_told_under_a_name_the_next_one_tells_no_other_event() {
+    let (mut run, key) = recorded_by_two_of_three();
+    run.network.settle();
+    run.network.lose(NodeId(1));
+    [2, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
+    let map = run.network.map.clone();
+    let place = |key: u64| run.network.head_by(&map, digest(key));
+    let other = (key + 1..).find(|other| place(*other) == place(key)).unwrap();
+    run.submit_as(1, other, &map);
+    run.submit_as(1, key, &map);
+    run.submit_as(2, other, &map);
+    run.network.settle();
+    let told: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    let reused = Decision::Undecided(Reason::NameReused);
+    assert_eq!(told, [Decision::FirstSeen, reused, Decision::FirstSeen, Decision::FirstSeen]);
+}
+
+#[test]
 fn what_a_copy_has_recorded_for_another_all_record_though_it_has_missed_a_map() {
     let (mut run, key) = recorded_by_two_of_three();
     // The second copy hears of two maps at once, and does not know who has answered by the one that it has missed.

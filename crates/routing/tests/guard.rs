@@ -33,6 +33,13 @@ fn named(source: u128, numbers: &[u64], sequence: u64) -> Submission {
     Submission { names, ..batch(1, sequence, numbers.len()) }
 }
 
+/// Under `(source, number)` the event `key`.
+fn named_as(events: &[(SubmissionName, u64)], sequence: u64) -> Submission {
+    let mut probes = Probes::new(ProbeShape::Spread { cells: 1 << 20, hashes: 1 });
+    events.iter().for_each(|(_, key)| probes.push_positions(&[*key]).unwrap());
+    Submission { names: events.iter().map(|(name, _)| *name).collect(), probes, ..batch(1, sequence, 0) }
+}
+
 fn decide(dice: &mut Dice) -> Decision {
     match dice.below(8) {
         0 => Decision::Undecided(Reason::Unknown),
@@ -214,4 +221,94 @@ fn memory_is_bounded_and_nothing_told_is_new_again() {
         guard.expire(now_ms + 10_000 * HORIZON_MS);
         assert_eq!(guard.bytes(), 0, "seed {seed}");
     }
+}
+
+const REUSED: Decision = Decision::Undecided(Reason::NameReused);
+
+/// What each name stands for: the event, and what it was told; nothing while it is in flight.
+#[derive(Default)]
+struct Model(HashMap<SubmissionName, (u64, Option<Decision>)>);
+
+impl Model {
+    fn expected(&self, name: SubmissionName, key: u64) -> (Standing, &'static str) {
+        match self.0.get(&name) {
+            Some((of, None)) if *of == key => (Standing::InFlight, "in flight"),
+            Some((of, Some(told))) if *of == key => (standing_of(*told), "again"),
+            Some((_, Some(told))) if standing_of(*told) == Standing::New => (Standing::New, "never told"),
+            Some(_) => (Standing::Answered(REUSED), "another event"),
+            None => (Standing::New, "new"),
+        }
+    }
+
+    fn settle(&mut self, names: &[SubmissionName], decisions: &[Decision]) {
+        for (name, decision) in names.iter().zip(decisions).filter(|(_, told)| **told != REUSED) {
+            self.0.entry(*name).and_modify(|(_, told)| *told = told.or(Some(*decision)));
+        }
+    }
+}
+
+/// Names that are used again, by the same event and by others, in calls that are answered at once or later: every name is
+/// looked after by a model, and nobody is told what another event was told under it.
+#[test]
+fn a_name_tells_nothing_to_another_event() {
+    let mut seen: HashMap<&str, u32> = HashMap::new();
+    for seed in 0..40 {
+        let mut dice = Dice(900 + seed);
+        let (mut guard, mut standings) = (ReplayGuard::new(60_000, 64 << 20), Vec::new());
+        let mut model = Model::default();
+        let mut open: Option<(Submission, Vec<Decision>)> = None;
+        for sequence in 0..600 {
+            let name = |dice: &mut Dice| SubmissionName { source: dice.below(2).into(), number: dice.below(100) };
+            let events: Vec<_> = (0..6).map(|_| (name(&mut dice), dice.below(4))).collect();
+            let submission = named_as(&events, sequence);
+            let admission = guard.admit(&submission, sequence, &mut standings);
+            assert!(matches!(admission, Admission::New | Admission::Known));
+            let mut decisions = Vec::new();
+            for ((name, key), standing) in events.iter().zip(&standings) {
+                let (expected, what) = model.expected(*name, *key);
+                assert_eq!(*standing, expected, "seed {seed}, batch {sequence}: {name:?}, {what}");
+                *seen.entry(what).or_default() += 1;
+                if expected == Standing::New {
+                    model.0.insert(*name, (*key, None));
+                }
+                let of_open = open.iter().flat_map(|(open, told)| open.names.iter().zip(told));
+                let of_own = submission.names.iter().zip(&decisions);
+                let mut of_name = of_open.chain(of_own).filter(|(other, told)| *other == name && **told != REUSED);
+                decisions.push(match expected {
+                    Standing::Answered(decision) => decision,
+                    Standing::InFlight => *of_name.next().expect("the one that it waits for").1,
+                    Standing::New => decide(&mut dice),
+                });
+            }
+            if open.is_none() && dice.below(2) == 0 {
+                open = Some((submission, decisions));
+                continue;
+            }
+            // What waits is told after what it waits for.
+            for (submission, decisions) in open.take().into_iter().chain([(submission, decisions)]) {
+                guard.settle(&submission, &decisions);
+                model.settle(&submission.names, &decisions);
+            }
+        }
+    }
+    assert!(seen.len() == 5 && seen.values().all(|times| *times > 40), "{seen:?}");
+}
+
+/// Two producers go by one name: a machine that was copied while it ran.
+#[test]
+fn a_batch_of_other_events_under_the_same_name_is_refused() {
+    let name = SubmissionName { source: 0, number: 0 };
+    let of = |keys: [u64; 3]| Submission { names: Vec::new(), ..named_as(&keys.map(|key| (name, key)), 1) };
+    let (mut guard, mut standings) = (ReplayGuard::new(1000, 1 << 20), Vec::new());
+    let (first, others) = (of([1, 2, 3]), [of([4, 2, 3]), of([1, 2, 4])]);
+    assert_eq!(guard.admit(&first, 0, &mut standings), Admission::New);
+    guard.depart(&first);
+    for other in &others {
+        assert_eq!(guard.admit(other, 0, &mut standings), Admission::Refused(Reason::Invalid), "while it is in flight");
+    }
+    guard.settle(&first, &[Decision::FirstSeen; 3]);
+    for other in &others {
+        assert_eq!(guard.admit(other, 0, &mut standings), Admission::Refused(Reason::Invalid), "when it is told");
+    }
+    assert_eq!(guard.admit(&first, 0, &mut standings), Admission::Known);
 }

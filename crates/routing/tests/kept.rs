@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use common::{Dice, definition, digest, filter_record, growing, node_record, slice_owner, spec};
 use firstseen_filter::{FilterSpec, Kind, Limit, Probes, Refresh};
 use firstseen_routing::{
-    CheckpointCursor, ClusterMap, Command, Decision, Durability, Entry, FilterId, FilterPolicies, FilterRecord,
-    GroupOwner, Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, Prober, Reason, Record, SliceCopy,
-    SlicedDefinition, Submission, SubmissionName, Tick, Times, WhenLost,
+    CheckpointCursor, ClusterMap, Command, Decision, Durability, Entry, EventTag, FilterId, FilterPolicies,
+    FilterRecord, GroupOwner, Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, Prober, Reason, Record,
+    SliceCopy, SlicedDefinition, Submission, SubmissionName, Tick, Times, WhenLost,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -221,6 +221,49 @@ fn what_was_taken_up_and_not_told_is_unknown() {
     let decisions = bench.again().submit(Submission { again: true, ..batch });
     let unknown = Decision::Undecided(Reason::Unknown);
     assert!(decisions.iter().all(|decision| *decision == unknown), "{decisions:?}");
+}
+
+/// A named batch is told, the node starts again, and the names come back for other events: as of a topic that was made anew.
+/// What was kept by a version that knew no tags tells whoever has the name what was told.
+#[test]
+fn names_tell_nothing_to_other_events_after_a_start_either() {
+    for (slicing, knows_tags) in [("none", true), ("vertical:4", true), ("none", false), ("vertical:4", false)] {
+        let mut bench = Bench::new(&definition(&specs()[1], slicing), true);
+        let batch = bench.batch(&mut Dice(1));
+        let told = bench.submit(batch.clone());
+        for entry in bench.kept.iter_mut().flat_map(|record| &mut record.entries) {
+            if let (false, Entry::Told { names, .. } | Entry::Taken { names, .. }) = (knows_tags, entry) {
+                names.iter_mut().for_each(|event| event.tag = EventTag::NONE);
+            }
+        }
+        let mut others = Probes::new(bench.prober.shape());
+        (0..EVENTS as u64).for_each(|event| bench.prober.push(digest(KEYS + event), &mut others));
+        let others = Submission { producer: 8, probes: others, ..batch.clone() };
+        let mut again = bench.again();
+        let expected: Vec<Decision> = match knows_tags {
+            true => told.iter().map(|told| renamed(*told)).collect(),
+            false => told.iter().map(|told| again_or_new(*told)).collect(),
+        };
+        assert_eq!(again.submit(others), expected, "{slicing}");
+        let retry = again.submit(Submission { producer: 9, ..batch });
+        let is_told = |(told, again): (&Decision, &Decision)| matches!(told, Decision::Undecided(_)) || told == again;
+        assert!(told.iter().zip(&retry).all(is_told), "{slicing}: whose names they are is told the same");
+    }
+}
+
+/// What another event is told under a name of which `told` was told.
+fn renamed(told: Decision) -> Decision {
+    match told {
+        Decision::Undecided(_) => Decision::FirstSeen,
+        _ => Decision::Undecided(Reason::NameReused),
+    }
+}
+
+fn again_or_new(told: Decision) -> Decision {
+    match told {
+        Decision::Undecided(_) => Decision::FirstSeen,
+        told => told,
+    }
 }
 
 /// One slice, whose other copy is at a node that is down, and this one's node has started again.

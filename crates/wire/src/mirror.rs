@@ -4,7 +4,7 @@
 //! Must not know: what a copy does with it.
 
 use firstseen_filter::{ProbeShape, Probes};
-use firstseen_routing::{BatchName, ClockReading, Decision, MirrorNumber, Mirrored, PeerMessage};
+use firstseen_routing::{BatchName, ClockReading, Decision, EventTag, MirrorNumber, Mirrored, NamedEvent, PeerMessage};
 
 use crate::batch::{pack_name, unpack_name};
 use crate::error::{WireError, check_at_most, check_length};
@@ -13,6 +13,9 @@ use crate::packing::{pack_probes, packed_bytes, unpack_probes};
 use crate::proto::peer as proto;
 use crate::ticks::{pack_stamps, unpack_stamps};
 use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, unpack_reasons};
+
+/// Bytes of an event's tag.
+const TAG_BYTES: usize = 2;
 
 pub(crate) fn encode(
     message: &PeerMessage,
@@ -26,7 +29,8 @@ pub(crate) fn encode(
         check_length("names", names.len(), decisions.len())?;
     }
     let (mut packed_names, mut packed) = (Vec::new(), Vec::with_capacity(packed_bytes(probes.shape(), probes.len())));
-    names.iter().for_each(|name| pack_name(name, &mut packed_names));
+    names.iter().for_each(|event| pack_name(&event.name, &mut packed_names));
+    let tags: Vec<u8> = names.iter().flat_map(|event| event.tag.bits().to_le_bytes()).collect();
     pack_probes(probes, 0..probes.len(), &mut packed);
     let undecided = (0..).zip(decisions).filter_map(|(event, decision)| match decision {
         Decision::Undecided(reason) => Some((event, *reason)),
@@ -51,6 +55,7 @@ pub(crate) fn encode(
         recorded: stamps.len() as u32,
         probes: packed.into(),
         stamps: pack_stamps(stamps)?.into(),
+        tags: tags.into(),
     })
 }
 
@@ -61,6 +66,13 @@ pub(crate) fn decode(mirror: &proto::Mirror, shape: ProbeShape) -> Result<Mirror
     if !mirror.names.is_empty() {
         check_length("names", mirror.names.len(), events * NAME_BYTES)?;
     }
+    if !mirror.tags.is_empty() {
+        check_length("tags", mirror.tags.len(), mirror.names.len() / NAME_BYTES * TAG_BYTES)?;
+    }
+    // A node of a version before sends none.
+    let tags = mirror.tags.as_chunks::<TAG_BYTES>().0.iter().map(|tag| EventTag::from_bits(u16::from_le_bytes(*tag)));
+    let tags = tags.chain(std::iter::repeat(EventTag::NONE));
+    let names = mirror.names.chunks_exact(NAME_BYTES).map(unpack_name);
     check_bitmap("first_seen", &mirror.first_seen, events)?;
     let told = |event| if bit(&mirror.first_seen, event) { Decision::FirstSeen } else { Decision::Duplicate };
     let mut decisions: Vec<Decision> = (0..events).map(told).collect();
@@ -73,7 +85,7 @@ pub(crate) fn decode(mirror: &proto::Mirror, shape: ProbeShape) -> Result<Mirror
     unpack_probes(&mirror.probes, recorded, &mut probes)?;
     Ok(Mirrored {
         name: BatchName { producer: u128::from_le_bytes(producer.map_err(length)?), sequence: mirror.sequence },
-        names: mirror.names.chunks_exact(NAME_BYTES).map(unpack_name).collect(),
+        names: names.zip(tags).map(|(name, tag)| NamedEvent { name, tag }).collect(),
         decisions,
         clock: ClockReading { unit: mirror.clock_unit, time_ms: mirror.clock_ms, events: mirror.clock_events },
         generation: mirror.generation,

@@ -86,6 +86,7 @@ pub(crate) fn reason_message(reason: Reason) -> proto::Reason {
         Reason::UnknownFilter => proto::Reason::UnknownFilter,
         Reason::SlicesDown => proto::Reason::SlicesDown,
         Reason::Altered => proto::Reason::Altered,
+        Reason::NameReused => proto::Reason::NameReused,
         Reason::CutOff => proto::Reason::CutOff,
     }
 }
@@ -105,6 +106,7 @@ pub(crate) fn reason(field: &'static str, value: u32) -> Result<Reason, WireErro
         Ok(Ok(proto::Reason::UnknownFilter)) => Reason::UnknownFilter,
         Ok(Ok(proto::Reason::SlicesDown)) => Reason::SlicesDown,
         Ok(Ok(proto::Reason::Altered)) => Reason::Altered,
+        Ok(Ok(proto::Reason::NameReused)) => Reason::NameReused,
         Ok(Ok(proto::Reason::CutOff)) => Reason::CutOff,
         Ok(Ok(proto::Reason::Unknown) | Err(_)) | Err(_) => Reason::Unknown,
     })

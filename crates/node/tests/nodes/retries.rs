@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::common::cluster::TestCluster;
 use crate::common::proxy::ProxyConnector;
 use crate::common::wait_for;
-use firstseen_client::{AuditReport, Filter, SubmissionName, Verdict};
+use firstseen_client::{AuditReport, Filter, Reason, SubmissionName, Verdict};
 use firstseen_filter::rates::{band, plain};
 use firstseen_filter::{Digest, FilterSpec, Kind};
 use firstseen_routing::{ClockSource, FilterPolicies, SlicedDefinition, WhenLost};
@@ -88,6 +88,44 @@ async fn a_producer_that_starts_anew_and_names_its_submissions_is_told_what_it_w
         let other = SubmissionName { source: 10, number: 3 };
         let told = filter.observe_as(other, &3u64.to_le_bytes()).await.expect("a verdict");
         assert_eq!(told, Verdict::Duplicate, "{slicing}: another submission of the event");
+    }
+}
+
+/// A topic is made anew: the same partition and the same offsets, other events, within the retry horizon. Nobody must be told
+/// what the former events were told: an event that is dropped as a duplicate of none is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_made_anew_loses_no_events_silently() {
+    const EVENTS: u64 = 1000;
+    for slicing in ["none", "horizontal:6", "vertical:6"] {
+        let cluster = TestCluster::start(3).await;
+        cluster.create("clicks", &roomy(slicing), wall()).await;
+        let offsets = |source: u128| -> Vec<SubmissionName> {
+            (0..2 * EVENTS).map(|number| SubmissionName { source, number }).collect()
+        };
+        let (_client, filter) = cluster.producer(0, "clicks").await;
+        let all = digests(&filter, 3 * EVENTS);
+        let (before, after) = all.split_at(EVENTS as usize);
+        // Every event stands at two offsets.
+        let told = filter.observe_digests_as(&offsets(9), &before.repeat(2), &[]).await.expect("verdicts");
+        assert_all(slicing, &told[EVENTS as usize..], Verdict::Duplicate);
+
+        let anew = filter.observe_digests_as(&offsets(9), after, &[]).await.expect("verdicts");
+        let lost = anew.iter().filter(|verdict| **verdict == Verdict::Duplicate).count();
+        assert_eq!(lost, 0, "{slicing}: events told to be duplicates, and all are new");
+        // Where another owner decides than the one that knows the name, the event is decided as itself.
+        let reused = Verdict::Undecided(Reason::NameReused);
+        let told_so = anew.iter().filter(|verdict| **verdict == reused).count() as u64;
+        println!("{slicing}: {told_so} of {} are told so", anew.len());
+        assert!(told_so > if slicing == "none" { 2 * EVENTS - 3 } else { EVENTS / 8 }, "{slicing}: {told_so}");
+        // By names of their own all are as good as new, unless they were decided above.
+        let named = filter.observe_digests_as(&offsets(10), after, &[]).await.expect("verdicts");
+        for (event, (told, before)) in named.iter().zip(&anew).enumerate() {
+            let expected = if *before == reused { Verdict::FirstSeen } else { Verdict::Duplicate };
+            assert_eq!(*told, expected, "{slicing}: event {event}, which was told {before:?}");
+        }
+        let again = filter.observe_digests_as(&offsets(9), &before.repeat(2), &[]).await.expect("verdicts");
+        let other = again.iter().zip(&told).filter(|(again, told)| again != told).count();
+        assert_eq!(other, 0, "{slicing}: whose names they were is told the same");
     }
 }
 

@@ -11,8 +11,8 @@ use super::DividedGroup;
 use super::flights::Flights;
 use crate::owner::rules::Rule;
 use crate::{
-    BatchName, CheckpointCursor, ClockReading, Command, Decision, Durability, Entry, FilterId, Moment, PositionLists,
-    Reason, Record, SetBatch, SubmissionName,
+    BatchName, CheckpointCursor, ClockReading, Command, Decision, Durability, Entry, FilterId, Moment, NamedEvent,
+    PositionLists, Reason, Record, SetBatch,
 };
 
 /// What is to be kept of the input that is worked on.
@@ -22,7 +22,7 @@ pub(super) struct Kept {
     /// Parts of copies, which are kept by themselves: they are long.
     copied: Vec<Entry>,
     /// While it is restored: batches that were taken up, and of which nothing else was read yet.
-    taken: BTreeMap<BatchName, (Vec<SubmissionName>, u32)>,
+    taken: BTreeMap<BatchName, (Vec<NamedEvent>, u32)>,
     /// By which map this node headed events when all that others had headed could come no more.
     headed_epoch: Option<u64>,
 }
@@ -34,20 +34,14 @@ impl Kept {
     }
 
     /// A batch was taken up, and nobody knows yet what it comes to.
-    pub(super) fn taken(&mut self, name: BatchName, names: &[SubmissionName], events: usize) {
+    pub(super) fn taken(&mut self, name: BatchName, names: &[NamedEvent], events: usize) {
         if self.keeps_journal {
             self.entries.push(Entry::Taken { name, names: names.to_vec(), events: events as u32 });
         }
     }
 
     /// What the guard has learnt of a batch.
-    pub(super) fn told(
-        &mut self,
-        name: BatchName,
-        names: &[SubmissionName],
-        decisions: &[Decision],
-        clock: ClockReading,
-    ) {
+    pub(super) fn told(&mut self, name: BatchName, names: &[NamedEvent], decisions: &[Decision], clock: ClockReading) {
         if self.keeps_journal {
             self.entries.push(Entry::Told { name, names: names.to_vec(), decisions: decisions.to_vec(), clock });
         }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use firstseen_filter::{Probes, Refresh, Stamp, WindowRule};
 use hashbrown::HashTable;
 
-use crate::{Decision, FromLevel, Operation, Reason, Seen, SubmissionName};
+use crate::{Decision, FromLevel, NamedEvent, Operation, Reason, Seen};
 
 /// No ticket.
 pub(crate) const NONE: u64 = u64::MAX;
@@ -130,7 +130,7 @@ pub(crate) struct BatchHead {
     pub(crate) from: Option<FromLevel>,
     pub(crate) producer: u128,
     pub(crate) sequence: u64,
-    pub(crate) names: Vec<SubmissionName>,
+    pub(crate) names: Vec<NamedEvent>,
     pub(crate) deadline_ms: u64,
     /// It was sent before, and may have been recorded.
     pub(crate) again: bool,

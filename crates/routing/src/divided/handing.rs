@@ -16,8 +16,8 @@ use super::outbox::Outbox;
 use super::placement::{Placement, distinct};
 use crate::owner::rules::Rule;
 use crate::{
-    BatchName, ClockReading, ClusterMap, Decision, HandedOver, Incarnation, MirrorNumber, Mirrored, NodeId, PeerBody,
-    SubmissionName,
+    BatchName, ClockReading, ClusterMap, Decision, HandedOver, Incarnation, MirrorNumber, Mirrored, NamedEvent, NodeId,
+    PeerBody,
 };
 
 /// A slice does not wait for longer than this until the names of its events are known where it goes; what may come again for
@@ -160,7 +160,7 @@ impl Handing {
     pub(super) fn tell(
         &self,
         outbox: &mut Outbox,
-        (name, names, decisions): (BatchName, &[SubmissionName], &[Decision]),
+        (name, names, decisions): (BatchName, &[NamedEvent], &[Decision]),
         clock: ClockReading,
         probes: Probes,
     ) {

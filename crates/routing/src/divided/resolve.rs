@@ -352,15 +352,15 @@ impl DividedGroup {
         let mut reply_to = batch.head.reply_to;
         if batch.head.records() && !batch.is_settled {
             let name = BatchName { producer: batch.head.producer, sequence: batch.head.sequence };
-            self.guard.learn(name, &batch.head.names, &batch.decisions);
+            self.guard.learn(name, batch.head.names.iter().map(|event| event.name), &batch.decisions);
             // Once it is answered, what is in flight under its name is a retry.
             if !batch.replied {
                 reply_to = self.guard.arrive(name).unwrap_or(reply_to);
             }
             batch.is_settled = batch.untold == 0;
             self.kept.told(name, &batch.head.names, &batch.decisions, self.clock.reading());
-            for name in &batch.head.names {
-                self.named.remove(name);
+            for event in &batch.head.names {
+                self.named.remove(&event.name);
             }
             if let Some(probes) = no_probes {
                 let told = (name, &batch.head.names[..], &batch.decisions[..]);

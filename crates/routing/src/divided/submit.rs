@@ -24,6 +24,9 @@ const AHEAD: u64 = 8;
 const DENSITY_SAMPLE_BYTES: usize = 64 << 10;
 const DENSITY_HOLDS_MS: u64 = 10;
 
+/// What an event is told whose name stands for another.
+const NAME_REUSED: Decision = Decision::Undecided(Reason::NameReused);
+
 /// Bits of a number that count. The eight above, all that a ticket has room for, are of the incarnation: what other
 /// nodes still tell of the numbers of a process before is not taken for one of these.
 const NUMBER_BITS: u32 = 40;
@@ -110,7 +113,8 @@ impl DividedGroup {
         if operation.records() {
             self.guard.depart(&submission);
         }
-        let Submission { reply_to, producer, sequence, names, probes, times, deadline_ms, again, traceparent, .. } =
+        let names = submission.named_events().collect::<Vec<_>>();
+        let Submission { reply_to, producer, sequence, probes, times, deadline_ms, again, traceparent, .. } =
             submission;
         let events = probes.len();
         if operation.records() {
@@ -133,6 +137,8 @@ impl DividedGroup {
             }
             match standings.get(index).filter(|_| is_known) {
                 None | Some(Standing::New) => self.place(ticket, &times, index, operation),
+                // Nobody was told this before.
+                Some(Standing::Answered(refused @ NAME_REUSED)) => self.conclude(ticket, *refused),
                 Some(Standing::Answered(decision)) => self.repeat(ticket, *decision),
                 Some(Standing::InFlight) => self.echo(ticket, index),
             }
@@ -178,9 +184,9 @@ impl DividedGroup {
     fn place(&mut self, ticket: u64, times: &Times, index: usize, operation: Operation) {
         let records = operation.records();
         if let (true, Some((batch, _))) = (records, self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)))
-            && let Some(name) = batch.head.names.get(index)
+            && let Some(event) = batch.head.names.get(index)
         {
-            self.named.insert(*name, ticket);
+            self.named.insert(event.name, ticket);
         }
         match self.clock.place(times, index, records) {
             Placed::At(stamp) => {
@@ -240,8 +246,8 @@ impl DividedGroup {
     /// Has an event told what the one of the same name is told.
     fn echo(&mut self, ticket: u64, index: usize) {
         let Some(flights) = &mut self.flights else { return };
-        let name = flights.batch(ticket).and_then(|batch| batch.head.names.get(index));
-        let original = name.and_then(|name| self.named.get(name)).copied().unwrap_or(NONE);
+        let event = flights.batch(ticket).and_then(|batch| batch.head.names.get(index));
+        let original = event.and_then(|event| self.named.get(&event.name)).copied().unwrap_or(NONE);
         match flights.flight(original).map(|original| (original.told, original.outcome)) {
             Some((false, _)) => {
                 flights.enqueue(original, ticket, |original| &mut original.echoes);

@@ -4,12 +4,13 @@
 
 use super::queue::{Keyed, KeyedQueue, mix};
 use super::verdicts::Verdicts;
-use super::{BatchName, Standing};
+use super::{BatchName, EventTag, Standing};
 use crate::Decision;
 
 struct Batch {
     name: BatchName,
     events: u32,
+    tag: EventTag,
     taken_ms: u64,
     verdicts: Verdicts,
 }
@@ -38,9 +39,9 @@ impl Batches {
         Self { batches: KeyedQueue::new(), verdict_bytes: 0, scratch: Vec::new() }
     }
 
-    /// The number of events of a batch that is remembered.
-    pub(super) fn events(&mut self, name: BatchName) -> Option<u32> {
-        self.batches.find_mut(name).map(|batch| batch.events)
+    /// The number of events of a batch that is remembered, and their tag.
+    pub(super) fn content(&mut self, name: BatchName) -> Option<(u32, EventTag)> {
+        self.batches.find_mut(name).map(|batch| (batch.events, batch.tag))
     }
 
     /// Writes what is known of each event.
@@ -52,8 +53,8 @@ impl Batches {
     }
 
     /// Remembers a batch that is not there yet.
-    pub(super) fn take(&mut self, name: BatchName, events: u32, now_ms: u64) {
-        self.batches.push_back(Batch { name, events, taken_ms: now_ms, verdicts: Verdicts::None });
+    pub(super) fn take(&mut self, name: BatchName, (events, tag): (u32, EventTag), now_ms: u64) {
+        self.batches.push_back(Batch { name, events, tag, taken_ms: now_ms, verdicts: Verdicts::None });
     }
 
     /// Adds what was told; `false` where the batch is not remembered.

@@ -3,14 +3,14 @@
 //! Promises: what is taken up is remembered for a whole horizon from then on, so a restart never shortens it. Must not
 //! know: disks.
 
-use super::{BatchName, ReplayGuard, Standing};
-use crate::{Decision, Entry, Reason, SubmissionName};
+use super::{BatchName, EventTag, ReplayGuard, Standing};
+use crate::{Decision, Entry, NamedEvent, Reason};
 
 /// Marks of one entry.
 const MARKS_MAX: usize = 1 << 14;
 
 /// A batch in a guard: its name, those of its submissions, and what they were told.
-pub(crate) type KeptBatch = (BatchName, Vec<SubmissionName>, Vec<Decision>);
+pub(crate) type KeptBatch = (BatchName, Vec<NamedEvent>, Vec<Decision>);
 
 /// What is remembered of a submission. One of which nothing is may be run again; who has one in flight keeps that apart.
 fn known(standing: Standing) -> Decision {
@@ -45,17 +45,18 @@ impl ReplayGuard {
     pub(crate) fn restore(&mut self, (name, names, decisions): &KeptBatch, now_ms: u64) {
         match u32::try_from(decisions.len()) {
             Ok(events) if names.is_empty() => {
-                if self.producers.touch(name.producer, now_ms).is_some() && self.batches.events(*name).is_none() {
-                    self.batches.take(*name, events, now_ms);
+                if self.producers.touch(name.producer, now_ms).is_some() && self.batches.content(*name).is_none() {
+                    self.batches.take(*name, (events, EventTag::NONE), now_ms);
                 }
                 self.batches.learn(*name, decisions);
             }
             _ => {
-                for (name, decision) in names.iter().zip(decisions) {
-                    if self.sources.touch(name.source, now_ms).is_some() {
-                        self.names.take(*name, 0, now_ms);
+                let told_more = |decision: Decision| decision != Decision::Undecided(Reason::NameReused);
+                for (event, decision) in names.iter().zip(decisions).filter(|(_, decision)| told_more(**decision)) {
+                    let is_known = self.sources.touch(event.name.source, now_ms).is_some();
+                    if !is_known || self.names.take(*event, 0, now_ms) != Standing::NAME_REUSED {
+                        self.learn_named(event.name, *decision);
                     }
-                    self.learn_named(*name, *decision);
                 }
             }
         }

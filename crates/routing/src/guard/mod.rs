@@ -2,7 +2,8 @@
 //!
 //! A batch is named by its producer and its sequence, or each event by its caller: source and number. A name is
 //! remembered for the retry horizon, and within a limit of memory. What comes within the horizon under a name that has
-//! been forgotten is refused, never taken for new; later that holds as long as there is room for low-water marks.
+//! been forgotten is refused, never taken for new; later that holds as long as there is room for low-water marks. Beside a
+//! name stands a tag of its event: who uses a name again for another event is told so, and never what that one was told.
 //!
 //! Promises: a definite decision that was told never changes; memory is bounded, whatever comes; constant time a batch,
 //! amortised, or an event where each is named; no allocation for an event. Must not know: cells, clocks, how an event is
@@ -13,14 +14,16 @@ mod kept;
 mod marks;
 mod names;
 mod queue;
+mod tag;
 mod verdicts;
 
 use hashbrown::HashMap;
 
-use crate::{Decision, Reason, Submission, SubmissionName};
+use crate::{Decision, NamedEvent, Reason, Submission, SubmissionName};
 use batches::Batches;
 use marks::Marks;
 use names::Names;
+pub use tag::EventTag;
 
 /// The share of the memory that low-water marks of producers may take, and again those of sources: one in so many.
 const MARKS_SHARE: u64 = 4;
@@ -48,6 +51,7 @@ pub enum Standing {
 impl Standing {
     const TOO_OLD: Self = Self::Answered(Decision::Undecided(Reason::TooOld));
     const NO_ROOM: Self = Self::Answered(Decision::Undecided(Reason::Overloaded));
+    const NAME_REUSED: Self = Self::Answered(Decision::Undecided(Reason::NameReused));
 }
 
 /// What is to be done with a batch.
@@ -67,6 +71,7 @@ pub enum Admission {
 struct Flight {
     reply_to: u64,
     events: usize,
+    tag: EventTag,
 }
 
 /// What is remembered of the submissions to a group.
@@ -136,25 +141,33 @@ impl ReplayGuard {
         self.expire(now_ms);
         standings.clear();
         let (name, events) = (submission.name(), submission.probes.len());
+        let tag = EventTag::of_batch(&submission.probes);
         if let Some(flight) = self.flights.get_mut(&name) {
-            if flight.events != events {
+            if (flight.events, flight.tag) != (events, tag) {
                 return Admission::Refused(Reason::Invalid);
             }
             flight.reply_to = submission.reply_to;
             return Admission::Attached;
         }
-        let admission = match &submission.names[..] {
-            [] => self.admit_batch(name, events, now_ms, standings),
-            names => self.admit_names(names, now_ms, standings),
+        let admission = match submission.names.is_empty() {
+            true => self.admit_batch(name, (events, tag), now_ms, standings),
+            false => self.admit_names(submission.named_events(), now_ms, standings),
         };
         self.make_room(now_ms);
         admission
     }
 
-    fn admit_batch(&mut self, name: BatchName, events: usize, now_ms: u64, standings: &mut Vec<Standing>) -> Admission {
+    fn admit_batch(
+        &mut self,
+        name: BatchName,
+        (events, tag): (usize, EventTag),
+        now_ms: u64,
+        standings: &mut Vec<Standing>,
+    ) -> Admission {
         let Ok(count) = u32::try_from(events) else { return Admission::Refused(Reason::Invalid) };
-        if let Some(known) = self.batches.events(name) {
-            if known != count {
+        if let Some((known, known_tag)) = self.batches.content(name) {
+            // Two producers go by one name, say a machine that was copied while it ran.
+            if known != count || !known_tag.may_be(tag) {
                 return Admission::Refused(Reason::Invalid);
             }
             self.batches.standings(name, standings);
@@ -164,22 +177,28 @@ impl ReplayGuard {
             None => Admission::Refused(Reason::Overloaded),
             Some(low_water) if name.sequence < low_water => Admission::Refused(Reason::TooOld),
             Some(_) => {
-                self.batches.take(name, count, now_ms);
+                self.batches.take(name, (count, tag), now_ms);
                 Admission::New
             }
         }
     }
 
-    fn admit_names(&mut self, names: &[SubmissionName], now_ms: u64, standings: &mut Vec<Standing>) -> Admission {
+    fn admit_names(
+        &mut self,
+        events: impl Iterator<Item = NamedEvent>,
+        now_ms: u64,
+        standings: &mut Vec<Standing>,
+    ) -> Admission {
         let mut recent: Option<(u128, Option<u64>)> = None;
-        for name in names {
+        for event in events {
+            let source = event.name.source;
             let low_water = match recent {
-                Some((source, low_water)) if source == name.source => low_water,
-                _ => self.sources.touch(name.source, now_ms),
+                Some((recent, low_water)) if recent == source => low_water,
+                _ => self.sources.touch(source, now_ms),
             };
-            recent = Some((name.source, low_water));
+            recent = Some((source, low_water));
             standings.push(match low_water {
-                Some(low_water) => self.names.take(*name, low_water, now_ms),
+                Some(low_water) => self.names.take(event, low_water, now_ms),
                 None => Standing::NO_ROOM,
             });
         }
@@ -191,7 +210,8 @@ impl ReplayGuard {
 
     /// The batch is not settled at once: until it is, the same one attaches to it.
     pub fn depart(&mut self, submission: &Submission) {
-        let flight = Flight { reply_to: submission.reply_to, events: submission.probes.len() };
+        let Submission { reply_to, probes, .. } = submission;
+        let flight = Flight { reply_to: *reply_to, events: probes.len(), tag: EventTag::of_batch(probes) };
         self.flights.insert(submission.name(), flight);
     }
 
@@ -199,19 +219,24 @@ impl ReplayGuard {
     /// [`Reason::Unknown`] stands until something definite is learnt; others may be run again. The newest place that
     /// asked for a batch in flight is returned.
     pub fn settle(&mut self, submission: &Submission, decisions: &[Decision]) -> Option<u64> {
-        self.learn(submission.name(), &submission.names, decisions);
+        self.learn(submission.name(), submission.names.iter().copied(), decisions);
         self.arrive(submission.name())
     }
 
     /// What is known of a batch, before it has arrived or after: the same as [`Self::settle`], but for a retry that
     /// may be in flight by now, which stays there.
-    pub fn learn(&mut self, name: BatchName, names: &[SubmissionName], decisions: &[Decision]) {
-        if names.is_empty() {
+    pub fn learn(
+        &mut self,
+        name: BatchName,
+        names: impl ExactSizeIterator<Item = SubmissionName>,
+        decisions: &[Decision],
+    ) {
+        if names.len() == 0 {
             if !self.batches.learn(name, decisions) {
                 self.producers.raise(name.producer, name.sequence);
             }
         } else {
-            names.iter().zip(decisions).for_each(|(name, decision)| self.learn_named(*name, *decision));
+            names.zip(decisions).for_each(|(name, decision)| self.learn_named(name, *decision));
         }
     }
 
@@ -221,7 +246,8 @@ impl ReplayGuard {
     }
 
     fn learn_named(&mut self, name: SubmissionName, decision: Decision) {
-        if !self.names.learn(name, decision) {
+        // It says nothing of the event that the name is remembered for.
+        if decision != Decision::Undecided(Reason::NameReused) && !self.names.learn(name, decision) {
             self.sources.raise(name.source, name.number);
         }
     }

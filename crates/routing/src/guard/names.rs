@@ -1,11 +1,12 @@
 //! Submissions that callers have named: blocks of 64 numbers of one source.
 //!
-//! Promises: numbers that follow each other share a block. Must not know: marks, memory limits.
+//! Promises: numbers that follow each other share a block; what is known of a name is told only to the event that has it.
+//! Must not know: marks, memory limits.
 
-use super::Standing;
 use super::queue::{Keyed, KeyedQueue, mix};
 use super::verdicts::Word;
-use crate::{Decision, SubmissionName};
+use super::{EventTag, Standing};
+use crate::{Decision, NamedEvent, SubmissionName};
 
 struct Block {
     source: u128,
@@ -13,9 +14,26 @@ struct Block {
     block: u64,
     told: Word,
     in_flight: u64,
+    /// Of the events that were taken up under these names.
+    tags: [EventTag; 64],
     /// When one of them was last taken up.
     used_ms: u64,
     queued_ms: u64,
+}
+
+impl Block {
+    /// A submission is in flight from now on.
+    fn begin(&mut self, bit: u32, tag: EventTag) {
+        self.in_flight |= 1 << bit;
+        self.tags[bit as usize] = tag;
+    }
+
+    fn standing(&self, bit: u32) -> Standing {
+        match self.in_flight >> bit & 1 {
+            0 => self.told.standing(bit),
+            _ => Standing::InFlight,
+        }
+    }
 }
 
 impl Keyed for Block {
@@ -45,41 +63,39 @@ impl Names {
     }
 
     /// What is known of a submission. A new one is in flight from now on; one of which nothing is known and whose number
-    /// is below `low_water` is too old.
-    pub(super) fn take(&mut self, name: SubmissionName, low_water: u64, now_ms: u64) -> Standing {
+    /// is below `low_water` is too old. One of another event than the name stands for is told so.
+    pub(super) fn take(&mut self, NamedEvent { name, tag }: NamedEvent, low_water: u64, now_ms: u64) -> Standing {
         let (key, bit) = place(name);
-        let is_new = |standing| standing == Standing::New && name.number >= low_water;
+        let is_new = name.number >= low_water;
         let Some(block) = self.blocks.find_mut(key) else {
-            if is_new(Standing::New) {
-                self.open(key, 1 << bit, now_ms);
+            if is_new {
+                self.open(key, now_ms).begin(bit, tag);
                 return Standing::New;
             }
             return Standing::TOO_OLD;
         };
         block.used_ms = now_ms;
-        match block.told.standing(bit) {
-            _ if block.in_flight >> bit & 1 == 1 => Standing::InFlight,
-            standing if is_new(standing) => {
-                block.in_flight |= 1 << bit;
-                standing
+        match block.standing(bit) {
+            // Nothing was recorded for whoever had the name, or he was told nothing: it may stand for another event.
+            Standing::New if is_new => {
+                block.begin(bit, tag);
+                Standing::New
             }
             Standing::New => Standing::TOO_OLD,
+            _ if !block.tags[bit as usize].may_be(tag) => Standing::NAME_REUSED,
             standing => standing,
         }
     }
 
-    fn open(&mut self, (source, block): (u128, u64), in_flight: u64, now_ms: u64) {
-        let told = Word::default();
-        self.blocks.push_back(Block { source, block, told, in_flight, used_ms: now_ms, queued_ms: now_ms });
+    fn open(&mut self, (source, block): (u128, u64), now_ms: u64) -> &mut Block {
+        let (told, tags) = (Word::default(), [EventTag::NONE; 64]);
+        self.blocks.push_back(Block { source, block, told, in_flight: 0, tags, used_ms: now_ms, queued_ms: now_ms })
     }
 
     /// What is known of a submission; nothing changes.
     pub(super) fn recall(&mut self, name: SubmissionName) -> Standing {
         let (key, bit) = place(name);
-        self.blocks.find_mut(key).map_or(Standing::TOO_OLD, |block| match block.in_flight >> bit & 1 {
-            0 => block.told.standing(bit),
-            _ => Standing::InFlight,
-        })
+        self.blocks.find_mut(key).map_or(Standing::TOO_OLD, |block| block.standing(bit))
     }
 
     /// Adds what was told; `false` where the block is not remembered.
@@ -93,16 +109,13 @@ impl Names {
     }
 
     /// All submissions that are remembered, with what is known of each, block by block.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Vec<(SubmissionName, Standing)>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Vec<(NamedEvent, Standing)>> {
         self.blocks.iter().map(|block| {
             let taken = block.told.decided | block.told.verdicts | block.in_flight;
             let bits = (0..64).filter(|bit| taken >> bit & 1 == 1);
             let name = |bit: u32| SubmissionName { source: block.source, number: block.block * 64 + u64::from(bit) };
-            let standing = |bit: u32| match block.in_flight >> bit & 1 {
-                0 => block.told.standing(bit),
-                _ => Standing::InFlight,
-            };
-            bits.map(|bit| (name(bit), standing(bit))).collect()
+            let event = |bit: u32| NamedEvent { name: name(bit), tag: block.tags[bit as usize] };
+            bits.map(|bit| (event(bit), block.standing(bit))).collect()
         })
     }
 

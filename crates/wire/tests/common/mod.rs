@@ -3,9 +3,9 @@
 
 use firstseen_filter::{BlockProbe, CellRun, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp};
 use firstseen_routing::{
-    AskCells, BatchName, CellParts, CellPlace, ClockReading, Decision, FilterId, Incarnation, MirrorNumber, Mirrored,
-    NodeId, Operation, Past, PeerBody, PeerMessage, PositionLists, Reason, Resolved, Seen, SetAcks, SetBatch,
-    SubmissionName, TestBatch, Tick,
+    AskCells, BatchName, CellParts, CellPlace, ClockReading, Decision, EventTag, FilterId, Incarnation, MirrorNumber,
+    Mirrored, NamedEvent, NodeId, Operation, Past, PeerBody, PeerMessage, PositionLists, Reason, Resolved, Seen,
+    SetAcks, SetBatch, SubmissionName, TestBatch, Tick,
 };
 use firstseen_wire::batch::BatchHead;
 
@@ -183,6 +183,10 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         .into()
 }
 
+fn named(number: u64) -> NamedEvent {
+    NamedEvent { name: SubmissionName { source: 7, number }, tag: EventTag::from_bits(number as u16 * 3 + 1) }
+}
+
 /// What a slice has recorded of a batch.
 fn mirrored(events: usize, numbers: &mut Numbers) -> Mirrored {
     let mut probes = Probes::new(MIRRORED);
@@ -198,7 +202,7 @@ fn mirrored(events: usize, numbers: &mut Numbers) -> Mirrored {
     };
     Mirrored {
         name: BatchName { producer: u128::MAX / 3, sequence: 1 << 50 },
-        names: (0..events as u64).map(|number| SubmissionName { source: 7, number }).collect(),
+        names: (0..events as u64).map(named).collect(),
         decisions: (0..events).map(decision).collect(),
         clock: ClockReading { unit: 1 << 40, time_ms: 1 << 41, events: 5 },
         generation: 3,

@@ -83,6 +83,7 @@ impl TestNode {
                 unreachable_after_ms: 300,
                 // They all have the clock of this machine.
                 clock_skew_max_ms: 0,
+                ..Timing::default()
             },
             ..NodeConfig::new(name, any, folder.path())
         };

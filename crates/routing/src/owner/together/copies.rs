@@ -86,7 +86,7 @@ impl TogetherGroup {
         }
         Mirrored {
             name: submission.name(),
-            names: submission.names.clone(),
+            names: submission.named_events().collect(),
             decisions: decisions.to_vec(),
             clock: self.clock.reading(),
             generation: self.slice.newest_generation(),
