@@ -197,6 +197,9 @@ pub struct History {
     pub outages: Vec<Outage>,
     /// In the order in which they happened.
     pub forgiven: Vec<Forgiven>,
+    /// From when to when the disk of a node hung though all was well else, in simulated microseconds: only where every
+    /// slice has a complete copy elsewhere.
+    pub hangs: Vec<(u64, u64)>,
     /// What was looked for in the end and is not there.
     pub unset: Vec<Unset>,
     /// What was found in the cells of copies in the end.

@@ -25,6 +25,8 @@ struct Files {
     syncs_fail: bool,
     syncs: u64,
     sync_takes: Duration,
+    /// The next sync hangs for so long.
+    hang: Option<Duration>,
 }
 
 impl Files {
@@ -117,6 +119,16 @@ impl MemoryDisk {
         self.files().sync_takes = sync_takes;
     }
 
+    /// The next sync hangs for so long, where time is simulated.
+    pub fn hang_once(&self, hang: Duration) {
+        self.files().hang = Some(hang);
+    }
+
+    /// Whether a sync is still to come that hangs.
+    pub fn is_to_hang(&self) -> bool {
+        self.files().hang.is_some()
+    }
+
     /// Syncs so far.
     pub fn syncs(&self) -> u64 {
         self.files().syncs
@@ -168,7 +180,8 @@ impl Disk for MemoryDisk {
     }
 
     fn sync_takes(&self) -> Duration {
-        self.files().sync_takes
+        let mut files = self.files();
+        files.hang.take().unwrap_or(files.sync_takes)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

@@ -1,5 +1,5 @@
 //! Tells the cluster that this node has started, until the cluster says which start it is; and that it is there again,
-//! where the others have given it up, which counts as a start.
+//! where the others have given it up or it has given itself up, which counts as a start.
 //!
 //! Promises: one start counts once, however often it is told. Must not know: what an incarnation is good for.
 
@@ -32,10 +32,14 @@ async fn stay_announced(meta: &Meta) {
             let record = map.nodes.get(&identity.node);
             record.is_some_and(|record| record.is_down && record.incarnation == incarnation)
         };
-        if maps.wait_for(given_up).await.is_err() {
-            return;
+        tokio::select! {
+            biased;
+            gone_on = maps.wait_for(given_up) => match gone_on {
+                Ok(_) => tracing::warn!("the other nodes have gone on without this one: it counts as started anew"),
+                Err(_) => return,
+            },
+            () = meta.begins_anew() => {}
         }
-        tracing::warn!("the other nodes have gone on without this one: it counts as started anew");
         meta.show_incarnation(None);
         tries += 1;
     }

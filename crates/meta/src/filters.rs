@@ -18,7 +18,7 @@ use crate::placement::{generation_max, owners};
 use crate::refusal::Refusal;
 use crate::restore::is_restoring;
 use crate::state::{State, check_text};
-use crate::{alterations, moves, tree};
+use crate::{alterations, liveness, moves, tree};
 
 pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Refusal> {
     let NewFilter { name, definition, mut policies, secret, if_absent, tree } = asked;
@@ -214,11 +214,14 @@ pub(crate) fn slices_missing(
     if !is_current(state, node, incarnation) || !record.all_copies().any(|copy| is_news(&copy)) {
         return Ok(Outcome::Done);
     }
+    // Where nobody else may record, nothing is missed; where a complete copy does, it is seen to after every change.
+    let is_elsewhere = |(slice, owner): (u32, &SliceOwner)| slice / per_group == group && owner.node != node;
+    let may_miss = !liveness::waits_for_complete(record) && record.all_copies().any(is_elsewhere);
     let record = Arc::make_mut(&mut state.map).filters.get_mut(&filter).ok_or_else(unknown)?;
     // Events that it headed have another head.
     record.epoch += 1;
     let own = record.all_copies_mut().filter(|(slice, owner)| is_news(&(*slice, owner)));
-    own.for_each(|(_, owner)| (owner.missing_in, owner.has_gap) = (Some(incarnation), true));
+    own.for_each(|(_, owner)| (owner.missing_in, owner.has_gap) = (Some(incarnation), owner.has_gap || may_miss));
     Ok(Outcome::Done)
 }
 

@@ -124,7 +124,7 @@ fn open_gaps(map: &mut ClusterMap, node: NodeId) {
 }
 
 /// Whether an event is told new by a copy that has everything, or by nobody: then nothing is recorded as long as there is none.
-fn waits_for_complete(record: &FilterRecord) -> bool {
+pub(crate) fn waits_for_complete(record: &FilterRecord) -> bool {
     let is_alone = record.definition.slicing.slices_per_group() <= 1 && record.branch.is_none();
     is_alone && record.policies.when_lost != WhenLost::FirstSeen
 }

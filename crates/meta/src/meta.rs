@@ -14,7 +14,7 @@ use firstseen_wire::proto::meta::Proposal;
 use firstseen_wire::proto::meta::meta_server::MetaServer;
 use firstseen_wire::watch;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -48,6 +48,8 @@ struct Inner {
     beginning: AtomicBool,
     running: OnceLock<Running>,
     incarnation: watch::Sender<Option<Incarnation>>,
+    /// This node wants to count as started anew.
+    anew: Notify,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -132,6 +134,7 @@ impl Meta {
             beginning: AtomicBool::new(false),
             running: OnceLock::new(),
             incarnation: watch::Sender::new(None),
+            anew: Notify::new(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
@@ -155,6 +158,15 @@ impl Meta {
     /// Which start of the node this is, once the cluster has said so; none again while it is told that the node goes on.
     pub fn incarnation(&self) -> watch::Receiver<Option<Incarnation>> {
         self.inner.incarnation.subscribe()
+    }
+
+    /// Has this node count as started anew, as if the others had given it up: it could not hold what it has for a while.
+    pub fn begin_anew(&self) {
+        self.inner.anew.notify_one();
+    }
+
+    pub(crate) async fn begins_anew(&self) {
+        self.inner.anew.notified().await;
     }
 
     /// The map. Who watches it sees versions in order, but not all of them; it is empty while there is no cluster.

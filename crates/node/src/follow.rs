@@ -29,6 +29,9 @@ impl Follower {
         let mut maps = self.meta.map();
         let mut incarnations = self.meta.incarnation();
         let mut unreachable = self.links.unreachable();
+        let mut hangs = shared.keeper.watch_hangs();
+        // The start in which what is kept was given up, as the disk hung.
+        let mut given_up_in = None;
         let mut has_been = false;
         loop {
             let map = maps.borrow_and_update().clone();
@@ -42,12 +45,19 @@ impl Follower {
             }
             let me = incarnation.and_then(|incarnation| self.me(&map, incarnation));
             has_been |= me.is_some();
+            let is_disk_hung = *hangs.borrow_and_update();
+            match me {
+                Some(me) if is_disk_hung => given_up_in = Some(me.incarnation),
+                // The others have gone on without that, and hear of it as of what another process brings.
+                Some(me) if given_up_in.take() == Some(me.incarnation) => self.meta.begin_anew(),
+                _ => {}
+            }
             let links = match me {
                 Some(me) => self.links.follow(&shared, &map, me),
                 None => BTreeMap::new(),
             };
             let unreachable_now = unreachable.borrow_and_update().clone();
-            let view = Arc::new(View::new(map, me, links, unreachable_now));
+            let view = Arc::new(View { is_disk_hung, ..View::new(map, me, links, unreachable_now) });
             shared.levels.follow(&view.map);
             shared.downs.follow(&view.map, shared.clock.monotonic_ms());
             let faults = shared.owners.show(&view).await;
@@ -63,6 +73,7 @@ impl Follower {
                 changed = maps.changed() => changed,
                 changed = incarnations.changed() => changed,
                 changed = unreachable.changed() => changed,
+                changed = hangs.changed() => changed,
             };
             if changed.is_err() {
                 return;

@@ -4,6 +4,7 @@
 //! that came meanwhile; a disk that is full delays, an error of a sync ends the node. Must not know: what records hold.
 
 mod bases;
+mod hang;
 mod writer;
 
 use std::io;
@@ -18,6 +19,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::edges::Clock;
+use hang::Steps;
+pub(crate) use hang::look_after;
 pub(crate) use writer::write;
 
 /// Records that wait for the disk may take this many bytes before owners take no more events that are to be kept.
@@ -89,6 +92,9 @@ pub(crate) struct Keeper {
     cells_bytes: AtomicU64,
     identity: OnceLock<NodeMark>,
     is_full: AtomicBool,
+    /// What the disk does, and whether it hangs.
+    steps: Steps,
+    hangs: watch::Sender<bool>,
     /// Bytes of records ever taken, and those that were there at the start.
     journal_bytes: AtomicU64,
     segments: AtomicU64,
@@ -114,6 +120,8 @@ impl Keeper {
             cells_bytes: AtomicU64::new(0),
             identity: OnceLock::new(),
             is_full: AtomicBool::new(false),
+            steps: Steps::default(),
+            hangs: watch::Sender::new(false),
             journal_bytes: AtomicU64::new(0),
             segments: AtomicU64::new(0),
             failure: OnceLock::new(),
@@ -210,7 +218,7 @@ impl Keeper {
 
     /// Whether owners are to take no more events that are to be kept: the disk is full, or slow, or cannot be written.
     pub(crate) fn is_held_up(&self) -> bool {
-        self.is_full() || self.damage.get().is_some() || self.waiting().bytes > WAITING_BYTES_MAX
+        self.is_full() || self.hangs() || self.damage.get().is_some() || self.waiting().bytes > WAITING_BYTES_MAX
     }
 
     /// Whether records are not on the medium that were due so long ago.
@@ -223,6 +231,16 @@ impl Keeper {
     /// Whether the disk is full.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Whether the disk hangs.
+    pub(crate) fn hangs(&self) -> bool {
+        *self.hangs.borrow()
+    }
+
+    /// Tells whenever that changes.
+    pub(crate) fn watch_hangs(&self) -> watch::Receiver<bool> {
+        self.hangs.subscribe()
     }
 
     /// Bytes of records that the journal has been given, by this process and those before whose records it still has.

@@ -315,6 +315,7 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
         ("journal_segments", "Files of the journal of slices", shared.keeper.segments()),
         ("journal_waiting_bytes", "Bytes of records that wait for the disk", shared.keeper.waiting_bytes()),
         ("journal_disk_full", "1 where the disk of the journal is full", u64::from(shared.keeper.is_full())),
+        ("journal_disk_hung", "1 where the disk of the journal hangs", u64::from(shared.keeper.hangs())),
     ];
     for (name, help, value) in gauges {
         let gauge = Gauge::<i64>::default();

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use firstseen_client::Levels;
 use firstseen_meta::{Meta, MetaConfig, MetaError, NodeProfile};
+use firstseen_routing::rules::Rule;
 use firstseen_routing::{Climb, OwnerLimits};
 use firstseen_wire::tls::TlsError;
 use firstseen_wire::watch;
@@ -293,6 +294,11 @@ fn tell_cluster(shared: &Arc<Shared>) {
     tokio::spawn(stopping().run_until_cancelled_owned(missing::tell(shared.clone())));
     tokio::spawn(stopping().run_until_cancelled_owned(closing::tell(shared.clone())));
     tokio::spawn(stopping().run_until_cancelled_owned(lease::keep(shared.clone())));
+    if shared.rules.keep(Rule::GivesUpHungDisks) {
+        let unreachable_after = Duration::from_millis(shared.config.timing.unreachable_after_ms);
+        let looking = keeper::look_after(shared.keeper.clone(), unreachable_after);
+        tokio::spawn(stopping().run_until_cancelled_owned(looking));
+    }
 }
 
 /// Where what owners want goes.

@@ -6,6 +6,7 @@
 mod backlog;
 mod desk;
 mod groups;
+mod held;
 mod kept;
 mod loss;
 mod pace;

@@ -73,6 +73,8 @@ pub(crate) struct View {
     pub(crate) links: BTreeMap<NodeId, LinkHandle>,
     /// Nodes that have been out of reach of this one for so long that nobody is to wait for them.
     pub(crate) unreachable: BTreeSet<NodeId>,
+    /// The disk hangs on which groups keep what they record.
+    pub(crate) is_disk_hung: bool,
     /// What this node should own and cannot.
     pub(crate) faults: Vec<GroupFault>,
 }
@@ -98,7 +100,7 @@ impl View {
             }
         }
         let unreachable = unreachable.into_iter().filter(|node| links.contains_key(node)).collect();
-        Self { map, me, filters, links, unreachable, faults: Vec::new() }
+        Self { map, me, filters, links, unreachable, is_disk_hung: false, faults: Vec::new() }
     }
 
     /// The number of this node.

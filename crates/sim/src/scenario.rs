@@ -51,6 +51,11 @@ const LATENESS_MS: u64 = 5_000;
 const LATENESS_MS_MIN: u64 = 200;
 /// How long a node records without word from a majority: longer than it takes to find who leads.
 const LEASE_MS: u64 = 2_000;
+/// Dice of disks that hang fall apart from all others.
+const OF_HANGS: u64 = 0x8A_9C5 << 32;
+/// Calls of a producer while disks hang, and most milliseconds between two of them.
+const HANG_CALLS: u32 = 120;
+const HANG_PAUSE_MAX_MS: u64 = 2_000;
 
 /// SplitMix64: small, and enough to spread seeds.
 #[derive(Clone, Debug)]
@@ -100,6 +105,8 @@ pub enum Nemesis {
     Outage,
     /// A node cannot reach the others until they have gone on without it; producers reach it.
     Isolate,
+    /// The disk of a node's journal hangs in a sync, for a second or a minute.
+    DiskHang,
     /// Everything there is, two faults at a time, and then nothing any more.
     Storm,
     /// A node answers alone, and is cut off with a producer beside it while the others go on without it, for windows on end.
@@ -304,6 +311,27 @@ impl Scenario {
             owner_limits: OwnerLimits { copied_at_once_bytes: 1024 << dice.below(6), ..OwnerLimits::default() },
             pause_max_ms: RESTART_PAUSE_MAX_MS,
             deadline_ms: 3_000,
+            ..Self::new(seed)
+        }
+    }
+
+    /// The scenario of `seed` in which disks hang, and every slice of a durable filter has copies: as without, but for how it is
+    /// cut.
+    pub fn hung(seed: u64) -> Self {
+        let mut dice = Dice::new(seed ^ OF_HANGS);
+        Self {
+            nemesis: Nemesis::DiskHang,
+            slicing: dice.pick(&["none", "horizontal:5", "vertical:7", "vertical:3"]),
+            copies: dice.pick(&[1, 1, 2]),
+            durability: Durability::Durable,
+            when_lost: WhenLost::Undecided,
+            window_ms: 3_600_000,
+            safe: true,
+            sync_ms: dice.pick(&[1, 10]),
+            calls: HANG_CALLS,
+            pause_max_ms: HANG_PAUSE_MAX_MS,
+            deadline_ms: 3_000,
+            named: false,
             ..Self::new(seed)
         }
     }

@@ -21,6 +21,9 @@ const PARTITION: Duration = Duration::from_secs(10);
 /// After so long the others go on without a node.
 const OUTAGE_MIN_MS: u64 = 2_500;
 
+/// A node whose disk has hung is as the others again after this.
+const WELL_AGAIN: Duration = Duration::from_secs(25);
+
 /// Between two moments at which what it lacks counts as lost.
 const LOSS_STEP_US: usize = 250_000;
 
@@ -100,6 +103,7 @@ impl Torment {
                 Nemesis::Delay | Nemesis::Partition | Nemesis::Storm | Nemesis::CutOff => {}
                 Nemesis::Reset => self.breakers[dice.below(self.breakers.len() as u64) as usize].reset(),
                 Nemesis::Hold => self.hold(node, &mut dice).await,
+                Nemesis::DiskHang => self.hang(node, &mut dice, history).await,
                 Nemesis::Isolate => self.isolate(node, &mut dice, history).await,
                 Nemesis::Restart if self.scenario.durability != Durability::Memory => {
                     self.restart(&[Order::Kill(node)], &mut dice).await;
@@ -150,6 +154,24 @@ impl Torment {
         let outage = Outage { site: held, from_us, until_us: now_us(), is_silent: true };
         lock(history).outages.push(outage);
         tokio::time::sleep(Duration::from_millis(1_500 + dice.below(2_000))).await;
+    }
+
+    /// Has a sync of a node's disk hang, and waits until the node is as the others again.
+    async fn hang(&self, node: usize, dice: &mut Dice, history: &SharedHistory) {
+        let most_ms = dice.pick(&[9_000, 59_000]);
+        let hang_ms = 1_000 + dice.below(most_ms);
+        let disk = &self.machines[node].journal;
+        disk.hang_once(Duration::from_millis(hang_ms));
+        while disk.is_to_hang() {
+            if self.left.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let from_us = now_us();
+        tokio::time::sleep(Duration::from_millis(hang_ms)).await;
+        lock(history).hangs.push((from_us, from_us + hang_ms * 1000));
+        tokio::time::sleep(WELL_AGAIN).await;
     }
 
     /// Cuts a site off once. Connections outlive it, and what was sent comes through in the end; or they break, and new

@@ -6,6 +6,7 @@
 mod cells_exact;
 mod cells_set;
 mod copies_catch_up;
+mod hung_disks;
 mod leaf_answers;
 mod liveness;
 mod no_false_negative;
@@ -20,6 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::history::{Call, History};
+pub use hung_disks::judged as judged_of_hung_disks;
 
 /// What a law found.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +70,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     cells_exact::check(history, &mut violations);
     cells_set::check(history, &mut violations);
     copies_catch_up::check(history, &mut violations);
+    hung_disks::check(history, &mut violations);
     liveness::check(history, &mut violations);
     ready_when_whole::check(history, &mut violations);
     same_name_same_verdict::check(history, &mut violations);

@@ -149,3 +149,17 @@ fn slices_that_cannot_be_held_are_as_on_a_node_that_is_down() {
     cluster.start(2, 1 << 30).unwrap();
     assert!(!cluster.state.map().is_gone_from(record(&cluster), 0, NodeId(2)) && record(&cluster).epoch == 3);
 }
+
+/// Where nobody else may record, a node that could not hold its slice for a while has missed nothing.
+#[test]
+fn the_only_copy_of_a_slice_misses_nothing_while_it_cannot_be_held() {
+    for (slicing, has_gap) in [("none", false), ("vertical:4", true)] {
+        let mut cluster = cluster(2, slicing);
+        let node = record(&cluster).owners[0].node;
+        let missing = Change::SlicesMissing { filter: FILTER, group: 0, node, incarnation: Incarnation(1) };
+        cluster.ask(missing).unwrap();
+        let filter = record(&cluster);
+        assert!(cluster.state.map().is_gone_from(filter, 0, node), "{slicing}");
+        assert_eq!(filter.owners[0].has_gap, has_gap, "{slicing}");
+    }
+}

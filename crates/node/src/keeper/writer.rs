@@ -102,17 +102,18 @@ impl Writer {
             let Some(record) = self.note(note) else { continue };
             bytes_written += record.len() as u64;
             // A full disk keeps it waiting.
-            match self.journal()?.push(record) {
+            match self.on_disk(|journal| journal.push(record)) {
                 Err(error) if !is_full(&error) => return Err(error),
                 _ => {}
             }
         }
         let sync_takes = self.keeper.disk.sync_takes();
         if !sync_takes.is_zero() {
+            let _under_way = self.keeper.steps.begin();
             tokio::time::sleep(sync_takes).await;
         }
         loop {
-            match self.journal()?.sync().and_then(|()| self.journal()?.mark()) {
+            match self.on_disk(|journal| journal.sync().and_then(|()| journal.mark())) {
                 Ok(()) => break,
                 Err(error) if is_full(&error) && !stopping.is_cancelled() => {
                     self.tell_full(true);
@@ -152,9 +153,8 @@ impl Writer {
 
     fn remove_what_is_not_needed(&mut self) -> io::Result<()> {
         let first_needed = self.bases.first_needed();
-        let journal = self.journal()?;
-        journal.remove_before(first_needed)?;
-        let segments = journal.segments() as u64;
+        self.on_disk(|journal| journal.remove_before(first_needed))?;
+        let segments = self.journal()?.segments() as u64;
         self.keeper.segments.store(segments, Ordering::Relaxed);
         Ok(())
     }
@@ -171,6 +171,14 @@ impl Writer {
             }
         }
         None
+    }
+
+    /// Has the disk do something: whoever looks sees that it is under way.
+    fn on_disk<T>(&mut self, work: impl FnOnce(&mut Journal) -> io::Result<T>) -> io::Result<T> {
+        let keeper = self.keeper.clone();
+        let journal = self.journal()?;
+        let _under_way = keeper.steps.begin();
+        work(journal)
     }
 
     /// The journal, behind everything that the owners have read.

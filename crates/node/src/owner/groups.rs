@@ -11,8 +11,8 @@ use firstseen_filter::FILL_SAMPLE_BYTES;
 use firstseen_journal::ScanError;
 use firstseen_routing::divided::Climbed;
 use firstseen_routing::{
-    AskCells, CellParts, Command, Durability, Ending, FilterId, GroupOwner, Lease, Moment, NodeId, OwnerLimits,
-    PeerBody, PeerMessage, Reason, Shares, SliceOwner, Submission, divided,
+    AskCells, CellParts, Command, Durability, Ending, FilterId, GroupOwner, Incarnation, Lease, Moment, NodeId,
+    OwnerLimits, PeerBody, PeerMessage, Reason, Shares, SliceOwner, Submission, divided,
 };
 
 use super::kept::Kept;
@@ -38,6 +38,10 @@ const MISSED_EVENTS_MAX: usize = 1 << 20;
 /// What to do where a journal cannot be read.
 const REPAIR: &str = "give up what cannot be read, with `firstseen node repair`";
 
+/// Why groups that keep what they record are given up for a while.
+const DISK_HUNG: &str = "the disk of the journal hangs, and the other nodes go on without this one; it goes on by itself \
+                         when the disk answers again";
+
 /// The groups of one owner.
 pub(super) struct Groups {
     /// Which of the owners this is.
@@ -56,6 +60,10 @@ pub(super) struct Groups {
     unbuilt: BTreeMap<GroupKey, String>,
     /// Groups that have been restored, and what the map may not know of yet.
     restored: BTreeSet<GroupKey>,
+    /// The start of this node that owners act on.
+    start: Option<Incarnation>,
+    /// The start in which what is kept was given up, as the disk hung.
+    given_up_in: Option<Incarnation>,
     /// Groups of which other nodes have all slices now, and that have something in flight.
     leaving: BTreeSet<GroupKey>,
     /// Groups that are being told what they have missed.
@@ -79,6 +87,8 @@ impl Groups {
             damage: None,
             unbuilt: BTreeMap::new(),
             restored: BTreeSet::new(),
+            start: None,
+            given_up_in: None,
             leaving: BTreeSet::new(),
             catching_up: BTreeSet::new(),
             scratch: Vec::new(),
@@ -127,8 +137,9 @@ impl Groups {
             self.kept.forget_sends_to(lost);
             self.run_all(commands, |group, commands| group.peer_lost(lost, now, commands));
         }
-        if let (Some(before), Some(me)) = (self.view.me, view.me)
-            && before.incarnation != me.incarnation
+        self.mind_disk(&view, commands);
+        if let Some(me) = view.me
+            && self.start.replace(me.incarnation).is_some_and(|before| before != me.incarnation)
         {
             self.run_all(commands, |group, commands| group.begin_anew(me.incarnation, now, commands));
         }
@@ -157,6 +168,8 @@ impl Groups {
         for GroupFault { filter, group, reason } in &faults {
             tracing::error!(%filter, group, reason, "the node cannot hold its slices of a filter");
         }
+        let of_disk = |(filter, group)| GroupFault { filter, group, reason: DISK_HUNG.to_owned() };
+        faults.extend(self.kept.given_up().map(of_disk));
         // The node's memory for it, shared by all groups that it has, those of other owners too.
         let groups = (view.own_groups().count() as u64).max(1);
         let inflight_events = self.limits.inflight_events_max;
@@ -184,6 +197,19 @@ impl Groups {
         let Self { groups, catching_up, .. } = self;
         catching_up.retain(|key| groups.get(key).is_some_and(GroupOwner::is_catching_up));
         catching_up.len()
+    }
+
+    /// Gives up what is kept where the disk hangs, and takes it up again when the node counts as started anew.
+    fn mind_disk(&mut self, view: &View, commands: &mut Vec<Command>) {
+        let Some(me) = view.me else { return };
+        if view.is_disk_hung {
+            if self.given_up_in.replace(me.incarnation).is_none() {
+                self.kept.give_up(commands);
+            }
+        } else if self.given_up_in.is_some_and(|start| start != me.incarnation) {
+            self.given_up_in = None;
+            self.kept.take_up_again();
+        }
     }
 
     /// Drops groups that are not own, once what is in flight there is over.
@@ -266,6 +292,9 @@ impl Groups {
         now: Moment,
         commands: &mut Vec<Command>,
     ) -> bool {
+        if self.kept.is_given_up(key) {
+            return false;
+        }
         if !submission.operation.records() && self.kept.has(key) {
             self.kept.is_lookup(submission.reply_to);
         }
@@ -275,7 +304,11 @@ impl Groups {
     /// Takes a message of another node. What is asked of a group that is not here is refused.
     pub(super) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         let (filter, group) = (message.filter, message.group);
-        if !self.groups.contains_key(&(filter, group)) {
+        let is_question = matches!(message.body, PeerBody::Test(_) | PeerBody::AskCells(_));
+        if is_question && self.kept.is_full((filter, group)) {
+            return commands.extend(divided::refuse(from, message, Reason::Overloaded));
+        }
+        if !self.groups.contains_key(&(filter, group)) || self.kept.is_given_up((filter, group)) {
             tracing::debug!(%from, %filter, group, "a message for a group that is not here");
             // It may be here by a map that this node has not heard of.
             let known = self.view.map.filters.get(&filter).map(|record| record.epoch);
@@ -321,9 +354,15 @@ impl Groups {
         !self.kept.is_empty()
     }
 
-    /// Whether the group takes no events that are to be kept, as the disk is full or slow.
-    pub(super) fn is_disk_held_up(&self, key: GroupKey) -> bool {
-        self.kept.is_held_up(key)
+    /// Whether the group is given up, as the disk hangs.
+    pub(super) fn is_given_up(&self, key: GroupKey) -> bool {
+        self.kept.is_given_up(key)
+    }
+
+    /// Whether the group takes no events that are to be kept, as the disk is full or slow; or none at all, as too much
+    /// waits for the disk.
+    pub(super) fn is_disk_held_up(&self, key: GroupKey, records: bool) -> bool {
+        records && self.kept.is_held_up(key) || self.kept.is_full(key)
     }
 
     /// Whether one of the links that the group needs is half full: room for what follows from events that are in

@@ -2,16 +2,17 @@
 //! on the medium.
 //!
 //! Promises: of a durable filter nothing is told or sent while something that was recorded before is not synced, and
-//! all leaves in order; while the disk is full, what is only looked up is told from memory. Must not know: what records
-//! hold, how they are written.
+//! all leaves in order; while the disk is full, what is only looked up is told from memory; once it hangs, nothing leaves
+//! but that nobody knows. Must not know: what records hold, how they are written.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firstseen_journal::encode;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{CheckpointCursor, Command, Durability, GroupOwner, NodeId, OwnerLimits};
 
+use super::held::{Held, given_up};
 use crate::keeper::{CheckpointMark, GroupKey, Keeper};
 
 /// How long records of a checkpoint may wait: nobody waits for them.
@@ -45,10 +46,10 @@ pub(super) struct Kept {
     rules: Rules,
     checkpoint_after_bytes: Option<u64>,
     groups: BTreeMap<GroupKey, GroupJournal>,
-    /// What waits for so many records to be synced.
-    held: VecDeque<(u64, Command)>,
-    /// Places of answers that do not wait for a disk that is full.
-    lookups: BTreeSet<u64>,
+    /// What waits for records to be synced.
+    held: Held,
+    /// The disk hangs, or has hung and the node does not count as started anew yet: nothing leaves.
+    is_given_up: bool,
     /// Bytes of cells of these groups, as the keeper knows them.
     cells_bytes: u64,
 }
@@ -60,8 +61,8 @@ impl Kept {
             rules: limits.rules,
             checkpoint_after_bytes: limits.checkpoint_after_bytes,
             groups: BTreeMap::new(),
-            held: VecDeque::new(),
-            lookups: BTreeSet::new(),
+            held: Held::default(),
+            is_given_up: false,
             cells_bytes: 0,
         }
     }
@@ -98,7 +99,7 @@ impl Kept {
 
     /// What was to be sent to a process that is gone is not sent to the next one.
     pub(super) fn forget_sends_to(&mut self, peer: NodeId) {
-        self.held.retain(|(_, command)| !matches!(command, Command::Send { to, .. } if *to == peer));
+        self.held.forget_sends_to(peer);
     }
 
     /// Whether the group keeps a journal.
@@ -124,7 +125,7 @@ impl Kept {
 
     /// The answer at this place is of something that was only looked up.
     pub(super) fn is_lookup(&mut self, reply_to: u64) {
-        self.lookups.insert(reply_to);
+        self.held.is_lookup(reply_to);
     }
 
     /// Takes what a group commands: records are kept, and `commands` gets what may leave.
@@ -141,9 +142,9 @@ impl Kept {
                     };
                     group.last = self.keeper.keep(key, CheckpointMark::None, encode(record), within_ms);
                 }
-                Command::Reply(reply) if is_full && self.lookups.remove(&reply.reply_to) => {
-                    commands.push(Command::Reply(reply));
-                }
+                // Whether it was recorded is for the disk to say, and whatever was to be sent others do not wait for.
+                command if self.is_given_up => commands.extend(given_up(command)),
+                command if is_full && self.held.answers_lookup(&command) => self.held.pass(command, commands),
                 // What was fetched is on the medium before the map calls it complete, however long that may take.
                 command
                     if (group.durability == Durability::Durable
@@ -151,13 +152,9 @@ impl Kept {
                         && self.rules.keep(Rule::AwaitsDisk)
                         && (group.last > synced || !self.held.is_empty()) =>
                 {
-                    let behind = self.held.back().map_or(0, |(behind, _)| *behind);
-                    self.held.push_back((group.last.max(behind), command));
+                    self.held.push(group.last, command);
                 }
-                command => {
-                    forget_lookup(&mut self.lookups, &command);
-                    commands.push(command);
-                }
+                command => self.held.pass(command, commands),
             }
         }
     }
@@ -167,21 +164,36 @@ impl Kept {
         if self.held.is_empty() {
             return;
         }
-        let synced = self.keeper.synced();
-        while self.held.front().is_some_and(|(behind, _)| *behind <= synced) {
-            let Some((_, command)) = self.held.pop_front() else { break };
-            forget_lookup(&mut self.lookups, &command);
-            commands.push(command);
-        }
+        self.held.release(self.keeper.synced(), commands);
         if self.keeper.is_full() {
-            let (told, held) =
-                std::mem::take(&mut self.held).into_iter().partition(|(_, command)| is_lookup(&self.lookups, command));
-            self.held = held;
-            for (_, command) in VecDeque::into_iter(told) {
-                forget_lookup(&mut self.lookups, &command);
-                commands.push(command);
-            }
+            self.held.release_lookups(commands);
         }
+    }
+
+    /// The disk hangs: nothing waits for it any longer, and nothing leaves until the node counts as started anew.
+    pub(super) fn give_up(&mut self, commands: &mut Vec<Command>) {
+        self.is_given_up = true;
+        self.held.give_up(commands);
+    }
+
+    /// The disk answers, and the node counts as started anew.
+    pub(super) fn take_up_again(&mut self) {
+        self.is_given_up = false;
+    }
+
+    /// The groups that are given up.
+    pub(super) fn given_up(&self) -> impl Iterator<Item = GroupKey> {
+        self.groups.keys().copied().filter(|_| self.is_given_up)
+    }
+
+    /// Whether the group is.
+    pub(super) fn is_given_up(&self, key: GroupKey) -> bool {
+        self.is_given_up && self.has(key)
+    }
+
+    /// Whether nothing more is to be looked up in the group: what was waits for the disk.
+    pub(super) fn is_full(&self, key: GroupKey) -> bool {
+        self.held.is_full() && self.has(key)
     }
 
     /// Whether the group is to take no more events that are to be kept.
@@ -236,17 +248,6 @@ impl Kept {
     /// Whether a checkpoint is under way.
     pub(super) fn has_checkpoint(&self) -> bool {
         self.groups.values().any(|group| group.cursor.is_some())
-    }
-}
-
-/// Whether this answers a lookup.
-fn is_lookup(lookups: &BTreeSet<u64>, command: &Command) -> bool {
-    matches!(command, Command::Reply(reply) if lookups.contains(&reply.reply_to))
-}
-
-fn forget_lookup(lookups: &mut BTreeSet<u64>, command: &Command) {
-    if let Command::Reply(reply) = command {
-        lookups.remove(&reply.reply_to);
     }
 }
 

@@ -269,9 +269,10 @@ impl Worker {
             run.refuse(Reason::Overloaded);
             return 0;
         }
-        let is_disk_held_up =
-            run.submission.operation.records() && self.groups.is_disk_held_up((run.filter, run.group));
-        if is_disk_held_up || self.groups.is_held_up((run.filter, run.group)) {
+        let (key, records) = ((run.filter, run.group), run.submission.operation.records());
+        // Who is told of a disk that hangs asks another node.
+        let is_here = !self.groups.is_given_up(key);
+        if is_here && (self.groups.is_disk_held_up(key, records) || self.groups.is_held_up(key)) {
             run.refuse(Reason::Overloaded);
             return 0;
         }

@@ -7,6 +7,7 @@ mod connections;
 mod durable;
 mod failures;
 mod hops;
+mod hung_disk;
 mod identity;
 mod lost_node;
 mod lost_owner;

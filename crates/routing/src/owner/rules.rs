@@ -47,11 +47,13 @@ pub enum Rule {
     AwaitsLeases,
     /// A node says that it is ready when it has what it can get from others, and not before.
     ReadyWhenWhole,
+    /// What a node keeps on a disk that hangs is for the others to answer.
+    GivesUpHungDisks,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::SingleFlight,
         Self::AwaitsSets,
         Self::AwaitsAcknowledgements,
@@ -69,6 +71,7 @@ impl Rule {
         Self::HoldsLease,
         Self::AwaitsLeases,
         Self::ReadyWhenWhole,
+        Self::GivesUpHungDisks,
     ];
 }
 

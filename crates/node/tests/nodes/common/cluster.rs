@@ -120,6 +120,7 @@ fn request(name: &str, definition: &SlicedDefinition, policies: FilterPolicies) 
         min_live: policies.thresholds.min_live,
         set_min: policies.thresholds.set_min,
         when_lost: when_lost_message(policies.when_lost).into(),
+        copies: policies.copies,
         ..CreateFilterRequest::default()
     }
 }

@@ -1,0 +1,189 @@
+//! What waits for the disk: answers and messages that must not leave before what was recorded ahead of them is on the
+//! medium.
+//!
+//! Promises: they leave in order; how much memory they take is known at any time, about. Must not know: what records hold,
+//! how they are written.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use firstseen_routing::{Command, Decision, NodeId, PeerBody, PeerMessage, Reason};
+
+/// What waits may take about this many bytes in an owner before it looks nothing up any more, for producers or nodes: what
+/// records is bounded elsewhere.
+const HELD_BYTES_MAX: u64 = 64 << 20;
+
+/// What one command takes, and an event of it, with its positions.
+const COMMAND_BYTES: u64 = 256;
+const EVENT_BYTES: u64 = 160;
+
+/// What waits, oldest first.
+#[derive(Default)]
+pub(super) struct Held {
+    /// Each for so many records to be synced.
+    waiting: VecDeque<(u64, Command)>,
+    bytes: u64,
+    /// Places of answers to what was only looked up.
+    lookups: BTreeSet<u64>,
+}
+
+impl Held {
+    /// The answer at this place is of something that was only looked up.
+    pub(super) fn is_lookup(&mut self, reply_to: u64) {
+        self.lookups.insert(reply_to);
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether nothing more is to be looked up.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes > HELD_BYTES_MAX
+    }
+
+    /// This waits until so many records are synced, and behind all that waits.
+    pub(super) fn push(&mut self, records: u64, command: Command) {
+        let behind = self.waiting.back().map_or(0, |(behind, _)| *behind);
+        self.bytes += bytes_of(&command);
+        self.waiting.push_back((records.max(behind), command));
+    }
+
+    /// This has not to wait.
+    pub(super) fn pass(&mut self, command: Command, commands: &mut Vec<Command>) {
+        if let Command::Reply(reply) = &command {
+            self.lookups.remove(&reply.reply_to);
+        }
+        commands.push(command);
+    }
+
+    /// What has waited for `synced` records or fewer.
+    pub(super) fn release(&mut self, synced: u64, commands: &mut Vec<Command>) {
+        while let Some((_, command)) = self.waiting.pop_front_if(|(behind, _)| *behind <= synced) {
+            self.bytes -= bytes_of(&command);
+            self.pass(command, commands);
+        }
+    }
+
+    /// Answers to what was only looked up, however long the rest waits.
+    pub(super) fn release_lookups(&mut self, commands: &mut Vec<Command>) {
+        let (told, waiting): (VecDeque<_>, _) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|(_, command)| self.answers_lookup(command));
+        self.waiting = waiting;
+        for (_, command) in told {
+            self.bytes -= bytes_of(&command);
+            self.pass(command, commands);
+        }
+    }
+
+    /// Whether this answers something that was only looked up.
+    pub(super) fn answers_lookup(&self, command: &Command) -> bool {
+        matches!(command, Command::Reply(reply) if self.lookups.contains(&reply.reply_to))
+    }
+
+    /// What was to be sent to a process that is gone is not sent to the next one.
+    pub(super) fn forget_sends_to(&mut self, peer: NodeId) {
+        self.waiting.retain(|(_, command)| !matches!(command, Command::Send { to, .. } if *to == peer));
+        self.bytes = self.waiting.iter().map(|(_, command)| bytes_of(command)).sum();
+    }
+
+    /// Nobody knows whether the disk takes any of it: who waits for an answer is told so, and nothing is sent.
+    pub(super) fn give_up(&mut self, commands: &mut Vec<Command>) {
+        let Self { waiting, .. } = std::mem::take(self);
+        commands.extend(waiting.into_iter().filter_map(|(_, command)| given_up(command)));
+    }
+}
+
+/// What is left of a command where nobody knows whether what was recorded ahead of it is on the medium: an answer.
+pub(super) fn given_up(command: Command) -> Option<Command> {
+    let Command::Reply(mut reply) = command else { return None };
+    let decided = reply.decisions.iter_mut().filter(|decision| !matches!(decision, Decision::Undecided(_)));
+    decided.for_each(|decision| *decision = Decision::Undecided(Reason::Unknown));
+    Some(Command::Reply(reply))
+}
+
+/// What a command takes, about.
+fn bytes_of(command: &Command) -> u64 {
+    let events = |events: usize| events as u64 * EVENT_BYTES;
+    COMMAND_BYTES
+        + match command {
+            Command::Reply(reply) => events(reply.decisions.len()),
+            Command::Send { message: PeerMessage { body, .. }, .. } => match body {
+                PeerBody::Test(test) => events(test.tickets.len()),
+                PeerBody::Resolved(resolved) => events(resolved.tickets.len()),
+                PeerBody::Set(set) => events(set.stamps.len()),
+                PeerBody::Mirror(_, mirrored) => events(mirrored.decisions.len()),
+                PeerBody::Cells(parts) => parts.runs.iter().map(|run| run.cells.len() as u64).sum(),
+                _ => 0,
+            },
+            _ => 0,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_routing::{FilterId, GroupReply};
+
+    use super::*;
+
+    fn reply(reply_to: u64, events: usize) -> Command {
+        let decisions = vec![Decision::Duplicate; events];
+        let (estimates, seen) = (Vec::new(), Vec::new());
+        let (clock_ms, degraded, expected_rate, spent) = (7, false, 0.0, None);
+        Command::Reply(GroupReply { reply_to, decisions, estimates, clock_ms, degraded, expected_rate, seen, spent })
+    }
+
+    fn places(commands: &[Command]) -> Vec<u64> {
+        let place = |command: &Command| match command {
+            Command::Reply(reply) => Some(reply.reply_to),
+            _ => None,
+        };
+        commands.iter().filter_map(place).collect()
+    }
+
+    #[test]
+    fn what_waits_is_counted_and_there_is_an_end_to_it() {
+        let (mut held, mut commands) = (Held::default(), Vec::new());
+        let mut places = 0;
+        while !held.is_full() {
+            held.push(1, reply(places, 8192));
+            places += 1;
+        }
+        assert!((10..100).contains(&places), "{places} answers of 8,192 events");
+        held.release(0, &mut commands);
+        assert!(held.is_full() && commands.is_empty());
+        held.release(1, &mut commands);
+        assert_eq!((held.is_empty(), held.bytes, commands.len() as u64), (true, 0, places));
+    }
+
+    #[test]
+    fn lookups_leave_a_full_disk_behind_and_the_rest_stays_in_order() {
+        let (mut held, mut commands) = (Held::default(), Vec::new());
+        held.is_lookup(2);
+        (1..=4).for_each(|place| held.push(place, reply(place, 1)));
+        held.release_lookups(&mut commands);
+        assert_eq!(places(&commands), [2]);
+        held.release(3, &mut commands);
+        assert_eq!(places(&commands), [2, 1, 3]);
+        held.push(2, reply(5, 1));
+        held.release(3, &mut commands);
+        assert_eq!(places(&commands), [2, 1, 3], "behind what waits for more");
+    }
+
+    #[test]
+    fn what_is_given_up_is_unknown() {
+        let (mut held, mut commands) = (Held::default(), Vec::new());
+        held.push(9, reply(1, 2));
+        held.push(
+            9,
+            Command::Send {
+                to: NodeId(2),
+                message: PeerMessage { filter: FilterId(1), epoch: 1, group: 0, body: PeerBody::AskPast },
+            },
+        );
+        held.give_up(&mut commands);
+        let [Command::Reply(reply)] = &commands[..] else { panic!("{commands:?}") };
+        assert_eq!(reply.decisions, [Decision::Undecided(Reason::Unknown); 2]);
+        assert_eq!((held.is_empty(), held.bytes), (true, 0));
+    }
+}
