@@ -15,6 +15,7 @@ mod crash_loop;
 mod estimate;
 mod eval;
 mod formats;
+mod full_disk;
 mod generate;
 mod help;
 mod keys;

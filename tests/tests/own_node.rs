@@ -18,7 +18,11 @@ pub(crate) struct OwnNode {
 impl OwnNode {
     /// Starts a node; `settings` are added to its configuration.
     pub(crate) fn start(name: &str, settings: &str) -> Self {
-        let folder = Folder::new();
+        Self::start_in(Folder::new(), name, settings)
+    }
+
+    /// The same in a folder whose `data` is empty or not there.
+    pub(crate) fn start_in(folder: Folder, name: &str, settings: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
         let config = format!(
             "name = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\ndata_dir = \"data\"\nmemory_max_bytes = 268435456\n{settings}"
@@ -52,6 +56,11 @@ impl OwnNode {
         let process = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
         kill(process, Signal::SIGTERM).expect("it runs");
         assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
+    }
+
+    /// Whether its process has not ended.
+    pub(crate) fn runs(&mut self) -> bool {
+        self.child.try_wait().expect("its process").is_none()
     }
 
     /// Ends without notice, and is started again.

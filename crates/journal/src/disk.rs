@@ -43,6 +43,12 @@ pub trait Disk: Send + Sync + 'static {
         Duration::ZERO
     }
 
+    /// Whether files may be written at all: not while what room there is belongs to somebody else. Writes say `StorageFull`
+    /// then.
+    fn may_grow(&self) -> bool {
+        true
+    }
+
     /// Removes a file, for good.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ mod stamps;
 pub use disk::{Disk, DiskFile};
 pub use folder::FolderDisk;
 pub use journal::Journal;
-pub use memory::MemoryDisk;
+pub use memory::{MemoryDisk, MemoryFile};
 pub use message::{RecordError, decode, encode};
 pub use salvage::{Salvaged, salvage};
 pub use scan::{Damage, ScanError, Segments, scan};

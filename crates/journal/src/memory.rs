@@ -1,9 +1,10 @@
 //! A disk in memory, whose failures are what a test wants.
 //!
 //! Promises: a power cut takes what was not synced, or a part of it in pieces of a sector; a process that ends takes
-//! nothing. Must not know: what is in files.
+//! nothing; disks beside each other share one budget of room. Must not know: what is in files.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,11 +18,40 @@ const SECTOR_BYTES: usize = 512;
 #[derive(Clone, Default)]
 pub struct MemoryDisk(Arc<Mutex<Files>>);
 
+impl fmt::Debug for MemoryDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.files().files.keys()).finish()
+    }
+}
+
+/// Bytes that files may still grow by; none for as many as they like. Clones are the same.
+#[derive(Clone, Default)]
+struct Room(Arc<Mutex<Option<u64>>>);
+
+impl Room {
+    fn left(&self) -> MutexGuard<'_, Option<u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, bytes: usize) -> io::Result<()> {
+        let mut left = self.left();
+        if let Some(left_bytes) = &mut *left {
+            *left_bytes = left_bytes.checked_sub(bytes as u64).ok_or(io::ErrorKind::StorageFull)?;
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: usize) {
+        if let Some(left_bytes) = &mut *self.left() {
+            *left_bytes += bytes as u64;
+        }
+    }
+}
+
 #[derive(Default)]
 struct Files {
     files: BTreeMap<String, FileState>,
-    /// No more than this many bytes may be written in all.
-    room_bytes: Option<u64>,
+    room: Room,
     syncs_fail: bool,
     syncs: u64,
     sync_takes: Duration,
@@ -29,19 +59,46 @@ struct Files {
     hang: Option<Duration>,
 }
 
-impl Files {
-    fn take_room(&mut self, bytes: usize) -> io::Result<()> {
-        if let Some(room_bytes) = self.room_bytes {
-            let left_bytes = room_bytes.checked_sub(bytes as u64).ok_or(io::ErrorKind::StorageFull)?;
-            self.room_bytes = Some(left_bytes);
+/// Parts of a file that were ever written: where each begins and ends, apart from each other. The others take no room.
+#[derive(Clone, Default)]
+struct Written(BTreeMap<usize, usize>);
+
+impl Written {
+    /// How many bytes of a part were never written.
+    fn missing(&self, start: usize, end: usize) -> usize {
+        let before = self.0.range(..end).rev().take_while(|(_, part_end)| **part_end > start);
+        let known: usize = before.map(|(part, part_end)| end.min(*part_end) - start.max(*part)).sum();
+        end - start - known
+    }
+
+    fn add(&mut self, start: usize, end: usize) {
+        let touched = self.0.range(..=end).rev().take_while(|(_, part_end)| **part_end >= start);
+        let touched: Vec<(usize, usize)> = touched.map(|(part, part_end)| (*part, *part_end)).collect();
+        let (mut whole_start, mut whole_end) = (start, end);
+        for (part, part_end) in touched {
+            self.0.remove(&part);
+            (whole_start, whole_end) = (whole_start.min(part), whole_end.max(part_end));
         }
-        Ok(())
+        self.0.insert(whole_start, whole_end);
+    }
+
+    /// Nothing is written from `end` on.
+    fn cut(&mut self, end: usize) {
+        self.0.retain(|part, part_end| {
+            *part_end = (*part_end).min(end);
+            *part < *part_end
+        });
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.iter().map(|(part, part_end)| part_end - part).sum()
     }
 }
 
 #[derive(Clone, Default)]
 struct FileState {
     len_bytes: usize,
+    written: Written,
     /// As processes see it, up to the last byte that was ever written; zeros follow.
     bytes: Vec<u8>,
     /// What was written since the last sync: where, and what was there before.
@@ -49,12 +106,6 @@ struct FileState {
 }
 
 impl FileState {
-    fn whole(&self) -> Vec<u8> {
-        let mut bytes = self.bytes.clone();
-        bytes.resize(self.len_bytes, 0);
-        bytes
-    }
-
     fn cut_power(&mut self, survives: &mut impl FnMut() -> bool) {
         let mut before = self.bytes.clone();
         for (start, bytes) in self.unsynced.drain(..).rev() {
@@ -65,6 +116,17 @@ impl FileState {
                 now.copy_from_slice(before);
             }
         }
+    }
+
+    /// Its end is elsewhere from now on, for good.
+    fn set_len(&mut self, len_bytes: usize) {
+        self.len_bytes = len_bytes;
+        self.bytes.truncate(len_bytes);
+        self.written.cut(len_bytes);
+        self.unsynced.retain_mut(|(start, before)| {
+            before.truncate(len_bytes.saturating_sub(*start));
+            !before.is_empty()
+        });
     }
 
     fn truncate(&mut self, len_bytes: usize) {
@@ -89,8 +151,9 @@ impl MemoryDisk {
         for file in self.files().files.values_mut() {
             let bits = file.len_bytes as u64 * 8;
             if bit < bits {
-                file.bytes = file.whole();
-                file.bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+                let at = (bit / 8) as usize;
+                file.bytes.resize(file.bytes.len().max(at + 1), 0);
+                file.bytes[at] ^= 1 << (bit % 8);
                 return;
             }
             bit -= bits;
@@ -104,9 +167,21 @@ impl MemoryDisk {
         }
     }
 
-    /// From now on only so many bytes may be written; None for as many as come.
+    /// From now on files here and on disks beside it may only grow by so many bytes in all; None for as many as come.
     pub fn set_room_bytes(&self, room_bytes: Option<u64>) {
-        self.files().room_bytes = room_bytes;
+        *self.files().room.left() = room_bytes;
+    }
+
+    /// A disk with files of its own, which shares the room of this one: another folder of the same machine.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self(Arc::new(Mutex::new(Files { room: self.files().room.clone(), ..Files::default() })))
+    }
+
+    /// A file that is read and written anywhere, and made where it is not there.
+    pub fn open(&self, name: &str) -> MemoryFile {
+        self.files().files.entry(name.to_owned()).or_default();
+        MemoryFile { disk: self.clone(), name: name.to_owned() }
     }
 
     /// From now on syncs fail, or work again.
@@ -168,15 +243,18 @@ impl Disk for MemoryDisk {
     fn create(&self, name: &str, start: &[u8], len_bytes: u64) -> io::Result<Box<dyn DiskFile>> {
         let len_bytes = usize::try_from(len_bytes).map_err(|_| io::ErrorKind::StorageFull)?;
         let mut files = self.files();
-        files.take_room(start.len())?;
-        let file = FileState { len_bytes, bytes: start.to_vec(), unsynced: Vec::new() };
-        files.files.insert(name.to_owned(), file);
+        files.room.take(start.len())?;
+        let mut file = FileState { len_bytes, bytes: start.to_vec(), ..FileState::default() };
+        file.written.add(0, start.len());
+        if let Some(former) = files.files.insert(name.to_owned(), file) {
+            files.room.give_back(former.written.bytes());
+        }
         drop(files);
         Ok(Box::new(MemoryFile { disk: self.clone(), name: name.to_owned() }))
     }
 
     fn sync(&self, name: &str) -> io::Result<()> {
-        MemoryFile { disk: self.clone(), name: name.to_owned() }.sync()
+        MemoryFile { disk: self.clone(), name: name.to_owned() }.sync_all()
     }
 
     fn sync_takes(&self) -> Duration {
@@ -185,41 +263,114 @@ impl Disk for MemoryDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        self.files().files.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+        let mut files = self.files();
+        let file = files.files.remove(name).ok_or(io::ErrorKind::NotFound)?;
+        files.room.give_back(file.written.bytes());
+        Ok(())
     }
 }
 
-struct MemoryFile {
+/// A file of a disk in memory.
+#[derive(Clone, Debug)]
+pub struct MemoryFile {
     disk: MemoryDisk,
     name: String,
 }
 
-impl DiskFile for MemoryFile {
-    fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+impl MemoryFile {
+    /// What `work` does with the file and the room that is left.
+    fn with<T>(&self, work: impl FnOnce(&mut FileState, &Room) -> io::Result<T>) -> io::Result<T> {
         let mut files = self.disk.files();
-        files.take_room(bytes.len())?;
-        let file = files.files.get_mut(&self.name).ok_or(io::ErrorKind::NotFound)?;
-        let start = usize::try_from(offset_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let end = start + bytes.len();
-        if end > file.len_bytes {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        file.bytes.resize(file.bytes.len().max(end), 0);
-        let place = &mut file.bytes[start..end];
-        file.unsynced.push((start, place.to_vec()));
-        place.copy_from_slice(bytes);
-        Ok(())
+        let room = files.room.clone();
+        work(files.files.get_mut(&self.name).ok_or(io::ErrorKind::NotFound)?, &room)
     }
 
-    fn sync(&mut self) -> io::Result<()> {
+    /// Its length.
+    ///
+    /// # Errors
+    /// `NotFound` where it was removed; so do all that follow.
+    pub fn len_bytes(&self) -> io::Result<u64> {
+        self.with(|file, _| Ok(file.len_bytes as u64))
+    }
+
+    /// Its length is another from now on: zeros follow what was written, or what is beyond is gone.
+    ///
+    /// # Errors
+    /// As [`Self::len_bytes`].
+    pub fn set_len_bytes(&self, len_bytes: u64) -> io::Result<()> {
+        let len_bytes = usize::try_from(len_bytes).map_err(|_| io::ErrorKind::StorageFull)?;
+        self.with(|file, room| {
+            let before_bytes = file.written.bytes();
+            file.set_len(len_bytes);
+            room.give_back(before_bytes - file.written.bytes());
+            Ok(())
+        })
+    }
+
+    /// Fills `out` with what is at `offset_bytes`.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` where the file ends before.
+    pub fn read_at(&self, offset_bytes: u64, out: &mut [u8]) -> io::Result<()> {
+        let start = usize::try_from(offset_bytes).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        self.with(|file, _| {
+            if start.checked_add(out.len()).is_none_or(|end| end > file.len_bytes) {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let written = file.bytes.get(start..).unwrap_or_default();
+            let written = &written[..written.len().min(out.len())];
+            out[..written.len()].copy_from_slice(written);
+            out[written.len()..].fill(0);
+            Ok(())
+        })
+    }
+
+    /// Writes within its length.
+    ///
+    /// # Errors
+    /// `StorageFull` where there is no room, or the file ends before; nothing is written then.
+    pub fn write(&self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        let start = usize::try_from(offset_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.with(|file, room| {
+            let end = start + bytes.len();
+            if end > file.len_bytes {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            room.take(file.written.missing(start, end))?;
+            file.written.add(start, end);
+            file.bytes.resize(file.bytes.len().max(end), 0);
+            let place = &mut file.bytes[start..end];
+            file.unsynced.push((start, place.to_vec()));
+            place.copy_from_slice(bytes);
+            Ok(())
+        })
+    }
+
+    /// Puts what was written on the medium.
+    ///
+    /// # Errors
+    /// What the disk was told to say.
+    pub fn sync_all(&self) -> io::Result<()> {
         let mut files = self.disk.files();
         if files.syncs_fail {
             // As file systems do that find out only now that there is no room.
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the disk does not sync"));
         }
         files.syncs += 1;
-        let file = files.files.get_mut(&self.name).ok_or(io::ErrorKind::NotFound)?;
-        file.unsynced.clear();
-        Ok(())
+        drop(files);
+        self.with(|file, _| {
+            file.unsynced.clear();
+            Ok(())
+        })
+    }
+}
+
+impl DiskFile for MemoryFile {
+    fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write(offset_bytes, bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_all()
     }
 }

@@ -198,6 +198,12 @@ pub enum Change {
 }
 
 impl Change {
+    /// Whether somebody wants more of the cluster than it has to keep already, and can wait for it: not what a cluster lives
+    /// by, nor what makes room.
+    pub(crate) fn can_wait(&self) -> bool {
+        matches!(self, Self::AddNode { .. } | Self::CreateFilter(_) | Self::AlterFilter(_) | Self::RestoreFilter(_))
+    }
+
     /// What it is called in logs; secrets never show.
     pub fn name(&self) -> &'static str {
         match self {

@@ -7,10 +7,11 @@
 
 use firstseen_routing::{Incarnation, NodeId};
 
+use crate::asked::Asked;
 use crate::command::Outcome;
 use crate::error::MetaError;
 use crate::membership::{Answer, NoAnswer};
-use crate::meta::{Asked, Meta, Running};
+use crate::meta::{Meta, Running};
 use crate::types::Applied;
 
 impl Meta {
@@ -30,7 +31,7 @@ impl Meta {
         let answered = async {
             let Applied { index, outcome } =
                 self.attempt(running, &asked).await.map_err(|no_answer| match no_answer {
-                    NoAnswer::Again(reason) => unknown(reason),
+                    NoAnswer::Again(reason) | NoAnswer::NoRoom(reason) => unknown(reason),
                     NoAnswer::Stopped(reason) => MetaError::Stopped { reason },
                 })?;
             self.published().shows(index).await;

@@ -36,6 +36,12 @@ pub enum MetaError {
         /// What went wrong last.
         last: String,
     },
+    /// The disk of a node is nearly full, and this can wait: nothing has changed; make room, and ask again.
+    #[error("{reason}")]
+    NoRoom {
+        /// Which node, and what to do.
+        reason: String,
+    },
     /// The disk fails: look at it.
     #[error(transparent)]
     Store(#[from] StoreError),

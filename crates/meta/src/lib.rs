@@ -6,6 +6,7 @@
 
 mod alterations;
 mod announce;
+mod asked;
 pub mod codec;
 mod command;
 mod config;
@@ -22,6 +23,7 @@ mod rebalance;
 mod recover;
 mod refusal;
 mod restore;
+mod room;
 mod sender;
 mod service;
 mod slots;
@@ -47,4 +49,4 @@ pub use refusal::Refusal;
 pub use restore::{is_restoring, restoring_name};
 pub use service::MetaService;
 pub use state::{OUTCOMES_MAX, Secrets, State};
-pub use store::{Identity, MemoryDisk, MetaStorage, StoreError};
+pub use store::{Identity, MetaStorage, RESERVE_FILE, StoreError};

@@ -34,6 +34,8 @@ pub(crate) enum NoAnswer {
     Again(String),
     /// This node's consensus has stopped.
     Stopped(String),
+    /// A disk is nearly full, and it can wait: nothing has changed.
+    NoRoom(String),
 }
 
 pub(crate) type Answer = Result<Applied, NoAnswer>;

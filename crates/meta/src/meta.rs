@@ -13,20 +13,21 @@ use firstseen_wire::net::{Connector, meta_server};
 use firstseen_wire::proto::meta::Proposal;
 use firstseen_wire::proto::meta::meta_server::MetaServer;
 use firstseen_wire::watch;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::asked::Asked;
 use crate::codec;
 use crate::command::{Command, CommandId, Outcome};
 use crate::config::{MetaConfig, mixed_128};
 use crate::error::MetaError;
 use crate::membership::{Answer, Job, NoAnswer, Task, write};
 use crate::network::{CallError, Channels, Network};
+use crate::room::{self, Short};
 use crate::sender::Heard;
 use crate::service::MetaService;
-use crate::store::{Database, IDENTITY, Identity, Published};
+use crate::store::{self, Database, IDENTITY, Identity, Published};
 use crate::types::{Applied, Member, Raft};
 use crate::{announce, confirm, start};
 
@@ -81,27 +82,6 @@ pub struct MetaStatus {
     pub last_applied: u64,
 }
 
-/// What may be asked of the leader.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "requests are few and soon forgotten")]
-pub(crate) enum Asked {
-    Command(Command),
-    Join { id: CommandId, address: String },
-    Leave { id: CommandId, node: NodeId },
-    Confirm { node: NodeId, incarnation: Incarnation },
-}
-
-impl Asked {
-    fn what(&self) -> String {
-        match self {
-            Self::Command(command) => command.to_string(),
-            Self::Join { address, .. } => format!("join of the node at {address}"),
-            Self::Leave { node, .. } => format!("leave of node {node}"),
-            Self::Confirm { node, .. } => format!("whether node {node} counts as up"),
-        }
-    }
-}
-
 impl Meta {
     /// Opens what the node has kept. If it belongs to a cluster, it takes part from now on; that it has started is
     /// told to the cluster in the background, until [`Self::incarnation`] shows the answer.
@@ -139,6 +119,7 @@ impl Meta {
             tasks: TaskTracker::new(),
         };
         let meta = Self { inner: Arc::new(inner) };
+        meta.inner.tasks.spawn(store::tend(meta.inner.database.clone(), meta.inner.stop.clone()));
         if let Some(identity) = identity {
             meta.begin(identity).await?;
         }
@@ -230,6 +211,16 @@ impl Meta {
         }
     }
 
+    /// Whether the disk has no room but what is kept back for what the cluster agrees on, or not even that: nobody else may take
+    /// any. It is told before that room can be used.
+    pub fn short_of_room(&self) -> watch::Receiver<bool> {
+        self.inner.database.watch_short()
+    }
+
+    pub(crate) fn is_short_of_room(&self) -> bool {
+        *self.short_of_room().borrow()
+    }
+
     /// Makes a cluster of this one node.
     ///
     /// # Errors
@@ -297,6 +288,7 @@ impl Meta {
     /// Ends everything and closes the database. The node leaves its cluster no more than by a crash.
     pub async fn shutdown(&self) {
         self.inner.stop.cancel();
+        self.inner.database.stop_waiting();
         if let Some(running) = self.inner.running.get()
             && let Err(error) = running.raft.shutdown().await
         {
@@ -361,6 +353,7 @@ impl Meta {
             identity,
             backoff: inner.config.timing.pause(),
             channels: Channels::default(),
+            short: Short::default(),
         };
         let raft = start::raft(&inner.config, &inner.database, &network).await?;
         let jobs = start::controller(&raft, &network, &inner.config.timing, &inner.stop, &inner.tasks);
@@ -374,6 +367,9 @@ impl Meta {
     /// Asks whoever leads until there is an answer or the time is up.
     async fn request(&self, asked: Asked) -> Result<Outcome, MetaError> {
         let (running, timing) = (self.running()?, &self.inner.config.timing);
+        if asked.can_wait() && self.is_short_of_room() {
+            return Err(MetaError::NoRoom { reason: room::reason(&self.inner.config.profile.name) });
+        }
         let waited_ms = match asked {
             Asked::Command(_) | Asked::Confirm { .. } => timing.propose_ms,
             Asked::Join { .. } | Asked::Leave { .. } => timing.membership_ms,
@@ -384,6 +380,7 @@ impl Meta {
                 match self.attempt(running, &asked).await {
                     Ok(applied) => return Ok(applied),
                     Err(NoAnswer::Stopped(reason)) => return Err(MetaError::Stopped { reason }),
+                    Err(NoAnswer::NoRoom(reason)) => return Err(MetaError::NoRoom { reason }),
                     Err(NoAnswer::Again(reason)) => last = reason,
                 }
                 tokio::time::sleep(timing.pause()).await;
@@ -419,6 +416,7 @@ impl Meta {
         for (node, _) in others.filter(|_| matches!(asked, Asked::Command(_) | Asked::Confirm { .. })) {
             match self.forward(running, *node, asked).await {
                 Ok(Ok(applied)) => return Ok(applied),
+                Ok(Err(NoAnswer::NoRoom(reason))) => return Err(NoAnswer::NoRoom(reason)),
                 Ok(Err(_)) => {}
                 Err(error) => said = format!("; node {node}: {error}"),
             }
@@ -440,6 +438,9 @@ impl Meta {
         let mut client = running.network.client(&member)?;
         let reply = tokio::time::timeout(limit, client.propose(request)).await;
         let reply = reply.map_err(|_| CallError::Timeout(limit))??.into_inner();
+        if !reply.no_room.is_empty() {
+            return Ok(Err(NoAnswer::NoRoom(reply.no_room)));
+        }
         if reply.outcome.is_empty() {
             return Ok(Err(NoAnswer::Again(format!("node {leader} no longer leads"))));
         }
@@ -448,6 +449,12 @@ impl Meta {
 
     /// Does what is asked here, where this node leads.
     pub(crate) async fn serve(&self, running: &Running, asked: Asked) -> Answer {
+        running.network.short.note(running.identity.node, self.is_short_of_room());
+        if asked.can_wait()
+            && let Some(reason) = running.network.short.reason(&running.network.published.newest())
+        {
+            return Err(NoAnswer::NoRoom(reason));
+        }
         let limit = self.inner.config.timing.attempt();
         let late = |_| NoAnswer::Again(format!("no majority has answered within {limit:?}"));
         let task = match asked {

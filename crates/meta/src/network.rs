@@ -24,6 +24,7 @@ use thiserror::Error;
 use tonic::transport::Channel;
 
 use crate::codec::{self, CodecError};
+use crate::room::Short;
 use crate::store::{Identity, Published};
 use crate::types::{Member, TypeConfig};
 
@@ -47,6 +48,8 @@ pub(crate) struct Network {
     pub(crate) published: Arc<Published>,
     pub(crate) identity: Identity,
     pub(crate) backoff: Duration,
+    /// Whose disks are nearly full, as they answer.
+    pub(crate) short: Short,
     pub(crate) channels: Channels,
 }
 
@@ -127,6 +130,7 @@ impl Link {
             from_node: self.network.identity.node.0,
             to_node: self.target,
             payload: codec::encode(question)?.into(),
+            is_short_of_room: false,
         };
         let mut client = self.client()?;
         // The limit is not told to the peer, which hears of it by the end of the call: tonic's answer to a call that is
@@ -139,7 +143,9 @@ impl Link {
             }
         };
         let reply = tokio::time::timeout(limit, call).await.map_err(|_| CallError::Timeout(limit))??;
-        Ok(codec::decode(&reply.into_inner().payload)?)
+        let reply = reply.into_inner();
+        self.network.short.note(NodeId(self.target), reply.is_short_of_room);
+        Ok(codec::decode(&reply.payload)?)
     }
 
     async fn call<Q, A, E>(

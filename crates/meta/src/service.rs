@@ -98,9 +98,10 @@ impl Voiced for VoteRequest<u64> {
     }
 }
 
-fn answer<T: Serialize>(asked: &RaftMessage, answer: &T) -> Result<Response<RaftMessage>, Status> {
+fn answer<T: Serialize>(meta: &Meta, asked: &RaftMessage, answer: &T) -> Result<Response<RaftMessage>, Status> {
     let payload = codec::encode(answer).map_err(|error| ErrorKind::Internal.status(error))?;
     Ok(Response::new(RaftMessage {
+        is_short_of_room: meta.is_short_of_room(),
         cluster_id: asked.cluster_id.clone(),
         from_node: asked.to_node,
         to_node: asked.from_node,
@@ -114,21 +115,21 @@ impl Service for MetaService {
         let sender = Sender::of(&request, self.is_secure);
         let message = request.into_inner();
         let (running, question) = self.question(&sender, &message)?;
-        answer(&message, &running.raft.append_entries(question).await)
+        answer(&self.meta, &message, &running.raft.append_entries(question).await)
     }
 
     async fn vote(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
         let sender = Sender::of(&request, self.is_secure);
         let message = request.into_inner();
         let (running, question) = self.question(&sender, &message)?;
-        answer(&message, &running.raft.vote(question).await)
+        answer(&self.meta, &message, &running.raft.vote(question).await)
     }
 
     async fn install_snapshot(&self, request: Request<RaftMessage>) -> Result<Response<RaftMessage>, Status> {
         let sender = Sender::of(&request, self.is_secure);
         let message = request.into_inner();
         let (running, question) = self.question(&sender, &message)?;
-        answer(&message, &running.raft.install_snapshot(question).await)
+        answer(&self.meta, &message, &running.raft.install_snapshot(question).await)
     }
 
     async fn propose(&self, request: Request<Proposal>) -> Result<Response<ProposalReply>, Status> {
@@ -140,13 +141,18 @@ impl Service for MetaService {
         let leader = running.leader();
         if leader != Some(running.identity.node) {
             let leader = leader.unwrap_or_default().0;
-            return Ok(Response::new(ProposalReply { outcome: Vec::new().into(), leader }));
+            return Ok(Response::new(ProposalReply { leader, ..ProposalReply::default() }));
         }
-        let applied = self.meta.serve(running, question).await.map_err(|error| match error {
-            NoAnswer::Again(reason) => ErrorKind::OutcomeUnknown.status(reason),
-            NoAnswer::Stopped(reason) => ErrorKind::Unavailable.status(reason),
-        })?;
+        let leader = running.identity.node.0;
+        let applied = match self.meta.serve(running, question).await {
+            Ok(applied) => applied,
+            Err(NoAnswer::Again(reason)) => return Err(ErrorKind::OutcomeUnknown.status(reason)),
+            Err(NoAnswer::Stopped(reason)) => return Err(ErrorKind::Unavailable.status(reason)),
+            Err(NoAnswer::NoRoom(no_room)) => {
+                return Ok(Response::new(ProposalReply { no_room, leader, ..ProposalReply::default() }));
+            }
+        };
         let outcome = codec::encode(&applied).map_err(|error| ErrorKind::Internal.status(error))?;
-        Ok(Response::new(ProposalReply { outcome: outcome.into(), leader: running.identity.node.0 }))
+        Ok(Response::new(ProposalReply { outcome: outcome.into(), leader, ..ProposalReply::default() }))
     }
 }

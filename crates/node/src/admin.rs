@@ -452,7 +452,7 @@ fn exactly<const N: usize>(field: &str, bytes: &[u8]) -> Result<[u8; N], Status>
 fn status(error: &MetaError) -> Status {
     let kind = match error {
         MetaError::Refused(refusal) => refusal_kind(refusal),
-        MetaError::NoCluster | MetaError::HasCluster { .. } => ErrorKind::NotNow,
+        MetaError::NoCluster | MetaError::HasCluster { .. } | MetaError::NoRoom { .. } => ErrorKind::NotNow,
         MetaError::Busy => ErrorKind::Unavailable,
         MetaError::Unknown { .. } => ErrorKind::OutcomeUnknown,
         MetaError::Store(_) | MetaError::Stopped { .. } => ErrorKind::Internal,

@@ -6,6 +6,7 @@
 mod bases;
 mod hang;
 mod writer;
+mod yielding;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -22,6 +23,7 @@ use crate::edges::Clock;
 use hang::Steps;
 pub(crate) use hang::look_after;
 pub(crate) use writer::write;
+pub(crate) use yielding::Yielding;
 
 /// Records that wait for the disk may take this many bytes before owners take no more events that are to be kept.
 const WAITING_BYTES_MAX: u64 = 64 << 20;
@@ -218,7 +220,11 @@ impl Keeper {
 
     /// Whether owners are to take no more events that are to be kept: the disk is full, or slow, or cannot be written.
     pub(crate) fn is_held_up(&self) -> bool {
-        self.is_full() || self.hangs() || self.damage.get().is_some() || self.waiting().bytes > WAITING_BYTES_MAX
+        self.is_full()
+            || self.hangs()
+            || !self.disk.may_grow()
+            || self.damage.get().is_some()
+            || self.waiting().bytes > WAITING_BYTES_MAX
     }
 
     /// Whether records are not on the medium that were due so long ago.

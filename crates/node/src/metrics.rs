@@ -316,6 +316,11 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
         ("journal_waiting_bytes", "Bytes of records that wait for the disk", shared.keeper.waiting_bytes()),
         ("journal_disk_full", "1 where the disk of the journal is full", u64::from(shared.keeper.is_full())),
         ("journal_disk_hung", "1 where the disk of the journal hangs", u64::from(shared.keeper.hangs())),
+        (
+            "data_disk_short",
+            "1 where the disk of the data folder has no room but what is kept back for the cluster's agreement",
+            u64::from(*shared.meta.short_of_room().borrow()),
+        ),
     ];
     for (name, help, value) in gauges {
         let gauge = Gauge::<i64>::default();

@@ -25,7 +25,7 @@ use crate::config::{ConfigError, NodeConfig};
 use crate::edges::Edges;
 use crate::follow::{self, Follower};
 use crate::ids::Ids;
-use crate::keeper::{self, Keeper};
+use crate::keeper::{self, Keeper, Yielding};
 use crate::lease::{self, Downs, Held};
 use crate::links::Links;
 use crate::metrics::Metrics;
@@ -72,7 +72,7 @@ pub enum NodeError {
     Journal(String),
     /// The consensus has stopped.
     #[error(
-        "the node has no part in the cluster's agreement any more (see the log; is the disk of its data folder full?): \
+        "the node has no part in the cluster's agreement any more (see the log; does the disk of its data folder fail?): \
          mend that, and start it again"
     )]
     ConsensusStopped,
@@ -116,7 +116,7 @@ impl Node {
         };
         let meta_config = MetaConfig { storage, profile, timing: config.timing.raft(), seed };
         let meta = Meta::open(meta_config, connector.clone()).await?;
-        let metrics = Arc::new(Metrics::new());
+        let (metrics, disk) = (Arc::new(Metrics::new()), Yielding::over(disk, meta.short_of_room()));
         let (proposals, proposed) = mpsc::channel(PROPOSALS_MAX);
         let (climbs, climbing) = mpsc::channel(CLIMBS_WAITING_MAX);
         let keeper = Arc::new(Keeper::new(disk, segment_bytes, clock.clone(), config.owner_threads()));
@@ -204,7 +204,7 @@ impl Node {
     }
 
     /// Waits until the node cannot go on: an owner has panicked, and the state of its slices is lost, or the consensus
-    /// has stopped, as where its disk is full, and the node would act on an old map for ever. It is to be shut down and
+    /// has stopped, as where its disk fails, and the node would act on an old map for ever. It is to be shut down and
     /// started again.
     pub async fn failure(&self) -> NodeError {
         tokio::select! {

@@ -111,6 +111,13 @@ impl Shared {
                 "the disk of the journal is full: events of durable filters are refused until it has room".to_owned(),
             );
         }
+        if *self.meta.short_of_room().borrow() {
+            return Some(
+                "the disk of the data folder is nearly full, and the room that was kept back is for what the cluster agrees \
+                 on: events of durable filters and changes that can wait are refused until it has room"
+                    .to_owned(),
+            );
+        }
         if self.meta.has_left() {
             return Some("the node has left its cluster for good: stop it and remove its data".to_owned());
         }

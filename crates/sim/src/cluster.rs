@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use firstseen_filter::{FilterSecret, FilterSpec, Kind, Layout, Probes, Window};
-use firstseen_journal::MemoryDisk as JournalDisk;
-use firstseen_meta::{MemoryDisk, MetaStorage};
+use firstseen_journal::{Disk, MemoryDisk};
+use firstseen_meta::{MetaStorage, RESERVE_FILE};
 use firstseen_node::{Edges, Node, NodeConfig, OwnerSpawner, Timing};
 use firstseen_routing::{
     ClockSource, ClusterMap, FilterId, GroupPlan, Incarnation, NodeId, Prober, SliceMove, SliceOwner, SlicedDefinition,
@@ -61,12 +61,12 @@ pub fn node_address(index: usize) -> String {
 }
 
 /// What a node finds when it starts again.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Machine {
-    /// The disk of the cluster's agreement.
+    /// The folder of the cluster's agreement.
     pub agreement: MemoryDisk,
-    /// The disk of the journal of its slices.
-    pub journal: JournalDisk,
+    /// The folder of the journal of its slices, on the same disk.
+    pub journal: MemoryDisk,
     /// Its clock.
     pub clock: NodeClock,
     damage: Arc<Damage>,
@@ -82,7 +82,41 @@ struct Damage {
     is_refused: AtomicBool,
 }
 
+impl Default for Machine {
+    fn default() -> Self {
+        let agreement = MemoryDisk::default();
+        Self {
+            journal: agreement.beside(),
+            agreement,
+            clock: NodeClock::default(),
+            ready: Default::default(),
+            damage: Arc::default(),
+        }
+    }
+}
+
 impl Machine {
+    /// From now on files of both folders may only grow by so many bytes in all; and somebody else has taken the room that was
+    /// kept back for the agreement.
+    pub fn fill(&self, room_bytes: u64, takes_reserve: bool) {
+        if takes_reserve {
+            // There is none where it was given up.
+            self.agreement.remove(RESERVE_FILE).ok();
+        }
+        self.journal.set_room_bytes(Some(room_bytes));
+    }
+
+    /// There is room again.
+    pub fn make_room(&self) {
+        self.journal.set_room_bytes(None);
+    }
+
+    /// The power fails: of each sector that was not synced, `survives` says whether it is on the medium all the same.
+    pub fn cut_power(&self, mut survives: impl FnMut() -> bool) {
+        self.journal.cut_power(&mut survives);
+        self.agreement.cut_power(&mut survives);
+    }
+
     /// Whether the journal may be damaged from now on, so that a node may refuse to start.
     pub fn expect_damage(&self, is_expected: bool) {
         self.damage.is_expected.store(is_expected, Ordering::Relaxed);

@@ -26,8 +26,12 @@ pub enum Fault {
     RestartWhenReady,
     /// The node that leads the agreement ends while slices move.
     LeaderLoss,
-    /// The disk of a node's journal is full for a while.
+    /// The disk of a node is full for a while: of its journal, and of what the cluster agrees on.
     DiskFull,
+    /// The same, and somebody else has taken the room that was kept back for the agreement.
+    ReserveTaken,
+    /// Bits of what a node has agreed on with others have changed while it was down.
+    AgreementRot,
     /// Bits of a node's journal have changed while it was down.
     BitRot,
     /// A node stops, with its clock, and goes on later.
@@ -52,7 +56,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Kill,
         Self::PowerCut,
         Self::TornWrite,
@@ -61,6 +65,8 @@ impl Fault {
         Self::RestartWhenReady,
         Self::LeaderLoss,
         Self::DiskFull,
+        Self::ReserveTaken,
+        Self::AgreementRot,
         Self::BitRot,
         Self::Pause,
         Self::Partition,

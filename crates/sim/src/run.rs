@@ -206,7 +206,7 @@ impl Driver<'_> {
                 let mut dice = Dice::new(seed);
                 let odds = dice.below(3);
                 let (mut kept, mut lost) = (0, 0);
-                self.machines[node].journal.cut_power(|| {
+                self.machines[node].cut_power(|| {
                     let survives = dice.below(2) < odds;
                     *(if survives { &mut kept } else { &mut lost }) += 1;
                     survives

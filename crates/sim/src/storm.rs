@@ -16,7 +16,7 @@ use crate::moves;
 use crate::net::SimConnector;
 use crate::producers::{SharedHistory, lock};
 use crate::scenario::{Dice, Scenario};
-use crate::torment::{Order, Torment, producer_name};
+use crate::torment::{Order, Torment, dice_of_reserves, producer_name};
 
 /// What happens to machines, one after the other.
 const OF_MACHINES: [Fault; 10] = [
@@ -201,14 +201,15 @@ impl Storm<'_> {
     }
 
     async fn fill_disk(&self, node: usize, dice: &mut Dice) {
-        let disk = &self.torment.machines[node].journal;
-        disk.set_room_bytes(Some(dice.below(2_000)));
-        self.fired.note(Fault::DiskFull, Some(node));
+        let disk = &self.torment.machines[node];
+        let takes_reserve = dice_of_reserves(self.scenario()).below(2) == 0;
+        disk.fill(dice.below(2_000), takes_reserve);
+        self.fired.note(if takes_reserve { Fault::ReserveTaken } else { Fault::DiskFull }, Some(node));
         pause(100, 2_000, dice).await;
         if dice.below(2) == 0 {
             self.end(&[Order::CutPower(node, dice.below(u64::MAX))], Fault::PowerCut, dice).await;
         }
-        disk.set_room_bytes(None);
+        disk.make_room();
     }
 
     /// Changes bits while the node is down, and repairs the journal where the node finds out.
@@ -218,6 +219,11 @@ impl Storm<'_> {
         self.torment.order(Order::Kill(node));
         pause(50, 500, dice).await;
         machine.expect_damage(true);
+        let agreed_on = machine.agreement.copy();
+        let mut others = dice_of_reserves(self.scenario());
+        if others.below(2) == 0 && flip(&machine.agreement, &mut others) {
+            self.fired.note(Fault::AgreementRot, Some(node));
+        }
         let flips = 1 + dice.below(4);
         if (0..flips).filter(|_| flip(&machine.journal, dice)).count() > 0 {
             self.fired.note(Fault::BitRot, Some(node));
@@ -231,6 +237,10 @@ impl Storm<'_> {
             let repaired = MemoryDisk::default();
             firstseen_node::salvage_journal(&machine.journal, std::sync::Arc::new(repaired.clone()))?;
             machine.journal.become_like(&repaired);
+            if machine.has_refused() {
+                // Nobody but the disk itself can mend that: it has a mirror. A node that has started has written since.
+                machine.agreement.become_like(&agreed_on);
+            }
             self.lose(node);
             self.torment.order(Order::Start(node));
         }

@@ -23,6 +23,8 @@ const OUTAGE_MIN_MS: u64 = 2_500;
 
 /// A node whose disk has hung is as the others again after this.
 const WELL_AGAIN: Duration = Duration::from_secs(25);
+/// Dice of what becomes of the agreement's disk fall apart from the others.
+const OF_RESERVES: u64 = 0x2E_5E2E << 32;
 
 /// Between two moments at which what it lacks counts as lost.
 const LOSS_STEP_US: usize = 250_000;
@@ -68,6 +70,11 @@ pub(crate) fn producer_name(number: u32) -> String {
 pub(crate) fn hosts_at(scenario: &Scenario, site: usize) -> Vec<String> {
     let producers = (0..scenario.producers).filter(|number| scenario.site(*number) == Some(site));
     std::iter::once(node_name(site)).chain(producers.map(producer_name)).collect()
+}
+
+/// Dice that fall at this moment, beside those that a run draws everything else from.
+pub(crate) fn dice_of_reserves(scenario: &Scenario) -> Dice {
+    Dice::new(scenario.seed ^ OF_RESERVES ^ now_us())
 }
 
 /// What goes with a node.
@@ -119,13 +126,13 @@ impl Torment {
                     self.restart(&cuts, &mut dice).await;
                 }
                 Nemesis::DiskFull => {
-                    self.machines[node].journal.set_room_bytes(Some(dice.below(2_000)));
+                    self.machines[node].fill(dice.below(2_000), dice_of_reserves(&self.scenario).below(2) == 0);
                     tokio::time::sleep(Duration::from_millis(100 + dice.below(2_000))).await;
                     if dice.below(2) == 0 {
                         let seed = dice.below(u64::MAX);
                         self.restart(&[Order::CutPower(node, seed)], &mut dice).await;
                     }
-                    self.machines[node].journal.set_room_bytes(None);
+                    self.machines[node].make_room();
                 }
                 Nemesis::Restart | Nemesis::Outage => {
                     let loss = loss(node, now_us(), events);

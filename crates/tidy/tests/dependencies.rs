@@ -1,4 +1,4 @@
-//! Arrows point only left: `filter <- routing <- wire <- meta <- node`, `routing <- journal <- node`, `wire <- client <- node`,
+//! Arrows point only left: `filter <- routing <- wire <- meta <- node`, `routing <- journal <- meta`, `wire <- client <- node`,
 //! `filter <- records`, `routing <- eval`, and `cli` on top.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
     ("records", &["firstseen-filter"]),
     ("journal", &["firstseen-filter", "firstseen-routing"]),
     ("wire", &["firstseen-filter", "firstseen-routing"]),
-    ("meta", &["firstseen-filter", "firstseen-routing", "firstseen-wire"]),
+    ("meta", &["firstseen-filter", "firstseen-routing", "firstseen-journal", "firstseen-wire"]),
     (
         "node",
         &[

@@ -43,7 +43,14 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new()?;
     let edges = Edges::of_machine(&file.node).await?;
     let name = file.node.name.clone();
-    let node = Node::start(file.node, edges).await.with_context(|| format!("node {name} cannot start"))?;
+    let node = tokio::select! {
+        node = Node::start(file.node, edges) => node.with_context(|| format!("node {name} cannot start"))?,
+        // A start may wait, for room on a disk that is full.
+        signal = signals.next() => {
+            tracing::info!(signal, "ended before the node has started");
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
     tracing::info!(name, address = node.addr(), http = ?node.http_addr(), "node is listening");
     let first = tokio::select! {
         first = signals.next() => first,

@@ -1,76 +1,33 @@
 //! The database below: a file, or memory for simulations.
 //!
-//! Promises: [`Database::write`] returns when its changes are on the disk; with a file, no task of the runtime waits
-//! for the disk; with memory, no thread is used. Must not know: what values mean.
+//! Promises: [`Database::write`] returns when its changes are on the disk; where there is no room for them, it waits for room;
+//! with a file, no task of the runtime waits for the disk; with memory, no thread is used. Must not know: what values mean.
+//!
+//! The library below never works again on a file once a write has failed. So where only room was lacking, the file is opened
+//! again, which takes up what was synced last, and the work at hand is done anew: all of it is such that doing it twice is
+//! the same, as the part of a commit that fails may be its last.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::Duration;
 
-use redb::backends::InMemoryBackend;
-use redb::{Durability, ReadableDatabase, StorageBackend, TableDefinition, WriteTransaction};
+use firstseen_wire::watch;
+use redb::{Durability, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+use tokio_util::sync::CancellationToken;
 
+use super::disk::{Health, MetaStorage, Soundness};
+use super::reserve::Reserve;
 use crate::codec::{self, CodecError};
 
 pub(super) const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");
 pub(super) const VALUES: TableDefinition<&str, &[u8]> = TableDefinition::new("values");
 
-/// Where a node keeps what it must not forget.
-#[derive(Clone, Debug)]
-pub enum MetaStorage {
-    /// In a file.
-    File(PathBuf),
-    /// What is in a file, read into memory: the file stays as it is, whatever is written.
-    Copy(PathBuf),
-    /// In memory that outlives the node: for simulations, which must not wait for a disk.
-    Memory(MemoryDisk),
-}
-
-/// A disk in memory. Clones are the same disk, so a node that starts again finds what it has left.
-#[derive(Clone, Debug, Default)]
-pub struct MemoryDisk(Arc<InMemoryBackend>);
-
-impl MemoryDisk {
-    /// An empty disk.
-    pub fn new() -> Self {
-        Self(Arc::new(InMemoryBackend::new()))
-    }
-
-    /// A disk with these bytes.
-    fn of(bytes: &[u8]) -> io::Result<Self> {
-        let disk = Self::new();
-        disk.set_len(bytes.len() as u64)?;
-        disk.write(0, bytes)?;
-        Ok(disk)
-    }
-}
-
-impl StorageBackend for MemoryDisk {
-    fn len(&self) -> Result<u64, io::Error> {
-        self.0.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), io::Error> {
-        self.0.read(offset, out)
-    }
-
-    fn set_len(&self, len: u64) -> Result<(), io::Error> {
-        self.0.set_len(len)
-    }
-
-    fn sync_data(&self) -> Result<(), io::Error> {
-        self.0.sync_data()
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
-        self.0.write(offset, data)
-    }
-}
+/// Between two tries where there is no room.
+const FULL_PAUSE: Duration = Duration::from_millis(200);
 
 /// Why what a node must not forget cannot be read or written.
 #[derive(Clone, Debug, Error)]
@@ -86,10 +43,7 @@ pub enum StoreError {
         reason: String,
     },
     /// A value in it is not what was written.
-    #[error(
-        "{place}: {value} cannot be read: {reason}. The other nodes have what is in it: let this node leave the \
-         cluster, remove the file, and let it join again; never remove the file and start it under its old number"
-    )]
+    #[error("{place}: {value} cannot be read: {reason}. {}", advice(reason))]
     Corrupt {
         /// The file.
         place: Arc<str>,
@@ -108,6 +62,12 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: CodecError,
     },
+    /// The disk has no room for it.
+    #[error("{place}: its disk is full: make room there, and the node goes on")]
+    Full {
+        /// The file.
+        place: Arc<str>,
+    },
     /// The node has shut down.
     #[error("{place} is closed: the node has shut down")]
     Closed {
@@ -116,18 +76,56 @@ pub enum StoreError {
     },
 }
 
+/// What to do where a value cannot be read. What is right for one node is the end of a cluster whose nodes all do it.
+fn advice(reason: &CodecError) -> &'static str {
+    match reason {
+        CodecError::Version { .. } => {
+            "Nothing is lost: start the node with the version of firstseen that wrote it, as all nodes of its cluster. Where the \
+             cluster is to have another version, take a backup of it with the former one (`firstseen cluster backup`), and \
+             restore that into a new cluster. Never remove the file for this: with the files of more than half of the voters \
+             the cluster itself is gone"
+        }
+        _ => {
+            "Leave the file where it is until `firstseen cluster status` at another node shows a leader and every other voter: \
+             they have what is in it. Then let this node alone leave the cluster (`cluster drain`, `cluster leave`), set its \
+             data_dir aside, and let it join again as a new node. Never do so with more than one node at a time, and never \
+             remove the file and start the node under its old number, as it would forget its votes. Where half of the \
+             voters or more cannot be read, see `firstseen cluster recover`, or restore a backup into a new cluster"
+        }
+    }
+}
+
 /// An open database. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct Database {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
     place: Arc<str>,
-    /// Whether work is handed to a thread that may wait for the disk.
-    blocking: bool,
-    open: Arc<RwLock<Option<redb::Database>>>,
+    storage: MetaStorage,
+    reserve: Arc<Reserve>,
+    state: RwLock<State>,
+    /// Nobody waits for room any more.
+    stopping: CancellationToken,
+}
+
+enum State {
+    Open(Opened),
+    /// A write has found no room: it is opened again when somebody needs it.
+    Given,
+    /// For good.
+    Closed,
+}
+
+struct Opened {
+    redb: redb::Database,
+    health: Arc<Health>,
 }
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Database").field(&self.place).finish()
+        f.debug_tuple("Database").field(&self.inner.place).finish()
     }
 }
 
@@ -137,48 +135,95 @@ impl Database {
     /// # Errors
     /// [`StoreError`]: the file and what is wrong with it.
     pub(crate) async fn open(storage: MetaStorage) -> Result<Self, StoreError> {
-        let place: Arc<str> = match &storage {
-            MetaStorage::File(path) | MetaStorage::Copy(path) => path.display().to_string().into(),
-            MetaStorage::Memory(_) => "memory".into(),
+        let inner = Inner {
+            place: storage.place(),
+            reserve: Arc::new(Reserve::beside(&storage)),
+            storage,
+            state: RwLock::new(State::Given),
+            stopping: CancellationToken::new(),
         };
-        let blocking = !matches!(storage, MetaStorage::Memory(_));
-        let database = Self { place: Arc::clone(&place), blocking, open: Arc::default() };
-        database.open_again(storage).await?;
+        let database = Self { inner: Arc::new(inner) };
+        database.run(Self::check).await?;
+        database.run(|database| database.with("open it", |_| Ok(()))).await?;
         Ok(database)
     }
 
-    /// Closes what is open, and opens `storage` in its place, for all clones.
-    pub(super) async fn open_again(&self, storage: MetaStorage) -> Result<(), StoreError> {
-        let open = move |database: &Self| {
-            let mut place = database.open.write().unwrap_or_else(PoisonError::into_inner);
-            place.take();
-            let builder = redb::Builder::new();
-            let opened = match storage {
-                MetaStorage::File(path) => match private_file(&path) {
-                    Ok(file) => builder.create_file(file),
-                    Err(error) => return Err(database.failed("open it", error)),
-                },
-                MetaStorage::Copy(path) => match fs::read(&path).and_then(|bytes| MemoryDisk::of(&bytes)) {
-                    Ok(disk) => builder.create_with_backend(disk),
-                    Err(error) => return Err(database.failed("read it", error)),
-                },
-                MetaStorage::Memory(disk) => builder.create_with_backend(disk),
-            };
-            *place = Some(opened.map_err(|error| database.failed("open it", error))?);
-            drop(place);
-            database.transact(|transaction| {
-                transaction.open_table(LOG)?;
-                transaction.open_table(VALUES)?;
-                Ok(())
-            })
+    fn check(&self) -> Result<(), StoreError> {
+        let damaged = |reason: String| StoreError::Corrupt {
+            place: self.inner.place.clone(),
+            value: "what this node has agreed on with others".to_owned(),
+            reason: CodecError::Malformed(reason),
         };
-        self.run(open).await
+        match self.inner.storage.check() {
+            Ok(Soundness::Sound) => Ok(()),
+            Ok(Soundness::Damaged) => Err(damaged("bits have changed since it was written".to_owned())),
+            Err(redb::DatabaseError::Storage(redb::StorageError::Corrupted(reason))) => Err(damaged(reason)),
+            Err(error) => Err(self.failed("open it", error)),
+        }
+    }
+
+    /// Opens it again, for all clones: as when the process ends and starts.
+    #[cfg(test)]
+    pub(super) async fn open_again(&self) -> Result<(), StoreError> {
+        self.run(|database| {
+            *database.state_mut() = State::Given;
+            database.with("open it", |_| Ok(()))
+        })
+        .await
+    }
+
+    /// The file, opened, with tables in it.
+    fn opened(&self) -> Result<Opened, StoreError> {
+        let (file, health) =
+            self.inner.storage.open(&self.inner.reserve).map_err(|error| self.failed("open it", error))?;
+        let lacking = |error: &dyn fmt::Display| match health.lacks_room() {
+            true => StoreError::Full { place: self.inner.place.clone() },
+            false => self.failed("open it", error),
+        };
+        let redb = redb::Builder::new().create_with_backend(file).map_err(|error| lacking(&error))?;
+        let has_tables = || -> Result<bool, redb::Error> {
+            let transaction = redb.begin_read()?;
+            match transaction.open_table(VALUES) {
+                Ok(_) => Ok(true),
+                Err(TableError::TableDoesNotExist(_)) => Ok(false),
+                Err(error) => Err(error.into()),
+            }
+        };
+        let make_tables = |transaction: &WriteTransaction| {
+            transaction.open_table(LOG)?;
+            transaction.open_table(VALUES)?;
+            Ok(())
+        };
+        match has_tables().and_then(|has| if has { Ok(()) } else { commit(&redb, make_tables) }) {
+            Ok(()) => Ok(Opened { redb, health }),
+            Err(error) => Err(lacking(&error)),
+        }
+    }
+
+    /// Whether there is no room on the disk but what was kept back, or not even that.
+    pub(crate) fn watch_short(&self) -> watch::Receiver<bool> {
+        self.inner.reserve.watch_short()
+    }
+
+    /// Keeps room back, if there is any.
+    pub(crate) async fn keep_reserve(&self) {
+        let kept = self.run(|database| {
+            database.inner.reserve.keep();
+            Ok(())
+        });
+        // Nothing in it fails.
+        kept.await.ok();
+    }
+
+    /// From now on nobody waits for room.
+    pub(crate) fn stop_waiting(&self) {
+        self.inner.stopping.cancel();
     }
 
     /// Closes the file when the work at hand is done; everything after it is refused.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         self.run(|database| {
-            database.open.write().unwrap_or_else(PoisonError::into_inner).take();
+            *database.state_mut() = State::Closed;
             Ok(())
         })
         .await
@@ -186,15 +231,15 @@ impl Database {
 
     /// Where it is, for messages.
     pub(crate) fn place(&self) -> &Arc<str> {
-        &self.place
+        &self.inner.place
     }
 
-    /// Changes that happen together; they are on the disk when this returns.
+    /// Changes that happen together, and are the same if they happen twice; they are on the disk when this returns.
     pub(super) async fn write<F>(&self, changes: F) -> Result<(), StoreError>
     where
-        F: FnOnce(&WriteTransaction) -> Result<(), redb::Error> + Send + 'static,
+        F: Fn(&WriteTransaction) -> Result<(), redb::Error> + Send + Sync + 'static,
     {
-        self.run(move |database| database.transact(changes)).await
+        self.run(move |database| database.with("write to it", |open| commit(open, &changes))).await
     }
 
     /// The value under `name`.
@@ -224,17 +269,14 @@ impl Database {
     pub(super) async fn read<T, F>(&self, question: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&redb::Database) -> Result<T, redb::Error> + Send + 'static,
+        F: Fn(&redb::Database) -> Result<T, redb::Error> + Send + Sync + 'static,
     {
-        self.run(move |database| {
-            database.with(|open| question(open).map_err(|error| database.failed("read from it", error)))
-        })
-        .await
+        self.run(move |database| database.with("read from it", &question)).await
     }
 
     pub(super) fn decoded<T: DeserializeOwned>(&self, value: &str, bytes: &[u8]) -> Result<T, StoreError> {
         codec::decode(bytes).map_err(|reason| StoreError::Corrupt {
-            place: Arc::clone(&self.place),
+            place: Arc::clone(&self.inner.place),
             value: value.to_owned(),
             reason,
         })
@@ -242,56 +284,105 @@ impl Database {
 
     pub(super) fn encoded<T: Serialize>(&self, name: &str, value: &T) -> Result<Vec<u8>, StoreError> {
         codec::encode(value).map_err(|reason| StoreError::Encode {
-            place: Arc::clone(&self.place),
+            place: Arc::clone(&self.inner.place),
             value: name.to_owned(),
             reason,
         })
     }
 
-    fn transact<F>(&self, changes: F) -> Result<(), StoreError>
-    where
-        F: FnOnce(&WriteTransaction) -> Result<(), redb::Error>,
-    {
-        let commit = |open: &redb::Database| -> Result<(), redb::Error> {
-            let mut transaction = open.begin_write()?;
-            transaction.set_durability(Durability::Immediate)?;
-            changes(&transaction)?;
-            transaction.commit()?;
-            Ok(())
-        };
-        self.with(|open| commit(open).map_err(|error| self.failed("write to it", error)))
-    }
-
-    fn with<T>(&self, work: impl FnOnce(&redb::Database) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        match &*self.open.read().unwrap_or_else(PoisonError::into_inner) {
-            Some(open) => work(open),
-            None => Err(StoreError::Closed { place: Arc::clone(&self.place) }),
+    /// Works on the database, which is opened where it is not; nothing has happened where room was lacking, or all of it.
+    fn with<T>(
+        &self,
+        what: &'static str,
+        work: impl FnOnce(&redb::Database) -> Result<T, redb::Error>,
+    ) -> Result<T, StoreError> {
+        let needs_opening = matches!(&*self.inner.state.read().unwrap_or_else(PoisonError::into_inner), State::Given);
+        if needs_opening {
+            let mut state = self.state_mut();
+            if matches!(&*state, State::Given) {
+                *state = State::Open(self.opened()?);
+            }
         }
+        let state = self.inner.state.read().unwrap_or_else(PoisonError::into_inner);
+        let State::Open(opened) = &*state else {
+            return Err(StoreError::Closed { place: Arc::clone(&self.inner.place) });
+        };
+        let error = match work(&opened.redb) {
+            Ok(done) => return Ok(done),
+            Err(error) if !opened.health.lacks_room() => return Err(self.failed(what, error)),
+            Err(error) => error,
+        };
+        tracing::debug!(%error, what, "no room");
+        let failed = Arc::clone(&opened.health);
+        drop(state);
+        let mut state = self.state_mut();
+        // Somebody else may have opened it again.
+        if matches!(&*state, State::Open(opened) if Arc::ptr_eq(&opened.health, &failed)) {
+            *state = State::Given;
+        }
+        Err(StoreError::Full { place: Arc::clone(&self.inner.place) })
     }
 
+    fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
+        self.inner.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does work, as often as it takes to find room for it.
     async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
+        F: Fn(&Self) -> Result<T, StoreError> + Send + Sync + 'static,
     {
-        if !self.blocking {
-            return work(self);
+        let work = Arc::new(work);
+        let mut has_waited = false;
+        loop {
+            match self.once(&work).await {
+                Err(error @ StoreError::Full { .. }) => {
+                    self.inner.reserve.give_up();
+                    if !std::mem::replace(&mut has_waited, true) {
+                        tracing::error!(%error, "the node has no part in what the cluster agrees on until there is room");
+                    }
+                    tokio::select! {
+                        biased;
+                        () = self.inner.stopping.cancelled() => return Err(error),
+                        () = tokio::time::sleep(FULL_PAUSE) => {}
+                    }
+                }
+                done => return done,
+            }
         }
-        let database = self.clone();
+    }
+
+    async fn once<T, F>(&self, work: &Arc<F>) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: Fn(&Self) -> Result<T, StoreError> + Send + Sync + 'static,
+    {
+        // The library below takes what it has written for granted: bits that have changed may make it panic.
+        let caught = |database: &Self, work: &F| {
+            catch_unwind(AssertUnwindSafe(|| work(database)))
+                .unwrap_or_else(|_| Err(database.failed("finish the work at hand", "it has panicked, see the log")))
+        };
+        if !self.inner.storage.is_blocking() {
+            return caught(self, work);
+        }
+        let (database, work) = (self.clone(), Arc::clone(work));
         let failed = |error: tokio::task::JoinError| self.failed("finish the work at hand", error);
-        tokio::task::spawn_blocking(move || work(&database)).await.map_err(failed)?
+        tokio::task::spawn_blocking(move || caught(&database, &work)).await.map_err(failed)?
     }
 
     pub(super) fn failed(&self, what: &'static str, error: impl fmt::Display) -> StoreError {
-        StoreError::Database { place: Arc::clone(&self.place), what, reason: error.to_string() }
+        StoreError::Database { place: Arc::clone(&self.inner.place), what, reason: error.to_string() }
     }
 }
 
-/// A file that nobody else may read: it holds the secrets of filters.
-fn private_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+fn commit(
+    open: &redb::Database,
+    changes: impl FnOnce(&WriteTransaction) -> Result<(), redb::Error>,
+) -> Result<(), redb::Error> {
+    let mut transaction = open.begin_write()?;
+    transaction.set_durability(Durability::Immediate)?;
+    changes(&transaction)?;
+    transaction.commit()?;
+    Ok(())
 }

@@ -4,17 +4,22 @@
 //! was torn or altered is an error that names the file. Must not know: what entries mean.
 
 mod database;
+mod disk;
 mod log;
 mod machine;
+mod reserve;
 mod survivor;
 
 use firstseen_routing::{ClusterId, NodeId};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use database::Database;
-pub use database::{MemoryDisk, MetaStorage, StoreError};
+pub use database::StoreError;
+pub use disk::MetaStorage;
 pub(crate) use log::LogStore;
 pub(crate) use machine::{Machine, Published};
+pub use reserve::RESERVE_FILE;
+pub(crate) use reserve::tend;
 pub(crate) use survivor::Survivor;
 
 /// What a node's [`Identity`] is kept under.
@@ -33,5 +38,7 @@ pub struct Identity {
     pub journal: ClusterId,
 }
 
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod tests;

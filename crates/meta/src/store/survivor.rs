@@ -9,7 +9,8 @@ use std::sync::Arc;
 use openraft::storage::{RaftLogStorage, RaftStateMachine};
 use openraft::{Membership, RaftLogReader};
 
-use super::database::{Database, LOG, MetaStorage, StoreError, VALUES};
+use super::database::{Database, LOG, StoreError, VALUES};
+use super::disk::MetaStorage;
 use super::log::{COMMITTED, PURGED, VOTE};
 use super::machine::{SNAPSHOT, Stored};
 use super::{IDENTITY, Identity, LogStore, Machine, Published};

@@ -5,6 +5,7 @@ use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use firstseen_journal::MemoryDisk;
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage, RaftLogStorageExt, RaftStateMachine};
 use openraft::testing::{StoreBuilder, Suite};
 use openraft::{CommittedLeaderId, EntryPayload, OptionalSend, RaftLogReader, RaftSnapshotBuilder};
@@ -20,7 +21,7 @@ struct InMemory;
 
 impl StoreBuilder<TypeConfig, LogStore, Machine> for InMemory {
     async fn build(&self) -> Result<((), LogStore, Machine), StorageError> {
-        let (log, machine, _) = open(MetaStorage::Memory(MemoryDisk::new())).await;
+        let (log, machine, _) = open(MetaStorage::Memory(MemoryDisk::default())).await;
         Ok(((), log, machine))
     }
 }
@@ -47,21 +48,20 @@ struct Restarting;
 
 impl StoreBuilder<TypeConfig, RestartingLog, Machine> for Restarting {
     async fn build(&self) -> Result<((), RestartingLog, Machine), StorageError> {
-        let disk = MetaStorage::Memory(MemoryDisk::new());
-        let (_, machine, database) = open(disk.clone()).await;
-        Ok(((), RestartingLog { disk, database }, machine))
+        let disk = MetaStorage::Memory(MemoryDisk::default());
+        let (_, machine, database) = open(disk).await;
+        Ok(((), RestartingLog { database }, machine))
     }
 }
 
 #[derive(Clone)]
 struct RestartingLog {
-    disk: MetaStorage,
     database: Database,
 }
 
 impl RestartingLog {
     async fn next(&self) -> LogStore {
-        self.database.open_again(self.disk.clone()).await.expect("opens again");
+        self.database.open_again().await.expect("opens again");
         LogStore::new(self.database.clone())
     }
 }
@@ -207,7 +207,7 @@ async fn every_step_survives_a_restart() {
 
 #[tokio::test]
 async fn a_snapshot_is_of_the_moment_it_was_asked_for() {
-    let (_, mut machine, _) = open(MetaStorage::Memory(MemoryDisk::new())).await;
+    let (_, mut machine, _) = open(MetaStorage::Memory(MemoryDisk::default())).await;
     machine.apply([blank(1)]).await.unwrap();
     let mut builder = machine.get_snapshot_builder().await;
     machine.apply([blank(2)]).await.unwrap();
@@ -245,7 +245,7 @@ async fn a_torn_entry_names_the_file_and_what_to_do() {
 
 #[tokio::test]
 async fn a_torn_vote_or_snapshot_is_no_vote_and_no_snapshot() {
-    let (mut log, mut machine, database) = open(MetaStorage::Memory(MemoryDisk::new())).await;
+    let (mut log, mut machine, database) = open(MetaStorage::Memory(MemoryDisk::default())).await;
     log.save_vote(&Vote::new(3, 7)).await.unwrap();
     machine.apply([blank(1)]).await.unwrap();
     machine.get_snapshot_builder().await.build_snapshot().await.unwrap();
@@ -274,7 +274,7 @@ async fn a_file_that_is_no_database_is_left_alone() {
 
 #[tokio::test]
 async fn what_is_closed_says_so() {
-    let (mut log, _, database) = open(MetaStorage::Memory(MemoryDisk::new())).await;
+    let (mut log, _, database) = open(MetaStorage::Memory(MemoryDisk::default())).await;
     database.close().await.unwrap();
     assert!(log.save_vote(&Vote::new(1, 1)).await.unwrap_err().to_string().contains("is closed"));
 }

@@ -72,8 +72,13 @@ async fn hello(channel: Channel, map: &ClusterMap, from: u64) -> Result<(), Stat
 /// read, so where the sender is accepted they are malformed.
 async fn meta(channel: Channel, map: &ClusterMap, from: u64, to: u64) -> [Code; 2] {
     let cluster_id = map.cluster.0.to_vec();
-    let message =
-        RaftMessage { cluster_id: cluster_id.clone().into(), from_node: from, to_node: to, payload: vec![9].into() };
+    let message = RaftMessage {
+        cluster_id: cluster_id.clone().into(),
+        from_node: from,
+        to_node: to,
+        payload: vec![9].into(),
+        ..RaftMessage::default()
+    };
     let proposal = Proposal { cluster_id: cluster_id.into(), command: vec![9].into(), from_node: from };
     let mut client = meta_client(channel);
     let asked = client.append_entries(message).await.expect_err("it cannot be read").code();

@@ -6,6 +6,7 @@ mod common;
 mod connections;
 mod durable;
 mod failures;
+mod full_disk;
 mod hops;
 mod hung_disk;
 mod identity;

@@ -1,0 +1,37 @@
+//! What members ask of whoever leads.
+//!
+//! Promises: its bytes never change within a version of the codec. Must not know: how it is answered.
+
+use firstseen_routing::{Incarnation, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::command::{Command, CommandId};
+
+/// What may be asked of the leader.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "requests are few and soon forgotten")]
+pub(crate) enum Asked {
+    Command(Command),
+    Join { id: CommandId, address: String },
+    Leave { id: CommandId, node: NodeId },
+    Confirm { node: NodeId, incarnation: Incarnation },
+}
+
+impl Asked {
+    pub(crate) fn what(&self) -> String {
+        match self {
+            Self::Command(command) => command.to_string(),
+            Self::Join { address, .. } => format!("join of the node at {address}"),
+            Self::Leave { node, .. } => format!("leave of node {node}"),
+            Self::Confirm { node, .. } => format!("whether node {node} counts as up"),
+        }
+    }
+
+    pub(crate) fn can_wait(&self) -> bool {
+        match self {
+            Self::Command(command) => command.change.can_wait(),
+            Self::Join { .. } => true,
+            Self::Leave { .. } | Self::Confirm { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Whose disks are nearly full: what the leader asks before it takes a change that can wait.
+//!
+//! Promises: what a node said last counts while the map knows it and it is not down. Must not know: disks.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use firstseen_routing::{ClusterMap, NodeId};
+
+/// The nodes that have said so of themselves. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Short(Arc<Mutex<BTreeSet<NodeId>>>);
+
+impl Short {
+    /// A node says whether its disk has no room but what is kept back.
+    pub(crate) fn note(&self, node: NodeId, is_short: bool) {
+        let mut short = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_short {
+            true => short.insert(node),
+            false => short.remove(&node),
+        };
+    }
+
+    /// Why a change that can wait is not begun; nothing where all have room.
+    pub(crate) fn reason(&self, map: &ClusterMap) -> Option<String> {
+        let short = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut up = short.iter().filter_map(|node| map.nodes.get(node)).filter(|record| !record.is_down);
+        up.next().map(|record| reason(&record.name))
+    }
+}
+
+/// What is said of a node whose disk is nearly full.
+pub(crate) fn reason(name: &str) -> String {
+    format!(
+        "the disk of node `{name}` is nearly full, and what room there is is kept for what the cluster cannot live without: \
+         nothing has changed; make room on the disk of its data_dir, or drop filters that keep a journal there, and ask again"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstseen_routing::{Incarnation, NodeRecord};
+
+    #[test]
+    fn a_node_that_is_up_and_short_is_named_and_another_is_not() {
+        let record = |name: &str, is_down| NodeRecord {
+            name: name.to_owned(),
+            site: "here".to_owned(),
+            address: "a:1".to_owned(),
+            memory_bytes: 1,
+            incarnation: Incarnation(1),
+            voter: true,
+            is_down,
+        };
+        let nodes = [(NodeId(1), record("a", false)), (NodeId(2), record("b", true)), (NodeId(3), record("c", false))];
+        let map = ClusterMap { nodes: nodes.into_iter().collect(), ..ClusterMap::default() };
+        let short = Short::default();
+        short.note(NodeId(2), true);
+        short.note(NodeId(9), true);
+        assert_eq!(short.reason(&map), None, "one is down, one is none of the cluster's");
+        short.note(NodeId(3), true);
+        assert!(short.reason(&map).is_some_and(|reason| reason.contains("node `c`")));
+        short.note(NodeId(3), false);
+        assert_eq!(short.reason(&map), None);
+    }
+}

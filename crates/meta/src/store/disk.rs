@@ -1,0 +1,249 @@
+//! The file of the database as the machine has it, and what becomes of a write for which there is no room.
+//!
+//! Promises: such a write is done again, the same bytes at the same place, when the room kept back has been given up; what
+//! has failed is told apart: room that was lacking, which may come, from everything else, most of all a sync, which is never
+//! tried again. Must not know: what is in the file.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use firstseen_journal::{MemoryDisk, MemoryFile};
+use redb::backends::FileBackend;
+use redb::{BackendError, DatabaseError, StorageBackend};
+
+use super::reserve::Reserve;
+
+/// What the database is called on a disk in memory.
+const MEMORY_FILE: &str = "meta.redb";
+
+const EVERYTHING: (Bound<u64>, Bound<u64>) = (Bound::Unbounded, Bound::Unbounded);
+
+/// Where a node keeps what it must not forget.
+#[derive(Clone, Debug)]
+pub enum MetaStorage {
+    /// In a file.
+    File(PathBuf),
+    /// What is in a file, read into memory: the file stays as it is, whatever is written.
+    Copy(PathBuf),
+    /// In memory that outlives the node: for simulations, which must not wait for a disk.
+    Memory(MemoryDisk),
+}
+
+impl MetaStorage {
+    /// Whether whoever uses it may wait for a disk.
+    pub(super) fn is_blocking(&self) -> bool {
+        !matches!(self, Self::Memory(_))
+    }
+
+    /// Where it is, for messages.
+    pub(super) fn place(&self) -> Arc<str> {
+        match self {
+            Self::File(path) | Self::Copy(path) => path.display().to_string().into(),
+            Self::Memory(_) => "memory".into(),
+        }
+    }
+
+    /// The file, that finds room with the help of `reserve`, and what becomes of it.
+    pub(super) fn open(&self, reserve: &Arc<Reserve>) -> io::Result<(impl StorageBackend, Arc<Health>)> {
+        let health = Arc::<Health>::default();
+        let file = Careful { file: self.file()?, reserve: reserve.clone(), health: health.clone() };
+        Ok((file, health))
+    }
+
+    /// Refuses a file in which a bit has changed: the database looks at sums only after a crash, and would read on in what is
+    /// no longer a tree. Looks at a copy, as the database mends what it can by going back to an older state, with votes
+    /// forgotten that were cast since.
+    ///
+    /// # Errors
+    /// What the disk says, that somebody has it open, or what is wrong with it.
+    pub(super) fn check(&self) -> Result<Soundness, DatabaseError> {
+        let file = self.file().map_err(redb::StorageError::from)?;
+        if matches!(file.try_lock_range(EVERYTHING.0, EVERYTHING.1), Ok(false)) {
+            return Err(DatabaseError::DatabaseAlreadyOpen);
+        }
+        let bytes = read_all(&*file);
+        file.close().map_err(redb::StorageError::from)?;
+        let bytes = bytes.map_err(redb::StorageError::from)?;
+        if bytes.is_empty() {
+            return Ok(Soundness::Sound);
+        }
+        let copy = of_bytes(&bytes).map_err(redb::StorageError::from)?;
+        let mut database = redb::Builder::new().create_with_backend(copy)?;
+        Ok(match database.check_integrity()? {
+            true => Soundness::Sound,
+            false => Soundness::Damaged,
+        })
+    }
+
+    fn file(&self) -> io::Result<Box<dyn StorageBackend>> {
+        let failed = |error: DatabaseError| io::Error::other(error.to_string());
+        Ok(match self {
+            Self::File(path) => Box::new(FileBackend::new(private_file(path)?).map_err(failed)?),
+            Self::Copy(path) => Box::new(of_bytes(&fs::read(path)?)?),
+            Self::Memory(disk) => Box::new(InMemory(disk.open(MEMORY_FILE))),
+        })
+    }
+}
+
+/// What a look at a whole file has shown.
+pub(super) enum Soundness {
+    Sound,
+    Damaged,
+}
+
+/// What has become of a file since it was opened.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    has_lacked_room: AtomicBool,
+    has_failed: AtomicBool,
+}
+
+impl Health {
+    /// Whether a write has found no room, and nothing else has failed: what was synced is there.
+    pub(super) fn lacks_room(&self) -> bool {
+        self.has_lacked_room.load(Ordering::Acquire) && !self.has_failed.load(Ordering::Acquire)
+    }
+
+    fn note(&self, error: &io::Error) {
+        let what = if is_full(error) { &self.has_lacked_room } else { &self.has_failed };
+        what.store(true, Ordering::Release);
+    }
+}
+
+/// Whether there was no room; that may pass.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// A file whose writes find the room that was kept back.
+struct Careful {
+    file: Box<dyn StorageBackend>,
+    reserve: Arc<Reserve>,
+    health: Arc<Health>,
+}
+
+impl fmt::Debug for Careful {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.file.fmt(f)
+    }
+}
+
+impl Careful {
+    /// Does what takes room, once more where there was none and some has been given up.
+    fn growing(&self, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        let again = |error: io::Error| match is_full(&error) && self.reserve.give_up() {
+            true => write(),
+            false => Err(error),
+        };
+        write().or_else(again).inspect_err(|error| self.health.note(error))
+    }
+
+    fn failed<T>(&self, done: io::Result<T>) -> io::Result<T> {
+        done.inspect_err(|_| self.health.has_failed.store(true, Ordering::Release))
+    }
+}
+
+impl StorageBackend for Careful {
+    fn len(&self) -> io::Result<u64> {
+        self.failed(self.file.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.failed(self.file.read(offset, out))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.growing(|| self.file.set_len(len))
+    }
+
+    /// That there is no room is found out too late here: what was written may be gone, so it is no error that passes.
+    fn sync_data(&self) -> io::Result<()> {
+        self.failed(self.file.sync_data())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.growing(|| self.file.write(offset, data))
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.file.close()
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.try_lock_range(start, end)
+    }
+
+    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.try_lock_shared_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.lock_range(start, end)
+    }
+
+    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.lock_shared_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.unlock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.query_lock_range(start, end)
+    }
+}
+
+#[derive(Debug)]
+struct InMemory(MemoryFile);
+
+impl StorageBackend for InMemory {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len_bytes()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_at(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len_bytes(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
+    }
+}
+
+fn of_bytes(bytes: &[u8]) -> io::Result<InMemory> {
+    let file = MemoryDisk::default().open(MEMORY_FILE);
+    file.set_len_bytes(bytes.len() as u64)?;
+    file.write(0, bytes)?;
+    file.sync_all()?;
+    Ok(InMemory(file))
+}
+
+fn read_all(file: &dyn StorageBackend) -> io::Result<Vec<u8>> {
+    let len = usize::try_from(file.len()?).map_err(io::Error::other)?;
+    let mut bytes = vec![0; len];
+    file.read(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// A file that nobody else may read: it holds the secrets of filters.
+fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}

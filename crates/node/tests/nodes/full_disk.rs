@@ -1,0 +1,135 @@
+//! A disk that is full, under the journal and the cluster's agreement at once.
+//!
+//! The sequence that ended a node before: its disk is full; events of durable filters are refused, as is said; changes of
+//! the map go on; the fifteenth or so finds no room in the agreement's database, the agreement stops, and the node ends. Now
+//! what was kept back is used, the journal does not touch it, what can wait is refused with the name of the node, and where
+//! somebody else takes that room, too, the node waits until there is some.
+
+use std::sync::Arc;
+
+use firstseen_client::{Client, Verdict};
+use firstseen_filter::{FilterSpec, Kind};
+use firstseen_journal::{Disk, MemoryDisk};
+use firstseen_meta::{MetaStorage, RESERVE_FILE};
+use firstseen_routing::{ClockSource, Durability, FilterPolicies, Reason, SlicedDefinition};
+use firstseen_wire::proto::admin::ForgiveFilterRequest;
+use tonic::{Code, Status};
+
+use crate::common::cluster::create_at;
+use crate::common::{PATIENCE, TestNode, request_to_create, wait_for};
+
+/// What no test fills.
+const ROOMY_BYTES: u64 = 64 << 20;
+/// More changes of the map than the agreement survived before.
+const CHANGES: usize = 40;
+
+fn definition() -> SlicedDefinition {
+    let window = "1h".parse().expect("a window");
+    let spec = FilterSpec { capacity_events: Some(20_000), rate: 1e-6, ..FilterSpec::new(Kind::Timing, window) };
+    SlicedDefinition::new(&spec, "none".parse().expect("a slicing")).expect("a definition")
+}
+
+/// A node with both of its folders on one disk.
+async fn on_a_small_disk(name: &str) -> (MemoryDisk, TestNode) {
+    let disk = MemoryDisk::default();
+    let node = TestNode::start_changed(
+        name,
+        |_| {},
+        |edges| {
+            edges.storage = MetaStorage::Memory(disk.clone());
+            edges.journal = Arc::new(disk.beside());
+        },
+    )
+    .await;
+    wait_for("room that is kept back", || has_reserve(&disk)).await;
+    (disk, node)
+}
+
+fn has_reserve(disk: &MemoryDisk) -> bool {
+    disk.names().is_ok_and(|names| names.iter().any(|name| name == RESERVE_FILE))
+}
+
+/// A change of the map that a cluster may need, and that takes little room.
+async fn change(node: &TestNode) -> Result<(), Status> {
+    let request = ForgiveFilterRequest { name: "clicks".to_owned(), ..ForgiveFilterRequest::default() };
+    node.admin().forgive_filter(request).await.map(drop)
+}
+
+/// Changes the map until the node says that room is short.
+async fn change_until_short(changed: &TestNode, short: &TestNode) {
+    let is_short = || short.node.not_ready().is_some_and(|why| why.contains("nearly full"));
+    let changing = async {
+        while !is_short() {
+            change(changed).await.expect("it is changed");
+        }
+    };
+    tokio::time::timeout(PATIENCE, changing).await.expect("it never finds its disk full");
+}
+
+async fn refused(node: &TestNode, named: &str) {
+    let refused = node.admin().create_filter(request_to_create("views", &definition())).await;
+    let refused = refused.expect_err("it can wait");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    for words in [&format!("disk of node `{named}` is nearly full"), "make room", "nothing has changed"] {
+        assert!(refused.message().contains(words), "{refused}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_ends_no_node() {
+    let (disk, node) = on_a_small_disk("a").await;
+    node.init().await;
+    let policies =
+        FilterPolicies { clock: ClockSource::Wall, durability: Durability::Durable, ..FilterPolicies::default() };
+    create_at(&node, "clicks", &definition(), policies).await;
+    node.knows("clicks").await;
+    let client = Client::builder().seeds([node.node.addr()]).deadline_ms(2_000).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    assert_eq!(filter.observe(b"before").await.expect("a call"), Verdict::FirstSeen);
+    disk.set_room_bytes(Some(0));
+    change_until_short(&node, &node).await;
+    for _ in 0..CHANGES {
+        change(&node).await.expect("a cluster must be able to change");
+    }
+    refused(&node, "a").await;
+    assert_eq!(filter.observe(b"meanwhile").await.expect("a call"), Verdict::Undecided(Reason::Overloaded));
+    assert_eq!(filter.test(b"before").await.expect("a call"), Verdict::Duplicate);
+    node.metric_becomes("firstseen_data_disk_short", 1.0).await;
+    // Somebody else takes what was given up: whoever changes the map waits.
+    disk.set_room_bytes(Some(0));
+    let (mut admin, forgiven) =
+        (node.admin(), ForgiveFilterRequest { name: "clicks".to_owned(), ..Default::default() });
+    let waiting = tokio::spawn(async move {
+        for _ in 0..CHANGES {
+            // What was not answered in time is asked again.
+            while admin.forgive_filter(forgiven.clone()).await.is_err() {}
+        }
+    });
+    assert!(node.node.is_alive());
+    assert_eq!(filter.test(b"before").await.expect("a call"), Verdict::Duplicate);
+    disk.set_room_bytes(Some(ROOMY_BYTES));
+    node.ready().await;
+    assert!(has_reserve(&disk), "room is kept back again");
+    tokio::time::timeout(PATIENCE, waiting).await.expect("they never end").expect("they are done");
+    assert_eq!(filter.observe(b"meanwhile").await.expect("a call"), Verdict::FirstSeen);
+    node.create("views", "none").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_disk_is_nearly_full_is_named_by_the_leader() {
+    let (_, leader) = on_a_small_disk("a").await;
+    leader.init().await;
+    let (disk, follower) = on_a_small_disk("b").await;
+    leader.join(&follower).await;
+    create_at(&leader, "clicks", &definition(), FilterPolicies::default()).await;
+    disk.set_room_bytes(Some(0));
+    change_until_short(&leader, &follower).await;
+    // The leader has it with the next answer; one filter may come before.
+    change(&leader).await.expect("it is changed");
+    refused(&leader, "b").await;
+    refused(&follower, "b").await;
+    disk.set_room_bytes(Some(ROOMY_BYTES));
+    follower.ready().await;
+    change(&leader).await.expect("it is changed");
+    leader.create("views", "none").await;
+}

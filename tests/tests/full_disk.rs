@@ -1,0 +1,109 @@
+//! A node on a disk of its own that is full to the last byte.
+//!
+//! The sequence that ended it before: a disk of 32 MiB with `data_dir` in it; a durable filter; somebody fills the disk; fifteen
+//! changes of the map. The agreement found no room for one of them and stopped, and the node ended with exit code 1; started
+//! again, it ended again. Now it changes the map, refuses what can wait, starts on the full disk, and goes on by itself when there is
+//! room.
+//!
+//! The disk is a tmpfs, which only root can mount: without that, the test says so and shows nothing. `full_disk.rs` among the
+//! tests of `firstseen-node` shows the same on a disk in memory.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::local_cluster::eventually;
+use crate::own_node::OwnNode;
+use crate::run::Folder;
+
+const DISK: &str = "size=32m,mode=700";
+const CHANGES: usize = 30;
+const FILLERS: [&str; 2] = ["filler", "another"];
+const RESERVE_BYTES: u64 = 4 << 20;
+
+/// A file system that goes with the test.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    /// None where this user may not mount one.
+    fn at(path: PathBuf) -> Option<Self> {
+        fs::create_dir(&path).expect("a folder");
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", DISK, "tmpfs"]).arg(&path).output();
+        mount.is_ok_and(|done| done.status.success()).then_some(Self(path))
+    }
+
+    /// Fills it to the last byte with a file of this name.
+    fn fill(&self, name: &str) {
+        let mut filler = File::create(self.0.join(name)).expect("a file");
+        let mut piece = vec![7; 1 << 20];
+        while !piece.is_empty() {
+            match filler.write(&piece) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::StorageFull => piece.truncate(piece.len() / 2),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn make_room(&self) {
+        FILLERS.iter().for_each(|name| fs::remove_file(self.0.join(name)).expect("it was filled"));
+    }
+
+    fn reserve_bytes(&self) -> u64 {
+        fs::metadata(self.0.join("meta.reserve")).map_or(0, |file| file.len())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Lazily: the node may not have ended yet.
+        Command::new("umount").arg("-l").arg(&self.0).status().ok();
+    }
+}
+
+#[test]
+fn a_node_lives_on_a_full_disk_starts_there_and_goes_on_when_there_is_room() {
+    let folder = Folder::new();
+    let Some(disk) = Mounted::at(folder.path("data")) else {
+        println!("NOTICE: nothing is shown here, as this user cannot mount a tmpfs");
+        return;
+    };
+    let mut node = OwnNode::start_in(folder, "a", "");
+    let address = node.address.clone();
+    let runs = |node: &OwnNode, flags: &str| node.folder.run(flags);
+    eventually("a cluster", || runs(&node, &format!("cluster form {address}")).code == Some(0));
+    let create = |name: &str| {
+        format!(
+            "filter create {name} --if-absent --window 1h --clock wall --capacity 10k --durability durable --cluster {address}"
+        )
+    };
+    eventually("a filter", || runs(&node, &create("clicks")).code == Some(0));
+    eventually("room that is kept back", || disk.reserve_bytes() == RESERVE_BYTES);
+    disk.fill(FILLERS[0]);
+    let change =
+        |node: &OwnNode| runs(node, &format!("filter forgive clicks --yes --cluster {address}")).code == Some(0);
+    eventually("the room that was kept back is used", || {
+        assert!(change(&node), "{}", node.log());
+        disk.reserve_bytes() == 0
+    });
+    for _ in 0..CHANGES {
+        assert!(change(&node), "{}", node.log());
+    }
+    assert!(node.log().contains("is full") && node.log().contains("make room"), "{}", node.log());
+    let refused = runs(&node, &create("views"));
+    refused.fails(1, &["disk of node `a` is nearly full", "make room"]);
+    // What was given up is taken by somebody else.
+    disk.fill(FILLERS[1]);
+    node.crash();
+    eventually("it has started on a full disk", || {
+        assert!(node.runs(), "{}", node.log());
+        runs(&node, &format!("cluster status --addr {address}")).code == Some(0)
+    });
+    eventually("it says why", || node.log().contains("no room can be kept back"));
+    runs(&node, &create("views")).fails(1, &["is nearly full"]);
+    disk.make_room();
+    eventually("it goes on by itself", || runs(&node, &create("views")).code == Some(0));
+    assert_eq!(disk.reserve_bytes(), RESERVE_BYTES, "room is kept back again");
+    assert!(node.runs());
+}
