@@ -11,8 +11,10 @@ use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
 const WINDOW: Duration = Duration::from_secs(6);
-/// Lateness, the skew of clocks, two ticks, and what a busy machine takes.
-const REST_MAX: Duration = Duration::from_millis(1_000 + 1_000 + 200 + 2_500);
+/// How long another node may record in its place, where nothing else is said.
+const LEASE_MS: u64 = 10_000;
+/// Lateness, the skew of clocks, two ticks, what a busy machine takes, and the lease of another node, with skew.
+const REST_MAX: Duration = Duration::from_millis(1_000 + 1_000 + 200 + 2_500 + LEASE_MS + LEASE_MS / 64 + 1_000);
 const SERVICE_MAX: Duration = Duration::from_secs(2);
 const BATCH_EVENTS: u64 = 500;
 /// Batches before the node is killed: a fifth of what the filter holds.

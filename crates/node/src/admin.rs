@@ -255,8 +255,8 @@ impl Admin for AdminService {
         let by = self.caller(&request);
         let ForgiveFilterRequest { command_id, name } = self.admit(request)?;
         let id = self.command_id(&command_id)?;
-        let (now_ms, lease_ms) = (self.shared.clock.monotonic_ms(), self.shared.config.timing.lease_ms);
-        let ended = self.shared.downs.ended(now_ms, lease_ms).map_err(|(node, left_ms)| {
+        let (now_ms, timing) = (self.shared.clock.monotonic_ms(), &self.shared.config.timing);
+        let ended = self.shared.downs.ended(now_ms, timing).map_err(|(node, left_ms)| {
             ErrorKind::Unavailable.status(format!(
                 "node {node} is down, and for {left_ms} ms more it may record new events if it is only cut off"
             ))

@@ -50,7 +50,8 @@ impl GateLayer {
         let (mut parts, body) = request.into_parts();
         let Rule { role, party, bulk } = rules::of(parts.uri.path());
         let unknown = || ErrorKind::Internal.status("the call is of no connection");
-        let Visitor { tls, seat } = parts.extensions.remove::<Visitor>().ok_or_else(unknown)?;
+        let Visitor { tcp, tls, seat } = parts.extensions.remove::<Visitor>().ok_or_else(unknown)?;
+        parts.extensions.insert(tcp);
         let certificates = tls.as_ref().and_then(|tls| tls.peer_certs()).unwrap_or_default();
         let caller = Caller::showing(self.is_secure.then_some(certificates));
         match role {

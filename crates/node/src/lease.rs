@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use firstseen_routing::{ClusterMap, Incarnation, Lease, Moment, NodeId, leases_over_after_ms};
 
+use crate::config::Timing;
 use crate::shared::Shared;
-use crate::view::Me;
+use crate::view::{Me, View};
 
 /// A lease is asked for so many times before it is over.
 const TRIES: u64 = 8;
@@ -70,11 +71,10 @@ async fn is_granted(shared: &Shared, incarnation: Incarnation) -> bool {
     match shared.meta.confirm_up(incarnation).await {
         Ok(Some(version)) => {
             let mut views = shared.views.clone();
-            let acts = |view: &Arc<crate::view::View>| {
-                let is_this = view.me.is_some_and(|me| me.incarnation == incarnation);
-                is_this && view.map.version >= version
-            };
-            views.wait_for(acts).await.is_ok()
+            // It may count as started anew meanwhile, which is asked about anew.
+            let is_this = |view: &View| view.me.is_some_and(|me| me.incarnation == incarnation);
+            let is_settled = |view: &Arc<View>| !is_this(view) || view.map.version >= version;
+            views.wait_for(is_settled).await.is_ok() && is_this(&shared.view())
         }
         Ok(None) => false,
         Err(error) => {
@@ -123,9 +123,10 @@ impl Downs {
 
     /// Nodes that are down, with their starts, where none of them can have a lease any more; otherwise one that may, and for how
     /// many milliseconds.
-    pub(crate) fn ended(&self, now_ms: u64, lease_ms: u64) -> Result<BTreeMap<NodeId, Incarnation>, (NodeId, u64)> {
+    pub(crate) fn ended(&self, now_ms: u64, timing: &Timing) -> Result<BTreeMap<NodeId, Incarnation>, (NodeId, u64)> {
         let downs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let left_ms = |since_ms: u64| since_ms.saturating_add(leases_over_after_ms(lease_ms)).saturating_sub(now_ms);
+        let over_after_ms = leases_over_after_ms(timing.lease_ms, timing.clock_skew_max_ms);
+        let left_ms = |since_ms: u64| since_ms.saturating_add(over_after_ms).saturating_sub(now_ms);
         match downs.iter().find(|(_, (_, since_ms))| left_ms(*since_ms) > 0) {
             Some((node, (_, since_ms))) => Err((*node, left_ms(*since_ms))),
             None => Ok(downs.iter().map(|(node, (incarnation, _))| (*node, *incarnation)).collect()),
@@ -152,15 +153,19 @@ mod tests {
         ClusterMap { nodes: BTreeMap::from([(NodeId(1), record)]), ..ClusterMap::default() }
     }
 
+    fn timing() -> Timing {
+        Timing { lease_ms: 6_400, clock_skew_max_ms: 0, ..Timing::default() }
+    }
+
     #[test]
     fn who_is_down_may_have_a_lease_until_that_is_over() {
         let downs = Downs::default();
         downs.follow(&map(false, 1), 0);
-        assert_eq!(downs.ended(0, 6_400), Ok(BTreeMap::new()));
+        assert_eq!(downs.ended(0, &timing()), Ok(BTreeMap::new()));
         downs.follow(&map(true, 1), 100);
         downs.follow(&map(true, 1), 5_000);
-        assert_eq!(downs.ended(5_100, 6_400), Err((NodeId(1), 1_500)));
-        assert_eq!(downs.ended(6_600, 6_400), Ok(BTreeMap::from([(NodeId(1), Incarnation(1))])));
+        assert_eq!(downs.ended(5_100, &timing()), Err((NodeId(1), 1_500)));
+        assert_eq!(downs.ended(6_600, &timing()), Ok(BTreeMap::from([(NodeId(1), Incarnation(1))])));
     }
 
     #[test]
@@ -168,8 +173,8 @@ mod tests {
         let downs = Downs::default();
         downs.follow(&map(true, 1), 0);
         downs.follow(&map(true, 2), 9_000);
-        assert_eq!(downs.ended(9_000, 6_400), Err((NodeId(1), 6_500)));
+        assert_eq!(downs.ended(9_000, &timing()), Err((NodeId(1), 6_500)));
         downs.follow(&map(false, 3), 9_001);
-        assert_eq!(downs.ended(9_001, 6_400), Ok(BTreeMap::new()));
+        assert_eq!(downs.ended(9_001, &timing()), Ok(BTreeMap::new()));
     }
 }

@@ -106,7 +106,6 @@ impl Node {
         let tls = config.tls.as_ref().map(|tls| tls.files().server()).transpose()?;
         let Edges { incoming, address, http, connector, clock, owners: spawner, owner_limits, storage, seed, .. } =
             edges;
-        let (disk, segment_bytes) = (edges.journal, edges.journal_segment_bytes);
         let address = config.advertise.clone().unwrap_or(address);
         let profile = NodeProfile {
             name: config.name.clone(),
@@ -116,10 +115,10 @@ impl Node {
         };
         let meta_config = MetaConfig { storage, profile, timing: config.timing.raft(), seed };
         let meta = Meta::open(meta_config, connector.clone()).await?;
-        let (metrics, disk) = (Arc::new(Metrics::new()), Yielding::over(disk, meta.short_of_room()));
+        let (metrics, disk) = (Arc::new(Metrics::new()), Yielding::over(edges.journal, meta.short_of_room()));
         let (proposals, proposed) = mpsc::channel(PROPOSALS_MAX);
         let (climbs, climbing) = mpsc::channel(CLIMBS_WAITING_MAX);
-        let keeper = Arc::new(Keeper::new(disk, segment_bytes, clock.clone(), config.owner_threads()));
+        let keeper = Arc::new(Keeper::new(disk, edges.journal_segment_bytes, clock.clone(), config.owner_threads()));
         let kept = CancellationToken::new();
         spawner.spawn(format!("{}-journal", config.name), keeper::write(keeper.clone(), kept.clone()))?;
         let outputs = Outputs { proposals, climbs, keeper: keeper.clone(), lease: Arc::default() };
@@ -251,7 +250,10 @@ impl Node {
         if tokio::time::timeout(limit, shared.keeper.written()).await.is_err() {
             tracing::warn!(?limit, "the node stops before its journal is written");
         }
-        shared.meta.shutdown().await;
+        // Where its disk hangs, what is to be written there is lost as in a crash.
+        if tokio::time::timeout(limit, shared.meta.shutdown()).await.is_err() {
+            tracing::warn!(?limit, "the node stops before the cluster's agreement is closed");
+        }
     }
 }
 

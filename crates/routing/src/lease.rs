@@ -12,11 +12,11 @@
 //! 2. A map by which others answer for its slices is therefore agreed on after `t0` of every lease that the node has without
 //!    acting on that map.
 //! 3. Whoever is to answer by that map has it after it was agreed on, and calls a slice complete, as all that it may lack has
-//!    expired, only when it takes what it lacks to have been recorded until `lease`, and a 64th of that as clocks do not go
-//!    at one rate, after it got that map. By then the lease is over, and what was recorded under it has expired. (A copy that
+//!    expired, only when it takes what it lacks to have been recorded until `lease`, a 64th of that as clocks do not go at one
+//!    rate, and the skew of clocks (see 4), after it got that map. By then the lease is over, and what was recorded under it has expired. (A copy that
 //!    was complete all along must acknowledge, and knows the map; `filter forgive` waits for as long as said here.)
-//! 4. Time that passes while a machine sleeps is shown by one of its clocks at least: a lease is over by whichever says so
-//!    first.
+//! 4. Time that passes while a machine sleeps is shown by its time of day at least, which may differ by the skew: a lease is
+//!    over by whichever clock says so first.
 //!
 //! Promises: pure. Must not know: who leads, how the leader is asked.
 
@@ -64,9 +64,12 @@ impl Lease {
 ///
 /// ```
 /// use firstseen_routing::leases_over_after_ms;
-/// assert_eq!(leases_over_after_ms(0), 0);
-/// assert_eq!(leases_over_after_ms(6_400), 6_500);
+/// assert_eq!(leases_over_after_ms(0, 1_000), 0, "there are none");
+/// assert_eq!(leases_over_after_ms(6_400, 1_000), 7_500);
 /// ```
-pub fn leases_over_after_ms(lease_ms: u64) -> u64 {
-    lease_ms.saturating_add(lease_ms.div_ceil(RATE_PARTS))
+pub fn leases_over_after_ms(lease_ms: u64, clock_skew_max_ms: u64) -> u64 {
+    match lease_ms {
+        0 => 0,
+        _ => lease_ms.saturating_add(lease_ms.div_ceil(RATE_PARTS)).saturating_add(clock_skew_max_ms),
+    }
 }

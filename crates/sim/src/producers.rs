@@ -164,7 +164,7 @@ impl Lane {
             None => filter.observe_at(&key, time_ms).await,
         };
         let told = told.map_err(|error| error.to_string())?;
-        let degraded = self.scenario.tells_alone() && filter.degraded_events() > degraded_before;
+        let degraded = filter.degraded_events() > degraded_before;
         lock(&self.history).end(id, now_us(), told, degraded);
         Ok(told)
     }

@@ -1,6 +1,7 @@
 //! Who is told duplicate knows that the event is recorded, whoever did it: within the window of every submission that can have
 //! done it, nobody who asks afterwards is told first-seen, unless a node has lost its memory since. (Where slices have copies,
-//! those of an event whose recording was given up may differ until it expires.)
+//! those of an event whose recording was given up may differ until it expires. Where nobody was told that it was recorded, and
+//! the duplicate rests on fewer slices than usual, which its answer says, the others may deny it when they are back.)
 
 use super::Violation;
 use crate::history::{Call, History};
@@ -28,6 +29,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
                 && !recorders.iter().any(is_same)
                 && duplicate.name.is_none_or(|name| first.name != Some(name))
                 && !recorders.is_empty()
+                && !(duplicate.degraded && recorders.iter().all(|call| !call.won()))
                 && recorders.iter().all(|call| history.are_within_window(call, first))
                 && !history.is_alone(first)
                 && !history.losses.iter().any(|loss| since_us.contains(&loss.time_us))

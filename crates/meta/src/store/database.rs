@@ -206,13 +206,9 @@ impl Database {
     }
 
     /// Keeps room back, if there is any.
-    pub(crate) async fn keep_reserve(&self) {
-        let kept = self.run(|database| {
-            database.inner.reserve.keep();
-            Ok(())
-        });
+    pub(crate) async fn keep_reserve(&self) -> bool {
         // Nothing in it fails.
-        kept.await.ok();
+        self.run(|database| Ok(database.inner.reserve.keep())).await.unwrap_or(false)
     }
 
     /// From now on nobody waits for room.

@@ -80,11 +80,11 @@ impl Reserve {
         is_free
     }
 
-    /// Keeps the room back, if there is as much.
-    pub(super) fn keep(&self) {
+    /// Keeps the room back, if there is as much; whether it is kept.
+    pub(super) fn keep(&self) -> bool {
         let mut is_kept = self.is_kept();
         if *is_kept {
-            return;
+            return true;
         }
         match self.place.make() {
             Ok(()) => {
@@ -107,6 +107,7 @@ impl Reserve {
                 }
             }
         }
+        *is_kept
     }
 
     fn tell(&self, is_short: bool) {
@@ -157,12 +158,12 @@ impl Place {
 pub(crate) async fn tend(database: Database, stop: CancellationToken) {
     let mut short = database.watch_short();
     loop {
-        database.keep_reserve().await;
+        let is_kept = database.keep_reserve().await;
         let is_short = *short.borrow_and_update();
         let change = async {
-            match is_short {
-                true => tokio::time::sleep(AGAIN).await,
-                false => drop(short.wait_for(|is_short| *is_short).await),
+            match is_kept && !is_short {
+                true => drop(short.wait_for(|is_short| *is_short).await),
+                false => tokio::time::sleep(AGAIN).await,
             }
         };
         tokio::select! {

@@ -39,6 +39,8 @@ pub(super) const HTTP1: Patience =
 /// What the calls of a connection are told of it.
 #[derive(Clone)]
 pub(crate) struct Visitor {
+    /// Where it comes from.
+    pub(crate) tcp: TcpConnectInfo,
     /// Its certificates; none without TLS.
     pub(crate) tls: Option<TlsConnectInfo<TcpConnectInfo>>,
     /// What its calls are counted by.
@@ -151,7 +153,7 @@ impl Connected for Guarded<Connection> {
     type ConnectInfo = Visitor;
 
     fn connect_info(&self) -> Visitor {
-        Visitor { tls: self.io.tls(), seat: self.place.seat() }
+        Visitor { tcp: self.io.connect_info(), tls: self.io.tls(), seat: self.place.seat() }
     }
 }
 

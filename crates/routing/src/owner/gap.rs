@@ -87,7 +87,7 @@ impl Gap {
 /// For how long others may record from now on whose leases are not known here.
 pub(crate) fn others_may_record_ms(limits: &OwnerLimits) -> u64 {
     match limits.rules.keep(Rule::AwaitsLeases) {
-        true => leases_over_after_ms(limits.lease_ms),
+        true => leases_over_after_ms(limits.lease_ms, limits.clock_skew_max_ms),
         false => 0,
     }
 }

@@ -13,7 +13,7 @@ use firstseen_filter::{CellDefinition, FilterSlice, Kind, Placed, Refresh, Stamp
 
 use super::gap::Gap;
 use super::mirrors::Mirrors;
-use super::{DecisionCounts, GroupState, HeadClock, HopCounts, OwnerLimits, SliceState, begin_ms, share_of_sample};
+use super::{DecisionCounts, GroupState, HeadClock, HopCounts, OwnerLimits, SliceState, share_of_sample};
 use crate::copying::Copying;
 use crate::divided::{JournalCounts, TOO_FEW_LEFT};
 use crate::guard::{Admission, ReplayGuard, Standing};
@@ -21,7 +21,7 @@ use crate::owner::rules::{Rule, remembered, with_window};
 use crate::rescan::Rescan;
 use crate::{
     ClusterMap, Command, Decision, Ending, FilterId, FilterRecord, GroupReply, Incarnation, Lease, Load, Moment,
-    NodeId, Operation, PeerBody, Reason, SlicedBuildError, Submission, WhenLost,
+    NodeId, Operation, Reason, SlicedBuildError, Submission, WhenLost,
 };
 use copies::{first_number, is_complete};
 
@@ -188,36 +188,6 @@ impl TogetherGroup {
         Some(decision)
     }
 
-    fn complete_from_ms(&self) -> Option<u64> {
-        let unit = self.gap.complete_from_unit().filter(|_| !self.complete)?;
-        begin_ms(&self.unit, unit)
-    }
-
-    fn is_whole(&self) -> bool {
-        self.complete || self.is_restored && !self.mirrors.has_gap_here()
-    }
-
-    /// Has the map say that the slice is complete, once it is.
-    fn mind_gap(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        let has_fetched = self.has_fetched_all() && self.known_ms() <= now.monotonic_ms;
-        let is_due = !self.complete && (self.is_whole() || has_fetched || self.gap.is_over(&self.clock, now));
-        if is_due && self.gap.may_claim(now) {
-            let Self { filter, number: group, incarnation, .. } = *self;
-            let epoch = self.mirrors.epoch();
-            commands.push(Command::SlicesComplete { filter, group, slices: vec![0], epoch, incarnation });
-        }
-        if std::mem::take(&mut self.is_joining) {
-            self.joined_ms = Some(now.monotonic_ms);
-        }
-        if !self.complete && !self.mirrors.is_down_here() {
-            let (unit, epoch, now_ms) = (self.clock.now_unit(), self.mirrors.epoch(), now.monotonic_ms);
-            if let Some((source, ask)) = self.copying.ask(self.mirrors.sources(), (unit, epoch), now_ms) {
-                self.joined_ms.get_or_insert(now_ms);
-                commands.push(self.mirrors.send(source, PeerBody::AskCells(ask)));
-            }
-        }
-    }
-
     /// Why none of the events is looked at.
     fn refusal(&self, submission: &Submission, now: Moment) -> Option<Reason> {
         let events = submission.probes.len();
@@ -268,18 +238,6 @@ impl TogetherGroup {
             self.estimate_again(submission, admission);
             estimates.extend(self.workbench.estimates.iter().map(|estimate| *estimate as f32));
         }
-    }
-
-    /// Until when this node may record.
-    pub(crate) fn set_lease(&mut self, lease: Lease) {
-        if self.limits.rules.keep(Rule::HoldsLease) {
-            self.lease = lease;
-        }
-    }
-
-    /// What is told of events that are not here, where nothing is recorded.
-    fn unrecorded(&self, now: Moment) -> Option<Reason> {
-        self.absent.or_else(|| (!self.lease.holds(now)).then_some(Reason::CutOff))
     }
 
     /// Asks the slice about the events in `runs`; nothing is recorded where `unrecorded` says what is told instead.

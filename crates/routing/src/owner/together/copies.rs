@@ -12,11 +12,12 @@ use super::TogetherGroup;
 use crate::copying::{Copying, told};
 use crate::divided::NAMES_AWAITED_MS_MAX;
 use crate::guard::ReplayGuard;
+use crate::owner::begin_ms;
 use crate::owner::rules::Rule;
 use crate::rescan::IsPut;
 use crate::{
-    AskCells, CellParts, ClusterMap, Command, Decision, Entry, FilterRecord, Incarnation, Mirrored, Moment, NodeId,
-    PeerBody, PeerMessage, Reason, Record, SetAcks, Submission,
+    AskCells, CellParts, ClusterMap, Command, Decision, Entry, FilterRecord, Incarnation, Lease, Mirrored, Moment,
+    NodeId, PeerBody, PeerMessage, Reason, Record, SetAcks, Submission,
 };
 
 impl TogetherGroup {
@@ -29,6 +30,48 @@ impl TogetherGroup {
     /// Whether the slice has everything, and the map does not say so yet.
     pub(crate) fn is_catching_up(&self) -> bool {
         !self.complete && self.is_whole() && !self.mirrors.is_down_here()
+    }
+
+    /// Until when this node may record.
+    pub(crate) fn set_lease(&mut self, lease: Lease) {
+        if self.limits.rules.keep(Rule::HoldsLease) {
+            self.lease = lease;
+        }
+    }
+
+    /// What is told of events that are not here, where nothing is recorded.
+    pub(super) fn unrecorded(&self, now: Moment) -> Option<Reason> {
+        self.absent.or_else(|| (!self.lease.holds(now)).then_some(Reason::CutOff))
+    }
+
+    pub(super) fn complete_from_ms(&self) -> Option<u64> {
+        let unit = self.gap.complete_from_unit().filter(|_| !self.complete)?;
+        begin_ms(&self.unit, unit)
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.complete || self.is_restored && !self.mirrors.has_gap_here()
+    }
+
+    /// Has the map say that the slice is complete, once it is.
+    pub(super) fn mind_gap(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        let has_fetched = self.has_fetched_all() && self.known_ms() <= now.monotonic_ms;
+        let is_due = !self.complete && (self.is_whole() || has_fetched || self.gap.is_over(&self.clock, now));
+        if is_due && self.gap.may_claim(now) {
+            let Self { filter, number: group, incarnation, .. } = *self;
+            let epoch = self.mirrors.epoch();
+            commands.push(Command::SlicesComplete { filter, group, slices: vec![0], epoch, incarnation });
+        }
+        if std::mem::take(&mut self.is_joining) {
+            self.joined_ms = Some(now.monotonic_ms);
+        }
+        if !self.complete && !self.mirrors.is_down_here() {
+            let (unit, epoch, now_ms) = (self.clock.now_unit(), self.mirrors.epoch(), now.monotonic_ms);
+            if let Some((source, ask)) = self.copying.ask(self.mirrors.sources(), (unit, epoch), now_ms) {
+                self.joined_ms.get_or_insert(now_ms);
+                commands.push(self.mirrors.send(source, PeerBody::AskCells(ask)));
+            }
+        }
     }
 
     /// Whether all that was recorded in other copies without this one is here.
