@@ -18,7 +18,7 @@ pub struct Source {
     pub text: String,
 }
 
-/// Every Rust file below `crates`, `tests` and `fuzz`.
+/// Every Rust file below `crates`, `tests` and `fuzz` that somebody has written.
 pub fn sources() -> Vec<Source> {
     let root = root();
     let mut sources = Vec::new();
@@ -34,7 +34,7 @@ fn collect(root: &Path, folder: &Path, sources: &mut Vec<Source>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if path.is_dir() && !["target", "corpus", "artifacts"].contains(&name) {
+        if path.is_dir() && !["target", "corpus", "artifacts", "generated"].contains(&name) {
             collect(root, &path, sources);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).unwrap_or_default();
