@@ -7,8 +7,8 @@ binary=${FIRSTSEEN_BINARY:-}
 if [ -z "$binary" ]; then
   target=$(rustc -vV | sed -n 's/^host: //p')
   # With --target, build scripts and macros are not linked statically.
-  RUSTFLAGS='-C target-feature=+crt-static' cargo build --locked --release -p firstseen-cli --target "$target" >&2
-  binary=${CARGO_TARGET_DIR:-target}/$target/release/firstseen
+  RUSTFLAGS='-C target-feature=+crt-static' cargo build --locked --profile dist -p firstseen-cli --target "$target" >&2
+  binary=${CARGO_TARGET_DIR:-target}/$target/dist/firstseen
 fi
 rm -rf cluster/image
 mkdir -p cluster/image/data cluster/image/certs

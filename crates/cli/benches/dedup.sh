@@ -6,8 +6,8 @@ cd "$(dirname "$0")/../../.."
 lines=${1:-10000000}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-target=${CARGO_TARGET_DIR:-target}/release
-cargo build --release -q -p firstseen-cli --bin firstseen --example generate_clicks
+target=${CARGO_TARGET_DIR:-target}/dist
+cargo build --profile dist -q -p firstseen-cli --bin firstseen --example generate_clicks
 "$target/examples/generate_clicks" "$lines" > "$folder/clicks.csv"
 tail -n +2 "$folder/clicks.csv" | cut -d, -f2-4 > "$folder/keys.txt"
 

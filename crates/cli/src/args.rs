@@ -1,23 +1,17 @@
 //! The command line.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::bench::BenchArgs;
-use crate::certs::CertsArgs;
-use crate::chaos::ChaosArgs;
-use crate::cluster::ClusterArgs;
 use crate::dedup::DedupArgs;
 use crate::estimate::EstimateArgs;
-use crate::eval::EvalArgs;
-use crate::filter::FilterCommandArgs;
-use crate::generate::GenerateArgs;
-use crate::node::NodeArgs;
+#[cfg(feature = "full")]
+use crate::full::FullCommand;
+use crate::left_out;
 use crate::plan::PlanArgs;
-use crate::up::UpArgs;
 
 /// Has this event been seen in the last W? Eliminates duplicates from event streams in bounded memory.
 #[derive(Debug, Parser)]
-#[command(name = "firstseen", version, max_term_width = 100)]
+#[command(name = "firstseen", version, max_term_width = 100, after_help = left_out::HELP)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -33,22 +27,18 @@ pub enum Command {
     Estimate(Box<EstimateArgs>),
     /// Say what a filter for a given load costs, before building it
     Plan(PlanArgs),
-    /// Start a cluster of nodes on this machine, to try things on
-    Up(UpArgs),
-    /// Run a node of a cluster
-    Node(NodeArgs),
-    /// Make a cluster of nodes; show it, add to it, take from it
-    Cluster(ClusterArgs),
-    /// Make, list, describe and drop the filters of a cluster
-    Filter(FilterCommandArgs),
-    /// Make certificates of a test authority
-    Certs(CertsArgs),
-    /// Measure what this machine does
-    Bench(BenchArgs),
-    /// Reproduce the figures of the papers, with their formulas beside
-    Eval(EvalArgs),
-    /// Make a synthetic stream of events, to try filters with
-    Generate(GenerateArgs),
-    /// Watch nodes fail, and check everything that producers were told
-    Chaos(ChaosArgs),
+    /// Clusters, and the papers' figures.
+    #[cfg(feature = "full")]
+    #[command(flatten)]
+    Full(FullCommand),
+}
+
+impl Cli {
+    /// What the process was asked for; ends it where that cannot be understood.
+    pub fn of_process() -> Self {
+        Self::try_parse().unwrap_or_else(|error| match left_out::remedy(&error) {
+            Some(remedy) => Self::command().error(error.kind(), remedy).exit(),
+            None => error.exit(),
+        })
+    }
 }

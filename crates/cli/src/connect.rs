@@ -5,14 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::Args;
 use firstseen_wire::net::{Connector, Mismatch, TcpConnector, admin_client};
 use firstseen_wire::proto::admin::admin_client::AdminClient;
 use firstseen_wire::status::ErrorKind;
@@ -23,6 +21,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use crate::exit::UsageError;
+use crate::tls_args::TlsArgs;
 
 /// How long a command tries.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -33,26 +32,11 @@ const SILENCE: Duration = Duration::from_secs(3);
 /// How long it waits before the next.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Certificates for connecting to a cluster that asks for them.
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "TLS")]
-pub struct TlsArgs {
-    /// Certificate of the authority that has signed the nodes' certificates (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_cert", requires = "tls_key")]
-    pub tls_ca: Option<PathBuf>,
-    /// Own certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_ca", requires = "tls_key")]
-    pub tls_cert: Option<PathBuf>,
-    /// Its private key (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_ca", requires = "tls_cert")]
-    pub tls_key: Option<PathBuf>,
-}
-
 impl TlsArgs {
     /// The files, where they are given.
     pub fn files(&self) -> Option<TlsFiles> {
-        let (Some(ca), Some(cert), Some(key)) = (&self.tls_ca, &self.tls_cert, &self.tls_key) else { return None };
-        Some(TlsFiles { ca: ca.clone(), cert: cert.clone(), key: key.clone() })
+        let [ca, cert, key] = self.given()?.map(Path::to_owned);
+        Some(TlsFiles { ca, cert, key })
     }
 
     /// What opens connections.
@@ -62,15 +46,6 @@ impl TlsArgs {
     pub fn connector(&self) -> anyhow::Result<TcpConnector> {
         let tls = self.files().map(|files| files.client()).transpose();
         Ok(TcpConnector { tls: tls.map_err(|error| UsageError(error.to_string()))? })
-    }
-}
-
-impl fmt::Display for TlsArgs {
-    /// As they are written on a command line, each after a blank.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let flags = [("--tls-ca", &self.tls_ca), ("--tls-cert", &self.tls_cert), ("--tls-key", &self.tls_key)];
-        let given = flags.iter().filter_map(|(flag, file)| Some((flag, file.as_ref()?)));
-        given.into_iter().try_for_each(|(flag, file)| write!(f, " {flag} {}", file.display()))
     }
 }
 

@@ -11,9 +11,9 @@ use firstseen_eval::stream::{Burst, Keys, StreamError, StreamSpec, TextFormat};
 
 use crate::exit::UsageError;
 use crate::filter_args::parse_duration_ms;
-use crate::progress::Steps;
 use crate::size::Count;
 use crate::state::drawn_seed;
+use crate::steps::Steps;
 
 /// Events between two looks at the progress.
 const STEP_EVENTS: u64 = 1 << 16;

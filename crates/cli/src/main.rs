@@ -2,12 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use firstseen_cli::args::Cli;
 use firstseen_cli::exit::failure;
 
 fn main() -> ExitCode {
-    match firstseen_cli::run(Cli::parse()) {
+    match firstseen_cli::run(Cli::of_process()) {
         Ok(code) => code,
         Err(error) => failure(&error),
     }

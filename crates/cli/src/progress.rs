@@ -13,8 +13,8 @@ pub struct Progress {
 impl Progress {
     /// Draws on stderr if that is a terminal, and records do not go to a terminal too.
     pub fn new(input_bytes: Option<u64>, records_on_stdout: bool) -> Self {
-        let seen = std::io::stderr().is_terminal() && !(records_on_stdout && std::io::stdout().is_terminal());
-        let target = if seen { ProgressDrawTarget::stderr_with_hz(5) } else { ProgressDrawTarget::hidden() };
+        let target = target(records_on_stdout);
+        let seen = !target.is_hidden();
         let bar = ProgressBar::with_draw_target(input_bytes, target);
         let template = match input_bytes {
             Some(_) => "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} eta {eta} {msg}",
@@ -48,38 +48,10 @@ impl Progress {
     }
 }
 
-/// The same for a known number of steps.
-pub(crate) struct Steps {
-    bar: ProgressBar,
-}
-
-impl Steps {
-    /// So many of what `unit` names, where nothing else goes to a terminal meanwhile.
-    pub(crate) fn new(steps: u64, unit: &'static str, records_on_stdout: bool) -> Self {
-        let seen = std::io::stderr().is_terminal() && !(records_on_stdout && std::io::stdout().is_terminal());
-        let target = if seen { ProgressDrawTarget::stderr_with_hz(5) } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(steps), target);
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}") {
-            bar.set_style(style);
-        }
-        bar.set_message(unit);
-        Self { bar }
-    }
-
-    /// So many are left.
-    pub(crate) fn left(&self, left: u64) {
-        let steps = self.bar.length().unwrap_or(left).max(left);
-        self.bar.set_length(steps);
-        self.bar.set_position(steps - left);
-    }
-
-    /// Prints a line without disturbing the bar.
-    pub(crate) fn note(&self, line: &str) {
-        self.bar.suspend(|| tell!("{line}"));
-    }
-
-    /// Takes the bar away.
-    pub(crate) fn end(&self) {
-        self.bar.finish_and_clear();
+/// Stderr, if that is a terminal, and records do not go to a terminal too.
+pub(crate) fn target(records_on_stdout: bool) -> ProgressDrawTarget {
+    match std::io::stderr().is_terminal() && !(records_on_stdout && std::io::stdout().is_terminal()) {
+        true => ProgressDrawTarget::stderr_with_hz(5),
+        false => ProgressDrawTarget::hidden(),
     }
 }

@@ -18,8 +18,9 @@ use clap::{Args, Subcommand};
 use firstseen_routing::{ClusterMap, Incarnation, NodeId};
 use firstseen_wire::proto::admin::{InitRequest, JoinRequest, LeaveRequest, StatusReply, StatusRequest};
 
-use crate::connect::{self, Operator, TlsArgs, fresh_id};
+use crate::connect::{self, Operator, fresh_id};
 use crate::exit::UsageError;
+use crate::tls_args::TlsArgs;
 
 pub use backup::BackupArgs;
 pub(crate) use form::form;

@@ -14,8 +14,8 @@ use tokio::time::{Duration, sleep};
 
 use super::{ClusterStatus, NodeArgs, node_named, status};
 use crate::connect::{Operator, fresh_id};
-use crate::progress::Steps;
 use crate::size::ByteSize;
+use crate::steps::Steps;
 use crate::table::Table;
 
 /// How often is asked how far slices have come.

@@ -5,6 +5,10 @@
 
 mod engine;
 mod here;
+#[cfg(feature = "full")]
+mod remote;
+#[cfg(not(feature = "full"))]
+#[path = "nowhere.rs"]
 mod remote;
 mod run;
 mod setup;
@@ -17,10 +21,10 @@ use clap::{Args, ValueEnum};
 pub use run::run;
 
 use crate::confirm::ConfirmArg;
-use crate::connect::TlsArgs;
 use crate::filter_args::FilterArgs;
 use crate::input_args::InputArgs;
 use crate::run_args::RunArgs;
+use crate::tls_args::TlsArgs;
 
 /// What to do with a record that is older than the window and the lateness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

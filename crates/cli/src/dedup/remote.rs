@@ -17,7 +17,9 @@ use tokio::runtime::Runtime;
 use super::ClusterArgs;
 use super::here::times_ms;
 use crate::connect::mismatched;
+use crate::describe::describe;
 use crate::exit::UsageError;
+use crate::filter_report::{ClusterReport, NodeReport, TreeReport};
 use crate::input::Batch;
 
 /// Events that may be unanswered before the next batch of the input waits: enough for a busy cluster, and less than
@@ -42,9 +44,9 @@ struct Asking {
 
 /// A filter of a cluster.
 pub(super) struct Remote {
-    pub(super) addresses: Vec<String>,
-    pub(super) filter: Filter,
-    pub(super) undecided: BTreeMap<Reason, u64>,
+    addresses: Vec<String>,
+    filter: Filter,
+    undecided: BTreeMap<Reason, u64>,
     lookup: bool,
     inflight: VecDeque<Asking>,
     /// Of the batch that is being handled.
@@ -55,9 +57,36 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    /// What has gone to each node so far.
-    pub(super) fn traffic(&self) -> Vec<NodeTraffic> {
-        self.client.traffic()
+    /// What keys are hashed with.
+    pub(super) fn secret(&self) -> FilterSecret {
+        self.filter.secret().clone()
+    }
+
+    /// Its name and window, where its events need times.
+    pub(super) fn needs_time(&self) -> Option<String> {
+        let window = &self.filter.definition().group.window;
+        self.filter.needs_times().then(|| format!("filter {}, window {window}", self.filter.name()))
+    }
+
+    /// What a report says of it, and of what has gone to each node so far.
+    pub(super) fn report(&self) -> ClusterReport {
+        let definition = self.filter.definition();
+        let level_hits = self.filter.level_hits();
+        let tree = self.filter.branch().map(|branch| TreeReport {
+            place: branch.place.clone(),
+            duplicates_by_level: level_hits.into_iter().take(usize::from(branch.level) + 1).collect(),
+        });
+        ClusterReport {
+            cluster: self.addresses.clone(),
+            filter_name: self.filter.name().to_owned(),
+            filter: describe(definition),
+            window: definition.group.window.to_string(),
+            undecided_reasons: self.undecided.clone(),
+            degraded_events: self.filter.degraded().events,
+            expected_false_positives: self.filter.degraded().expected_false_positives,
+            nodes: self.client.traffic().into_iter().map(node_report).collect(),
+            tree,
+        }
     }
 
     /// Connects, and finds the filter.
@@ -189,4 +218,9 @@ async fn verdicts(filter: &Filter, lookup: bool, batch: &Batch) -> Result<Vec<Ve
         true => filter.test_digests_or(parsed.digests(), &times, &rehash).await,
         false => filter.observe_digests_or(parsed.digests(), &times, &rehash).await,
     }
+}
+
+fn node_report(traffic: NodeTraffic) -> NodeReport {
+    let NodeTraffic { name: node, batches, sent_bytes, received_bytes } = traffic;
+    NodeReport { node, batches, sent_bytes, received_bytes }
 }

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use firstseen_client::NodeTraffic;
 use firstseen_filter::FIRST_CAPACITY_EVENTS;
 use jiff::Timestamp;
 
@@ -15,7 +14,7 @@ use super::tally::Tally;
 use crate::confirm::Confirm;
 use crate::describe::describe;
 use crate::distinct;
-use crate::filter_report::{ClusterReport, FilterReport, HereReport, NodeReport, TreeReport};
+use crate::filter_report::{FilterReport, HereReport};
 use crate::input::{self, Batch, Input};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -148,11 +147,6 @@ fn report(args: &DedupArgs, engine: &mut Engine, seconds: f64, interrupted: bool
     }
 }
 
-fn node_report(traffic: NodeTraffic) -> NodeReport {
-    let NodeTraffic { name: node, batches, sent_bytes, received_bytes } = traffic;
-    NodeReport { node, batches, sent_bytes, received_bytes }
-}
-
 fn filter_report(source: &mut Source) -> FilterReport {
     match source {
         Source::Here(here) => {
@@ -171,22 +165,6 @@ fn filter_report(source: &mut Source) -> FilterReport {
                 seed: *seed,
             })
         }
-        Source::Cluster(remote) => FilterReport::Cluster(ClusterReport {
-            cluster: remote.addresses.clone(),
-            filter_name: remote.filter.name().to_owned(),
-            filter: describe(remote.filter.definition()),
-            window: remote.filter.definition().group.window.to_string(),
-            undecided_reasons: remote.undecided.clone(),
-            degraded_events: remote.filter.degraded().events,
-            expected_false_positives: remote.filter.degraded().expected_false_positives,
-            nodes: remote.traffic().into_iter().map(node_report).collect(),
-            tree: remote.filter.branch().map(|branch| {
-                let levels = usize::from(branch.level) + 1;
-                TreeReport {
-                    place: branch.place.clone(),
-                    duplicates_by_level: remote.filter.level_hits().into_iter().take(levels).collect(),
-                }
-            }),
-        }),
+        Source::Cluster(remote) => FilterReport::Cluster(remote.report()),
     }
 }

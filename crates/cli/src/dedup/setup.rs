@@ -27,7 +27,7 @@ impl Setup {
     }
 
     fn here(args: &DedupArgs) -> anyhow::Result<Self> {
-        if args.cluster.tls.files().is_some() {
+        if args.cluster.tls.given().is_some() {
             return Err(
                 UsageError("--tls-ca, --tls-cert and --tls-key are for --cluster: leave them out".to_owned()).into()
             );
@@ -60,10 +60,9 @@ impl Setup {
 
     fn cluster(args: &DedupArgs) -> anyhow::Result<Self> {
         let remote = Remote::connect(&args.cluster, args.run.lookup)?;
-        let secret = remote.filter.secret().clone();
-        let window = format!("filter {}, window {}", remote.filter.name(), remote.filter.definition().group.window);
+        let (secret, window) = (remote.secret(), remote.needs_time());
         let instead = "let the nodes stamp events (firstseen filter create --clock wall)";
-        let needs_time = remote.filter.needs_times().then_some((window.as_str(), instead));
+        let needs_time = window.as_deref().map(|window| (window, instead));
         let parser = args.input.parser(needs_time, secret.clone())?;
         Ok(Self { source: Source::Cluster(Box::new(remote)), parser, secret })
     }

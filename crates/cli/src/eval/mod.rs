@@ -25,8 +25,8 @@ use self::summary::Report;
 use crate::exit::{FAILED, INTERRUPTED, UsageError};
 use crate::input;
 use crate::input_args::parse_format;
-use crate::progress::Steps;
 use crate::redis::Redis;
+use crate::steps::Steps;
 use crate::stop::Stop;
 
 /// The name that stands for all.

@@ -17,11 +17,12 @@ use firstseen_routing::{AnswerWhen, ClockSource, ClusterMap, Durability, FilterI
 use firstseen_wire::proto::admin::{DropFilterRequest, ForgiveFilterRequest};
 
 use crate::cluster;
-use crate::connect::{self, Operator, TlsArgs, fresh_id};
+use crate::connect::{self, Operator, fresh_id};
 use crate::consent::confirms;
 use crate::exit::UsageError;
 use crate::filter_args::{FilterArgs, parse_duration_ms};
 use crate::size::Count;
+use crate::tls_args::TlsArgs;
 use alter::AlterArgs;
 use tree::TreeArgs;
 

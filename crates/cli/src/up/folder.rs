@@ -13,9 +13,9 @@ use firstseen_node::NodeConfig;
 use serde::{Deserialize, Serialize};
 
 use crate::certs::{self, CertsArgs};
-use crate::connect::TlsArgs;
 use crate::exit::UsageError;
 use crate::size::ByteSize;
+use crate::tls_args::TlsArgs;
 
 /// What says that a folder is one of ours.
 const DESCRIPTION: &str = "up.json";

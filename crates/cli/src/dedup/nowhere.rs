@@ -1,0 +1,56 @@
+//! In place of `remote.rs` in a build without clusters.
+//!
+//! Promises: whoever asks for a cluster is told how to get it; nothing else can be asked, as there is never one. Must not know:
+//! clusters.
+
+use std::ops::Range;
+
+use firstseen_filter::FilterSecret;
+use firstseen_routing::Answer;
+
+use super::ClusterArgs;
+use crate::exit::UsageError;
+use crate::filter_report::ClusterReport;
+use crate::input::Batch;
+use crate::left_out::FULL_BUILD;
+
+/// A filter of a cluster, of which there is none.
+pub(super) enum Remote {}
+
+impl Remote {
+    pub(super) fn connect(_args: &ClusterArgs, _lookup: bool) -> anyhow::Result<Self> {
+        Err(UsageError(format!("this build of firstseen leaves `--cluster` out: {FULL_BUILD}")).into())
+    }
+
+    pub(super) fn secret(&self) -> FilterSecret {
+        match *self {}
+    }
+
+    pub(super) fn needs_time(&self) -> Option<String> {
+        match *self {}
+    }
+
+    pub(super) fn report(&self) -> ClusterReport {
+        match *self {}
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn ask(&mut self, _batch: Box<Batch>) {
+        match *self {}
+    }
+
+    pub(super) fn oldest(&mut self) -> anyhow::Result<Option<Box<Batch>>> {
+        match *self {}
+    }
+
+    pub(super) fn answer(&mut self, _chunk: Range<usize>, _answers: &mut Vec<Answer>) {
+        match *self {}
+    }
+}

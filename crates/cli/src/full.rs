@@ -1,0 +1,60 @@
+//! Commands that a lean build leaves out, with all that clusters and pictures need: the feature `full`.
+//!
+//! Promises: each is found here under its name. Must not know: how a filter is made.
+
+use std::io::stdout;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::bench::{self, BenchArgs};
+use crate::certs::{self, CertsArgs};
+use crate::chaos::{self, ChaosArgs};
+use crate::cluster::{self, ClusterArgs};
+use crate::eval::{self, EvalArgs};
+use crate::filter::{self, FilterCommandArgs};
+use crate::generate::{self, GenerateArgs};
+use crate::node::{self, NodeArgs};
+use crate::up::{self, UpArgs};
+
+/// What to do with clusters, and with the papers' figures.
+#[derive(Debug, Subcommand)]
+pub enum FullCommand {
+    /// Start a cluster of nodes on this machine, to try things on
+    Up(UpArgs),
+    /// Run a node of a cluster
+    Node(NodeArgs),
+    /// Make a cluster of nodes; show it, add to it, take from it
+    Cluster(ClusterArgs),
+    /// Make, list, describe and drop the filters of a cluster
+    Filter(FilterCommandArgs),
+    /// Make certificates of a test authority
+    Certs(CertsArgs),
+    /// Measure what this machine does
+    Bench(BenchArgs),
+    /// Reproduce the figures of the papers, with their formulas beside
+    Eval(EvalArgs),
+    /// Make a synthetic stream of events, to try filters with
+    Generate(GenerateArgs),
+    /// Watch nodes fail, and check everything that producers were told
+    Chaos(ChaosArgs),
+}
+
+/// Runs the command that was asked for.
+///
+/// # Errors
+/// What a person must be told.
+pub fn run(command: FullCommand) -> anyhow::Result<ExitCode> {
+    let done = match command {
+        FullCommand::Up(args) => return up::run(&args),
+        FullCommand::Node(args) => return node::run(&args),
+        FullCommand::Cluster(args) => return cluster::run(&args, &mut stdout().lock()),
+        FullCommand::Eval(args) => return eval::run(&args, &mut stdout().lock()),
+        FullCommand::Chaos(args) => return chaos::run(&args),
+        FullCommand::Filter(args) => filter::run(&args, &mut stdout().lock()),
+        FullCommand::Bench(args) => bench::run(&args),
+        FullCommand::Generate(args) => generate::run(&args, &mut stdout().lock()),
+        FullCommand::Certs(args) => certs::run(&args, &mut stdout().lock()),
+    };
+    done.map(|()| ExitCode::SUCCESS)
+}

@@ -1,0 +1,39 @@
+//! Flags that name certificates.
+//!
+//! Promises: all three files or none. Must not know: what is in them, who connects.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+/// Certificates for connecting to a cluster that asks for them.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "TLS")]
+pub struct TlsArgs {
+    /// Certificate of the authority that has signed the nodes' certificates (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert", requires = "tls_key")]
+    pub tls_ca: Option<PathBuf>,
+    /// Own certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_ca", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_ca", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+}
+
+impl TlsArgs {
+    /// Authority, certificate and key, where they are given.
+    pub(crate) fn given(&self) -> Option<[&Path; 3]> {
+        Some([self.tls_ca.as_deref()?, self.tls_cert.as_deref()?, self.tls_key.as_deref()?])
+    }
+}
+
+impl fmt::Display for TlsArgs {
+    /// As they are written on a command line, each after a blank.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let flags = [("--tls-ca", &self.tls_ca), ("--tls-cert", &self.tls_cert), ("--tls-key", &self.tls_key)];
+        let given = flags.iter().filter_map(|(flag, file)| Some((flag, file.as_ref()?)));
+        given.into_iter().try_for_each(|(flag, file)| write!(f, " {flag} {}", file.display()))
+    }
+}
