@@ -398,7 +398,7 @@ fn take_found(message: &proto::Found, unanswered: &mut Unanswered) {
 
 /// Whether nodes are away.
 fn is_outage(reason: Reason) -> bool {
-    matches!(reason, Reason::SlicesDown | Reason::CutOff)
+    matches!(reason, Reason::SlicesDown | Reason::CutOff | Reason::ClockSkew)
 }
 
 /// Why a batch may be sent again; that nodes are away only where it is all that holds events up.

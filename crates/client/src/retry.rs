@@ -101,7 +101,7 @@ impl Tries {
         }
     }
 
-    /// A node says that slices are down, or that it is cut off, and the end of that is waited for.
+    /// A node says that slices are down, that it is cut off, or that its clock is wrong, and the end of that is waited for.
     pub(crate) fn awaits_nodes(&mut self, reason: Reason, jitter: &mut Jitter) -> Next {
         self.refused = Some(reason);
         Next::Wait(jitter.wait_ms(self.sent))
@@ -109,7 +109,7 @@ impl Tries {
 
     /// Whether nodes that own slices could not be reached at the last try.
     pub(crate) fn lacks_nodes(&self) -> bool {
-        matches!(self.refused, Some(Reason::SlicesDown | Reason::CutOff | Reason::NotReady))
+        matches!(self.refused, Some(Reason::SlicesDown | Reason::CutOff | Reason::ClockSkew | Reason::NotReady))
     }
 
     /// What to tell of an event of which a node says `reason`: an earlier try may have recorded it.

@@ -164,6 +164,8 @@ impl Admin for AdminService {
             term: consensus.term,
             last_applied: consensus.last_applied,
             unreachable: self.shared.view().unreachable.iter().map(|node| node.0).collect(),
+            clocks: self.shared.clocks.of_nodes(self.shared.clock.now(), &self.shared.view()),
+            clock_skew_max_ms: self.shared.config.timing.clock_skew_max_ms,
         }))
     }
 

@@ -45,6 +45,9 @@ pub fn has_lost_identity(data_dir: &Path) -> bool {
     !has_identity(data_dir) && has_journal()
 }
 
+/// Clocks are read so often in a row, where reading them is interrupted.
+const READS_MAX: u32 = 4;
+
 /// Two clocks.
 pub trait Clock: Send + Sync + 'static {
     /// Milliseconds since some start; never steps back.
@@ -57,9 +60,18 @@ pub trait Clock: Send + Sync + 'static {
         self.monotonic_ms().saturating_mul(1000)
     }
 
-    /// Both.
+    /// Both, read at one time as nearly as can be: what comes between would look as if the time of day had been set.
     fn now(&self) -> Moment {
-        Moment { monotonic_ms: self.monotonic_ms(), wall_ms: self.wall_ms() }
+        let mut monotonic_ms = self.monotonic_ms();
+        for _ in 0..READS_MAX {
+            let wall_ms = self.wall_ms();
+            let after_ms = self.monotonic_ms();
+            if after_ms <= monotonic_ms + 1 {
+                return Moment { monotonic_ms, wall_ms };
+            }
+            monotonic_ms = after_ms;
+        }
+        Moment { monotonic_ms, wall_ms: self.wall_ms() }
     }
 }
 

@@ -7,6 +7,7 @@
 mod accept;
 mod admin;
 mod budget;
+mod clocks;
 mod closing;
 mod config;
 mod dates;

@@ -6,6 +6,7 @@
 
 mod incoming;
 mod outgoing;
+mod probe;
 mod reach;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,6 +124,7 @@ fn open(shared: &Arc<Shared>, unreachable: &Unreachable, id: NodeId, node: &Node
         is_down: false,
         silence_max: patience / 2,
         is_pinged: false,
+        probe: probe::Probe::default(),
     };
     let (up, unreachable) = (link.up.subscribe(), unreachable.clone());
     tokio::spawn(Reach { peer: id, patience, up, unreachable }.run());

@@ -299,6 +299,8 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
     let view = shared.view();
     let waiting: u64 = view.links.values().map(|link| link.waiting()).sum();
     let is_leader = status.leader.is_some() && status.leader == view.node();
+    let (is_wrong, is_apart) = shared.clocks.alarms(shared.clock.now());
+    let (is_wrong, is_apart) = (u64::from(is_wrong), u64::from(is_apart));
     let gauges = [
         ("ready", "1 where the node serves all that it should", u64::from(shared.not_ready().is_none())),
         ("raft_leader", "1 where the node leads the cluster's agreement", u64::from(is_leader)),
@@ -312,6 +314,12 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
         ("batches_inflight", "Batches that are not answered", shared.batches.load(Relaxed)),
         ("queue_events", "Events that wait for their owners", shared.owners.events_queued()),
         ("link_messages_waiting", "Messages to other nodes that are not acknowledged", waiting),
+        (
+            "clock_wrong",
+            "1 where nothing is stamped by the node's clock, as it is too far from most others or was set",
+            is_wrong,
+        ),
+        ("clock_apart", "1 where the node's clock is further from most others than half of what it may be", is_apart),
         ("journal_segments", "Files of the journal of slices", shared.keeper.segments()),
         ("journal_waiting_bytes", "Bytes of records that wait for the disk", shared.keeper.waiting_bytes()),
         ("journal_disk_full", "1 where the disk of the journal is full", u64::from(shared.keeper.is_full())),

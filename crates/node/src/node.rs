@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::budget::Budget;
+use crate::clocks::{self, Clocks};
 use crate::config::{ConfigError, NodeConfig};
 use crate::edges::Edges;
 use crate::follow::{self, Follower};
@@ -121,7 +122,8 @@ impl Node {
         let keeper = Arc::new(Keeper::new(disk, edges.journal_segment_bytes, clock.clone(), config.owner_threads()));
         let kept = CancellationToken::new();
         spawner.spawn(format!("{}-journal", config.name), keeper::write(keeper.clone(), kept.clone()))?;
-        let outputs = Outputs { proposals, climbs, keeper: keeper.clone(), lease: Arc::default() };
+        let clocks = Arc::new(Clocks::new(config.timing.clock_skew_max_ms, owner_limits.rules));
+        let outputs = Outputs { proposals, climbs, keeper: keeper.clone(), lease: Arc::default(), clocks };
         let owners = spawn_owners(&config, (spawner, owner_limits), &clock, &metrics, &outputs)?;
         let (publish, views) = watch::channel(Arc::new(View::default()));
         let ids = Ids::new(seed);
@@ -134,6 +136,7 @@ impl Node {
             kept,
             views,
             lease: outputs.lease,
+            clocks: outputs.clocks,
             downs: Downs::default(),
             levels: Levels::new(connector.clone(), u128::from_le_bytes(ids.next())),
             connector,
@@ -152,12 +155,8 @@ impl Node {
             config,
         });
         let follower = Follower { meta, links: Links::new(), views: publish };
-        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(follower.run(shared.clone())));
-        let proposing = follow::propose(shared.clone(), proposed);
-        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(proposing));
+        act_on_map(&shared, follower, proposed, climbing);
         tell_cluster(&shared);
-        let bringing = uplink::bring_up(shared.clone(), climbing);
-        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(bringing));
         let http_address = http.as_ref().and_then(|listener| listener.local_addr().ok());
         if let Some(listener) = http {
             tokio::spawn(http::serve(listener, shared.clone()));
@@ -289,6 +288,19 @@ async fn drain(shared: &Shared) {
     }
 }
 
+/// Follows the map and carries out what owners want done elsewhere, until the node stops.
+fn act_on_map(
+    shared: &Arc<Shared>,
+    follower: Follower,
+    proposed: mpsc::Receiver<Proposal>,
+    climbing: mpsc::Receiver<Climb>,
+) {
+    let stopping = || shared.stopping.clone();
+    tokio::spawn(stopping().run_until_cancelled_owned(follower.run(shared.clone())));
+    tokio::spawn(stopping().run_until_cancelled_owned(follow::propose(shared.clone(), proposed)));
+    tokio::spawn(stopping().run_until_cancelled_owned(uplink::bring_up(shared.clone(), climbing)));
+}
+
 /// Tells the cluster what changes here, until the node stops.
 fn tell_cluster(shared: &Arc<Shared>) {
     let stopping = || shared.stopping.clone();
@@ -296,6 +308,7 @@ fn tell_cluster(shared: &Arc<Shared>) {
     tokio::spawn(stopping().run_until_cancelled_owned(missing::tell(shared.clone())));
     tokio::spawn(stopping().run_until_cancelled_owned(closing::tell(shared.clone())));
     tokio::spawn(stopping().run_until_cancelled_owned(lease::keep(shared.clone())));
+    tokio::spawn(stopping().run_until_cancelled_owned(clocks::keep(shared.clone())));
     if shared.rules.keep(Rule::GivesUpHungDisks) {
         let unreachable_after = Duration::from_millis(shared.config.timing.unreachable_after_ms);
         let looking = keeper::look_after(shared.keeper.clone(), unreachable_after);
@@ -309,6 +322,7 @@ struct Outputs {
     climbs: mpsc::Sender<Climb>,
     keeper: Arc<Keeper>,
     lease: Arc<Held>,
+    clocks: Arc<Clocks>,
 }
 
 fn spawn_owners(
@@ -344,6 +358,7 @@ fn spawn_owners(
             climbs: outputs.climbs.clone(),
             keeper: outputs.keeper.clone(),
             lease: outputs.lease.clone(),
+            clocks: outputs.clocks.clone(),
         });
         let name = format!("{}-owner-{index}", config.name);
         spawner.spawn(name.clone(), loss.clone().watch(name, worker.run()))?;

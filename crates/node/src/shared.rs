@@ -13,6 +13,7 @@ use firstseen_wire::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::budget::Budget;
+use crate::clocks::Clocks;
 use crate::config::NodeConfig;
 use crate::edges::Clock;
 use crate::ids::Ids;
@@ -46,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) connector: Arc<dyn Connector>,
     /// Until when this node may record.
     pub(crate) lease: Arc<Held>,
+    /// What is known of the clocks of nodes.
+    pub(crate) clocks: Arc<Clocks>,
     /// Since when others are down.
     pub(crate) downs: Downs,
     /// The time.
@@ -129,6 +132,10 @@ impl Shared {
         let view = self.view();
         let not_whole = || view.not_whole().or_else(catching_up);
         let not_held = || lease::not_held(self.lease.newest(), self.clock.now());
-        view.not_ready().or_else(not_held).or_else(|| not_whole().filter(|_| self.rules.keep(Rule::ReadyWhenWhole)))
+        let not_sure = || self.clocks.not_sure(self.clock.now());
+        view.not_ready()
+            .or_else(not_held)
+            .or_else(not_sure)
+            .or_else(|| not_whole().filter(|_| self.rules.keep(Rule::ReadyWhenWhole)))
     }
 }

@@ -52,6 +52,9 @@ pub enum Reason {
     /// The node has not heard from a majority of the cluster for so long that others may answer in its place; it does not
     /// know the event, and has not recorded it.
     CutOff,
+    /// The clock of the node differs from those of most others by more than clocks may, or was set by more than that: it stamps
+    /// nothing, and has not recorded the event.
+    ClockSkew,
 }
 
 /// Where an event was found, or is recorded now, by the levels of a tree.
@@ -71,7 +74,7 @@ impl Seen {
 
 impl Reason {
     /// All, in the order in which they are counted.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Full,
         Self::Late,
         Self::Future,
@@ -86,6 +89,7 @@ impl Reason {
         Self::Altered,
         Self::NameReused,
         Self::CutOff,
+        Self::ClockSkew,
     ];
 
     /// Whether the event may have been recorded all the same.

@@ -7,6 +7,7 @@
 
 mod answer;
 mod batch;
+mod clocks;
 mod copying;
 mod decision;
 mod definition;
@@ -36,6 +37,7 @@ mod tree;
 mod vertical;
 
 pub use answer::Answer;
+pub use clocks::{BELIEVED_AFTER_MS, ClockStanding, ClockWatch, Exchange, Offset, Reading, TimeOfDay};
 pub use decision::{Decision, Reason, Seen};
 pub use definition::{DefinitionError, SlicedDefinition};
 pub use entry::{CheckpointCursor, ClockReading, Entry, Record};

@@ -78,6 +78,8 @@ fn found_at(rule: Rule) -> Option<u64> {
         Rule::AwaitsFormerHeads => return None,
         // Nobody can say in a storm for whom nobody answers: `hung_disks.rs`.
         Rule::GivesUpHungDisks => return None,
+        // Of clocks that are wrong by more than nodes are told: `wrong_clocks.rs`.
+        Rule::MeasuresClocks => return None,
         // Of nodes that are cut off: `cut_offs.rs`.
         Rule::HoldsLease | Rule::AwaitsLeases => return None,
         Rule::ReadyWhenWhole => 3,

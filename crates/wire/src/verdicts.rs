@@ -88,6 +88,7 @@ pub(crate) fn reason_message(reason: Reason) -> proto::Reason {
         Reason::Altered => proto::Reason::Altered,
         Reason::NameReused => proto::Reason::NameReused,
         Reason::CutOff => proto::Reason::CutOff,
+        Reason::ClockSkew => proto::Reason::ClockSkew,
     }
 }
 
@@ -108,6 +109,7 @@ pub(crate) fn reason(field: &'static str, value: u32) -> Result<Reason, WireErro
         Ok(Ok(proto::Reason::Altered)) => Reason::Altered,
         Ok(Ok(proto::Reason::NameReused)) => Reason::NameReused,
         Ok(Ok(proto::Reason::CutOff)) => Reason::CutOff,
+        Ok(Ok(proto::Reason::ClockSkew)) => Reason::ClockSkew,
         Ok(Ok(proto::Reason::Unknown) | Err(_)) | Err(_) => Reason::Unknown,
     })
 }

@@ -10,6 +10,7 @@ mod restore;
 mod safe_to_stop;
 mod status;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -225,6 +226,10 @@ pub(crate) struct ClusterStatus {
     pub(crate) last_applied: u64,
     /// Nodes that the one that was asked cannot reach.
     pub(crate) unreachable: Vec<NodeId>,
+    /// How many milliseconds clocks are ahead of the middle one, as far as they were measured.
+    pub(crate) clocks: BTreeMap<NodeId, i64>,
+    /// How far two of them may differ.
+    pub(crate) clock_skew_max_ms: u64,
 }
 
 /// Asks for the map.
@@ -238,14 +243,16 @@ pub(crate) async fn status(member: &Operator) -> anyhow::Result<ClusterStatus> {
 impl TryFrom<StatusReply> for ClusterStatus {
     type Error = anyhow::Error;
 
-    fn try_from(StatusReply { map, leader, term, last_applied, unreachable }: StatusReply) -> anyhow::Result<Self> {
+    fn try_from(reply: StatusReply) -> anyhow::Result<Self> {
+        let StatusReply { map, leader, term, last_applied, unreachable, clocks, clock_skew_max_ms } = reply;
         let map = match map {
             Some(map) if map.version > 0 => map,
             _ => anyhow::bail!("this node belongs to no cluster yet: firstseen cluster init, join or form"),
         };
         let leader = (leader > 0).then_some(NodeId(leader));
         let unreachable = unreachable.into_iter().map(NodeId).collect();
-        Ok(Self { map: map.try_into()?, leader, term, last_applied, unreachable })
+        let clocks = clocks.into_iter().map(|clock| (NodeId(clock.node_id), clock.ahead_ms)).collect();
+        Ok(Self { map: map.try_into()?, leader, term, last_applied, unreachable, clocks, clock_skew_max_ms })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use firstseen_records::printable;
 use firstseen_routing::{Branch, ClusterMap, CutOff, FilterRecord, NodeId, TreeMode};
 use serde::Serialize;
 
@@ -36,6 +37,8 @@ struct NodeDocument<'a> {
     reachable: bool,
     /// As the cluster has agreed: the others go on without it.
     down: bool,
+    /// Milliseconds that its clock is ahead of the middle one of all; none where it was not measured lately.
+    clock_ahead_ms: Option<i64>,
 }
 
 #[derive(Serialize)]
@@ -81,7 +84,7 @@ impl<'a> BranchDocument<'a> {
 
 /// The status as one JSON document.
 pub(super) fn json(status: &ClusterStatus) -> anyhow::Result<String> {
-    let ClusterStatus { map, leader, term, last_applied, unreachable } = status;
+    let ClusterStatus { map, leader, term, last_applied, unreachable, clocks, .. } = status;
     let nodes = map.nodes.iter().map(|(number, node)| NodeDocument {
         number: number.0,
         name: &node.name,
@@ -94,6 +97,7 @@ pub(super) fn json(status: &ClusterStatus) -> anyhow::Result<String> {
         slices: slices_of(map, *number),
         reachable: !unreachable.contains(number),
         down: node.is_down,
+        clock_ahead_ms: clocks.get(number).copied(),
     });
     let document = StatusDocument {
         cluster: hex(&map.cluster.0),
@@ -131,7 +135,7 @@ pub(crate) fn filters_json(map: &ClusterMap) -> anyhow::Result<String> {
 
 /// The status as tables.
 pub(super) fn text(status: &ClusterStatus) -> String {
-    let ClusterStatus { map, leader, term, last_applied, unreachable } = status;
+    let ClusterStatus { map, leader, term, last_applied, unreachable, .. } = status;
     let mut text = String::new();
     let leads = match leader.and_then(|leader| map.nodes.get(&leader)) {
         Some(node) => format!("led by {}", node.name),
@@ -156,9 +160,31 @@ pub(super) fn text(status: &ClusterStatus) -> String {
         ]);
     }
     text.push_str(&nodes.text());
+    text.push_str(&clocks_text(status));
     if !map.filters.is_empty() {
         text.push('\n');
         text.push_str(&filters_text(map));
+    }
+    text
+}
+
+/// A line for each node whose clock somebody should look after: it is further from the middle one than half of what it may be.
+fn clocks_text(status: &ClusterStatus) -> String {
+    let ClusterStatus { map, clocks, clock_skew_max_ms, .. } = status;
+    let mut text = String::new();
+    for (number, ahead_ms) in clocks.iter().filter(|(_, ahead_ms)| ahead_ms.unsigned_abs() > clock_skew_max_ms / 2) {
+        let Some(node) = map.nodes.get(number) else { continue };
+        let side = if *ahead_ms < 0 { "behind" } else { "ahead of" };
+        let apart_ms = ahead_ms.unsigned_abs();
+        let then = match apart_ms > *clock_skew_max_ms {
+            true => "events in windows of time are undecided there until it is set right",
+            false => "look after it",
+        };
+        let name = printable(&node.name);
+        let _ = writeln!(
+            text,
+            "clock of {name}: {apart_ms} ms {side} most others, and {clock_skew_max_ms} ms at most it may be: {then}"
+        );
     }
     text
 }
@@ -235,4 +261,45 @@ fn complete_slices(map: &ClusterMap, filter: &FilterRecord) -> usize {
 /// Bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use firstseen_routing::{Incarnation, NodeRecord};
+
+    use super::*;
+
+    #[test]
+    fn clocks_that_are_apart_have_a_line_each() {
+        let node = |name: &str| NodeRecord {
+            name: name.to_owned(),
+            site: "here".to_owned(),
+            address: "a:1".to_owned(),
+            incarnation: Incarnation(1),
+            memory_bytes: 0,
+            voter: true,
+            is_down: false,
+        };
+        let names = ["a", "b", "c"];
+        let nodes = (1..).map(NodeId).zip(names.map(node)).collect();
+        let clocks = BTreeMap::from([(NodeId(1), 0), (NodeId(2), 7_200_000), (NodeId(3), -600)]);
+        let map = ClusterMap { nodes, ..ClusterMap::default() };
+        let status = ClusterStatus {
+            map,
+            leader: None,
+            term: 1,
+            last_applied: 1,
+            unreachable: Vec::new(),
+            clocks,
+            clock_skew_max_ms: 1_000,
+        };
+        let text = clocks_text(&status);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[0].starts_with("clock of b: 7200000 ms ahead of most others") && lines[0].contains("undecided"));
+        assert!(lines[1].starts_with("clock of c: 600 ms behind most others") && lines[1].ends_with("look after it"));
+        assert!(json(&status).unwrap().contains("\"clock_ahead_ms\": 7200000"));
+    }
 }

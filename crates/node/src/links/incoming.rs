@@ -109,9 +109,10 @@ impl Peer for PeerService {
             let _ = inputs.send(Input::End { stream }).await;
         });
         let mut is_first = true;
+        let clock = self.shared.clock.clone();
         let acks = WatchStream::new(acks).map(move |number| {
             let resume = std::mem::take(&mut is_first);
-            Ok(LinkAck { number, resume })
+            Ok(LinkAck { number, resume, wall_ms: clock.wall_ms() })
         });
         Ok(Response::new(Box::pin(acks)))
     }

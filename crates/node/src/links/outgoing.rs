@@ -3,7 +3,7 @@
 //! Promises: frames go out in the order of the queue, and again after a break until they are acknowledged; while the
 //! peer does not acknowledge, the queue fills and nothing more is taken. A message that cannot be sent goes back to its
 //! owner, refused. A peer that acknowledges nothing counts as down though its connection lives; where there is nothing to
-//! be acknowledged, it is asked for a sign of life. Must not know: what messages mean.
+//! be acknowledged, it is asked for a sign of life. What it acknowledges tells its time of day. Must not know: what messages mean.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
+use super::probe::Probe;
 use crate::metrics::{LinkMeter, LinkRefusal};
 use crate::owner::Work;
 use crate::shared::Shared;
@@ -31,6 +32,8 @@ use crate::view::Me;
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// Between two looks at whether the peer is silent, at least.
 const LOOK_MIN: Duration = Duration::from_millis(10);
+/// And at most: its clock may have to be measured.
+const LOOK_MAX: Duration = Duration::from_millis(500);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -51,6 +54,8 @@ pub(super) struct Outgoing {
     pub(super) silence_max: Duration,
     /// The first of what is not acknowledged is a ping, which nobody waits for.
     pub(super) is_pinged: bool,
+    /// What the peer's clock is measured by.
+    pub(super) probe: Probe,
 }
 
 /// Messages as they travel, by number.
@@ -93,25 +98,30 @@ impl Outgoing {
         let channel = self.shared.connector.channel(&self.node.address, Some(&self.node.name));
         let channel = channel.map_err(|error| Status::unavailable(error.to_string()))?;
         let (frames, outbound) = mpsc::channel(INFLIGHT_FRAMES_MAX as usize + 1);
+        self.probe.begins(self.shared.clock.monotonic_ms());
         send(&frames, peer::hello(&self.ends())).await?;
         let mut acks = net::peer_client(channel).link(ReceiverStream::new(outbound)).await?.into_inner();
         let resumed = next_ack(&mut acks).await?;
         if !resumed.resume {
             return Err(Status::internal("the peer's first acknowledgement does not answer the hello"));
         }
+        self.measure(&resumed);
         *pause = PAUSE_MIN;
         self.up.send(true);
         if std::mem::take(&mut self.is_down) {
             tracing::info!(peer = %self.peer, name = self.node.name, "node is reached again");
         }
         self.forgetting(sender, |sender| sender.resume(resumed.number))?;
-        let between_looks = (self.silence_max / 2).max(LOOK_MIN);
+        let between_pings = (self.silence_max / 2).max(LOOK_MIN);
+        let between_looks = between_pings.min(LOOK_MAX);
         let mut look = tokio::time::interval_at(Instant::now() + between_looks, between_looks);
+        let mut pinged = Instant::now();
         let mut heard = Instant::now();
         loop {
             while let Some((number, message)) = sender.next_to_send() {
                 let frame = LinkFrame { number, message: Some(message.clone()) };
                 self.meter.sent(&frame);
+                self.probe.sends(number, self.shared.clock.monotonic_ms());
                 send(&frames, frame).await?;
             }
             tokio::select! {
@@ -124,8 +134,11 @@ impl Outgoing {
                 _ = look.tick() => match sender.unacknowledged_frames() {
                     0 => {
                         heard = Instant::now();
-                        // There is room where nothing is unacknowledged.
-                        self.is_pinged = sender.push(link_frame::Message::Ping(Ping {})).is_ok();
+                        if heard + between_looks / 2 >= pinged + between_pings || self.wants_time() {
+                            pinged = heard;
+                            // There is room where nothing is unacknowledged.
+                            self.is_pinged = sender.push(link_frame::Message::Ping(Ping {})).is_ok();
+                        }
                     }
                     _ => self.set_up(heard.elapsed() <= self.silence_max),
                 },
@@ -149,7 +162,22 @@ impl Outgoing {
 
     fn acknowledged(&mut self, sender: &mut Sender, ack: LinkAck) -> Result<(), Status> {
         self.meter.received(&ack);
+        self.measure(&ack);
         self.forgetting(sender, |sender| sender.acknowledge(ack.number))
+    }
+
+    /// Whether nothing is known of the peer's clock, or too little in a moment.
+    fn wants_time(&self) -> bool {
+        let now = self.shared.clock.now();
+        self.probe.is_due(now.monotonic_ms) || self.shared.clocks.offset(self.peer, now).is_none()
+    }
+
+    /// What an acknowledgement tells of the peer's clock.
+    fn measure(&mut self, ack: &LinkAck) {
+        let now = self.shared.clock.now();
+        if let Some(exchange) = self.probe.hears(ack, now.monotonic_ms) {
+            self.shared.clocks.hear(self.peer, exchange, now, &self.shared.view());
+        }
     }
 
     /// Counts the messages that `change` lets the sender forget.

@@ -8,7 +8,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::{Registry, Unit};
 use prost::Message;
 
-use super::{Count, Level, Sorted};
+use firstseen_routing::Offset;
+
+use super::{Count, Level, Sorted, level};
 use crate::shared::Shared;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -80,6 +82,17 @@ pub(super) fn show(registry: &mut Registry, shared: &Shared) {
     for peer in view.links.keys() {
         let Some(record) = view.map.nodes.get(peer) else { continue };
         peers.of(&PeerLabel::of(&record.name)).set(i64::from(view.unreachable.contains(peer)));
+    }
+    let (offsets, doubts): (Level<PeerLabel>, Level<PeerLabel>) = Default::default();
+    let help = "Milliseconds that the clock of another node is ahead of this one's, where it was measured lately";
+    registry.register("clock_offset_ms", help, offsets.clone());
+    registry.register("clock_uncertain_ms", "Milliseconds that it may be more or less", doubts.clone());
+    let now = shared.clock.now();
+    for peer in view.links.keys() {
+        let measured = view.map.nodes.get(peer).zip(shared.clocks.offset(*peer, now));
+        let Some((record, Offset { ahead_ms, uncertain_ms })) = measured else { continue };
+        offsets.of(&PeerLabel::of(&record.name)).set(ahead_ms);
+        doubts.of(&PeerLabel::of(&record.name)).set(level(uncertain_ms));
     }
     let (batches, sent, received): (Count<PeerLabel>, Count<PeerLabel>, Count<PeerLabel>) = Default::default();
     let help = "Batches to another node for levels of trees there: climbs, checks, and what is brought up later";

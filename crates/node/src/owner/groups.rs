@@ -49,6 +49,7 @@ pub(super) struct Groups {
     owners: usize,
     limits: OwnerLimits,
     lease: Lease,
+    doubt: Option<Reason>,
     groups: BTreeMap<GroupKey, GroupOwner>,
     view: Arc<View>,
     kept: Kept,
@@ -80,6 +81,7 @@ impl Groups {
             owners,
             limits,
             lease: Lease::NONE,
+            doubt: None,
             groups: BTreeMap::new(),
             view: Arc::default(),
             kept: Kept::new(keeper, &limits),
@@ -104,6 +106,13 @@ impl Groups {
     pub(super) fn set_lease(&mut self, lease: Lease) {
         if std::mem::replace(&mut self.lease, lease) != lease {
             self.groups.values_mut().for_each(|group| group.set_lease(lease));
+        }
+    }
+
+    /// Why the time of day is not to be relied on, where that is so.
+    pub(super) fn set_doubt(&mut self, doubt: Option<Reason>) {
+        if std::mem::replace(&mut self.doubt, doubt) != doubt {
+            self.groups.values_mut().for_each(|group| group.set_doubt(doubt));
         }
     }
 
@@ -229,6 +238,7 @@ impl Groups {
         let mut owner =
             GroupOwner::build(filter, &view.map, group, me, self.limits).map_err(|error| error.to_string())?;
         owner.set_lease(self.lease);
+        owner.set_doubt(self.doubt);
         self.groups.insert((filter, group), owner);
         Ok(true)
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_routing::{
-    Climb, Command, FilterId, GroupReply, Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason,
-    divided,
+    Climb, Command, FilterId, GroupReply, Incarnation, Lease, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage,
+    Reading, Reason, divided,
 };
 use firstseen_wire::watch;
 use tokio::sync::{mpsc, oneshot};
@@ -20,6 +20,7 @@ use super::desk::Desk;
 use super::groups::{Groups, NOT_HERE, lost_peers};
 use super::pace::Pace;
 use super::{OwnerInbox, Run, Work};
+use crate::clocks::Clocks;
 use crate::edges::Clock;
 use crate::keeper::Keeper;
 use crate::lease::Held;
@@ -60,6 +61,8 @@ pub(crate) struct WorkerParts {
     pub(crate) keeper: Arc<Keeper>,
     /// Until when the node may record.
     pub(crate) lease: Arc<Held>,
+    /// What the node knows of its clocks.
+    pub(crate) clocks: Arc<Clocks>,
 }
 
 /// What a group wants changed in the map.
@@ -94,6 +97,7 @@ pub(crate) struct Worker {
     inbox: OwnerInbox,
     clock: Arc<dyn Clock>,
     lease: Arc<Held>,
+    clocks: Arc<Clocks>,
     groups: Groups,
     desk: Desk,
     backlog: Backlog,
@@ -119,6 +123,7 @@ impl Worker {
             inbox: parts.inbox,
             clock: parts.clock,
             lease: parts.lease,
+            clocks: parts.clocks,
             desk: Desk::default(),
             backlog: Backlog::default(),
             pace: parts.rate_max_events_per_s.map(Pace::new),
@@ -188,8 +193,7 @@ impl Worker {
 
     /// Does a piece of work; for how many milliseconds to rest after it.
     fn handle(&mut self, work: Work) -> u64 {
-        let now = self.clock.now();
-        self.groups.set_lease(self.lease.newest());
+        let now = self.now();
         match work {
             Work::Run(run) => return self.submit(run, now),
             Work::Peer { from, mut message, received_ms } => {
@@ -308,7 +312,7 @@ impl Worker {
     }
 
     fn tick(&mut self) {
-        let now = self.clock.now();
+        let now = self.now();
         if now.monotonic_ms < self.next_tick_ms {
             return;
         }
@@ -360,7 +364,17 @@ impl Worker {
         let Err(refused) = self.climbs.try_send(climb) else { return };
         let climb = refused.into_inner();
         let (key, climbed) = ((climb.from.filter, climb.group), uplink::undecided(&climb, Reason::Overloaded));
-        self.groups.climbed(key, &climbed, self.clock.now(), &mut self.commands);
+        let now = self.now();
+        self.groups.climbed(key, &climbed, now, &mut self.commands);
+    }
+
+    /// The time, as the groups are to take it: what is shown counts for the lease, and what is believed for all else.
+    fn now(&mut self) -> Moment {
+        let (shown, lease) = (self.clock.now(), self.lease.newest());
+        self.groups.set_lease(if lease.holds(shown) { lease } else { Lease::NONE });
+        let Reading { moment, doubt } = self.clocks.time_of_day().read(shown);
+        self.groups.set_doubt(doubt);
+        moment
     }
 
     fn reply(&mut self, reply: GroupReply) {

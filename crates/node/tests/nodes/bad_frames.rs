@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{PATIENCE, TestNode};
+use firstseen_node::{Clock, SystemClock};
 use firstseen_routing::{FilterId, GroupPlan, NodeId, PeerBody, PeerMessage, PositionLists, Reason, SetBatch};
 use firstseen_wire::net::{self, peer_server};
 use firstseen_wire::peer::{self, LinkEnds};
@@ -65,8 +66,9 @@ impl Peer for Played {
         tokio::spawn(async move {
             while let Ok(Some(frame)) = incoming.message().await {
                 let is_hello = matches!(frame.message, Some(link_frame::Message::Hello(_)));
-                let ack = LinkAck { number: frame.number, resume: is_hello };
-                if acks.send(Ok(ack)).await.is_err() || !is_hello && frames.send(frame).await.is_err() {
+                let is_sign = is_hello || matches!(frame.message, Some(link_frame::Message::Ping(_)));
+                let ack = LinkAck { number: frame.number, resume: is_hello, wall_ms: SystemClock::new().wall_ms() };
+                if acks.send(Ok(ack)).await.is_err() || !is_sign && frames.send(frame).await.is_err() {
                     return;
                 }
             }

@@ -26,3 +26,4 @@ mod three_nodes;
 mod tree;
 mod vertical_batches;
 mod wire_cost;
+mod wrong_clock;

@@ -73,7 +73,9 @@ impl DividedGroup {
             return;
         }
         // Cells of a time that is long over could not be told apart there.
-        self.own.advance(ask.unit.min(self.newest_unknown_unit()));
+        if let Some(newest_unit) = self.newest_unknown_unit() {
+            self.own.advance(ask.unit.min(newest_unit));
+        }
         if let Some(parts) = self.parts(ask) {
             self.outbox.send(to, PeerBody::Cells(parts));
         }

@@ -44,6 +44,8 @@ struct Gap {
     since_epoch: u64,
     /// Nothing is missing that is of a later unit, as far as is known.
     newest_unit: u64,
+    /// Beside that, something may be of any unit up to the time of day, which is not known yet.
+    awaits_time: bool,
     /// All that is missing is handed over: the slices had everything before.
     is_handed_over: bool,
     /// Until then others may record without this node, in monotonic milliseconds.
@@ -54,8 +56,8 @@ struct Gap {
 /// Of what nobody is left who knows.
 #[derive(Clone, Copy, Debug)]
 struct Unknown {
-    /// It is of no later unit.
-    newest_unit: u64,
+    /// It is of no later unit; none while it is not known what time it is.
+    newest_unit: Option<u64>,
     /// Nobody adds to it from this monotonic time on.
     unshared_ms: u64,
 }
@@ -66,9 +68,16 @@ impl Gap {
         let awaited: Vec<_> = placement.live_peers().collect();
         let others_know = !awaited.is_empty() && placement.down_peers().next().is_none();
         let known_unit = known_unit.filter(|_| others_know);
-        let (newest_unit, is_handed_over) = (known_unit.unwrap_or(unknown.newest_unit), known_unit.is_some());
-        let unshared_ms = if is_handed_over { 0 } else { unknown.unshared_ms };
-        Self { awaited, since_epoch: placement.epoch(), newest_unit, is_handed_over, unshared_ms, next_ask_ms: 0 }
+        let (newest_unit, is_handed_over) = (known_unit.or(unknown.newest_unit), known_unit.is_some());
+        Self {
+            awaited,
+            since_epoch: placement.epoch(),
+            newest_unit: newest_unit.unwrap_or(0),
+            awaits_time: newest_unit.is_none(),
+            is_handed_over,
+            unshared_ms: if is_handed_over { 0 } else { unknown.unshared_ms },
+            next_ask_ms: 0,
+        }
     }
 
     /// Who has gone before it has said what it may have recorded takes that with it.
@@ -77,7 +86,8 @@ impl Gap {
         let before = self.awaited.len();
         self.awaited.retain(|peer| live.contains(peer));
         if self.awaited.len() < before {
-            self.newest_unit = self.newest_unit.max(unknown.newest_unit);
+            self.newest_unit = self.newest_unit.max(unknown.newest_unit.unwrap_or(0));
+            self.awaits_time |= unknown.newest_unit.is_none();
             self.unshared_ms = self.unshared_ms.max(unknown.unshared_ms);
             self.is_handed_over = false;
         }
@@ -94,7 +104,8 @@ impl Gap {
 
     /// The unit from which on all that is missing has expired.
     fn complete_from_unit(&self, rule: &WindowRule) -> Option<u64> {
-        self.awaited.is_empty().then(|| rule.expiry(self.newest_unit).saturating_add(rule.lateness_units))
+        let is_known = self.awaited.is_empty() && !self.awaits_time;
+        is_known.then(|| rule.expiry(self.newest_unit).saturating_add(rule.lateness_units))
     }
 }
 
@@ -172,6 +183,7 @@ impl DividedGroup {
         if self.has_unknown_gap() {
             self.follow_gap();
         }
+        self.learn_the_time();
         let now_ms = self.now.monotonic_ms;
         let slices = self.complete_again();
         if !slices.is_empty() && now_ms >= self.next_claim_ms {
@@ -189,6 +201,21 @@ impl DividedGroup {
         asked.sort_unstable();
         asked.dedup();
         asked.into_iter().for_each(|peer| self.outbox.send(peer, PeerBody::AskPast));
+    }
+
+    /// What nobody is left who knows of is of no later unit than the time of day, once that is known.
+    fn learn_the_time(&mut self) {
+        if !self.awaits_time() {
+            return;
+        }
+        let Some(newest_unit) = self.newest_unknown_unit() else { return };
+        for gap in self.gaps.iter_mut().flat_map(Gaps::all_mut).filter(|gap| gap.awaits_time) {
+            (gap.newest_unit, gap.awaits_time) = (gap.newest_unit.max(newest_unit), false);
+        }
+    }
+
+    fn awaits_time(&self) -> bool {
+        self.gaps.iter().flat_map(Gaps::all).any(|gap| gap.awaits_time)
     }
 
     /// Slices here that have all that counts, and of which the map does not say so.
@@ -238,7 +265,7 @@ impl DividedGroup {
         if !self.placement.lacks_here() {
             return None;
         }
-        if self.has_unknown_gap() {
+        if self.has_unknown_gap() || self.awaits_time() {
             return Some(0);
         }
         let gaps = self.gaps.iter().flat_map(Gaps::all);
@@ -263,10 +290,12 @@ impl DividedGroup {
         let handed_over = self.missed.handed_over(from);
         let known_unit = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
             _ if !handed_over.are_all_here => self.newest_unknown_unit(),
-            Some(gap) if gap.awaited.is_empty() => gap.newest_unit,
-            None if self.is_whole() => 0,
+            Some(gap) if gap.awaited.is_empty() => Some(gap.newest_unit).filter(|_| !gap.awaits_time),
+            None if self.is_whole() => Some(0),
             Some(_) | None => self.newest_unknown_unit(),
         };
+        // Whoever is not told asks again.
+        let Some(known_unit) = known_unit else { return };
         let newest_unit = known_unit.max(self.own.now_unit()).max(self.clock.now_unit());
         let has_handed_over = handed_over.is_all;
         self.outbox.tell(from, PeerBody::Past(Past { newest_unit, has_handed_over }));
@@ -283,8 +312,8 @@ impl DividedGroup {
         }
     }
 
-    /// Nobody is left who knows of an event of a later unit.
-    pub(super) fn newest_unknown_unit(&self) -> u64 {
+    /// Nobody is left who knows of an event of a later unit; none where it is not known what time it is.
+    pub(super) fn newest_unknown_unit(&self) -> Option<u64> {
         self.unknown().newest_unit
     }
 
@@ -293,7 +322,7 @@ impl DividedGroup {
         let for_ms = if has_others { others_may_record_ms(&self.limits) } else { 0 };
         let newest_ms = self.now.wall_ms.saturating_add(self.limits.clock_skew_max_ms).saturating_add(for_ms);
         Unknown {
-            newest_unit: self.clock.unit_at(newest_ms),
+            newest_unit: self.doubt.is_none().then(|| self.clock.unit_at(newest_ms)),
             unshared_ms: self.now.monotonic_ms.saturating_add(for_ms),
         }
     }

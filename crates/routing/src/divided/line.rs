@@ -28,6 +28,7 @@ impl DividedGroup {
             // Nobody shows its clock to who heads nothing.
             present_unit: match self.placement.asked_here() {
                 0 => u64::MAX,
+                _ if self.doubt.is_some() => self.clock.now_unit(),
                 _ => self.clock.present_unit(now.wall_ms),
             },
         }

@@ -87,6 +87,8 @@ pub(crate) struct DividedGroup {
     limits: OwnerLimits,
     /// Until when this node may record.
     lease: Lease,
+    /// Why the time of day is not to be relied on, where that is so and matters.
+    doubt: Option<Reason>,
     policies: FilterPolicies,
     refresh: Refresh,
     complete: bool,
@@ -186,6 +188,7 @@ impl DividedGroup {
             incarnation,
             limits: *limits,
             lease: Lease::ENDLESS,
+            doubt: None,
             policies: record.policies,
             refresh,
             complete,
@@ -250,6 +253,11 @@ impl DividedGroup {
         if self.limits.rules.keep(Rule::HoldsLease) {
             self.lease = lease;
         }
+    }
+
+    /// Why the time of day is not to be relied on, where that is so.
+    pub(crate) fn set_doubt(&mut self, doubt: Option<Reason>) {
+        self.doubt = doubt.filter(|_| self.clock.follows_time());
     }
 
     /// Why nothing is recorded here, where others may answer in this node's place.

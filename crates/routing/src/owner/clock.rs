@@ -43,6 +43,11 @@ impl HeadClock {
         }
     }
 
+    /// Whether it rests on the node's time of day: events are stamped by that, or may not be far ahead of it.
+    pub(crate) fn follows_time(&self) -> bool {
+        matches!(self, Self::Event { .. } | Self::Own { wall_ms: Some(_), .. })
+    }
+
     /// Whether `times` can be those of `events` events.
     pub(crate) fn is_valid(&self, times: &Times, events: usize) -> bool {
         match self {

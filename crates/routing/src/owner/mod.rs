@@ -19,7 +19,7 @@ use firstseen_filter::{BuildError, PartError, Unit};
 
 use crate::{
     AskCells, CellParts, CheckpointCursor, ClusterMap, Command, Ending, Entry, FilterId, FilterRecord, Incarnation,
-    Lease, Moment, NodeId, PeerMessage, Record, SlicedBuildError, Submission,
+    Lease, Moment, NodeId, PeerMessage, Reason, Record, SlicedBuildError, Submission,
 };
 pub(crate) use clock::HeadClock;
 pub(crate) use gap::others_may_record_ms;
@@ -261,6 +261,15 @@ impl GroupOwner {
         match &mut self.cells {
             Cells::Together(group) => group.set_lease(lease),
             Cells::Divided(group) => group.set_lease(lease),
+        }
+    }
+
+    /// Why the time of day is not to be relied on from now on, where that is so (`clocks.rs`): a window of time takes nothing up
+    /// then, and is not called complete because of what time it is. A group that is told nothing relies on it.
+    pub fn set_doubt(&mut self, doubt: Option<Reason>) {
+        match &mut self.cells {
+            Cells::Together(group) => group.set_doubt(doubt),
+            Cells::Divided(group) => group.set_doubt(doubt),
         }
     }
 

@@ -49,11 +49,13 @@ pub enum Rule {
     ReadyWhenWhole,
     /// What a node keeps on a disk that hangs is for the others to answer.
     GivesUpHungDisks,
+    /// A node whose clock is not known to agree with those of most others stamps nothing.
+    MeasuresClocks,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::SingleFlight,
         Self::AwaitsSets,
         Self::AwaitsAcknowledgements,
@@ -72,6 +74,7 @@ impl Rule {
         Self::AwaitsLeases,
         Self::ReadyWhenWhole,
         Self::GivesUpHungDisks,
+        Self::MeasuresClocks,
     ];
 }
 

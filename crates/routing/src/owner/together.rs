@@ -35,6 +35,8 @@ pub(crate) struct TogetherGroup {
     limits: OwnerLimits,
     /// Until when this node may record.
     lease: Lease,
+    /// Why the time of day is not to be relied on, where that is so and matters.
+    doubt: Option<Reason>,
     /// The same slice on other nodes.
     mirrors: Mirrors,
     copying: Copying,
@@ -100,6 +102,7 @@ impl TogetherGroup {
             incarnation,
             limits: *limits,
             lease: Lease::ENDLESS,
+            doubt: None,
             mirrors,
             copying: Copying::default(),
             rescan: Rescan::new((definition.rule, &definition.unit), group, horizon_ms, limits.rescan_every_ms),
@@ -136,7 +139,7 @@ impl TogetherGroup {
         let events = submission.probes.len();
         let mut decisions = vec![Decision::FirstSeen; events];
         let (mut estimates, mut expected_rate) = (Vec::new(), 0.0);
-        self.gap.open(&self.clock, now, self.mirrors.has_others());
+        self.open_gap(now);
         match self.refusal(&submission, now).map(Decision::Undecided).or_else(|| self.lost(&submission, now)) {
             Some(decision) => {
                 decisions.fill(decision);
@@ -200,7 +203,7 @@ impl TogetherGroup {
         match self.closed {
             _ if !fits => Some(Reason::Invalid),
             None if now.monotonic_ms > submission.deadline_ms => Some(Reason::Overloaded),
-            closed => closed.or_else(|| self.mirrors.refusal(self.limits.inflight_events_max)),
+            closed => closed.or(self.doubt).or_else(|| self.mirrors.refusal(self.limits.inflight_events_max)),
         }
     }
 
@@ -315,7 +318,7 @@ impl TogetherGroup {
     }
 
     pub(crate) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        self.gap.open(&self.clock, now, self.mirrors.has_others());
+        self.open_gap(now);
         self.guard.expire(now.monotonic_ms);
         self.mirrors.expire(now.monotonic_ms, commands);
         self.mind_gap(now, commands);
@@ -348,7 +351,10 @@ impl TogetherGroup {
         Ending {
             has_ended: self.absent.is_some(),
             newest_unit: self.clock.now_unit(),
-            present_unit: self.clock.present_unit(now.wall_ms),
+            present_unit: match self.doubt {
+                None => self.clock.present_unit(now.wall_ms),
+                Some(_) => self.clock.now_unit(),
+            },
         }
     }
 

@@ -79,6 +79,24 @@ pub struct StatusReply {
     /// Nodes that the one that is asked has not reached for so long that it does not wait for them.
     #[prost(uint64, repeated, tag = "5")]
     pub unreachable: ::prost::alloc::vec::Vec<u64>,
+    /// The clocks of the nodes, as the one that is asked has measured them lately; its own is among them.
+    #[prost(message, repeated, tag = "6")]
+    pub clocks: ::prost::alloc::vec::Vec<NodeClock>,
+    /// How far the clocks of two nodes may differ.
+    #[prost(uint64, tag = "7")]
+    pub clock_skew_max_ms: u64,
+}
+/// How far the clock of a node is from the middle one of all that are known.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NodeClock {
+    #[prost(uint64, tag = "1")]
+    pub node_id: u64,
+    /// Negative where it is behind.
+    #[prost(sint64, tag = "2")]
+    pub ahead_ms: i64,
+    /// It may be so much more or less.
+    #[prost(uint64, tag = "3")]
+    pub uncertain_ms: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 #[prost(skip_debug)]

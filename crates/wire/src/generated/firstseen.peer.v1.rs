@@ -243,6 +243,9 @@ pub struct LinkAck {
     /// In answer to the hello: what had been received before.
     #[prost(bool, tag = "2")]
     pub resume: bool,
+    /// The receiver's time of day when it sent this, in milliseconds since 1970; 0 where it does not tell it.
+    #[prost(uint64, tag = "3")]
+    pub wall_ms: u64,
 }
 /// Events of one group, as far as they have been tested.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -454,6 +454,9 @@ pub enum Reason {
     NameReused = 13,
     /// The node has not heard from a majority of the cluster lately: it records nothing, and does not have the event.
     CutOff = 14,
+    /// The clock of the node differs from those of most others by more than clocks may, or was set by more than that: it stamps
+    /// nothing.
+    ClockSkew = 15,
 }
 impl Reason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -477,6 +480,7 @@ impl Reason {
             Self::Altered => "REASON_ALTERED",
             Self::NameReused => "REASON_NAME_REUSED",
             Self::CutOff => "REASON_CUT_OFF",
+            Self::ClockSkew => "REASON_CLOCK_SKEW",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -497,6 +501,7 @@ impl Reason {
             "REASON_ALTERED" => Some(Self::Altered),
             "REASON_NAME_REUSED" => Some(Self::NameReused),
             "REASON_CUT_OFF" => Some(Self::CutOff),
+            "REASON_CLOCK_SKEW" => Some(Self::ClockSkew),
             _ => None,
         }
     }

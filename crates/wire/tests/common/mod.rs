@@ -34,19 +34,7 @@ impl Numbers {
 }
 
 /// Every reason there is.
-pub(crate) const REASONS: [Reason; 11] = [
-    Reason::Full,
-    Reason::Late,
-    Reason::Future,
-    Reason::Overloaded,
-    Reason::StaleMap,
-    Reason::TooOld,
-    Reason::Unknown,
-    Reason::NotReady,
-    Reason::Invalid,
-    Reason::UnknownFilter,
-    Reason::SlicesDown,
-];
+pub(crate) const REASONS: [Reason; Reason::ALL.len()] = Reason::ALL;
 
 /// `events` random events; nothing stands in the bits that no position uses, so that copies are equal.
 pub(crate) fn probes(shape: ProbeShape, events: usize, numbers: &mut Numbers) -> Probes {

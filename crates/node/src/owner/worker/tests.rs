@@ -13,6 +13,7 @@ use firstseen_routing::{
 use tokio::time::timeout;
 
 use super::*;
+use crate::clocks::Clocks;
 use crate::edges::SystemClock;
 use crate::lease::Held;
 use crate::links::LinkHandle;
@@ -81,6 +82,7 @@ impl Running {
             clock,
             keeper: Arc::new(keeper),
             lease: Arc::new(Held::endless()),
+            clocks: Arc::new(Clocks::unchecked()),
             limits: OwnerLimits::default(),
             queue_age_max_ms: 3_600_000,
             rate_max_events_per_s: None,

@@ -39,6 +39,18 @@ impl TogetherGroup {
         }
     }
 
+    /// Why the time of day is not to be relied on, where that is so.
+    pub(crate) fn set_doubt(&mut self, doubt: Option<Reason>) {
+        self.doubt = doubt.filter(|_| self.clock.follows_time());
+    }
+
+    /// What the slice may lack is known as soon as it is known what time it is.
+    pub(super) fn open_gap(&mut self, now: Moment) {
+        if self.doubt.is_none() {
+            self.gap.open(&self.clock, now, self.mirrors.has_others());
+        }
+    }
+
     /// What is told of events that are not here, where nothing is recorded.
     pub(super) fn unrecorded(&self, now: Moment) -> Option<Reason> {
         self.absent.or_else(|| (!self.lease.holds(now)).then_some(Reason::CutOff))
@@ -280,7 +292,7 @@ impl TogetherGroup {
         self.clock.restore(parts.clock);
         // Where events make the window, those of the backup are not counted from now on.
         self.gap.reopen();
-        self.gap.open(&self.clock, now, self.mirrors.has_others());
+        self.open_gap(now);
         parts.into_entries().try_for_each(|part| self.put_part(part, commands))
     }
 

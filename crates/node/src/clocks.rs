@@ -1,0 +1,169 @@
+//! What this node knows of its clock and those of the others, as its links, its owners and its operators see it
+//! (`firstseen_routing::ClockWatch`).
+//!
+//! Promises: the time of day that owners go by is that of the last look, which follows whatever a peer tells, whatever the map
+//! says, and time; when it begins to be wrong and when that ends is in the log. Must not know: what is stamped.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use firstseen_routing::rules::{Rule, Rules};
+use firstseen_routing::{ClockStanding, ClockWatch, Exchange, Incarnation, Moment, NodeId, Offset, TimeOfDay};
+use firstseen_wire::proto::admin::NodeClock;
+
+use crate::shared::Shared;
+use crate::view::View;
+
+/// Between two looks at the clocks where nothing else calls for one.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What is known of the clocks of this node and its peers.
+pub(crate) struct Clocks {
+    skew_max_ms: u64,
+    is_checked: bool,
+    watch: Mutex<ClockWatch>,
+    time: Mutex<TimeOfDay>,
+}
+
+impl Clocks {
+    /// Nothing yet; clocks may differ by `skew_max_ms`.
+    pub(crate) fn new(skew_max_ms: u64, rules: Rules) -> Self {
+        let is_checked = rules.keep(Rule::MeasuresClocks);
+        let time = if is_checked { TimeOfDay::UNKNOWN } else { TimeOfDay::UNCHECKED };
+        Self { skew_max_ms, is_checked, watch: Mutex::new(ClockWatch::new(skew_max_ms)), time: Mutex::new(time) }
+    }
+
+    /// Those of a node that nobody checks.
+    #[cfg(test)]
+    pub(crate) fn unchecked() -> Self {
+        let time = Mutex::new(TimeOfDay::UNCHECKED);
+        Self { skew_max_ms: 0, is_checked: false, watch: Mutex::new(ClockWatch::new(0)), time }
+    }
+
+    /// What the clocks are to be read by now.
+    pub(crate) fn time_of_day(&self) -> TimeOfDay {
+        *self.time.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the clock stands, and how many milliseconds it is ahead of most others.
+    fn standing(&self, now: Moment) -> (ClockStanding, i64) {
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        (watch.standing(), watch.ahead_ms(now))
+    }
+
+    /// How far the clock of a peer is ahead of this one's.
+    pub(crate) fn offset(&self, peer: NodeId, now: Moment) -> Option<Offset> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).offset(peer, now)
+    }
+
+    /// Whether nothing is stamped by it, and whether somebody should look after it at least.
+    pub(crate) fn alarms(&self, now: Moment) -> (bool, bool) {
+        let (standing, _) = self.standing(now);
+        let is_wrong = matches!(standing, ClockStanding::Beyond | ClockStanding::Stepped);
+        (is_wrong, is_wrong || standing == ClockStanding::Apart)
+    }
+
+    /// How far the clocks of all nodes that are known, this one among them, are ahead of the middle one.
+    pub(crate) fn of_nodes(&self, now: Moment, view: &View) -> Vec<NodeClock> {
+        let (Some(me), Some(others)) = (view.node(), others(view)) else { return Vec::new() };
+        let (_, own_ms) = self.standing(now);
+        let clock =
+            |node: NodeId, ahead_ms: i64, uncertain_ms: u64| NodeClock { node_id: node.0, ahead_ms, uncertain_ms };
+        let of_peer = |peer: NodeId| {
+            let Offset { ahead_ms, uncertain_ms } = self.offset(peer, now)?;
+            Some(clock(peer, ahead_ms.saturating_add(own_ms), uncertain_ms))
+        };
+        std::iter::once(clock(me, own_ms, 0)).chain(others.into_iter().filter_map(of_peer)).collect()
+    }
+
+    /// A peer has told its time of day.
+    pub(crate) fn hear(&self, peer: NodeId, exchange: Exchange, now: Moment, view: &View) {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner).hear(peer, exchange);
+        self.look(now, view);
+    }
+
+    /// Compares the clocks.
+    fn look(&self, now: Moment, view: &View) {
+        // Whom this start of the node can be compared with, is not known before it has one.
+        let Some(others) = others(view) else { return };
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = watch.standing();
+        let standing = watch.look(now, &others);
+        if self.is_checked {
+            *self.time.lock().unwrap_or_else(PoisonError::into_inner) = watch.time_of_day();
+        }
+        tell((before, standing), watch.ahead_ms(now), self.skew_max_ms);
+    }
+
+    /// Why nothing is stamped, where that is so.
+    pub(crate) fn not_sure(&self, now: Moment) -> Option<String> {
+        let (standing, ahead_ms) = self.standing(now);
+        let time = self.time_of_day();
+        time.read(now).doubt?;
+        let apart = || difference(ahead_ms);
+        Some(match standing {
+            ClockStanding::Unknown => "the clocks of most other nodes have not been measured yet".to_owned(),
+            ClockStanding::Beyond => format!(
+                "the clock of this node is {} those of most others, and by {} ms at most it may be \
+                 (`timing.clock_skew_max_ms`): events in windows of time are undecided here; set it right",
+                apart(),
+                self.skew_max_ms
+            ),
+            _ => format!(
+                "the clock of this node was set by more than {} ms (`timing.clock_skew_max_ms`): events in windows of time are \
+                 undecided here until the clocks of most other nodes confirm it, or where there is no other node, until it has \
+                 stood for {} s",
+                self.skew_max_ms,
+                firstseen_routing::BELIEVED_AFTER_MS / 1000
+            ),
+        })
+    }
+}
+
+/// The other nodes that are not down, once this node belongs to a cluster.
+fn others(view: &View) -> Option<Vec<NodeId>> {
+    let me = view.node()?;
+    let nodes = view.map.nodes.iter();
+    let up = nodes.filter(|(_, node)| !node.is_down && node.incarnation != Incarnation::default());
+    Some(up.map(|(node, _)| *node).filter(|node| *node != me).collect())
+}
+
+/// Looks again and again.
+pub(crate) async fn keep(shared: Arc<Shared>) {
+    let mut views = shared.views.clone();
+    loop {
+        let view = views.borrow_and_update().clone();
+        shared.clocks.look(shared.clock.now(), &view);
+        if tokio::time::timeout(LOOK, views.changed()).await.is_ok_and(|changed| changed.is_err()) {
+            return;
+        }
+    }
+}
+
+/// `3600000 ms ahead of`.
+fn difference(ahead_ms: i64) -> String {
+    let side = if ahead_ms < 0 { "behind" } else { "ahead of" };
+    format!("{} ms {side}", ahead_ms.unsigned_abs())
+}
+
+/// Says what has changed.
+fn tell((before, now): (ClockStanding, ClockStanding), ahead_ms: i64, skew_max_ms: u64) {
+    let apart = difference(ahead_ms);
+    match (before, now) {
+        _ if before == now => {}
+        (_, ClockStanding::Beyond) => tracing::error!(
+            skew_max_ms,
+            "the clock of this node is {apart} those of most others: events in windows of time are undecided (clock_skew) \
+             until it is set right"
+        ),
+        (_, ClockStanding::Stepped) => tracing::warn!(
+            skew_max_ms,
+            "the clock of this node was set: events in windows of time are undecided (clock_skew) until that is confirmed"
+        ),
+        (_, ClockStanding::Apart) => {
+            tracing::warn!(skew_max_ms, "the clock of this node is {apart} those of most others: look after it");
+        }
+        (ClockStanding::Unknown, _) => tracing::debug!("the clock of this node agrees with those of most others"),
+        _ => tracing::info!("the clock of this node agrees with those of most others again"),
+    }
+}

@@ -1,0 +1,76 @@
+//! When the clock of a peer is measured: with what a link sends anyway.
+//!
+//! Promises: one exchange is measured at a time, and not again for a while; what is measured was told by the peer after what is
+//! measured by was sent. Must not know: what frames hold, what follows from it.
+
+use firstseen_routing::Exchange;
+use firstseen_wire::proto::peer::LinkAck;
+
+/// Between two that are measured.
+const EVERY_MS: u64 = 250;
+/// Where nothing else is sent, a peer is asked after so long.
+const AGAIN_MS: u64 = 10_000;
+
+/// What a link measures.
+#[derive(Debug, Default)]
+pub(super) struct Probe {
+    /// The number of a frame that is not acknowledged, and when it was sent.
+    sent: Option<(u64, u64)>,
+    next_ms: u64,
+}
+
+impl Probe {
+    /// A stream begins with its hello, which is acknowledged first.
+    pub(super) fn begins(&mut self, now_ms: u64) {
+        self.sent = Some((0, now_ms));
+    }
+
+    /// A frame is about to be sent.
+    pub(super) fn sends(&mut self, number: u64, now_ms: u64) {
+        if self.sent.is_none() && now_ms >= self.next_ms {
+            self.sent = Some((number, now_ms));
+        }
+    }
+
+    /// Whether nothing has been measured for so long that something should be sent for it.
+    pub(super) fn is_due(&self, now_ms: u64) -> bool {
+        self.sent.is_none() && now_ms >= self.next_ms.saturating_add(AGAIN_MS)
+    }
+
+    /// An acknowledgement has come; what it tells of the peer's clock.
+    pub(super) fn hears(&mut self, ack: &LinkAck, now_ms: u64) -> Option<Exchange> {
+        let (_, sent_ms) = self.sent.take_if(|(number, _)| *number <= ack.number)?;
+        self.next_ms = now_ms + EVERY_MS;
+        (ack.wall_ms > 0).then_some(Exchange { sent_ms, heard_ms: now_ms, peer_wall_ms: ack.wall_ms })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ack(number: u64) -> LinkAck {
+        LinkAck { number, resume: false, wall_ms: 1_790_000_000_000 }
+    }
+
+    #[test]
+    fn only_what_was_told_after_a_frame_was_sent_is_measured() {
+        let mut probe = Probe::default();
+        probe.begins(100);
+        let exchange = probe.hears(&ack(7), 110).unwrap();
+        assert_eq!((exchange.sent_ms, exchange.heard_ms), (100, 110));
+        probe.sends(8, 110 + EVERY_MS - 1);
+        assert_eq!(probe.hears(&ack(8), 400), None, "not again so soon");
+        probe.sends(9, 500);
+        probe.sends(10, 510);
+        assert_eq!(probe.hears(&ack(8), 520), None, "told before it was there");
+        assert_eq!(probe.hears(&ack(10), 530).map(|exchange| exchange.sent_ms), Some(500));
+    }
+
+    #[test]
+    fn who_does_not_tell_the_time_is_not_measured() {
+        let mut probe = Probe::default();
+        probe.begins(100);
+        assert_eq!(probe.hears(&LinkAck { wall_ms: 0, ..ack(0) }, 110), None);
+    }
+}

@@ -1,0 +1,181 @@
+//! A node whose clock is set by hours, under a filter whose events nodes stamp.
+//!
+//! The sequence: events are recorded; the clock of b is set two hours ahead, which is twice the window. What b owns is undecided
+//! then, and says why; what the others own goes on. The clock is set right: everything is known as before, and nothing is late.
+//! Were b to stamp by its clock meanwhile, it would tell the same events first-seen again, and call all that follows late.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use firstseen_client::{Client, Filter, Reason, Verdict};
+use firstseen_filter::{FilterSpec, Kind};
+use firstseen_node::{Clock, Edges, SystemClock};
+use firstseen_routing::rules::{Rule, Rules};
+use firstseen_routing::{ClockSource, FilterPolicies, SlicedDefinition};
+
+use crate::common::cluster::create_at;
+use crate::common::{PATIENCE, TestNode, wait_for};
+
+const SKEW_MS: u64 = 1_000;
+const TWO_HOURS_MS: i64 = 7_200_000;
+const WRONG: Verdict = Verdict::Undecided(Reason::ClockSkew);
+
+/// The clocks of this machine, whose time of day can be set.
+#[derive(Default)]
+struct SetClock {
+    machine: SystemClock,
+    ahead_ms: AtomicI64,
+}
+
+impl SetClock {
+    fn set_ahead_ms(&self, ahead_ms: i64) {
+        self.ahead_ms.store(ahead_ms, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SetClock {
+    fn monotonic_ms(&self) -> u64 {
+        self.machine.monotonic_ms()
+    }
+
+    fn wall_ms(&self) -> u64 {
+        self.machine.wall_ms().saturating_add_signed(self.ahead_ms.load(Ordering::Relaxed))
+    }
+}
+
+async fn node(name: &str, clock: Arc<SetClock>, rules: Rules) -> TestNode {
+    let change = |edges: &mut Edges| (edges.clock, edges.owner_limits.rules) = (clock, rules);
+    TestNode::start_changed(name, |config| config.timing.clock_skew_max_ms = SKEW_MS, change).await
+}
+
+/// Nodes a, b and c with clocks of their own.
+async fn three(clocks: &[Arc<SetClock>; 3], rules: Rules) -> Vec<TestNode> {
+    let mut nodes = Vec::new();
+    for (name, clock) in ["a", "b", "c"].into_iter().zip(clocks) {
+        nodes.push(node(name, clock.clone(), rules).await);
+    }
+    nodes[0].init().await;
+    nodes[0].join(&nodes[1]).await;
+    nodes[0].join(&nodes[2]).await;
+    nodes
+}
+
+async fn create(nodes: &[TestNode], slicing: &str) {
+    let spec = FilterSpec {
+        capacity_events: Some(50_000),
+        rate: 1e-9,
+        clock_skew_ms: SKEW_MS,
+        ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
+    };
+    let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
+    let policies = FilterPolicies { clock: ClockSource::Wall, ..FilterPolicies::default() };
+    create_at(&nodes[0], "clicks", &definition, policies).await;
+    for node in nodes {
+        node.knows("clicks").await;
+    }
+}
+
+/// A client that does not wait for a clock to be set right.
+async fn hasty(node: &TestNode) -> (Client, Filter) {
+    let client = Client::builder().seeds([node.node.addr()]).deadline_ms(1_000).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    (client, filter)
+}
+
+async fn told(filter: &Filter, keys: &[[u8; 4]]) -> Vec<Verdict> {
+    filter.observe_batch(keys, &[]).await.expect("verdicts")
+}
+
+fn count(told: &[Verdict], of: Verdict) -> usize {
+    told.iter().filter(|verdict| **verdict == of).count()
+}
+
+fn keys(from: u32) -> Vec<[u8; 4]> {
+    (from..from + 300).map(u32::to_le_bytes).collect()
+}
+
+/// Asks until all of a call are decided.
+async fn decided(filter: &Filter, keys: &[[u8; 4]]) -> Vec<Verdict> {
+    let asking = async {
+        loop {
+            let told = told(filter, keys).await;
+            if !told.iter().any(|verdict| matches!(verdict, Verdict::Undecided(_))) {
+                return told;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.expect("events stay undecided")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_clock_is_set_two_hours_ahead_stamps_nothing() {
+    for slicing in ["horizontal:6", "vertical:3"] {
+        let clocks = [(); 3].map(|()| Arc::new(SetClock::default()));
+        let nodes = three(&clocks, Rules::default()).await;
+        create(&nodes, slicing).await;
+        let (_client, filter) = hasty(&nodes[0]).await;
+        let before = keys(0);
+        assert_eq!(count(&decided(&filter, &before).await, Verdict::FirstSeen), 300, "{slicing}");
+
+        clocks[1].set_ahead_ms(TWO_HOURS_MS);
+        let again = told(&filter, &before).await;
+        assert_eq!(count(&again, Verdict::FirstSeen), 0, "{slicing}: they are an instant old");
+        assert!(count(&again, WRONG) > 30, "{slicing}: what b is the head of: {again:?}");
+        assert!(count(&again, Verdict::Duplicate) > 30, "{slicing}: what others are the heads of: {again:?}");
+        let b = &nodes[1];
+        wait_for("b says why", || b.node.not_ready().is_some_and(|why| why.contains("ahead of those of most others")))
+            .await;
+        let (status, body) = b.get("/readyz").await;
+        assert!(status == 503 && body.contains("clock_skew_max_ms"), "{status} {body}");
+        b.metric_becomes("firstseen_clock_wrong", 1.0).await;
+        assert!(nodes[0].node.not_ready().is_none() && nodes[2].node.not_ready().is_none(), "the others are right");
+        let ahead = |status: &firstseen_wire::proto::admin::StatusReply, node: u64| {
+            status.clocks.iter().find(|clock| clock.node_id == node).map_or(0, |clock| clock.ahead_ms)
+        };
+        let b_id = b.status().await.clocks.first().map_or(0, |clock| clock.node_id);
+        for node in &nodes {
+            let told = async { while ahead(&node.status().await, b_id) < TWO_HOURS_MS - 5_000 {} };
+            tokio::time::timeout(PATIENCE, told).await.expect("an operator is told whose clock is wrong");
+        }
+        let offset = nodes[0].metric("firstseen_clock_offset_ms{peer=\"b\"}").await;
+        assert!(offset > (TWO_HOURS_MS - 5_000) as f64, "{offset}");
+
+        clocks[1].set_ahead_ms(0);
+        b.ready().await;
+        let again = decided(&filter, &before).await;
+        assert_eq!(count(&again, Verdict::Duplicate), 300, "{slicing}: nothing was forgotten");
+        let after = decided(&filter, &keys(1_000)).await;
+        assert_eq!(count(&after, Verdict::FirstSeen), 300, "{slicing}: nothing is late");
+    }
+}
+
+/// What the one above would find.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_relies_on_its_clock_forgets_its_window() {
+    let clocks = [(); 3].map(|()| Arc::new(SetClock::default()));
+    let nodes = three(&clocks, Rules::without(Rule::MeasuresClocks)).await;
+    create(&nodes, "horizontal:6").await;
+    let (_client, filter) = hasty(&nodes[0]).await;
+    assert_eq!(count(&decided(&filter, &keys(0)).await, Verdict::FirstSeen), 300);
+    clocks[1].set_ahead_ms(TWO_HOURS_MS);
+    // Its lease is over by this clock, for a moment.
+    let again = decided(&filter, &keys(0)).await;
+    assert!(count(&again, Verdict::FirstSeen) > 30, "{again:?}");
+    assert!(nodes[1].node.not_ready().is_none(), "and nobody sees it");
+}
+
+/// Nobody tells it what time it is; but a step that is taken back at once ends no window.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_alone_stamps_nothing_by_a_clock_that_was_just_set() {
+    let clock = Arc::new(SetClock::default());
+    let nodes = [node("a", clock.clone(), Rules::default()).await];
+    nodes[0].init().await;
+    create(&nodes, "none").await;
+    let (_client, filter) = hasty(&nodes[0]).await;
+    assert_eq!(count(&decided(&filter, &keys(0)).await, Verdict::FirstSeen), 300);
+    clock.set_ahead_ms(TWO_HOURS_MS);
+    let again = told(&filter, &keys(0)).await;
+    clock.set_ahead_ms(0);
+    assert_eq!(count(&again, WRONG), 300, "{again:?}");
+    assert_eq!(count(&decided(&filter, &keys(0)).await, Verdict::Duplicate), 300);
+}

@@ -1,0 +1,170 @@
+//! The clocks of nodes compared: whether the time of day of this one may be relied on.
+//!
+//! Promises: a node whose time of day differs by more than clocks may from that of more than half of the nodes, itself counted,
+//! finds that out from what its peers tell of theirs; until it is known, and from a step of its own clock on until that is known
+//! again, nothing is to be stamped. Who hears of too few others to know keeps to what was known last, for as long as its lease
+//! lasts (`lease.rs`). Pure: moments are passed in. Must not know: how peers are asked, what is stamped.
+
+mod offsets;
+mod time_of_day;
+
+use std::collections::BTreeMap;
+
+use crate::{Moment, NodeId};
+use offsets::Offsets;
+pub use offsets::{Exchange, Offset};
+use time_of_day::ahead_of_monotonic;
+pub use time_of_day::{Reading, TimeOfDay};
+
+/// Where there is nobody to compare with, a step of the time of day is believed when it has stood for so long: who has set it by
+/// mistake has as long to set it back.
+pub const BELIEVED_AFTER_MS: u64 = 10_000;
+
+/// Clocks may differ by this much at least: those of one node are read one after the other, by whole milliseconds, and something
+/// may come between.
+const SKEW_MIN_MS: u64 = 20;
+
+/// How the time of day of a node stands to that of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockStanding {
+    /// Too few of the others have told theirs since the node has started.
+    Unknown,
+    /// Within half of what clocks may differ by.
+    Within,
+    /// Beyond half of that: somebody should look after it.
+    Apart,
+    /// Beyond all of it.
+    Beyond,
+    /// It was set by more than that, and nobody has confirmed it yet.
+    Stepped,
+}
+
+impl ClockStanding {
+    /// Whether events may be stamped by it.
+    pub fn is_sure(self) -> bool {
+        matches!(self, Self::Within | Self::Apart)
+    }
+}
+
+/// What a node knows of its clock and those of its peers.
+///
+/// ```
+/// use firstseen_routing::{ClockWatch, Exchange, Moment, NodeId, ClockStanding};
+/// let others = [NodeId(2), NodeId(3)];
+/// let mut watch = ClockWatch::new(1_000);
+/// let now = Moment { monotonic_ms: 100, wall_ms: 1_790_000_000_000 };
+/// assert_eq!(watch.look(now, &others), ClockStanding::Unknown);
+/// watch.hear(NodeId(3), Exchange { sent_ms: 90, heard_ms: 100, peer_wall_ms: 1_790_000_000_007 });
+/// assert_eq!(watch.look(now, &others), ClockStanding::Within, "two of three are enough");
+/// ```
+#[derive(Clone, Debug)]
+pub struct ClockWatch {
+    skew_max_ms: u64,
+    peers: BTreeMap<NodeId, Offsets>,
+    standing: ClockStanding,
+    /// How far the time of day was ahead of the monotonic clock when it was relied on last.
+    believed_ms: Option<i64>,
+    /// The same at the last look.
+    shown_ms: Option<i64>,
+    /// Since when it has not been what is believed, in monotonic milliseconds.
+    differs_since_ms: Option<u64>,
+}
+
+impl ClockWatch {
+    /// Nothing is known yet; clocks of nodes may differ by `skew_max_ms`, or by 20 ms where that is more.
+    pub fn new(skew_max_ms: u64) -> Self {
+        Self {
+            skew_max_ms: skew_max_ms.max(SKEW_MIN_MS),
+            peers: BTreeMap::new(),
+            standing: ClockStanding::Unknown,
+            believed_ms: None,
+            shown_ms: None,
+            differs_since_ms: None,
+        }
+    }
+
+    /// A peer has told its time of day.
+    pub fn hear(&mut self, peer: NodeId, exchange: Exchange) {
+        self.peers.entry(peer).or_default().hear(exchange);
+    }
+
+    /// Compares the clocks of this node with those of `others`, the nodes that are not down.
+    pub fn look(&mut self, now: Moment, others: &[NodeId]) -> ClockStanding {
+        self.peers.retain(|peer, _| others.contains(peer));
+        let shown_ms = ahead_of_monotonic(now);
+        let has_stepped = self.shown_ms.is_some_and(|before_ms| self.differ(before_ms, shown_ms));
+        self.shown_ms = Some(shown_ms);
+        if has_stepped {
+            // Where a machine has slept, its monotonic clock has not gone, and what was measured by that means nothing.
+            self.peers.clear();
+        }
+        match self.believed_ms.is_some_and(|believed_ms| self.differ(believed_ms, shown_ms)) {
+            false => self.differs_since_ms = None,
+            true if has_stepped => self.differs_since_ms = Some(now.monotonic_ms),
+            true => drop(self.differs_since_ms.get_or_insert(now.monotonic_ms)),
+        }
+        self.standing = self.judge(now, others);
+        if self.standing.is_sure() {
+            (self.believed_ms, self.differs_since_ms) = (Some(shown_ms), None);
+        }
+        self.standing
+    }
+
+    fn judge(&self, now: Moment, others: &[NodeId]) -> ClockStanding {
+        if others.is_empty() {
+            let has_stood = |since_ms: u64| now.monotonic_ms.saturating_sub(since_ms) >= BELIEVED_AFTER_MS;
+            return match self.differs_since_ms {
+                Some(since_ms) if !has_stood(since_ms) => ClockStanding::Stepped,
+                _ => ClockStanding::Within,
+            };
+        }
+        let offsets = || others.iter().filter_map(|peer| self.peers.get(peer)?.of(now));
+        let close = |limit_ms: u64| 1 + offsets().filter(|offset| offset.may_be_within(limit_ms)).count();
+        let is_most = |nodes: usize| 2 * nodes > 1 + others.len();
+        let silent = others.len() - offsets().count();
+        let (is_apart, is_beyond) = (self.standing == ClockStanding::Apart, self.standing == ClockStanding::Beyond);
+        let (half_ms, all_ms) = (self.skew_max_ms / 2, self.skew_max_ms);
+        // A clock that is beyond a limit must come a little nearer than that to count as within: nobody needs to hear of each turn
+        // of one that is at its edge.
+        let nearer = |limit_ms: u64, is_past: bool| if is_past { limit_ms - limit_ms / 8 } else { limit_ms };
+        let close_by_all = close(nearer(all_ms, is_beyond));
+        match () {
+            () if is_most(close(nearer(half_ms, is_apart || is_beyond))) => ClockStanding::Within,
+            () if is_most(close_by_all) => ClockStanding::Apart,
+            () if !is_most(close_by_all + silent) => ClockStanding::Beyond,
+            () if self.differs_since_ms.is_some() => ClockStanding::Stepped,
+            // Too few have been heard of late: those that have been may be the ones that are wrong.
+            () => self.standing,
+        }
+    }
+
+    fn differ(&self, one_ms: i64, other_ms: i64) -> bool {
+        one_ms.abs_diff(other_ms) > self.skew_max_ms
+    }
+
+    /// How the clock stands since the last look.
+    pub fn standing(&self) -> ClockStanding {
+        self.standing
+    }
+
+    /// What the node may take for the time of day, until the next look.
+    pub fn time_of_day(&self) -> TimeOfDay {
+        TimeOfDay::new(self.standing, self.believed_ms, self.skew_max_ms)
+    }
+
+    /// How far the clock of a peer is ahead of this one's; none where it has not told it lately.
+    pub fn offset(&self, peer: NodeId, now: Moment) -> Option<Offset> {
+        self.peers.get(&peer)?.of(now)
+    }
+
+    /// How far the clock of this node is ahead of the middle one of all that are known, its own included; of two in the middle
+    /// that which is nearer to its own.
+    pub fn ahead_ms(&self, now: Moment) -> i64 {
+        let mut all: Vec<i64> = self.peers.values().filter_map(|peer| Some(peer.of(now)?.ahead_ms)).collect();
+        all.push(0);
+        all.sort_unstable();
+        let (low, high) = (all[(all.len() - 1) / 2], all[all.len() / 2]);
+        let middle = if low.unsigned_abs() <= high.unsigned_abs() { low } else { high };
+        middle.saturating_neg()
+    }
+}

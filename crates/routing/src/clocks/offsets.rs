@@ -1,0 +1,164 @@
+//! How far the clock of a peer is ahead of this node's, from what is sent to it anyway.
+//!
+//! A peer tells its time of day some time after something was sent to it, and before its answer was heard; so that was at the
+//! moment in the middle, give or take half of the time between them, however long the way there and the way back took. What is
+//! kept is how far its time of day is ahead of this node's *monotonic* clock: that stays true when this node's time of day is set.
+//!
+//! Promises: the peer's clock is no further from what is told than is told too, as long as neither is set meanwhile and both go
+//! at one rate within a thousandth. Must not know: what is sent.
+
+use std::collections::VecDeque;
+
+use super::time_of_day::ahead_of_monotonic;
+use crate::Moment;
+
+/// Exchanges that are kept.
+const KEPT_MAX: usize = 8;
+
+/// An exchange counts for so long.
+const COUNTS_MS: u64 = 30_000;
+
+/// One that took longer tells too little.
+const EXCHANGE_MAX_MS: u64 = 2_000;
+
+/// Clocks drift apart by at most one part in so many.
+const DRIFT_PARTS: u64 = 1_000;
+
+/// A peer has told its time of day in answer to something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// When that was sent, in monotonic milliseconds.
+    pub sent_ms: u64,
+    /// When the answer was heard.
+    pub heard_ms: u64,
+    /// What the peer told in between, in milliseconds since 1970.
+    pub peer_wall_ms: u64,
+}
+
+/// How far a peer's clock is ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offset {
+    /// Of this node's; negative where it is behind.
+    pub ahead_ms: i64,
+    /// It may be so much more or less.
+    pub uncertain_ms: u64,
+}
+
+impl Offset {
+    /// Whether the two clocks may differ by no more than this.
+    pub fn may_be_within(&self, limit_ms: u64) -> bool {
+        self.ahead_ms.unsigned_abs() <= limit_ms.saturating_add(self.uncertain_ms)
+    }
+}
+
+/// What a peer has told lately.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Offsets {
+    kept: VecDeque<Kept>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    /// The peer's time of day, ahead of the monotonic clock here.
+    ahead_ms: i64,
+    uncertain_ms: u64,
+    heard_ms: u64,
+}
+
+impl Kept {
+    fn of(Exchange { sent_ms, heard_ms, peer_wall_ms }: Exchange) -> Option<Self> {
+        let took_ms = heard_ms.checked_sub(sent_ms).filter(|took_ms| *took_ms <= EXCHANGE_MAX_MS)?;
+        let told = Moment { monotonic_ms: sent_ms + took_ms / 2, wall_ms: peer_wall_ms };
+        // Of each of the three a part of a millisecond was cut off.
+        let uncertain_ms = took_ms.div_ceil(2) + 1;
+        Some(Self { ahead_ms: ahead_of_monotonic(told), uncertain_ms, heard_ms })
+    }
+
+    fn age_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.heard_ms)
+    }
+
+    fn uncertain_ms(&self, now_ms: u64) -> u64 {
+        self.uncertain_ms + self.age_ms(now_ms) / DRIFT_PARTS
+    }
+
+    /// Whether both can be true.
+    fn agrees_with(&self, newer: &Self) -> bool {
+        let apart_ms = self.ahead_ms.abs_diff(newer.ahead_ms);
+        apart_ms <= self.uncertain_ms(newer.heard_ms) + newer.uncertain_ms
+    }
+}
+
+impl Offsets {
+    /// The peer has told its time. What contradicts that was told before its clock was set.
+    pub(super) fn hear(&mut self, exchange: Exchange) {
+        let Some(newer) = Kept::of(exchange) else { return };
+        self.kept.retain(|kept| kept.agrees_with(&newer));
+        if self.kept.len() >= KEPT_MAX {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(newer);
+    }
+
+    /// How far the peer is ahead, by the exchange that says it best.
+    pub(super) fn of(&self, now: Moment) -> Option<Offset> {
+        let now_ms = now.monotonic_ms;
+        let counts = self.kept.iter().filter(|kept| kept.age_ms(now_ms) <= COUNTS_MS);
+        let best = counts.min_by_key(|kept| kept.uncertain_ms(now_ms))?;
+        let ahead_ms = best.ahead_ms.saturating_sub(ahead_of_monotonic(now));
+        Some(Offset { ahead_ms, uncertain_ms: best.uncertain_ms(now_ms) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WALL_MS: u64 = 1_790_000_000_000;
+
+    fn at(monotonic_ms: u64) -> Moment {
+        Moment { monotonic_ms, wall_ms: WALL_MS + monotonic_ms }
+    }
+
+    fn exchange(sent_ms: u64, heard_ms: u64, peer_wall_ms: u64) -> Exchange {
+        Exchange { sent_ms, heard_ms, peer_wall_ms }
+    }
+
+    #[test]
+    fn the_time_that_an_exchange_took_bounds_what_it_tells() {
+        // The way there took 90 of 100 ms.
+        let mut offsets = Offsets::default();
+        offsets.hear(exchange(1_000, 1_100, WALL_MS + 1_090 + 250));
+        let Offset { ahead_ms, uncertain_ms } = offsets.of(at(1_100)).unwrap();
+        assert!(ahead_ms.abs_diff(250) <= uncertain_ms && uncertain_ms <= 51, "{ahead_ms} ± {uncertain_ms}");
+    }
+
+    #[test]
+    fn the_shortest_exchange_counts_until_it_is_old_or_contradicted() {
+        let mut offsets = Offsets::default();
+        offsets.hear(exchange(1_000, 1_004, WALL_MS + 1_002));
+        offsets.hear(exchange(2_000, 2_400, WALL_MS + 2_000));
+        assert_eq!(offsets.of(at(2_400)), Some(Offset { ahead_ms: 0, uncertain_ms: 4 }), "3 ms, and drift");
+        let contradicting = exchange(3_000, 3_400, WALL_MS + 3_200 + 900);
+        offsets.hear(contradicting);
+        assert_eq!(offsets.of(at(3_400)), Some(Offset { ahead_ms: 900, uncertain_ms: 201 }));
+        assert_eq!(offsets.of(at(3_400 + COUNTS_MS + 1)), None);
+    }
+
+    #[test]
+    fn exchanges_that_tell_nothing_are_not_kept() {
+        let mut offsets = Offsets::default();
+        offsets.hear(exchange(1_000, 3_001, WALL_MS));
+        offsets.hear(exchange(1_000, 999, WALL_MS));
+        offsets.hear(exchange(0, u64::MAX, u64::MAX));
+        assert_eq!(offsets.of(at(3_001)), None);
+    }
+
+    #[test]
+    fn an_own_step_is_seen_by_what_was_measured_before() {
+        let mut offsets = Offsets::default();
+        offsets.hear(exchange(1_000, 1_002, WALL_MS + 1_001));
+        let set = Moment { wall_ms: at(1_100).wall_ms + 5_000, ..at(1_100) };
+        assert_eq!(offsets.of(set).map(|offset| offset.ahead_ms), Some(-5_000));
+    }
+}

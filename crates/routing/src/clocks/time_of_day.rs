@@ -1,0 +1,69 @@
+//! What a node takes for the time of day.
+//!
+//! Promises: a time of day that was set by more than clocks may differ is taken for none: what is read then goes on from what was
+//! believed, by the monotonic clock, and nothing is to be stamped by it. Must not know: why it is believed.
+
+use super::ClockStanding;
+use crate::{Moment, Reason};
+
+/// How far the time of day is ahead of the monotonic clock, in milliseconds.
+pub(super) fn ahead_of_monotonic(moment: Moment) -> i64 {
+    let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+    signed(moment.wall_ms).saturating_sub(signed(moment.monotonic_ms))
+}
+
+/// What the clocks of a node are read by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeOfDay {
+    believed_ms: Option<i64>,
+    slack_ms: u64,
+    doubt: Option<Reason>,
+}
+
+/// What they show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The time.
+    pub moment: Moment,
+    /// Why nothing is to be stamped by its time of day, where that is so.
+    pub doubt: Option<Reason>,
+}
+
+impl TimeOfDay {
+    /// That of a node whose clocks nobody compares: what they show is believed.
+    pub const UNCHECKED: Self = Self { believed_ms: None, slack_ms: 0, doubt: None };
+
+    /// That of a node which knows nothing of its clocks yet.
+    pub const UNKNOWN: Self = Self { believed_ms: None, slack_ms: 0, doubt: Some(Reason::NotReady) };
+
+    pub(super) fn new(standing: ClockStanding, believed_ms: Option<i64>, slack_ms: u64) -> Self {
+        let doubt = match standing {
+            ClockStanding::Within | ClockStanding::Apart => None,
+            ClockStanding::Unknown => Some(Reason::NotReady),
+            ClockStanding::Beyond | ClockStanding::Stepped => Some(Reason::ClockSkew),
+        };
+        Self { believed_ms, slack_ms, doubt }
+    }
+
+    /// What `shown` is taken for.
+    ///
+    /// ```
+    /// use firstseen_routing::{ClockWatch, Moment, Reading, Reason};
+    /// let at = |monotonic_ms, wall_ms| Moment { monotonic_ms, wall_ms };
+    /// let mut alone = ClockWatch::new(1_000);
+    /// alone.look(at(0, 5_000_000), &[]);
+    /// let time = alone.time_of_day();
+    /// assert_eq!(time.read(at(50, 5_000_900)), Reading { moment: at(50, 5_000_900), doubt: None });
+    /// let set = Reading { moment: at(60, 5_000_060), doubt: Some(Reason::ClockSkew) };
+    /// assert_eq!(time.read(at(60, 8_600_060)), set, "an hour ahead");
+    /// ```
+    pub fn read(&self, shown: Moment) -> Reading {
+        match self.believed_ms {
+            Some(believed_ms) if believed_ms.abs_diff(ahead_of_monotonic(shown)) > self.slack_ms => {
+                let wall_ms = shown.monotonic_ms.saturating_add_signed(believed_ms);
+                Reading { moment: Moment { wall_ms, ..shown }, doubt: Some(Reason::ClockSkew) }
+            }
+            _ => Reading { moment: shown, doubt: self.doubt },
+        }
+    }
+}
