@@ -200,6 +200,8 @@ pub struct History {
     /// From when to when the disk of a node hung though all was well else, in simulated microseconds: only where every
     /// slice has a complete copy elsewhere.
     pub hangs: Vec<(u64, u64)>,
+    /// From when to when the clock of a node was wrong, in simulated microseconds.
+    pub wrong_clocks: Vec<(u64, u64)>,
     /// What was looked for in the end and is not there.
     pub unset: Vec<Unset>,
     /// What was found in the cells of copies in the end.

@@ -10,7 +10,7 @@ use firstseen_routing::rules::{Rule, Rules};
 use crate::scenario::Scenario;
 
 /// How it is asked.
-pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--cut-offs|--hung-disks|--storms FIRST..END \
+pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--cut-offs|--hung-disks|--wrong-clocks|--storms FIRST..END \
                          [--trace] [--without RULE] [--results FILE]";
 
 /// Scenarios, each drawn from a seed.
@@ -24,7 +24,7 @@ pub struct Family {
 
 impl Family {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self { flag: "--seeds", scenario: Scenario::new },
         Self { flag: "--trees", scenario: Scenario::of_tree },
         Self { flag: "--durable", scenario: Scenario::durable },
@@ -33,6 +33,7 @@ impl Family {
         Self { flag: "--cut-offs", scenario: Scenario::cut_off },
         Self { flag: "--storms", scenario: Scenario::storm },
         Self { flag: "--hung-disks", scenario: Scenario::hung },
+        Self { flag: "--wrong-clocks", scenario: Scenario::wrong_clocks },
     ];
 
     /// The one that is asked for like this.

@@ -24,3 +24,4 @@ mod torment;
 pub mod trace;
 pub mod tree;
 mod workload;
+mod wrong_clocks;

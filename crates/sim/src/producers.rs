@@ -179,7 +179,8 @@ pub(crate) async fn connect(
 ) -> Result<(Client, Filter), Box<dyn std::error::Error + Send + Sync>> {
     let incarnation = u128::from(scenario.seed) << 64 | u128::from(number) << 32 | u128::from(start);
     let mut last: Box<dyn std::error::Error + Send + Sync> = "never tried".into();
-    for _ in 0..10 {
+    // A call may be given hardly longer than a message takes: a connection then comes about by luck.
+    for _ in 0..40 {
         let at_site = |builder: Builder| match scenario.site(number) {
             Some(site) => builder.site(site_name(site)),
             None => builder,

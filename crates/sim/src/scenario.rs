@@ -107,6 +107,8 @@ pub enum Nemesis {
     Isolate,
     /// The disk of a node's journal hangs in a sync, for a second or a minute.
     DiskHang,
+    /// The clock of a node is set by far more than clocks may differ, for some seconds, or is so wrong when its process starts.
+    WrongClock,
     /// Everything there is, two faults at a time, and then nothing any more.
     Storm,
     /// A node answers alone, and is cut off with a producer beside it while the others go on without it, for windows on end.

@@ -16,6 +16,7 @@ mod one_winner;
 mod ready_when_whole;
 mod same_name_same_verdict;
 mod told_degraded;
+mod wrong_clocks;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,6 +76,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     ready_when_whole::check(history, &mut violations);
     same_name_same_verdict::check(history, &mut violations);
     told_degraded::check(history, &by_event, &mut violations);
+    wrong_clocks::check(history, &mut violations);
     violations
 }
 

@@ -1,0 +1,60 @@
+//! That a clock is wrong is told while one is, and not when it has been right again for a while.
+
+use super::Violation;
+use crate::history::{Call, History};
+use firstseen_routing::{Decision, Reason};
+
+/// Within so long after it was set right, a node has measured its clock by those of the others, and a call that was made before
+/// has returned.
+const MEASURED_US: u64 = 3_000_000;
+
+/// A few calls tell as much as all.
+const SHOWN_MAX: usize = 3;
+
+const LAW: &str = "right clock: an event was undecided as a clock was wrong, though none was";
+
+pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
+    let is_told = |call: &&Call| call.told == Some(Decision::Undecided(Reason::ClockSkew));
+    let is_wrong = |call: &Call| {
+        let may_be = |(from_us, until_us): &(u64, u64)| {
+            let returned_us = call.returned_us.unwrap_or(u64::MAX);
+            call.began_us <= until_us.saturating_add(MEASURED_US) && returned_us >= *from_us
+        };
+        history.wrong_clocks.iter().any(may_be)
+    };
+    let calls: Vec<Call> =
+        history.calls.iter().filter(is_told).filter(|call| !is_wrong(call)).take(SHOWN_MAX).cloned().collect();
+    if !calls.is_empty() {
+        violations.push(Violation::of(LAW, calls));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_has_been_right_for_a_while_breaks_it() {
+        let broken = |began_us: u64| {
+            let call = Call {
+                id: 0,
+                producer: 0,
+                site: None,
+                event: 1,
+                time_ms: 0,
+                is_lookup: false,
+                name: None,
+                began_us,
+                returned_us: Some(began_us + 1_000),
+                told: Some(Decision::Undecided(Reason::ClockSkew)),
+                degraded: false,
+            };
+            let mut violations = Vec::new();
+            let wrong_clocks = vec![(10_000_000, 20_000_000)];
+            check(&History { calls: vec![call], wrong_clocks, ..History::default() }, &mut violations);
+            !violations.is_empty()
+        };
+        assert!(broken(9_000_000) && broken(23_500_000), "no clock was wrong");
+        assert!(!broken(15_000_000) && !broken(21_000_000), "one was, or nobody has measured it yet");
+    }
+}
