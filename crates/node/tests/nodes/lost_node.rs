@@ -226,10 +226,11 @@ async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_
     for node in [&a, &b, &c] {
         node.ready().await;
     }
-    let hashing = Hashing::of(&a, "clicks").await;
     // Until every node acts on the new map, events may be undecided; never is one told what is not so.
-    let mut sequence = 100;
+    let (mut sequence, began) = (100, std::time::Instant::now());
     let degraded = loop {
+        // On a busy machine a node may be found down for a while: then events have other heads.
+        let hashing = Hashing::of(&a, "clicks").await;
         let after = events(sequence as usize * 50, (sequence as usize + 1) * 50);
         let mut replies = Vec::new();
         for (_, indexes, batch) in hashing.batches(sequence, &names(&after)) {
@@ -251,7 +252,7 @@ async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_
         };
         assert!(replies.iter().all(|reply| reply.decisions.iter().all(is_honest)), "{replies:?}");
         sequence += 10;
-        assert!(sequence < 1000, "it never works again: {replies:?}");
+        assert!(began.elapsed() < PATIENCE, "it never works again: {replies:?}");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     };
     assert!(degraded, "the slices of c have lost what came before its new start");

@@ -187,8 +187,17 @@ impl TestNode {
         FilterId(reply.filter.expect("the filter").id)
     }
 
+    /// The map as it is agreed on, as far as it has heard, once it acts on it: its status shows a map a moment before that, and
+    /// until then it answers by the one before.
     pub async fn map(&self) -> ClusterMap {
-        ClusterMap::try_from(self.status().await.map.expect("a map")).expect("a map that can be read")
+        let map = ClusterMap::try_from(self.status().await.map.expect("a map")).expect("a map that can be read");
+        self.acts_on(map.version).await;
+        map
+    }
+
+    /// Waits until it acts on the map of this version, or a newer one.
+    pub async fn acts_on(&self, version: u64) {
+        wait_for("a map counts", || self.node.map_version() >= version).await;
     }
 
     /// A number that the node exports: the first whose line begins with `name`.
