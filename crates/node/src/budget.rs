@@ -15,7 +15,7 @@ pub(crate) struct Budget {
 impl Budget {
     /// Of so many bytes.
     pub(crate) fn new(bytes_max: u64) -> Arc<Self> {
-        Arc::new(Self { shares: Mutex::new(Shares::new(bytes_max)) })
+        Arc::new(Self { shares: Mutex::new(Shares::of_bytes(bytes_max)) })
     }
 
     fn shares(&self) -> MutexGuard<'_, Shares> {
@@ -70,14 +70,15 @@ mod tests {
     #[test]
     fn what_is_dropped_is_given_back() {
         let budget = Budget::new(1600);
-        let mut charge = budget.charge(Party::Producers, 1000).expect("room");
+        let mut charge = budget.charge(Party::Producers, 900).expect("room");
         assert!(budget.charge(Party::Producers, 101).is_none() && !charge.grow(101));
         assert!(charge.grow(100));
-        let kept = [budget.charge(Party::Nodes, 400), budget.charge(Party::Operators, 100)];
+        let kept = [(Party::Nodes, 400), (Party::Agreement, 100), (Party::Operators, 100)];
+        let kept = kept.map(|(party, bytes)| budget.charge(party, bytes));
         assert!(kept.iter().all(Option::is_some));
         assert_eq!(budget.taken(), 1600);
         charge.shrink(u64::MAX);
-        assert_eq!(budget.taken(), 500);
+        assert_eq!(budget.taken(), 600);
         drop((charge, kept));
         assert_eq!(budget.taken(), 0);
     }

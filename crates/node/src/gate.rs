@@ -61,14 +61,17 @@ impl GateLayer {
             Role::Producer => caller.must_be_client()?,
             Role::Anybody => {}
         }
-        let party = match self.is_secure.then(|| accept::party(caller.roles())) {
+        let caller_party = match self.is_secure.then(|| accept::party(caller.roles())) {
             // Without certificates nothing else shows whose work it is; and what a node does for producers is theirs.
+            None if party == Party::Agreement => Party::Nodes,
             None => party,
             Some(Party::Nodes) if party == Party::Producers => party,
             Some(party) => party,
         };
         let full = || ErrorKind::Overloaded.status("the node has no room for another connection: see connections_max");
-        let (party, open) = seat.begin_call(party).ok_or_else(full)?;
+        let (place, open) = seat.begin_call(caller_party).ok_or_else(full)?;
+        // Messages of links that wait for their owners do not keep nodes from agreeing on anything.
+        let party = if (place, party) == (Party::Nodes, Party::Agreement) { party } else { place };
         let charge = self.budget.charge(party, CALL_BYTES).ok_or_else(spent)?;
         let call = Arc::new(Call { charge: Mutex::new(charge), _open: open });
         if let Some(tls) = tls {

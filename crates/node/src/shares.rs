@@ -1,13 +1,15 @@
 //! How nodes, operators and producers share what there is of something.
 //!
-//! Promises: of what there is, a part is kept for the links and the agreement of nodes, and another for operators; nobody
-//! else takes that, and together they take no more than there is. Must not know: what it is.
+//! Promises: of what there is, a part is kept for the links of nodes, others for their agreement and for operators; nobody else
+//! takes that, and together they take no more than there is. Must not know: what it is.
 
 /// Whose something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Party {
-    /// The links between nodes and their agreement.
+    /// Nodes: the links between them, and their agreement where that has no part of its own.
     Nodes,
+    /// What nodes agree on, where their links must not take its part.
+    Agreement,
     /// Those who administer.
     Operators,
     /// All others.
@@ -15,28 +17,42 @@ pub(crate) enum Party {
 }
 
 impl Party {
-    const ALL: [Self; 3] = [Self::Nodes, Self::Operators, Self::Producers];
+    const ALL: [Self; 4] = [Self::Nodes, Self::Agreement, Self::Operators, Self::Producers];
 }
 
 /// What there is, and who has how much of it.
 pub(crate) struct Shares {
     max: u64,
+    /// What nobody else takes, by party.
+    kept: [u64; Party::ALL.len()],
     taken: [u64; Party::ALL.len()],
 }
 
 impl Shares {
-    /// Nobody has anything of so much.
-    pub(crate) fn new(max: u64) -> Self {
-        Self { max, taken: [0; Party::ALL.len()] }
+    /// Nobody has anything of so many places, which are of callers, whatever they call for.
+    pub(crate) fn of_places(max: u64) -> Self {
+        Self::keeping(max, |party| match party {
+            Party::Nodes => max / 4,
+            Party::Operators => max / 16,
+            Party::Agreement | Party::Producers => 0,
+        })
     }
 
-    /// What nobody else takes.
-    fn kept(&self, party: Party) -> u64 {
-        match party {
-            Party::Nodes => self.max / 4,
-            Party::Operators => self.max / 16,
+    /// Nobody has anything of so many bytes.
+    pub(crate) fn of_bytes(max: u64) -> Self {
+        Self::keeping(max, |party| match party {
+            Party::Nodes => max / 4,
+            Party::Agreement | Party::Operators => max / 16,
             Party::Producers => 0,
-        }
+        })
+    }
+
+    fn keeping(max: u64, kept: impl Fn(Party) -> u64) -> Self {
+        Self { max, kept: Party::ALL.map(kept), taken: [0; Party::ALL.len()] }
+    }
+
+    fn kept(&self, party: Party) -> u64 {
+        self.kept[party as usize]
     }
 
     /// Takes so much where there is room; whether there was.
@@ -79,7 +95,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_for_one_nobody_else_takes() {
-        let mut shares = Shares::new(64);
+        let mut shares = Shares::of_places(64);
         assert_eq!(all(&mut shares, Party::Producers), 64 - 16 - 4);
         assert_eq!(all(&mut shares, Party::Nodes), 16);
         assert_eq!(all(&mut shares, Party::Operators), 4);
@@ -92,8 +108,19 @@ mod tests {
     }
 
     #[test]
+    fn links_and_producers_leave_room_for_the_agreement() {
+        let mut shares = Shares::of_bytes(64);
+        assert_eq!(all(&mut shares, Party::Nodes), 64 - 4 - 4, "the rest was nobody's");
+        assert_eq!(all(&mut shares, Party::Producers), 0);
+        assert_eq!(all(&mut shares, Party::Agreement), 4);
+        assert_eq!(all(&mut shares, Party::Operators), 4);
+        shares.give(Party::Nodes, 40);
+        assert_eq!(all(&mut shares, Party::Agreement), 40, "what nobody has anybody may have");
+    }
+
+    #[test]
     fn a_few_are_shared_by_all() {
-        let mut shares = Shares::new(3);
+        let mut shares = Shares::of_places(3);
         assert_eq!(all(&mut shares, Party::Producers), 3);
         assert!(!shares.take(Party::Nodes, u64::MAX));
     }

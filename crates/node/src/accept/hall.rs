@@ -52,7 +52,7 @@ impl Hall {
     pub(super) fn new(places: u32, unknown_max: u32) -> Self {
         Self {
             unknown_max: unknown_max as usize,
-            places: Shares::new(u64::from(places)),
+            places: Shares::of_places(u64::from(places)),
             unknown: BTreeMap::new(),
             guests: BTreeMap::new(),
             next: 0,

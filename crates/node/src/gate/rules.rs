@@ -83,7 +83,7 @@ pub(super) fn of(path: &str) -> Rule {
         peer::peer_server::SERVICE_NAME => {
             Rule { role: Role::Node, party: Party::Nodes, bulk: Bulk::great(method == "Link") }
         }
-        meta::meta_server::SERVICE_NAME => Rule { role: Role::Node, party: Party::Nodes, bulk: Bulk::great(false) },
+        meta::meta_server::SERVICE_NAME => Rule { role: Role::Node, party: Party::Agreement, bulk: Bulk::great(false) },
         // Health, reflection, and what does not exist.
         _ => Rule { role: Role::Anybody, party: Party::Producers, bulk: Bulk { is_stream: true, ..SMALL } },
     }
