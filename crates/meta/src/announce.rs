@@ -38,7 +38,7 @@ async fn stay_announced(meta: &Meta) {
                 Ok(_) => tracing::warn!("the other nodes have gone on without this one: it counts as started anew"),
                 Err(_) => return,
             },
-            () = meta.begins_anew() => {}
+            () = meta.is_over(incarnation) => {}
         }
         meta.show_incarnation(None);
         tries += 1;

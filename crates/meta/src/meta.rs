@@ -13,7 +13,7 @@ use firstseen_wire::net::{Connector, meta_server};
 use firstseen_wire::proto::meta::Proposal;
 use firstseen_wire::proto::meta::meta_server::MetaServer;
 use firstseen_wire::watch;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -49,8 +49,8 @@ struct Inner {
     beginning: AtomicBool,
     running: OnceLock<Running>,
     incarnation: watch::Sender<Option<Incarnation>>,
-    /// This node wants to count as started anew.
-    anew: Notify,
+    /// The start as which this node does not want to count any more.
+    over: watch::Sender<Option<Incarnation>>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -114,7 +114,7 @@ impl Meta {
             beginning: AtomicBool::new(false),
             running: OnceLock::new(),
             incarnation: watch::Sender::new(None),
-            anew: Notify::new(),
+            over: watch::Sender::new(None),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
@@ -141,13 +141,16 @@ impl Meta {
         self.inner.incarnation.subscribe()
     }
 
-    /// Has this node count as started anew, as if the others had given it up: it could not hold what it has for a while.
-    pub fn begin_anew(&self) {
-        self.inner.anew.notify_one();
+    /// Has this node count as started anew, as if the others had given up this start of it: it could not hold what it has for a
+    /// while. Nothing where it counts as another start by now.
+    pub fn begin_anew(&self, start: Incarnation) {
+        self.inner.over.send(Some(start));
     }
 
-    pub(crate) async fn begins_anew(&self) {
-        self.inner.anew.notified().await;
+    /// Waits until this start is to be over.
+    pub(crate) async fn is_over(&self, start: Incarnation) {
+        // The sender is here.
+        let _ = self.inner.over.subscribe().wait_for(|over| *over == Some(start)).await;
     }
 
     /// The map. Who watches it sees versions in order, but not all of them; it is empty while there is no cluster.

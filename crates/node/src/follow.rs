@@ -49,7 +49,7 @@ impl Follower {
             match me {
                 Some(me) if is_disk_hung => given_up_in = Some(me.incarnation),
                 // The others have gone on without that, and hear of it as of what another process brings.
-                Some(me) if given_up_in.take() == Some(me.incarnation) => self.meta.begin_anew(),
+                Some(me) if given_up_in.take() == Some(me.incarnation) => self.meta.begin_anew(me.incarnation),
                 _ => {}
             }
             let links = match me {

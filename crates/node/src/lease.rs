@@ -16,6 +16,9 @@ use crate::view::{Me, View};
 /// A lease is asked for so many times before it is over.
 const TRIES: u64 = 8;
 
+/// While there is none, it is asked for again after so long.
+const AGAIN: Duration = Duration::from_millis(100);
+
 /// The lease of this node, as its owners see it.
 #[derive(Debug)]
 pub(crate) struct Held(Mutex<Lease>);
@@ -48,7 +51,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     let (lease_ms, skew_max_ms) = (shared.config.timing.lease_ms, shared.config.timing.clock_skew_max_ms);
     let between = Duration::from_millis((lease_ms / TRIES).max(1));
     let mut views = shared.views.clone();
-    let mut is_held = true;
+    let mut is_held = false;
     loop {
         if views.wait_for(|view| view.me.is_some()).await.is_err() {
             return;
@@ -62,7 +65,7 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
             shared.lease.set(Lease::granted(asked, lease_ms, skew_max_ms));
         }
         tell(&mut is_held, shared.lease.newest().holds(shared.clock.now()));
-        tokio::time::sleep(between).await;
+        tokio::time::sleep(if is_held { between } else { between.min(AGAIN) }).await;
     }
 }
 

@@ -334,7 +334,11 @@ impl Database {
         loop {
             match self.once(&work).await {
                 Err(error @ StoreError::Full { .. }) => {
-                    self.inner.reserve.give_up();
+                    let give_up = |database: &Self| {
+                        database.inner.reserve.give_up();
+                        Ok(())
+                    };
+                    self.once(&Arc::new(give_up)).await?;
                     if !std::mem::replace(&mut has_waited, true) {
                         tracing::error!(%error, "the node has no part in what the cluster agrees on until there is room");
                     }

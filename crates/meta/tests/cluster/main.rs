@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_meta::{Change, Command, CommandId, MetaError, NewFilter, Outcome, Refusal};
-use firstseen_routing::{ClusterMap, FilterPolicies, NodeId, SecretMaterial, SlicedDefinition};
+use firstseen_routing::{ClusterMap, FilterPolicies, Incarnation, NodeId, SecretMaterial, SlicedDefinition};
 
 use node::{Node, eventually};
 
@@ -128,6 +128,31 @@ async fn restarts_lose_nothing_and_count() {
         assert!(map.filter_named("clicks").is_some());
         assert!(!map.is_complete(map.filter_named("clicks").unwrap().1, 0), "cells were in memory");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_is_over_once_however_often_that_is_asked() {
+    let node = Node::start("a").await;
+    node.meta.init().await.unwrap();
+    let started_after = async |before: Incarnation| {
+        let mut incarnation = node.meta.incarnation();
+        let is_later = |start: &Option<Incarnation>| start.is_some_and(|start| start > before);
+        eventually("it has started", async { incarnation.wait_for(is_later).await.unwrap() }).await;
+        let start = *incarnation.borrow();
+        start.unwrap()
+    };
+    let first = started_after(Incarnation(0)).await;
+    node.meta.begin_anew(first);
+    node.meta.begin_anew(first);
+    let second = started_after(first).await;
+    // Too late: it is.
+    node.meta.begin_anew(first);
+    node.meta.propose(command(70, filter("clicks"))).await.unwrap();
+    node.meta.begin_anew(second);
+    let third = started_after(second).await;
+    node.meta.propose(command(71, Change::DropFilter { name: "clicks".into() })).await.unwrap();
+    assert_eq!((second.0, third.0), (first.0 + 1, first.0 + 2));
+    assert_eq!(node.meta.map().borrow().nodes[&NodeId(1)].incarnation, third);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
