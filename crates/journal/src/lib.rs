@@ -11,6 +11,7 @@
 
 mod disk;
 mod folder;
+mod hang;
 mod journal;
 mod memory;
 mod message;
@@ -21,6 +22,7 @@ mod stamps;
 
 pub use disk::{Disk, DiskFile};
 pub use folder::FolderDisk;
+pub use hang::{LOOKS, Looks, Steps, UnderWay};
 pub use journal::Journal;
 pub use memory::{MemoryDisk, MemoryFile};
 pub use message::{RecordError, decode, encode};

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::disk::{Disk, DiskFile};
@@ -48,6 +48,22 @@ impl Room {
     }
 }
 
+/// What syncs wait for, each on the thread that it is called on. Clones are the same.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn set_closed(&self, is_closed: bool) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = is_closed;
+        self.0.1.notify_all();
+    }
+
+    fn pass(&self) {
+        let closed = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.0.1.wait_while(closed, |is_closed| *is_closed));
+    }
+}
+
 #[derive(Default)]
 struct Files {
     files: BTreeMap<String, FileState>,
@@ -57,6 +73,8 @@ struct Files {
     sync_takes: Duration,
     /// The next sync hangs for so long.
     hang: Option<Duration>,
+    /// Where syncs may be held.
+    gate: Option<Gate>,
 }
 
 /// Parts of a file that were ever written: where each begins and ends, apart from each other. The others take no room.
@@ -172,10 +190,30 @@ impl MemoryDisk {
         *self.files().room.left() = room_bytes;
     }
 
-    /// A disk with files of its own, which shares the room of this one: another folder of the same machine.
+    /// A disk whose syncs can be held: whoever uses it may wait for it, as for a disk of a machine.
+    #[must_use]
+    pub fn that_may_hang() -> Self {
+        Self(Arc::new(Mutex::new(Files { gate: Some(Gate::default()), ..Files::default() })))
+    }
+
+    /// Whether whoever uses it may wait for it.
+    pub fn may_hang(&self) -> bool {
+        self.files().gate.is_some()
+    }
+
+    /// From now on all syncs wait, here and on disks beside it, or none any more. Nothing where it is no disk that may hang.
+    pub fn hold_syncs(&self, hold: bool) {
+        // Those who wait have let go of the files.
+        if let Some(gate) = &self.files().gate {
+            gate.set_closed(hold);
+        }
+    }
+
+    /// A disk with files of its own, which shares the room of this one, and hangs with it: another folder of the same machine.
     #[must_use]
     pub fn beside(&self) -> Self {
-        Self(Arc::new(Mutex::new(Files { room: self.files().room.clone(), ..Files::default() })))
+        let Files { room, gate, .. } = &*self.files();
+        Self(Arc::new(Mutex::new(Files { room: room.clone(), gate: gate.clone(), ..Files::default() })))
     }
 
     /// A file that is read and written anywhere, and made where it is not there.
@@ -351,6 +389,10 @@ impl MemoryFile {
     /// # Errors
     /// What the disk was told to say.
     pub fn sync_all(&self) -> io::Result<()> {
+        let gate = self.disk.files().gate.clone();
+        if let Some(gate) = gate {
+            gate.pass();
+        }
         let mut files = self.disk.files();
         if files.syncs_fail {
             // As file systems do that find out only now that there is no room.

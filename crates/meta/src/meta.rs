@@ -224,6 +224,20 @@ impl Meta {
         *self.short_of_room().borrow()
     }
 
+    /// Whether the disk of what the cluster agrees on hangs: this node hears of nothing new, and has no say, until it answers.
+    pub fn disk_hangs(&self) -> watch::Receiver<bool> {
+        self.inner.database.watch_hangs()
+    }
+
+    pub(crate) fn has_hung_disk(&self) -> bool {
+        self.inner.database.hangs()
+    }
+
+    /// Looks whether that disk hangs, for ever: one change may take as long as `patience`.
+    pub async fn look_after_disk(&self, patience: Duration) {
+        self.inner.database.look_after(patience).await;
+    }
+
     /// Makes a cluster of this one node.
     ///
     /// # Errors
@@ -402,6 +416,8 @@ impl Meta {
 
     pub(crate) async fn attempt(&self, running: &Running, asked: &Asked) -> Answer {
         match running.leader() {
+            // Its consensus waits for the disk, and does not hear that others have found another leader.
+            _ if self.has_hung_disk() => self.ask_around(running, asked).await,
             None => self.ask_around(running, asked).await,
             Some(leader) if leader == running.identity.node => self.serve(running, asked.clone()).await,
             Some(leader) => self

@@ -37,6 +37,10 @@ impl MetaService {
                          without the node that asks, stop that, remove its data, and let it join anew";
             return Err(ErrorKind::Invalid.status(other));
         }
+        // The consensus waits for the disk: whatever it is told waits behind that, one after the other.
+        if self.meta.has_hung_disk() {
+            return Err(ErrorKind::Unavailable.status("the disk of what this node has agreed on hangs"));
+        }
         Ok(running)
     }
 

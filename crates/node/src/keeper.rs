@@ -12,7 +12,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use firstseen_journal::{Disk, NodeMark, ScanError, Segments, scan};
+use firstseen_journal::{Disk, NodeMark, ScanError, Segments, Steps, scan};
 use firstseen_meta::Identity;
 use firstseen_routing::FilterId;
 use firstseen_wire::watch;
@@ -20,8 +20,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::edges::Clock;
-use hang::Steps;
-pub(crate) use hang::look_after;
+pub(crate) use hang::{look_after, patience};
 pub(crate) use writer::write;
 pub(crate) use yielding::Yielding;
 

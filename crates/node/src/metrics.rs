@@ -329,6 +329,11 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
             "1 where the disk of the data folder has no room but what is kept back for the cluster's agreement",
             u64::from(*shared.meta.short_of_room().borrow()),
         ),
+        (
+            "data_disk_hung",
+            "1 where the disk of what the cluster agrees on hangs",
+            u64::from(*shared.meta.disk_hangs().borrow()),
+        ),
     ];
     for (name, help, value) in gauges {
         let gauge = Gauge::<i64>::default();

@@ -310,8 +310,11 @@ fn tell_cluster(shared: &Arc<Shared>) {
     tokio::spawn(stopping().run_until_cancelled_owned(lease::keep(shared.clone())));
     tokio::spawn(stopping().run_until_cancelled_owned(clocks::keep(shared.clone())));
     if shared.rules.keep(Rule::GivesUpHungDisks) {
-        let unreachable_after = Duration::from_millis(shared.config.timing.unreachable_after_ms);
-        let looking = keeper::look_after(shared.keeper.clone(), unreachable_after);
+        let patience = keeper::patience(Duration::from_millis(shared.config.timing.unreachable_after_ms));
+        let looking = keeper::look_after(shared.keeper.clone(), patience);
+        tokio::spawn(stopping().run_until_cancelled_owned(looking));
+        let meta = shared.meta.clone();
+        let looking = async move { meta.look_after_disk(patience).await };
         tokio::spawn(stopping().run_until_cancelled_owned(looking));
     }
 }

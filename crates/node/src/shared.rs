@@ -114,6 +114,13 @@ impl Shared {
                 "the disk of the journal is full: events of durable filters are refused until it has room".to_owned(),
             );
         }
+        if *self.meta.disk_hangs().borrow() {
+            return Some(
+                "the disk of the data folder hangs: the node hears nothing of what the cluster agrees on, and the others go on \
+                 without it until the disk answers"
+                    .to_owned(),
+            );
+        }
         if *self.meta.short_of_room().borrow() {
             return Some(
                 "the disk of the data folder is nearly full, and the room that was kept back is for what the cluster agrees \

@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
+use firstseen_journal::{LOOKS, Looks, Steps};
 use firstseen_wire::watch;
 use redb::{Durability, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
 use serde::Serialize;
@@ -106,6 +107,9 @@ struct Inner {
     storage: MetaStorage,
     reserve: Arc<Reserve>,
     state: RwLock<State>,
+    /// Changes that are on their way to the disk, and whether one of them does not get there.
+    steps: Steps,
+    hangs: watch::Sender<bool>,
     /// Nobody waits for room any more.
     stopping: CancellationToken,
 }
@@ -140,6 +144,8 @@ impl Database {
             reserve: Arc::new(Reserve::beside(&storage)),
             storage,
             state: RwLock::new(State::Given),
+            steps: Steps::default(),
+            hangs: watch::Sender::new(false),
             stopping: CancellationToken::new(),
         };
         let database = Self { inner: Arc::new(inner) };
@@ -205,6 +211,43 @@ impl Database {
         self.inner.reserve.watch_short()
     }
 
+    /// Whether the disk hangs.
+    pub(crate) fn hangs(&self) -> bool {
+        *self.inner.hangs.borrow()
+    }
+
+    /// The same, for whoever waits.
+    pub(crate) fn watch_hangs(&self) -> watch::Receiver<bool> {
+        self.inner.hangs.subscribe()
+    }
+
+    /// Looks whether the disk hangs: one change may take as long as `patience`.
+    pub(crate) async fn look_after(&self, patience: Duration) {
+        let mut looks = Looks::default();
+        loop {
+            tokio::time::sleep(patience / LOOKS).await;
+            looks.look(self.inner.steps.under_way());
+            // Once it answers, the consensus goes on, and nothing was lost.
+            let hangs = looks.is_stuck();
+            if self.hangs() != hangs {
+                self.tell_hang(hangs, patience);
+                self.inner.hangs.send(hangs);
+            }
+        }
+    }
+
+    fn tell_hang(&self, hangs: bool, patience: Duration) {
+        let place = &self.inner.place;
+        match hangs {
+            true => tracing::error!(
+                %place, ?patience,
+                "the disk of what the cluster agrees on hangs: a change does not get there. The others are told nothing until it \
+                 answers, and go on without this node"
+            ),
+            false => tracing::warn!(%place, "the disk of what the cluster agrees on answers again"),
+        }
+    }
+
     /// Keeps room back, if there is any.
     pub(crate) async fn keep_reserve(&self) -> bool {
         // Nothing in it fails.
@@ -235,7 +278,11 @@ impl Database {
     where
         F: Fn(&WriteTransaction) -> Result<(), redb::Error> + Send + Sync + 'static,
     {
-        self.run(move |database| database.with("write to it", |open| commit(open, &changes))).await
+        self.run(move |database| {
+            let _under_way = database.inner.steps.begin();
+            database.with("write to it", |open| commit(open, &changes))
+        })
+        .await
     }
 
     /// The value under `name`.

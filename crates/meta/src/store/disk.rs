@@ -37,7 +37,10 @@ pub enum MetaStorage {
 impl MetaStorage {
     /// Whether whoever uses it may wait for a disk.
     pub(super) fn is_blocking(&self) -> bool {
-        !matches!(self, Self::Memory(_))
+        match self {
+            Self::File(_) | Self::Copy(_) => true,
+            Self::Memory(disk) => disk.may_hang(),
+        }
     }
 
     /// Where it is, for messages.

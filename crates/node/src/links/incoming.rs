@@ -93,6 +93,11 @@ impl Peer for PeerService {
         let mut frames = request.into_inner();
         let hello = hello(&mut frames).await?;
         let peer = check(&self.shared.view(), &hello, &caller)?;
+        // The others go on without a node that does not hear of it what they agree on.
+        let mut hangs = self.shared.meta.disk_hangs();
+        if *hangs.borrow() {
+            return Err(ErrorKind::Unavailable.status("the disk of what this node has agreed on hangs"));
+        }
         let inputs = self.receiver(peer);
         let (begun, answer) = oneshot::channel();
         let gone = || match self.shared.owners.loss().reason() {
@@ -105,7 +110,12 @@ impl Peer for PeerService {
         let (shared, stopping) = (self.shared.clone(), self.shared.stopping.clone());
         tokio::spawn(async move {
             let reading = read(&shared, peer, (stream, handled), frames, &inputs);
-            stopping.run_until_cancelled(reading).await;
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => {}
+                _ = hangs.wait_for(|hangs| *hangs) => {}
+                () = reading => {}
+            }
             let _ = inputs.send(Input::End { stream }).await;
         });
         let mut is_first = true;

@@ -1,105 +1,73 @@
-//! A disk that neither fails nor answers: one of three nodes with two copies of every slice hangs in a sync of its journal.
+//! Disks that neither fail nor answer, of one of three nodes with two copies of every slice.
 //!
-//! The sequence: events are recorded; the disk of b hangs, and b is up and in reach of all; producers go on. Until b gives up
-//! what it keeps there, whatever b answers is unknown, and without that it would be for as long as the disk hangs. Then the
-//! other copies answer; b says why it is not ready; and when its disk answers again, b fetches what it lacks and is ready.
+//! The sequence: events are recorded; the disk of the journal of b hangs, and b is up and in reach of all; producers go on. Until
+//! b gives up what it keeps there, whatever b answers is unknown, and without that it would be for as long as the disk hangs. Then
+//! the other copies answer; b says why it is not ready; and when its disk answers again, b fetches what it lacks and is ready.
+//!
+//! Where the same disk holds what the cluster agrees on, and its node leads, that cannot even say so: another leads, and the
+//! others find it down.
 
-use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 
 use firstseen_client::{Client, Filter, Verdict};
 use firstseen_filter::{FilterSpec, Kind};
-use firstseen_journal::{Disk, DiskFile, MemoryDisk};
-use firstseen_routing::{ClockSource, Durability, FilterPolicies, SlicedDefinition};
+use firstseen_journal::MemoryDisk;
+use firstseen_meta::MetaStorage;
+use firstseen_routing::{ClockSource, Durability, FilterPolicies, NodeId, SlicedDefinition};
 
 use crate::common::cluster::{TestCluster, create_at};
 use crate::common::{PATIENCE, TestNode, wait_for};
 
-/// Syncs wait while it is closed.
-#[derive(Clone, Default)]
-struct Gate(Arc<(Mutex<bool>, Condvar)>);
+/// The disk of a node. However a test ends, nobody waits for it any more.
+struct Hanging(MemoryDisk);
 
-impl Gate {
-    fn set_closed(&self, is_closed: bool) {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = is_closed;
-        self.0.1.notify_all();
-    }
-
-    fn pass(&self) {
-        let closed = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.0.1.wait_while(closed, |is_closed| *is_closed));
+impl Hanging {
+    fn set_hung(&self, is_hung: bool) {
+        self.0.hold_syncs(is_hung);
     }
 }
 
-/// A disk whose syncs pass a gate.
-struct GatedDisk(MemoryDisk, Gate);
-
-struct GatedFile(Box<dyn DiskFile>, Gate);
-
-impl Disk for GatedDisk {
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.0.names()
-    }
-
-    fn len_bytes(&self, name: &str) -> io::Result<u64> {
-        self.0.len_bytes(name)
-    }
-
-    fn read(&self, name: &str, bytes_max: u64) -> io::Result<Vec<u8>> {
-        self.0.read(name, bytes_max)
-    }
-
-    fn create(&self, name: &str, start: &[u8], len_bytes: u64) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(GatedFile(self.0.create(name, start, len_bytes)?, self.1.clone())))
-    }
-
-    fn sync(&self, name: &str) -> io::Result<()> {
-        self.0.sync(name)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.remove(name)
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        self.set_hung(false);
     }
 }
 
-impl DiskFile for GatedFile {
-    fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_at(offset_bytes, bytes)
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.1.pass();
-        self.0.sync()
-    }
-}
-
-/// Nodes a, b and c, and the gate of b's disk.
-async fn cluster() -> (TestCluster, Gate) {
-    let gate = Gate::default();
-    let mut nodes = Vec::new();
+/// Nodes a, b and c, and their disks: of their journals alone, or of what the cluster agrees on, too.
+async fn cluster(holds_agreement: bool) -> (TestCluster, Vec<Hanging>) {
+    let (mut nodes, mut disks) = (Vec::new(), Vec::new());
     for name in ["a", "b", "c"] {
-        let gate = if name == "b" { gate.clone() } else { Gate::default() };
-        let disk = Arc::new(GatedDisk(MemoryDisk::default(), gate));
-        nodes.push(TestNode::start_changed(name, |_| {}, |edges| edges.journal = disk).await);
+        let disk = MemoryDisk::that_may_hang();
+        disks.push(Hanging(disk.clone()));
+        let change_edges = |edges: &mut firstseen_node::Edges| {
+            if holds_agreement {
+                edges.storage = MetaStorage::Memory(disk.beside());
+            }
+            edges.journal = Arc::new(disk);
+        };
+        nodes.push(TestNode::start_changed(name, |_| {}, change_edges).await);
     }
     nodes[0].init().await;
     nodes[0].join(&nodes[1]).await;
     nodes[0].join(&nodes[2]).await;
-    (TestCluster { nodes }, gate)
+    (TestCluster { nodes }, disks)
 }
 
 async fn create(cluster: &TestCluster, slicing: &str, copies: u32) {
+    create_filter(cluster, "clicks", Durability::Durable, (slicing, copies)).await;
+}
+
+async fn create_filter(cluster: &TestCluster, name: &str, durability: Durability, (slicing, copies): (&str, u32)) {
     let spec = FilterSpec {
         capacity_events: Some(50_000),
         rate: 1e-9,
         ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
     };
     let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
-    let (clock, durability) = (ClockSource::Wall, Durability::Durable);
-    let policies = FilterPolicies { clock, durability, copies, ..FilterPolicies::default() };
-    create_at(&cluster.nodes[0], "clicks", &definition, policies).await;
+    let policies = FilterPolicies { clock: ClockSource::Wall, durability, copies, ..FilterPolicies::default() };
+    create_at(&cluster.nodes[0], name, &definition, policies).await;
     for node in &cluster.nodes {
-        node.knows("clicks").await;
+        node.knows(name).await;
         becomes_complete(node).await;
     }
 }
@@ -109,8 +77,8 @@ async fn becomes_complete(node: &TestNode) {
     let waiting = async {
         loop {
             let map = node.map().await;
-            let (_, record) = map.filter_named("clicks").expect("the filter");
-            if record.all_copies().all(|(_, copy)| map.is_complete_copy(copy)) {
+            let mut copies = map.filters.values().flat_map(|record| record.all_copies());
+            if copies.all(|(_, copy)| map.is_complete_copy(copy)) {
                 return;
             }
         }
@@ -156,13 +124,13 @@ async fn ask_until_decided(filter: &Filter, first: u32) -> (Vec<[u8; 4]>, u32) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_copies_answer_for_a_node_whose_disk_hangs() {
     for slicing in ["horizontal:6", "vertical:3"] {
-        let (cluster, gate) = cluster().await;
+        let (cluster, disks) = cluster(false).await;
         create(&cluster, slicing, 1).await;
         let (_client, filter) = hasty(&cluster.nodes[0]).await;
         let before = keys(0);
         assert!(told(&filter, &before).await.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{slicing}");
 
-        gate.set_closed(true);
+        disks[1].set_hung(true);
         let (during, calls) = ask_until_decided(&filter, 10_000).await;
         println!("{slicing}: {calls} calls had to wait for the disk");
         assert!(calls > 0, "{slicing}: nothing is told before it is on the disk");
@@ -175,7 +143,7 @@ async fn other_copies_answer_for_a_node_whose_disk_hangs() {
             assert!(again.iter().all(|verdict| *verdict == Verdict::Duplicate), "{slicing}: {again:?}");
         }
 
-        gate.set_closed(false);
+        disks[1].set_hung(false);
         b.ready().await;
         for node in &cluster.nodes {
             becomes_complete(node).await;
@@ -197,17 +165,17 @@ async fn other_copies_answer_for_a_node_whose_disk_hangs() {
 /// No copy: nobody else answers, and nothing is lost, as nothing is recorded without the slice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_only_copy_goes_on_as_it_was_when_the_disk_answers() {
-    let (cluster, gate) = cluster().await;
+    let (cluster, disks) = cluster(false).await;
     create(&cluster, "horizontal:6", 0).await;
     let (_client, filter) = hasty(&cluster.nodes[0]).await;
     let before = keys(0);
     assert!(told(&filter, &before).await.iter().all(|verdict| *verdict == Verdict::FirstSeen));
-    gate.set_closed(true);
+    disks[1].set_hung(true);
     assert!(undecided(&told(&filter, &keys(1_000)).await) > 0);
     let b = &cluster.nodes[1];
     wait_for("b says why", || b.node.not_ready().is_some_and(|why| why.contains("the disk of the journal hangs")))
         .await;
-    gate.set_closed(false);
+    disks[1].set_hung(false);
     b.ready().await;
     for node in &cluster.nodes {
         becomes_complete(node).await;
@@ -216,4 +184,50 @@ async fn the_only_copy_goes_on_as_it_was_when_the_disk_answers() {
     println!("{calls} calls until all is well again");
     let again = told(&filter, &before).await;
     assert!(again.iter().all(|verdict| *verdict == Verdict::Duplicate), "nothing is forgotten: {again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_node_leads_where_both_disks_of_the_leader_hang() {
+    let (cluster, disks) = cluster(true).await;
+    create(&cluster, "vertical:3", 1).await;
+    create_filter(&cluster, "views", Durability::Memory, ("vertical:3", 1)).await;
+    let number = cluster.nodes[0].status().await.leader;
+    let leads = number as usize - 1;
+    let (leader, other) = (&cluster.nodes[leads], &cluster.nodes[(leads + 1) % 3]);
+    let (client, filter) = hasty(other).await;
+    let views = client.filter("views").await.expect("a filter");
+    let before = keys(0);
+    for filter in [&filter, &views] {
+        assert!(told(filter, &before).await.iter().all(|verdict| *verdict == Verdict::FirstSeen));
+    }
+
+    disks[leads].set_hung(true);
+    let (during, calls) = ask_until_decided(&filter, 10_000).await;
+    println!("{calls} calls had to wait");
+    for node in cluster.nodes.iter().filter(|node| node.node.addr() != leader.node.addr()) {
+        node.finds_down(&[NodeId(number)]).await;
+        assert!(![0, number].contains(&node.status().await.leader), "another leads");
+    }
+    wait_for("it says why", || {
+        leader.node.not_ready().is_some_and(|why| why.contains("disk of the data folder hangs"))
+    })
+    .await;
+    assert!(leader.node.is_alive(), "its process goes on");
+    leader.metric_becomes("firstseen_data_disk_hung", 1.0).await;
+    let (views_during, _) = ask_until_decided(&views, 10_000).await;
+    for (filter, keys) in [(&filter, &before), (&filter, &during), (&views, &before), (&views, &views_during)] {
+        let again = told(filter, keys).await;
+        assert!(again.iter().all(|verdict| *verdict == Verdict::Duplicate), "{again:?}");
+    }
+
+    disks[leads].set_hung(false);
+    leader.ready().await;
+    for node in &cluster.nodes {
+        becomes_complete(node).await;
+    }
+    let (_client, filter) = hasty(leader).await;
+    for keys in [&before, &during] {
+        let again = told(&filter, keys).await;
+        assert_eq!(again.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count(), 0);
+    }
 }

@@ -1,0 +1,120 @@
+//! Whether a disk answers: a write or sync that does not end is no error, and whoever waits for it cannot see it.
+//!
+//! Promises: a disk hangs from the look on at which one piece of work is under way for the [`LOOKS`]th time in a row, and
+//! answers again when for twice as many looks none has been; looking waits for no disk. As looks are counted, and not time, a
+//! process that stood still itself blames nobody for it. Must not know: clocks, what is written, what follows.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Looks in which the same work is seen to be under way, until it is one too many.
+pub const LOOKS: u32 = 6;
+
+/// What a disk does, as whoever looks sees it: one piece of work after the other.
+///
+/// ```
+/// use firstseen_journal::{LOOKS, Looks, Steps};
+/// let (steps, mut looks) = (Steps::default(), Looks::default());
+/// let under_way = steps.begin();
+/// let told: Vec<bool> = (0..=LOOKS).map(|_| looks.look(steps.under_way())).collect();
+/// assert_eq!(told, [false, false, false, false, false, false, true]);
+/// drop(under_way);
+/// assert!(looks.look(steps.under_way()) && !looks.is_stuck(), "it has not answered for long enough yet");
+/// ```
+#[derive(Debug, Default)]
+pub struct Steps {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+impl Steps {
+    /// The disk has something to do from now on, until what this returns is dropped.
+    pub fn begin(&self) -> UnderWay<'_> {
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        UnderWay(self)
+    }
+
+    /// The number of what is under way, another for each; none where the disk has nothing to do.
+    pub fn under_way(&self) -> Option<u64> {
+        let ended = self.ended.load(Ordering::Relaxed);
+        (self.begun.load(Ordering::Relaxed) > ended).then_some(ended)
+    }
+}
+
+/// Something that a disk has to do.
+#[derive(Debug)]
+pub struct UnderWay<'a>(&'a Steps);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What was seen so far.
+#[derive(Debug, Default)]
+pub struct Looks {
+    under_way: Option<u64>,
+    /// Looks since then that have seen the same.
+    same: u32,
+    /// Looks since the disk has kept anybody waiting for too long.
+    well: u32,
+    hangs: bool,
+}
+
+impl Looks {
+    /// Whether the disk hangs, now that this is under way.
+    pub fn look(&mut self, under_way: Option<u64>) -> bool {
+        let is_same = under_way.is_some() && under_way == self.under_way;
+        self.same = if is_same { self.same.saturating_add(1) } else { 0 };
+        self.well = if self.same >= LOOKS { 0 } else { self.well.saturating_add(1) };
+        self.under_way = under_way;
+        self.hangs = self.same >= LOOKS || self.hangs && self.well < 2 * LOOKS;
+        self.hangs
+    }
+
+    /// Whether one piece of work has been under way for too long, and still is.
+    pub fn is_stuck(&self) -> bool {
+        self.same >= LOOKS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks at a disk that does this: whether it hangs, look by look.
+    fn looked(under_way: impl IntoIterator<Item = Option<u64>>) -> Vec<bool> {
+        let mut looks = Looks::default();
+        under_way.into_iter().map(|number| looks.look(number)).collect()
+    }
+
+    #[test]
+    fn what_does_not_end_hangs_until_the_disk_has_answered_for_a_while() {
+        let hung = LOOKS as usize;
+        let told = looked(std::iter::repeat_n(Some(1), hung + 5).chain((2..=60).map(Some)));
+        assert!(told[..hung].iter().all(|hangs| !hangs), "{told:?}");
+        assert!(told[hung..hung + 5 + 2 * hung - 1].iter().all(|hangs| *hangs), "{told:?}");
+        assert!(told[hung + 5 + 2 * hung..].iter().all(|hangs| !hangs), "{told:?}");
+    }
+
+    #[test]
+    fn a_disk_that_hangs_again_and_again_hangs_all_the_while() {
+        let told = looked((0..10).flat_map(|sync| std::iter::repeat_n(Some(sync), LOOKS as usize + 1)));
+        assert!(told[LOOKS as usize..].iter().all(|hangs| *hangs), "{told:?}");
+    }
+
+    #[test]
+    fn a_busy_disk_does_not_hang_and_an_idle_one_neither() {
+        assert!(looked((0..200).map(Some)).iter().all(|hangs| !hangs), "always another sync");
+        assert!(looked(std::iter::repeat_n(None, 200)).iter().all(|hangs| !hangs), "none");
+        let steps = Steps::default();
+        assert_eq!(steps.under_way(), None);
+        let under_way = steps.begin();
+        assert_eq!(steps.under_way(), Some(0));
+        let queued = steps.begin();
+        drop(under_way);
+        assert_eq!(steps.under_way(), Some(1), "the next");
+        drop(queued);
+        assert_eq!(steps.under_way(), None);
+    }
+}
