@@ -12,7 +12,7 @@ const FILTERS: [(Kind, &str, &str); 6] = [
     (Kind::Bloom, "landmark:1h", "horizontal:2"),
     (Kind::Timing, "1h", "vertical:3"),
     (Kind::Generations, "1h", "horizontal-vertical:2x2"),
-    (Kind::Timing, "64events", "horizontal:2"),
+    (Kind::Timing, "64events", "none"),
     (Kind::Bloom, "unbounded", "vertical-horizontal:2x2"),
     (Kind::Stable, "unbounded", "none"),
 ];

@@ -247,7 +247,7 @@ fn what_cannot_be_altered_says_what_to_do_instead() {
     let nodes = cluster();
     let at = format!("--cluster {}", nodes[0].address);
     create(&nodes[0], "endless", "--slicing horizontal:2");
-    create(&nodes[0], "counted", "--slicing horizontal:2 --window 1000events");
+    create(&nodes[0], "counted", "--window 1000events");
     create(&nodes[0], "daily", "--slicing horizontal:3 --window 24h --clock wall");
     for (flags, said) in [
         ("endless --capacity 1M", "no window"),

@@ -26,7 +26,7 @@ const FILTERS: [(&str, &str); 5] = [
     ("flat", "--slicing horizontal:6 --window 1h --clock wall"),
     ("cut", "--slicing vertical:6 --window 1h --clock wall"),
     ("kept", "--slicing vertical:4 --kind generations --window 1h --clock wall --durability durable"),
-    ("last", "--slicing horizontal:3 --kind timing --window 60000events"),
+    ("last", "--kind timing --window 60000events"),
     ("counted", "--kind counting --window 10000events"),
 ];
 

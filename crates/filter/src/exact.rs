@@ -112,7 +112,7 @@ impl Hasher for DigestHasher {
     }
 }
 
-/// The exact model of one filter (with a window counted in events: of one slice).
+/// The exact model of one filter.
 ///
 /// ```
 /// use firstseen_filter::{Digest, ExactWindow, Refresh, Stamp, Verdict, WindowRule};

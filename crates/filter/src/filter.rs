@@ -16,7 +16,7 @@ use crate::flags::Flags;
 use crate::frequencies::Frequencies;
 use crate::generations::{Generations8, Generations16};
 use crate::growth::Limit;
-use crate::kind::Density;
+use crate::kind::{Density, RATE_SAMPLE_BYTES};
 use crate::slice::{CellSlice, MergeError};
 use crate::stable::{StableError, StableFilter};
 use crate::timing::{Timers8, Timers16};
@@ -346,10 +346,10 @@ impl FilterSlice {
         on_kind!(&self.0, slice => Some(slice.live_events()), flags => flags.live_events())
     }
 
-    /// The chance that an event never seen is called a duplicate, from the cells as they are; with equal timers an
-    /// upper bound.
+    /// The chance that an event never seen is called a duplicate, from the first [`RATE_SAMPLE_BYTES`] of the cells as they
+    /// are; with equal timers an upper bound.
     pub fn expected_rate(&self) -> f64 {
-        on_kind!(&self.0, slice => slice.density().rate, flags => flags.kind.expected_rate())
+        self.fill_and_rate(RATE_SAMPLE_BYTES).1
     }
 
     /// The share of cells that are set, where it says how full the slice is, and [`Self::expected_rate`]: told by the

@@ -187,7 +187,11 @@ impl<W: Word> CellKind for Generations<W> {
     fn advance(&self, generation: &mut Generation, now: u64, next: u64) {
         let start = if next == now + 1 { generation.swept_bytes } else { 0 };
         let kept = if next == now + 1 { self.kept_at(now, now) } else { self.kept_at(next, now) };
-        Self::keep(&mut generation.memory.bytes_mut()[start..], kept);
+        match kept {
+            // The first event, or one after a long silence, does not read and write every cell for nothing.
+            0 => generation.memory.clear(),
+            kept => Self::keep(&mut generation.memory.bytes_mut()[start..], kept),
+        }
         generation.swept_bytes = 0;
     }
 

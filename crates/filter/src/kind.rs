@@ -51,6 +51,10 @@ pub(crate) struct Recorded {
 /// puts the fill within 0.2 % of the whole, as hashing spreads events evenly.
 pub const FILL_SAMPLE_BYTES: usize = 1 << 20;
 
+/// Bytes of cells that tell the rate to expect, where a person reads it: a sixteenth of the error above, and no wait that
+/// grows with the filter.
+pub const RATE_SAMPLE_BYTES: usize = 1 << 24;
+
 /// The first `bytes_max` bytes of `cells` in whole pieces of `piece_bytes`, one piece at least; all where there are no
 /// more.
 pub(crate) fn sample(cells: &[u8], bytes_max: usize, piece_bytes: usize) -> &[u8] {

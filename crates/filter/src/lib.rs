@@ -52,7 +52,7 @@ pub use generation::LiveEvents;
 pub use generations::{Generations8, Generations16};
 pub use geometry::{CELLS_MAX, Geometry, GeometryError, HASHES_MAX, Layout};
 pub use growth::{GENERATIONS_MAX, Growth, JumpLimit, Limit};
-pub use kind::{Density, FILL_SAMPLE_BYTES};
+pub use kind::{Density, FILL_SAMPLE_BYTES, RATE_SAMPLE_BYTES};
 pub use probe::{BlockProbe, positions_of};
 pub use probes::{AskError, ProbeError, ProbeShape, Probes};
 pub use slice::{CellSlice, MergeError};

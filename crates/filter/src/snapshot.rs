@@ -19,7 +19,7 @@ use thiserror::Error;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 const MAGIC: &[u8; 8] = b"FSEENSNP";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_BYTES_MAX: usize = 1 << 16;
 const FRAME_BYTES_MAX: usize = 1 << 20;
 

@@ -100,8 +100,7 @@ impl FilterSpec {
         }
     }
 
-    /// One of `slices` equal slices of this filter: its share of the events, the memory, and of a window counted in
-    /// events. Events fall into slices at random, so a slice must hold more than its part of a given capacity:
+    /// One of `slices` equal slices of this filter: its share of the events and of the memory. Events fall into slices at random, so a slice must hold more than its part of a given capacity:
     /// five standard deviations more, which none of a thousand slices exceeds in a thousand windows (3e-7 each).
     ///
     /// ```
@@ -117,13 +116,7 @@ impl FilterSpec {
     pub fn share(&self, slices: u32) -> Self {
         let slices = u64::from(slices.max(1));
         let part = |whole: u64| whole.div_ceil(slices);
-        let window = match self.window {
-            Window::Events(events) => Window::Events(part(events)),
-            Window::LandmarkEvents(events) => Window::LandmarkEvents(part(events)),
-            ref other => other.clone(),
-        };
         Self {
-            window,
             capacity_events: self.capacity_events.map(|whole| load_of_one(whole, slices)),
             memory_bytes: self.memory_bytes.map(|whole| whole / slices),
             cells: self.cells.map(part),
@@ -247,6 +240,19 @@ pub enum SpecError {
     /// The memory is too small for even a few events.
     #[error("{0} bytes are too little memory for this filter: give at least 4096")]
     Memory(u64),
+    /// Blocks that are too small for the rate.
+    #[error(
+        "at a rate of {rate} this layout takes {bytes:.1} bytes an event, and classic {classic_bytes:.1}: ask for the classic \
+         layout, larger blocks, or a higher rate"
+    )]
+    Layout {
+        /// Target rate of one generation of cells.
+        rate: f64,
+        /// Bytes that an event takes in the layout asked for.
+        bytes: f64,
+        /// And in the classic one.
+        classic_bytes: f64,
+    },
     /// No geometry has the rate.
     #[error(transparent)]
     Sizing(#[from] SizingError),

@@ -4,7 +4,8 @@ mod common;
 
 use common::{LAYOUTS, bloom, config, digests, generations, geometry, growth, rule, timing};
 use firstseen_filter::{
-    FilterDefinition, FilterSlice, FilterSpec, FrequencySpec, Kind, Limit, Refresh, Stamp, Verdict,
+    FilterDefinition, FilterSlice, FilterSpec, FrequencySpec, Kind, Layout, Limit, RATE_SAMPLE_BYTES, Refresh, Stamp,
+    Verdict,
 };
 use proptest::prelude::*;
 
@@ -61,6 +62,23 @@ proptest! {
         let deviation = ((whole * (1.0 - whole) + 1.0 / cells) * together / cells).sqrt();
         prop_assert!((sampled - whole).abs() < 5.0 * deviation, "{sampled} instead of {whole}, deviation {deviation}");
         prop_assert!(deviation < 0.04, "a band that says something");
+    }
+}
+
+/// Whoever passes one record through a large filter waits for no walk over all of its cells.
+#[test]
+fn the_rate_to_expect_is_told_by_a_part_of_a_large_filter() {
+    for (shape, kind) in [(8, "timers"), (8, "words"), (1, "bits")] {
+        let geometry = geometry(3 * (RATE_SAMPLE_BYTES as u64) * 8 / shape, 1, shape as u32, Layout::Classic);
+        let definition = match kind {
+            "timers" => timing(geometry, rule(30, 0), Refresh::Fixed, None),
+            "words" => generations(geometry, rule(6, 1)),
+            _ => bloom(geometry, None),
+        };
+        let slice = filled(&definition, 3000);
+        let (whole, sampled) = (slice.fill_and_rate(usize::MAX).1, slice.fill_and_rate(RATE_SAMPLE_BYTES).1);
+        assert!(whole > 0.0 && sampled > 0.0 && whole != sampled, "{kind}: {whole}, {sampled}");
+        assert_eq!(slice.expected_rate(), sampled, "{kind}");
     }
 }
 

@@ -225,16 +225,41 @@ fn a_filter_of_unknown_capacity_grows_whatever_its_rule() {
 
 #[test]
 fn a_share_is_a_slice_of_the_whole() {
-    let whole = FilterSpec { capacity_events: None, ..spec(Kind::Timing, "1000events") };
-    assert_eq!(whole.share(3).window, Window::Events(334));
-    let landmark = spec(Kind::Bloom, "landmark:1001events").share(4);
-    assert_eq!(landmark.window, Window::LandmarkEvents(251));
     let timed = spec(Kind::Timing, "1h");
     assert_eq!(timed.share(8).window, timed.window);
     let sized = FilterSpec { capacity_events: None, memory_bytes: Some(1003), cells: None, ..timed.clone() };
     assert_eq!(sized.share(4).memory_bytes, Some(250));
     let cells = FilterSpec { capacity_events: None, cells: Some(1003), ..timed };
     assert_eq!(cells.share(4).cells, Some(251));
+}
+
+#[test]
+fn a_layout_that_cannot_have_the_rate_says_what_it_would_take() {
+    let sized = |kind, window: &str, lines, rate, capacity| {
+        let layout = Some(Layout::Blocked { lines });
+        let cell_bits = (kind != Kind::Bloom).then_some(16);
+        let spec = FilterSpec { layout, rate, cell_bits, capacity_events: Some(capacity), ..spec(kind, window) };
+        spec.resolve().map_err(|error| error.to_string())
+    };
+    for (kind, window) in [(Kind::Timing, "1h"), (Kind::Generations, "1h")] {
+        let refused = sized(kind, window, 1, 1e-9, 1000).unwrap_err();
+        assert!(refused.contains("bytes an event") && refused.contains("classic"), "{refused}");
+    }
+    let within = FilterSpec {
+        capacity_events: None,
+        memory_bytes: Some(1 << 30),
+        rate: 1e-9,
+        cell_bits: Some(16),
+        layout: Some(Layout::Blocked { lines: 1 }),
+        ..spec(Kind::Timing, "1h")
+    };
+    assert!(within.resolve().unwrap_err().to_string().contains("classic"));
+    // What is asked for at common rates is built, and so are small ones, a block of which is more than they need.
+    for lines in [1, 2, 4] {
+        assert!(sized(Kind::Timing, "1h", lines, 1e-3, 1_000_000).is_ok());
+        assert!(sized(Kind::Bloom, "unbounded", lines, 1e-6, 1_000_000).is_ok());
+        assert!(sized(Kind::Generations, "1h", lines, 1e-3, 2).is_ok());
+    }
 }
 
 /// A given capacity is never refused in any of the slices that the events fall into.

@@ -41,10 +41,10 @@ pub enum DefinitionError {
         /// The slicing asked for.
         slicing: Slicing,
     },
-    /// Each slice would have to count the events of all.
+    /// Each slice would have to count the events of all, and sees its own.
     #[error(
-        "window `{window}` counts events and cannot be sliced `{slicing}`: use `horizontal:S` (each slice then counts \
-         its own events), `none`, or a window of time"
+        "a window or epoch of `{window}` counts events, and with `{slicing}` each slice would see only its \
+         own: ask for `--slicing none`, or use a window of time"
     )]
     CountWindow {
         /// The window asked for.
@@ -66,8 +66,8 @@ impl SlicedDefinition {
     /// The definition of a filter as `spec` asks, cut as `slicing` says.
     ///
     /// Horizontal slices are filters of their own for their share of the events, with room for those that fall on one
-    /// slice by chance ([`FilterSpec::share`]); of a window of events each counts its own. Vertical slices are equal
-    /// ranges of cells of one classic filter, rounded up so that they are equal.
+    /// slice by chance ([`FilterSpec::share`]). Vertical slices are equal ranges of cells of one classic filter, rounded up
+    /// so that they are equal. A window that counts events is not cut: no slice sees those of the others.
     ///
     /// ```
     /// use firstseen_filter::{FilterSpec, Kind};
@@ -127,8 +127,9 @@ impl SlicedDefinition {
     pub fn slice(&self) -> Result<FilterDefinition, DefinitionError> {
         let mut slice = self.group.clone();
         let slices = u64::from(self.slicing.slices_per_group());
-        if self.slicing.divides_cells() {
-            let (kind, slicing) = (slice.cells.kind(), self.slicing);
+        let (kind, slicing) = (slice.cells.kind(), self.slicing);
+        check_window(&self.group.window, slicing)?;
+        if slicing.divides_cells() {
             let (geometry, growth) = slice.cells.parts_mut().ok_or(DefinitionError::Kind { kind, slicing })?;
             check(kind, &self.group.window, Some(geometry.layout()), slicing)?;
             let cells = geometry.cells().div_ceil(slices);
@@ -141,17 +142,21 @@ impl SlicedDefinition {
     }
 }
 
-fn check(kind: Kind, window: &Window, layout: Option<Layout>, slicing: Slicing) -> Result<(), DefinitionError> {
-    if !slicing.divides_cells() {
-        return Ok(());
+fn check_window(window: &Window, slicing: Slicing) -> Result<(), DefinitionError> {
+    match window {
+        Window::Events(_) | Window::LandmarkEvents(_) if slicing.slices() > 1 => {
+            Err(DefinitionError::CountWindow { window: window.clone(), slicing })
+        }
+        _ => Ok(()),
     }
-    if !matches!(kind, Kind::Bloom | Kind::Timing | Kind::Generations) {
+}
+
+fn check(kind: Kind, window: &Window, layout: Option<Layout>, slicing: Slicing) -> Result<(), DefinitionError> {
+    if slicing.divides_cells() && !matches!(kind, Kind::Bloom | Kind::Timing | Kind::Generations) {
         return Err(DefinitionError::Kind { kind, slicing });
     }
-    if let window @ (Window::Events(_) | Window::LandmarkEvents(_)) = window {
-        return Err(DefinitionError::CountWindow { window: window.clone(), slicing });
-    }
-    match layout {
+    check_window(window, slicing)?;
+    match layout.filter(|_| slicing.divides_cells()) {
         None | Some(Layout::Classic) => Ok(()),
         Some(Layout::Blocked { .. }) => Err(DefinitionError::Layout { layout: "blocked", slicing }),
         Some(Layout::Partitioned) => Err(DefinitionError::Layout { layout: "partitioned", slicing }),

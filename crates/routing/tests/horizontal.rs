@@ -3,9 +3,7 @@
 mod common;
 
 use common::{Dice, Uncut, clock, count, definition, filter, growing, observe, spec, stream};
-use firstseen_filter::{
-    ExactWindow, FilterSlice, FilterSpec, Kind, Limit, Placed, Stamp, Verdict, WindowClock, reduce,
-};
+use firstseen_filter::{ExactWindow, FilterSlice, FilterSpec, Kind, Limit, Placed, Stamp, Verdict, reduce};
 use firstseen_routing::{Answer, SlicedFilter};
 
 #[test]
@@ -116,41 +114,6 @@ fn no_slicing_forgets_what_it_delivered() {
             assert_eq!(tally.false_negatives, 0, "{:?} {} {slicing}", spec.kind, spec.window);
             assert!(tally.true_positives > 200 && tally.true_negatives > 200, "{tally:?}");
         }
-    }
-}
-
-#[test]
-fn windows_of_events_count_those_of_each_slice() {
-    let stream = stream(&mut Dice(15), 6000, 900, 5, 0);
-    let slices = 4u64;
-    for (kind, window, jumps) in [
-        (Kind::Timing, "800events", None),
-        (Kind::Generations, "800events", None),
-        (Kind::Counting, "800events", None),
-        (Kind::Counting, "800events", Some(4)),
-        (Kind::Bloom, "landmark:800events", None),
-    ] {
-        let spec = FilterSpec { jumps, ..FilterSpec::new(kind, window.parse().unwrap()) };
-        let definition = definition(&spec, "horizontal:4");
-        let mut alone: Vec<(FilterSlice, WindowClock)> =
-            (0..slices).map(|_| (FilterSlice::build(&definition.group).unwrap(), clock(&definition.group))).collect();
-        let mut sliced = SlicedFilter::build(&definition).unwrap();
-        assert!(!sliced.needs_time());
-        let mut answers = vec![Answer::Undecided; stream.digests.len()];
-        for (digests, answers) in stream.digests.chunks(100).zip(answers.chunks_mut(100)) {
-            sliced.observe_batch(digests, &[], answers);
-            // What is only looked up is not counted.
-            sliced.lookup_batch(digests, &[], &mut vec![Answer::Undecided; digests.len()]);
-        }
-        for (event, answer) in answers.iter().enumerate() {
-            let digest = stream.digests[event];
-            let (own, clock) = &mut alone[reduce(digest.word(31), slices) as usize];
-            let Placed::At(stamp) = clock.place(None) else { panic!("events need no time") };
-            let mut verdict = [Verdict::Undecided];
-            own.observe_batch(&[digest], &[stamp], &mut verdict);
-            assert_eq!(*answer, verdict[0].into(), "{kind} {window}, event {event}");
-        }
-        assert!(count(&answers, Answer::FirstSeen) > 500 && count(&answers, Answer::Duplicate) > 500);
     }
 }
 

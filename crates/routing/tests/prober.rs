@@ -81,7 +81,6 @@ fn one_slice_gets_the_probe_of_its_geometry() {
         sized(Kind::Timing, "1h"),
         FilterSpec { jumps: Some(6), ..sized(Kind::Generations, "1h") },
         FilterSpec { jumps: Some(6), ..sized(Kind::Counting, "1h") },
-        FilterSpec::new(Kind::Counting, "5000events".parse().unwrap()),
         sized(Kind::Stable, "unbounded"),
     ] {
         for slicing in ["none", "horizontal:6"] {

@@ -1,6 +1,6 @@
 //! Which slicings there are, and which kinds may be sliced how: the rest is refused by name.
 
-use firstseen_filter::{FilterSpec, Kind, Layout, Unit};
+use firstseen_filter::{FilterSpec, FrequencySpec, Kind, Layout, Unit};
 use firstseen_routing::{SLICES_MAX, SlicedDefinition, SlicedFilter, Slicing, SlicingError};
 
 fn spec(kind: Kind, window: &str) -> FilterSpec {
@@ -79,16 +79,36 @@ fn kinds_whose_cells_cannot_lie_apart_are_refused() {
 }
 
 #[test]
-fn windows_of_events_are_divided_horizontally_only() {
-    for (kind, window) in
-        [(Kind::Timing, "1000events"), (Kind::Generations, "1000events"), (Kind::Bloom, "landmark:1000events")]
-    {
-        for slicing in DIVIDED {
-            let error = SlicedDefinition::new(&spec(kind, window), slicing.parse().unwrap()).unwrap_err().to_string();
-            assert!(error.contains(window) && error.contains(slicing) && error.contains("horizontal:S"), "{error}");
+fn windows_of_events_are_not_divided() {
+    for (kind, window) in [
+        (Kind::Timing, "1000events"),
+        (Kind::Generations, "1000events"),
+        (Kind::Counting, "1000events"),
+        (Kind::Bloom, "landmark:1000events"),
+    ] {
+        let capacity_events = None;
+        let spec = FilterSpec { capacity_events, ..spec(kind, window) };
+        let whole = SlicedDefinition::new(&spec, Slicing::NONE).unwrap();
+        assert!(SlicedDefinition::new(&spec, "horizontal:1".parse().unwrap()).is_ok());
+        for slicing in DIVIDED.into_iter().chain(["horizontal:3"]) {
+            let slicing: Slicing = slicing.parse().unwrap();
+            let error = SlicedDefinition::new(&spec, slicing).unwrap_err().to_string();
+            if kind == Kind::Counting && slicing.divides_cells() {
+                assert!(error.contains("kind counting"), "{error}");
+                continue;
+            }
+            assert!(
+                error.contains(window) && error.contains(&slicing.to_string()) && error.contains("none"),
+                "{error}"
+            );
+            // One that comes from elsewhere, too.
+            assert!(SlicedFilter::build(&SlicedDefinition { slicing, ..whole.clone() }).is_err());
         }
-        assert!(SlicedDefinition::new(&spec(kind, window), "horizontal:3".parse().unwrap()).is_ok());
     }
+    let epochs = FrequencySpec::new("1000events".parse().unwrap(), 0.5);
+    assert!(SlicedDefinition::frequencies(&epochs, Slicing::NONE).is_ok());
+    let error = SlicedDefinition::frequencies(&epochs, "horizontal:3".parse().unwrap()).unwrap_err().to_string();
+    assert!(error.contains("epoch") && error.contains("none"), "{error}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::num::NonZeroU32;
 
 use anyhow::Context;
-use firstseen_filter::{Digest, FilterSecret, Layout};
+use firstseen_filter::{Digest, FilterSecret, Layout, Window};
 use firstseen_routing::{ClusterMap, Cut, FilterId, NodeId, PlaceSpec, SlicedDefinition, Slicing, TreeSpec};
 use firstseen_wire::map::{
     answer_message, clock_message, definition_json, durability_message, filter_record, lookup_message,
@@ -27,6 +27,8 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
     let tree = args.tree.spec(&map)?;
     let (slicing, is_proposed) = match args.filter.slicing {
         Some(slicing) => (slicing, false),
+        // Only one slice can count all events.
+        None if counts_events(args)? => (Slicing::NONE, true),
         None => (proposed(tree.as_ref().map_or(map.nodes.len(), |tree| nodes_of_place_max(&map, tree))), true),
     };
     let request = CreateFilterRequest { tree: tree.as_ref().map(wire_tree::encode), ..request(args, slicing)? };
@@ -49,7 +51,8 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
         );
     }
     if is_proposed && !reply.existed {
-        writeln!(out, "slicing {slicing}: a slice a node, as --slicing said nothing else")?;
+        let why = if slicing == Slicing::NONE { "one node has all of it" } else { "a slice a node" };
+        writeln!(out, "slicing {slicing}: {why}, as --slicing said nothing else")?;
     }
     match tree {
         Some(tree) => tell_tree(&tree, number, operator, out).await,
@@ -73,6 +76,15 @@ async fn tell_tree(tree: &TreeSpec, number: FilterId, operator: &Operator, out: 
 fn nodes_of_place_max(map: &ClusterMap, tree: &TreeSpec) -> usize {
     let at = |place: &PlaceSpec| map.nodes.values().filter(|node| place.sites.contains(&node.site)).count();
     tree.places.iter().map(at).max().unwrap_or(0)
+}
+
+/// Whether its windows or epochs are so many events long.
+fn counts_events(args: &CreateArgs) -> anyhow::Result<bool> {
+    let window = match args.frequencies.spec(&args.filter) {
+        Some(spec) => spec.epoch,
+        None => args.filter.window(&args.policies.tz)?,
+    };
+    Ok(matches!(window, Window::Events(_) | Window::LandmarkEvents(_)))
 }
 
 /// Events are divided over the nodes: one visit an event, whatever its kind and window.

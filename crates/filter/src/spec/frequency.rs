@@ -48,17 +48,12 @@ impl FrequencySpec {
         }
     }
 
-    /// One of `slices` equal slices of this filter: its share of the keys, and of an epoch counted in events. As in
+    /// One of `slices` equal slices of this filter: its share of the keys. As in
     /// [`crate::FilterSpec::share`] a slice has room for the keys that fall on it by chance.
     #[must_use]
     pub fn share(&self, slices: u32) -> Self {
         let slices = u64::from(slices.max(1));
-        let epoch = match self.epoch {
-            Window::Events(events) => Window::Events(events.div_ceil(slices)),
-            ref other => other.clone(),
-        };
         Self {
-            epoch,
             capacity_keys: load_of_one(self.capacity_keys, slices),
             cells: self.cells.map(|cells| cells.div_ceil(slices)),
             ..self.clone()

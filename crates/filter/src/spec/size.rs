@@ -37,6 +37,7 @@ pub(super) struct Load {
 /// The least geometry for `load`, with k given or the best.
 pub(super) fn geometry(layout: Layout, cell_bits: u32, load: Load, hashes: Option<u32>) -> Result<Geometry, SpecError> {
     let Load { events, jumps, rate } = load;
+    let hashes_given = hashes;
     if let Some(hashes) = hashes {
         // What no geometry of this layout can place has no size either.
         Geometry::new(1, hashes, cell_bits, layout)?;
@@ -58,8 +59,22 @@ pub(super) fn geometry(layout: Layout, cell_bits: u32, load: Load, hashes: Optio
         (_, true, Some(hashes)) => generations::size_classic_with(jumping, rate, hashes),
     };
     let Size { cells, hashes, .. } = size?;
-    Ok(Geometry::new(cells, hashes, cell_bits, layout)?)
+    let geometry = Geometry::new(cells, hashes, cell_bits, layout)?;
+    if geometry.bytes() > WASTED_BYTES_MIN && matches!(layout, Layout::Blocked { .. }) {
+        let classic = self::geometry(Layout::Classic, cell_bits, load, hashes_given)?;
+        if geometry.bytes() / BLOCKED_PART_MAX > classic.bytes() {
+            let bytes = |geometry: &Geometry| geometry.bytes() as f64 / events;
+            return Err(SpecError::Layout { rate, bytes: bytes(&geometry), classic_bytes: bytes(&classic) });
+        }
+    }
+    Ok(geometry)
 }
+
+/// A layout in blocks may take so many times the memory of the classic one. What it is chosen for is speed, and where its
+/// blocks are too small for the rate it would pay for it with any amount of memory.
+const BLOCKED_PART_MAX: u64 = 8;
+/// One block for a few events may be more than that, and costs nothing.
+const WASTED_BYTES_MIN: u64 = 64 << 10;
 
 /// Events that are alive at once where one window brings `capacity`: what is kept a unit or two too long counts too.
 pub(super) fn live_events(spec: &FilterSpec, units: &Units, capacity: u64) -> f64 {
@@ -86,6 +101,7 @@ pub(super) fn capacity_within(
         let middle = fits + (too_many - fits) / 2;
         match bytes_of(middle) {
             Ok(bytes) if bytes <= memory_bytes => fits = middle,
+            Err(wasteful @ SpecError::Layout { .. }) => return Err(wasteful),
             _ => too_many = middle,
         }
     }

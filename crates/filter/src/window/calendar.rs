@@ -33,10 +33,11 @@ impl Period {
         }
     }
 
-    /// Local milliseconds that the first unit starts before 1970: that year began on a Thursday, weeks on a Monday.
+    /// Local milliseconds that the first unit starts before 1970: a day at least, as west of Greenwich 1970 began while it
+    /// was 1969 there, and units are counted from 0. That year began on a Thursday, weeks on a Monday.
     const fn phase_ms(self) -> i64 {
         match self {
-            Self::Hour | Self::Day => 0,
+            Self::Hour | Self::Day => 86_400_000,
             Self::Week => 3 * 86_400_000,
         }
     }
@@ -182,6 +183,22 @@ mod tests {
                 assert!((from_ms..to_ms).contains(&time_ms));
                 assert_eq!(calendar.unit_of(from_ms).0, unit);
                 assert_eq!(calendar.unit_of(to_ms - 1).0, unit);
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_hours_of_1970_are_units_of_their_own_in_every_zone() {
+        for zone in ["UTC", "America/New_York", "Pacific/Pago_Pago", "Etc/GMT+12", "Pacific/Kiritimati"] {
+            let hours: Calendar = format!("hour@{zone}").parse().unwrap();
+            for hour in 0..48 {
+                assert_eq!(hours.unit_of(hour * 3_600_000).0, hours.unit_of(0).0 + hour, "{zone}, hour {hour}");
+            }
+            for period in ["day", "week"] {
+                let calendar: Calendar = format!("{period}@{zone}").parse().unwrap();
+                let units: Vec<u64> = (0..24 * 21).map(|hour| calendar.unit_of(hour * 3_600_000).0).collect();
+                let longest = units.chunk_by(|a, b| a == b).map(<[u64]>::len).max();
+                assert_eq!(longest, Some(calendar.period_ms() as usize / 3_600_000), "{period} in {zone}");
             }
         }
     }
