@@ -57,3 +57,17 @@ fn the_seed_decides_which_events_collide() {
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
 }
+
+/// Half of a surrogate pair is no text, but a key all the same: one however it is written, and none that text can be.
+#[test]
+fn half_a_surrogate_pair_is_one_key() {
+    let folder = Folder::with(
+        r#"{"k":"\ud800"}
+{"k":"\\ud800"}
+{"k":"\uD800"}
+{"k":"\ud801"}
+"#,
+    );
+    let ran = folder.dedup("--format jsonl --key k input").ok();
+    assert_eq!(ran.out, "{\"k\":\"\\ud800\"}\n{\"k\":\"\\\\ud800\"}\n{\"k\":\"\\ud801\"}\n");
+}

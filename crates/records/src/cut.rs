@@ -29,7 +29,8 @@ pub(crate) struct Cut {
     closed_at: usize,
     scanned: usize,
     newlines: u64,
-    /// Bytes up to and including the end of the last whole record.
+    /// Bytes up to and including the end of the first whole record, and of the last one; 0 where there is none.
+    pub(crate) first_end: usize,
     pub(crate) end: usize,
     /// Whole records.
     pub(crate) records: u64,
@@ -58,6 +59,9 @@ impl Cut {
         if is_plain {
             self.state = QuoteState::Outside;
             if let Some(newline) = memrchr(b'\n', fresh) {
+                if self.end == 0 {
+                    self.first_end = self.scanned + memchr(b'\n', fresh).unwrap_or(newline) + 1;
+                }
                 let newlines = count_newlines(&fresh[..=newline]);
                 self.newlines += newlines;
                 self.end_records(self.scanned + newline, newlines);
@@ -71,6 +75,9 @@ impl Cut {
     }
 
     fn end_records(&mut self, newline: usize, records: u64) {
+        if self.first_end == 0 {
+            self.first_end = newline + 1;
+        }
         self.end = newline + 1;
         self.records += records;
         self.lines = self.newlines;
@@ -111,15 +118,46 @@ pub(crate) fn count_newlines(bytes: &[u8]) -> u64 {
     memchr_iter(b'\n', bytes).count() as u64
 }
 
+/// Whether every quote that closes in `record` is followed by the end of its field. Readers accept other text there; but where
+/// a quote that opened by mistake meets the next one that opens, there is such text.
+pub(crate) fn has_sound_quotes(record: &[u8]) -> bool {
+    let mut rest = record.strip_prefix(BYTE_ORDER_MARK).unwrap_or(record);
+    loop {
+        if let Some(mut inside) = rest.strip_prefix(b"\"") {
+            loop {
+                let Some(quote) = memchr(b'"', inside) else { return false };
+                inside = &inside[quote + 1..];
+                match inside.strip_prefix(b"\"") {
+                    Some(after) => inside = after,
+                    None => break,
+                }
+            }
+            if !matches!(inside.first(), None | Some(b',' | b'\r' | b'\n')) {
+                return false;
+            }
+            rest = inside;
+        }
+        match memchr(b',', rest) {
+            Some(comma) => rest = &rest[comma + 1..],
+            None => return true,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn cut(text: &str, step: usize) -> (usize, u64, bool) {
+    fn cut_all(text: &str, step: usize) -> Cut {
         let mut cut = Cut::new(true, true);
         for end in (0..text.len()).step_by(step).chain([text.len()]) {
             cut.advance(&text.as_bytes()[..end]);
         }
+        cut
+    }
+
+    fn cut(text: &str, step: usize) -> (usize, u64, bool) {
+        let cut = cut_all(text, step);
         (cut.end, cut.records, cut.is_inside_quotes())
     }
 
@@ -131,6 +169,27 @@ mod tests {
             assert_eq!(cut("a\"\nb\"c\n\"\"\n", step), (10, 3, false), "quotes within a field are plain bytes");
             assert_eq!(cut("\"a\"b\"\nc\n", step), (8, 2, false), "after the closing quote too");
             assert_eq!(cut("\u{feff}\"a\nb\"\nc", step), (9, 1, false), "a byte order mark is no part of the field");
+        }
+    }
+
+    #[test]
+    fn the_first_end_is_known_in_every_step() {
+        for text in ["a,b\nc,d\ne\n", "\"a\nb\",c\nd\ne\n", "a\n\"b\nc\"\n"] {
+            let whole = cut_all(text, text.len()).first_end;
+            assert!(whole > 0 && whole < text.len());
+            for step in 1..8 {
+                assert_eq!(cut_all(text, step).first_end, whole, "{text:?} in steps of {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn quotes_that_close_before_the_end_of_a_field_are_not_sound() {
+        for record in ["a,b\n", "\"a\nb\",c\n", "a,\"b\"\"c\"\r\n", "\u{feff}\"a\",\"\"\n", "a\"b,c\n", "\"a\""] {
+            assert!(has_sound_quotes(record.as_bytes()), "{record:?}");
+        }
+        for record in ["1,\"x\n2,y\n3,\"a\n", "\"a\"b,c\n", "a,\"b\n"] {
+            assert!(!has_sound_quotes(record.as_bytes()), "{record:?}");
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Where a field's value stands in a block and how it is written there. Must not know: which format it came from.
 
 use memchr::memchr;
+use serde::de::{Deserializer, Error, Visitor};
 use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
 
 /// How a value is written.
@@ -84,12 +86,30 @@ fn unquote(quoted: &[u8], values: &mut Vec<u8>) {
     values.extend_from_slice(rest);
 }
 
-/// A string whose escapes stand for no text (half of a surrogate pair) keeps them as written.
+/// Half of a surrogate pair, which stands for no text, becomes the three bytes that UTF-8 would give it if it could (WTF-8): the
+/// same for every spelling, and equal to no text.
 fn unescape(escaped: &[u8], values: &mut Vec<u8>) {
     let quoted = [b"\"", escaped, b"\""].concat();
-    match serde_json::from_slice::<String>(&quoted) {
-        Ok(text) => values.extend_from_slice(text.as_bytes()),
-        Err(_) => values.extend_from_slice(escaped),
+    let mut read = serde_json::Deserializer::from_slice(&quoted);
+    if read.deserialize_bytes(Contents(values)).is_err() {
+        // Whoever found the string has parsed it, so that it is one.
+        values.extend_from_slice(escaped);
+    }
+}
+
+/// Appends the contents of a string.
+struct Contents<'a>(&'a mut Vec<u8>);
+
+impl Visitor<'_> for Contents<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_bytes<E: Error>(self, contents: &[u8]) -> Result<(), E> {
+        self.0.extend_from_slice(contents);
+        Ok(())
     }
 }
 
@@ -97,9 +117,13 @@ fn unescape(escaped: &[u8], values: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn decoded(written: &str, encoding: Encoding) -> String {
+    fn bytes(written: &str, encoding: Encoding) -> Vec<u8> {
         let span = FieldSpan { start: 0, end: written.len() as u32, encoding };
-        String::from_utf8(span.decode(written.as_bytes()).into_owned()).unwrap()
+        span.decode(written.as_bytes()).into_owned()
+    }
+
+    fn decoded(written: &str, encoding: Encoding) -> String {
+        String::from_utf8(bytes(written, encoding)).unwrap()
     }
 
     #[test]
@@ -109,8 +133,18 @@ mod tests {
         {
             assert_eq!(decoded(written, Encoding::CsvQuoted), value, "{written}");
         }
-        for (written, value) in [(r"a\nb", "a\nb"), (r"\u00e4\/", "\u{e4}/"), (r"\ud800", r"\ud800")] {
+        for (written, value) in [(r"a\nb", "a\nb"), (r"\u00e4\/", "\u{e4}/"), (r"\ud83d\ude00", "\u{1f600}")] {
             assert_eq!(decoded(written, Encoding::JsonText), value, "{written}");
         }
+    }
+
+    #[test]
+    fn half_a_pair_has_one_form_and_is_no_text() {
+        let half = bytes(r"a\ud800b", Encoding::JsonText);
+        assert_eq!(half, b"a\xed\xa0\x80b");
+        assert_eq!(bytes(r"\u0061\uD800b", Encoding::JsonText), half);
+        assert_eq!(decoded(r"a\\ud800b", Encoding::JsonText), r"a\ud800b");
+        assert_ne!(bytes(r"\udc00", Encoding::JsonText), bytes(r"\udc01", Encoding::JsonText));
+        assert_eq!(bytes(r"\ud800\ud83d\ude00", Encoding::JsonText), b"\xed\xa0\x80\xf0\x9f\x98\x80");
     }
 }

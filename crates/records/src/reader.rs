@@ -2,12 +2,15 @@
 //! Must not know: fields, keys, formats beyond "may a newline stand between quotes".
 
 use crate::block::{Block, BlockDefect, BlockOptions, TRUNCATED_BYTES};
-use crate::cut::{Cut, count_newlines};
+use crate::cut::{Cut, count_newlines, has_sound_quotes};
 use std::io::{ErrorKind, Read};
 
 const READ_BYTES_MIN: usize = 64 << 10;
 const RECORDS_PER_BLOCK: u64 = 32 << 10;
 const RECORD_BYTES_LIMIT: usize = 1 << 30;
+/// The end of a quote in a record that is too long is waited for over so many times the limit: where it comes, the record is
+/// rejected as one; where it does not, or the next quote looks like one that opens, the first quote is taken for the mistake.
+const QUOTE_WAIT_RECORDS: usize = 4;
 
 /// Reads one input (a file, a pipe) to its end, block by block.
 #[derive(Debug)]
@@ -69,12 +72,18 @@ impl<R: Read> BlockReader<R> {
         self.keep(&[]);
         let mut cut = Cut::new(self.options.quoted_newlines, block.is_first);
         cut.advance(block.bytes());
+        let quoted_bytes_max = self.options.record_bytes_max.saturating_mul(QUOTE_WAIT_RECORDS);
+        let mut bytes_max = self.options.record_bytes_max;
         while cut.end == 0 {
-            if block.filled > self.options.record_bytes_max {
+            // A line that ends within the record stands between quotes.
+            if block.filled > bytes_max && memchr::memchr(b'\n', block.bytes()).is_some() {
+                bytes_max = quoted_bytes_max;
+            }
+            if block.filled > bytes_max {
                 self.reject_long(block);
                 return Ok(true);
             }
-            match self.read_once(block, self.options.record_bytes_max + 1) {
+            match self.read_once(block, bytes_max + 1) {
                 Ok(0) => return Ok(self.finish(block, &cut)),
                 Ok(_) => cut.advance(block.bytes()),
                 Err(error) if block.filled == 0 => return Err(error),
@@ -86,6 +95,13 @@ impl<R: Read> BlockReader<R> {
                     return Ok(true);
                 }
             }
+        }
+        if cut.first_end > self.options.record_bytes_max + 1 {
+            match has_sound_quotes(&block.bytes()[..cut.first_end]) {
+                true => self.reject_quoted(block, cut.first_end),
+                false => self.reject_unclosed(block),
+            }
+            return Ok(true);
         }
         self.keep(&block.buffer[cut.end..block.filled]);
         block.filled = cut.end;
@@ -164,6 +180,16 @@ impl<R: Read> BlockReader<R> {
         true
     }
 
+    /// A record whose quote closed too late: it ends at `end`.
+    fn reject_quoted(&mut self, block: &mut Block, end: usize) {
+        let lines = count_newlines(&block.buffer[..end]);
+        self.keep(&block.buffer[end..block.filled]);
+        block.filled = end.min(TRUNCATED_BYTES);
+        let record_bytes_max = self.options.record_bytes_max;
+        block.defect = Some(BlockDefect::TooLong { record_bytes: end as u64, record_bytes_max });
+        self.close(block, lines, 1);
+    }
+
     /// A record of many lines owes them to a quote, one of a single line is long itself.
     fn reject_long(&mut self, block: &mut Block) {
         if memchr::memchr(b'\n', block.bytes()).is_some() {
@@ -201,7 +227,7 @@ impl<R: Read> BlockReader<R> {
     fn reject_unclosed(&mut self, block: &mut Block) {
         let line_bytes = memchr::memchr(b'\n', block.bytes()).map_or(block.filled, |newline| newline + 1);
         self.keep(&block.buffer[line_bytes..block.filled]);
-        self.distrusted = self.pending.len();
+        self.distrusted = self.pending.len().min(self.options.record_bytes_max);
         block.filled = line_bytes;
         block.defect = Some(BlockDefect::UnclosedQuote);
         self.close(block, 1, 1);

@@ -119,6 +119,27 @@ fn a_quote_that_flips_all_that_follow_costs_their_lines_and_no_more() {
 }
 
 #[test]
+fn a_quoted_record_over_the_limit_is_rejected_as_one() {
+    for block_bytes_target in [64, 100, 256] {
+        let options =
+            BlockOptions { block_bytes_target, record_bytes_max: 256, ..BlockOptions::for_format(RecordFormat::Csv) };
+        // From one just over the limit to one that is not waited for.
+        for lines in [36, 40, 70, 110] {
+            let long = format!("1,\"x,\"\"y\"\"\n{}\",z\n", "2,yyyy\n".repeat(lines));
+            let text = format!("0,a\n{long}3,\"b\nc\"\n4,d\n");
+            let keys = ParserConfig { no_header: true, ..config(RecordFormat::Csv, &["1", "2"]) };
+            let mut parser = RecordParser::new(keys, secret()).unwrap();
+            let mut outcome = Outcome::default();
+            read_into(&mut outcome, text.as_bytes(), &mut parser, options).unwrap();
+            assert_eq!(outcome.keys(), ["0|a", "3|b\nc", "4|d"], "{lines} lines");
+            let reason = RejectReason::TooLong { record_bytes: long.len() as u64, record_bytes_max: 256 };
+            assert_eq!(outcome.rejections, [(2, long.clone(), reason)]);
+            assert_eq!(outcome.events[1].line, lines as u64 + 4);
+        }
+    }
+}
+
+#[test]
 fn quotes_are_trusted_again_behind_the_limit() {
     let options =
         BlockOptions { block_bytes_target: 64, record_bytes_max: 256, ..BlockOptions::for_format(RecordFormat::Csv) };
