@@ -303,7 +303,9 @@ impl Courier {
     /// What to do with a batch of which a node, whose map has version `map_version`, says `reason`.
     fn next_after(&mut self, piece: &mut Piece, reason: Reason, map_version: u64) -> Next {
         match is_outage(reason) {
-            true if reason == Reason::SlicesDown && piece.is_lost() => Next::Tell(reason),
+            true if reason == Reason::SlicesDown && (piece.is_lost() || piece.filter.waits_in_vain()) => {
+                Next::Tell(reason)
+            }
             true if piece.filter.waits_for_slices(Instant::now()) => piece.tries.awaits_nodes(reason, &mut self.jitter),
             _ => {
                 let retries_max = self.core.limits().overload_retries_max;

@@ -22,7 +22,7 @@ use crate::degraded::Degraded;
 use crate::dock::Dock;
 use crate::line::Line;
 use crate::local::LocalFilter;
-use crate::outage::Outage;
+use crate::outage::{Outage, is_vain};
 use crate::pace::Pace;
 use crate::piece::Piece;
 use crate::queue::{Asked, Queue, Queued, When};
@@ -220,6 +220,12 @@ impl FilterCore {
     /// A node says that slices are down: whether to ask again before callers are told.
     pub(crate) fn waits_for_slices(&self, now: Instant) -> bool {
         self.core.limits().waits_for_slices && lock(&self.outage).is_worth_waiting(now, self.core.patience())
+    }
+
+    /// Whether no waiting brings back what slices lack.
+    pub(crate) fn waits_in_vain(&self) -> bool {
+        let map = self.core.map();
+        map.filters.get(&self.id).is_some_and(|record| is_vain(&map, record, self.core.patience()))
     }
 
     /// Whether what is told first-seen is remembered here.

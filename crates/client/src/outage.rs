@@ -1,10 +1,12 @@
 //! How long slices of a filter have been down, as far as nodes say so.
 //!
 //! Promises: an outage costs callers their patience once, not once a call: at first they wait for its end, as a node
-//! that is started again is soon back; later they are told at once. Must not know: streams, which slices.
+//! that is started again is soon back; later they are told at once. What cannot end by waiting is not waited for. Must not know: streams.
 
 use std::time::Duration;
 
+use firstseen_filter::Window;
+use firstseen_routing::{ClusterMap, FilterRecord};
 use tokio::time::Instant;
 
 /// Nobody having said so for this long, it was over: the next time is another outage.
@@ -27,6 +29,20 @@ impl Outage {
         self.heard = Some((first, now));
         now.saturating_duration_since(first) < patience
     }
+}
+
+/// Whether slices of a filter lack what they once knew and nobody is away who could bring it back: before the window has passed,
+/// or an operator forgives them, no waiting helps. A window that passes within `patience` is worth it.
+pub(crate) fn is_vain(map: &ClusterMap, record: &FilterRecord, patience: Duration) -> bool {
+    let passes_soon = match record.definition.group.window {
+        Window::Duration(window_ms) | Window::LandmarkDuration(window_ms) => {
+            u128::from(window_ms) <= patience.as_millis()
+        }
+        _ => false,
+    };
+    let mut slices = 0..record.owners.len() as u32;
+    let is_away = record.all_copies().any(|(_, copy)| map.is_gone(copy));
+    !passes_soon && !is_away && slices.any(|slice| !map.is_complete(record, slice))
 }
 
 #[cfg(test)]

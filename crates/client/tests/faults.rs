@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{Arrival, FakeCluster, Fate, by_sequence, definition, eventually};
 use firstseen_client::{Digest, FilterSecret, Reason, Verdict};
-use firstseen_routing::{ClockSource, NodeId, Prober};
+use firstseen_routing::{ClockSource, Incarnation, NodeId, Prober};
 use tokio::time::{Instant, timeout};
 
 fn digests(from: u64, to: u64) -> Vec<Digest> {
@@ -152,6 +152,23 @@ async fn slices_that_are_down_are_waited_for_once() {
     assert!(tries[0] > 2 && tries[2] == 1, "{tries:?}");
     cluster.judge(|_, _| Fate::Answer);
     assert_eq!(filter.observe(b"c").await, Ok(Verdict::FirstSeen));
+}
+
+/// A node that was started anew has lost its slices: nobody is down, and nothing comes back.
+#[tokio::test]
+async fn slices_that_have_lost_something_are_not_waited_for() {
+    let cluster = FakeCluster::start(1).await;
+    cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
+    cluster.add_filter("brief", definition("50ms", "none"), ClockSource::Wall);
+    cluster.change(|map| map.nodes.values_mut().for_each(|node| node.incarnation = Incarnation(2)));
+    let client = cluster.builder().deadline_ms(200).connect().await.expect("a client");
+    cluster.judge(|_, _| Fate::Refuse(Reason::SlicesDown));
+    for (name, is_asked_again) in [("clicks", false), ("brief", true)] {
+        let filter = client.filter(name).await.expect("a filter");
+        let before = cluster.arrivals().len();
+        assert_eq!(filter.observe(b"a").await, Ok(Verdict::Undecided(Reason::SlicesDown)));
+        assert_eq!(cluster.arrivals().len() - before > 1, is_asked_again, "{name}");
+    }
 }
 
 #[tokio::test]
