@@ -1,15 +1,8 @@
 //! Scenarios with real nodes: promises that are kept, and one that cannot be.
 
-use std::path::Path;
-
 use serde_json::Value;
 
 use crate::run::Folder;
-
-/// The scenarios of this repository.
-fn scenarios() -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster/scenarios").display().to_string()
-}
 
 fn judgement(folder: &Folder, flags: &str) -> (Option<i32>, Value) {
     let ran = folder.run(&format!("chaos run {flags} --json"));
@@ -18,7 +11,7 @@ fn judgement(folder: &Folder, flags: &str) -> (Option<i32>, Value) {
 
 #[test]
 fn a_node_that_is_killed_breaks_no_promise() {
-    let (code, judgement) = judgement(&Folder::new(), &format!("kill --scenarios {}", scenarios()));
+    let (code, judgement) = judgement(&Folder::new(), "kill");
     assert_eq!((code, &judgement["broken"]), (Some(0), &Value::Array(Vec::new())), "{judgement}");
     assert!(judgement["calls"].as_u64() > Some(1_000) && judgement["duplicates"].as_u64() > Some(500), "{judgement}");
 }
@@ -27,7 +20,7 @@ fn a_node_that_is_killed_breaks_no_promise() {
 /// lacks leaves the cluster without a complete copy, and everything undecided for the rest of the window.
 #[test]
 fn nodes_that_are_restarted_when_the_last_one_is_ready_forget_nothing() {
-    let (code, judgement) = judgement(&Folder::new(), &format!("restart-when-ready --scenarios {}", scenarios()));
+    let (code, judgement) = judgement(&Folder::new(), "restart-when-ready");
     assert_eq!((code, &judgement["broken"]), (Some(0), &Value::Array(Vec::new())), "{judgement}");
     assert!(judgement["calls"].as_u64() > Some(1_000) && judgement["duplicates"].as_u64() > Some(500), "{judgement}");
 }
@@ -53,10 +46,10 @@ fn a_promise_that_is_broken_is_told() {
 
 #[test]
 fn a_scenario_that_is_not_there_is_named() {
-    let ran = Folder::new().run(&format!("chaos run kil --scenarios {}", scenarios()));
+    let ran = Folder::new().run("chaos run kil");
     assert!(ran.code == Some(2) && ran.err.contains("no scenario `kil`") && ran.err.contains("kill"), "{}", ran.err);
-    let ran = Folder::new().run(&format!("chaos run disk-full --scenarios {}", scenarios()));
+    let ran = Folder::new().run("chaos run disk-full");
     assert!(ran.code == Some(2) && ran.err.contains("--containers"), "{}", ran.err);
-    let ran = Folder::new().run(&format!("chaos list --scenarios {}", scenarios()));
+    let ran = Folder::new().run("chaos list");
     assert!(ran.code == Some(0) && ran.out.lines().count() >= 8, "{}", ran.out);
 }

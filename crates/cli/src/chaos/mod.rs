@@ -18,9 +18,6 @@ use clap::{Args, Subcommand};
 use crate::filter::ClusterAddresses;
 use crate::size::ByteSize;
 
-/// Where scenarios are.
-const SCENARIOS: &str = "cluster/scenarios";
-
 /// Flags of `firstseen chaos`.
 #[derive(Debug, Args)]
 pub struct ChaosArgs {
@@ -50,9 +47,9 @@ pub struct RunArgs {
     /// A scenario, by the name of its file
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Folder of scenarios
-    #[arg(long, value_name = "DIR", default_value = SCENARIOS)]
-    pub scenarios: PathBuf,
+    /// Folder of scenarios, instead of those that firstseen brings along
+    #[arg(long, value_name = "DIR")]
+    pub scenarios: Option<PathBuf>,
     /// Nodes in the containers of docker-compose.yml, instead of processes of this machine
     #[arg(long)]
     pub containers: bool,
@@ -64,9 +61,9 @@ pub struct RunArgs {
 /// Flags of `firstseen chaos list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// Folder of scenarios
-    #[arg(long, value_name = "DIR", default_value = SCENARIOS)]
-    pub scenarios: PathBuf,
+    /// Folder of scenarios, instead of those that firstseen brings along
+    #[arg(long, value_name = "DIR")]
+    pub scenarios: Option<PathBuf>,
 }
 
 /// Flags of `firstseen chaos produce`.
@@ -104,7 +101,7 @@ pub struct BallastArgs {
 pub fn run(args: &ChaosArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         ChaosCommand::Run(args) => run::run(args),
-        ChaosCommand::List(args) => scenario::list(&args.scenarios, &mut std::io::stdout().lock()),
+        ChaosCommand::List(args) => scenario::list(args.scenarios.as_deref(), &mut std::io::stdout().lock()),
         ChaosCommand::Produce(args) => producer::run(args),
         ChaosCommand::Ballast(args) => containers::ballast(&args.path, args.bytes),
     }

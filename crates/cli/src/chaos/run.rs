@@ -47,7 +47,7 @@ pub(super) trait Stage {
 }
 
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
-    let scenario = Scenario::read(&args.scenarios, &args.name)?;
+    let scenario = Scenario::read(args.scenarios.as_deref(), &args.name)?;
     if scenario.needs_containers && !args.containers {
         let text = format!("`{}` needs the network or the disk of containers: say --containers", args.name);
         return Err(UsageError(text).into());

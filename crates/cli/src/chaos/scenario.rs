@@ -89,33 +89,53 @@ pub(super) enum Action {
     Slow,
 }
 
+/// The files of `cluster/scenarios`, so that they are wherever the binary is.
+const BUILT_IN: [(&str, &str); 9] = [
+    ("disconnect", include_str!("../../../../cluster/scenarios/disconnect.toml")),
+    ("disk-full", include_str!("../../../../cluster/scenarios/disk-full.toml")),
+    ("kill", include_str!("../../../../cluster/scenarios/kill.toml")),
+    ("lost-for-good", include_str!("../../../../cluster/scenarios/lost-for-good.toml")),
+    ("pause", include_str!("../../../../cluster/scenarios/pause.toml")),
+    ("power-cut", include_str!("../../../../cluster/scenarios/power-cut.toml")),
+    ("restart-when-ready", include_str!("../../../../cluster/scenarios/restart-when-ready.toml")),
+    ("rolling-restart", include_str!("../../../../cluster/scenarios/rolling-restart.toml")),
+    ("slow-link", include_str!("../../../../cluster/scenarios/slow-link.toml")),
+];
+
 impl Scenario {
-    /// The scenario of this name.
+    /// The scenario of this name, in `folder` or among those of the binary.
     ///
     /// # Errors
     /// That there is none; what is wrong with it.
-    pub(super) fn read(folder: &Path, name: &str) -> anyhow::Result<Self> {
-        let path = folder.join(format!("{name}.toml"));
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let names = names(folder)?.join(", ");
-                let folder = folder.display();
-                return Err(UsageError(format!("no scenario `{name}` in {folder}: there are {names}")).into());
-            }
-            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    pub(super) fn read(folder: Option<&Path>, name: &str) -> anyhow::Result<Self> {
+        let found = match folder {
+            Some(folder) => read_file(&folder.join(format!("{name}.toml")))?,
+            None => BUILT_IN.iter().find(|(built_in, _)| *built_in == name).map(|(_, text)| (*text).to_owned()),
         };
-        let scenario: Self =
-            toml::from_str(&text).map_err(|error| UsageError(format!("{}: {error}", path.display())))?;
+        let Some(text) = found else {
+            let names = names(folder)?.join(", ");
+            return Err(UsageError(format!("no scenario `{name}`: there are {names}")).into());
+        };
+        let scenario: Self = toml::from_str(&text).map_err(|error| UsageError(format!("scenario {name}: {error}")))?;
         match scenario.steps.is_sorted_by_key(|step| step.at_s) {
             true => Ok(scenario),
-            false => Err(UsageError(format!("{}: steps are not in the order of their times", path.display())).into()),
+            false => Err(UsageError(format!("scenario {name}: steps are not in the order of their times")).into()),
         }
     }
 }
 
-/// The names of all scenarios.
-pub(super) fn names(folder: &Path) -> anyhow::Result<Vec<String>> {
+/// What is in a file; none where it is not there.
+fn read_file(path: &Path) -> anyhow::Result<Option<String>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// The names of all scenarios, in `folder` or in the binary.
+pub(super) fn names(folder: Option<&Path>) -> anyhow::Result<Vec<String>> {
+    let Some(folder) = folder else { return Ok(BUILT_IN.map(|(name, _)| name.to_owned()).to_vec()) };
     let files = std::fs::read_dir(folder).with_context(|| {
         format!("cannot read the scenarios in {}: name their folder with --scenarios", folder.display())
     })?;
@@ -128,7 +148,7 @@ pub(super) fn names(folder: &Path) -> anyhow::Result<Vec<String>> {
 }
 
 /// Prints what there is.
-pub(super) fn list(folder: &Path, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+pub(super) fn list(folder: Option<&Path>, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     for name in names(folder)? {
         let scenario = Scenario::read(folder, &name)?;
         let needs = if scenario.needs_containers { " (--containers)" } else { "" };
@@ -151,11 +171,11 @@ mod tests {
 
     #[test]
     fn every_scenario_can_be_read() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(super::super::SCENARIOS);
-        let names = names(&folder).unwrap();
-        assert!(names.len() >= 8, "{names:?}");
-        for name in names {
-            let scenario = Scenario::read(&folder, &name).unwrap();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cluster/scenarios");
+        assert_eq!(names(Some(&folder)).unwrap(), names(None).unwrap(), "the binary has all that are there");
+        for name in names(None).unwrap() {
+            let scenario = Scenario::read(None, &name).unwrap();
+            assert_eq!(Scenario::read(Some(&folder), &name).unwrap(), scenario);
             assert!(scenario.steps.iter().all(|step| step.at_s < scenario.seconds), "{name}");
             let needs = [Action::Disconnect, Action::Fill, Action::Slow];
             let is_hard = scenario.steps.iter().any(|step| needs.contains(&step.action));

@@ -6,6 +6,7 @@
 mod alter;
 mod create;
 mod describe;
+mod forgive;
 mod text;
 mod tree;
 
@@ -14,7 +15,7 @@ use std::io::Write;
 use clap::{Args, Subcommand, ValueEnum};
 use firstseen_filter::{FrequencySpec, Window};
 use firstseen_routing::{AnswerWhen, ClockSource, ClusterMap, Durability, FilterId, FilterRecord, Lookup, WhenLost};
-use firstseen_wire::proto::admin::{DropFilterRequest, ForgiveFilterRequest};
+use firstseen_wire::proto::admin::DropFilterRequest;
 
 use crate::cluster;
 use crate::connect::{self, Operator, fresh_id};
@@ -321,9 +322,7 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
                 }
             }
             FilterCommand::Describe(args) => describe::run(args, &args.at.operator()?, out).await?,
-            FilterCommand::Forgive(ForgiveArgs { name, at, yes }) => {
-                forgive((name, *yes), &at.operator()?, out).await?
-            }
+            FilterCommand::Forgive(args) => forgive::run(args, &args.at.operator()?, out).await?,
             FilterCommand::Drop(DropArgs { name, at, yes }) => {
                 let operator = at.operator()?;
                 find(&cluster::status(&operator).await?.map, name)?;
@@ -335,32 +334,6 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
         }
         Ok(out.flush()?)
     })
-}
-
-/// Tells how many slices are forgiven; those of nodes that are down cannot be.
-async fn forgive((name, is_agreed): (&str, bool), operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
-    let map = cluster::status(operator).await?.map;
-    let (_, filter) = find(&map, name)?;
-    agreed(
-        is_agreed,
-        &format!("filter `{name}`: what its slices have lost is first-seen again, and no longer waited for"),
-    )?;
-    let slices = (0..).zip(&filter.owners).filter(|(slice, _)| !map.is_complete(filter, *slice));
-    let is_away = |slice: u32| filter.copies_of(slice).all(|copy| map.is_gone(copy));
-    let (away, forgiven): (Vec<_>, Vec<_>) = slices.partition(|(slice, _)| is_away(*slice));
-    let request = ForgiveFilterRequest { command_id: fresh_id().into(), name: name.to_owned() };
-    operator.call(async |mut client| client.forgive_filter(request.clone()).await).await?;
-    let slices = filter.owners.len();
-    writeln!(out, "filter {name}: {} of {slices} slices are forgiven what they have lost", forgiven.len())?;
-    if !away.is_empty() {
-        writeln!(
-            out,
-            "{} more are on nodes that are down, or cannot hold them: start these, or, where they are lost for good, drain \
-             them (firstseen cluster drain); then forgive again",
-            away.len()
-        )?;
-    }
-    Ok(())
 }
 
 /// Goes on where that was said, or is now.

@@ -1,0 +1,140 @@
+//! `firstseen filter forgive`: what slices have lost is lost.
+//!
+//! Promises: says which filters it is about before it asks, and counts their slices: of a filter that is being altered the former
+//! one too, of a tree all levels. Must not know: how slices are lost.
+
+use std::io::Write;
+
+use firstseen_routing::{ClusterMap, FilterId, FilterRecord};
+use firstseen_wire::proto::admin::ForgiveFilterRequest;
+
+use super::{ForgiveArgs, agreed, find};
+use crate::cluster;
+use crate::connect::{Operator, fresh_id};
+
+/// Slices of one filter.
+#[derive(Debug, PartialEq, Eq)]
+struct Losses {
+    /// What to call it.
+    name: String,
+    slices: usize,
+    /// Without a complete copy.
+    lost: usize,
+    /// Of these, with copies on nodes only that are down or cannot hold them.
+    away: usize,
+}
+
+impl Losses {
+    fn of(map: &ClusterMap, name: String, filter: &FilterRecord) -> Self {
+        let lost = (0..filter.owners.len() as u32).filter(|slice| !map.is_complete(filter, *slice));
+        let (away, near): (Vec<_>, Vec<_>) =
+            lost.partition(|slice| filter.copies_of(*slice).all(|copy| map.is_gone(copy)));
+        Self { name, slices: filter.owners.len(), lost: away.len() + near.len(), away: away.len() }
+    }
+
+    fn text(&self) -> String {
+        format!("{}: {} of {} slices have lost something", self.name, self.lost, self.slices)
+    }
+}
+
+/// The filters that are forgiven with `filter`, itself first.
+fn losses(map: &ClusterMap, filter: FilterId) -> Vec<Losses> {
+    let mut losses = Vec::new();
+    for (id, record) in &map.filters {
+        let is_below = record.branch.as_ref().is_some_and(|branch| branch.root == filter && *id != filter);
+        if *id == filter {
+            losses.insert(0, Losses::of(map, format!("filter {}", record.name), record));
+        } else if is_below {
+            losses.push(Losses::of(map, format!("its level {}", record.name), record));
+        }
+    }
+    if let Some((_, former)) = map.former_of(filter) {
+        let name = "the former filter, which an alteration has closed and which is asked first".to_owned();
+        losses.push(Losses::of(map, name, former));
+    }
+    losses
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What the cluster says; that nobody agrees.
+pub(super) async fn run(args: &ForgiveArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
+    let name = &args.name;
+    let map = cluster::status(operator).await?.map;
+    let (id, _) = find(&map, name)?;
+    let losses = losses(&map, id);
+    for filter in &losses {
+        writeln!(out, "{}", filter.text())?;
+    }
+    out.flush()?;
+    agreed(
+        args.yes,
+        &format!("filter `{name}`: what these slices have lost is first-seen again, and no longer waited for"),
+    )?;
+    let request = ForgiveFilterRequest { command_id: fresh_id().into(), name: name.to_owned() };
+    operator.call(async |mut client| client.forgive_filter(request.clone()).await).await?;
+    let sum = |count: fn(&Losses) -> usize| losses.iter().map(count).sum::<usize>();
+    let (slices, lost, away) = (sum(|it| it.slices), sum(|it| it.lost), sum(|it| it.away));
+    writeln!(out, "filter {name}: {} of {slices} slices are forgiven what they have lost", lost - away)?;
+    if away > 0 {
+        writeln!(
+            out,
+            "{away} more are on nodes that are down, or cannot hold them: start these, or, where they are lost for good, drain \
+             them (firstseen cluster drain); then forgive again"
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::{FilterSpec, Kind, Window};
+    use firstseen_routing::{
+        FilterPolicies, Incarnation, Line, NodeId, NodeRecord, SliceOwner, SlicedDefinition, Slicing,
+    };
+
+    use super::*;
+
+    fn filter(slices: u32, complete_since: u64) -> FilterRecord {
+        let spec = FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Bloom, Window::Unbounded) };
+        let complete_since = Incarnation(complete_since);
+        let owner = SliceOwner { node: NodeId(1), complete_since, has_gap: false, missing_in: None };
+        FilterRecord {
+            name: "clicks".to_owned(),
+            epoch: 1,
+            definition: SlicedDefinition::new(&spec, Slicing::NONE).unwrap(),
+            policies: FilterPolicies::default(),
+            owners: vec![owner; slices as usize],
+            copies: Vec::new(),
+            generations: Vec::new(),
+            branch: None,
+            line: Line::default(),
+        }
+    }
+
+    /// The one node was started anew while an alteration was under way: the new filter came after that, the former one has lost
+    /// all of its slices, and they are forgiven with it.
+    #[test]
+    fn the_former_filter_of_an_alteration_is_counted() {
+        let mut map = ClusterMap::default();
+        let node = NodeRecord {
+            name: "a".to_owned(),
+            site: String::new(),
+            address: String::new(),
+            incarnation: Incarnation(2),
+            memory_bytes: 0,
+            voter: true,
+            is_down: false,
+        };
+        map.nodes.insert(NodeId(1), node);
+        map.filters.insert(FilterId(1), filter(3, 1));
+        let line = Line { origin: Some(FilterId(1)), former: Some(FilterId(1)), closed: None };
+        map.filters.insert(FilterId(2), FilterRecord { line, ..filter(2, 2) });
+        let found = losses(&map, FilterId(2));
+        assert_eq!(found.iter().map(|it| (it.slices, it.lost, it.away)).collect::<Vec<_>>(), [(2, 0, 0), (3, 3, 0)]);
+        assert!(found[1].text().contains("former filter") && found[1].text().contains("3 of 3"), "{found:?}");
+        map.nodes.get_mut(&NodeId(1)).unwrap().is_down = true;
+        assert_eq!(losses(&map, FilterId(2))[1].away, 3);
+    }
+}
