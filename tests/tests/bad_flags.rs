@@ -53,6 +53,8 @@ const NONSENSE: &[(&str, &str)] = &[
     ("--slicing vertical:100000", "slices"),
     ("--slicing diagonal:8", "horizontal:S"),
     ("--slicing vertical:8 --window 100events", "counts events"),
+    ("--slicing horizontal:8 --window landmark:100events", "counts events"),
+    ("--window 1000events --cell-bits 16 --layout blocked1 --fpr 1e-9", "classic"),
     ("--cluster a:1", "--filter"),
     ("--filter clicks", "--cluster"),
     ("--cluster a:1 --filter clicks --window 1h", "--window"),
@@ -75,6 +77,8 @@ const NONSENSE: &[(&str, &str)] = &[
     ("--window landmark:day@Europe/Athen", "Europe/Athen"),
     ("--normalize upper", "choose url"),
     ("--uncertain file", "--confirm"),
+    ("--duplicates again.zst", "plain text"),
+    ("--fpr 1%%", "1e-6 or 1%"),
     ("--confirm 1MiB", "exact:64MiB"),
     ("--confirm exact:0", "zero"),
     ("--seed minus", "minus"),
@@ -101,7 +105,17 @@ fn a_seed_without_a_new_secret_is_told_what_it_is_for() {
 #[test]
 fn a_time_window_needs_a_time() {
     let ran = Folder::with("a\n").dedup("--window 24h input");
-    ran.fails(2, &["--time", "1000000events"]);
+    ran.fails(2, &["--time", "--clock wall", "1000000events"]);
+    let folder = Folder::with("a\na\n");
+    let ran = folder.dedup("--window 24h --clock wall --report json input").ok();
+    assert_eq!((ran.out.as_str(), &ran.report()["times"]), ("a\n", &"arrival".into()));
+    folder.dedup("--format csv --no-header --key 1 --time 2 --clock wall --window 24h input").fails(2, &["--time"]);
+    assert_eq!(folder.dedup_from("--window 24h", b"a\nb\na\n").ok().out, "a\nb\n");
+    assert_eq!(folder.dedup_from("--window landmark:week", b"a\nb\na\n").ok().out, "a\nb\n");
+    folder.dedup_from("--window 24h --clock event", b"a\n").fails(2, &["--time"]);
+    let request = br#"1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 1 "-" "-""#;
+    let own = folder.dedup_from("--format clf --window 24h --report json", request).ok().report();
+    assert_eq!((&own["times"], &own["clock"]), (&"record".into(), &"2015-05-17T10:05:03Z".into()));
     let ran = Folder::with("a\n").dedup("--window landmark:day input");
     ran.fails(2, &["--time"]);
     Folder::with("a\n").dedup("--window landmark:10events input").ok();

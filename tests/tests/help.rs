@@ -2,10 +2,11 @@
 
 use crate::run::{Ran, dedup, firstseen};
 
-const FLAGS: [&str; 48] = [
+const FLAGS: [&str; 50] = [
     "--format",
     "--key",
     "--time",
+    "--clock",
     "--source",
     "--no-header",
     "--tz",
@@ -37,6 +38,7 @@ const FLAGS: [&str; 48] = [
     "--lookup",
     "--late",
     "--state",
+    "--state-every",
     "--confirm",
     "--uncertain",
     "--verify",
@@ -67,6 +69,8 @@ fn help_mentions_every_flag() {
     }
     let longest = help.lines().map(|line| line.chars().count()).max();
     assert!(longest <= Some(100), "a line of {longest:?} characters");
+    let example = help.find("tail -F app.log | firstseen dedup --window 24h");
+    assert!(example < help.find("--format"), "examples come first:\n{help}");
 }
 
 #[test]
@@ -123,6 +127,7 @@ fn every_flag_says_something() {
     for line in help.lines().filter(|line| line.trim_start().starts_with("--")) {
         assert!(line.split("  ").filter(|part| !part.trim().is_empty()).count() >= 1, "{line}");
     }
+    assert!(help.lines().count() < 120 && !help.contains("--stable-max"), "rare flags are left to --help:\n{help}");
     assert!(!help.contains("<GROW_BY>") && !help.contains("[<RULE>]"), "a flag shows its field's name:\n{help}");
 }
 

@@ -20,7 +20,7 @@ fn time_that_falls_back_by_a_year_is_late() {
     let input = ["t,k\n".to_owned(), record(NOW_S, "a"), record(NOW_S - YEAR_S, "a"), record(NOW_S + 1, "a")].concat();
     let folder = Folder::with(&input);
     for (late, kept, expected) in
-        [("first_seen", 2, [3, 2, 1, 0, 1]), ("duplicate", 1, [3, 1, 2, 0, 1]), ("undecided", 2, [3, 1, 1, 1, 1])]
+        [("first-seen", 2, [3, 2, 1, 0, 1]), ("duplicate", 1, [3, 1, 2, 0, 1]), ("undecided", 2, [3, 1, 1, 1, 1])]
     {
         for window in ["--window 1h", "--window 1h --kind generations --capacity 100", "--window landmark:day"] {
             let ran =
@@ -31,7 +31,7 @@ fn time_that_falls_back_by_a_year_is_late() {
         }
     }
     let ran = folder.dedup("--format csv --key k --time t --window 1h --report json input").ok();
-    assert_eq!(counts(&ran.report()), [3, 2, 1, 0, 1], "first_seen is what nobody need ask for");
+    assert_eq!(counts(&ran.report()), [3, 2, 1, 0, 1], "first-seen is what nobody need ask for");
 }
 
 #[test]

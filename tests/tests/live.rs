@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Child;
+use std::sync::mpsc::{TryRecvError, channel};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -104,9 +105,67 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
         let mut line = String::new();
         output.read_line(&mut line).expect("a line");
         drop(output);
-        assert_eq!(end(child), (Some(0), String::new()), "{flags}");
+        let (code, err) = end(child);
+        match flags {
+            // Whoever keeps a state must know that it does not hold what was read.
+            "--state state" => {
+                assert!(code == Some(1) && err.contains("the state state is as it was"), "{code:?} {err}")
+            }
+            _ => assert_eq!((code, err), (Some(0), String::new()), "{flags}"),
+        }
         assert!(!folder.has("state"), "records that nobody received are not saved as delivered");
     }
+}
+
+/// Whoever watches the run, or its exit code, learns that it does less than it was asked for.
+#[test]
+fn a_full_filter_is_told_while_the_stream_goes_on() {
+    for (strict, code) in [("", 0), ("--strict", 2)] {
+        let mut child = Folder::new().start(&format!("--capacity 20 --seed 1 --report none {strict}"));
+        let _watchdog = Watchdog::of(&child);
+        let numbers: String = (0..100).map(|number| format!("{number}\n")).collect();
+        let stdin = child.stdin.as_mut().expect("a pipe");
+        stdin.write_all(numbers.as_bytes()).and_then(|()| stdin.flush()).expect("a run that listens");
+        let mut told = String::new();
+        let mut err = BufReader::new(child.stderr.take().expect("a pipe"));
+        err.read_line(&mut told).expect("a line");
+        assert!(told.contains("the filter is full at standard input:") && told.contains("--capacity"), "{told}");
+        drop(child.stdin.take());
+        assert_eq!(child.wait_with_output().expect("an end").status.code(), Some(code));
+        told.clear();
+        err.read_to_string(&mut told).expect("text");
+        assert_eq!(told, "", "one line is enough");
+    }
+}
+
+/// A stream whose records have no times counts them as they come.
+#[test]
+fn records_without_a_time_count_from_their_arrival() {
+    let mut child = Folder::new().start("--window 300ms --capacity 100");
+    let _watchdog = Watchdog::of(&child);
+    let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+    assert_eq!(ask(&mut child, &mut output, "x\n"), "x\n");
+    // Its window passes by itself, while others come. The first repeats are in it, unless this machine was very slow.
+    let stdin = child.stdin.take().expect("a pipe");
+    let (stop, stopped) = channel::<()>();
+    let feeding = std::thread::spawn(move || {
+        let mut stdin = stdin;
+        while stopped.try_recv() == Err(TryRecvError::Empty)
+            && stdin.write_all(b"x\n").and_then(|()| stdin.flush()).is_ok()
+        {
+            std::thread::yield_now();
+        }
+    });
+    let mut again = String::new();
+    output.read_line(&mut again).expect("a line");
+    assert_eq!(again, "x\n");
+    drop(stop);
+    let reading = std::thread::spawn(move || output.read_to_end(&mut Vec::new()).expect("the rest"));
+    feeding.join().expect("a thread that writes");
+    reading.join().expect("a thread that reads");
+    let (code, err) = end(child);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains("timed as they arrive") && err.contains("count from their arrival"), "{err}");
 }
 
 #[test]

@@ -74,6 +74,8 @@ fn text_says_what_a_person_wants_to_know() {
     ] {
         assert!(ran.err.contains(words), "`{words}` is not in:\n{}", ran.err);
     }
+    let figures = ran.err.lines().take_while(|line| !line.starts_with("most repeated"));
+    figures.for_each(|line| assert!(line.chars().count() <= 100, "{line}"));
 }
 
 #[test]

@@ -90,17 +90,49 @@ fn a_state_of_another_definition_is_refused() {
         ("--key k,v", "--key v,k", "its key is k,v, here it is v,k"),
         ("--key k,v", "--key k,v --normalize url", "normalized"),
         ("--seed 5", "--seed 6", "its seed is 5, here it is 6"),
-        ("--capacity 1000", "--capacity 2000", "another filter"),
-        ("--capacity 1000", "--capacity 1000 --fpr 0.1", "another filter"),
-        ("--window unbounded", "--window landmark:day --time t", "another filter"),
-        ("--window unbounded", "--window 1h --time t", "another filter"),
-        ("--window unbounded", "--slicing horizontal:4", "another filter"),
+        ("--capacity 1000", "--capacity 2000", "made with --capacity 1000, here --capacity 2000)"),
+        ("--capacity 1000", "--capacity 1000 --fpr 0.1", "made with --fpr 0.01, here --fpr 0.1)"),
+        (
+            "--window unbounded",
+            "--window landmark:day --time t",
+            "made with --window unbounded, here --window landmark:day@UTC)",
+        ),
+        (
+            "--window unbounded",
+            "--window 1h --time t",
+            "made with --window unbounded --kind bloom, here --window 1h --kind timing)",
+        ),
+        ("--window unbounded", "--window unbounded --slicing horizontal:4", "here --capacity"),
+        ("--capacity 1000", "--capacity 1000 --layout classic", "it is bloom"),
     ] {
         let flags = made.replace(from, to);
         let refused = folder.dedup(&flags).fails(2, &["state", words]);
         assert_eq!(refused.out, "", "{flags}");
     }
     assert_eq!(std::fs::read(folder.path("state")).expect("a state"), before, "a refused state is not touched");
+    let hourly = "--format csv --key k --time t --window 1h --seed 5 --state hourly input";
+    folder.dedup(hourly).ok();
+    let other = folder.dedup(&hourly.replace("1h", "2h"));
+    other.fails(2, &["(made with --window 1h, here --window 2h)"]);
+}
+
+/// What damage has altered must not count as seen: the true record would be lost when it comes.
+#[test]
+fn what_came_before_damage_was_noticed_is_not_saved() {
+    let folder = Folder::new();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    std::io::Write::write_all(&mut encoder, b"alpha\nbeta\ngamma\n").expect("memory");
+    let mut archive = encoder.finish().expect("memory");
+    let place = archive.windows(4).position(|bytes| bytes == b"beta").expect("stored text");
+    archive[place] = b'z';
+    folder.write("damaged", &archive);
+    let ran = folder.dedup("--state state damaged").fails(1, &["damaged", "the state state is as it was", "altered"]);
+    assert_eq!(ran.out, "alpha\nzeta\ngamma\n");
+    assert!(!folder.has("state"));
+    // What breaks off is not altered.
+    folder.write("short", &archive[..place]);
+    folder.dedup("--state state short").fails(1, &["breaks off"]);
+    assert!(folder.has("state"));
 }
 
 #[test]

@@ -18,10 +18,18 @@ pub struct Cli {
     pub command: Command,
 }
 
+const DEDUP_EXAMPLES: &str = "\
+Each line once:             firstseen dedup access.log > once.log
+Once a day, as they come:   tail -F app.log | firstseen dedup --window 24h --state seen.fs
+By the record's own time:   firstseen dedup --format csv --key user,ad --time time --window 1h clicks.csv.gz
+Keep what is dropped, too:  firstseen dedup --duplicates again.log access.log > once.log
+`-h` lists the flags in short; more: docs/dedup.md, docs/kinds.md";
+
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Pass on each record whose key was not seen within the window
+    #[command(before_long_help = DEDUP_EXAMPLES)]
     Dedup(Box<DedupArgs>),
     /// Estimate how often each key occurred lately, where old occurrences count less
     Estimate(Box<EstimateArgs>),

@@ -52,7 +52,10 @@ impl Confirm {
     pub fn new(arg: ConfirmArg) -> Self {
         let entries = usize::try_from(arg.memory_bytes / ENTRY_BYTES).unwrap_or(usize::MAX);
         let entries = NonZeroUsize::new(entries).unwrap_or(NonZeroUsize::MIN);
-        Self { expiries: LruCache::new(entries), counts: Confirmed::default() }
+        // It grows as keys come: room for all of them at once may be more than there is.
+        let mut expiries = LruCache::unbounded();
+        expiries.resize(entries);
+        Self { expiries, counts: Confirmed::default() }
     }
 
     /// An event was passed on; it counts until `expiry`.

@@ -1,14 +1,60 @@
 //! A filter's definition in one line for people.
 
-use firstseen_filter::{CellDefinition, Geometry, Growth, Layout, Refresh, Unit};
+use firstseen_filter::{CellDefinition, FilterDefinition, Geometry, Growth, Layout, Refresh, Unit, Window};
 use firstseen_routing::SlicedDefinition;
 
+use crate::report::grouped;
 use crate::state::Definition;
 
 impl Definition for SlicedDefinition {
     fn describe(&self) -> String {
         describe(self)
     }
+
+    fn flags(&self) -> Vec<(&'static str, String)> {
+        let group = &self.group;
+        let refreshes = matches!(group.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. });
+        vec![
+            ("--window", group.window.to_string()),
+            ("--kind", group.cells.kind().to_string()),
+            ("--capacity", asked_for(asked_capacity_events(self).map(|events| events.to_string()))),
+            ("--fpr", group.rate.to_string()),
+            ("--slicing", self.slicing.to_string()),
+            ("--rule", if refreshes { "refresh" } else { "fixed" }.to_owned()),
+            ("--lateness", asked_for(asked_lateness(group).map(|lateness| lateness.to_string()))),
+            match group.future_max_ms {
+                u64::MAX => ("--clock", "wall".to_owned()),
+                future_max_ms => ("--future-max", Window::Duration(future_max_ms).to_string()),
+            },
+        ]
+    }
+}
+
+fn asked_for(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "(default)".to_owned())
+}
+
+/// Events that a window may bring, where it does not say so itself. A group has room for what falls on it by chance, so that of
+/// several groups this is a little more than what was asked for.
+fn asked_capacity_events(definition: &SlicedDefinition) -> Option<u64> {
+    let group = &definition.group;
+    let capacity_events = group.capacity_events?.saturating_mul(definition.slicing.groups().into());
+    match group.window {
+        Window::Events(events) | Window::LandmarkEvents(events) if events == capacity_events => None,
+        _ => Some(capacity_events),
+    }
+}
+
+/// Of a sliding window, the part by which events may come late where nobody says otherwise, as `--lateness` promises.
+const LATENESS_DEFAULT_PART: u64 = 8;
+
+/// The lateness, where it is not the one that follows from the window.
+fn asked_lateness(group: &FilterDefinition) -> Option<Window> {
+    let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (&group.window, &group.unit) else { return None };
+    let is_sliding = matches!(group.cells, CellDefinition::Timing { .. });
+    let default_ms = if is_sliding { window_ms / LATENESS_DEFAULT_PART } else { 0 };
+    let units = group.rule.lateness_units;
+    (units != default_ms.div_ceil((*unit_ms).max(1))).then(|| Window::Duration(units.saturating_mul(*unit_ms)))
 }
 
 /// `timing, 10,000,000 cells, k 7, blocks of 2 lines, ...`.
@@ -18,13 +64,13 @@ pub fn describe(definition: &SlicedDefinition) -> String {
     match &group.cells {
         CellDefinition::Bloom { geometry, growth } | CellDefinition::Generations { geometry, growth } => {
             parts.push(shape(geometry));
-            parts.extend(growth.as_ref().map(grows));
+            parts.extend(growth.as_ref().and_then(grows));
         }
         CellDefinition::Timing { geometry, refresh, equal_timers, growth } => {
             parts.push(shape(geometry));
             parts.extend((*refresh == Refresh::Refresh).then(|| "refreshed by duplicates".to_owned()));
             parts.extend((*equal_timers > 0).then(|| format!("{equal_timers} equal timers")));
-            parts.extend(growth.as_ref().map(grows));
+            parts.extend(growth.as_ref().and_then(grows));
         }
         CellDefinition::JumpingCounting { cells, hashes, .. }
         | CellDefinition::SlidingCounting { cells, hashes, .. } => {
@@ -45,7 +91,20 @@ pub fn describe(definition: &SlicedDefinition) -> String {
         (_, 2..) => parts.push(format!("each of the {} groups of {}", definition.slicing.groups(), definition.slicing)),
         (..) => parts.push(definition.slicing.to_string()),
     }
+    parts.extend(room_events(definition).map(|events| format!("room for {} events", grouped(events))));
     parts.join(", ")
+}
+
+/// Events that fit into all groups together, where the filter refuses more.
+fn room_events(definition: &SlicedDefinition) -> Option<u64> {
+    let growth = match &definition.group.cells {
+        CellDefinition::Bloom { growth, .. }
+        | CellDefinition::Timing { growth, .. }
+        | CellDefinition::Generations { growth, .. } => growth.as_ref()?,
+        _ => return None,
+    };
+    let events = growth.capacity_events.saturating_mul(definition.slicing.groups().into());
+    (growth.generations_max == 1).then_some(events)
 }
 
 fn shape(geometry: &Geometry) -> String {
@@ -58,11 +117,9 @@ fn shape(geometry: &Geometry) -> String {
     format!("m {}{width}, k {}, {layout}", geometry.cells(), geometry.hashes())
 }
 
-fn grows(growth: &Growth) -> String {
-    match growth.generations_max {
-        1 => format!("refuses beyond {} events", growth.capacity_events),
-        most => format!("grows to {most} generations by {}", growth.ratio),
-    }
+fn grows(growth: &Growth) -> Option<String> {
+    let most = growth.generations_max;
+    (most > 1).then(|| format!("grows to {most} generations by {}", growth.ratio))
 }
 
 fn unit(unit: &Unit, span_units: u64) -> Option<String> {

@@ -7,7 +7,7 @@ use firstseen_filter::{FilterSpec, GENERATIONS_MAX, GrowthSpec, HASHES_MAX, Kind
 use firstseen_routing::Slicing;
 
 use crate::exit::UsageError;
-use crate::size::{ByteSize, Count};
+use crate::size::{ByteSize, Count, rate};
 
 /// The kinds that tell duplicates.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -84,16 +84,16 @@ pub struct FilterArgs {
     #[arg(long, value_enum)]
     pub kind: Option<KindArg>,
     /// Events that one window brings (`10M`); without it the filter starts small and grows
-    #[arg(long, value_name = "EVENTS", allow_negative_numbers = true)]
+    #[arg(long, alias = "events-per-window", value_name = "EVENTS", allow_negative_numbers = true)]
     pub capacity: Option<Count>,
-    /// Highest acceptable rate of false positives: new events called duplicates
-    #[arg(long, value_name = "RATE", default_value_t = 0.01, allow_negative_numbers = true)]
+    /// Highest acceptable rate of false positives: new events called duplicates (`0.01`, `1%`)
+    #[arg(long, value_name = "RATE", default_value = "0.01", allow_negative_numbers = true, value_parser = rate)]
     pub fpr: f64,
     /// Memory for the cells instead of a capacity (`64MiB`)
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub memory: Option<ByteSize>,
-    /// Cut the filter into slices: none, horizontal:S, vertical:S, horizontal-vertical:SxS,
-    /// vertical-horizontal:SxS. By default none in one process, and in a cluster a horizontal slice a node
+    /// Cut the filter into slices: none, horizontal:S, vertical:S, horizontal-vertical:SxT,
+    /// vertical-horizontal:SxT. By default none in one process, and in a cluster a horizontal slice a node
     #[arg(long)]
     pub slicing: Option<Slicing>,
     /// How late a record may come and still be judged exactly (`5m`); by default an eighth of a sliding window
@@ -104,38 +104,45 @@ pub struct FilterArgs {
         allow_hyphen_values = true)]
     pub future_max: u64,
     /// Seed of the hash; by default drawn at random, and told in the report
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub seed: Option<u64>,
     /// Cells (m) instead of a capacity; the filter then never refuses, its rate rises
-    #[arg(long, short = 'm', value_name = "M", allow_negative_numbers = true)]
+    #[arg(long, hide_short_help = true, short = 'm', value_name = "M", allow_negative_numbers = true)]
     pub cells: Option<Count>,
     /// Positions an event (k)
-    #[arg(long, short = 'k', value_name = "K", allow_negative_numbers = true,
+    #[arg(long, hide_short_help = true, short = 'k', value_name = "K", allow_negative_numbers = true,
         value_parser = value_parser!(u32).range(1..=i64::from(HASHES_MAX)))]
     pub hashes: Option<u32>,
     /// Where the positions of an event lie
-    #[arg(long, value_enum)]
+    #[arg(long, hide_short_help = true, value_enum)]
     pub layout: Option<LayoutArg>,
     /// Bits a cell of kind timing or generations: 8 or 16
-    #[arg(long, value_name = "BITS")]
+    #[arg(long, hide_short_help = true, value_name = "BITS")]
     pub cell_bits: Option<u32>,
     /// Sub-windows (Q) of a jumping window
-    #[arg(long, value_name = "Q")]
+    #[arg(long, hide_short_help = true, value_name = "Q")]
     pub sub_windows: Option<u32>,
     /// k' of the equal-timers heuristic: fewer false positives, but false negatives
-    #[arg(long, value_name = "K'", default_value_t = 0)]
+    #[arg(long, hide_short_help = true, value_name = "K'", default_value_t = 0)]
     pub equal_timers: u32,
     /// How the filter grows beyond its capacity: none, equal:N (N generations at most), geometric:R (ratio R)
-    #[arg(long, value_name = "RULE")]
+    #[arg(long, hide_short_help = true, value_name = "RULE")]
     pub growth: Option<GrowthArg>,
     /// What tells that a generation is full
-    #[arg(long, value_enum, value_name = "MEASURE", default_value = "cardinality", requires = "growth")]
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_enum,
+        value_name = "MEASURE",
+        default_value = "cardinality",
+        requires = "growth"
+    )]
     pub grow_by: LimitArg,
     /// Max of kind stable
-    #[arg(long, value_name = "MAX")]
+    #[arg(long, hide_short_help = true, value_name = "MAX")]
     pub stable_max: Option<u8>,
     /// P of kind stable: cells decremented an event
-    #[arg(long, value_name = "P", value_parser = parse_decrements, allow_negative_numbers = true)]
+    #[arg(long, hide_short_help = true, value_name = "P", value_parser = parse_decrements, allow_negative_numbers = true)]
     pub stable_decrements: Option<f64>,
 }
 

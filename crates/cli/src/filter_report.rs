@@ -117,7 +117,7 @@ impl FilterReport {
             Self::Cluster(report) => {
                 let reasons = report.undecided_reasons.iter().map(|(reason, count)| {
                     let perhaps = if reason.may_have_recorded() { " (perhaps recorded)" } else { "" };
-                    format!("{} {}{perhaps}", grouped(*count), name(*reason))
+                    format!("{} {}{perhaps}", grouped(*count), reason_name(*reason))
                 });
                 format!(": passed on; {}", reasons.collect::<Vec<_>>().join(", "))
             }
@@ -157,7 +157,7 @@ impl FilterReport {
 }
 
 /// A reason as the JSON report calls it.
-fn name(reason: Reason) -> String {
+pub(crate) fn reason_name(reason: Reason) -> String {
     serde_json::to_value(reason).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 

@@ -6,8 +6,9 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use firstseen_records::{Block, BlockOptions, BlockReader, Decompressed, ParsedBlock, RecordFormat, RecordParser};
@@ -28,6 +29,29 @@ pub struct Batch {
     pub file: usize,
     /// Bytes of the input used up to here, over all files.
     pub input_bytes: u64,
+    /// When they came, in milliseconds since 1970, where that is their time.
+    pub arrived_ms: Option<u64>,
+}
+
+impl Batch {
+    /// The time of the record at `index`, in milliseconds since 1970; none where nothing needs it.
+    #[inline]
+    pub fn time_ms(&self, index: usize) -> Option<u64> {
+        // The parser rejects times before 1970.
+        self.arrived_ms.or_else(|| self.parsed.times_ms().get(index).map(|time_ms| time_ms.cast_unsigned()))
+    }
+}
+
+/// What is read, and how.
+pub struct Reading {
+    /// The files, one after the other.
+    pub files: Vec<PathBuf>,
+    /// How their records are written.
+    pub format: RecordFormat,
+    /// What is read of them.
+    pub parser: RecordParser,
+    /// Whether the time of a record is that at which it comes.
+    pub by_arrival: bool,
 }
 
 /// What the reading thread, or a signal, tells the filter.
@@ -38,6 +62,8 @@ pub enum Message {
     End(anyhow::Result<()>),
     /// Somebody wants to stop.
     Stop,
+    /// Nothing has come for as long as a wait was to last.
+    Pause,
 }
 
 /// The receiving end, and the way back for batches that are done with.
@@ -48,27 +74,34 @@ pub struct Input {
 }
 
 impl Input {
-    /// Starts reading `files` in order.
-    pub fn start(files: Vec<PathBuf>, format: RecordFormat, parser: RecordParser) -> Self {
+    /// Starts reading the files in order.
+    pub fn start(what: Reading) -> Self {
         let (sender, messages) = sync_channel(BATCHES_AHEAD);
         let (spent, reusable) = sync_channel(BATCHES_AHEAD + 2);
         let reading = sender.clone();
         // Detached on purpose: a read that waits for input must not keep a run from ending.
         thread::spawn(move || {
-            let result = Reading { reading: &reading, reusable, input_bytes: 0 }.read_all(&files, format, parser);
+            let result =
+                Reader { reading: &reading, reusable, input_bytes: 0, by_arrival: what.by_arrival }.read_all(what);
             // Nobody listens any more where the run has ended first.
             let _ = reading.send(Message::End(result));
         });
         Self { messages, sender, spent }
     }
 
-    /// The next message; waits for it. `idle` is called before a wait.
-    pub fn next(&self, idle: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Message> {
+    /// The next message; waits for it. `idle` is called before a wait, and may say how long that lasts at most.
+    pub fn next(&self, idle: impl FnOnce() -> anyhow::Result<Option<Duration>>) -> anyhow::Result<Message> {
         if let Ok(message) = self.messages.try_recv() {
             return Ok(message);
         }
-        idle()?;
-        Ok(self.messages.recv().unwrap_or(Message::End(Ok(()))))
+        let received = match idle()? {
+            None => self.messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(wait_max) => self.messages.recv_timeout(wait_max),
+        };
+        Ok(received.unwrap_or_else(|error| match error {
+            RecvTimeoutError::Timeout => Message::Pause,
+            RecvTimeoutError::Disconnected => Message::End(Ok(())),
+        }))
     }
 
     /// Gives a batch back for its memory.
@@ -87,14 +120,15 @@ impl Input {
 }
 
 /// The reading thread's state.
-struct Reading<'a> {
+struct Reader<'a> {
     reading: &'a SyncSender<Message>,
     reusable: Receiver<Box<Batch>>,
     input_bytes: u64,
+    by_arrival: bool,
 }
 
-impl Reading<'_> {
-    fn read_all(mut self, files: &[PathBuf], format: RecordFormat, mut parser: RecordParser) -> anyhow::Result<()> {
+impl Reader<'_> {
+    fn read_all(mut self, Reading { files, format, mut parser, .. }: Reading) -> anyhow::Result<()> {
         for (file, path) in files.iter().enumerate() {
             let name = name(path);
             if !self.read_file(file, path, format, &mut parser).with_context(|| name)? {
@@ -125,11 +159,18 @@ impl Reading<'_> {
             parser.parse(block, parsed).map_err(|error| UsageError(error.to_string()))?;
             self.input_bytes = before_bytes + reader.get_ref().input_bytes_used();
             (batch.file, batch.input_bytes) = (file, self.input_bytes);
+            batch.arrived_ms = self.by_arrival.then(now_ms);
             if self.reading.send(Message::Batch(batch)).is_err() {
                 return Ok(false);
             }
         }
     }
+}
+
+/// The time of day, in milliseconds since 1970.
+fn now_ms() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since_1970.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// Whether `path` stands for standard input.

@@ -2,11 +2,34 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use anyhow::bail;
+use clap::{Args, ValueEnum};
 use firstseen_filter::FilterSecret;
 use firstseen_records::{KeyNormalization, ParserConfig, RecordFormat, RecordParser};
 
+use serde::Serialize;
+
 use crate::exit::UsageError;
+use crate::input::{Reading, is_stdin};
+
+/// Which time of a record counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClockArg {
+    /// The one that it brings (--time)
+    Event,
+    /// That at which it arrives here
+    Wall,
+}
+
+/// Where the times of records come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Times {
+    /// A field, or nothing needs them.
+    Record,
+    /// The clock of this machine.
+    Arrival,
+}
 
 /// What to read.
 #[derive(Debug, Args)]
@@ -26,6 +49,10 @@ pub struct InputArgs {
     /// `YYYY-MM-DD hh:mm:ss`. Log and index lines have theirs
     #[arg(long, value_name = "FIELD")]
     pub time: Option<String>,
+    /// Which time of a record counts. By default its own; for a stream on standard input whose records have none (no --time, and
+    /// no format with times), that at which it arrives
+    #[arg(long, value_enum)]
+    pub clock: Option<ClockArg>,
     /// Field that names the source of a record (an address, a campaign), for the report
     #[arg(long, value_name = "FIELD")]
     pub source: Option<String>,
@@ -52,9 +79,9 @@ fn parse_normalization(name: &str) -> Result<KeyNormalization, String> {
 }
 
 impl InputArgs {
-    /// The parser that the flags describe. The time is read where `needs_time` says that the window uses it.
-    pub fn parser_config(&self, needs_time: bool) -> ParserConfig {
-        let own_time = self.format.default_time().filter(|_| needs_time).map(str::to_owned);
+    /// The parser that the flags describe. The time is read where `reads_time` says that the window uses it.
+    pub fn parser_config(&self, reads_time: bool) -> ParserConfig {
+        let own_time = self.format.default_time().filter(|_| reads_time).map(str::to_owned);
         ParserConfig {
             key: self.key.clone(),
             time: self.time.clone().or(own_time),
@@ -66,20 +93,47 @@ impl InputArgs {
         }
     }
 
-    /// The parser that the flags describe. `needs_time` says what needs to know when events occurred, and what to ask
-    /// for where nothing tells.
+    /// Where times come from. `needs_time` says what needs to know when events occurred, and what to ask for where nothing tells.
     ///
     /// # Errors
-    /// Where the time is missing, or the flags do not fit the format.
-    pub fn parser(&self, needs_time: Option<(&str, &str)>, secret: FilterSecret) -> anyhow::Result<RecordParser> {
-        let config = self.parser_config(needs_time.is_some());
-        match needs_time {
-            Some((what, instead)) if config.time.is_none() => Err(UsageError(format!(
-                "{what} needs to know when events occurred: name the field with --time, or {instead}"
-            ))
-            .into()),
-            _ => Ok(RecordParser::new(config, secret).map_err(|error| UsageError(error.to_string()))?),
+    /// Where the time is missing, or asked for twice.
+    pub fn times(&self, needs_time: Option<(&str, &str)>) -> anyhow::Result<Times> {
+        let names_field = self.time.is_some();
+        let has_field = names_field || self.format.default_time().is_some();
+        let is_stream = self.files.iter().all(|path| is_stdin(path));
+        match (self.clock, needs_time) {
+            (Some(ClockArg::Wall), _) if names_field => {
+                bail!(UsageError("--clock wall counts records when they arrive: leave --time out".to_owned()))
+            }
+            (Some(ClockArg::Wall), Some(_)) => Ok(Times::Arrival),
+            (_, None) => Ok(Times::Record),
+            _ if has_field => Ok(Times::Record),
+            (None, Some(_)) if is_stream => {
+                tell!(
+                    "firstseen: records are timed as they arrive, as --time names no field for that (--clock wall says the same)"
+                );
+                Ok(Times::Arrival)
+            }
+            (_, Some((what, instead))) => bail!(UsageError(format!(
+                "{what} needs to know when events occurred: name the field with --time, take the times of arrival with --clock \
+                 wall, or {instead}"
+            ))),
         }
+    }
+
+    /// The parser that the flags describe; `times` as [`Self::times`] says, none where nothing needs them.
+    ///
+    /// # Errors
+    /// Where the flags do not fit the format.
+    pub fn parser(&self, times: Option<Times>, secret: FilterSecret) -> anyhow::Result<RecordParser> {
+        let config = self.parser_config(times == Some(Times::Record));
+        Ok(RecordParser::new(config, secret).map_err(|error| UsageError(error.to_string()))?)
+    }
+
+    /// What is read, and how; `times` as [`Self::times`] says.
+    pub fn reading(&self, parser: RecordParser, times: Times) -> Reading {
+        let by_arrival = times == Times::Arrival;
+        Reading { files: self.files.clone(), format: self.format, parser, by_arrival }
     }
 
     /// What of the input a saved filter depends on: the same event must have the same key in every run.

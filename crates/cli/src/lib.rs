@@ -23,6 +23,7 @@ pub mod bench;
 pub mod certs;
 #[cfg(feature = "full")]
 pub mod chaos;
+mod checkpoint;
 #[cfg(feature = "full")]
 pub mod cluster;
 pub mod confirm;
@@ -63,6 +64,7 @@ mod redis;
 pub mod rejects;
 pub mod report;
 pub mod run_args;
+mod saving;
 #[cfg(feature = "full")]
 mod signals;
 pub mod size;

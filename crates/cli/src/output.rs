@@ -6,19 +6,25 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
+use crate::exit::UsageError;
 use crate::input::is_stdin;
 
 const BUFFER_BYTES: usize = 1 << 18;
+/// Endings that promise what is not written here.
+const COMPRESSED: [&str; 3] = ["gz", "zst", "zstd"];
 
 /// A stream of records.
 pub struct Output {
     sink: Option<BufWriter<Box<dyn Write>>>,
     /// The file with what was in it before, until [`Self::begin`].
     before: Option<File>,
+    /// What the sink writes to, where that is a file and no pipe, terminal or device.
+    file: Option<File>,
     path: Option<PathBuf>,
     /// The last record had no newline of its own, as the last one of a file may.
     unended: bool,
@@ -29,7 +35,8 @@ pub struct Output {
 impl Output {
     /// Standard output.
     pub fn stdout() -> Self {
-        Self::over(Box::new(io::stdout()), None)
+        let file = io::stdout().as_fd().try_clone_to_owned().ok().map(File::from).filter(is_file);
+        Self { file, ..Self::over(Box::new(io::stdout()), None) }
     }
 
     /// A file, `-` being standard output; what was there is replaced when the output begins ([`Self::begin`]).
@@ -40,10 +47,19 @@ impl Output {
         if is_stdin(path) {
             return Ok(Self::stdout());
         }
+        if let Some(ending) =
+            COMPRESSED.into_iter().find(|ending| path.extension().is_some_and(|found| found == *ending))
+        {
+            return Err(UsageError(format!(
+                "{} would hold plain text: leave out .{ending}, or compress standard output on its way there",
+                path.display()
+            ))
+            .into());
+        }
         let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
         let file = opened.with_context(|| format!("cannot write {}", path.display()))?;
-        let before = file.try_clone().ok();
-        Ok(Self { before, ..Self::over(Box::new(file), Some(path.to_owned())) })
+        let (before, regular) = (file.try_clone().ok(), file.try_clone().ok().filter(is_file));
+        Ok(Self { before, file: regular, ..Self::over(Box::new(file), Some(path.to_owned())) })
     }
 
     /// Empties the file: the input turned out to be what it was said to be, so that an older output may go.
@@ -53,8 +69,7 @@ impl Output {
     pub fn begin(&mut self) -> anyhow::Result<()> {
         let Some(file) = self.before.take() else { return Ok(()) };
         // Pipes and devices have nothing to empty.
-        let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
-        if is_file { file.set_len(0).with_context(|| self.name()) } else { Ok(()) }
+        if is_file(&file) { file.set_len(0).with_context(|| self.name()) } else { Ok(()) }
     }
 
     /// A file if there is a path, else nowhere.
@@ -62,12 +77,13 @@ impl Output {
     /// # Errors
     /// Where the file cannot be created.
     pub fn optional(path: Option<&Path>) -> anyhow::Result<Self> {
-        path.map_or_else(|| Ok(Self { sink: None, before: None, path: None, unended: false, run: 0..0 }), Self::file)
+        let nowhere = Self { sink: None, before: None, file: None, path: None, unended: false, run: 0..0 };
+        path.map_or_else(|| Ok(nowhere), Self::file)
     }
 
     fn over(sink: Box<dyn Write>, path: Option<PathBuf>) -> Self {
         let sink = BufWriter::with_capacity(BUFFER_BYTES, sink);
-        Self { sink: Some(sink), before: None, path, unended: false, run: 0..0 }
+        Self { sink: Some(sink), before: None, file: None, path, unended: false, run: 0..0 }
     }
 
     /// Whether records that come here are kept.
@@ -116,8 +132,21 @@ impl Output {
         self.sink.as_mut().map_or(Ok(()), Write::flush).with_context(|| self.name())
     }
 
+    /// The same, and where it goes to a file it outlives a power cut.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn sync(&mut self) -> anyhow::Result<()> {
+        self.flush()?;
+        self.file.as_ref().map_or(Ok(()), File::sync_data).with_context(|| self.name())
+    }
+
     fn name(&self) -> String {
         let path = self.path.as_ref().map(|path| path.display().to_string());
         format!("cannot write {}", path.as_deref().unwrap_or("to standard output"))
     }
+}
+
+fn is_file(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file())
 }

@@ -26,9 +26,14 @@ impl Rejects {
     pub fn tell(&mut self, file: usize, line: u64, reason: impl Display, progress: &Progress) {
         self.count += 1;
         if self.count <= TOLD_MAX {
-            let file = self.files.get(file).map_or_else(String::new, |path| name(path));
-            progress.note(&format!("firstseen: {file}:{line}: rejected: {reason}"));
+            progress.note(&format!("firstseen: {}: rejected: {reason}", self.place(file, line)));
         }
+    }
+
+    /// What to call `line` of `file`.
+    pub fn place(&self, file: usize, line: u64) -> String {
+        let file = self.files.get(file).map_or_else(String::new, |path| name(path));
+        format!("{file}:{line}")
     }
 
     /// The last word, if there is more to say than was told.

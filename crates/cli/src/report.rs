@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::confirm::Confirmed;
 use crate::filter_report::FilterReport;
 use crate::heavy::Counted;
+use crate::input_args::Times;
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -85,6 +86,8 @@ pub struct Report {
     pub events_per_s: f64,
     /// Zone of times that did not name theirs.
     pub time_zone: String,
+    /// Where the times of records came from.
+    pub times: Times,
     /// The greatest time accepted, where the window has a clock: what is older than the window before it is late.
     pub clock: Option<Timestamp>,
     /// The keys repeated most.
@@ -140,11 +143,11 @@ impl Report {
     fn text(&self) -> String {
         let mut text = String::new();
         let Counts { events, first_seen, duplicates, undecided, late, rejected } = self.counts;
-        let share = |count: u64| if events > 0 { 100.0 * count as f64 / events as f64 } else { 0.0 };
-        let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<14} {value}");
+        let [share_first_seen, share_duplicates, _] = shares([first_seen, duplicates, undecided]);
+        let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<NAME_WIDTH$} {}", wrapped(&value));
         line("events", grouped(events));
-        line("first seen", format!("{} ({:.1} %)", grouped(first_seen), share(first_seen)));
-        line("duplicates", format!("{} ({:.1} %)", grouped(duplicates), share(duplicates)));
+        line("first seen", format!("{} ({share_first_seen})", grouped(first_seen)));
+        line("duplicates", format!("{} ({share_duplicates})", grouped(duplicates)));
         for (name, count, meaning) in [
             ("undecided", undecided, self.filter.undecided().as_str()),
             ("late", late, ": older than the window and --lateness, answered by --late"),
@@ -157,7 +160,11 @@ impl Report {
         self.filter.lines().into_iter().for_each(|(name, value)| line(name, value));
         line("time zone", self.time_zone.clone());
         if let Some(clock) = self.clock {
-            line("clock", format!("{clock}, the greatest time accepted"));
+            let meaning = match self.times {
+                Times::Record => "the greatest time accepted",
+                Times::Arrival => "when the last record came: records count from their arrival",
+            };
+            line("clock", format!("{clock}, {meaning}"));
         }
         line("time", format!("{:.2} s, {} events/s", self.seconds, grouped(self.events_per_s as u64)));
         if let Some(confirmed) = &self.confirm {
@@ -222,6 +229,45 @@ fn counted(text: &mut String, title: &str, rows: &[Counted]) {
     }
 }
 
+const NAME_WIDTH: usize = 14;
+/// Characters of a line, as far as values can be parted.
+const LINE_WIDTH_MAX: usize = 100;
+
+/// A value on as many lines as it takes, parted behind commas. It stands behind a name; lines after its first one begin with
+/// blanks as wide as that.
+fn wrapped(value: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for (number, line) in value.lines().enumerate() {
+        let mut width = if number == 0 { NAME_WIDTH + 1 } else { 0 };
+        lines.push(String::new());
+        for part in line.split_inclusive(", ") {
+            let part_width = part.trim_end().chars().count();
+            let text = lines.last_mut().filter(|text| text.is_empty() || width + part_width <= LINE_WIDTH_MAX);
+            match text {
+                Some(text) => text.push_str(part),
+                None => {
+                    width = NAME_WIDTH + 1;
+                    lines.push(format!("{:width$}{part}", ""));
+                }
+            }
+            width += part.chars().count();
+        }
+    }
+    lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
+}
+
+/// Parts of their sum in tenths of a percent that add up to the whole: what rounding leaves goes where it is missed most.
+fn shares<const PARTS: usize>(counts: [u64; PARTS]) -> [String; PARTS] {
+    let sum = counts.iter().map(|count| u128::from(*count)).sum::<u128>().max(1);
+    let exact = counts.map(|count| u128::from(count) * 1000);
+    let mut tenths = exact.map(|exact| exact / sum);
+    let left = exact.iter().map(|exact| exact % sum).sum::<u128>() / sum;
+    let mut by_rest: Vec<usize> = (0..PARTS).collect();
+    by_rest.sort_by_key(|part| std::cmp::Reverse(exact[*part] % sum));
+    by_rest.into_iter().take(left as usize).for_each(|part| tenths[part] += 1);
+    tenths.map(|tenths| format!("{}.{} %", tenths / 10, tenths % 10))
+}
+
 /// `1234567` as `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -249,6 +295,27 @@ mod tests {
     #[test]
     fn numbers_are_grouped_by_thousands() {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn shares_add_up() {
+        assert_eq!(shares([8105, 1895, 0]), ["81.1 %", "18.9 %", "0.0 %"]);
+        assert_eq!(shares([1, 1, 1]), ["33.4 %", "33.3 %", "33.3 %"]);
+        assert_eq!(shares([0, 0]), ["0.0 %", "0.0 %"]);
+        assert_eq!(shares([7, 0]), ["100.0 %", "0.0 %"]);
+    }
+
+    #[test]
+    fn long_values_are_parted_behind_commas() {
+        let value = "timing, m 33024 of 8 bits, k 6, blocked 2, 129 units of 675000 ms, room for 3,036 events, window 1d, seed 1";
+        let text = wrapped(value);
+        assert_eq!(text.replace("\n               ", " "), value);
+        let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
+        assert!(matches!(widths[..], [..=85, ..=100]), "{text}");
+        let two_lines = format!("tp 1, fp 2\n{:15}fpr 0.2490 %, by events 0.2462 %, fnr 0.0000 %, f1 0.9947", "");
+        assert_eq!(wrapped(&two_lines), two_lines);
+        assert_eq!(wrapped("short, and so on"), "short, and so on");
+        assert_eq!(wrapped(&"x".repeat(300)), "x".repeat(300));
     }
 
     #[test]

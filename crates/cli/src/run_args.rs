@@ -1,11 +1,13 @@
 //! Flags that `dedup` and `estimate` share: bad records, the saved filter, the report.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
 use crate::exit::UsageError;
+use crate::filter_args::parse_duration_ms;
 use crate::report::ReportFormat;
 use crate::state::{Definition, SavedState};
 
@@ -23,15 +25,19 @@ pub struct RunArgs {
     /// Records that cannot be read go to FILE; by default they are only told
     #[arg(long, value_name = "FILE")]
     pub rejected: Option<PathBuf>,
-    /// Exit with 2 if a record could not be read
+    /// Exit with 2 if a record could not be read, or was left undecided by a full filter or a cluster in trouble
     #[arg(long)]
     pub strict: bool,
     /// Only test against the saved filter, or that of the cluster: records change nothing in it
     #[arg(long)]
     pub lookup: bool,
-    /// Load the filter from FILE, and save it there at the end
+    /// Load the filter from FILE; save it there on the way (--state-every) and at the end, after the records that it calls
+    /// passed on have left: after a crash records may pass twice, and none is lost
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
+    /// Save the state so often while records come, and after every GiB of input; 0: at the end only
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration_ms, requires = "state")]
+    pub state_every: u64,
     /// Measure the errors against the exact answer
     #[arg(long, value_enum)]
     pub verify: Option<VerifyArg>,
@@ -44,6 +50,11 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
+    /// How often the state is saved on the way.
+    pub(crate) fn state_every(&self) -> Option<Duration> {
+        (self.state_every > 0).then(|| Duration::from_millis(self.state_every))
+    }
+
     /// The saved filter to go on from; `None` if the run is to make it, or keeps none.
     ///
     /// # Errors

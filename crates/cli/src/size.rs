@@ -115,6 +115,22 @@ impl fmt::Display for Count {
     }
 }
 
+/// A rate as people write it: `0.01`, `1e-6`, `1%`.
+///
+/// ```
+/// use firstseen_cli::size::rate;
+/// assert_eq!((rate("1%"), rate("0.5 %"), rate("1e-6")), (Ok(0.01), Ok(0.005), Ok(1e-6)));
+/// assert!(rate("little").is_err());
+/// ```
+///
+/// # Errors
+/// What is no number.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let (number, parts) = text.strip_suffix('%').map_or((text, 1.0), |number| (number.trim_end(), 100.0));
+    let number: Result<f64, _> = number.parse();
+    number.map(|number| number / parts).map_err(|_| format!("`{text}` is not a rate: write 0.01, 1e-6 or 1%"))
+}
+
 /// Powers of ten beyond which every number is too large or no whole one.
 const EXPONENT_MAX: i32 = 20;
 

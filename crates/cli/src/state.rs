@@ -20,6 +20,10 @@ use crate::exit::UsageError;
 pub trait Definition: PartialEq + Serialize + DeserializeOwned {
     /// The definition in one line for people.
     fn describe(&self) -> String;
+
+    /// What was asked for, as flags that a user would write, each with its name: in a fixed order, and the same names for every
+    /// definition.
+    fn flags(&self) -> Vec<(&'static str, String)>;
 }
 
 /// What a saved filter depends on.
@@ -94,7 +98,17 @@ fn difference<D: Definition>(expected: &StateHeader<D>, found: &StateHeader<D>) 
     if expected.seed != found.seed {
         return format!("its seed is {}, here it is {}", found.seed, expected.seed);
     }
-    format!("it is {}, here it is {}", found.definition.describe(), expected.definition.describe())
+    let (made, here) = (found.definition.flags(), expected.definition.flags());
+    let differing = |flags: &[(&str, String)], others: &[(&str, String)]| {
+        let of_both = flags.iter().zip(others).filter(|(flag, other)| flag != other);
+        of_both.map(|((name, value), _)| format!("{name} {value}")).collect::<Vec<_>>().join(" ")
+    };
+    match differing(&made, &here) {
+        made_with if made_with.is_empty() => {
+            format!("it is {}, here it is {}", found.definition.describe(), expected.definition.describe())
+        }
+        made_with => format!("made with {made_with}, here {}", differing(&here, &made)),
+    }
 }
 
 /// The seed asked for, else the saved one, else one that nobody who sends events can know.

@@ -3,6 +3,7 @@
 //! Promises: what is known is flushed before a wait for input and at the end. Must not know: what becomes of a record.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use crate::exit::{INTERRUPTED, USAGE, is_broken_pipe, is_usage};
 use crate::input::{Batch, Input, Message};
@@ -22,11 +23,12 @@ pub trait Pass {
     /// Where an output fails.
     fn begin(&mut self) -> anyhow::Result<()>;
 
-    /// Hands on everything taken so far: what is written goes to the system.
+    /// Hands on everything taken so far: what is written goes to the system. Tells how long a pause of the input may last until
+    /// this is to be called again; none where it need not.
     ///
     /// # Errors
     /// Where an output fails.
-    fn flush(&mut self) -> anyhow::Result<()>;
+    fn flush(&mut self) -> anyhow::Result<Option<Duration>>;
 
     /// Whether there was no record yet, not even a rejected one.
     fn has_seen_nothing(&self) -> bool;
@@ -47,11 +49,6 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// Whether all that was answered has left.
-    pub fn is_delivered(&self) -> bool {
-        matches!(self, Self::AtEnd | Self::Stopped | Self::Input(_))
-    }
-
     /// Whether there is something to report, and somebody who may read it.
     pub fn is_told(&self) -> bool {
         match self {
@@ -66,7 +63,8 @@ impl Ended {
         matches!(self, Self::Stopped)
     }
 
-    /// What the process answers; `is_unclean` says that a record was rejected where none may be.
+    /// What the process answers; `is_unclean` says that a record was rejected or undecided where none
+    /// may be.
     ///
     /// # Errors
     /// What ended the walk.
@@ -99,12 +97,12 @@ pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
             Message::End(Ok(())) => break Ended::AtEnd,
             Message::End(Err(error)) if is_usage(&error) && pass.has_seen_nothing() => break Ended::Refused(error),
             Message::End(Err(error)) => break Ended::Input(error),
-            Message::Stop => {}
+            Message::Stop | Message::Pause => {}
         }
     };
     let begun = if matches!(ended, Ended::Refused(_)) { Ok(()) } else { pass.begin() };
     match begun.and_then(|()| pass.flush()) {
-        Ok(()) => ended,
+        Ok(_) => ended,
         Err(error) => Ended::Output(error),
     }
 }

@@ -3,15 +3,17 @@
 //! Promises: answers come in the order of the records; every record goes to one output. Must not know: files, threads.
 
 use std::ops::Range;
+use std::time::Instant;
 
 use firstseen_filter::Digest;
-use firstseen_records::{ParsedBlock, Rejection};
+use firstseen_records::Rejection;
 use firstseen_routing::Answer;
 
 use super::LateArg;
 use super::here::Here;
 use super::remote::Remote;
 use super::tally::{Event, Tally};
+use super::troubles::Troubles;
 use crate::input::Batch;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -50,6 +52,10 @@ impl Outputs {
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
         self.each().into_iter().try_for_each(Output::flush)
     }
+
+    pub(super) fn sync(&mut self) -> anyhow::Result<()> {
+        self.each().into_iter().try_for_each(Output::sync)
+    }
 }
 
 /// Where answers come from.
@@ -66,6 +72,7 @@ pub(super) struct Engine {
     pub(super) tally: Tally,
     pub(super) rejects: Rejects,
     pub(super) late: LateArg,
+    pub(super) troubles: Troubles,
     pub(super) answers: Vec<Answer>,
 }
 
@@ -96,7 +103,8 @@ impl Engine {
         let mut rejections = parsed.rejections().iter().peekable();
         for start in (0..parsed.len()).step_by(CHUNK_EVENTS) {
             let chunk = start..parsed.len().min(start + CHUNK_EVENTS);
-            self.answer(parsed, chunk.clone());
+            self.answer(batch, chunk.clone());
+            self.watch(batch, start, progress);
             for index in chunk {
                 let event = Event { block, parsed, index };
                 if self.answers[index - start] == Answer::Refused {
@@ -127,11 +135,22 @@ impl Engine {
         outputs.rejected.record(batch.block.bytes(), rejection.span.range())
     }
 
-    fn answer(&mut self, parsed: &ParsedBlock, chunk: Range<usize>) {
+    fn answer(&mut self, batch: &Batch, chunk: Range<usize>) {
         match &mut self.source {
-            Source::Here(here) => here.answer(parsed, chunk, &mut self.answers),
+            Source::Here(here) => here.answer(batch, chunk, &mut self.answers),
             Source::Cluster(remote) => remote.answer(chunk, &mut self.answers),
         }
+    }
+
+    /// Says when the answers of a chunk, which begins at event `start`, begin or end to be undecided.
+    fn watch(&mut self, batch: &Batch, start: usize, progress: &Progress) {
+        let Some((event, turn)) = self.troubles.look(&self.answers, Instant::now()) else { return };
+        let line = batch.parsed.spans()[start + event].line;
+        let why = match &self.source {
+            Source::Here(_) => None,
+            Source::Cluster(remote) => remote.last_reason(),
+        };
+        progress.note(&turn.words(&self.rejects.place(batch.file, line), why));
     }
 
     /// Counts one answered event, the `place`th of its chunk, and says where it goes.

@@ -5,10 +5,10 @@
 use std::ops::Range;
 
 use firstseen_filter::{Digest, ExactWindow, Stamp, Verdict};
-use firstseen_records::ParsedBlock;
 use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter};
 
 use crate::confirm::Confirm;
+use crate::input::Batch;
 use crate::state::StateHeader;
 
 /// A filter, and the exact answer or the exact cache beside it.
@@ -24,11 +24,16 @@ pub(super) struct Here {
 
 impl Here {
     /// Answers the events of `chunk`.
-    pub(super) fn answer(&mut self, parsed: &ParsedBlock, chunk: Range<usize>, answers: &mut Vec<Answer>) {
-        times_ms(parsed, chunk.clone(), &mut self.times_ms);
+    pub(super) fn answer(&mut self, batch: &Batch, chunk: Range<usize>, answers: &mut Vec<Answer>) {
+        times_ms(batch, chunk.clone(), &mut self.times_ms);
+        if batch.arrived_ms.is_some() {
+            // What comes now is not late, also where the clock of this machine was set back.
+            let now_ms = self.filter.now_ms().unwrap_or(0);
+            self.times_ms.iter_mut().for_each(|time_ms| *time_ms = now_ms.max(*time_ms));
+        }
         answers.clear();
         answers.resize(chunk.len(), Answer::Undecided);
-        let (digests, times_ms) = (&parsed.digests()[chunk], &self.times_ms);
+        let (digests, times_ms) = (&batch.parsed.digests()[chunk], &self.times_ms);
         if self.lookup {
             self.filter.lookup_batch(digests, times_ms, answers);
         } else {
@@ -67,11 +72,15 @@ impl Here {
     }
 }
 
-/// The times of the events of `chunk`; none where the input has none.
-pub(super) fn times_ms(parsed: &ParsedBlock, chunk: Range<usize>, times_ms: &mut Vec<u64>) {
+/// The times of the events of `chunk`; none where nothing needs them.
+pub(super) fn times_ms(batch: &Batch, chunk: Range<usize>, times_ms: &mut Vec<u64>) {
     times_ms.clear();
-    if !parsed.times_ms().is_empty() {
+    match batch.arrived_ms {
+        Some(arrived_ms) => times_ms.resize(chunk.len(), arrived_ms),
         // The parser rejects times before 1970.
-        times_ms.extend(parsed.times_ms()[chunk].iter().map(|time_ms| time_ms.cast_unsigned()));
+        None if !batch.parsed.times_ms().is_empty() => {
+            times_ms.extend(batch.parsed.times_ms()[chunk].iter().map(|time_ms| time_ms.cast_unsigned()));
+        }
+        None => {}
     }
 }

@@ -1,7 +1,7 @@
 //! `firstseen dedup`: each record once.
 //!
 //! Promises: every record of the input goes to exactly one output, in order; what was passed on was recorded in the
-//! filter, and the state saved at the end says so. Must not know: how a filter works, or where.
+//! filter, and the state that is saved says so. Must not know: how a filter works, or where.
 
 mod engine;
 mod here;
@@ -13,6 +13,7 @@ mod remote;
 mod run;
 mod setup;
 mod tally;
+mod troubles;
 
 use std::path::PathBuf;
 
@@ -30,7 +31,7 @@ use crate::tls_args::TlsArgs;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LateArg {
     /// Pass it on
-    #[value(name = "first_seen")]
+    #[value(name = "first-seen", alias = "first_seen")]
     FirstSeen,
     /// Treat it as a duplicate
     Duplicate,
@@ -67,7 +68,7 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', requires = "filter", conflicts_with_all = [
         "window", "rule", "kind", "capacity", "fpr", "memory", "slicing", "lateness", "future_max", "seed", "cells",
         "hashes", "layout", "cell_bits", "sub_windows", "equal_timers", "growth", "grow_by", "stable_max",
-        "stable_decrements", "state", "verify", "confirm",
+        "stable_decrements", "state", "state_every", "verify", "confirm",
     ])]
     pub cluster: Vec<String>,
     /// Name of the filter (`firstseen filter create`)
@@ -93,7 +94,7 @@ pub struct OutputArgs {
     #[arg(long, value_name = "FILE")]
     pub duplicates: Option<PathBuf>,
     /// What to answer for a record older than the window and the lateness
-    #[arg(long, value_enum, default_value = "first_seen")]
+    #[arg(long, value_enum, default_value = "first-seen")]
     pub late: LateArg,
     /// Check called duplicates in an exact cache of this size (`exact:64MiB`)
     #[arg(long, value_name = "exact:SIZE")]

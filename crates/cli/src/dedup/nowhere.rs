@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use firstseen_filter::FilterSecret;
-use firstseen_routing::Answer;
+use firstseen_routing::{Answer, Reason};
 
 use super::ClusterArgs;
 use crate::exit::UsageError;
@@ -27,6 +27,10 @@ impl Remote {
     }
 
     pub(super) fn needs_time(&self) -> Option<String> {
+        match *self {}
+    }
+
+    pub(super) fn last_reason(&self) -> Option<Reason> {
         match *self {}
     }
 

@@ -47,6 +47,8 @@ pub(super) struct Remote {
     addresses: Vec<String>,
     filter: Filter,
     undecided: BTreeMap<Reason, u64>,
+    /// Why an event was undecided that was told last.
+    last_reason: Option<Reason>,
     lookup: bool,
     inflight: VecDeque<Asking>,
     /// Of the batch that is being handled.
@@ -60,6 +62,11 @@ impl Remote {
     /// What keys are hashed with.
     pub(super) fn secret(&self) -> FilterSecret {
         self.filter.secret().clone()
+    }
+
+    /// Why an event was undecided that was told last.
+    pub(super) fn last_reason(&self) -> Option<Reason> {
+        self.last_reason
     }
 
     /// Its name and window, where its events need times.
@@ -141,6 +148,7 @@ impl Remote {
             addresses: args.cluster.clone(),
             filter,
             undecided: BTreeMap::new(),
+            last_reason: None,
             lookup,
             inflight: VecDeque::new(),
             verdicts: Vec::new(),
@@ -199,6 +207,7 @@ impl Remote {
                 Verdict::Undecided(Reason::Late) => Answer::Late,
                 Verdict::Undecided(Reason::Future) => Answer::Refused,
                 Verdict::Undecided(reason) => {
+                    self.last_reason = Some(*reason);
                     *self.undecided.entry(*reason).or_default() += 1;
                     Answer::Undecided
                 }
@@ -210,7 +219,7 @@ impl Remote {
 async fn verdicts(filter: &Filter, lookup: bool, batch: &Batch) -> Result<Vec<Verdict>, CallError> {
     let mut times = Vec::new();
     if filter.needs_times() {
-        times_ms(&batch.parsed, 0..batch.parsed.len(), &mut times);
+        times_ms(batch, 0..batch.parsed.len(), &mut times);
     }
     let Batch { block, parsed, .. } = batch;
     let rehash = |secret: &FilterSecret| parsed.digests_under(secret, block);

@@ -1,7 +1,7 @@
 //! The run: wiring, and what is left to do at its end.
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use firstseen_filter::FIRST_CAPACITY_EVENTS;
 use jiff::Timestamp;
@@ -11,16 +11,19 @@ use super::engine::{Engine, Outputs, Source};
 use super::here::Here;
 use super::setup::Setup;
 use super::tally::Tally;
+use super::troubles::Troubles;
 use crate::confirm::Confirm;
 use crate::describe::describe;
 use crate::distinct;
 use crate::filter_report::{FilterReport, HereReport};
 use crate::input::{self, Batch, Input};
+use crate::input_args::Times;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::rejects::Rejects;
 use crate::report::Report;
-use crate::state::{self, StateHeader};
+use crate::saving::{Saving, WriteBody};
+use crate::state::StateHeader;
 use crate::stop::Stop;
 use crate::walk::{Pass, walk};
 
@@ -34,35 +37,32 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
     let DedupArgs { output, run, .. } = args;
     let written = [&output.out, &output.duplicates, &output.uncertain, &run.rejected, &run.state, &run.report_file];
     distinct::check(&args.input.files, &written, output.out.is_none())?;
-    let Setup { source, parser, secret } = Setup::new(args)?;
+    let Setup { source, parser, times, secret } = Setup::new(args)?;
     let outputs = open(args)?;
     let engine = Engine {
         source,
         tally: Tally::new(args.input.source.is_some(), &secret),
         rejects: Rejects::new(args.input.files.clone(), run.rejected.is_some()),
         late: output.late,
+        troubles: Troubles::default(),
         answers: Vec::new(),
     };
-    let input = Input::start(args.input.files.clone(), args.input.format, parser);
+    let input = Input::start(args.input.reading(parser, times));
     let stop = Stop::on_signal(input.waker())?;
     let progress = Progress::new(input_bytes, output.out.is_none());
-    let mut pass = DedupPass { engine, outputs, progress };
+    let mut pass = DedupPass { engine, outputs, progress, saving: Saving::new(run), input_bytes: 0 };
     let ended = walk(&input, &stop, &mut pass);
-    let DedupPass { mut engine, progress, .. } = pass;
+    let DedupPass { mut engine, mut outputs, progress, saving, .. } = pass;
     progress.end();
-    // The state says what was passed on: it is saved exactly if all that was passed on has left.
-    if ended.is_delivered()
-        && !run.lookup
-        && let (Some(path), Source::Here(here)) = (&run.state, &engine.source)
-    {
-        state::save(path, &here.header, |body| here.filter.write_body(body))?;
+    if let Source::Here(here) = &engine.source {
+        saving.end(&ended, &here.header, &|body| here.filter.write_body(body), || outputs.sync())?;
     }
     engine.rejects.end(&progress);
     if ended.is_told() {
-        let report = report(args, &mut engine, started.elapsed().as_secs_f64(), ended.is_interrupted());
+        let report = report(args, times, &mut engine, started.elapsed().as_secs_f64(), ended.is_interrupted());
         report.write(run.report, run.report_file.as_deref())?;
     }
-    ended.exit_code(run.strict && engine.rejects.count() > 0)
+    ended.exit_code(run.strict && engine.rejects.count() + engine.troubles.total() > 0)
 }
 
 /// Batches through the filter to the outputs.
@@ -70,14 +70,27 @@ struct DedupPass {
     engine: Engine,
     outputs: Outputs,
     progress: Progress,
+    saving: Saving,
+    /// Read and answered so far.
+    input_bytes: u64,
 }
 
 impl DedupPass {
     fn handle(&mut self, batch: Box<Batch>) -> anyhow::Result<Box<Batch>> {
         self.engine.handle(&batch, &mut self.outputs, &self.progress)?;
+        self.input_bytes = batch.input_bytes;
+        self.saving.has_answered();
+        self.save_if_due()?;
         let counts = &self.engine.tally.counts;
         self.progress.at(batch.input_bytes, || format!("{} events, {} duplicates", counts.events, counts.duplicates));
         Ok(batch)
+    }
+
+    fn save_if_due(&mut self) -> anyhow::Result<()> {
+        let Source::Here(here) = &self.engine.source else { return Ok(()) };
+        let deliver = || self.outputs.sync();
+        let write_body: WriteBody<'_> = &|body| here.filter.write_body(body);
+        self.saving.save_if_due(self.input_bytes, &here.header, write_body, deliver, &self.progress)
     }
 
     /// Handles the oldest of the batches that a cluster was asked about; `None` if there is none.
@@ -98,9 +111,11 @@ impl Pass for DedupPass {
         self.outputs.begin()
     }
 
-    fn flush(&mut self) -> anyhow::Result<()> {
+    fn flush(&mut self) -> anyhow::Result<Option<Duration>> {
         while self.oldest()?.is_some() {}
-        self.outputs.flush()
+        self.outputs.flush()?;
+        self.save_if_due()?;
+        Ok(self.saving.wait())
     }
 
     fn has_seen_nothing(&self) -> bool {
@@ -121,7 +136,7 @@ fn open(DedupArgs { output, run, .. }: &DedupArgs) -> anyhow::Result<Outputs> {
     })
 }
 
-fn report(args: &DedupArgs, engine: &mut Engine, seconds: f64, interrupted: bool) -> Report {
+fn report(args: &DedupArgs, times: Times, engine: &mut Engine, seconds: f64, interrupted: bool) -> Report {
     let Engine { source, tally, rejects, .. } = engine;
     let mut counts = tally.counts;
     counts.rejected = rejects.count();
@@ -136,6 +151,7 @@ fn report(args: &DedupArgs, engine: &mut Engine, seconds: f64, interrupted: bool
         seconds,
         events_per_s: counts.events as f64 / seconds,
         time_zone: args.input.tz.clone(),
+        times,
         clock: clock_ms.and_then(|ms| Timestamp::from_millisecond(ms.cast_signed()).ok()),
         top_keys: tally.top_keys(),
         top_sources_duplicates,

@@ -11,6 +11,7 @@ use super::here::Here;
 use super::remote::Remote;
 use crate::confirm::Confirm;
 use crate::exit::UsageError;
+use crate::input_args::Times;
 use crate::run_args::VerifyArg;
 use crate::state::{self, StateHeader};
 
@@ -18,6 +19,7 @@ use crate::state::{self, StateHeader};
 pub(super) struct Setup {
     pub(super) source: Source,
     pub(super) parser: RecordParser,
+    pub(super) times: Times,
     pub(super) secret: FilterSecret,
 }
 
@@ -35,13 +37,18 @@ impl Setup {
         let saved = args.run.saved()?;
         let seed = state::seed(args.filter.seed, saved.as_ref());
         let window = args.filter.window(&args.input.tz)?;
-        let spec = args.filter.spec(window, seed);
-        let definition = definition(&spec, args)?;
-        let needs_time = definition.group.unit.needs_time();
+        let mut spec = args.filter.spec(window, seed);
+        let needs_time = definition(&spec, args)?.group.unit.needs_time();
         let secret = FilterSecret::from_seed(seed);
         let window = format!("window {}", spec.window);
-        let needs_time = needs_time.then_some((window.as_str(), "count in events (--window 1000000events)"));
-        let parser = args.input.parser(needs_time, secret.clone())?;
+        let instead = "count in events (--window 1000000events)";
+        let times = args.input.times(needs_time.then_some((window.as_str(), instead)))?;
+        if times == Times::Arrival {
+            // Time passes also while nothing comes: no arrival is too far ahead of the last one.
+            spec.future_max_ms = u64::MAX;
+        }
+        let definition = definition(&spec, args)?;
+        let parser = args.input.parser(needs_time.then_some(times), secret.clone())?;
         let header = StateHeader { key: args.input.key_identity(), seed, definition };
         let mut filter = SlicedFilter::build(&header.definition)?;
         if let (Some(saved), Some(path)) = (saved, args.run.state.as_deref()) {
@@ -55,16 +62,17 @@ impl Setup {
             times_ms: Vec::new(),
             header,
         }));
-        Ok(Self { source, parser, secret })
+        Ok(Self { source, parser, times, secret })
     }
 
     fn cluster(args: &DedupArgs) -> anyhow::Result<Self> {
         let remote = Remote::connect(&args.cluster, args.run.lookup)?;
         let (secret, window) = (remote.secret(), remote.needs_time());
         let instead = "let the nodes stamp events (firstseen filter create --clock wall)";
-        let needs_time = window.as_deref().map(|window| (window, instead));
-        let parser = args.input.parser(needs_time, secret.clone())?;
-        Ok(Self { source: Source::Cluster(Box::new(remote)), parser, secret })
+        let needs_time = window.is_some();
+        let times = args.input.times(window.as_deref().map(|window| (window, instead)))?;
+        let parser = args.input.parser(needs_time.then_some(times), secret.clone())?;
+        Ok(Self { source: Source::Cluster(Box::new(remote)), parser, times, secret })
     }
 }
 

@@ -8,7 +8,7 @@ use firstseen_filter::{FRACTION_BITS_MAX, HASHES_MAX, Window};
 use crate::filter_args::parse_duration_ms;
 use crate::input_args::InputArgs;
 use crate::run_args::RunArgs;
-use crate::size::Count;
+use crate::size::{Count, rate};
 
 /// The most keys that a report may name.
 pub const TOP_MAX: usize = 10_000;
@@ -72,7 +72,7 @@ pub struct DecayArgs {
     #[arg(long, value_name = "KEYS", default_value = "1M", allow_negative_numbers = true)]
     pub capacity: Count,
     /// Highest acceptable rate of keys never seen whose estimate is above zero
-    #[arg(long, value_name = "RATE", default_value_t = 0.01, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", default_value = "0.01", allow_negative_numbers = true, value_parser = rate)]
     pub fpr: f64,
     /// Cells (m) instead of a capacity and a rate
     #[arg(long, short = 'm', value_name = "M", allow_negative_numbers = true)]

@@ -68,16 +68,18 @@ impl Engine {
     /// Finds the epoch of each event; those without one are rejected.
     fn place(
         &mut self,
-        Batch { block, parsed, file, .. }: &Batch,
+        batch: &Batch,
         events: Range<usize>,
         outputs: &mut Outputs,
         progress: &Progress,
     ) -> anyhow::Result<()> {
+        let Batch { block, parsed, file, .. } = batch;
         self.chunk.clear();
         for index in events {
-            // The parser rejects times before 1970.
-            let time_ms = parsed.times_ms().get(index).map(|time_ms| time_ms.cast_unsigned());
             let clock = &mut self.clocked.clock;
+            // What comes now is not late, also where the clock of this machine was set back.
+            let shown_ms = batch.arrived_ms.and_then(|_| clock.now_ms());
+            let time_ms = batch.time_ms(index).max(shown_ms);
             match if self.lookup { clock.place_lookup(time_ms) } else { clock.place(time_ms) } {
                 Placed::At(stamp) => {
                     self.counts.late += u64::from(stamp.unit < stamp.judged);

@@ -111,4 +111,9 @@ impl Outputs {
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
         [&mut self.chosen, &mut self.events, &mut self.rejected].into_iter().try_for_each(Output::flush)
     }
+
+    /// The same, and what goes to files outlives a power cut.
+    pub(super) fn sync(&mut self) -> anyhow::Result<()> {
+        [&mut self.chosen, &mut self.events, &mut self.rejected].into_iter().try_for_each(Output::sync)
+    }
 }

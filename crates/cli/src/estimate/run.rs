@@ -1,7 +1,7 @@
 //! The run: wiring, and what is left to do at its end.
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::args::EstimateArgs;
 use super::engine::{Chunk, Engine};
@@ -13,7 +13,8 @@ use super::setup::{DecayingDefinition, Setup};
 use crate::input::{self, Batch, Input};
 use crate::progress::Progress;
 use crate::rejects::Rejects;
-use crate::state::{self, Definition, StateHeader};
+use crate::saving::{Saving, WriteBody};
+use crate::state::{Definition, StateHeader};
 use crate::stop::Stop;
 use crate::walk::{Pass, walk};
 use crate::{distinct, report};
@@ -33,7 +34,7 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     let uses_stdout = output.writes_events_to_stdout() || output.writes_records_to_stdout();
     let written = [&output.out, &per_event, &run.rejected, &run.state, &run.report_file];
     distinct::check(&args.input.files, &written, uses_stdout)?;
-    let Setup { clocked, parser, header } = Setup::new(args)?;
+    let Setup { clocked, parser, times, header } = Setup::new(args)?;
     let rule = header.definition.shape.rule;
     let engine = Engine {
         clocked,
@@ -45,19 +46,15 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
         chunk: Chunk::default(),
     };
     let outputs = Outputs::open(args)?;
-    let input = Input::start(args.input.files.clone(), args.input.format, parser);
+    let input = Input::start(args.input.reading(parser, times));
     let stop = Stop::on_signal(input.waker())?;
-    let mut pass = EstimatePass { engine, outputs, progress: Progress::new(input_bytes, uses_stdout) };
+    let progress = Progress::new(input_bytes, uses_stdout);
+    let saving = Saving::new(run);
+    let mut pass = EstimatePass { engine, outputs, progress, saving, header, input_bytes: 0 };
     let ended = walk(&input, &stop, &mut pass);
-    let EstimatePass { engine, progress, .. } = pass;
+    let EstimatePass { engine, mut outputs, progress, saving, header, .. } = pass;
     progress.end();
-    // The state says what was counted: it is saved exactly if all that was written of it has left.
-    if ended.is_delivered()
-        && !run.lookup
-        && let Some(path) = &run.state
-    {
-        state::save(path, &header, |body| engine.clocked.write_body(body))?;
-    }
+    saving.end(&ended, &header, &|body| engine.clocked.write_body(body), || outputs.sync())?;
     engine.rejects.end(&progress);
     if ended.is_told() {
         let found = found(args, &engine, &header, started.elapsed().as_secs_f64(), ended.is_interrupted());
@@ -72,11 +69,26 @@ struct EstimatePass {
     engine: Engine,
     outputs: Outputs,
     progress: Progress,
+    saving: Saving,
+    header: StateHeader<DecayingDefinition>,
+    /// Read and counted so far.
+    input_bytes: u64,
+}
+
+impl EstimatePass {
+    fn save_if_due(&mut self) -> anyhow::Result<()> {
+        let deliver = || self.outputs.sync();
+        let write_body: WriteBody<'_> = &|body| self.engine.clocked.write_body(body);
+        self.saving.save_if_due(self.input_bytes, &self.header, write_body, deliver, &self.progress)
+    }
 }
 
 impl Pass for EstimatePass {
     fn batch(&mut self, batch: Box<Batch>) -> anyhow::Result<Option<Box<Batch>>> {
         self.engine.handle(&batch, &mut self.outputs, &self.progress)?;
+        self.input_bytes = batch.input_bytes;
+        self.saving.has_answered();
+        self.save_if_due()?;
         self.progress.at(batch.input_bytes, || format!("{} events", self.engine.counts.events));
         Ok(Some(batch))
     }
@@ -85,8 +97,10 @@ impl Pass for EstimatePass {
         self.outputs.begin()
     }
 
-    fn flush(&mut self) -> anyhow::Result<()> {
-        self.outputs.flush()
+    fn flush(&mut self) -> anyhow::Result<Option<Duration>> {
+        self.outputs.flush()?;
+        self.save_if_due()?;
+        Ok(self.saving.wait())
     }
 
     fn has_seen_nothing(&self) -> bool {

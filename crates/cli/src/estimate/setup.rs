@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::{DecayArgs, DecayRuleArg, EstimateArgs, StorageArg};
 use crate::exit::UsageError;
+use crate::input_args::Times;
 use crate::size::Count;
 use crate::state::{self, Definition, StateHeader};
 
@@ -37,6 +38,14 @@ impl Definition for DecayingDefinition {
             CounterStorage::Extended { .. } => "extended",
         };
         format!("decaying, m {cells}, k {hashes}, {rule}, {storage} counters, epochs of {}", self.epoch)
+    }
+
+    fn flags(&self) -> Vec<(&'static str, String)> {
+        let future_max = match self.future_max_ms {
+            u64::MAX => ("--clock", "wall".to_owned()),
+            future_max_ms => ("--future-max", Window::Duration(future_max_ms).to_string()),
+        };
+        vec![("--epoch", self.epoch.to_string()), ("--lambda", self.shape.rule.lambda().to_string()), future_max]
     }
 }
 
@@ -70,6 +79,7 @@ impl Clocked {
 pub(super) struct Setup {
     pub(super) clocked: Clocked,
     pub(super) parser: RecordParser,
+    pub(super) times: Times,
     pub(super) header: StateHeader<DecayingDefinition>,
 }
 
@@ -78,22 +88,27 @@ impl Setup {
         check(args)?;
         let saved = args.run.saved()?;
         let seed = state::seed(args.decay.seed, saved.as_ref());
-        let resolved = resolved(&args.decay)?;
+        let mut resolved = resolved(&args.decay)?;
         let CellDefinition::Decaying { shape } = resolved.cells else {
             bail!("frequencies were resolved to kind {}", resolved.cells.kind())
         };
+        let needs_time = resolved.unit.needs_time();
+        let epochs = format!("--epoch {}", resolved.window);
+        let instead = "count in events (--epoch 1000000events)";
+        let times = args.input.times(needs_time.then_some((epochs.as_str(), instead)))?;
+        if times == Times::Arrival {
+            // Time passes also while nothing comes: no arrival is too far ahead of the last one.
+            resolved.future_max_ms = u64::MAX;
+        }
         let (epoch, future_max_ms) = (resolved.window.clone(), resolved.future_max_ms);
         let definition = DecayingDefinition { shape, epoch, future_max_ms };
-        let epochs = format!("--epoch {}", definition.epoch);
-        let needs_time =
-            resolved.unit.needs_time().then_some((epochs.as_str(), "count in events (--epoch 1000000events)"));
-        let parser = args.input.parser(needs_time, FilterSecret::from_seed(seed))?;
+        let parser = args.input.parser(needs_time.then_some(times), FilterSecret::from_seed(seed))?;
         let header = StateHeader { key: args.input.key_identity(), seed, definition };
         let mut clocked = Clocked::new(&resolved, shape)?;
         if let (Some(saved), Some(path)) = (saved, args.run.state.as_deref()) {
             saved.load(path, &header, |body| clocked.read_body(body))?;
         }
-        Ok(Self { clocked, parser, header })
+        Ok(Self { clocked, parser, times, header })
     }
 }
 

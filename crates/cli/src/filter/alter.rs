@@ -20,7 +20,7 @@ use crate::connect::{Operator, fresh_id};
 use crate::describe::describe;
 use crate::exit::UsageError;
 use crate::filter_args::{GrowthArg, KindArg, parse_duration_ms};
-use crate::size::{ByteSize, Count};
+use crate::size::{ByteSize, Count, rate};
 
 /// How often is asked whether nodes have ended what they had in flight.
 const ASK: Duration = Duration::from_millis(100);
@@ -69,7 +69,7 @@ pub struct ChangeArgs {
     #[arg(long, value_name = "EVENTS", allow_negative_numbers = true)]
     pub capacity: Option<Count>,
     /// Highest acceptable rate of false positives
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = rate)]
     pub fpr: Option<f64>,
     /// Memory for the cells instead of a capacity (`64MiB`)
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, conflicts_with = "capacity")]

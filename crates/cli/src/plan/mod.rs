@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use crate::exit::UsageError;
 use crate::filter_args::{KindArg, default_kind};
-use crate::size::Count;
+use crate::size::{Count, rate};
 use costs::Costs;
 use create::Survives;
 use memory::Reference;
@@ -34,10 +34,10 @@ use nodes::Spread;
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     /// Different events that one window brings (`10M`); a window counted in events says it by itself
-    #[arg(long, value_name = "EVENTS", allow_negative_numbers = true)]
+    #[arg(long, alias = "capacity", value_name = "EVENTS", allow_negative_numbers = true)]
     pub events_per_window: Option<Count>,
     /// Highest acceptable rate of false positives: new events called duplicates
-    #[arg(long, value_name = "RATE", default_value_t = 0.01, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", default_value = "0.01", allow_negative_numbers = true, value_parser = rate)]
     pub fpr: f64,
     /// How long a sighting counts: `24h`, `10000000events`, `unbounded`, `landmark:1d`, `landmark:day`; by default
     /// `24h`, and `unbounded` for kinds bloom and stable

@@ -1,0 +1,101 @@
+//! When the state of a run that goes on is saved again.
+//!
+//! Promises: not before there is something new to say, not more often than asked for, and never so often that saving takes more
+//! than a twentieth of the run. Must not know: clocks (moments are passed in), what a state is.
+
+use std::time::{Duration, Instant};
+
+/// So much input is not left unsaved, however quickly it came.
+const UNSAVED_BYTES_MAX: u64 = 1 << 30;
+/// From one save to the next it takes at least so many times as long as the last one took.
+const REST_SAVES: u32 = 20;
+
+/// What was saved last, and what has come since.
+pub(crate) struct Checkpoints {
+    /// None where only the end of the run is saved.
+    every: Option<Duration>,
+    saved_at: Instant,
+    took: Duration,
+    saved_bytes: u64,
+    has_news: bool,
+}
+
+impl Checkpoints {
+    /// A run that begins now, to be saved `every` so often.
+    pub(crate) fn new(every: Option<Duration>, now: Instant) -> Self {
+        Self { every, saved_at: now, took: Duration::ZERO, saved_bytes: 0, has_news: false }
+    }
+
+    /// Records were answered.
+    pub(crate) fn has_answered(&mut self) {
+        self.has_news = true;
+    }
+
+    /// Whether to save now, when so many bytes of the input have been read.
+    pub(crate) fn is_due(&self, now: Instant, input_bytes: u64) -> bool {
+        let Some(every) = self.every.filter(|_| self.has_news) else { return false };
+        let passed = now.saturating_duration_since(self.saved_at);
+        let is_much = input_bytes.saturating_sub(self.saved_bytes) >= UNSAVED_BYTES_MAX;
+        passed >= self.rest() && (passed >= every || is_much)
+    }
+
+    /// How long a pause of the input may last until something is to be saved; none where nothing is.
+    pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
+        let every = self.every.filter(|_| self.has_news)?;
+        Some(every.max(self.rest()).saturating_sub(now.saturating_duration_since(self.saved_at)))
+    }
+
+    /// An attempt to save that began and ended then; `input_bytes` had been read.
+    pub(crate) fn tried(&mut self, began: Instant, ended: Instant, input_bytes: u64) {
+        self.took = ended.saturating_duration_since(began);
+        (self.saved_at, self.saved_bytes, self.has_news) = (ended, input_bytes, false);
+    }
+
+    fn rest(&self) -> Duration {
+        self.took.saturating_mul(REST_SAVES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_is_new_is_saved_every_minute_and_every_gigabyte() {
+        let start = Instant::now();
+        let mut checkpoints = Checkpoints::new(Some(MINUTE), start);
+        assert!(!checkpoints.is_due(start + 2 * MINUTE, 0), "nothing was answered");
+        assert_eq!(checkpoints.wait(start), None);
+        checkpoints.has_answered();
+        assert!(!checkpoints.is_due(start + MINUTE / 2, UNSAVED_BYTES_MAX - 1));
+        assert!(checkpoints.is_due(start + MINUTE / 2, UNSAVED_BYTES_MAX));
+        assert!(checkpoints.is_due(start + MINUTE, 0));
+        assert_eq!(checkpoints.wait(start + MINUTE / 4), Some(3 * MINUTE / 4));
+        assert_eq!(checkpoints.wait(start + 2 * MINUTE), Some(Duration::ZERO));
+        checkpoints.tried(start + MINUTE, start + MINUTE, UNSAVED_BYTES_MAX);
+        checkpoints.has_answered();
+        assert!(!checkpoints.is_due(start + MINUTE + MINUTE / 2, 2 * UNSAVED_BYTES_MAX - 1));
+    }
+
+    #[test]
+    fn saving_takes_a_twentieth_of_the_run_at_most() {
+        let start = Instant::now();
+        let mut checkpoints = Checkpoints::new(Some(Duration::from_secs(1)), start);
+        checkpoints.tried(start, start + MINUTE, 0);
+        checkpoints.has_answered();
+        assert!(!checkpoints.is_due(start + 20 * MINUTE, u64::MAX));
+        assert!(checkpoints.is_due(start + 21 * MINUTE, 0));
+        assert_eq!(checkpoints.wait(start + MINUTE), Some(20 * MINUTE));
+    }
+
+    #[test]
+    fn whoever_asks_for_the_end_only_gets_that() {
+        let start = Instant::now();
+        let mut checkpoints = Checkpoints::new(None, start);
+        checkpoints.has_answered();
+        assert!(!checkpoints.is_due(start + 100 * MINUTE, u64::MAX));
+        assert_eq!(checkpoints.wait(start), None);
+    }
+}

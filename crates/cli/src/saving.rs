@@ -1,0 +1,127 @@
+//! The state of a run on its way to `--state`: while the run goes on, and at its end.
+//!
+//! Promises: what the state calls passed on has left before. So the output may be ahead of the state, and records may pass
+//! again after a crash; the state is never ahead, so that none is lost. Must not know: what is in a state, where records go.
+
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+
+use crate::checkpoint::Checkpoints;
+use crate::exit::is_broken_pipe;
+use crate::progress::Progress;
+use crate::run_args::RunArgs;
+use crate::state::{self, Definition, StateHeader};
+use crate::walk::Ended;
+
+/// Writes a state.
+pub(crate) type WriteBody<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
+
+/// Where a run is saved, and when; nowhere for a run that keeps no state, or only looks up.
+pub(crate) struct Saving {
+    path: Option<PathBuf>,
+    checkpoints: Checkpoints,
+    is_saved_on_the_way: bool,
+    has_told_failure: bool,
+}
+
+impl Saving {
+    /// What `run` asks for.
+    pub(crate) fn new(run: &RunArgs) -> Self {
+        Self {
+            path: run.state.clone().filter(|_| !run.lookup),
+            checkpoints: Checkpoints::new(run.state_every(), Instant::now()),
+            is_saved_on_the_way: false,
+            has_told_failure: false,
+        }
+    }
+
+    /// Records were answered.
+    pub(crate) fn has_answered(&mut self) {
+        self.checkpoints.has_answered();
+    }
+
+    /// How long a pause of the input may last until something is to be saved.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        self.path.as_ref().and_then(|_| self.checkpoints.wait(Instant::now()))
+    }
+
+    /// Saves if it is time to, when so many bytes of the input have been read. `deliver` makes sure that all that was answered
+    /// has left, and outlives a crash where it went to files. A disk that has no room for the state ends no run: it is told once.
+    ///
+    /// # Errors
+    /// What `deliver` says.
+    pub(crate) fn save_if_due<D: Definition>(
+        &mut self,
+        input_bytes: u64,
+        header: &StateHeader<D>,
+        write_body: WriteBody<'_>,
+        deliver: impl FnOnce() -> anyhow::Result<()>,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
+        let began = Instant::now();
+        let Some(path) = self.path.as_ref().filter(|_| self.checkpoints.is_due(began, input_bytes)) else {
+            return Ok(());
+        };
+        deliver()?;
+        let saved = state::save(path, header, write_body);
+        self.checkpoints.tried(began, Instant::now(), input_bytes);
+        match saved {
+            Ok(()) => (self.is_saved_on_the_way, self.has_told_failure) = (true, false),
+            Err(error) if !self.has_told_failure => {
+                self.has_told_failure = true;
+                progress.note(&format!("firstseen: {error:#}; the run goes on, and the state is as it was"));
+            }
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Saves at the end of a run, or says why not. `deliver` as for [`Self::save_if_due`].
+    ///
+    /// # Errors
+    /// Where the state cannot be saved, or must not be because nobody has read all that it would call passed on.
+    pub(crate) fn end<D: Definition>(
+        &self,
+        ended: &Ended,
+        header: &StateHeader<D>,
+        write_body: WriteBody<'_>,
+        deliver: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        let since = if self.is_saved_on_the_way { "as it was saved last, on the way" } else { "as it was" };
+        let not_saved = format!("the state {} is {since}", path.display());
+        match ended {
+            Ended::AtEnd | Ended::Stopped => {}
+            Ended::Refused(_) => return Ok(()),
+            Ended::Input(error) if is_damage(error) => {
+                tell!(
+                    "firstseen: {not_saved}: before damage was noticed, records may have been altered by it. What passed since \
+                     passes again in the next run"
+                );
+                return Ok(());
+            }
+            Ended::Input(_) => {}
+            Ended::Output(error) if is_broken_pipe(error) => {
+                return Err(anyhow!(
+                    "the reader of the output has gone before all records had left: {not_saved}, and what passed since \
+                     passes again in the next run"
+                ));
+            }
+            Ended::Output(_) => {
+                tell!("firstseen: {not_saved}: what passed since passes again in the next run");
+                return Ok(());
+            }
+        }
+        deliver()?;
+        state::save(path, header, write_body)
+    }
+}
+
+/// Whether what was read before the error may differ from what was written once.
+fn is_damage(error: &anyhow::Error) -> bool {
+    let is_damage = |error: &io::Error| error.kind() == ErrorKind::InvalidData;
+    error.chain().any(|cause| cause.downcast_ref().is_some_and(is_damage))
+}
