@@ -83,13 +83,14 @@ fn other_commands_explain_themselves() {
         ("cluster safe-to-stop", "--addr --wait --accept-loss --json Exit"),
         ("filter drop", "--cluster --yes"),
         ("filter forgive", "--cluster --yes"),
+        ("filter set-clock", "--cluster --yes"),
         ("cluster backup", "--addr --out --allow-missing --json --tls-ca secrets"),
         ("cluster restore", "--addr --plan --yes --json --tls-ca"),
         ("cluster recover", "--data-dir --plan --yes --json"),
         ("cluster rebalance", "--addr --plan --no-wait --cancel --json"),
         ("cluster drain", "--addr --plan --no-wait --json"),
         ("cluster join", "--addr --tls-ca --tls-cert --tls-key"),
-        ("filter", "create alter list describe forgive drop"),
+        ("filter", "create alter list describe forgive set-clock drop"),
         (
             "filter alter",
             "--cluster --window --capacity --fpr --memory --kind --slicing --lateness --growth --new-secret --seed --plan \

@@ -7,6 +7,7 @@ mod availability;
 mod backup;
 mod bad_flags;
 mod bad_input;
+mod broken_times;
 mod certs;
 mod chaos;
 mod checkpoints;

@@ -22,11 +22,17 @@ impl Definition for SlicedDefinition {
             ("--slicing", self.slicing.to_string()),
             ("--rule", if refreshes { "refresh" } else { "fixed" }.to_owned()),
             ("--lateness", asked_for(asked_lateness(group).map(|lateness| lateness.to_string()))),
-            match group.future_max_ms {
-                u64::MAX => ("--clock", "wall".to_owned()),
-                future_max_ms => ("--future-max", Window::Duration(future_max_ms).to_string()),
-            },
+            clock_flag(&group.window, group.future_max_ms),
         ]
+    }
+}
+
+/// Where times come from, and how far a clock follows them by an event's own word.
+pub(crate) fn clock_flag(window: &Window, future_max_ms: u64) -> (&'static str, String) {
+    let is_asked_for = future_max_ms != window.future_default_ms();
+    match future_max_ms {
+        u64::MAX => ("--clock", "wall".to_owned()),
+        _ => ("--future-max", asked_for(is_asked_for.then(|| Window::Duration(future_max_ms).to_string()))),
     }
 }
 

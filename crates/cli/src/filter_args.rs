@@ -99,10 +99,10 @@ pub struct FilterArgs {
     /// How late a record may come and still be judged exactly (`5m`); by default an eighth of a sliding window
     #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
     pub lateness: Option<u64>,
-    /// Reject records further ahead of the others than this
-    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = parse_duration_ms,
-        allow_hyphen_values = true)]
-    pub future_max: u64,
+    /// How far ahead of the others a record is taken by its own word; one further ahead is rejected unless others bear its
+    /// time out. By default a sixteenth of the window, but 1s at least and 5m at most
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
+    pub future_max: Option<u64>,
     /// Seed of the hash; by default drawn at random, and told in the report
     #[arg(long, hide_short_help = true)]
     pub seed: Option<u64>,
@@ -241,7 +241,7 @@ impl FilterArgs {
                 RuleArg::Refresh => Refresh::Refresh,
             },
             lateness_ms: self.lateness,
-            future_max_ms: self.future_max,
+            future_max_ms: self.future_max.unwrap_or_else(|| window.future_default_ms()),
             equal_timers: self.equal_timers,
             growth: self.growth.map(growth),
             stable_max: self.stable_max,

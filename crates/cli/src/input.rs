@@ -8,9 +8,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
+use firstseen_filter::AHEAD_EVENTS_MAX;
 use firstseen_records::{Block, BlockOptions, BlockReader, Decompressed, ParsedBlock, RecordFormat, RecordParser};
 
 use crate::exit::UsageError;
@@ -34,6 +35,21 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// The times of the first events, in milliseconds since 1970; none where the input has none.
+    pub fn first_times_ms(&self) -> Vec<u64> {
+        let times_ms = self.parsed.times_ms().iter().take(AHEAD_EVENTS_MAX);
+        // The parser rejects times before 1970.
+        times_ms.map(|time_ms| time_ms.cast_unsigned()).collect()
+    }
+
+    /// The time that half of the last events have reached, and the greatest of theirs; none where the input has none.
+    pub fn last_times_ms(&self) -> Option<(i64, i64)> {
+        let times_ms = self.parsed.times_ms();
+        let mut last = times_ms[times_ms.len().saturating_sub(AHEAD_EVENTS_MAX)..].to_vec();
+        last.sort_unstable();
+        Some((last.get((last.len().max(1) - 1) / 2).copied()?, last.last().copied()?))
+    }
+
     /// The time of the record at `index`, in milliseconds since 1970; none where nothing needs it.
     #[inline]
     pub fn time_ms(&self, index: usize) -> Option<u64> {
@@ -89,9 +105,19 @@ impl Input {
         Self { messages, sender, spent }
     }
 
-    /// The next message; waits for it. `idle` is called before a wait, and may say how long that lasts at most.
-    pub fn next(&self, idle: impl FnOnce() -> anyhow::Result<Option<Duration>>) -> anyhow::Result<Message> {
+    /// The next message; waits for it. `idle` is called before a wait that is longer than `patience`, and may say how long that
+    /// lasts at most.
+    pub fn next(
+        &self,
+        patience: Duration,
+        idle: impl FnOnce() -> anyhow::Result<Option<Duration>>,
+    ) -> anyhow::Result<Message> {
         if let Ok(message) = self.messages.try_recv() {
+            return Ok(message);
+        }
+        if !patience.is_zero()
+            && let Ok(message) = self.messages.recv_timeout(patience)
+        {
             return Ok(message);
         }
         let received = match idle()? {
@@ -159,7 +185,7 @@ impl Reader<'_> {
             parser.parse(block, parsed).map_err(|error| UsageError(error.to_string()))?;
             self.input_bytes = before_bytes + reader.get_ref().input_bytes_used();
             (batch.file, batch.input_bytes) = (file, self.input_bytes);
-            batch.arrived_ms = self.by_arrival.then(now_ms);
+            batch.arrived_ms = self.by_arrival.then(present_ms);
             if self.reading.send(Message::Batch(batch)).is_err() {
                 return Ok(false);
             }
@@ -168,9 +194,9 @@ impl Reader<'_> {
 }
 
 /// The time of day, in milliseconds since 1970.
-fn now_ms() -> u64 {
-    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since_1970.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+pub fn present_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Whether `path` stands for standard input.

@@ -1,5 +1,8 @@
 //! The walk over the input, batch by batch, and the ways it may end.
 //!
+//! A batch is held back until the next one is there, so that its last records are judged with a look at what comes after them;
+//! input that pauses is waited for shortly, and only where that look matters.
+//!
 //! Promises: what is known is flushed before a wait for input and at the end. Must not know: what becomes of a record.
 
 use std::process::ExitCode;
@@ -11,11 +14,15 @@ use crate::stop::Stop;
 
 /// What records are handed to.
 pub trait Pass {
-    /// Takes every record of `batch`; gives back a batch that is done with, this one or an earlier one.
+    /// Takes every record of `batch`; gives back a batch that is done with, this one or an earlier one. `ahead_ms` has the
+    /// times of the records that come next, as far as they are known.
     ///
     /// # Errors
     /// Where an output fails.
-    fn batch(&mut self, batch: Box<Batch>) -> anyhow::Result<Option<Box<Batch>>>;
+    fn batch(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch>>>;
+
+    /// How far ahead of the others a record is taken by its own word, in milliseconds; none where times do not matter.
+    fn step_ms(&self) -> Option<u64>;
 
     /// The input is what it was said to be: outputs may be replaced now. Called before every batch, and at the end.
     ///
@@ -78,22 +85,51 @@ impl Ended {
     }
 }
 
+/// For so long input that pauses is waited for where what comes next would bear out, or not, what a record says.
+const DOUBT: Duration = Duration::from_millis(100);
+
+/// How far the times of the input have come: what half of the last records have reached.
+#[derive(Default)]
+struct Reached(Option<i64>);
+
+impl Reached {
+    /// How long what comes behind `batch` is waited for, where a record is taken up to `step_ms` ahead by its own word.
+    fn patience(&mut self, batch: &Batch, step_ms: u64) -> Duration {
+        let Some((middle_ms, greatest_ms)) = batch.last_times_ms() else { return Duration::ZERO };
+        // One alone says nothing about itself.
+        let reached_ms = if middle_ms < greatest_ms { self.0.max(Some(middle_ms)) } else { self.0 };
+        self.0 = self.0.max(Some(middle_ms));
+        let is_near = |reached_ms: i64| greatest_ms <= reached_ms.saturating_add_unsigned(step_ms);
+        if reached_ms.is_some_and(is_near) { Duration::ZERO } else { DOUBT }
+    }
+}
+
 /// Hands all of `input` to `pass`, until it ends or somebody stops it.
 pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
+    let (mut held, mut reached): (Option<Box<Batch>>, _) = (None, Reached::default());
     let ended = loop {
+        let patience = match (&held, pass.step_ms()) {
+            (Some(held), Some(step_ms)) => reached.patience(held, step_ms),
+            _ => Duration::ZERO,
+        };
         // Input that pauses must not hold back what is known.
-        let message = match input.next(|| pass.flush()) {
+        let idle = || hand_on(held.take(), &[], input, pass).and_then(|()| pass.flush());
+        let message = match input.next(patience, idle) {
             Ok(message) => message,
             Err(error) => return Ended::Output(error),
         };
+        let ahead_ms = match &message {
+            Message::Batch(next) if held.is_some() && pass.step_ms().is_some() => next.first_times_ms(),
+            _ => Vec::new(),
+        };
+        if let Err(error) = hand_on(held.take(), &ahead_ms, input, pass) {
+            return Ended::Output(error);
+        }
         if stop.is_set() {
             break Ended::Stopped;
         }
         match message {
-            Message::Batch(batch) => match pass.begin().and_then(|()| pass.batch(batch)) {
-                Ok(spent) => spent.into_iter().for_each(|batch| input.recycle(batch)),
-                Err(error) => return Ended::Output(error),
-            },
+            Message::Batch(batch) => held = Some(batch),
             Message::End(Ok(())) => break Ended::AtEnd,
             Message::End(Err(error)) if is_usage(&error) && pass.has_seen_nothing() => break Ended::Refused(error),
             Message::End(Err(error)) => break Ended::Input(error),
@@ -105,4 +141,11 @@ pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
         Ok(_) => ended,
         Err(error) => Ended::Output(error),
     }
+}
+
+fn hand_on(held: Option<Box<Batch>>, ahead_ms: &[u64], input: &Input, pass: &mut impl Pass) -> anyhow::Result<()> {
+    let Some(batch) = held else { return Ok(()) };
+    pass.begin()?;
+    pass.batch(batch, ahead_ms)?.into_iter().for_each(|spent| input.recycle(spent));
+    Ok(())
 }

@@ -146,6 +146,9 @@ impl Filter {
     /// Asks about many events, one after the other, with one verdict each, in order. `times_ms` holds the time of each,
     /// or nothing where the filter needs none.
     ///
+    /// A time far ahead of the others is taken where the times of the events behind it bear it out, or the time of day, and
+    /// undecided ([`Reason::Future`]) where they do not; so `times_ms` may go on with the times of events that come after these.
+    ///
     /// # Errors
     /// [`CallError`].
     pub async fn observe_batch<E: AsRef<[u8]> + Sync>(
@@ -379,7 +382,7 @@ impl Filter {
     ) -> Result<(Vec<Answer>, Instant), CallError> {
         let Events { digests, times_ms, names } = events;
         self.check(filter, operation, !times_ms.is_empty() || digests.is_empty())?;
-        check_lengths("times", digests.len(), times_ms.len())?;
+        check_lengths("times", digests.len(), times_ms.len().min(digests.len()))?;
         check_lengths("names", digests.len(), names.len())?;
         let core = filter.core();
         let limits = core.limits();
@@ -403,7 +406,7 @@ impl Filter {
             }
             let events = Events {
                 digests: &digests[range.clone()],
-                times_ms: times_ms.get(range.clone()).unwrap_or(&[]),
+                times_ms: times_ms.get(range.start..).unwrap_or(&[]),
                 names: names.get(range).unwrap_or(&[]),
             };
             filter.queue_many(&call, from as u32, events, Asked { operation, deadline });

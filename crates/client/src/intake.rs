@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use firstseen_filter::{Digest, FilterSecret, Probes, Unit, WindowClock};
+use firstseen_filter::{Digest, FilterSecret, Probes, WindowClock};
 use firstseen_routing::{
     ClockSource, Decision, FilterId, FilterRecord, Heads, NodeId, Operation, Prober, Reason, SlicedBuildError,
     SubmissionName, TREE_LEVELS_MAX, Tick,
@@ -36,8 +36,6 @@ pub(crate) struct FilterCore {
     secret: FilterSecret,
     prober: Prober,
     is_divided: bool,
-    /// Units that the clock may advance within one batch.
-    span_units: u64,
     auditor: Option<Mutex<Auditor>>,
     local: Option<Mutex<LocalFilter>>,
     degraded: Mutex<Degraded>,
@@ -99,7 +97,8 @@ impl Drop for LaneTicket {
     }
 }
 
-/// Events of a call: times and names, where there are any, one an event.
+/// Events of a call: times and names, where there are any, one an event; times go on with those of the events that come after
+/// these in the call.
 #[derive(Clone, Copy)]
 pub(crate) struct Events<'a> {
     pub(crate) digests: &'a [Digest],
@@ -124,12 +123,6 @@ impl FilterCore {
         {
             clock.catch_up_ms(clock_ms);
         }
-        let span_units = match group.unit {
-            Unit::Milliseconds(unit_ms) => (group.future_max_ms / unit_ms.max(1)).max(1),
-            // A calendar's units are longer than any step ahead that makes sense.
-            Unit::Calendar(_) => 1,
-            Unit::Endless | Unit::Events(_) => u64::MAX,
-        };
         let limits = core.limits();
         let auditor = (limits.audit_rate > 0.0)
             .then(|| Auditor::new(group, has_clock, limits.audit_rate, limits.audit_keys_max))
@@ -155,7 +148,6 @@ impl FilterCore {
             secret,
             prober,
             is_divided,
-            span_units,
             auditor,
             local,
             degraded,
@@ -297,7 +289,8 @@ impl FilterCore {
         let mut intake = lock(&self.intake);
         self.refresh(&mut intake);
         let placed = self.lane(&mut intake, digest);
-        let placed = placed.and_then(|(group, lane)| Ok((group, lane, self.when(&mut intake, time_ms)?)));
+        let time = (time_ms.as_slice(), 0);
+        let placed = placed.and_then(|(group, lane)| Ok((group, lane, self.when(&mut intake, time, asked.operation)?)));
         let (group, lane, when) = match placed {
             Ok((_, _, when)) if self.is_known_here(digest, when.tick, asked, name.is_some()) => {
                 self.core.release(1);
@@ -331,7 +324,7 @@ impl FilterCore {
                 let when = match last {
                     // The clock stands where the event before has put it.
                     Some((of, When { tick, .. })) if of == time_ms => When { tick, before_unit: tick.clock_unit },
-                    _ => self.when(&mut intake, time_ms)?,
+                    _ => self.when(&mut intake, (events.times_ms, event), asked.operation)?,
                 };
                 last = Some((time_ms, when));
                 Ok((group, lane, when))
@@ -374,17 +367,23 @@ impl FilterCore {
         Ok((group, live.map_or(first, |(lane, _)| lane) as usize))
     }
 
-    /// The event's place in time, which moves the clock.
-    fn when(&self, intake: &mut Intake, time_ms: Option<u64>) -> Result<When, Reason> {
+    /// The place in time of event `event` of those whose times are in `times_ms`, which moves the clock, unless the event is only
+    /// looked up.
+    fn when(
+        &self,
+        intake: &mut Intake,
+        (times_ms, event): (&[u64], usize),
+        operation: Operation,
+    ) -> Result<When, Reason> {
         let Some(clock) = &mut intake.clock else { return Ok(When::default()) };
-        let before_unit = clock.now_unit();
-        let placed = clock.place_tick(time_ms).or_else(|| {
-            // The filter was quiet for long: what happens now is not in the future.
-            let time_ms =
-                time_ms.filter(|time_ms| wall_ms().abs_diff(*time_ms) <= self.record.definition.group.future_max_ms)?;
-            clock.catch_up_ms(time_ms);
-            clock.place_tick(Some(time_ms))
-        });
+        let (before_unit, time_ms) = (clock.now_unit(), times_ms.get(event).copied());
+        if time_ms.is_some_and(|time_ms| !clock.takes_freely(time_ms)) {
+            clock.show_present_ms(wall_ms());
+        }
+        let placed = match operation.records() {
+            true => clock.tick_nth(times_ms, event),
+            false => clock.look_up_tick(time_ms),
+        };
         let (clock_unit, unit) = placed.ok_or(Reason::Future)?;
         Ok(When { tick: Tick { clock_unit, unit }, before_unit })
     }
@@ -456,7 +455,7 @@ impl FilterCore {
         }
         let unit = lane.queue.first_unit()?;
         let events_max = events_max.min(self.core.limits().batch_events_max as usize);
-        let taken = lane.queue.take(events_max, self.span_units, unit_max)?;
+        let taken = lane.queue.take(events_max, unit_max)?;
         lane.dock.count_queued(0, taken.events.len());
         lane.inflight_batches += 1;
         intake.pace.begin(unit);
@@ -490,7 +489,7 @@ impl FilterCore {
 }
 
 /// Milliseconds since 1970.
-fn wall_ms() -> u64 {
+pub(crate) fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -62,12 +62,17 @@ impl Piece {
     /// The batch of `taken` events, grouped in runs.
     pub(crate) fn new(filter: Arc<FilterCore>, taken: Taken, clock_ms: u64, ticket: LaneTicket) -> Self {
         let Taken { asked: Asked { operation, deadline }, mut events, whens, mut names, mut callers } = taken;
-        let base_unit = whens.first().map_or(0, |run| run.when.before_unit);
-        let still = Tick { clock_unit: base_unit, unit: base_unit };
-        let mut ticks = match whens.iter().all(|run| run.when.tick == still) {
-            true => Vec::new(),
-            false => whens.iter().flat_map(|run| std::iter::repeat_n(run.when.tick, run.events)).collect(),
+        let first = whens.first().map(|run| run.when).unwrap_or_default();
+        let all_at = |unit: u64| whens.iter().all(|run| run.when.tick == Tick { clock_unit: unit, unit });
+        // Where all are of one unit it is told once, also by a clock that stepped there for the first of them.
+        let (base_unit, mut ticks) = match all_at(first.tick.clock_unit) {
+            true => (first.tick.clock_unit, Vec::new()),
+            false => {
+                let ticks = whens.iter().flat_map(|run| std::iter::repeat_n(run.when.tick, run.events));
+                (first.before_unit, ticks.collect())
+            }
         };
+        let still = Tick { clock_unit: base_unit, unit: base_unit };
         if filter.prober().groups() > 1 {
             let mut order: Vec<u32> = (0..events.len() as u32).collect();
             order.sort_by_key(|index| events[*index as usize].group);

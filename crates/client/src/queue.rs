@@ -1,7 +1,7 @@
 //! Events that wait for a batch to one node.
 //!
-//! Promises: first in, first out; a batch has events of one operation only, all named or none, and within the span of
-//! times in which a node accepts whatever this producer's clock has accepted. Must not know: when a batch is due.
+//! Promises: first in, first out; a batch has events of one operation only, all named or none. Must not know: when a batch is
+//! due.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -114,12 +114,10 @@ impl Queue {
         self.whens.front().map(|run| run.when.tick.clock_unit)
     }
 
-    /// The events of the next batch: at most `events_max`, whose clock is at most `span_units` ahead of where it stood
-    /// before them (beyond that a node might take the last ones for events from the future), and at most `unit_max`.
-    pub(crate) fn take(&mut self, events_max: usize, span_units: u64, unit_max: u64) -> Option<Taken> {
-        let (first, base_unit) = (self.segments.front()?, self.whens.front()?.when.before_unit);
+    /// The events of the next batch: at most `events_max`, whose clock is at most `unit_max`.
+    pub(crate) fn take(&mut self, events_max: usize, unit_max: u64) -> Option<Taken> {
+        let first = self.segments.front()?;
         let (asked, is_named) = (first.asked, first.is_named);
-        let unit_max = base_unit.saturating_add(span_units).min(unit_max);
         let in_span = self.whens.iter().take_while(|run| run.when.tick.clock_unit <= unit_max);
         // The first event has the clock's word, however far the clock stepped for it.
         let events_max = in_span.map(|run| run.events).sum::<usize>().clamp(1, events_max.max(1));
@@ -249,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn batches_are_of_one_operation_and_end_where_the_clock_has_gone_too_far() {
+    async fn batches_are_of_one_operation_and_end_where_the_clock_goes_too_far() {
         let mut queue = Queue::default();
         let asked = Asked { operation: Operation::Observe, deadline: Instant::now() + Duration::from_secs(1) };
         let call = ManyCall::new(6, None);
@@ -262,16 +260,13 @@ mod tests {
         let (sender, _receiver) = oneshot::channel();
         queue.push(event(0), when(30, 30), None);
         queue.seal(|| Caller::One(sender), Asked { operation: Operation::Lookup, ..asked }, false);
-        let batches: Vec<Taken> = std::iter::from_fn(|| queue.take(4, 10, 30)).collect();
-        assert_eq!(
-            batches.iter().map(indices).collect::<Vec<_>>(),
-            [vec![0, 1, 2], vec![3], vec![4], vec![5], vec![0]]
-        );
-        assert_eq!(batches.iter().map(|batch| batch.names.len()).collect::<Vec<_>>(), [0, 0, 0, 1, 0]);
+        let batches: Vec<Taken> = std::iter::from_fn(|| queue.take(4, 11)).collect();
+        assert_eq!(batches.iter().map(indices).collect::<Vec<_>>(), [vec![0, 1, 2, 3], vec![4], vec![5], vec![0]]);
+        assert_eq!(batches.iter().map(|batch| batch.names.len()).collect::<Vec<_>>(), [0, 0, 1, 0]);
         assert!(
             batches.iter().all(|batch| batch.whens.iter().map(|run| run.events).sum::<usize>() == batch.events.len())
         );
-        assert_eq!(batches[4].asked.operation, Operation::Lookup);
+        assert_eq!(batches[3].asked.operation, Operation::Lookup);
         assert_eq!((queue.len(), queue.first_unit()), (0, None));
     }
 
@@ -282,9 +277,9 @@ mod tests {
         let call = ManyCall::new(5, None);
         (0..5).for_each(|index| push_of(&mut queue, &call, index, when(7, 7), asked));
         let runs = |taken: Taken| taken.whens.iter().map(|run| (run.when, run.events)).collect::<Vec<_>>();
-        assert_eq!(queue.take(3, 10, 10).map(runs), Some(vec![(when(7, 7), 3)]));
-        assert_eq!(queue.take(3, 10, 10).map(runs), Some(vec![(when(7, 7), 2)]));
-        assert!(queue.take(3, 10, 10).is_none());
+        assert_eq!(queue.take(3, 10).map(runs), Some(vec![(when(7, 7), 3)]));
+        assert_eq!(queue.take(3, 10).map(runs), Some(vec![(when(7, 7), 2)]));
+        assert!(queue.take(3, 10).is_none());
     }
 
     #[tokio::test]
@@ -295,8 +290,8 @@ mod tests {
             let asked = Asked { operation: Operation::Observe, deadline: now + Duration::from_millis(after_ms) };
             push_of(&mut queue, &call, index, when(0, 0), asked);
         }
-        assert_eq!(queue.take(4, 10, 10).map(|batch| indices(&batch)), Some(vec![0, 1]));
-        assert_eq!(queue.take(4, 10, 10).map(|batch| indices(&batch)), Some(vec![2]));
+        assert_eq!(queue.take(4, 10).map(|batch| indices(&batch)), Some(vec![0, 1]));
+        assert_eq!(queue.take(4, 10).map(|batch| indices(&batch)), Some(vec![2]));
     }
 
     #[tokio::test]

@@ -113,14 +113,19 @@ async fn times_travel_with_the_clock_and_the_future_is_refused_here() {
     assert_eq!(refused, CallError::Lengths { events: 2, what: "times", found: 1 });
 
     let day_ms = 86_400_000;
-    let times_ms = [1_000 * day_ms, 1_000 * day_ms + 60_000, 1_000 * day_ms - 30_000, 2_000 * day_ms];
+    let start_ms = 1_000 * day_ms;
+    let times_ms = [start_ms, start_ms + 60_000, start_ms - 30_000, 2_000 * day_ms, start_ms, start_ms + 1];
     let digests: Vec<Digest> = (0..4).map(digest).collect();
+    // The last two are of events that come later.
     let verdicts = filter.observe_digests(&digests, &times_ms).await.expect("verdicts");
     assert_eq!(verdicts[..3], [Verdict::FirstSeen; 3]);
     assert_eq!(verdicts[3], Verdict::Undecided(Reason::Future));
+    // What is looked up moves no clock.
+    assert_eq!(filter.test_at(b"later", 2_000 * day_ms).await, Ok(Verdict::FirstSeen));
     let arrivals = cluster.arrivals();
     let ticks: Vec<_> = arrivals.iter().flat_map(|arrival| arrival.runs[0].times.ticks.clone()).collect();
-    assert_eq!(ticks.len(), 3);
+    assert_eq!(ticks.len(), 4);
+    assert!(ticks[3].unit > ticks[3].clock_unit && ticks[3].clock_unit == ticks[2].clock_unit);
     assert!(ticks[1].clock_unit > ticks[0].clock_unit && ticks[2].clock_unit == ticks[1].clock_unit);
     assert!(ticks[2].unit < ticks[0].unit && ticks[1].unit == ticks[1].clock_unit);
 
@@ -128,6 +133,9 @@ async fn times_travel_with_the_clock_and_the_future_is_refused_here() {
     cluster.set_clock_ms(2_000 * day_ms);
     assert_eq!(filter.observe_at(b"x", times_ms[1]).await, Ok(Verdict::FirstSeen));
     assert_eq!(filter.observe_at(b"y", 2_000 * day_ms).await, Ok(Verdict::FirstSeen));
+    // Alone, and long after now.
+    let refused = filter.observe_at(b"z", 1_000_000 * day_ms).await;
+    assert_eq!(refused, Ok(Verdict::Undecided(Reason::Future)));
 }
 
 #[tokio::test]

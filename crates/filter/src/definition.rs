@@ -115,7 +115,7 @@ pub struct FilterDefinition {
     pub unit: Unit,
     /// The window in units.
     pub rule: WindowRule,
-    /// How far ahead of the clock a time may be, in milliseconds.
+    /// How far ahead an event takes the clock by its own word, in milliseconds; what is further ahead must be borne out.
     pub future_max_ms: u64,
     /// What is stored.
     pub cells: CellDefinition,

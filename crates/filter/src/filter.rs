@@ -229,6 +229,12 @@ impl FilterSlice {
         );
     }
 
+    /// Whether an event that is looked up may be judged after all that was recorded: a kind that can only be asked about the
+    /// present would have to move there.
+    pub fn judges_ahead(&self) -> bool {
+        on_kind!(&self.0, _slice => true, _flags => false)
+    }
+
     /// Which generations hold every one of `positions`; nothing is recorded. `None` where the kind cannot be
     /// divided (counting, stable, decaying).
     ///

@@ -65,7 +65,8 @@ impl<K: CellKind> CellSlice<K> {
         self.walk(digests, stamps, verdicts, true);
     }
 
-    /// Tests every event and records nothing.
+    /// Tests every event and records nothing. An event that is judged after the present of the slice is told what would be
+    /// left then, and moves nothing.
     ///
     /// # Panics
     /// If the three lengths differ.
@@ -102,6 +103,9 @@ impl<K: CellKind> CellSlice<K> {
             self.touch(segment, &mut verdicts[start..end]);
             if full {
                 refuse_unseen(&mut verdicts[start..end]);
+            }
+            if !record {
+                self.tell_expired(&stamps[start..end], &mut verdicts[start..end]);
             }
             self.upkeep(end - start);
             start = end;
@@ -168,6 +172,13 @@ impl<K: CellKind> CellSlice<K> {
             *verdict = if *found { Verdict::Duplicate } else { Verdict::FirstSeen };
         }
         self.known = known;
+    }
+
+    /// Of what has been recorded up to now nothing is alive for events that are looked up so much later.
+    fn tell_expired(&self, stamps: &[Stamp], verdicts: &mut [Verdict]) {
+        let expiry = self.kind.window().expiry(self.now);
+        let told = stamps.iter().zip(verdicts).filter(|(stamp, _)| stamp.judged >= expiry);
+        told.for_each(|(_, verdict)| *verdict = Verdict::FirstSeen);
     }
 
     /// Moves the window to unit `next`, if that is later: what must be gone by then is gone.

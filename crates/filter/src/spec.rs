@@ -57,7 +57,7 @@ pub struct FilterSpec {
     /// How far the clocks of those that stamp events may differ, in milliseconds. What is recorded by a clock that is so much
     /// behind must not be gone by another: a sliding or jumping window keeps everything for so much longer.
     pub clock_skew_ms: u64,
-    /// How far ahead of the clock a time may be, in milliseconds.
+    /// How far ahead an event takes the clock by its own word, in milliseconds; what is further ahead must be borne out.
     pub future_max_ms: u64,
     /// k' of the equal-timers heuristic; 0 is the plain filter.
     pub equal_timers: u32,
@@ -77,6 +77,7 @@ pub const FIRST_CAPACITY_EVENTS: u64 = 1 << 20;
 impl FilterSpec {
     /// A filter of `kind` over `window` with a rate of 1 %, everything else by default.
     pub fn new(kind: Kind, window: Window) -> Self {
+        let future_max_ms = window.future_default_ms();
         Self {
             kind,
             window,
@@ -91,7 +92,7 @@ impl FilterSpec {
             refresh: Refresh::Fixed,
             lateness_ms: None,
             clock_skew_ms: 0,
-            future_max_ms: 7 * 86_400_000,
+            future_max_ms,
             equal_timers: 0,
             growth: None,
             stable_max: None,

@@ -6,6 +6,7 @@
 //!
 //! Promises: pure; the same times in the same order give the same stamps. Must not know: cells, the real clock.
 
+mod borne;
 mod calendar;
 mod clock;
 mod spec;
@@ -13,6 +14,7 @@ mod unit_clock;
 
 use serde::{Deserialize, Serialize};
 
+pub use borne::AHEAD_EVENTS_MAX;
 pub use calendar::{Calendar, CalendarError, Period};
 pub use clock::{Placed, WindowClock};
 pub use spec::{Unit, Window, WindowError};
@@ -66,5 +68,21 @@ impl WindowRule {
     pub fn stamp(&self, unit: u64, now: u64) -> Option<Stamp> {
         let judged = unit.max(now.saturating_sub(self.lateness_units));
         (self.expiry(unit) > judged).then_some(Stamp { unit, judged })
+    }
+
+    /// The place of an event of `unit` that is only looked up, by a clock that shows `now`, where `recorded` is the greatest unit
+    /// that may have been recorded: it moves nothing, so it stands in no later unit, and it is judged at its own one all the
+    /// same. `None` as in [`Self::stamp`].
+    ///
+    /// ```
+    /// use firstseen_filter::{Stamp, WindowRule};
+    /// let rule = WindowRule { span_units: 10, lateness_units: 3 };
+    /// assert_eq!(rule.stamp_lookup(105, 100, 100), Some(Stamp { unit: 100, judged: 105 }));
+    /// assert_eq!(rule.stamp_lookup(95, 100, 100), rule.stamp(95, 100));
+    /// ```
+    #[inline]
+    pub fn stamp_lookup(&self, unit: u64, now: u64, recorded: u64) -> Option<Stamp> {
+        let Stamp { unit, judged } = self.stamp(unit, now)?;
+        Some(Stamp { unit: unit.min(recorded), judged })
     }
 }

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 enum Step {
     Ahead(u64),
     Behind(u64),
-    /// Beyond what a clock accepts, or nearly.
+    /// Beyond what a clock takes on an event's own word, or nearly.
     Far(u64),
 }
 
@@ -75,28 +75,29 @@ proptest! {
         let future_max_units = unit.future_units(future_max_ms);
         let mut exact = WindowClock::new(unit.clone(), rule, future_max_ms);
         let mut producer = WindowClock::new(unit, rule, future_max_ms);
-        let mut head = UnitClock::new(rule, future_max_units);
-        head.show_present(u64::MAX);
-        let mut heads = vec![head; owners as usize];
+        let mut heads = vec![UnitClock::new(rule, future_max_units); owners as usize];
         let mut dice = Dice(seed);
         let (mut base_unit, mut told_base) = (0, vec![false; owners as usize]);
-        for time_ms in times(&steps, unit_ms, future_max_ms) {
-            // A batch ends by chance, or before its clock goes too far ahead of where it began.
-            let (before, expected) = (producer.now_unit(), exact.place(Some(time_ms)));
-            let Some((clock_unit, unit)) = producer.place_tick(Some(time_ms)) else {
+        // What its own clock took is borne out for the others, too.
+        let believed = |_: u64| true;
+        let times_ms = times(&steps, unit_ms, future_max_ms);
+        for event in 0..times_ms.len() {
+            // A batch ends by chance.
+            let (before, expected) = (producer.now_unit(), exact.place_nth(&times_ms, event));
+            let Some((clock_unit, unit)) = producer.tick_nth(&times_ms, event) else {
                 prop_assert_eq!(expected, Placed::Refused);
                 continue;
             };
             prop_assert!(unit <= clock_unit);
-            if dice.below(20) == 0 || clock_unit - base_unit > future_max_units {
+            if dice.below(20) == 0 {
                 base_unit = before;
                 told_base.fill(false);
             }
             let owner = dice.below(owners) as usize;
             if !std::mem::replace(&mut told_base[owner], true) {
-                heads[owner].catch_up(base_unit);
+                heads[owner].catch_up(base_unit, believed);
             }
-            prop_assert_eq!(heads[owner].place(clock_unit, unit), expected);
+            prop_assert_eq!(heads[owner].place(clock_unit, unit, believed), expected);
             prop_assert_eq!((producer.now_unit(), producer.now_ms()), (exact.now_unit(), exact.now_ms()));
         }
     }
@@ -132,13 +133,18 @@ fn windows_without_time_tick_with_their_events() {
     assert_eq!((timed.place_tick(None), timed.place_tick(Some(u64::MAX))), (None, None));
 }
 
+const ALONE: fn(u64) -> bool = |_| true;
+const NOBODY: fn(u64) -> bool = |_| false;
+
 #[test]
 fn units_beyond_all_times_are_refused() {
     let mut clock = UnitClock::new(WindowRule { span_units: 5, lateness_units: 0 }, u64::MAX);
-    assert_eq!(clock.place(u64::MAX, 3), Placed::Refused);
-    assert_eq!(clock.place(3, u64::MAX), Placed::Refused);
-    clock.catch_up(u64::MAX);
-    assert_eq!(clock.now_unit(), 0);
+    assert_eq!(clock.place(3, u64::MAX, ALONE), Placed::Refused);
+    // What a clock shows is a hint.
+    assert_eq!(clock.place(u64::MAX, 3, ALONE), Placed::At(Stamp::on_time(3)));
+    clock.catch_up(u64::MAX, ALONE);
+    clock.restore(u64::MAX);
+    assert_eq!((clock.now_unit(), clock.look_up(0, u64::MAX)), (3, Placed::Refused));
 }
 
 #[test]
@@ -146,19 +152,59 @@ fn nobody_moves_the_clock_far_ahead_of_the_present() {
     let new = || UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
     // The first event, and one behind it.
     let mut clock = new();
-    clock.show_present(1000);
-    assert_eq!(clock.place(1061, 1061), Placed::Refused);
-    assert_eq!(clock.place(1060, 1060), Placed::At(Stamp::on_time(1060)));
-    // A clock that runs along with old events, and a producer that lives in the present.
-    let mut clock = new();
-    clock.show_present(1000);
-    assert_eq!(clock.place(7, 7), Placed::At(Stamp::on_time(7)));
-    clock.catch_up(1061);
-    clock.catch_up(1 << 40);
-    assert_eq!((clock.now_unit(), clock.place(1 << 40, 1 << 40)), (7, Placed::Refused));
-    clock.catch_up(1060);
+    clock.show_present(1000..=1000);
+    assert_eq!(clock.place(1061, 1061, ALONE), Placed::Refused);
+    assert_eq!(clock.place(1060, 1060, NOBODY), Placed::At(Stamp::on_time(1060)));
+    // However far the clock is, the bound stays.
+    for unit in [1061, 1100, 1120] {
+        assert_eq!(clock.place(unit, unit, ALONE), Placed::Refused);
+        clock.catch_up(unit, ALONE);
+    }
     assert_eq!(clock.now_unit(), 1060);
-    // Wherever the present is, events may go on.
-    clock.catch_up(1120);
-    assert_eq!((clock.now_unit(), clock.place(1180, 1180)), (1120, Placed::At(Stamp::on_time(1180))));
+    clock.show_present(1030..=1030);
+    clock.show_present(1001..=1001);
+    assert_eq!(clock.place(1091, 1091, ALONE), Placed::Refused);
+    assert_eq!(clock.place(1090, 1090, NOBODY), Placed::At(Stamp::on_time(1090)));
+}
+
+#[test]
+fn old_events_move_the_clock_as_far_as_they_are_borne_out() {
+    let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
+    clock.show_present(10_000..=10_000);
+    assert_eq!(clock.place(7, 7, NOBODY), Placed::Refused);
+    assert_eq!(clock.place(7, 7, ALONE), Placed::At(Stamp::on_time(7)));
+    assert_eq!(clock.place(67, 67, NOBODY), Placed::At(Stamp::on_time(67)));
+    // Steps do not add up.
+    assert_eq!(clock.place(68, 68, NOBODY), Placed::Refused);
+    // What others bear out is the anchor, as far as they go: here not to the event itself.
+    assert_eq!(clock.place(3000, 3000, |from| from <= 2950), Placed::At(Stamp::on_time(3000)));
+    assert_eq!(clock.place(3001, 3001, NOBODY), Placed::Refused);
+    assert_eq!(clock.place(3050, 3050, |from| from <= 3050), Placed::At(Stamp::on_time(3050)));
+    assert_eq!(clock.place(3110, 3110, NOBODY), Placed::At(Stamp::on_time(3110)));
+    assert_eq!(clock.place(3111, 3111, NOBODY), Placed::Refused);
+    // A clock that is wrong takes nobody along, and the event is placed by its own unit.
+    assert_eq!(clock.place(9000, 3105, NOBODY), Placed::At(Stamp { unit: 3105, judged: 3110 }));
+    assert_eq!(clock.place(9000, 3106, NOBODY), Placed::At(Stamp { unit: 3106, judged: 3110 }));
+    clock.catch_up(9000, NOBODY);
+    assert_eq!(clock.now_unit(), 3110);
+    // A producer that lives in the present.
+    assert!(!clock.is_live());
+    assert_eq!(clock.place(9940, 9940, NOBODY), Placed::At(Stamp::on_time(9940)));
+    assert!(clock.is_live());
+}
+
+#[test]
+fn lookups_move_no_clock() {
+    let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 2 }, 60);
+    clock.show_present(1000..=1000);
+    clock.place(100, 100, ALONE);
+    let before = clock.clone();
+    assert_eq!(clock.look_up(100, 105), Placed::At(Stamp { unit: 100, judged: 105 }));
+    assert_eq!(clock.look_up(100, 5000), Placed::At(Stamp { unit: 100, judged: 5000 }));
+    assert_eq!(clock.look_up(100, 95), Placed::At(Stamp { unit: 95, judged: 98 }));
+    // The clock of who asks may be ahead of this one, by events that others own.
+    assert_eq!(clock.look_up(104, 95), Placed::At(Stamp { unit: 95, judged: 102 }));
+    assert_eq!(clock.look_up(150, 95), Placed::Late);
+    assert_eq!(clock.look_up(5000, 95), Placed::At(Stamp { unit: 95, judged: 98 }));
+    assert_eq!(clock, before);
 }

@@ -32,7 +32,11 @@ pub(crate) fn alter(state: &mut State, asked: AlteredFilter) -> Result<Outcome, 
     let Some(secret) = asked.secret.or_else(|| state.secrets.get(&former).copied()) else {
         return Err(Refusal::Alter { name: asked.name, reason: "its secret is not known".to_owned() });
     };
-    Arc::make_mut(&mut state.secrets).insert(successor, secret);
+    let secrets = Arc::make_mut(&mut state.secrets);
+    secrets.insert(successor, secret);
+    if asked.forgets {
+        secrets.remove(&former);
+    }
     state.map = Arc::new(map);
     Ok(Outcome::FilterCreated { filter: successor, existed: false })
 }
@@ -42,44 +46,72 @@ pub(crate) fn alter(state: &mut State, asked: AlteredFilter) -> Result<Outcome, 
 /// # Errors
 /// [`Refusal`]: why it cannot be, and what to do instead.
 pub fn plan_alteration(map: &ClusterMap, asked: &AlteredFilter) -> Result<ClusterMap, Refusal> {
-    let AlteredFilter { name, filter, definition, secret } = asked;
+    let AlteredFilter { name, filter, definition, secret, forgets } = asked;
     let unknown = || Refusal::FilterUnknown { name: format!("`{name}`") };
     let refused = |reason: &str| Refusal::Alter { name: name.clone(), reason: reason.to_owned() };
     let (meant, record) = map.filter_named(name).ok_or_else(unknown)?;
     if meant != *filter {
         return Err(refused("it has been altered or made anew meanwhile: look at it again"));
     }
-    check_former(map, *filter, record).map_err(|reason| refused(&reason))?;
-    if secret.is_none() && record.definition == *definition {
+    let checked = if *forgets { check_forgotten(map, *filter, record) } else { check_former(map, *filter, record) };
+    checked.map_err(|reason| refused(&reason))?;
+    if secret.is_none() && !forgets && record.definition == *definition {
         return Err(refused("it is so already"));
     }
-    check_follower(definition, &record.policies)
-        .map_err(|reason| Refusal::Definition { name: name.clone(), reason })?;
-    let former_name = format!("{name}{FORMER_SUFFIX}");
-    check_new(map, &former_name)?;
-    let (owners, copies) = owners(map, name, definition, &[], record.policies.copies)?;
-    let (mut map, successor) = (map.clone(), map.next_filter);
-    let mut former = map.filters.remove(filter).ok_or_else(unknown)?;
-    let line = Line { origin: former.line.origin.or(Some(*filter)), former: Some(*filter), closed: None };
-    (former.name, former.epoch) = (former_name, former.epoch + 1);
-    former.line.closed = Some(Closed { successor, awaited: former.nodes(), ..Closed::default() });
-    let (name, definition, policies) = (name.clone(), definition.clone(), former.policies);
-    let (generations, branch) = (Vec::new(), None);
-    let record = FilterRecord {
-        name,
+    if !(*forgets && record.definition == *definition) {
+        check_follower(definition, &record.policies)
+            .map_err(|reason| Refusal::Definition { name: name.clone(), reason })?;
+    }
+    let mut next = map.clone();
+    let former = next.filters.remove(filter).ok_or_else(unknown)?;
+    // The former one needs its room as long as it is there.
+    let (owners, copies) = owners(if *forgets { &next } else { map }, name, definition, &[], former.policies.copies)?;
+    let follower = FilterRecord {
+        name: name.clone(),
         epoch: FilterRecord::FIRST_EPOCH,
-        definition,
-        policies,
+        definition: definition.clone(),
+        policies: former.policies,
         owners,
         copies,
-        generations,
-        branch,
-        line,
+        generations: Vec::new(),
+        branch: None,
+        line: Line { origin: former.line.origin.or(Some(*filter)), former: Some(*filter), closed: None },
     };
-    check_map(&map, *filter, &former)?;
-    map.filters.insert(*filter, former);
-    insert_new(&mut map, record)?;
-    Ok(map)
+    if !forgets {
+        close(&mut next, *filter, former)?;
+    }
+    insert_new(&mut next, follower)?;
+    Ok(next)
+}
+
+/// What was a filter is a former one from now on.
+fn close(map: &mut ClusterMap, filter: FilterId, mut former: FilterRecord) -> Result<(), Refusal> {
+    let former_name = format!("{}{FORMER_SUFFIX}", former.name);
+    check_new(map, &former_name)?;
+    (former.name, former.epoch) = (former_name, former.epoch + 1);
+    former.line.closed = Some(Closed { successor: map.next_filter, awaited: former.nodes(), ..Closed::default() });
+    check_map(map, filter, &former)?;
+    map.filters.insert(filter, former);
+    Ok(())
+}
+
+/// Why a filter cannot be begun anew, and what to do instead.
+fn check_forgotten(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Result<(), String> {
+    let otherwise = "drop it, and create it again";
+    match &record.definition.group.unit {
+        _ if record.line.closed.is_some() => Err("it is the former one of an alteration: name the other".to_owned()),
+        _ if map.former_of(filter).is_some() => {
+            Err("it is being altered: end that first with `filter alter --finish`".to_owned())
+        }
+        _ if is_restoring(&record.name) => Err("it is being restored: wait until it is there".to_owned()),
+        _ if record.branch.is_some() => Err(format!("levels of trees cannot be begun anew alone: {otherwise}")),
+        _ if record.moves().next().is_some() => {
+            Err("slices of it are moving: wait until they are there, or cancel that".to_owned())
+        }
+        Unit::Endless => Err("it has no window, and so no clock".to_owned()),
+        Unit::Events(_) => Err(format!("its window counts events, and so it has no clock: {otherwise}")),
+        Unit::Milliseconds(_) | Unit::Calendar(_) => Ok(()),
+    }
 }
 
 /// Why a filter cannot become a former one, and what to do instead.

@@ -280,6 +280,8 @@ pub struct AlteredFilter {
     pub definition: SlicedDefinition,
     /// The material of another hash secret; none where that stays.
     pub secret: Option<SecretMaterial>,
+    /// The former filter goes at once, with all that it remembers: so that the clock begins anew.
+    pub forgets: bool,
 }
 
 /// What a command has done.

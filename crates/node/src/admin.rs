@@ -211,6 +211,7 @@ impl Admin for AdminService {
     }
 
     async fn alter_filter(&self, request: Request<AlterFilterRequest>) -> Result<Response<AlterFilterReply>, Status> {
+        let by = self.caller(&request);
         let request = self.admit(request)?;
         let (id, is_plan) = (self.command_id(&request.command_id)?, request.plan);
         let asked = altered_filter(request)?;
@@ -223,11 +224,15 @@ impl Admin for AdminService {
             let planned = plan_alteration(&map, &asked).map_err(|refusal| status(&MetaError::Refused(refusal)))?;
             return Ok(Response::new(altered(&planned, map.next_filter, |_| false)));
         }
+        let (name, forgets) = (asked.name.clone(), asked.forgets);
         let change = Change::AlterFilter(asked);
         let outcome = self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
         let Outcome::FilterCreated { filter, .. } = outcome else {
             return Err(ErrorKind::Internal.status(format!("altering a filter ended with {outcome:?}")));
         };
+        if forgets {
+            tracing::info!(filter = name, by, "the clock of a filter begins anew, and what it remembered is forgotten");
+        }
         self.applied(|view| view.map.next_filter > filter).await?;
         let view = self.shared.view();
         let is_away = |node: NodeId| view.unreachable.contains(&node) || view.map.is_down(node);
@@ -423,14 +428,14 @@ fn altered(
 }
 
 fn altered_filter(request: AlterFilterRequest) -> Result<AlteredFilter, Status> {
-    let AlterFilterRequest { name, filter_id, definition_json, new_secret, secret, .. } = request;
+    let AlterFilterRequest { name, filter_id, definition_json, new_secret, secret, forgets, .. } = request;
     let definition = wire_map::definition(&name, &definition_json).map_err(|error| ErrorKind::Invalid.status(error))?;
     divided::check(&definition).map_err(|refusal| ErrorKind::Invalid.status(format!("filter `{name}`: {refusal}")))?;
     let secret = match (new_secret, &secret[..]) {
         (false, _) => None,
         (true, given) => Some(SecretMaterial(secret_of(given)?)),
     };
-    Ok(AlteredFilter { name, filter: FilterId(filter_id), definition, secret })
+    Ok(AlteredFilter { name, filter: FilterId(filter_id), definition, secret, forgets })
 }
 
 /// The secret that is given, or a new one.

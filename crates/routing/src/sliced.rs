@@ -52,16 +52,19 @@ pub enum SlicedBuildError {
 /// let definition = SlicedDefinition::new(&spec, "horizontal:8".parse().unwrap()).unwrap();
 /// let mut filter = SlicedFilter::build(&definition).unwrap();
 /// let click = FilterSecret::from_seed(1).digest(b"click-1");
-/// let hours = [100, 100, 102, 90].map(|hour| hour * 3_600_000);
-/// let mut answers = [Answer::Undecided; 4];
-/// filter.observe_batch(&[click; 4], &hours, &mut answers);
-/// assert_eq!(answers, [Answer::FirstSeen, Answer::Duplicate, Answer::FirstSeen, Answer::Late]);
+/// let hours = [100, 100, 900, 102, 102, 90].map(|hour| hour * 3_600_000);
+/// let mut answers = [Answer::Undecided; 6];
+/// filter.observe_batch(&[click; 6], &hours, &mut answers);
+/// let (first, again) = (Answer::FirstSeen, Answer::Duplicate);
+/// assert_eq!(answers, [first, again, Answer::Refused, first, again, Answer::Late]);
 /// ```
 pub struct SlicedFilter {
     slices: Vec<FilterSlice>,
     /// One for all slices, or one a slice where events are counted.
     clocks: Vec<WindowClock>,
     needs_time: bool,
+    /// What is looked up may be judged after all that was recorded.
+    judges_ahead: bool,
     /// Of the first generation.
     plan: SlicePlan,
     /// Where slices share events.
@@ -91,6 +94,7 @@ impl SlicedFilter {
         Ok(Self {
             clocks: vec![clock; if matches!(slice.unit, Unit::Events(_)) { groups } else { 1 }],
             needs_time: slice.unit.needs_time(),
+            judges_ahead: first.judges_ahead(),
             plan: SlicePlan::new(definition.slicing, *first.geometry())?,
             vertical: Vertical::new(definition, &slices)?,
             loads: vec![Load::default(); count],
@@ -101,33 +105,43 @@ impl SlicedFilter {
         })
     }
 
+    /// The time of day, in milliseconds since 1970: what is far ahead of the others and near it is borne out sooner, and what is
+    /// after it later ([`WindowClock::show_present_ms`]).
+    pub fn show_present_ms(&mut self, present_ms: u64) {
+        self.clocks.iter_mut().for_each(|clock| clock.show_present_ms(present_ms));
+    }
+
     /// Tests every event and records those that are not there; one answer an event, in order. `times_ms` holds the
     /// time of every event, in milliseconds since 1970; it may be empty where the window needs none
     /// ([`Self::needs_time`]), and where it does every event is then [`Answer::Refused`].
     ///
+    /// A time that is far ahead of the others is taken where those of the events behind it bear it out, and refused where they
+    /// do not; so `times_ms` should go on with the times of events that will come after these, as far as they are known:
+    /// [`firstseen_filter::AHEAD_EVENTS_MAX`] are looked at.
+    ///
     /// # Panics
-    /// If the lengths differ.
+    /// If there are fewer times than events, but not none, or not as many answers.
     pub fn observe_batch(&mut self, digests: &[Digest], times_ms: &[u64], answers: &mut [Answer]) {
         self.walk(digests, times_ms, answers, true);
     }
 
-    /// Tests every event and records nothing. A time moves the clock as it does for an event that is recorded: an
-    /// event from the future is a fact about the present, and what it finds expired is gone. Where events are counted,
-    /// an event that is looked up is not.
+    /// Tests every event and records nothing; no time moves the clock, and where events are counted, one that is looked up is
+    /// not. An event after all that was recorded is told what would be left then, where the kind can say that without
+    /// moving there; otherwise what is left now.
     ///
     /// # Panics
-    /// If the lengths differ.
+    /// As [`Self::observe_batch`].
     pub fn lookup_batch(&mut self, digests: &[Digest], times_ms: &[u64], answers: &mut [Answer]) {
         self.walk(digests, times_ms, answers, false);
     }
 
     fn walk(&mut self, digests: &[Digest], times_ms: &[u64], answers: &mut [Answer], record: bool) {
         assert_eq!(digests.len(), answers.len(), "one answer an event");
-        assert!(times_ms.is_empty() || times_ms.len() == digests.len(), "one time an event, or none at all");
+        assert!(times_ms.is_empty() || times_ms.len() >= digests.len(), "one time an event, or none at all");
         let mut start = 0;
         while start < digests.len() {
             let end = digests.len().min(start + BATCH_EVENTS);
-            let times_ms = if times_ms.is_empty() { times_ms } else { &times_ms[start..end] };
+            let times_ms = if times_ms.is_empty() { times_ms } else { &times_ms[start..] };
             self.walk_some(&digests[start..end], times_ms, &mut answers[start..end], record);
             start = end;
         }
@@ -152,13 +166,15 @@ impl SlicedFilter {
 
     /// Stamps every event; answers those that have no place and tells whether all have.
     fn place(&mut self, times_ms: &[u64], answers: &mut [Answer], record: bool) -> bool {
-        let Self { clocks, stamps, groups, .. } = self;
-        let time_of = |event: usize| times_ms.get(event).copied();
+        let Self { clocks, stamps, groups, judges_ahead, .. } = self;
         let events = 0..answers.len();
         stamps.clear();
         let mut all_placed = true;
         let mut stamp = |clock: &mut WindowClock, event: usize| {
-            let placed = if record { clock.place(time_of(event)) } else { clock.place_lookup(time_of(event)) };
+            let placed = match record {
+                true => clock.place_nth(times_ms, event),
+                false => look_up(clock, times_ms.get(event).copied(), *judges_ahead),
+            };
             let (stamp, unplaced) = match placed {
                 Placed::At(stamp) => (stamp, Answer::Undecided),
                 Placed::Late => (Stamp::default(), Answer::Late),
@@ -286,5 +302,16 @@ impl SlicedFilter {
         if let (Some(vertical), [clock]) = (&mut self.vertical, &self.clocks[..]) {
             vertical.catch_up(clock.now_unit(), &mut self.slices);
         }
+    }
+}
+
+/// The place of an event that is looked up, of a kind that can or cannot say what will be left later.
+fn look_up(clock: &mut WindowClock, time_ms: Option<u64>, judges_ahead: bool) -> Placed {
+    match clock.place_lookup(time_ms) {
+        Placed::At(Stamp { unit, judged }) if !judges_ahead => {
+            // Where events are counted, the next one may be in the next unit.
+            Placed::At(Stamp { unit, judged: judged.min(clock.now_unit().max(unit)) })
+        }
+        placed => placed,
     }
 }

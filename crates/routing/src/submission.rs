@@ -56,7 +56,7 @@ pub struct NamedEvent {
 pub struct Tick {
     /// What the producer's clock shows at the event: the greatest unit up to it.
     pub clock_unit: u64,
-    /// The unit in which the event occurred; not above `clock_unit`.
+    /// The unit in which the event occurred; above `clock_unit` only where it is looked up, which moves no clock.
     pub unit: u64,
 }
 

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Dice, Stream, clock, count, definition, filter_record, growing, node_record, slice_owner, spec, stream};
-use firstseen_filter::{Digest, FilterSpec, Kind, Limit, Probes, Unit, WindowClock};
+use firstseen_filter::{Digest, FilterSpec, Kind, Limit, Probes, WindowClock};
 use firstseen_routing::{
     Answer, ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, GroupReply, Incarnation, Moment,
     NodeId, Operation, OwnerLimits, Prober, Reason, SlicedDefinition, SlicedFilter, Submission, SubmissionName, Tick,
@@ -31,8 +31,6 @@ struct Cluster {
     map: ClusterMap,
     owners: Vec<GroupOwner>,
     prober: Prober,
-    unit: Unit,
-    future_max_ms: u64,
     clock: WindowClock,
     producer: u128,
     sequence: u64,
@@ -50,8 +48,6 @@ impl Cluster {
             owners: (0..definition.slicing.groups()).map(owner).collect(),
             map,
             prober: Prober::new(definition).unwrap(),
-            unit: definition.group.unit.clone(),
-            future_max_ms: definition.group.future_max_ms,
             clock: clock(&definition.group),
             producer: 77,
             sequence: 0,
@@ -78,8 +74,13 @@ impl Cluster {
         self.sequence += 1;
         let base_unit = self.clock.now_unit();
         let mut runs: BTreeMap<u32, (Vec<usize>, Submission)> = BTreeMap::new();
+        let times_ms: Vec<u64> = events.iter().map(|(_, time_ms)| *time_ms).collect();
         for (event, (digest, time_ms)) in events.iter().enumerate() {
-            let Some((clock_unit, unit)) = self.clock.place_tick(Some(*time_ms)) else {
+            let tick = match operation.records() {
+                true => self.clock.tick_nth(&times_ms, event),
+                false => self.clock.look_up_tick(Some(*time_ms)),
+            };
+            let Some((clock_unit, unit)) = tick else {
                 decisions[event] = Decision::Undecided(Reason::Future);
                 continue;
             };
@@ -100,17 +101,6 @@ impl Cluster {
             (group, own, submission)
         };
         runs.into_iter().map(finish).collect()
-    }
-
-    /// The first events of `events` that may be one batch: the clock must not run ahead of where it began.
-    fn batch_events(&self, events: &[(Digest, u64)]) -> usize {
-        let (mut clock, base) = (self.clock.clone(), self.clock.now_unit());
-        let future = self.unit.future_units(self.future_max_ms);
-        let mut fits = |(_, time_ms): &(Digest, u64)| {
-            clock.place_tick(Some(*time_ms));
-            base == 0 || clock.now_unit() - base <= future
-        };
-        events.iter().take_while(|event| fits(event)).count().max(1)
     }
 }
 
@@ -143,8 +133,7 @@ fn check_like_engine(definition: &SlicedDefinition, stream: &Stream, dice: &mut 
     let mut told: Vec<(u32, Submission, Vec<Decision>)> = Vec::new();
     let mut start = 0;
     while start < events.len() {
-        let most = (start + 1 + dice.below(300) as usize).min(events.len());
-        let end = start + cluster.batch_events(&events[start..most]);
+        let end = (start + 1 + dice.below(300) as usize).min(events.len());
         let operation = if dice.below(6) == 0 { Operation::Lookup } else { Operation::Observe };
         let (digests, times_ms) = (&stream.digests[start..end], &stream.times_ms[start..end]);
         let mut answers = vec![Answer::Undecided; end - start];

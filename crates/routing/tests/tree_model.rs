@@ -209,7 +209,7 @@ impl Case {
                 self.step += 1;
                 let Some(question) = self.producers.ask(self.now_ms, false) else { continue };
                 let tick = question.times.ticks[0];
-                let stamp = Stamp { unit: tick.unit, judged: tick.clock_unit };
+                let stamp = Stamp { unit: tick.unit, judged: tick.clock_unit.max(tick.unit) };
                 self.record.clock_unit = self.record.clock_unit.max(tick.clock_unit);
                 let asked = Submitted { key, stamp, records: false, attempts: Vec::new() };
                 self.record.submitted.insert(question.number, asked);

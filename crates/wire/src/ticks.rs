@@ -13,20 +13,21 @@ use crate::varint;
 pub const UNIT_MAX: u64 = (1 << 62) - 1;
 
 /// Appends ticks that start from a clock of `base_unit`: an event's clock less that of the event before, shifted by one
-/// bit, which is set where the event is older than the clock; by how much follows then.
+/// bit, which is set where the event is of another unit than the clock; by how much it is older follows then, in 64 bits
+/// that go round, as one that is only looked up may be ahead of a clock which it does not move.
 ///
 /// # Errors
-/// [`WireError`] where the clock steps back, an event is ahead of it, or a unit is above [`UNIT_MAX`].
+/// [`WireError`] where the clock steps back, or a unit is above [`UNIT_MAX`].
 pub fn pack_ticks(ticks: &[Tick], base_unit: u64, out: &mut Vec<u8>) -> Result<(), WireError> {
     let mut clock_unit = base_unit;
     for tick in ticks {
         check_at_most("ticks", tick.clock_unit, UNIT_MAX)?;
-        let (Some(step), Some(late)) =
-            (tick.clock_unit.checked_sub(clock_unit), tick.clock_unit.checked_sub(tick.unit))
-        else {
+        check_at_most("ticks", tick.unit, UNIT_MAX)?;
+        let Some(step) = tick.clock_unit.checked_sub(clock_unit) else {
             return Err(WireError::Invalid { field: "ticks", value: tick.unit });
         };
-        varint::put(step << 1 | u64::from(late > 0), out);
+        let late = tick.clock_unit.wrapping_sub(tick.unit);
+        varint::put(step << 1 | u64::from(late != 0), out);
         if late > 0 {
             varint::put(late, out);
         }
@@ -49,7 +50,8 @@ pub fn unpack_ticks(bytes: &mut &[u8], events: usize, base_unit: u64) -> Result<
         clock_unit += step >> 1;
         check_at_most(FIELD, clock_unit, UNIT_MAX)?;
         let late = if step & 1 == 1 { varint::take(FIELD, bytes)? } else { 0 };
-        let Some(unit) = clock_unit.checked_sub(late) else { return Err(WireError::Damaged { field: FIELD }) };
+        let unit = clock_unit.wrapping_sub(late);
+        check_at_most(FIELD, unit, UNIT_MAX)?;
         ticks.push(Tick { clock_unit, unit });
     }
     Ok(ticks)

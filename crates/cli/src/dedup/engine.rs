@@ -91,8 +91,13 @@ impl Engine {
         self.tally.counts.events + self.rejects.count() == 0
     }
 
-    /// Answers every record of `batch` and writes it where it belongs.
-    pub(super) fn handle(&mut self, batch: &Batch, outputs: &mut Outputs, progress: &Progress) -> anyhow::Result<()> {
+    /// Answers every record of `batch` and writes it where it belongs; `ahead_ms` has the times of records that come next.
+    pub(super) fn handle(
+        &mut self,
+        (batch, ahead_ms): (&Batch, &[u64]),
+        outputs: &mut Outputs,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
         let Batch { block, parsed, file, .. } = batch;
         let bytes = block.bytes();
         if let Some(header) = parsed.header().filter(|header| !header.is_repeated) {
@@ -103,7 +108,7 @@ impl Engine {
         let mut rejections = parsed.rejections().iter().peekable();
         for start in (0..parsed.len()).step_by(CHUNK_EVENTS) {
             let chunk = start..parsed.len().min(start + CHUNK_EVENTS);
-            self.answer(batch, chunk.clone());
+            self.answer(batch, chunk.clone(), ahead_ms);
             self.watch(batch, start, progress);
             for index in chunk {
                 let event = Event { block, parsed, index };
@@ -135,9 +140,9 @@ impl Engine {
         outputs.rejected.record(batch.block.bytes(), rejection.span.range())
     }
 
-    fn answer(&mut self, batch: &Batch, chunk: Range<usize>) {
+    fn answer(&mut self, batch: &Batch, chunk: Range<usize>, ahead_ms: &[u64]) {
         match &mut self.source {
-            Source::Here(here) => here.answer(batch, chunk, &mut self.answers),
+            Source::Here(here) => here.answer(batch, chunk, ahead_ms, &mut self.answers),
             Source::Cluster(remote) => remote.answer(chunk, &mut self.answers),
         }
     }
@@ -172,8 +177,10 @@ impl Engine {
             Answer::Refused => {
                 let line = event.parsed.spans()[event.index].line;
                 let reason = match &self.source {
-                    Source::Here(_) => "its time is further ahead of the others than --future-max allows",
-                    Source::Cluster(_) => "its time is further ahead of the others than the filter allows",
+                    Source::Here(_) => {
+                        "its time is more than --future-max ahead of the others, which do not bear it out"
+                    }
+                    Source::Cluster(_) => "its time is ahead of the others or of the present, which do not bear it out",
                 };
                 self.rejects.tell(file, line, reason, progress);
                 Destination::Rejected

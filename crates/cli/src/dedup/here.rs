@@ -4,11 +4,11 @@
 
 use std::ops::Range;
 
-use firstseen_filter::{Digest, ExactWindow, Stamp, Verdict};
+use firstseen_filter::{AHEAD_EVENTS_MAX, Digest, ExactWindow, Stamp, Verdict};
 use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter};
 
 use crate::confirm::Confirm;
-use crate::input::Batch;
+use crate::input::{Batch, present_ms};
 use crate::state::StateHeader;
 
 /// A filter, and the exact answer or the exact cache beside it.
@@ -23,14 +23,19 @@ pub(super) struct Here {
 }
 
 impl Here {
-    /// Answers the events of `chunk`.
-    pub(super) fn answer(&mut self, batch: &Batch, chunk: Range<usize>, answers: &mut Vec<Answer>) {
-        times_ms(batch, chunk.clone(), &mut self.times_ms);
+    /// Answers the events of `chunk`; behind the batch come events of the times `ahead_ms`.
+    pub(super) fn answer(&mut self, batch: &Batch, chunk: Range<usize>, ahead_ms: &[u64], answers: &mut Vec<Answer>) {
+        let known = chunk.start..batch.parsed.len().min(chunk.end + AHEAD_EVENTS_MAX);
+        times_ms(batch, known.clone(), &mut self.times_ms);
         if batch.arrived_ms.is_some() {
             // What comes now is not late, also where the clock of this machine was set back.
             let now_ms = self.filter.now_ms().unwrap_or(0);
             self.times_ms.iter_mut().for_each(|time_ms| *time_ms = now_ms.max(*time_ms));
         }
+        if !self.times_ms.is_empty() && known.end == batch.parsed.len() {
+            self.times_ms.extend_from_slice(ahead_ms);
+        }
+        self.filter.show_present_ms(present_ms());
         answers.clear();
         answers.resize(chunk.len(), Answer::Undecided);
         let (digests, times_ms) = (&batch.parsed.digests()[chunk], &self.times_ms);
@@ -39,6 +44,11 @@ impl Here {
         } else {
             self.filter.observe_batch(digests, times_ms, answers);
         }
+    }
+
+    /// How far ahead of the others an event is taken by its own word; nothing where times do not matter.
+    pub(super) fn step_ms(&self) -> Option<u64> {
+        self.filter.needs_time().then_some(self.header.definition.group.future_max_ms)
     }
 
     /// Whether answers are checked.

@@ -46,7 +46,11 @@ impl Remote {
         match *self {}
     }
 
-    pub(super) fn ask(&mut self, _batch: Box<Batch>) {
+    pub(super) fn step_ms(&self) -> Option<u64> {
+        match *self {}
+    }
+
+    pub(super) fn ask(&mut self, _batch: Box<Batch>, _ahead_ms: &[u64]) {
         match *self {}
     }
 

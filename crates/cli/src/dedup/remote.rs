@@ -168,12 +168,17 @@ impl Remote {
         self.inflight.is_empty()
     }
 
-    /// Asks about all events of `batch`.
-    pub(super) fn ask(&mut self, batch: Box<Batch>) {
-        let (filter, lookup) = (self.filter.clone(), self.lookup);
+    /// How far ahead of the others an event is taken by its own word; nothing where times do not matter.
+    pub(super) fn step_ms(&self) -> Option<u64> {
+        self.filter.needs_times().then_some(self.filter.definition().group.future_max_ms)
+    }
+
+    /// Asks about all events of `batch`, behind which come events of the times `ahead_ms`.
+    pub(super) fn ask(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) {
+        let (filter, lookup, ahead_ms) = (self.filter.clone(), self.lookup, ahead_ms.to_vec());
         let events = batch.parsed.len();
         let mut answer: Pin<Box<dyn Future<Output = Answered>>> = Box::pin(async move {
-            let verdicts = verdicts(&filter, lookup, &batch).await;
+            let verdicts = verdicts(&filter, lookup, (&batch, &ahead_ms)).await;
             (batch, verdicts)
         });
         // The first poll queues the events in the client, and so before those of the next batch.
@@ -216,10 +221,15 @@ impl Remote {
     }
 }
 
-async fn verdicts(filter: &Filter, lookup: bool, batch: &Batch) -> Result<Vec<Verdict>, CallError> {
+async fn verdicts(
+    filter: &Filter,
+    lookup: bool,
+    (batch, ahead_ms): (&Batch, &[u64]),
+) -> Result<Vec<Verdict>, CallError> {
     let mut times = Vec::new();
     if filter.needs_times() {
         times_ms(batch, 0..batch.parsed.len(), &mut times);
+        times.extend_from_slice(ahead_ms);
     }
     let Batch { block, parsed, .. } = batch;
     let rehash = |secret: &FilterSecret| parsed.digests_under(secret, block);

@@ -76,8 +76,8 @@ struct DedupPass {
 }
 
 impl DedupPass {
-    fn handle(&mut self, batch: Box<Batch>) -> anyhow::Result<Box<Batch>> {
-        self.engine.handle(&batch, &mut self.outputs, &self.progress)?;
+    fn handle(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) -> anyhow::Result<Box<Batch>> {
+        self.engine.handle((&batch, ahead_ms), &mut self.outputs, &self.progress)?;
         self.input_bytes = batch.input_bytes;
         self.saving.has_answered();
         self.save_if_due()?;
@@ -96,15 +96,22 @@ impl DedupPass {
     /// Handles the oldest of the batches that a cluster was asked about; `None` if there is none.
     fn oldest(&mut self) -> anyhow::Result<Option<Box<Batch>>> {
         let Source::Cluster(remote) = &mut self.engine.source else { return Ok(None) };
-        remote.oldest()?.map(|batch| self.handle(batch)).transpose()
+        remote.oldest()?.map(|batch| self.handle(batch, &[])).transpose()
     }
 }
 
 impl Pass for DedupPass {
-    fn batch(&mut self, batch: Box<Batch>) -> anyhow::Result<Option<Box<Batch>>> {
-        let Source::Cluster(remote) = &mut self.engine.source else { return self.handle(batch).map(Some) };
-        remote.ask(batch);
+    fn batch(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch>>> {
+        let Source::Cluster(remote) = &mut self.engine.source else { return self.handle(batch, ahead_ms).map(Some) };
+        remote.ask(batch, ahead_ms);
         if remote.is_full() { self.oldest() } else { Ok(None) }
+    }
+
+    fn step_ms(&self) -> Option<u64> {
+        match &self.engine.source {
+            Source::Here(here) => here.step_ms(),
+            Source::Cluster(remote) => remote.step_ms(),
+        }
     }
 
     fn begin(&mut self) -> anyhow::Result<()> {

@@ -91,10 +91,10 @@ pub struct DecayArgs {
     #[arg(long, value_name = "F", default_value_t = 4, allow_negative_numbers = true,
         value_parser = value_parser!(u32).range(2..=i64::from(FRACTION_BITS_MAX)))]
     pub fraction_bits: u32,
-    /// Reject records further ahead of the others than this
-    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = parse_duration_ms,
-        allow_hyphen_values = true)]
-    pub future_max: u64,
+    /// How far ahead of the others a record is taken by its own word; one further ahead is rejected unless others bear its
+    /// time out. By default a sixteenth of an epoch, but 1s at least and 5m at most
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
+    pub future_max: Option<u64>,
     /// Seed of the hash; by default drawn at random, and told in the report
     #[arg(long)]
     pub seed: Option<u64>,

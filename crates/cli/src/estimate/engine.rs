@@ -11,7 +11,7 @@ use super::leaders::Leaders;
 use super::outputs::Outputs;
 use super::report::{EstimateCounts, Estimated};
 use super::setup::Clocked;
-use crate::input::Batch;
+use crate::input::{Batch, present_ms};
 use crate::progress::Progress;
 use crate::rejects::Rejects;
 
@@ -27,6 +27,8 @@ pub(super) struct Engine {
     pub(super) counts: EstimateCounts,
     pub(super) lookup: bool,
     pub(super) chunk: Chunk,
+    /// Of the batch, and of what comes next.
+    pub(super) times_ms: Vec<u64>,
 }
 
 /// The events of a chunk that have a place in time, column by column.
@@ -50,9 +52,20 @@ impl Chunk {
 
 impl Engine {
     /// Estimates every record of `batch` and writes what was asked for.
-    pub(super) fn handle(&mut self, batch: &Batch, outputs: &mut Outputs, progress: &Progress) -> anyhow::Result<()> {
+    pub(super) fn handle(
+        &mut self,
+        (batch, ahead_ms): (&Batch, &[u64]),
+        outputs: &mut Outputs,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
         let bytes = batch.block.bytes();
         outputs.header(batch)?;
+        // What comes now is not late, also where the clock of this machine was set back.
+        let shown_ms = batch.arrived_ms.and_then(|_| self.clocked.clock.now_ms());
+        self.times_ms.clear();
+        self.times_ms.extend((0..batch.parsed.len()).filter_map(|event| batch.time_ms(event).max(shown_ms)));
+        self.times_ms.extend_from_slice(ahead_ms);
+        self.clocked.clock.show_present_ms(present_ms());
         for start in (0..batch.parsed.len()).step_by(CHUNK_EVENTS) {
             self.place(batch, start..batch.parsed.len().min(start + CHUNK_EVENTS), outputs, progress)?;
             self.estimate();
@@ -76,11 +89,12 @@ impl Engine {
         let Batch { block, parsed, file, .. } = batch;
         self.chunk.clear();
         for index in events {
-            let clock = &mut self.clocked.clock;
-            // What comes now is not late, also where the clock of this machine was set back.
-            let shown_ms = batch.arrived_ms.and_then(|_| clock.now_ms());
-            let time_ms = batch.time_ms(index).max(shown_ms);
-            match if self.lookup { clock.place_lookup(time_ms) } else { clock.place(time_ms) } {
+            let (clock, times_ms) = (&mut self.clocked.clock, &self.times_ms);
+            let placed = match self.lookup {
+                true => clock.place_lookup(times_ms.get(index).copied()),
+                false => clock.place_nth(times_ms, index),
+            };
+            match placed {
                 Placed::At(stamp) => {
                     self.counts.late += u64::from(stamp.unit < stamp.judged);
                     self.chunk.indices.push(index);
@@ -89,7 +103,7 @@ impl Engine {
                 }
                 Placed::Late | Placed::Refused => {
                     let span = parsed.spans()[index];
-                    let reason = "its time is further ahead of the others than --future-max allows";
+                    let reason = "its time is more than --future-max ahead of the others, which do not bear it out";
                     self.rejects.tell(*file, span.line, reason, progress);
                     outputs.rejected.record(block.bytes(), span.range())?;
                 }
@@ -133,7 +147,7 @@ impl Engine {
 
     /// The `top` keys by what is left now.
     pub(super) fn top_keys(&self, top: usize) -> Vec<Estimated> {
-        let Clocked { filter, clock } = &self.clocked;
+        let Clocked { filter, clock, .. } = &self.clocked;
         let estimated = |(digest, name): (Digest, &str)| Estimated {
             key: name.to_owned(),
             estimate: filter.estimate(digest, clock.now_unit()),

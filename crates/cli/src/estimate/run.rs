@@ -44,6 +44,7 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
         counts: EstimateCounts::default(),
         lookup: run.lookup,
         chunk: Chunk::default(),
+        times_ms: Vec::new(),
     };
     let outputs = Outputs::open(args)?;
     let input = Input::start(args.input.reading(parser, times));
@@ -84,13 +85,17 @@ impl EstimatePass {
 }
 
 impl Pass for EstimatePass {
-    fn batch(&mut self, batch: Box<Batch>) -> anyhow::Result<Option<Box<Batch>>> {
-        self.engine.handle(&batch, &mut self.outputs, &self.progress)?;
+    fn batch(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch>>> {
+        self.engine.handle((&batch, ahead_ms), &mut self.outputs, &self.progress)?;
         self.input_bytes = batch.input_bytes;
         self.saving.has_answered();
         self.save_if_due()?;
         self.progress.at(batch.input_bytes, || format!("{} events", self.engine.counts.events));
         Ok(Some(batch))
+    }
+
+    fn step_ms(&self) -> Option<u64> {
+        self.engine.clocked.step_ms()
     }
 
     fn begin(&mut self) -> anyhow::Result<()> {

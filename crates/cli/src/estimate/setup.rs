@@ -12,6 +12,7 @@ use firstseen_records::RecordParser;
 use serde::{Deserialize, Serialize};
 
 use super::args::{DecayArgs, DecayRuleArg, EstimateArgs, StorageArg};
+use crate::describe::clock_flag;
 use crate::exit::UsageError;
 use crate::input_args::Times;
 use crate::size::Count;
@@ -41,11 +42,8 @@ impl Definition for DecayingDefinition {
     }
 
     fn flags(&self) -> Vec<(&'static str, String)> {
-        let future_max = match self.future_max_ms {
-            u64::MAX => ("--clock", "wall".to_owned()),
-            future_max_ms => ("--future-max", Window::Duration(future_max_ms).to_string()),
-        };
-        vec![("--epoch", self.epoch.to_string()), ("--lambda", self.shape.rule.lambda().to_string()), future_max]
+        let clock = clock_flag(&self.epoch, self.future_max_ms);
+        vec![("--epoch", self.epoch.to_string()), ("--lambda", self.shape.rule.lambda().to_string()), clock]
     }
 }
 
@@ -53,6 +51,8 @@ impl Definition for DecayingDefinition {
 pub(super) struct Clocked {
     pub(super) filter: DecayingFilter,
     pub(super) clock: WindowClock,
+    /// How far ahead of the others an event is taken by its own word; nothing where times do not matter.
+    step_ms: Option<u64>,
 }
 
 impl Clocked {
@@ -61,7 +61,12 @@ impl Clocked {
             DecayingError::Memory(_) => anyhow::Error::new(error),
             _ => UsageError(error.to_string()).into(),
         })?;
-        Ok(Self { filter, clock: WindowClock::new(resolved.unit.clone(), resolved.rule, resolved.future_max_ms) })
+        let clock = WindowClock::new(resolved.unit.clone(), resolved.rule, resolved.future_max_ms);
+        Ok(Self { filter, clock, step_ms: resolved.unit.needs_time().then_some(resolved.future_max_ms) })
+    }
+
+    pub(super) fn step_ms(&self) -> Option<u64> {
+        self.step_ms
     }
 
     pub(super) fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
@@ -140,7 +145,7 @@ fn resolved(args: &DecayArgs) -> anyhow::Result<FilterDefinition> {
         cells: args.cells.map(|Count(cells)| cells),
         hashes: args.hashes,
         basic: args.storage == StorageArg::Basic,
-        future_max_ms: args.future_max,
+        future_max_ms: args.future_max.unwrap_or_else(|| args.epoch.future_default_ms()),
         ..FrequencySpec::new(args.epoch.clone(), lambda)
     };
     spec.resolve().map_err(|error| UsageError(error.to_string()).into())

@@ -129,14 +129,14 @@ impl ChangeArgs {
             generations_max: rule.generations_max(),
             ratio: rule.ratio(),
         };
-        let kept = Kept::of(record, self.window.is_some());
+        let kept = Kept::of(record, &window, self.window.is_some());
         let spec = FilterSpec {
             rate: self.fpr.unwrap_or(old.group.rate),
             capacity_events,
             memory_bytes: self.memory.map(|ByteSize(bytes)| bytes),
             lateness_ms: self.lateness.or(kept.lateness_ms),
             clock_skew_ms: kept.clock_skew_ms,
-            future_max_ms: old.group.future_max_ms,
+            future_max_ms: kept.future_max_ms,
             growth: self.growth.map(growth),
             ..FilterSpec::new(self.kind.map_or_else(|| old.group.cells.kind(), Into::into), window)
         };
@@ -160,16 +160,23 @@ struct Kept {
     lateness_ms: Option<u64>,
     /// How much longer than its window everything is kept where nodes stamp events, for their clocks.
     clock_skew_ms: u64,
+    /// How far ahead an event takes the clock by its own word: what was said, or what goes with the window.
+    future_max_ms: u64,
 }
 
 impl Kept {
-    fn of(record: &FilterRecord, has_new_window: bool) -> Self {
+    fn of(record: &FilterRecord, window: &Window, has_new_window: bool) -> Self {
         let group = &record.definition.group;
         let is_stamped_by_nodes = record.policies.clock == ClockSource::Wall;
+        let future_max_ms = match group.future_max_ms == group.window.future_default_ms() {
+            true => window.future_default_ms(),
+            false => group.future_max_ms,
+        };
         let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (&group.window, &group.unit) else {
             return Self {
                 lateness_ms: None,
                 clock_skew_ms: if is_stamped_by_nodes { CLOCK_SKEW_DEFAULT_MS } else { 0 },
+                future_max_ms,
             };
         };
         let kept_ms = group.rule.span_units.saturating_sub(1).saturating_mul(*unit_ms);
@@ -177,6 +184,7 @@ impl Kept {
         Self {
             lateness_ms: (!has_new_window).then_some(group.rule.lateness_units.saturating_mul(*unit_ms)),
             clock_skew_ms: if is_stamped_by_nodes { skew_ms } else { 0 },
+            future_max_ms,
         }
     }
 }
@@ -224,6 +232,7 @@ pub(super) async fn run(args: &AlterArgs, operator: &Operator, out: &mut dyn Wri
         new_secret: args.change.new_secret,
         secret: args.change.seed.map(create::secret).unwrap_or_default().into(),
         plan: args.plan,
+        forgets: false,
     };
     let reply = operator.call(async |mut client| client.alter_filter(request.clone()).await).await?;
     let AlterFilterReply { filter: altered, awaited_nodes, cells_bytes } = reply;

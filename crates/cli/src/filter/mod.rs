@@ -7,6 +7,7 @@ mod alter;
 mod create;
 mod describe;
 mod forgive;
+mod set_clock;
 mod text;
 mod tree;
 
@@ -48,6 +49,8 @@ pub enum FilterCommand {
     Describe(DescribeArgs),
     /// Count all slices as complete that have lost something: what was lost is first-seen again
     Forgive(ForgiveArgs),
+    /// Set the clock of a filter back, after broken times: what it remembers is forgotten, and producers go on
+    SetClock(SetClockArgs),
     /// Drop a filter and all that it remembers
     Drop(DropArgs),
 }
@@ -154,7 +157,7 @@ impl FrequencyArgs {
             rate: filter.fpr,
             cells: filter.cells.map(|Count(cells)| cells),
             hashes: filter.hashes,
-            future_max_ms: filter.future_max,
+            future_max_ms: filter.future_max.unwrap_or(spec.future_max_ms),
             ..spec
         })
     }
@@ -256,6 +259,19 @@ pub struct DropArgs {
     pub at: ClusterAddresses,
 }
 
+/// Flags of `firstseen filter set-clock`.
+#[derive(Debug, Args)]
+pub struct SetClockArgs {
+    /// Name of the filter
+    pub name: String,
+    /// Do it without asking
+    #[arg(long)]
+    pub yes: bool,
+    /// The cluster.
+    #[command(flatten)]
+    pub at: ClusterAddresses,
+}
+
 impl From<ClockArg> for ClockSource {
     fn from(clock: ClockArg) -> Self {
         match clock {
@@ -323,6 +339,7 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
             }
             FilterCommand::Describe(args) => describe::run(args, &args.at.operator()?, out).await?,
             FilterCommand::Forgive(args) => forgive::run(args, &args.at.operator()?, out).await?,
+            FilterCommand::SetClock(args) => set_clock::run(args, &args.at.operator()?, out).await?,
             FilterCommand::Drop(DropArgs { name, at, yes }) => {
                 let operator = at.operator()?;
                 find(&cluster::status(&operator).await?.map, name)?;

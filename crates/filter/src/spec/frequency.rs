@@ -28,7 +28,7 @@ pub struct FrequencySpec {
     pub hashes: Option<u32>,
     /// Counters of 16 bits instead of small ones with extensions.
     pub basic: bool,
-    /// How far ahead of the clock a time may be, in milliseconds.
+    /// How far ahead an event takes the clock by its own word, in milliseconds.
     pub future_max_ms: u64,
 }
 
@@ -36,6 +36,7 @@ impl FrequencySpec {
     /// Frequencies that fall to a `lambda`-th from one `epoch` to the next, of a million keys; everything else by
     /// default.
     pub fn new(epoch: Window, lambda: f64) -> Self {
+        let future_max_ms = epoch.future_default_ms();
         Self {
             epoch,
             rule: DecayRule::Lasting { lambda, fraction_bits: 4 },
@@ -44,7 +45,7 @@ impl FrequencySpec {
             cells: None,
             hashes: None,
             basic: false,
-            future_max_ms: 7 * 86_400_000,
+            future_max_ms,
         }
     }
 

@@ -1,12 +1,11 @@
 //! The event clock: from the time that an event carries to its stamp.
 //!
-//! The clock shows the greatest time accepted so far and never steps back. Times too far ahead of it are refused, so
-//! that one broken record cannot end everybody's window.
+//! The clock shows the greatest time accepted so far and never steps back. Times far ahead of it are refused unless they are
+//! borne out (`borne.rs`), so that broken records cannot end everybody's window.
 
 use std::io::{self, Read, Write};
 
-use serde::{Deserialize, Serialize};
-
+use super::borne::Borne;
 use super::{Stamp, Unit, WindowRule};
 use crate::body::{invalid, read_u64, write_u64};
 
@@ -20,33 +19,47 @@ pub enum Placed {
     At(Stamp),
     /// So long ago that its own window, and the lateness, are over: nothing is set, the filter's `late` rule answers.
     Late,
-    /// Further ahead of the clock than allowed, or without the time that the window needs: refused.
+    /// Far ahead of the clock and not borne out, or without the time that the window needs: refused.
     Refused,
 }
 
 /// Places events in a window, one after the other.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowClock {
     unit: Unit,
     rule: WindowRule,
-    future_max_ms: u64,
+    borne: Borne,
+    /// The time of day, where it is known.
+    present_ms: Option<u64>,
     /// The greatest time accepted; none before the first event.
     now_ms: Option<u64>,
     now_unit: u64,
     events: u64,
     /// The unit placed last and the times that fall into it.
-    #[serde(skip)]
     recent: Option<(u64, u64, u64)>,
 }
 
 impl WindowClock {
-    /// A clock that has seen nothing. The first event sets it, whatever its time.
+    /// A clock that has seen nothing, which an event takes up to `future_max_ms` ahead by its own word.
     pub fn new(unit: Unit, rule: WindowRule, future_max_ms: u64) -> Self {
-        Self { unit, rule, future_max_ms, now_ms: None, now_unit: 0, events: 0, recent: None }
+        let borne = Borne::new(future_max_ms, unit.ms(rule.lateness_units));
+        Self { unit, rule, borne, present_ms: None, now_ms: None, now_unit: 0, events: 0, recent: None }
     }
 
-    /// The place of the next event. `time_ms` is ignored where the window does not need it.
+    /// The time of day is `present_ms`, in milliseconds since 1970: a time near it needs fewer others to bear it out, and one
+    /// after it more.
+    pub fn show_present_ms(&mut self, present_ms: u64) {
+        self.present_ms = self.present_ms.max(Some(present_ms));
+    }
+
+    /// Whether an event of this time is placed without a look at anything else: at the present, and at what comes after it.
+    #[inline]
+    pub fn takes_freely(&self, time_ms: u64) -> bool {
+        self.now_ms.is_some_and(|now_ms| time_ms <= now_ms) || self.borne.is_free(time_ms)
+    }
+
+    /// The place of the next event, alone: nothing is known of those that come after it. `time_ms` is ignored where the
+    /// window does not need it.
     ///
     /// ```
     /// use firstseen_filter::{Placed, Stamp, Unit, WindowClock, WindowRule};
@@ -55,62 +68,119 @@ impl WindowClock {
     /// assert_eq!(clock.place(Some(100_500)), Placed::At(Stamp::on_time(100)));
     /// assert_eq!(clock.place(Some(98_000)), Placed::At(Stamp { unit: 98, judged: 100 }));
     /// assert_eq!(clock.place(Some(90_000)), Placed::Late);
-    /// assert_eq!(clock.place(Some(161_000)), Placed::Refused);
     /// ```
     #[inline]
     pub fn place(&mut self, time_ms: Option<u64>) -> Placed {
         match self.unit {
-            Unit::Endless => Placed::At(Stamp::on_time(0)),
-            Unit::Events(events_per_unit) => {
-                let unit = self.events / events_per_unit;
-                self.events += 1;
-                self.now_unit = unit;
-                Placed::At(Stamp::on_time(unit))
-            }
-            Unit::Milliseconds(_) | Unit::Calendar(_) => time_ms.map_or(Placed::Refused, |ms| self.place_at(ms)),
+            Unit::Milliseconds(_) | Unit::Calendar(_) => time_ms.map_or(Placed::Refused, |ms| self.place_at(ms, &[])),
+            Unit::Endless | Unit::Events(_) => self.place_counted(),
         }
     }
 
-    /// The place of an event that is only looked up: a time moves the clock as in [`Self::place`], but where events
-    /// are counted it is not counted.
+    /// The place of event `event` of those whose times are in `times_ms`; those behind it bear it out where it is far ahead
+    /// of the clock: half of the next [`super::AHEAD_EVENTS_MAX`] must be of its time or later, or not much earlier.
+    ///
+    /// ```
+    /// use firstseen_filter::{Placed, Stamp, Unit, WindowClock, WindowRule};
+    /// let rule = WindowRule { span_units: 10, lateness_units: 0 };
+    /// let mut clock = WindowClock::new(Unit::Milliseconds(1000), rule, 60_000);
+    /// let times_ms = [100_500, 900_000, 101_000, 102_000, 300_000, 301_000];
+    /// let placed: Vec<Placed> = (0..6).map(|event| clock.place_nth(&times_ms, event)).collect();
+    /// let at = |unit| Placed::At(Stamp::on_time(unit));
+    /// assert_eq!(placed, [at(100), Placed::Refused, at(101), at(102), at(300), at(301)]);
+    /// ```
+    #[inline]
+    pub fn place_nth(&mut self, times_ms: &[u64], event: usize) -> Placed {
+        match (&self.unit, times_ms.get(event)) {
+            (Unit::Endless | Unit::Events(_), _) => self.place_counted(),
+            (_, Some(time_ms)) => self.place_at(*time_ms, &times_ms[event + 1..]),
+            (_, None) => Placed::Refused,
+        }
+    }
+
+    #[inline]
+    fn place_counted(&mut self) -> Placed {
+        if let Unit::Events(events_per_unit) = self.unit {
+            self.now_unit = self.events / events_per_unit;
+            self.events += 1;
+        }
+        Placed::At(Stamp::on_time(self.now_unit))
+    }
+
+    /// The place of an event that is only looked up: it moves no clock, and where events are counted it is not counted. One
+    /// that is ahead of the clock is judged at its own time: what has expired by then is not found.
+    ///
+    /// ```
+    /// use firstseen_filter::{Placed, Stamp, Unit, WindowClock, WindowRule};
+    /// let rule = WindowRule { span_units: 10, lateness_units: 2 };
+    /// let mut clock = WindowClock::new(Unit::Milliseconds(1000), rule, 60_000);
+    /// clock.place(Some(100_000));
+    /// assert_eq!(clock.place_lookup(Some(105_000)), Placed::At(Stamp { unit: 100, judged: 105 }));
+    /// assert_eq!(clock.place_lookup(Some(95_000)), Placed::At(Stamp { unit: 95, judged: 98 }));
+    /// assert_eq!(clock.now_unit(), 100);
+    /// ```
     #[inline]
     pub fn place_lookup(&mut self, time_ms: Option<u64>) -> Placed {
-        match self.unit {
-            Unit::Events(events_per_unit) => Placed::At(Stamp::on_time(self.events / events_per_unit)),
-            _ => self.place(time_ms),
+        match (&self.unit, time_ms) {
+            (Unit::Endless, _) => Placed::At(Stamp::on_time(0)),
+            (Unit::Events(events_per_unit), _) => Placed::At(Stamp::on_time(self.events / events_per_unit)),
+            (_, Some(time_ms)) if time_ms <= COUNT_MAX => {
+                let unit = self.unit_of(time_ms);
+                self.rule.stamp_lookup(unit, self.now_unit, self.now_unit).map_or(Placed::Late, Placed::At)
+            }
+            _ => Placed::Refused,
         }
     }
 
-    /// What the clock shows at the next event, and the unit in which the event occurred, which is not above it: what a
-    /// [`crate::UnitClock`] elsewhere needs to place the event as [`Self::place`] does here. An event that is late is
-    /// told like any other; `None` where `place` refuses.
+    /// What the clock shows, and the unit of an event that is only looked up, which may be above it; `None` where
+    /// [`Self::place_lookup`] refuses.
+    pub fn look_up_tick(&mut self, time_ms: Option<u64>) -> Option<(u64, u64)> {
+        match self.unit {
+            Unit::Milliseconds(_) | Unit::Calendar(_) => {
+                let unit = self.unit_of(time_ms.filter(|time_ms| *time_ms <= COUNT_MAX)?);
+                Some((self.now_unit, unit))
+            }
+            Unit::Endless | Unit::Events(_) => Some((self.now_unit, self.now_unit)),
+        }
+    }
+
+    /// What the clock shows at event `event` of those whose times are in `times_ms`, and the unit in which that occurred, which
+    /// is not above it: what a [`crate::UnitClock`] elsewhere needs to place the event as [`Self::place_nth`] does here. An
+    /// event that is late is told like any other; `None` where `place_nth` refuses.
     ///
     /// ```
     /// use firstseen_filter::{Unit, WindowClock, WindowRule};
     /// let rule = WindowRule { span_units: 10, lateness_units: 0 };
     /// let mut clock = WindowClock::new(Unit::Milliseconds(1000), rule, 60_000);
-    /// assert_eq!(clock.place_tick(Some(100_500)), Some((100, 100)));
-    /// assert_eq!(clock.place_tick(Some(20_000)), Some((100, 20)));
-    /// assert_eq!(clock.place_tick(Some(161_000)), None);
+    /// let times_ms = [100_500, 20_000, 900_000, 100_900];
+    /// let ticks: Vec<_> = (0..4).map(|event| clock.tick_nth(&times_ms, event)).collect();
+    /// assert_eq!(ticks, [Some((100, 100)), Some((100, 20)), None, Some((100, 100))]);
     /// ```
     #[inline]
-    pub fn place_tick(&mut self, time_ms: Option<u64>) -> Option<(u64, u64)> {
+    pub fn tick_nth(&mut self, times_ms: &[u64], event: usize) -> Option<(u64, u64)> {
         match self.unit {
             Unit::Milliseconds(_) | Unit::Calendar(_) => {
-                let unit = self.accept(time_ms?)?;
+                let unit = self.accept(*times_ms.get(event)?, &times_ms[event + 1..])?;
                 Some((self.now_unit, unit))
             }
-            Unit::Endless | Unit::Events(_) => match self.place(time_ms) {
+            Unit::Endless | Unit::Events(_) => match self.place_counted() {
                 Placed::At(stamp) => Some((stamp.unit, stamp.unit)),
                 Placed::Late | Placed::Refused => None,
             },
         }
     }
 
+    /// The same of an event alone, of which [`Self::place`] tells the place.
+    #[inline]
+    pub fn place_tick(&mut self, time_ms: Option<u64>) -> Option<(u64, u64)> {
+        self.tick_nth(time_ms.as_slice(), 0)
+    }
+
     /// Lets the clock show at least `now_ms`, as if an event of that time had been accepted: what another clock of the
     /// same filter shows. Nothing where the window needs no time.
     pub fn catch_up_ms(&mut self, now_ms: u64) {
         if self.unit.needs_time() && now_ms <= COUNT_MAX && self.now_ms.is_none_or(|shown_ms| now_ms > shown_ms) {
+            self.borne.trust(now_ms);
             self.now_unit = self.unit_of(now_ms).max(self.now_unit);
             self.now_ms = Some(now_ms);
         }
@@ -133,31 +203,32 @@ impl WindowClock {
     }
 
     #[inline]
-    fn place_at(&mut self, time_ms: u64) -> Placed {
-        match self.accept(time_ms) {
+    fn place_at(&mut self, time_ms: u64, ahead_ms: &[u64]) -> Placed {
+        match self.accept(time_ms, ahead_ms) {
             Some(unit) => self.rule.stamp(unit, self.now_unit).map_or(Placed::Late, Placed::At),
             None => Placed::Refused,
         }
     }
 
-    /// The unit of a time, which moves the clock; `None` if it is too far ahead.
+    /// The unit of a time, which moves the clock; `None` if it is too far ahead and not borne out.
     #[inline]
-    fn accept(&mut self, time_ms: u64) -> Option<u64> {
-        if time_ms > COUNT_MAX {
+    fn accept(&mut self, time_ms: u64, ahead_ms: &[u64]) -> Option<u64> {
+        if self.now_ms.is_some_and(|now_ms| time_ms <= now_ms) {
+            return Some(self.unit_of(time_ms));
+        }
+        if !self.borne.is_free(time_ms) && !self.bears_out(time_ms, ahead_ms) {
             return None;
         }
-        let mut unit = self.unit_of(time_ms);
-        match self.now_ms {
-            Some(now_ms) if time_ms <= now_ms => {}
-            Some(now_ms) if time_ms - now_ms > self.future_max_ms => return None,
-            _ => {
-                // Where a zone sets its clocks back over midnight, the day that has begun goes on.
-                unit = unit.max(self.now_unit);
-                self.now_ms = Some(time_ms);
-                self.now_unit = unit;
-            }
-        }
+        // Where a zone sets its clocks back over midnight, the day that has begun goes on.
+        let unit = self.unit_of(time_ms).max(self.now_unit);
+        self.now_ms = Some(time_ms);
+        self.now_unit = unit;
         Some(unit)
+    }
+
+    #[cold]
+    fn bears_out(&mut self, time_ms: u64, ahead_ms: &[u64]) -> bool {
+        time_ms <= COUNT_MAX && self.borne.bear_out(time_ms, ahead_ms, self.present_ms)
     }
 
     #[inline]
@@ -208,6 +279,9 @@ impl WindowClock {
             _ => now_ms.map_or(0, |now_ms| self.unit_of(now_ms)),
         };
         (self.now_ms, self.events, self.now_unit) = (now_ms, events, now_unit);
+        if let Some(now_ms) = now_ms {
+            self.borne.trust(now_ms);
+        }
         Ok(())
     }
 

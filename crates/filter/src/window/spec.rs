@@ -1,6 +1,7 @@
 //! Windows as users say them, and the units they are cut into.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,28 @@ pub enum Window {
     LandmarkEvents(u64),
     /// Until the next hour, day or week of a calendar.
     LandmarkCalendar(Calendar),
+}
+
+impl Window {
+    /// The least and the most that an event may take the clock ahead by its own word where nobody says otherwise.
+    const FUTURE_DEFAULT_MS: RangeInclusive<u64> = 1_000..=300_000;
+
+    /// How far ahead an event takes the clock by its own word where nobody says otherwise: a sixteenth of the window, or of
+    /// the time from one landmark to the next, but a second at least and five minutes at most.
+    ///
+    /// ```
+    /// use firstseen_filter::Window;
+    /// let default_ms = |window: &str| window.parse::<Window>().unwrap().future_default_ms();
+    /// assert_eq!((default_ms("8m"), default_ms("5s"), default_ms("landmark:day@UTC")), (30_000, 1_000, 300_000));
+    /// ```
+    pub fn future_default_ms(&self) -> u64 {
+        let whole_ms = match self {
+            Self::Duration(ms) | Self::LandmarkDuration(ms) => *ms,
+            Self::LandmarkCalendar(calendar) => calendar.period_ms(),
+            Self::Unbounded | Self::Events(_) | Self::LandmarkEvents(_) => u64::MAX,
+        };
+        (whole_ms / 16).clamp(*Self::FUTURE_DEFAULT_MS.start(), *Self::FUTURE_DEFAULT_MS.end())
+    }
 }
 
 /// Why a window cannot be understood.
@@ -169,6 +192,15 @@ impl Unit {
     /// Whether an event needs a time to be placed.
     pub fn needs_time(&self) -> bool {
         matches!(self, Self::Milliseconds(_) | Self::Calendar(_))
+    }
+
+    /// How long so many units are; nothing where units have no time.
+    pub(super) fn ms(&self, units: u64) -> u64 {
+        match self {
+            Self::Endless | Self::Events(_) => 0,
+            Self::Milliseconds(unit_ms) => units.saturating_mul(*unit_ms),
+            Self::Calendar(calendar) => units.saturating_mul(calendar.period_ms()),
+        }
     }
 
     /// The most units that a time up to `future_max_ms` ahead of another can be ahead of it; no limit where units have

@@ -17,8 +17,16 @@ fn cluster(nodes: u64, slicing: &str) -> Cluster {
     cluster
 }
 
+fn alteration(filter: FilterId, definition: SlicedDefinition, forgets: bool) -> AlteredFilter {
+    AlteredFilter { name: "a".into(), filter, definition, secret: None, forgets }
+}
+
 fn altered(filter: FilterId, definition: SlicedDefinition) -> Change {
-    Change::AlterFilter(AlteredFilter { name: "a".into(), filter, definition, secret: None })
+    Change::AlterFilter(alteration(filter, definition, false))
+}
+
+fn begun_anew(cluster: &Cluster, filter: FilterId) -> Change {
+    Change::AlterFilter(alteration(filter, record(cluster, filter).definition.clone(), true))
 }
 
 fn larger(slicing: &str) -> SlicedDefinition {
@@ -92,8 +100,7 @@ fn one_alteration_at_a_time_and_each_once() {
     assert_eq!(cluster.state.map(), &map, "asked twice, it is done once");
     assert!(reason(cluster.ask(altered(FORMER, larger("vertical:3")))).contains("altered or made anew meanwhile"));
     assert!(reason(cluster.ask(altered(FOLLOWER, larger("vertical:3")))).contains("being altered: wait"));
-    let former =
-        AlteredFilter { name: "a~former".into(), filter: FORMER, definition: larger("vertical:3"), secret: None };
+    let former = AlteredFilter { name: "a~former".into(), ..alteration(FORMER, larger("vertical:3"), false) };
     assert!(reason(cluster.ask(Change::AlterFilter(former))).contains("alter the other"));
     assert!(reason(cluster.ask(Change::DropFilter { name: "a~former".into() })).contains("--finish"));
     cluster.ask(Change::FinishAlteration { name: "a".into() }).unwrap();
@@ -176,4 +183,36 @@ fn a_node_that_is_down_is_waited_for_until_its_slices_are_elsewhere() {
     cluster.ask(Change::FinishAlteration { name: "a".into() }).unwrap();
     let refused = reason(cluster.ask(altered(FOLLOWER, larger("vertical:2"))));
     assert!(refused.contains("node 3 has slices of it, and is down"), "{refused}");
+}
+
+#[test]
+fn a_filter_that_begins_anew_stays_what_it_is_and_its_former_is_gone_at_once() {
+    let mut cluster = cluster(2, "horizontal:2");
+    let before = record(&cluster, FORMER).clone();
+    cluster.ask(begun_anew(&cluster, FORMER)).unwrap();
+    let map = cluster.state.map();
+    assert_eq!(map.filters.keys().collect::<Vec<_>>(), [&FOLLOWER]);
+    let after = record(&cluster, FOLLOWER);
+    assert_eq!((&after.name, &after.definition, &after.policies), (&before.name, &before.definition, &before.policies));
+    assert_eq!(map.follower_of(FORMER, FORMER).unwrap().0, FOLLOWER, "producers find it");
+    assert_eq!(cluster.state.secrets().keys().collect::<Vec<_>>(), [&FOLLOWER]);
+    assert!(reason(cluster.ask(altered(FORMER, before.definition))).contains("altered or made anew meanwhile"));
+    cluster.ask(altered(FOLLOWER, larger("horizontal:2"))).unwrap();
+    let again = begun_anew(&cluster, FilterId(3));
+    assert!(reason(cluster.ask(again)).contains("--finish"));
+}
+
+#[test]
+fn a_filter_without_a_clock_has_none_to_set() {
+    let mut cluster = Cluster::new(1, 1 << 30);
+    for (window, expected) in [("unbounded", "no clock"), ("1000events", "counts events")] {
+        let kind = if window == "unbounded" { Kind::Bloom } else { Kind::Timing };
+        let spec = FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(kind, window.parse().unwrap()) };
+        let definition = SlicedDefinition::new(&spec, "none".parse().unwrap()).unwrap();
+        cluster.ask(filter("a", definition, false)).unwrap();
+        let (number, _) = cluster.state.map().filter_named("a").unwrap();
+        let refused = reason(cluster.ask(begun_anew(&cluster, number)));
+        assert!(refused.contains(expected), "{window}: {refused}");
+        cluster.ask(Change::DropFilter { name: "a".into() }).unwrap();
+    }
 }

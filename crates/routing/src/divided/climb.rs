@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use firstseen_filter::Probes;
+use firstseen_filter::{Probes, Stamp};
 
 use super::DividedGroup;
 use super::flights::Phase;
@@ -167,9 +167,15 @@ impl DividedGroup {
             if !asks || probes.push_positions(flights.identity(ticket)).is_err() {
                 continue;
             }
-            // Other levels judge an event as it was judged here; their clocks never step back either.
-            clock_unit = flight.stamp.judged.max(clock_unit);
-            ticks.push(Tick { clock_unit, unit: flight.stamp.unit });
+            // Other levels judge an event as it was judged here; their clocks never step back either, and what is only looked
+            // up, after all that was recorded perhaps, moves none.
+            let Stamp { unit, judged } = flight.stamp;
+            let (shown_unit, unit) = match target.1.records() {
+                true => (judged, unit),
+                false => (judged.min(self.clock.now_unit()), judged),
+            };
+            clock_unit = shown_unit.max(clock_unit);
+            ticks.push(Tick { clock_unit, unit });
             deadline_ms = batch.head.deadline_ms.max(deadline_ms);
             again |= batch.head.again;
             // So has every node of the level that was asked.

@@ -223,10 +223,13 @@ impl DividedGroup {
         if self.placement.is_down_here() {
             return Vec::new();
         }
+        // An event that says to occur after the present does not end a gap sooner.
+        let latest_ms = self.now.wall_ms.saturating_add(self.limits.clock_skew_max_ms);
+        let now_unit = self.clock.not_after(latest_ms, self.own.now_unit());
         let is_over = |gap: &Gap| {
             let complete_from = gap.complete_from_unit(self.own.rule()).filter(|_| self.own.has_window());
             let is_unshared = self.now.monotonic_ms >= gap.unshared_ms;
-            gap.has_got_all() || is_unshared && complete_from.is_some_and(|unit| self.own.now_unit() >= unit)
+            gap.has_got_all() || is_unshared && complete_from.is_some_and(|unit| now_unit >= unit)
         };
         let gaps = || self.gaps.as_ref();
         let is_settled_over = self.is_whole() || gaps().and_then(|gaps| gaps.settled.as_ref()).is_some_and(is_over);

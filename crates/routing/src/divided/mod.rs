@@ -217,7 +217,7 @@ impl DividedGroup {
             degraded_ms: None,
             fill,
             outbox: Outbox::new(Sender { filter, epoch: record.epoch, group }),
-            clock: HeadClock::new(&definition, record.policies.clock),
+            clock: HeadClock::new(&definition, record.policies.clock, limits),
             guard: ReplayGuard::new(u64::from(record.policies.retry_horizon_ms), limits.guard_bytes_max),
             standings: Vec::new(),
             flights: None,

@@ -94,12 +94,13 @@ impl OwnSlices {
     }
 
     /// The stamp as it is judged here: not before the edge of lateness, beyond which cells may have been cleared.
-    /// `None` where the event's own window is over then.
+    /// `None` where the event's own window is over then; what is only looked up may be judged after it.
     pub(crate) fn rejudge(&mut self, stamp: Stamp) -> Option<Stamp> {
         self.now = self.now.max(stamp.unit);
         let edge = self.now.saturating_sub(self.definition.rule.lateness_units);
         let judged = stamp.judged.max(edge);
-        (self.definition.rule.expiry(stamp.unit) > judged).then_some(Stamp { unit: stamp.unit, judged })
+        let is_alive = self.definition.rule.expiry(stamp.unit) > judged || judged == stamp.judged;
+        is_alive.then_some(Stamp { unit: stamp.unit, judged })
     }
 
     pub(crate) fn prefetch(&self, placement: &Placement, positions: &[u64], generation: u64) {

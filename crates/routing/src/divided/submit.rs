@@ -11,6 +11,7 @@ use super::level::Level;
 use super::outbox::Question;
 use super::placement::Voters;
 use super::thresholds::{Course, TOO_FEW_LEFT, course, lost, min_live, rate_of_positions};
+use crate::owner::Heading;
 use crate::owner::rules::{Rule, remembered};
 use crate::{
     Admission, BatchName, Command, Decision, GroupReply, Lookup, Moment, Operation, Reason, Seen, Standing, Submission,
@@ -110,6 +111,7 @@ impl DividedGroup {
     }
 
     fn take_up(&mut self, submission: Submission, is_known: bool) {
+        let heading = Heading::of(&submission);
         let (operation, from) = (submission.operation, submission.from);
         if operation.records() {
             self.guard.depart(&submission);
@@ -129,7 +131,7 @@ impl DividedGroup {
         if let Some(batch) = self.flights_mut().batch_mut(first) {
             batch.degraded = is_degraded;
         }
-        self.clock.open_batch(&times, self.now.wall_ms);
+        self.clock.open_batch(heading, &times, self.now.wall_ms);
         let standings = std::mem::take(&mut self.standings);
         (0..AHEAD.min(events as u64)).for_each(|ahead| self.prefetch(first + ahead));
         for (index, ticket) in (first..).take(events).enumerate() {
@@ -137,7 +139,7 @@ impl DividedGroup {
                 self.prefetch(ticket + AHEAD);
             }
             match standings.get(index).filter(|_| is_known) {
-                None | Some(Standing::New) => self.place(ticket, &times, index, operation),
+                None | Some(Standing::New) => self.place(ticket, (heading, &times), index, operation),
                 // Nobody was told this before.
                 Some(Standing::Answered(refused @ NAME_REUSED)) => self.conclude(ticket, *refused),
                 Some(Standing::Answered(decision)) => self.repeat(ticket, *decision),
@@ -146,7 +148,7 @@ impl DividedGroup {
             self.run_ready();
         }
         self.standings = standings;
-        self.clock.close_batch(&times);
+        self.clock.close_batch(heading, &times);
         if events == 0 {
             self.closing.push(first);
         }
@@ -182,14 +184,14 @@ impl DividedGroup {
     }
 
     /// Finds an event's place in the window and runs it.
-    fn place(&mut self, ticket: u64, times: &Times, index: usize, operation: Operation) {
+    fn place(&mut self, ticket: u64, (heading, times): (Heading, &Times), index: usize, operation: Operation) {
         let records = operation.records();
         if let (true, Some((batch, _))) = (records, self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)))
             && let Some(event) = batch.head.names.get(index)
         {
             self.named.insert(event.name, ticket);
         }
-        match self.clock.place(times, index, records) {
+        match self.clock.place(heading, times, index) {
             Placed::At(stamp) => {
                 self.fill.advance(stamp.unit);
                 let level = self.level.as_ref().map_or(0, |level| level.number);

@@ -3,8 +3,10 @@
 //! Promises: one clock for the group, never stepping back. An event in order is placed as an engine in one place would
 //! place it, because producers send what their clock shows with every time. Must not know: cells, other groups.
 
-use firstseen_filter::{FilterDefinition, Placed, Stamp, Unit, UnitClock, WindowClock};
+use firstseen_filter::{FilterDefinition, Placed, Stamp, Unit, WindowClock};
 
+use super::OwnerLimits;
+use super::event_clock::{EventClock, Heading};
 use crate::{ClockReading, ClockSource, Times};
 
 /// Above every unit that a clock shows.
@@ -15,31 +17,22 @@ pub(crate) enum HeadClock {
     /// There is one unit that never ends.
     Endless,
     /// Producers bring units.
-    Event {
-        clock: UnitClock,
-        /// The greatest time that producers have shown, of those in units that were accepted.
-        shown: WindowClock,
-        /// The time of day, which no producer's clock may be far ahead of.
-        present: WindowClock,
-    },
+    Event(Box<EventClock>),
     /// The owner's own clocks: the time of day, or the count of events.
     Own { clock: WindowClock, wall_ms: Option<u64> },
 }
 
 impl HeadClock {
     /// A clock that has seen nothing, for slices of `definition`.
-    pub(crate) fn new(definition: &FilterDefinition, source: ClockSource) -> Self {
-        let FilterDefinition { unit, rule, future_max_ms, .. } = definition;
-        // The owner's own time is never too far ahead, and neither is what was accepted by its unit.
+    pub(crate) fn new(definition: &FilterDefinition, source: ClockSource, limits: &OwnerLimits) -> Self {
+        let FilterDefinition { unit, rule, .. } = definition;
+        // The owner's own time is never too far ahead.
         let own = || WindowClock::new(unit.clone(), *rule, u64::MAX);
         match (unit, source) {
             (Unit::Endless, _) => Self::Endless,
             (Unit::Events(_), _) => Self::Own { clock: own(), wall_ms: None },
             (_, ClockSource::Wall) => Self::Own { clock: own(), wall_ms: Some(0) },
-            (_, ClockSource::Event) => {
-                let clock = UnitClock::new(*rule, unit.future_units(*future_max_ms));
-                Self::Event { clock, shown: own(), present: own() }
-            }
+            (_, ClockSource::Event) => Self::Event(Box::new(EventClock::new(definition, limits))),
         }
     }
 
@@ -51,58 +44,46 @@ impl HeadClock {
     /// Whether `times` can be those of `events` events.
     pub(crate) fn is_valid(&self, times: &Times, events: usize) -> bool {
         match self {
-            Self::Event { .. } => times.ticks.is_empty() || times.ticks.len() == events,
+            Self::Event(_) => times.ticks.is_empty() || times.ticks.len() == events,
             Self::Endless | Self::Own { .. } => true,
         }
     }
 
     /// Before the events of a batch.
-    pub(crate) fn open_batch(&mut self, times: &Times, now_wall_ms: u64) {
+    pub(crate) fn open_batch(&mut self, heading: Heading, times: &Times, now_wall_ms: u64) {
         match self {
-            Self::Event { clock, present, .. } => {
-                present.catch_up_ms(now_wall_ms);
-                clock.show_present(present.now_unit());
-                clock.catch_up(times.base_unit);
-            }
+            Self::Event(clock) => clock.open_batch(heading, times, now_wall_ms),
             Self::Own { wall_ms: Some(wall_ms), .. } => *wall_ms = now_wall_ms.max(*wall_ms),
             Self::Own { wall_ms: None, .. } | Self::Endless => {}
         }
     }
 
     /// The place that all events of the open batch have, where it is one.
-    pub(crate) fn common_place(&mut self, times: &Times) -> Option<Placed> {
+    pub(crate) fn common_place(&mut self, heading: Heading, times: &Times) -> Option<Placed> {
         match self {
             Self::Endless => Some(Placed::At(Stamp::on_time(0))),
-            Self::Event { clock, .. } if times.ticks.is_empty() => Some(clock.place(times.base_unit, times.base_unit)),
-            Self::Event { .. } | Self::Own { .. } => None,
+            Self::Event(clock) if times.ticks.is_empty() => Some(clock.place(heading, times, 0)),
+            Self::Event(_) | Self::Own { .. } => None,
         }
     }
 
-    /// The place of event `index` of the open batch. One that `records` is counted, where events are.
+    /// The place of event `index` of the open batch. One that is recorded is counted, where events are, and moves the clock;
+    /// one that is only looked up does neither.
     #[inline]
-    pub(crate) fn place(&mut self, times: &Times, index: usize, records: bool) -> Placed {
+    pub(crate) fn place(&mut self, heading: Heading, times: &Times, index: usize) -> Placed {
         match self {
             Self::Endless => Placed::At(Stamp::on_time(0)),
-            Self::Event { clock, .. } => match times.ticks.get(index) {
-                Some(tick) => clock.place(tick.clock_unit, tick.unit),
-                None => clock.place(times.base_unit, times.base_unit),
-            },
-            Self::Own { clock, wall_ms } if records => clock.place(*wall_ms),
-            Self::Own { clock, wall_ms } => clock.place_lookup(*wall_ms),
+            Self::Event(clock) => clock.place(heading, times, index),
+            // The owner's own time passes by itself, whatever is asked.
+            Self::Own { clock, wall_ms } if heading.records || wall_ms.is_some() => clock.place(*wall_ms),
+            Self::Own { clock, .. } => clock.place_lookup(None),
         }
     }
 
-    /// After the events of a batch. What a producer's clock shows counts unless it is ahead of the units that were
-    /// accepted.
-    pub(crate) fn close_batch(&mut self, times: &Times) {
-        if let Self::Event { clock, shown, .. } = self
-            && shown.now_ms().is_none_or(|shown_ms| shown_ms < times.clock_ms)
-        {
-            let mut next = shown.clone();
-            next.catch_up_ms(times.clock_ms);
-            if next.now_unit() <= clock.now_unit() {
-                *shown = next;
-            }
+    /// After the events of a batch.
+    pub(crate) fn close_batch(&mut self, heading: Heading, times: &Times) {
+        if let Self::Event(clock) = self {
+            clock.close_batch(heading, times);
         }
     }
 
@@ -110,7 +91,7 @@ impl HeadClock {
     pub(crate) fn clock_ms(&self) -> u64 {
         match self {
             Self::Endless => 0,
-            Self::Event { shown, .. } => shown.now_ms().unwrap_or(0),
+            Self::Event(clock) => clock.clock_ms(),
             Self::Own { wall_ms, .. } => wall_ms.unwrap_or(0),
         }
     }
@@ -118,7 +99,8 @@ impl HeadClock {
     /// The unit that it is at this time of day; one that was shown where units are no times.
     pub(crate) fn unit_at(&self, wall_ms: u64) -> u64 {
         match self {
-            Self::Event { present: clock, .. } | Self::Own { clock, wall_ms: Some(_) } => {
+            Self::Event(clock) => clock.unit_at(wall_ms),
+            Self::Own { clock, wall_ms: Some(_) } => {
                 let mut clock = clock.clone();
                 clock.catch_up_ms(wall_ms);
                 clock.now_unit()
@@ -131,7 +113,15 @@ impl HeadClock {
     pub(crate) fn present_unit(&self, wall_ms: u64) -> u64 {
         match self {
             Self::Own { wall_ms: Some(_), .. } => self.unit_at(wall_ms),
-            Self::Endless | Self::Event { .. } | Self::Own { .. } => self.now_unit(),
+            Self::Endless | Self::Event(_) | Self::Own { .. } => self.now_unit(),
+        }
+    }
+
+    /// `unit`, but not after this time of day where units are times: what is known of it by the time that has passed.
+    pub(crate) fn not_after(&self, wall_ms: u64, unit: u64) -> u64 {
+        match self {
+            Self::Event(_) => unit.min(self.unit_at(wall_ms)),
+            Self::Endless | Self::Own { .. } => unit,
         }
     }
 
@@ -139,7 +129,7 @@ impl HeadClock {
     pub(crate) fn reading(&self) -> ClockReading {
         let events = match self {
             Self::Own { clock, .. } => clock.events(),
-            Self::Endless | Self::Event { .. } => 0,
+            Self::Endless | Self::Event(_) => 0,
         };
         ClockReading { unit: self.now_unit(), time_ms: self.clock_ms(), events }
     }
@@ -151,11 +141,7 @@ impl HeadClock {
         }
         match self {
             Self::Endless => {}
-            Self::Event { clock, shown, .. } => {
-                clock.show_present(reading.unit);
-                clock.catch_up(reading.unit);
-                shown.catch_up_ms(reading.time_ms);
-            }
+            Self::Event(clock) => clock.restore(reading),
             Self::Own { clock, wall_ms } => {
                 *wall_ms = wall_ms.map(|wall_ms| wall_ms.max(reading.time_ms));
                 clock.catch_up_ms(reading.time_ms);
@@ -168,7 +154,7 @@ impl HeadClock {
     pub(crate) fn now_unit(&self) -> u64 {
         match self {
             Self::Endless => 0,
-            Self::Event { clock, .. } => clock.now_unit(),
+            Self::Event(clock) => clock.now_unit(),
             Self::Own { clock, .. } => clock.now_unit(),
         }
     }

@@ -63,10 +63,12 @@ impl Gap {
         Some(self.rule.expiry(newest_unit).saturating_add(self.rule.lateness_units))
     }
 
-    /// Whether all that may be missing has expired, and nobody else adds to it.
+    /// Whether all that may be missing has expired, and nobody else adds to it. An event that says to occur after the present
+    /// does not end that sooner.
     pub(super) fn is_over(&self, clock: &HeadClock, now: Moment) -> bool {
         let is_unshared = self.newest.is_some_and(|(_, until_ms)| now.monotonic_ms >= until_ms);
-        is_unshared && self.complete_from_unit().is_some_and(|unit| clock.now_unit() >= unit)
+        let now_unit = clock.not_after(now.wall_ms.saturating_add(self.clock_skew_max_ms), clock.now_unit());
+        is_unshared && self.complete_from_unit().is_some_and(|unit| now_unit >= unit)
     }
 
     /// When the map may be told again.

@@ -5,8 +5,10 @@
 //! carried out.
 
 mod clock;
+mod event_clock;
 mod gap;
 mod heard;
+mod lately;
 mod limits;
 mod mirrors;
 pub mod rules;
@@ -22,6 +24,7 @@ use crate::{
     Lease, Moment, NodeId, PeerMessage, Reason, Record, SlicedBuildError, Submission,
 };
 pub(crate) use clock::HeadClock;
+pub(crate) use event_clock::Heading;
 pub(crate) use gap::others_may_record_ms;
 pub use limits::{OwnerLimits, Shares};
 pub use state::{DecisionCounts, GroupState, HopCounts, SliceState};

@@ -51,6 +51,8 @@ pub enum Rule {
     GivesUpHungDisks,
     /// A node whose clock is not known to agree with those of most others stamps nothing.
     MeasuresClocks,
+    /// What is far ahead of a clock moves it only where the time of day or other events bear it out.
+    BearsOutTimes,
 }
 
 impl Rule {
@@ -75,6 +77,7 @@ impl Rule {
         Self::ReadyWhenWhole,
         Self::GivesUpHungDisks,
         Self::MeasuresClocks,
+        Self::BearsOutTimes,
     ];
 }
 

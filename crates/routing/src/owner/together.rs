@@ -13,7 +13,7 @@ use firstseen_filter::{CellDefinition, FilterSlice, Kind, Placed, Refresh, Stamp
 
 use super::gap::Gap;
 use super::mirrors::Mirrors;
-use super::{DecisionCounts, GroupState, HeadClock, HopCounts, OwnerLimits, SliceState, share_of_sample};
+use super::{DecisionCounts, GroupState, HeadClock, Heading, HopCounts, OwnerLimits, SliceState, share_of_sample};
 use crate::copying::Copying;
 use crate::divided::{JournalCounts, TOO_FEW_LEFT};
 use crate::guard::{Admission, ReplayGuard, Standing};
@@ -113,7 +113,7 @@ impl TogetherGroup {
             refreshes,
             slice: FilterSlice::build(&definition)?,
             estimates_frequencies: definition.cells.kind() == Kind::Decaying,
-            clock: HeadClock::new(&definition, record.policies.clock),
+            clock: HeadClock::new(&definition, record.policies.clock, limits),
             guard: ReplayGuard::new(horizon_ms, limits.guard_bytes_max),
             when_lost: match definition.cells.kind() {
                 // They forget in any case, or tell no verdicts.
@@ -182,11 +182,12 @@ impl TogetherGroup {
             WhenLost::Duplicate => Decision::Duplicate,
         };
         if !matches!(self.unit, Unit::Events(_)) {
-            self.clock.open_batch(&submission.times, now.wall_ms);
+            let (heading, times) = (Heading::of(submission), &submission.times);
+            self.clock.open_batch(heading, times, now.wall_ms);
             for event in 0..submission.probes.len() {
-                self.clock.place(&submission.times, event, true);
+                self.clock.place(heading, times, event);
             }
-            self.clock.close_batch(&submission.times);
+            self.clock.close_batch(heading, times);
         }
         Some(decision)
     }
@@ -219,9 +220,13 @@ impl TogetherGroup {
             decisions.fill(Decision::Undecided(reason));
             return;
         }
-        self.clock.open_batch(&submission.times, now.wall_ms);
+        let heading = Heading::of(submission);
+        self.clock.open_batch(heading, &submission.times, now.wall_ms);
         let standings = self.workbench.place(&mut self.clock, submission, admission, decisions);
-        self.clock.close_batch(&submission.times);
+        self.clock.close_batch(heading, &submission.times);
+        if !records {
+            self.workbench.judge_ahead(submission.operation, self.clock.now_unit(), self.slice.judges_ahead());
+        }
         if let Err(reason) = self.ask(submission, self.unrecorded(now), decisions) {
             self.workbench.refuse(reason, decisions);
         }
@@ -424,8 +429,7 @@ impl Workbench {
         admission: Admission,
         decisions: &mut [Decision],
     ) -> Standings {
-        let events = decisions.len();
-        let records = submission.operation.records();
+        let (events, heading) = (decisions.len(), Heading::of(submission));
         self.stamps.clear();
         self.runs.clear();
         // What is counted has no verdicts: first-seen is what it is told.
@@ -436,7 +440,7 @@ impl Workbench {
             self.estimates.resize(events, 0.0);
         }
         if admission == Admission::New
-            && let Some(Placed::At(stamp)) = clock.common_place(&submission.times)
+            && let Some(Placed::At(stamp)) = clock.common_place(heading, &submission.times)
         {
             self.stamps.resize(events, stamp);
             self.runs.push(0..events);
@@ -445,12 +449,9 @@ impl Workbench {
         self.stamps.resize(events, Stamp::default());
         let (mut standings, mut start) = (Standings::AllOnce, 0);
         for (event, decision) in decisions.iter_mut().enumerate() {
-            let standing = match admission {
-                Admission::Known => self.standings[event],
-                _ => Standing::New,
-            };
+            let standing = if admission == Admission::Known { self.standings[event] } else { Standing::New };
             *decision = match standing {
-                Standing::New => match clock.place(&submission.times, event, records) {
+                Standing::New => match clock.place(heading, &submission.times, event) {
                     Placed::At(stamp) => {
                         self.stamps[event] = stamp;
                         continue;
@@ -469,6 +470,18 @@ impl Workbench {
         }
         self.end_run(start..events);
         standings
+    }
+
+    /// What is looked up after all that was recorded, by `now_unit`, is judged there where the slice can: a frequency is what is
+    /// left then.
+    fn judge_ahead(&mut self, operation: Operation, now_unit: u64, judges_ahead: bool) {
+        for stamp in self.stamps.iter_mut().filter(|stamp| stamp.judged > now_unit) {
+            match operation {
+                Operation::Estimate => *stamp = Stamp::on_time(stamp.judged),
+                _ if judges_ahead => {}
+                _ => stamp.judged = now_unit,
+            }
+        }
     }
 
     fn end_run(&mut self, run: Range<usize>) {

@@ -89,12 +89,16 @@ pub(crate) fn stream(dice: &mut Dice, events: usize, keys: u64, step_ms: u64, la
     Stream { digests: (0..events).map(|_| digest(dice.below(keys))).collect(), times_ms }
 }
 
+/// A step that no test of something else meets: every time is taken on its event's own word.
+pub(crate) const ANY_STEP_MS: u64 = 7 * 86_400_000;
+
 /// A classic filter of `cells` cells over `window`.
 pub(crate) fn spec(kind: Kind, window: &str, cells: u64, hashes: u32) -> FilterSpec {
     FilterSpec {
         cells: Some(cells),
         hashes: Some(hashes),
         layout: Some(Layout::Classic),
+        future_max_ms: ANY_STEP_MS,
         ..FilterSpec::new(kind, window.parse().unwrap())
     }
 }
@@ -112,6 +116,7 @@ pub(crate) fn growing(
         growth: Some(GrowthSpec { limit, generations_max, ratio: 1.0 }),
         layout: Some(Layout::Classic),
         rate: 0.05,
+        future_max_ms: ANY_STEP_MS,
         ..FilterSpec::new(kind, window.parse().unwrap())
     }
 }

@@ -7,7 +7,7 @@ mod moves;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 
-use firstseen_filter::{Digest, Placed, Probes, WindowClock, WindowRule};
+use firstseen_filter::{Digest, Probes, WindowClock};
 use firstseen_routing::{
     ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply, Heads, HopCounts,
     Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerBody, PeerMessage, Prober, Reason, SetAcks,
@@ -435,30 +435,24 @@ pub(crate) struct Producer {
     pub(crate) id: u128,
     pub(crate) sequence: u64,
     clock: WindowClock,
-    definition: SlicedDefinition,
 }
 
 impl Producer {
     pub(crate) fn new(id: u128, definition: &SlicedDefinition) -> Self {
         let group = &definition.group;
         let clock = WindowClock::new(group.unit.clone(), group.rule, group.future_max_ms);
-        Self { id, sequence: 0, clock, definition: definition.clone() }
+        Self { id, sequence: 0, clock }
     }
 
     /// The next question, of one event; none where the clock refuses its time.
     pub(crate) fn ask(&mut self, time_ms: u64, records: bool) -> Option<Question> {
         let base_unit = self.clock.now_unit();
-        if self.clock.place(Some(time_ms)) == Placed::Refused {
-            return None;
-        }
-        let endless = WindowRule { span_units: 1 << 40, lateness_units: 0 };
-        let Placed::At(alone) =
-            WindowClock::new(self.definition.group.unit.clone(), endless, u64::MAX).place(Some(time_ms))
-        else {
-            return None;
+        let tick = match records {
+            true => self.clock.place_tick(Some(time_ms)),
+            false => self.clock.look_up_tick(Some(time_ms)),
         };
-        let clock_unit = self.clock.now_unit();
-        let ticks = vec![Tick { clock_unit, unit: alone.unit.min(clock_unit) }];
+        let (clock_unit, unit) = tick?;
+        let ticks = vec![Tick { clock_unit, unit }];
         let times = Times { base_unit, ticks, clock_ms: self.clock.now_ms().unwrap_or(0) };
         self.sequence += 1;
         let (producer, sequence) = (self.id, self.sequence);

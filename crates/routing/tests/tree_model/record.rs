@@ -146,6 +146,8 @@ impl Record {
         }
         // The level that decided may have judged by any clock that was shown by then.
         let clock_unit = first.clock_unit.max(second.clock_unit);
+        // What is looked up ahead of all clocks is told what would be left then.
+        let clock_unit = if other.records { clock_unit } else { clock_unit.max(other.stamp.judged) };
         let units = [one.stamp.unit, other.stamp.unit];
         let alive = match other.records {
             true => units.iter().all(|unit| rule.expiry(*unit) > clock_unit),

@@ -200,6 +200,9 @@ pub struct AlterFilterRequest {
     /// Nothing is altered: the reply says what would be.
     #[prost(bool, tag = "7")]
     pub plan: bool,
+    /// The former filter goes at once, with all that it remembers, and the clock begins anew; the definition may be the same.
+    #[prost(bool, tag = "8")]
+    pub forgets: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AlterFilterReply {

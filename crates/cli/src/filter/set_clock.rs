@@ -1,0 +1,63 @@
+//! `firstseen filter set-clock`: the filter begins anew, with the clock that the next event shows.
+//!
+//! A clock cannot go back by itself: what was recorded since it went wrong lies in units that are yet to come. So another
+//! filter of the same definition follows under the name, and the former one goes at once.
+//!
+//! Promises: what it costs is said before anything is done. Must not know: how producers find the filter that follows.
+
+use std::io::Write;
+
+use anyhow::Context;
+use firstseen_routing::{FilterId, FilterRecord};
+use firstseen_wire::map::{definition_json, filter_record};
+use firstseen_wire::proto::admin::{AlterFilterReply, AlterFilterRequest};
+
+use super::{SetClockArgs, agreed, find};
+use crate::cluster;
+use crate::connect::{Operator, fresh_id};
+use crate::size::Count;
+
+/// Runs `firstseen filter set-clock`.
+pub(super) async fn run(args: &SetClockArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
+    let SetClockArgs { name, yes, .. } = args;
+    let map = cluster::status(operator).await?.map;
+    let (former, filter) = find(&map, name)?;
+    // What stands against it is told before anybody is asked to agree.
+    ask(operator, former, filter, true).await?;
+    agreed(*yes, &cost(filter))?;
+    let number = ask(operator, former, filter, false).await?;
+    writeln!(
+        out,
+        "filter {name}, number {number}: its clock begins anew with the next event; number {former} is gone, with what it \
+         remembered"
+    )?;
+    Ok(())
+}
+
+fn cost(filter: &FilterRecord) -> String {
+    let group = &filter.definition.group;
+    let events = group.capacity_events.map(|events| events * u64::from(filter.definition.slicing.groups()));
+    let up_to = events.map_or_else(String::new, |events| format!(", up to {} events", Count(events)));
+    format!(
+        "filter `{}`: its clock begins anew, and what it remembers is forgotten: all that was seen within its window ({}{up_to}) \
+         is first-seen once more",
+        filter.name, group.window
+    )
+}
+
+async fn ask(operator: &Operator, former: FilterId, filter: &FilterRecord, is_plan: bool) -> anyhow::Result<FilterId> {
+    let request = AlterFilterRequest {
+        command_id: fresh_id().into(),
+        name: filter.name.clone(),
+        filter_id: former.0,
+        definition_json: definition_json(&filter.definition),
+        new_secret: false,
+        secret: Vec::new().into(),
+        plan: is_plan,
+        forgets: true,
+    };
+    let reply = operator.call(async |mut client| client.alter_filter(request.clone()).await).await?;
+    let AlterFilterReply { filter, .. } = reply;
+    let (number, _) = filter_record(filter.context("the node does not say what it made")?)?;
+    Ok(number)
+}

@@ -1,0 +1,161 @@
+//! Which times may move a clock: what is broken in a record, or in a machine, must not end everybody's window.
+//!
+//! A clock has an anchor, the greatest time that was *borne out*. An event moves the clock by its own word up to one step
+//! ahead of the anchor, and no further, however many such events come: small steps add up to nothing. A time that is further
+//! ahead must be borne out, by the events that come after it, or by the time of day; then the anchor is there, however far
+//! that is. So the look at other events costs nothing: it is due once a step of the stream's own time.
+//!
+//! How that bounds the harm: at the moment of a look at least half of the events that come next are at most the tolerance (the
+//! step, or the lateness where that is more) before the time in question. While fewer than half of them are broken, an
+//! unbroken one is among those, so the clock is never more than the tolerance ahead of the events that are right, and with a
+//! lateness of at least the step they are judged at their own times all the same.
+//!
+//! Promises: pure; whatever it is told, the anchor moves only to what was borne out. Must not know: what a time counts,
+//! milliseconds or units of a window; where the present comes from.
+
+/// So many events behind the one in question are looked at.
+pub const AHEAD_EVENTS_MAX: usize = 256;
+
+/// So many of them outweigh the time of day: a record of now in a log of last year is as wrong as any other.
+const ENOUGH_EVENTS: usize = 64;
+
+/// The anchor of a clock, in the clock's own count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Borne {
+    step: u64,
+    tolerance: u64,
+    /// The anchor and the step; nothing before the first time.
+    free_to: Option<u64>,
+}
+
+impl Borne {
+    /// Nothing was borne out yet. An event takes the clock `step` ahead by its own word; others bear it out that are at most
+    /// `lateness` older.
+    pub(super) fn new(step: u64, lateness: u64) -> Self {
+        Self { step, tolerance: step.max(lateness), free_to: None }
+    }
+
+    /// Whether an event of `time` moves the clock by its own word.
+    #[inline]
+    pub(super) fn is_free(&self, time: u64) -> bool {
+        self.free_to.is_some_and(|free_to| time <= free_to)
+    }
+
+    /// What is known for certain to have been: the anchor is there at least.
+    #[inline]
+    pub(super) fn trust(&mut self, time: u64) {
+        self.free_to = self.free_to.max(Some(time.saturating_add(self.step)));
+    }
+
+    /// Whether `time` is before `present` by no more than events that are right are.
+    pub(super) fn is_no_earlier(&self, time: u64, present: u64) -> bool {
+        time >= present.saturating_sub(self.tolerance)
+    }
+
+    /// Whether the present bears `time` out.
+    fn is_near(&self, time: u64, present: u64) -> bool {
+        present.abs_diff(time) <= self.step
+    }
+
+    /// Whether `time` is borne out by the times of the events that come next, as far as these are known, and by the present
+    /// where that is known; the anchor follows then.
+    ///
+    /// Where nothing is known of what comes next there is nothing to contradict it but the present: what is said to
+    /// occur more than a step after now is not taken on its word.
+    pub(super) fn bear_out(&mut self, time: u64, ahead: &[u64], present: Option<u64>) -> bool {
+        let ahead = &ahead[..ahead.len().min(AHEAD_EVENTS_MAX)];
+        let is_now = present.is_some_and(|present| self.is_near(time, present));
+        let is_after_now = present.is_some_and(|present| time > present) && !is_now;
+        if ahead.is_empty() && is_after_now {
+            return false;
+        }
+        if is_now && ahead.len() < ENOUGH_EVENTS {
+            self.trust(time);
+            return true;
+        }
+        // Where nothing was borne out yet, the event is one of those that tell where the stream is.
+        let own = usize::from(self.free_to.is_none());
+        let said_from = |from: u64| own + ahead.iter().filter(|other| **other >= from).count();
+        self.follow(time, |from| 2 * said_from(from) >= own + ahead.len())
+    }
+
+    /// Whether `time` is borne out by others, where `is_said_from` tells whether enough of them are of a time or later; the
+    /// anchor follows then, as far as they go.
+    pub(super) fn follow(&mut self, time: u64, is_said_from: impl Fn(u64) -> bool) -> bool {
+        let edge = time.saturating_sub(self.tolerance);
+        let anchor = [time, edge].into_iter().find(|from| is_said_from(*from));
+        anchor.into_iter().for_each(|anchor| self.trust(anchor));
+        anchor.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_000_000;
+
+    fn borne() -> Borne {
+        let mut borne = Borne::new(60, 100);
+        borne.trust(NOW);
+        borne
+    }
+
+    #[test]
+    fn steps_do_not_add_up() {
+        let borne = borne();
+        assert!(borne.is_free(NOW + 60) && !borne.is_free(NOW + 61));
+        // However often it is asked, nothing moves the anchor but what is borne out.
+        let mut asked = borne;
+        assert!(!asked.bear_out(NOW + 200, &[NOW; 9], None));
+        assert_eq!(asked, borne);
+    }
+
+    #[test]
+    fn half_of_the_events_that_come_next_bear_a_time_out() {
+        let (far, old) = (NOW + 86_400, NOW + 1);
+        let outcome = |ahead: &[u64]| borne().bear_out(far, ahead, None);
+        assert!(outcome(&[]), "nothing contradicts it");
+        assert!(outcome(&[far]) && outcome(&[far, old]) && outcome(&[far + 5000, old]));
+        assert!(!outcome(&[old]) && !outcome(&[far, old, old]));
+        // A burst of a hundred, and what is beyond the look.
+        let burst = |broken: usize| [vec![far; broken], vec![old; 400]].concat();
+        assert!(!outcome(&burst(100)) && !outcome(&burst(127)) && outcome(&burst(128)));
+        assert!(outcome(&[vec![far; 128], vec![old; 128], vec![far; 900]].concat()));
+    }
+
+    #[test]
+    fn what_is_borne_out_within_the_lateness_moves_the_anchor_no_further_than_that() {
+        let mut late = borne();
+        assert!(late.bear_out(NOW + 90, &[NOW - 10; 20], None));
+        assert!(late.is_free(NOW + 60) && !late.is_free(NOW + 61), "{late:?}");
+        assert!(!late.bear_out(NOW + 91, &[NOW - 10; 20], None));
+        assert!(late.bear_out(NOW + 170, &[NOW + 80; 20], None));
+        assert!(late.is_free(NOW + 130) && !late.is_free(NOW + 131), "{late:?}");
+    }
+
+    #[test]
+    fn the_present_counts_where_little_else_is_known() {
+        let (far, old) = (NOW + 86_400, NOW + 1);
+        for present in [far - 60, far, far + 60] {
+            assert!(borne().bear_out(far, &[old; 63], Some(present)), "{present}");
+            assert!(!borne().bear_out(far, &[old; 64], Some(present)), "a whole log says otherwise");
+        }
+        assert!(!borne().bear_out(far, &[old; 3], Some(far + 61)));
+        // Alone, and after now.
+        assert!(borne().bear_out(far, &[], Some(far - 60)) && !borne().bear_out(far, &[], Some(far - 61)));
+        // A log of the future is as good as any.
+        assert!(borne().bear_out(far, &[far; 3], Some(NOW)));
+    }
+
+    #[test]
+    fn the_first_time_must_be_borne_out_too() {
+        let mut first = Borne::new(60, 0);
+        assert!(!first.is_free(0) && !first.bear_out(NOW + 86_400, &[NOW; 9], None));
+        assert!(first.bear_out(NOW, &[NOW; 9], None) && first.is_free(NOW + 60));
+        assert!(Borne::new(60, 0).bear_out(NOW, &[NOW - 9000, NOW - 9000, NOW], None), "two of four");
+        assert!(!Borne::new(60, 0).bear_out(NOW, &[NOW - 9000, NOW - 9000], None));
+        let mut extreme = Borne::new(u64::MAX, u64::MAX);
+        assert!(extreme.bear_out(u64::MAX, &[0], None) && extreme.is_free(u64::MAX));
+    }
+}

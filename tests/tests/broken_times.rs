@@ -1,0 +1,198 @@
+//! Single producers, and single records, with broken times: nobody's window ends by them.
+//!
+//! What went wrong before, with default flags and `--window 1h`: k1..k5 of now are first-seen, and duplicates; one event says to
+//! be 6 d 23 h ahead; k1..k5 of now are late, and passed on as first-seen. An event 13 d ahead was taken after that, and so on
+//! for ever. A lookup of such a time did the same.
+
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use firstseen_client::blocking::{Client, Filter};
+use firstseen_client::{Reason, Verdict};
+
+use crate::local_cluster::eventually;
+use crate::own_node::OwnNode;
+use crate::run::{Folder, number};
+
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+/// Each less than a week ahead of the one before.
+const RATCHET_MS: [u64; 4] = [6 * DAY_MS + 23 * HOUR_MS, 13 * DAY_MS, 19 * DAY_MS, HOUR_MS / 2];
+const HOURLY: &str = "--window 1h";
+const FLAGS: &str = "--format csv --no-header --key 2 --time 1 --report json";
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
+}
+
+fn keys(time_ms: u64) -> String {
+    (1..=5).map(|key| format!("{time_ms},k{key}\n")).collect()
+}
+
+fn counts(folder: &Folder, flags: &str) -> [u64; 4] {
+    let report = folder.dedup(&format!("{FLAGS} {flags} --out out input")).ok().report();
+    ["first_seen", "duplicates", "late", "rejected"].map(|name| number(&report, name))
+}
+
+#[test]
+fn records_from_the_future_end_no_window_of_a_log() {
+    let now_ms = now_ms();
+    let broken: String = RATCHET_MS.iter().map(|ahead_ms| format!("{},x{ahead_ms}\n", now_ms + ahead_ms)).collect();
+    let folder = Folder::with([keys(now_ms), keys(now_ms), broken.clone(), keys(now_ms)].concat());
+    assert_eq!(counts(&folder, HOURLY), [5, 10, 0, 4]);
+    assert_eq!(counts(&folder, "--window landmark:week --kind bloom --capacity 1000"), [5, 10, 0, 4]);
+    // From run to run: a record of after now is not taken on its word where nothing comes after it.
+    let last = format!("{},x\n", now_ms + RATCHET_MS[0]);
+    for (input, expected) in [(keys(now_ms), [5, 0, 0, 0]), (last, [0, 0, 0, 1]), (keys(now_ms), [0, 5, 0, 0])] {
+        folder.write("input", input);
+        assert_eq!(counts(&folder, "--window 1h --state state"), expected);
+    }
+    // A lookup is told what would be left then, and what is there now stays.
+    folder.write("input", format!("{},k1\n{now_ms},k1\n", now_ms + 13 * DAY_MS));
+    assert_eq!(counts(&folder, "--window 1h --state state --lookup"), [1, 1, 0, 0]);
+}
+
+/// Lines of a log of 2015, a hundredth of which say a wrong time; their keys come again within the hour. They are so long that
+/// the log is read in several blocks.
+fn log(lines: u64, broken: impl Fn(u64) -> bool, ahead_ms: u64) -> (String, String) {
+    let (mut right, mut all) = (String::new(), String::new());
+    for line in 0..lines {
+        let time_ms = 1_431_000_000_000 + line * 700;
+        if broken(line) {
+            all += &format!("{},broken{line},{line:0200}\n", time_ms + ahead_ms + line * 90);
+        } else {
+            let text = format!("{time_ms},key{},{line:0200}\n", (line * 7919) % 3001);
+            right += &text;
+            all += &text;
+        }
+    }
+    (right, all)
+}
+
+fn assert_same(kept: &str, expected: &str, what: &str) {
+    let mut differ = kept.lines().zip(expected.lines()).filter(|(one, other)| one != other);
+    assert!(kept == expected, "{what}: {} and {} bytes, {:?} differ first", kept.len(), expected.len(), differ.next());
+}
+
+/// One shift of the wrong lines after the other, so that each of them stands at the end of some block.
+#[test]
+fn a_hundredth_of_a_log_changes_no_verdict_of_the_rest() {
+    let folder = Folder::new();
+    let kept = |input: String| {
+        folder.write("input", input);
+        folder.dedup(&format!("{FLAGS} {HOURLY} --seed 1 --capacity 100k --fpr 0.000001 --out out input")).ok();
+        folder.read("out")
+    };
+    for shift in 0..100 {
+        let ahead_ms = [HOUR_MS / 2, HOUR_MS, 3 * DAY_MS, 4000 * DAY_MS][shift as usize % 4];
+        let (right, all) = log(16_000, |line| line % 100 == shift && line < 15_990, ahead_ms);
+        assert_same(&kept(all), &kept(right), &format!("shift {shift}, {ahead_ms} ms ahead"));
+    }
+    for start in (0..15_000).step_by(997) {
+        let (right, all) = log(16_000, |line| (start..start + 100).contains(&line), 5 * HOUR_MS);
+        assert_same(&kept(all), &kept(right), &format!("a burst at {start}"));
+    }
+}
+
+#[test]
+fn logs_with_gaps_and_tiny_logs_lose_nothing() {
+    for gap_ms in [2 * HOUR_MS, 3 * DAY_MS, 40 * DAY_MS] {
+        let tiny: String = (0..9).map(|line| format!("{},k\n", 1_431_000_000_000 + line * gap_ms)).collect();
+        let folder = Folder::with(&tiny);
+        assert_eq!(counts(&folder, HOURLY), [9, 0, 0, 0], "{gap_ms} ms between lines");
+        // A line at a time.
+        for (line, text) in tiny.lines().enumerate() {
+            folder.write("input", format!("{text}\n"));
+            assert_eq!(
+                counts(&folder, "--window 1h --state state"),
+                [1, 0, 0, 0],
+                "line {line}, {gap_ms} ms between lines"
+            );
+        }
+        let (before, _) = log(5_000, |_| false, 0);
+        let after: String = (0..5_000)
+            .map(|line| format!("{},key{line}\n", 1_431_000_000_000 + gap_ms + 5_000 * 700 + line * 700))
+            .collect();
+        folder.write("input", before + &after);
+        let told = counts(&folder, HOURLY);
+        assert_eq!((told[0] + told[1], told[2], told[3]), (10_000, 0, 0), "{gap_ms} ms in the middle");
+    }
+}
+
+fn node() -> OwnNode {
+    let node = OwnNode::start("here", "");
+    let init = format!("cluster init --addr {}", node.address);
+    eventually("a cluster", || node.folder.run(&init).code == Some(0));
+    node
+}
+
+fn create(node: &OwnNode, name: &str, flags: &str) {
+    let create = format!("filter create {name} --window 1h --capacity 10k {flags} --cluster {}", node.address);
+    eventually("the filter", || node.folder.run(&create).code == Some(0));
+}
+
+fn filter(node: &OwnNode, name: &str) -> (Client, Filter) {
+    let client = Client::build(firstseen_client::Client::builder().seeds([node.address.clone()])).expect("a client");
+    let filter = client.filter(name).expect("the filter");
+    (client, filter)
+}
+
+fn told(filter: &Filter) -> Vec<Verdict> {
+    (1..=5).map(|key| filter.observe_at(format!("k{key}").as_bytes(), now_ms()).expect("a call")).collect()
+}
+
+const DUPLICATES: [Verdict; 5] = [Verdict::Duplicate; 5];
+const FIRST_SEEN: [Verdict; 5] = [Verdict::FirstSeen; 5];
+
+#[test]
+fn producers_from_the_future_end_no_window_of_a_cluster() {
+    let node = node();
+    for (name, flags) in [("together", "--slicing horizontal:2"), ("divided", "--slicing vertical:3")] {
+        create(&node, name, flags);
+        let (_client, producer) = filter(&node, name);
+        let (_other, broken) = filter(&node, name);
+        assert_eq!(told(&producer), FIRST_SEEN);
+        assert_eq!(told(&producer), DUPLICATES);
+        for ahead_ms in RATCHET_MS {
+            let refused = broken.observe_at(b"x", now_ms() + ahead_ms).expect("a call");
+            assert_eq!(refused, Verdict::Undecided(Reason::Future), "{name}: {ahead_ms} ms ahead");
+            let looked_up = broken.test(b"k1", Some(now_ms() + ahead_ms)).expect("a call");
+            let left = if ahead_ms < HOUR_MS { Verdict::Duplicate } else { Verdict::FirstSeen };
+            assert_eq!(looked_up, left, "{name}: {ahead_ms} ms ahead");
+            assert_eq!((told(&producer), told(&broken)), (DUPLICATES.to_vec(), DUPLICATES.to_vec()), "{name}");
+        }
+        node.folder
+            .write("input", [keys(now_ms()), format!("{},x\n", now_ms() + 13 * DAY_MS), keys(now_ms())].concat());
+        let report = node
+            .folder
+            .dedup(&format!("{FLAGS} --cluster {} --filter {name} --out out input", node.address))
+            .ok()
+            .report();
+        assert_eq!((number(&report, "duplicates"), number(&report, "rejected")), (10, 1), "{name}: {report}");
+    }
+}
+
+#[test]
+fn a_clock_that_went_wrong_is_set_back_by_one_command() {
+    let node = node();
+    // Whoever allows a month on an event's word has this coming.
+    create(&node, "clicks", "--future-max 30d --slicing horizontal:2");
+    let (_client, producer) = filter(&node, "clicks");
+    assert_eq!((told(&producer), told(&producer)), (FIRST_SEEN.to_vec(), DUPLICATES.to_vec()));
+    for key in 0..20 {
+        let taken = producer.observe_at(format!("x{key}").as_bytes(), now_ms() + 20 * DAY_MS).expect("a call");
+        assert_eq!(taken, Verdict::FirstSeen);
+    }
+    assert_eq!(told(&producer), [Verdict::Undecided(Reason::Late); 5]);
+    let set = |flags: &str| node.folder.run(&format!("filter set-clock clicks {flags} --cluster {}", node.address));
+    set("").fails(2, &["first-seen once more", "--yes"]);
+    let done = set("--yes");
+    assert!(done.code == Some(0) && done.out.contains("begins anew"), "{}{}", done.out, done.err);
+    // Producers that run go on by themselves.
+    eventually("the filter that has followed", || {
+        let told: BTreeSet<String> = told(&producer).iter().map(|verdict| format!("{verdict:?}")).collect();
+        told.iter().all(|verdict| verdict == "FirstSeen" || verdict == "Duplicate")
+    });
+    assert_eq!(told(&producer), DUPLICATES);
+    assert!(node.log().contains("the clock of a filter begins anew"), "{}", node.log());
+}
