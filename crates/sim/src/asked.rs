@@ -10,8 +10,8 @@ use firstseen_routing::rules::{Rule, Rules};
 use crate::scenario::Scenario;
 
 /// How it is asked.
-pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--cut-offs|--hung-disks|--wrong-clocks|--storms FIRST..END \
-                         [--trace] [--without RULE] [--results FILE]";
+pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--cut-offs|--hung-disks|\
+                         --wrong-clocks|--broken-times|--storms FIRST..END [--trace] [--without RULE] [--results FILE]";
 
 /// Scenarios, each drawn from a seed.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,7 @@ impl Family {
         Self { flag: "--storms", scenario: Scenario::storm },
         Self { flag: "--hung-disks", scenario: Scenario::hung },
         Self { flag: "--wrong-clocks", scenario: Scenario::wrong_clocks },
+        Self { flag: "--broken-times", scenario: Scenario::of_broken_times },
     ];
 
     /// The one that is asked for like this.

@@ -24,6 +24,11 @@ const LOOKUP_EVERY: u64 = 6;
 /// A submission that ended undecided is made again so often.
 const AGAIN_MAX: u32 = 3;
 
+/// Events of producers with broken times are nobody else's.
+const OF_BROKEN: u64 = 1 << 62;
+/// Dice of theirs fall apart from those of others.
+const DICE_OF_BROKEN: u64 = 0xB40_4E7 << 32;
+
 /// What all producers write into.
 pub type SharedHistory = Arc<Mutex<History>>;
 
@@ -57,8 +62,12 @@ pub(crate) async fn produce(
         };
         lanes.push(tokio::spawn(lane.run()));
     }
+    let broken = scenario.has_broken_times.then(|| tokio::spawn(broken(number, scenario.clone(), connector.clone())));
     for lane in lanes {
         lane.await??;
+    }
+    if let Some(broken) = broken {
+        broken.abort();
     }
     lock(&history).degraded_events += clients.iter().map(|(_, filter)| filter.degraded_events()).sum::<u64>();
     Ok(())
@@ -167,6 +176,31 @@ impl Lane {
         let degraded = filter.degraded_events() > degraded_before;
         lock(&self.history).end(id, now_us(), told, degraded);
         Ok(told)
+    }
+}
+
+/// Asks about events of its own, with times that are wrong, until it is ended. What it is told is its own affair.
+async fn broken(number: u32, scenario: Scenario, connector: SimConnector) {
+    let mut dice = Dice::new(scenario.seed.wrapping_mul(37).wrapping_add(number.into()) ^ DICE_OF_BROKEN);
+    let (ahead_ms, week_ms) = (scenario.window_ms + scenario.window_ms / 16, 7 * 86_400_000);
+    let Ok((_client, filter)) = connect(number, u32::MAX - AT_ONCE, &scenario, &connector).await else { return };
+    for event in 0_u64.. {
+        tokio::time::sleep(Duration::from_millis(1 + dice.below(4 * scenario.pause_max_ms + 20))).await;
+        let now_ms = EPOCH_MS + now_us() / 1000;
+        let behind_ms = scenario.window_ms * (1 + dice.below(2));
+        let time_ms = match dice.below(16) {
+            0..4 => now_ms - behind_ms,
+            4 => now_ms + week_ms * (1 + event),
+            5 => now_ms + 2 * ahead_ms,
+            _ => now_ms + ahead_ms,
+        };
+        let key = (OF_BROKEN | u64::from(number) << 32 | event).to_le_bytes();
+        let asked = match dice.below(3) {
+            0 => filter.test_at(&key, time_ms).await,
+            _ => filter.observe_at(&key, time_ms).await,
+        };
+        // It may end before the cluster does.
+        drop(asked);
     }
 }
 

@@ -52,6 +52,8 @@ const LATENESS_MS_MIN: u64 = 200;
 /// How long a node records without word from a majority: longer than it takes to find who leads.
 const LEASE_MS: u64 = 2_000;
 /// Dice of disks that hang fall apart from all others.
+/// Dice of what broken times need.
+const OF_BROKEN_TIMES: u64 = 0xB40_4E7;
 const OF_HANGS: u64 = 0x8A_9C5 << 32;
 /// Calls of a producer while disks hang, and most milliseconds between two of them.
 const HANG_CALLS: u32 = 120;
@@ -185,6 +187,8 @@ pub struct Scenario {
     pub sync_ms: u64,
     /// Submissions are named, and those that end unknown are made again by a restarted producer.
     pub named: bool,
+    /// Beside each producer another one asks whose times are wrong: by a window, and more, ahead and behind.
+    pub has_broken_times: bool,
     /// The rules that owners keep: a test that breaks one must break a law.
     pub owner_limits: OwnerLimits,
 }
@@ -223,6 +227,7 @@ impl Scenario {
             retry_horizon_ms: 60_000,
             sync_ms: 0,
             named: dice.below(3) == 0,
+            has_broken_times: false,
             owner_limits: OwnerLimits::default(),
         }
     }
@@ -313,6 +318,23 @@ impl Scenario {
             owner_limits: OwnerLimits { copied_at_once_bytes: 1024 << dice.below(6), ..OwnerLimits::default() },
             pause_max_ms: RESTART_PAUSE_MAX_MS,
             deadline_ms: 3_000,
+            ..Self::new(seed)
+        }
+    }
+
+    /// The scenario of `seed` in which producers ask whose times are wrong: as without, but for the window, which is so long that
+    /// clocks may not differ by a part of it that matters.
+    pub fn of_broken_times(seed: u64) -> Self {
+        let mut dice = Dice::new(seed ^ OF_BROKEN_TIMES);
+        Self {
+            kind: dice.pick(&["timing", "generations"]),
+            window_ms: 16_000,
+            // Whoever follows a time that is a window and a sixteenth ahead forgets what is older than a fifth of a second.
+            lateness_ms: 1_200,
+            calls: 160,
+            pause_max_ms: 100,
+            deadline_ms: 3_000,
+            has_broken_times: true,
             ..Self::new(seed)
         }
     }
