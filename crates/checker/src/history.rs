@@ -120,6 +120,19 @@ pub struct Forgiven {
     pub ended_us: u64,
 }
 
+/// What a node believed from a moment on of who answers for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// The number of the node.
+    pub node: usize,
+    /// It may have believed it since then, in simulated microseconds.
+    pub after_us: u64,
+    /// It did at this moment.
+    pub by_us: u64,
+    /// What it believed: others that believed the same have the same number here.
+    pub answering: u64,
+}
+
 /// Who says when an event occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamped {
@@ -202,6 +215,9 @@ pub struct History {
     pub hangs: Vec<(u64, u64)>,
     /// From when to when the clock of a node was wrong, in simulated microseconds.
     pub wrong_clocks: Vec<(u64, u64)>,
+    /// What nodes believed of who answers for what, those of a node in the order of their times. Where there are none, it was
+    /// the same all the while.
+    pub views: Vec<View>,
     /// What was looked for in the end and is not there.
     pub unset: Vec<Unset>,
     /// What was found in the cells of copies in the end.
@@ -319,6 +335,30 @@ impl History {
             && self.losses.iter().any(is_explained)
     }
 
+    /// Whether all nodes believed the same of who answers for what, from one moment to another.
+    pub(crate) fn is_steady(&self, from_us: u64, until_us: u64) -> bool {
+        let ended_us = |index: usize| {
+            let node = self.views[index].node;
+            let next = self.views[index + 1..].iter().find(|view| view.node == node);
+            next.map_or(u64::MAX, |next| next.by_us)
+        };
+        let held = self.views.iter().enumerate();
+        let held = held.filter(|(index, view)| view.after_us <= until_us && ended_us(*index) >= from_us);
+        let mut answering = held.map(|(_, view)| view.answering);
+        let first = answering.next();
+        answering.all(|other| Some(other) == first)
+    }
+
+    /// Whether what was found of an event need not be found again: its recording may have been given up by `duplicate`, as others
+    /// answered then than when it began, and others answer again than those who had found it.
+    pub(crate) fn may_be_denied(&self, recorders: &[&Call], duplicate: &Call, later: &Call) -> bool {
+        let until_us = |call: &Call| call.returned_us.unwrap_or(u64::MAX);
+        let began_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(duplicate.began_us);
+        recorders.iter().all(|call| !call.won())
+            && !self.is_steady(began_us, until_us(duplicate))
+            && !self.is_steady(duplicate.began_us, until_us(later))
+    }
+
     /// Whether cells that a call set went with one of these nodes.
     pub fn has_lost(&self, call: &Call, nodes: &[usize]) -> bool {
         let began_us = self.first_attempt_us(call);
@@ -354,7 +394,7 @@ impl History {
     }
 
     /// When the first call of the same submission began, which may have recorded the event.
-    pub(crate) fn first_attempt_us(&self, call: &Call) -> u64 {
+    pub fn first_attempt_us(&self, call: &Call) -> u64 {
         let is_same = |other: &&Call| other.name.is_some() && other.name == call.name;
         let attempts = self.calls.iter().filter(is_same).map(|attempt| attempt.began_us);
         attempts.min().unwrap_or(call.began_us)

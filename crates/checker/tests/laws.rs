@@ -1,6 +1,6 @@
 //! A test of the tester: every law finds the history that breaks it, and only that.
 
-use firstseen_checker::history::{Call, History, Loss, Outage, Stamped, Unset};
+use firstseen_checker::history::{Call, History, Loss, Outage, Stamped, Unset, View};
 use firstseen_checker::laws::check;
 use firstseen_routing::{Decision, Reason, SubmissionName};
 
@@ -182,4 +182,66 @@ fn what_one_of_three_nodes_has_lost_the_others_remember() {
     assert_eq!(broken(&[2, 2], 1), ["one winner"]);
     assert_eq!(broken(&[2], 2), [""; 0], "most of its cells were there");
     assert_eq!(broken(&[1, 2], 1), [""; 0], "two nodes are too many");
+}
+
+/// An event whose only recording has no answer, which is told duplicate at 100 us and first-seen at 200 us. The answer of the
+/// recording comes at 10 us, where there is one.
+fn known_and_new_again(is_partial: bool, recorded: Decision, history: History) -> Vec<&'static str> {
+    let mut history = History { window_ms: 1000, window_at_most_ms: 1100, told_when_set: true, ..history };
+    history.begin(call(1, 0, 0, recorded));
+    history.begin(Call { degraded: is_partial, ..call(1, 0, 100, Decision::Duplicate) });
+    history.begin(call(1, 0, 200, Decision::FirstSeen));
+    check(&history).into_iter().map(|violation| violation.name()).collect()
+}
+
+const UNKNOWN: Decision = Decision::Undecided(Reason::Unknown);
+const DENIED: [&str; 1] = ["no first-seen after a duplicate"];
+
+/// Nodes that see others answer from these moments on.
+fn views(turns_us: &[u64]) -> Vec<View> {
+    let turns = turns_us.iter().enumerate();
+    turns.map(|(turn, at_us)| View { node: 0, after_us: *at_us, by_us: *at_us, answering: turn as u64 }).collect()
+}
+
+#[test]
+fn what_is_known_is_new_again_only_where_it_may_have_been_recorded_half_way() {
+    let half_way = |turns_us: &[u64]| History { has_copies: true, views: views(turns_us), ..History::default() };
+    assert_eq!(known_and_new_again(false, UNKNOWN, half_way(&[0, 50, 150])), [""; 0]);
+    assert_eq!(
+        known_and_new_again(false, UNKNOWN, half_way(&[0, 150])),
+        DENIED,
+        "nobody gave it up before it was found"
+    );
+    assert_eq!(known_and_new_again(false, UNKNOWN, half_way(&[0, 50])), DENIED, "the same answer as before");
+    assert_eq!(known_and_new_again(false, UNKNOWN, half_way(&[])), DENIED, "nothing has changed");
+    let told = known_and_new_again(false, Decision::FirstSeen, half_way(&[0, 50, 150]));
+    assert!(told.contains(&DENIED[0]), "somebody was told that it was recorded: {told:?}");
+}
+
+#[test]
+fn without_copies_only_what_rests_on_fewer_slices_may_be_denied() {
+    let history = || History { views: views(&[0, 50, 150]), ..History::default() };
+    assert_eq!(known_and_new_again(true, UNKNOWN, history()), [""; 0]);
+    assert_eq!(known_and_new_again(false, UNKNOWN, history()), DENIED);
+}
+
+#[test]
+fn nodes_that_do_not_see_the_same_answer_by_turns() {
+    let behind = |by_us| View { node: 1, after_us: 0, by_us, answering: 0 };
+    let caught_up = |at_us| View { node: 1, after_us: at_us, by_us: at_us, answering: 1 };
+    // One node has heard of it at 50 us, the other only at 120 us, when the event has been told duplicate.
+    let history = |at_us| {
+        let views = [views(&[0, 50]), vec![behind(0), caught_up(at_us)]].concat();
+        History { has_copies: true, views, ..History::default() }
+    };
+    assert_eq!(known_and_new_again(false, UNKNOWN, history(120)), [""; 0]);
+    assert_eq!(known_and_new_again(false, UNKNOWN, history(60)), DENIED);
+}
+
+#[test]
+fn what_is_lost_is_new_again_only_where_that_is_what_is_told() {
+    let losses = || vec![Loss { node: 2, time_us: 150, since_us: 0, events: [1].into(), most_of: [1].into() }];
+    let history = |never_forgets| History { never_forgets, losses: losses(), degraded_events: 9, ..History::default() };
+    assert_eq!(known_and_new_again(false, UNKNOWN, history(false)), [""; 0]);
+    assert_eq!(known_and_new_again(false, UNKNOWN, history(true)), DENIED);
 }

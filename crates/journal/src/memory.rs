@@ -1,7 +1,7 @@
 //! A disk in memory, whose failures are what a test wants.
 //!
-//! Promises: a power cut takes what was not synced, or a part of it in pieces of a sector; a process that ends takes
-//! nothing; disks beside each other share one budget of room. Must not know: what is in files.
+//! Promises: a power cut takes what was not synced, or a part of it in pieces of a sector, also in the middle of a write of
+//! several steps; a process that ends takes nothing; disks beside each other share one budget of room. Must not know: what is in files.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,6 +75,22 @@ struct Files {
     hang: Option<Duration>,
     /// Where syncs may be held.
     gate: Option<Gate>,
+    /// Writes and syncs until the power fails; none where it does not.
+    power: Option<u64>,
+}
+
+impl Files {
+    /// Something is written or synced, unless the power fails just before.
+    fn draw_power(&mut self) -> io::Result<()> {
+        match &mut self.power {
+            Some(0) => Err(io::Error::other("the power has failed")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// Parts of a file that were ever written: where each begins and ends, apart from each other. The others take no room.
@@ -161,7 +177,9 @@ impl MemoryDisk {
 
     /// The power fails: of each sector that was not synced, `survives` says whether it is on the medium all the same.
     pub fn cut_power(&self, mut survives: impl FnMut() -> bool) {
-        self.files().files.values_mut().for_each(|file| file.cut_power(&mut survives));
+        let mut files = self.files();
+        files.power = None;
+        files.files.values_mut().for_each(|file| file.cut_power(&mut survives));
     }
 
     /// Changes one bit of the medium: bit `bit` of all files, counted over them in the order of their names.
@@ -232,9 +250,25 @@ impl MemoryDisk {
         self.files().sync_takes = sync_takes;
     }
 
-    /// The next sync hangs for so long, where time is simulated.
-    pub fn hang_once(&self, hang: Duration) {
-        self.files().hang = Some(hang);
+    /// The next sync hangs for so long, where time is simulated; or it does not, after all.
+    pub fn hang_next(&self, hang: Option<Duration>) {
+        self.files().hang = hang;
+    }
+
+    /// The power fails after so many writes and syncs, in the middle of something perhaps, and all that follow fail; or it does
+    /// not, after all. Whoever sees that it has failed ends the process, and cuts it ([`Self::cut_power`]).
+    pub fn lose_power_after(&self, writes: Option<u64>) {
+        self.files().power = writes;
+    }
+
+    /// Whether it is still to fail so, or has failed and nobody has cut it.
+    pub fn is_to_lose_power(&self) -> bool {
+        self.files().power.is_some()
+    }
+
+    /// Whether it has failed so, and nobody has cut it.
+    pub fn has_lost_power(&self) -> bool {
+        self.files().power == Some(0)
     }
 
     /// Whether a sync is still to come that hangs.
@@ -281,6 +315,7 @@ impl Disk for MemoryDisk {
     fn create(&self, name: &str, start: &[u8], len_bytes: u64) -> io::Result<Box<dyn DiskFile>> {
         let len_bytes = usize::try_from(len_bytes).map_err(|_| io::ErrorKind::StorageFull)?;
         let mut files = self.files();
+        files.draw_power()?;
         files.room.take(start.len())?;
         let mut file = FileState { len_bytes, bytes: start.to_vec(), ..FileState::default() };
         file.written.add(0, start.len());
@@ -302,6 +337,7 @@ impl Disk for MemoryDisk {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut files = self.files();
+        files.draw_power()?;
         let file = files.files.remove(name).ok_or(io::ErrorKind::NotFound)?;
         files.room.give_back(file.written.bytes());
         Ok(())
@@ -337,6 +373,7 @@ impl MemoryFile {
     /// As [`Self::len_bytes`].
     pub fn set_len_bytes(&self, len_bytes: u64) -> io::Result<()> {
         let len_bytes = usize::try_from(len_bytes).map_err(|_| io::ErrorKind::StorageFull)?;
+        self.disk.files().draw_power()?;
         self.with(|file, room| {
             let before_bytes = file.written.bytes();
             file.set_len(len_bytes);
@@ -369,6 +406,7 @@ impl MemoryFile {
     /// `StorageFull` where there is no room, or the file ends before; nothing is written then.
     pub fn write(&self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
         let start = usize::try_from(offset_bytes).map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.disk.files().draw_power()?;
         self.with(|file, room| {
             let end = start + bytes.len();
             if end > file.len_bytes {
@@ -394,6 +432,7 @@ impl MemoryFile {
             gate.pass();
         }
         let mut files = self.disk.files();
+        files.draw_power()?;
         if files.syncs_fail {
             // As file systems do that find out only now that there is no room.
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the disk does not sync"));

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_meta::{Change, Command};
+use firstseen_routing::rules::Rule;
 use firstseen_routing::{Closed, Ending, FilterId, FilterRecord};
 
 use crate::doubt::AGAIN;
@@ -86,12 +87,13 @@ async fn passed(
 ) -> Option<Change> {
     let (Me { identity, incarnation }, passes_at_unit) = (view.me?, record.passes_at_unit()?);
     let ending = said(shared, view, filter).await?;
-    if ending.is_some_and(|ending| ending.present_unit < passes_at_unit) {
+    let keeps = shared.rules.keep(Rule::KeepsFormers);
+    if keeps && ending.is_some_and(|ending| ending.present_unit < passes_at_unit) {
         expired_since.remove(&filter);
         return None;
     }
     let now_ms = shared.clock.monotonic_ms();
     let since_ms = *expired_since.entry(filter).or_insert(now_ms);
-    let is_over = now_ms.saturating_sub(since_ms) >= u64::from(record.policies.retry_horizon_ms);
+    let is_over = !keeps || now_ms.saturating_sub(since_ms) >= u64::from(record.policies.retry_horizon_ms);
     is_over.then_some(Change::FilterPassed { filter, node: identity.node, incarnation })
 }

@@ -24,7 +24,7 @@ pub struct Family {
 
 impl Family {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self { flag: "--seeds", scenario: Scenario::new },
         Self { flag: "--trees", scenario: Scenario::of_tree },
         Self { flag: "--durable", scenario: Scenario::durable },

@@ -1,6 +1,6 @@
 //! At the end, when nothing goes wrong any more, the cells of every complete copy are read and compared with what was asked:
 //! those of events that were told first-seen must be set, and no others than those of events that were submitted may be; of
-//! either only what has not expired.
+//! either only what has not expired. Where the filter was altered, both are read.
 //!
 //! Promises: cell by cell, as a copy tells them for a backup. Must not know: what a slice does with them, which answers
 //! producers were given beyond first-seen.
@@ -13,8 +13,9 @@ use firstseen_routing::{AskCells, ClusterMap, Decision, FilterId, FilterRecord, 
 use firstseen_wire::cells::{CellsOf, decode, encode_ask};
 use firstseen_wire::net::{Connector, admin_client};
 
+use crate::alterations::{Altered, secret};
 use crate::clock::{EPOCH_MS, now_us};
-use crate::cluster::{FILTER, secret};
+use crate::cluster::{line, map_now};
 use crate::net::SimConnector;
 use crate::producers::{SharedHistory, lock};
 use crate::scenario::Scenario;
@@ -36,12 +37,34 @@ struct Expected {
 pub(crate) async fn look(
     scenario: &Scenario,
     map: &ClusterMap,
+    altered: Option<&Altered>,
     connector: &SimConnector,
     history: &SharedHistory,
 ) -> turmoil::Result {
-    let (filter, record) = map.filter_named(FILTER).ok_or("no filter")?;
     let calls = lock(history).clone();
-    let expected = expected(scenario, map, record, &calls)?;
+    let mut found = CellsRead::default();
+    for of in line(map) {
+        match look_at(of, (scenario, map, altered), connector, &calls).await {
+            Ok(read) => found.add(&read),
+            // A filter that was altered goes when all that it has has expired.
+            Err(_) if !map_now(connector, scenario.nodes).await?.filters.contains_key(&of.0) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    lock(history).cells = found;
+    Ok(())
+}
+
+/// The same for one filter.
+async fn look_at(
+    (filter, record): (FilterId, &FilterRecord),
+    (scenario, map, altered): (&Scenario, &ClusterMap, Option<&Altered>),
+    connector: &SimConnector,
+    calls: &History,
+) -> turmoil::Result<CellsRead> {
+    let within = Within { former: altered.map(|altered| (altered, altered.former == filter)) };
+    let secret = FilterSecret::from_material(&secret(scenario, filter, altered));
+    let expected = expected((scenario, map, record), &secret, within, calls)?;
     let now_ms = EPOCH_MS + now_us() / 1000;
     let unit = match record.definition.group.unit {
         Unit::Milliseconds(unit_ms) => now_ms / unit_ms,
@@ -60,22 +83,46 @@ pub(crate) async fn look(
         found.copies += 1;
         found.events_due += expected.must.len() as u64;
         found.cells_set += set;
-        let place = |what| format!("slice {slice} on node {}: {what}", copy.node.0);
+        let place = |what| format!("slice {slice} of {} on node {}: {what}", record.name, copy.node.0);
         found.wrong.extend(wrong.into_iter().map(place));
     }
-    lock(history).cells = found;
-    Ok(())
+    Ok(found)
+}
+
+/// Where a filter was altered: when, and whether it is the one before.
+#[derive(Clone, Copy)]
+struct Within<'a> {
+    former: Option<(&'a Altered, bool)>,
+}
+
+impl Within<'_> {
+    /// Whether a call can only have recorded its event in this filter.
+    fn has_all_of(&self, history: &History, call: &Call) -> bool {
+        match self.former {
+            None => true,
+            Some((altered, true)) => call.returned_us.is_some_and(|returned_us| returned_us < altered.begun_us),
+            Some((altered, false)) => history.first_attempt_us(call) > altered.ended_us,
+        }
+    }
+
+    /// Whether a call, which ended for good at `ended_us` where that is known, may have recorded its event in this filter.
+    fn may_have_some_of(&self, call: &Call, ended_us: Option<u64>) -> bool {
+        match self.former {
+            None => true,
+            Some((altered, true)) => call.began_us <= altered.ended_us,
+            Some((altered, false)) => ended_us.is_none_or(|ended_us| ended_us >= altered.begun_us),
+        }
+    }
 }
 
 /// By slice.
 fn expected(
-    scenario: &Scenario,
-    map: &ClusterMap,
-    record: &FilterRecord,
+    (scenario, map, record): (&Scenario, &ClusterMap, &FilterRecord),
+    secret: &FilterSecret,
+    within: Within<'_>,
     history: &History,
 ) -> turmoil::Result<BTreeMap<u32, Expected>> {
     let (prober, plan) = (Prober::of(map, record)?, GroupPlan::new(&record.definition)?);
-    let secret = FilterSecret::from_material(&secret(scenario));
     let all_nodes: Vec<usize> = (0..scenario.nodes).collect();
     let (now_ms, mut positions) = (EPOCH_MS + now_us() / 1000, Vec::new());
     let rounded_ms = match history.stamped {
@@ -86,13 +133,17 @@ fn expected(
         let since_ms = call.time_ms.min(EPOCH_MS + call.began_us / 1000);
         let is_alive = since_ms.saturating_add(history.window_ms) > now_ms + rounded_ms;
         // What is told before it is set may have gone with who told it.
-        call.won() && is_alive && (history.told_when_set || !history.has_lost(call, &all_nodes))
+        call.won()
+            && is_alive
+            && within.has_all_of(history, call)
+            && (history.told_when_set || !history.has_lost(call, &all_nodes))
     };
     let may_be_set = |call: &&Call| {
         let is_answered = call.won() || call.told == Some(Decision::Duplicate);
-        let ended_ms = call.returned_us.filter(|_| is_answered).map_or(now_ms, |ended_us| EPOCH_MS + ended_us / 1000);
+        let ended_us = call.returned_us.filter(|_| is_answered);
+        let ended_ms = ended_us.map_or(now_ms, |ended_us| EPOCH_MS + ended_us / 1000);
         let until_ms = ended_ms.max(call.time_ms).saturating_add(history.window_at_most_ms);
-        !call.is_lookup && until_ms.saturating_add(STAMPED_LATE_MS) >= now_ms
+        !call.is_lookup && within.may_have_some_of(call, ended_us) && until_ms.saturating_add(STAMPED_LATE_MS) >= now_ms
     };
     let mut expected: BTreeMap<u32, Expected> = BTreeMap::new();
     for call in history.calls.iter().filter(may_be_set) {

@@ -12,8 +12,8 @@ use firstseen_journal::{Disk, MemoryDisk};
 use firstseen_meta::{MetaStorage, RESERVE_FILE};
 use firstseen_node::{Edges, Node, NodeConfig, OwnerSpawner, Timing};
 use firstseen_routing::{
-    ClockSource, ClusterMap, FilterId, GroupPlan, Incarnation, NodeId, Prober, SliceMove, SliceOwner, SlicedDefinition,
-    Slicing,
+    ClockSource, ClusterMap, FilterId, FilterRecord, GroupPlan, Incarnation, NodeId, Prober, SliceMove, SliceOwner,
+    SlicedDefinition, Slicing,
 };
 use firstseen_wire::map::{clock_message, durability_message, when_lost_message};
 use firstseen_wire::net::{Connector, admin_client};
@@ -22,10 +22,11 @@ use firstseen_wire::tree::encode;
 use tonic::transport::Channel;
 use turmoil::net::TcpListener;
 
-use crate::clock::NodeClock;
+use crate::clock::{NodeClock, now_us};
 use crate::net::{SimConnector, incoming};
 use crate::scenario::Scenario;
 use crate::tree::site_name;
+use crate::views::Views;
 
 /// What the filter of every run is called.
 pub const FILTER: &str = "clicks";
@@ -34,7 +35,7 @@ pub(crate) const CLOCK_SKEW_MS_MAX: u64 = 1_000;
 /// Copies that lack something have got it by then.
 const CATCH_UP_MAX: Duration = Duration::from_secs(20);
 /// Events that the filter is sized for, at a rate at which no false positive is to be expected.
-const CAPACITY_EVENTS: u64 = 10_000;
+pub(crate) const CAPACITY_EVENTS: u64 = 10_000;
 const RATE: f64 = 1e-9;
 const PORT: u16 = 7400;
 /// Bytes of a file of the journal: as few as hold a record, so that there are several.
@@ -69,11 +70,12 @@ pub struct Machine {
     pub journal: MemoryDisk,
     /// Its clock.
     pub clock: NodeClock,
+    views: Views,
     damage: Arc<Damage>,
     ready: Arc<AtomicU64>,
 }
 
-/// How often a node is asked whether it is ready.
+/// How often a node is asked whether it is ready, and what it believes.
 const READY_LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
@@ -89,6 +91,7 @@ impl Default for Machine {
             journal: agreement.beside(),
             agreement,
             clock: NodeClock::default(),
+            views: Views::default(),
             ready: Default::default(),
             damage: Arc::default(),
         }
@@ -96,6 +99,11 @@ impl Default for Machine {
 }
 
 impl Machine {
+    /// One whose node's views are written down there.
+    pub fn seen_by(views: &Views) -> Self {
+        Self { views: views.clone(), ..Self::default() }
+    }
+
     /// From now on files of both folders may only grow by so many bytes in all; and somebody else has taken the room that was
     /// kept back for the agreement.
     pub fn fill(&self, room_bytes: u64, takes_reserve: bool) {
@@ -111,10 +119,19 @@ impl Machine {
         self.journal.set_room_bytes(None);
     }
 
-    /// The power fails: of each sector that was not synced, `survives` says whether it is on the medium all the same.
-    pub fn cut_power(&self, mut survives: impl FnMut() -> bool) {
-        self.journal.cut_power(&mut survives);
-        self.agreement.cut_power(&mut survives);
+    /// The power fails: of each sector that was not synced, `survives` says whether it is on the medium all the same. Of the
+    /// journal, and of the agreement, whether some sectors are and others are not.
+    pub fn cut_power(&self, mut survives: impl FnMut() -> bool) -> (bool, bool) {
+        let mut is_torn = |disk: &MemoryDisk| {
+            let (mut kept, mut lost) = (0, 0);
+            disk.cut_power(|| {
+                let survives = survives();
+                *(if survives { &mut kept } else { &mut lost }) += 1;
+                survives
+            });
+            kept > 0 && lost > 0
+        };
+        (is_torn(&self.journal), is_torn(&self.agreement))
     }
 
     /// Whether the journal may be damaged from now on, so that a node may refuse to start.
@@ -133,12 +150,20 @@ impl Machine {
         Some(self.ready.load(Ordering::Relaxed)).filter(|version| *version > 0)
     }
 
-    /// Writes down whether the node is ready, again and again.
-    async fn watch_ready(&self, node: &Node) {
+    /// Writes down whether node `index` is ready, and what it believes, again and again.
+    async fn watch(&self, index: usize, node: &Node) {
+        let (mut version_noted, mut noted_us) = (0, now_us());
         loop {
             let version = node.map_version();
             let is_ready = node.not_ready().is_none() && node.map_version() == version;
             self.ready.store(if is_ready { version } else { 0 }, Ordering::Relaxed);
+            let map = node.meta().map().borrow().clone();
+            if version == map.version {
+                if version != version_noted {
+                    self.views.note(index, noted_us, &map);
+                }
+                (version_noted, noted_us) = (version, now_us());
+            }
             tokio::time::sleep(READY_LOOK).await;
         }
     }
@@ -189,8 +214,11 @@ pub async fn run_node(
     // A panic of an owner would otherwise end in its task.
     tokio::select! {
         biased;
-        failure = node.failure() => Err(failure.into()),
-        () = machine.watch_ready(&node) => Ok(()),
+        failure = node.failure() => match machine.agreement.has_lost_power() {
+            true => std::future::pending().await,
+            false => Err(failure.into()),
+        },
+        () = machine.watch(index, &node) => Ok(()),
     }
 }
 
@@ -339,8 +367,23 @@ pub(crate) fn secret(scenario: &Scenario) -> Vec<u8> {
     scenario.seed.to_le_bytes().repeat(4)
 }
 
+/// The filter that events are asked of, and the one before it while that is there.
+pub(crate) fn line(map: &ClusterMap) -> impl Iterator<Item = (FilterId, &FilterRecord)> {
+    let last = map.filter_named(FILTER);
+    last.into_iter().chain(last.and_then(|(filter, _)| map.former_of(filter)))
+}
+
 /// The definition of the scenario's filter.
 pub fn definition(scenario: &Scenario) -> Result<SlicedDefinition, Box<dyn std::error::Error>> {
+    define(scenario, scenario.slicing, CAPACITY_EVENTS)
+}
+
+/// The definition of the scenario's filter, cut like this and for so many events.
+pub(crate) fn define(
+    scenario: &Scenario,
+    slicing: &str,
+    capacity_events: u64,
+) -> Result<SlicedDefinition, Box<dyn std::error::Error>> {
     let (kind, window) = match scenario.kind {
         "bloom" => (Kind::Bloom, "unbounded".to_owned()),
         "timing" => (Kind::Timing, format!("{}ms", scenario.window_ms)),
@@ -349,14 +392,14 @@ pub fn definition(scenario: &Scenario) -> Result<SlicedDefinition, Box<dyn std::
     let window: Window = window.parse()?;
     let lateness_ms = (kind != Kind::Bloom).then_some(scenario.lateness_ms);
     let spec = FilterSpec {
-        capacity_events: Some(CAPACITY_EVENTS),
+        capacity_events: Some(capacity_events),
         rate: RATE,
         lateness_ms,
         clock_skew_ms: if scenario.clock == ClockSource::Wall { CLOCK_SKEW_MS_MAX } else { 0 },
         layout: scenario.tree.as_ref().map(|_| Layout::Classic),
         ..FilterSpec::new(kind, window)
     };
-    let slicing: Slicing = scenario.slicing.parse()?;
+    let slicing: Slicing = slicing.parse()?;
     Ok(SlicedDefinition::new(&spec, slicing)?)
 }
 

@@ -30,6 +30,11 @@ pub enum Fault {
     DiskFull,
     /// The same, and somebody else has taken the room that was kept back for the agreement.
     ReserveTaken,
+    /// A sync of a node's journal hangs, for a second or a minute.
+    DiskHang,
+    /// A node loses its power in the middle of what it writes of the agreement: some sectors of that are on the disk, and others
+    /// are not.
+    AgreementTorn,
     /// Bits of what a node has agreed on with others have changed while it was down.
     AgreementRot,
     /// Bits of a node's journal have changed while it was down.
@@ -52,11 +57,13 @@ pub enum Fault {
     ClockForward,
     /// The clock of a node is set back.
     ClockBack,
+    /// Another filter follows under the name, cut in another way, for more events, or under another secret.
+    Alteration,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 23] = [
         Self::Kill,
         Self::PowerCut,
         Self::TornWrite,
@@ -66,6 +73,8 @@ impl Fault {
         Self::LeaderLoss,
         Self::DiskFull,
         Self::ReserveTaken,
+        Self::DiskHang,
+        Self::AgreementTorn,
         Self::AgreementRot,
         Self::BitRot,
         Self::Pause,
@@ -77,6 +86,7 @@ impl Fault {
         Self::Reset,
         Self::ClockForward,
         Self::ClockBack,
+        Self::Alteration,
     ];
 }
 

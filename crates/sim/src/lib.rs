@@ -4,6 +4,7 @@
 //! connections at the same times, and the same history. Must not know: anything of production depends on nothing here.
 #![warn(missing_docs)]
 
+pub mod alterations;
 pub mod asked;
 pub mod audit;
 mod bits;
@@ -23,5 +24,7 @@ mod storm;
 mod torment;
 pub mod trace;
 pub mod tree;
+pub mod views;
+mod whole;
 mod workload;
 mod wrong_clocks;

@@ -31,7 +31,11 @@ pub(crate) async fn move_slices(
 /// Has up to three copies of slices move; how many do. What cannot be is refused, and that is all.
 pub(crate) async fn begin_some(scenario: &Scenario, connector: &SimConnector, dice: &mut Dice) -> turmoil::Result<u64> {
     let map = cluster::map_now(connector, scenario.nodes).await?;
-    let Some((filter, record)) = map.filter_named(cluster::FILTER) else { return Ok(0) };
+    // What is closed moves as well.
+    let line: Vec<_> = cluster::line(&map).collect();
+    let Some((filter, record)) = (!line.is_empty()).then(|| line[dice.below(line.len() as u64) as usize]) else {
+        return Ok(0);
+    };
     let nodes: Vec<NodeId> = map.nodes.keys().copied().collect();
     let draw = |dice: &mut Dice| {
         let slice = dice.below(record.owners.len() as u64) as u32;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use firstseen_wire::watch;
 
+use crate::alterations::{self, Altered};
 use crate::bits;
 use crate::cells;
 use crate::clock::now_us;
@@ -72,15 +73,30 @@ impl Operator {
         let until_us = now_us() + scenario.storm_ms * 1000;
         let storm =
             Storm { torment: &self.torment, connector: &self.connector, fired: &self.fired, history: &self.history };
-        let (raged, moved) = tokio::join!(storm.rage(until_us), self.keep_moving(scenario, || now_us() < until_us));
-        raged.and(moved)?;
+        let (raged, altered) = tokio::join!(storm.rage(until_us), self.rearrange(scenario, until_us));
+        raged?;
+        let altered = altered?;
         storm.heal().await?;
         tokio::time::sleep(CALM).await;
         self.end_stage().await;
         // What was told before it was set is set by then.
         tokio::time::sleep(SETTLED).await;
         let map = cluster::map_now(&self.connector, scenario.nodes).await?;
-        bits::look(scenario, &map, &self.connector, &self.history).await
+        bits::look(scenario, &map, altered.as_ref(), &self.connector, &self.history).await
+    }
+
+    /// Has the filter altered, where it is to be, and slices move after that: those that move keep it from being altered.
+    async fn rearrange(&self, scenario: &Scenario, until_us: u64) -> turmoil::Result<Option<Altered>> {
+        let mut altered = alterations::begin(scenario, &self.connector, &self.fired, until_us).await?;
+        let ends = async {
+            match &mut altered {
+                Some(altered) => alterations::end(altered, scenario, &self.connector).await,
+                None => Ok(()),
+            }
+        };
+        let (ended, moved) = tokio::join!(ends, self.keep_moving(scenario, || now_us() < until_us));
+        ended.and(moved)?;
+        Ok(altered)
     }
 
     /// Nodes are cut off one after the other, and then all is well.

@@ -44,8 +44,8 @@ pub(crate) async fn produce(
     let (mut lanes, mut clients) = (Vec::new(), vec![(client, filter.clone())]);
     for lane in 0..AT_ONCE {
         let mut filter = filter.clone();
-        // Answers that come one at a time tell which of them are degraded.
-        if lane > 0 && scenario.tells_alone() {
+        // Where answers come one at a time, each tells whether it is degraded.
+        if lane > 0 && (scenario.tells_alone() || scenario.is_staged()) {
             let own = connect(number, u32::MAX - lane, &scenario, &connector).await;
             let (client, of_lane) = own.map_err(|error| error.to_string())?;
             clients.push((client, of_lane.clone()));

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use firstseen_routing::{ClockSource, WhenLost};
+use firstseen_filter::Unit;
+use firstseen_routing::{ClockSource, SlicedDefinition, WhenLost};
 use firstseen_wire::watch;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::alterations;
 use crate::audit::audit;
 use crate::clock::EPOCH_MS;
 use crate::cluster::{self, Machine, node_name};
@@ -20,6 +22,7 @@ use crate::producers::{SharedHistory, produce};
 use crate::scenario::{Dice, Nemesis, Scenario};
 use crate::torment::{Order, Orders, Stage, Torment, hosts_at, producer_name};
 use crate::trace::{Recorder, Trace};
+use crate::views::Views;
 use firstseen_checker::history::{History, Stamped};
 
 /// A run that takes longer has hung.
@@ -54,13 +57,10 @@ impl Run {
 /// Nothing has been called yet; what laws must know of the filter.
 fn no_calls(scenario: &Scenario) -> Result<History, String> {
     let definition = cluster::definition(scenario).map_err(|error| error.to_string())?;
-    let rule = definition.group.rule;
-    let unit_ms = match definition.group.unit {
-        firstseen_filter::Unit::Milliseconds(unit_ms) => unit_ms,
-        _ => u64::MAX,
-    };
+    let altered = scenario.alteration.map(|alteration| alterations::definition(scenario, alteration));
+    let altered = altered.transpose().map_err(|error| error.to_string())?;
     Ok(History {
-        window_ms: if unit_ms == u64::MAX { u64::MAX } else { scenario.window_ms },
+        window_ms: if unit_ms(&definition) == u64::MAX { u64::MAX } else { scenario.window_ms },
         tells_alone: scenario.tells_alone(),
         told_when_set: scenario.safe
             || scenario.copies > 0
@@ -68,13 +68,26 @@ fn no_calls(scenario: &Scenario) -> Result<History, String> {
         has_copies: scenario.copies > 0,
         never_forgets: scenario.when_lost == WhenLost::Undecided,
         outlives_a_node: scenario.slicing.starts_with("vertical:"),
-        window_at_most_ms: rule.span_units.saturating_add(1).saturating_mul(unit_ms),
+        window_at_most_ms: altered.iter().chain([&definition]).map(window_at_most_ms).max().unwrap_or(u64::MAX),
         stamped: match scenario.clock {
             ClockSource::Event => Stamped::ByProducer { began_ms: EPOCH_MS, lateness_ms: scenario.lateness_ms },
             ClockSource::Wall => Stamped::ByNode { skew_ms: cluster::CLOCK_SKEW_MS_MAX },
         },
         ..History::default()
     })
+}
+
+/// What a window's time is counted in; as good as nothing where there is no window.
+fn unit_ms(definition: &SlicedDefinition) -> u64 {
+    match definition.group.unit {
+        Unit::Milliseconds(unit_ms) => unit_ms,
+        _ => u64::MAX,
+    }
+}
+
+/// The window, with what rounding adds.
+fn window_at_most_ms(definition: &SlicedDefinition) -> u64 {
+    definition.group.rule.span_units.saturating_add(1).saturating_mul(unit_ms(definition))
 }
 
 /// Carries `scenario` out.
@@ -87,7 +100,8 @@ pub fn run(scenario: &Scenario) -> Result<Run, String> {
     let (streams, recorder) = (Streams::default(), Recorder::default());
     let connector =
         || SimConnector { breaker: Breaker::default(), streams: streams.clone(), recorder: recorder.clone() };
-    let machines = machines(scenario);
+    let views = Views::default();
+    let machines = machines(scenario, &views);
     let mut breakers = start_nodes(&mut sim, scenario, &machines, connector);
     let (ready_sender, ready) = watch::channel(false);
     let (quiet_sender, quiet) = watch::channel(false);
@@ -137,13 +151,14 @@ pub fn run(scenario: &Scenario) -> Result<Run, String> {
         .map_err(|error| error.to_string())?;
     let simulated = sim.elapsed();
     drop(sim);
-    let history = history.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(Run { history: history.clone(), trace: recorder.trace(), happened: fired.all(), simulated })
+    let mut history = history.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    history.views = views.all();
+    Ok(Run { history, trace: recorder.trace(), happened: fired.all(), simulated })
 }
 
 /// What each node finds when it starts again.
-fn machines(scenario: &Scenario) -> Vec<Machine> {
-    let machines: Vec<Machine> = (0..scenario.nodes).map(|_| Machine::default()).collect();
+fn machines(scenario: &Scenario, views: &Views) -> Vec<Machine> {
+    let machines: Vec<Machine> = (0..scenario.nodes).map(|_| Machine::seen_by(views)).collect();
     machines.iter().for_each(|machine| machine.journal.set_sync_takes(Duration::from_millis(scenario.sync_ms)));
     machines
 }
@@ -191,6 +206,10 @@ impl Driver<'_> {
     /// Runs it to its end.
     fn drive(&self, sim: &mut turmoil::Sim<'_>) -> turmoil::Result {
         while !sim.step()? {
+            let has_failed = |node: &usize| self.machines[*node].agreement.has_lost_power();
+            for node in (0..self.machines.len()).filter(has_failed) {
+                self.carry_out(sim, Order::CutPower(node, self.scenario.seed ^ sim.elapsed().as_micros() as u64));
+            }
             for order in std::mem::take(&mut *self.orders.lock().unwrap_or_else(PoisonError::into_inner)) {
                 self.carry_out(sim, order);
             }
@@ -205,14 +224,13 @@ impl Driver<'_> {
                 self.kill(sim, node);
                 let mut dice = Dice::new(seed);
                 let odds = dice.below(3);
-                let (mut kept, mut lost) = (0, 0);
-                self.machines[node].cut_power(|| {
-                    let survives = dice.below(2) < odds;
-                    *(if survives { &mut kept } else { &mut lost }) += 1;
-                    survives
-                });
-                if kept > 0 && lost > 0 {
+                let torn = self.machines[node].cut_power(|| dice.below(2) < odds);
+                let (is_journal_torn, is_agreement_torn) = torn;
+                if is_journal_torn {
                     self.fired.note(Fault::TornWrite, Some(node));
+                }
+                if is_agreement_torn {
+                    self.fired.note(Fault::AgreementTorn, Some(node));
                 }
             }
             Order::Start(node) => sim.bounce(node_name(node)),

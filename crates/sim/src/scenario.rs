@@ -6,6 +6,7 @@ use std::fmt;
 
 use firstseen_routing::{ClockSource, CutOff, Durability, OwnerLimits, WhenLost};
 
+use crate::alterations::Alteration;
 use crate::faults::Fault;
 use crate::tree::Tree;
 
@@ -16,7 +17,6 @@ const SLICINGS: [&str; 6] =
 const RESTART_PAUSE_MAX_MS: u64 = 400;
 /// Calls must go on before, during and after a partition.
 const PARTITION_PAUSE_MAX_MS: u64 = 2_200;
-
 /// A tree has more nodes on the way of an event.
 const TREE_CALLS: u32 = 40;
 /// Messages are not as fast then, as steps of the simulation are longer.
@@ -37,6 +37,8 @@ const MOVES_CALLS: u32 = 100;
 /// Those of storms.
 const OF_STORMS: u64 = 0x5_7013 << 32;
 const STORM_MS: u64 = 20_000;
+pub(crate) const STORM_SLICINGS: [&str; 5] =
+    ["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"];
 /// How often copies are compared in a storm.
 const STORM_RESCAN_MS: u64 = 3_000;
 /// Submissions are tried again in a storm until they would come too late.
@@ -181,6 +183,8 @@ pub struct Scenario {
     pub copies: u32,
     /// Slices move from node to node all the while.
     pub moves: bool,
+    /// What the filter becomes while producers go on.
+    pub alteration: Option<Alteration>,
     /// How long a submission may be tried again.
     pub retry_horizon_ms: u32,
     /// Milliseconds that a disk takes to sync.
@@ -224,6 +228,7 @@ impl Scenario {
             durability: Durability::Memory,
             copies: 0,
             moves: false,
+            alteration: None,
             retry_horizon_ms: 60_000,
             sync_ms: 0,
             named: dice.below(3) == 0,
@@ -339,8 +344,7 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` in which disks hang, and every slice of a durable filter has copies: as without, but for how it is
-    /// cut.
+    /// The scenario of `seed` in which disks hang, and every slice of a durable filter has copies.
     pub fn hung(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_HANGS);
         Self {
@@ -364,21 +368,24 @@ impl Scenario {
     /// that what is lost ends.
     pub fn storm(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_STORMS);
-        let slicing = dice.pick(&["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"]);
+        let slicing = dice.pick(&STORM_SLICINGS);
         let durability = dice.pick(&[Durability::Durable, Durability::Durable, Durability::Memory]);
         let kinds = ["timing", "generations", "bloom"];
         let (kinds, windows_ms) = match durability {
             Durability::Memory => (&kinds[..2], &[2_000, 4_000][..]),
             _ => (&kinds[..], &[2_000, 4_000, 3_600_000][..]),
         };
+        let kind = dice.pick(kinds);
         Self {
             nemesis: Nemesis::Storm,
             storm_ms: STORM_MS,
             nodes: 4,
             moves: true,
+            // What has no window never expires, and so cannot be altered.
+            alteration: if kind == "bloom" { None } else { Alteration::draw(seed) },
             slicing,
             durability,
-            kind: dice.pick(kinds),
+            kind,
             window_ms: dice.pick(windows_ms),
             clock: dice.pick(&[ClockSource::Event, ClockSource::Event, ClockSource::Wall]),
             copies: dice.pick(&[0, 1, 1, 2]),
@@ -439,7 +446,7 @@ impl Scenario {
         let is_on_disk = self.durability != Durability::Memory;
         match fault {
             // Memory that all nodes have lost at once is what power cuts are to disks.
-            Fault::PowerCut | Fault::TornWrite | Fault::DiskFull => is_on_disk,
+            Fault::PowerCut | Fault::TornWrite | Fault::DiskFull | Fault::DiskHang => is_on_disk,
             // What nobody else has is missing until its window is over.
             Fault::BitRot => is_on_disk && self.is_short(),
             Fault::Blackout => is_on_disk || self.is_short(),
@@ -480,6 +487,10 @@ impl fmt::Display for Scenario {
         }
         if self.moves {
             write!(f, " moving")?;
+        }
+        if let Some(Alteration { slicing, capacity_events, has_new_secret }) = self.alteration {
+            let secret = if has_new_secret { ", another secret" } else { "" };
+            write!(f, " altered to {slicing} for {capacity_events} events{secret}")?;
         }
         if self.is_staged() {
             write!(f, " {:?} {:?} {} ms", self.durability, self.clock, self.window_ms)?;

@@ -3,11 +3,12 @@
 //! Promises: what goes wrong follows from the seed and from what the map says then; when it is over, nothing is broken that does
 //! not heal by itself. Must not know: what producers are told.
 
+mod disks;
+
 use std::time::Duration;
 
 use firstseen_checker::history::{Loss, Outage};
-use firstseen_journal::{Disk, MemoryDisk};
-use firstseen_routing::{ClusterMap, Durability, Incarnation, NodeId, SliceOwner};
+use firstseen_routing::Durability;
 
 use crate::clock::now_us;
 use crate::cluster::{self, FILTER, node_name};
@@ -16,16 +17,19 @@ use crate::moves;
 use crate::net::SimConnector;
 use crate::producers::{SharedHistory, lock};
 use crate::scenario::{Dice, Scenario};
-use crate::torment::{Order, Torment, dice_of_reserves, producer_name};
+use crate::torment::{Order, Torment, producer_name};
+use crate::whole::{incomplete, index_of, lacking_all_the_while, missing};
 
 /// What happens to machines, one after the other.
-const OF_MACHINES: [Fault; 10] = [
+const OF_MACHINES: [Fault; 12] = [
     Fault::Kill,
     Fault::PowerCut,
+    Fault::AgreementTorn,
     Fault::Blackout,
     Fault::RollingRestart,
     Fault::LeaderLoss,
     Fault::DiskFull,
+    Fault::DiskHang,
     Fault::BitRot,
     Fault::Pause,
     Fault::ClockForward,
@@ -42,8 +46,6 @@ const UNHEARD_MS: u64 = 900;
 /// How long a node may take to be back, before the next one is restarted.
 const BACK_MAX: Duration = Duration::from_secs(6);
 const LOOK: Duration = Duration::from_millis(200);
-/// A node that finds its journal damaged says so within this.
-const FINDS_DAMAGE: Duration = Duration::from_secs(3);
 /// When all nodes run and all links work, everything must be complete within this: some fetch a slice in 500 questions of 1 KiB,
 /// and each takes a tenth of a second.
 const HEAL_MAX: Duration = Duration::from_secs(80);
@@ -83,6 +85,7 @@ impl Storm<'_> {
         for node in &self.torment.machines {
             node.clock.set_ahead_ms(ahead_ms(&mut dice));
         }
+        let mut hangs_until_us = 0;
         while now_us() < until_us {
             pause(100, 1_200, &mut dice).await;
             let (fault, node) = (dice.pick(&possible), dice.below(self.nodes() as u64) as usize);
@@ -91,6 +94,8 @@ impl Storm<'_> {
                 Fault::RollingRestart => self.restart_all(&mut dice).await?,
                 Fault::LeaderLoss => self.lose_leader(&mut dice).await?,
                 Fault::DiskFull => self.fill_disk(node, &mut dice).await,
+                Fault::DiskHang => hangs_until_us = self.hang_disk(node, &mut dice).await.max(hangs_until_us),
+                Fault::AgreementTorn => self.tear_agreement(node, &mut dice).await,
                 Fault::BitRot => self.rot(node, &mut dice).await?,
                 Fault::Pause => self.pause(node, &mut dice).await,
                 Fault::ClockForward | Fault::ClockBack => self.set_clock(node, &mut dice),
@@ -98,6 +103,7 @@ impl Storm<'_> {
                 _ => self.end(&[Order::Kill(node)], fault, &mut dice).await,
             }
         }
+        tokio::time::sleep(Duration::from_micros(hangs_until_us.saturating_sub(now_us()))).await;
         Ok(())
     }
 
@@ -198,75 +204,6 @@ impl Storm<'_> {
         let fault = if is_moving { Fault::LeaderLoss } else { Fault::Kill };
         self.end(&[Order::Kill(node)], fault, dice).await;
         Ok(())
-    }
-
-    async fn fill_disk(&self, node: usize, dice: &mut Dice) {
-        let disk = &self.torment.machines[node];
-        let takes_reserve = dice_of_reserves(self.scenario()).below(2) == 0;
-        disk.fill(dice.below(2_000), takes_reserve);
-        self.fired.note(if takes_reserve { Fault::ReserveTaken } else { Fault::DiskFull }, Some(node));
-        pause(100, 2_000, dice).await;
-        if dice.below(2) == 0 {
-            self.end(&[Order::CutPower(node, dice.below(u64::MAX))], Fault::PowerCut, dice).await;
-        }
-        disk.make_room();
-    }
-
-    /// Changes bits while the node is down, and repairs the journal where the node finds out.
-    async fn rot(&self, node: usize, dice: &mut Dice) -> turmoil::Result {
-        let machine = &self.torment.machines[node];
-        let before = start_of(&cluster::map_now(self.connector, self.nodes()).await?, node);
-        self.torment.order(Order::Kill(node));
-        pause(50, 500, dice).await;
-        machine.expect_damage(true);
-        let agreed_on = machine.agreement.copy();
-        let mut others = dice_of_reserves(self.scenario());
-        if others.below(2) == 0 && flip(&machine.agreement, &mut others) {
-            self.fired.note(Fault::AgreementRot, Some(node));
-        }
-        let flips = 1 + dice.below(4);
-        if (0..flips).filter(|_| flip(&machine.journal, dice)).count() > 0 {
-            self.fired.note(Fault::BitRot, Some(node));
-        }
-        self.torment.order(Order::Start(node));
-        // Bits that nobody reads change nothing.
-        let is_well = self.is_well(node, before).await?;
-        if !is_well || machine.has_refused() {
-            self.torment.order(Order::Kill(node));
-            tokio::time::sleep(LOOK).await;
-            let repaired = MemoryDisk::default();
-            firstseen_node::salvage_journal(&machine.journal, std::sync::Arc::new(repaired.clone()))?;
-            machine.journal.become_like(&repaired);
-            if machine.has_refused() {
-                // Nobody but the disk itself can mend that: it has a mirror. A node that has started has written since.
-                machine.agreement.become_like(&agreed_on);
-            }
-            self.lose(node);
-            self.torment.order(Order::Start(node));
-        }
-        machine.expect_damage(false);
-        Ok(())
-    }
-
-    /// Whether a node that has started since has all that it had, or says before long that it cannot read it.
-    async fn is_well(&self, node: usize, before: Option<Incarnation>) -> turmoil::Result<bool> {
-        let end = tokio::time::Instant::now() + FINDS_DAMAGE;
-        while tokio::time::Instant::now() < end {
-            tokio::time::sleep(LOOK).await;
-            let map = cluster::map_now(self.connector, self.nodes()).await?;
-            let own: Vec<SliceOwner> = map.filter_named(FILTER).map_or_else(Vec::new, |(_, record)| {
-                let own = record.all_copies().filter(|(_, copy)| index_of(&map, copy.node) == Some(node));
-                own.map(|(_, copy)| *copy).collect()
-            });
-            if own.iter().any(|copy| copy.missing_in.is_some()) {
-                return Ok(false);
-            }
-            // A journal that nobody has read may be damaged all the same.
-            if start_of(&map, node) != before && !own.is_empty() && own.iter().all(|copy| map.is_complete_copy(copy)) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     /// Nothing reaches the node, nothing leaves it, and its clock stands still. Its timers go on, as a host of the
@@ -385,82 +322,9 @@ impl Storm<'_> {
     }
 }
 
-/// A node that is down, or a copy that lacks what another has.
-fn missing(map: &ClusterMap) -> Option<String> {
-    if let Some(node) = map.nodes.values().find(|node| node.is_down) {
-        return Some(format!("{} is down", node.name));
-    }
-    let (_, record) = map.filter_named(FILTER)?;
-    let lags = |(slice, copy): &(u32, &SliceOwner)| map.is_complete(record, *slice) && !map.is_complete_copy(copy);
-    let (slice, copy) = record.all_copies().find(lags)?;
-    Some(format!("slice {slice} is not complete on node {}, and elsewhere it is", copy.node.0))
-}
-
-/// A copy that lacks something.
-fn incomplete(map: &ClusterMap) -> Option<String> {
-    let (_, record) = map.filter_named(FILTER)?;
-    let (slice, copy) = record.all_copies().find(|(_, copy)| !map.is_complete_copy(copy))?;
-    Some(format!("slice {slice} is not complete on node {}", copy.node.0))
-}
-
-/// A slice of which this node has lacked something from one map to the other, and another copy has not.
-fn lacking_all_the_while(before: &ClusterMap, after: &ClusterMap, node: usize) -> Option<u32> {
-    let (number, _) = after.node_named(&node_name(node))?;
-    let is_same = |node: NodeId| {
-        let [one, other] = [before, after].map(|map| map.nodes.get(&node).filter(|record| !record.is_down));
-        one.zip(other).is_some_and(|(one, other)| one.incarnation == other.incarnation)
-    };
-    let copies = |map: &ClusterMap, slice: u32| -> Vec<SliceOwner> {
-        map.filter_named(FILTER).map_or_else(Vec::new, |(_, record)| record.copies_of(slice).copied().collect())
-    };
-    let is_complete = |map: &ClusterMap, slice: u32, node: NodeId| {
-        copies(map, slice).iter().any(|copy| copy.node == node && map.is_complete_copy(copy))
-    };
-    let lacks = |map: &ClusterMap, slice: u32| {
-        let has_come = || map.filter_named(FILTER).is_some_and(|(_, of)| of.arriving_since(slice, number).is_none());
-        let own = copies(map, slice).into_iter().find(|copy| copy.node == number);
-        own.is_some_and(|own| !map.is_gone(&own) && !map.is_complete_copy(&own)) && has_come()
-    };
-    let has = |slice: u32, copy: &SliceOwner| {
-        is_same(copy.node) && is_complete(before, slice, copy.node) && is_complete(after, slice, copy.node)
-    };
-    let slices = 0..after.filter_named(FILTER)?.1.owners.len() as u32;
-    let mut lacking = slices.filter(|slice| is_same(number) && lacks(before, *slice) && lacks(after, *slice));
-    lacking.find(|slice| copies(after, *slice).iter().any(|copy| has(*slice, copy)))
-}
-
-fn start_of(map: &ClusterMap, node: usize) -> Option<Incarnation> {
-    map.node_named(&node_name(node)).map(|(_, record)| record.incarnation)
-}
-
-fn index_of(map: &ClusterMap, node: NodeId) -> Option<usize> {
-    let name = &map.nodes.get(&node)?.name;
-    (0..map.nodes.len()).find(|index| node_name(*index) == *name)
-}
-
 /// How far a clock is ahead of the time, or behind.
 fn ahead_ms(dice: &mut Dice) -> i64 {
     dice.below(2 * CLOCK_AHEAD_MS_MAX + 1) as i64 - CLOCK_AHEAD_MS_MAX as i64
-}
-
-/// Changes a bit somewhere in what has been written; whether there is anything.
-fn flip(disk: &MemoryDisk, dice: &mut Dice) -> bool {
-    let Ok(names) = disk.names() else { return false };
-    if names.is_empty() {
-        return false;
-    }
-    let chosen = dice.pick(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut before_bytes = 0;
-    for name in &names {
-        if name == chosen {
-            let bytes = disk.read(name, u64::MAX).unwrap_or_default();
-            let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
-            disk.flip(8 * before_bytes + dice.below(8 * used.max(1)));
-            return used > 0;
-        }
-        before_bytes += disk.len_bytes(name).unwrap_or(0);
-    }
-    false
 }
 
 async fn pause(least_ms: u64, below_ms: u64, dice: &mut Dice) {

@@ -169,7 +169,7 @@ impl Torment {
         let most_ms = dice.pick(&[9_000, 59_000]);
         let hang_ms = 1_000 + dice.below(most_ms);
         let disk = &self.machines[node].journal;
-        disk.hang_once(Duration::from_millis(hang_ms));
+        disk.hang_next(Some(Duration::from_millis(hang_ms)));
         while disk.is_to_hang() {
             if self.left.load(Ordering::Relaxed) == 0 {
                 return;

@@ -69,11 +69,14 @@ fn every_rule_that_is_broken_is_found() {
 /// The seed that has found it last: it is tried first. None of rules that storms do not miss.
 fn found_at(rule: Rule) -> Option<u64> {
     Some(match rule {
-        Rule::SingleFlight | Rule::SetsAllCells | Rule::RemembersNames | Rule::MindsGaps | Rule::ExpiresOnTime => 0,
-        Rule::AwaitsSets | Rule::AwaitsAcknowledgements | Rule::FencesEpochs => 1,
-        Rule::AwaitsDisk | Rule::KeepsPeerSets | Rule::FetchesAll => 2,
+        Rule::SingleFlight | Rule::SetsAllCells | Rule::MindsGaps | Rule::ExpiresOnTime => 0,
+        Rule::AwaitsSets | Rule::AwaitsAcknowledgements => 1,
+        Rule::FencesEpochs => 45,
+        Rule::RemembersNames | Rule::FetchesAll | Rule::KeepsFormers => 2,
+        Rule::KeepsPeerSets => 34,
+        Rule::AwaitsDisk => 12,
         Rule::MindsOtherClocks => 8,
-        Rule::RestoresNames => 9,
+        Rule::RestoresNames => 21,
         // What a head breaks that does not wait for the one before it: `crates/routing/tests/moves.rs` has met it.
         Rule::AwaitsFormerHeads => return None,
         // Nobody can say in a storm for whom nobody answers: `hung_disks.rs`.
@@ -84,6 +87,6 @@ fn found_at(rule: Rule) -> Option<u64> {
         Rule::BearsOutTimes => return None,
         // Of nodes that are cut off: `cut_offs.rs`.
         Rule::HoldsLease | Rule::AwaitsLeases => return None,
-        Rule::ReadyWhenWhole => 3,
+        Rule::ReadyWhenWhole => 6,
     })
 }

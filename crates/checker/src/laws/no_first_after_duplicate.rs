@@ -1,7 +1,9 @@
 //! Who is told duplicate knows that the event is recorded, whoever did it: within the window of every submission that can have
-//! done it, nobody who asks afterwards is told first-seen, unless a node has lost its memory since. (Where slices have copies,
-//! those of an event whose recording was given up may differ until it expires. Where nobody was told that it was recorded, and
-//! the duplicate rests on fewer slices than usual, which its answer says, the others may deny it when they are back.)
+//! done it, nobody who asks afterwards is told first-seen, unless what slices have lost may be first-seen again.
+//!
+//! One thing may be denied later: what nobody was told that it was recorded, as its recording was given up half-way. Its cells
+//! may be set in some copies of a slice and not in others, or in some slices and not in those that did not count then, which the
+//! answer says (degraded). For that, others must have come to answer while it was recorded, and again since it was found.
 
 use super::Violation;
 use crate::history::{Call, History};
@@ -10,9 +12,7 @@ use firstseen_routing::Decision;
 const LAW: &str = "no first-seen after a duplicate: an event that was known was new again within its window";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
-    if history.has_copies {
-        return;
-    }
+    let forgets_nothing = history.never_forgets && history.told_when_set;
     for duplicate in calls.iter().filter(|call| call.told == Some(Decision::Duplicate)) {
         let Some(returned_us) = duplicate.returned_us else { continue };
         let recorders: Vec<&Call> = calls
@@ -20,6 +20,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
             .filter(|call| call.id != duplicate.id && call.may_have_recorded() && call.began_us < returned_us)
             .copied()
             .collect();
+        let is_partial = history.has_copies || duplicate.degraded;
         let first_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(0);
         let contradicts = |first: &&&Call| {
             let since_us = first_us..first.returned_us.unwrap_or(u64::MAX);
@@ -29,10 +30,10 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
                 && !recorders.iter().any(is_same)
                 && duplicate.name.is_none_or(|name| first.name != Some(name))
                 && !recorders.is_empty()
-                && !(duplicate.degraded && recorders.iter().all(|call| !call.won()))
+                && !(is_partial && history.may_be_denied(&recorders, duplicate, first))
                 && recorders.iter().all(|call| history.are_within_window(call, first))
                 && !history.is_alone(first)
-                && !history.losses.iter().any(|loss| since_us.contains(&loss.time_us))
+                && (forgets_nothing || !history.losses.iter().any(|loss| since_us.contains(&loss.time_us)))
         };
         if let Some(first) = calls.iter().find(contradicts) {
             violations.push(Violation::of(LAW, vec![(*duplicate).clone(), (*first).clone()]));

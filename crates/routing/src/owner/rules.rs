@@ -53,11 +53,13 @@ pub enum Rule {
     MeasuresClocks,
     /// What is far ahead of a clock moves it only where the time of day or other events bear it out.
     BearsOutTimes,
+    /// A filter that was altered is there, and asked, until all that it has has expired.
+    KeepsFormers,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::SingleFlight,
         Self::AwaitsSets,
         Self::AwaitsAcknowledgements,
@@ -78,6 +80,7 @@ impl Rule {
         Self::GivesUpHungDisks,
         Self::MeasuresClocks,
         Self::BearsOutTimes,
+        Self::KeepsFormers,
     ];
 }
 

@@ -1,0 +1,142 @@
+//! An operator who alters the filter while producers go on.
+//!
+//! Promises: what it becomes is what the scenario says; when follows from the seed and from what else is done to it. Must not
+//! know: what goes wrong meanwhile.
+
+use std::time::Duration;
+
+use firstseen_routing::{FilterId, SlicedDefinition};
+use firstseen_wire::map::definition_json;
+use firstseen_wire::net::{Connector, admin_client};
+use firstseen_wire::proto::admin::AlterFilterRequest;
+
+use crate::clock::now_us;
+use crate::cluster::{self, CAPACITY_EVENTS, FILTER, node_address};
+use crate::faults::{Fault, Fired};
+use crate::net::SimConnector;
+use crate::scenario::{Dice, STORM_SLICINGS, Scenario};
+
+/// Dice of alterations fall apart from the others of a storm.
+const OF_ALTERATIONS: u64 = 0xA1_7E2 << 32;
+/// Dice of when it is altered fall apart from the others of a seed.
+const OF_TIMES: u64 = 0xA1_7E2D;
+/// How long one node may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// In a storm, and when it is over, nodes may be away for so long.
+const ENDS_MAX: Duration = Duration::from_secs(90);
+/// Between two tries, and between two looks.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// What a filter becomes. Its window stays: what producers are promised is the same all the while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alteration {
+    /// How it is cut.
+    pub slicing: &'static str,
+    /// Events that it is sized for.
+    pub capacity_events: u64,
+    /// Whether its secret is another.
+    pub has_new_secret: bool,
+}
+
+impl Alteration {
+    /// In two of five storms the filter is altered.
+    pub(crate) fn draw(seed: u64) -> Option<Self> {
+        let mut dice = Dice::new(seed ^ OF_ALTERATIONS);
+        let happens = dice.below(5) < 2;
+        let slicing = dice.pick(&STORM_SLICINGS);
+        // More by so much that it is another filter, however it is cut.
+        let capacity_events = CAPACITY_EVENTS * (1 + dice.below(3)) + CAPACITY_EVENTS / 2;
+        happens.then(|| Self { slicing, capacity_events, has_new_secret: dice.below(2) == 0 })
+    }
+}
+
+/// When a filter was altered, in simulated microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Altered {
+    /// What is recorded in the one before.
+    pub(crate) former: FilterId,
+    /// Nothing was recorded in the other before that.
+    pub(crate) begun_us: u64,
+    /// Nothing is recorded in the one before after that.
+    pub(crate) ended_us: u64,
+}
+
+/// What the filter becomes.
+pub(crate) fn definition(
+    scenario: &Scenario,
+    Alteration { slicing, capacity_events, .. }: Alteration,
+) -> Result<SlicedDefinition, Box<dyn std::error::Error>> {
+    cluster::define(scenario, slicing, capacity_events)
+}
+
+/// The material of the secret of a filter, of which `former` was there first.
+pub(crate) fn secret(scenario: &Scenario, filter: FilterId, altered: Option<&Altered>) -> Vec<u8> {
+    let is_other = altered.is_some_and(|altered| altered.former != filter);
+    match scenario.alteration.filter(|alteration| is_other && alteration.has_new_secret) {
+        Some(_) => (!scenario.seed).to_le_bytes().repeat(4),
+        None => cluster::secret(scenario),
+    }
+}
+
+/// Has the filter altered as soon as it can be, where it is to be; what was, and when that began. It has not ended then.
+pub(crate) async fn begin(
+    scenario: &Scenario,
+    connector: &SimConnector,
+    fired: &Fired,
+    until_us: u64,
+) -> turmoil::Result<Option<Altered>> {
+    let Some(alteration) = scenario.alteration else { return Ok(None) };
+    let mut dice = Dice::new(scenario.seed ^ OF_TIMES);
+    tokio::time::sleep(Duration::from_millis(500 + dice.below(6_000))).await;
+    let map = cluster::map_now(connector, scenario.nodes).await?;
+    let (former, _) = map.filter_named(FILTER).ok_or("no filter")?;
+    let begun_us = now_us();
+    while now_us() < until_us {
+        ask(scenario, alteration, former, connector, &mut dice).await;
+        // Whatever the answer was, and whether it came.
+        let map = cluster::map_now(connector, scenario.nodes).await?;
+        if map.filter_named(FILTER).is_some_and(|(filter, _)| filter != former) {
+            fired.note(Fault::Alteration, None);
+            return Ok(Some(Altered { former, begun_us, ended_us: u64::MAX }));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(None)
+}
+
+/// Waits until nothing is in flight any more in the former filter, or has waited for long.
+pub(crate) async fn end(altered: &mut Altered, scenario: &Scenario, connector: &SimConnector) -> turmoil::Result {
+    let end = tokio::time::Instant::now() + ENDS_MAX;
+    while tokio::time::Instant::now() < end {
+        let map = cluster::map_now(connector, scenario.nodes).await?;
+        let closed = map.filters.get(&altered.former).and_then(|former| former.line.closed.as_ref());
+        if closed.is_none_or(|closed| closed.has_ended()) {
+            altered.ended_us = now_us();
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Asks a node to alter the filter. What cannot be is refused, and that is all.
+async fn ask(scenario: &Scenario, alteration: Alteration, former: FilterId, connector: &SimConnector, dice: &mut Dice) {
+    let asked = dice.below(scenario.nodes as u64) as usize;
+    let Ok(channel) = connector.channel(&node_address(asked), None) else { return };
+    let Ok(definition) = definition(scenario, alteration) else { return };
+    let secret = match alteration.has_new_secret {
+        true => (!scenario.seed).to_le_bytes().repeat(4),
+        false => Vec::new(),
+    };
+    let request = AlterFilterRequest {
+        command_id: u128::from(dice.below(u64::MAX)).to_le_bytes().to_vec().into(),
+        name: FILTER.to_owned(),
+        filter_id: former.0,
+        definition_json: definition_json(&definition),
+        new_secret: alteration.has_new_secret,
+        secret: secret.into(),
+        plan: false,
+        forgets: false,
+    };
+    let _ = tokio::time::timeout(ANSWER_MAX, admin_client(channel).alter_filter(request)).await;
+}

@@ -1,0 +1,159 @@
+//! What a storm does to the disks of machines.
+//!
+//! Promises: as for storms. Must not know: what it does to anything else.
+
+use std::time::Duration;
+
+use firstseen_journal::{Disk, MemoryDisk};
+use firstseen_routing::{Incarnation, SliceOwner};
+
+use super::{LOOK, Storm, pause};
+use crate::clock::now_us;
+use crate::cluster;
+use crate::faults::Fault;
+use crate::scenario::Dice;
+use crate::torment::{Order, dice_of_reserves};
+use crate::whole::{index_of, start_of};
+
+/// A node that finds its journal damaged says so within this.
+const FINDS_DAMAGE: Duration = Duration::from_secs(3);
+/// A write or a sync that a fault waits for comes within this, or the fault does not happen.
+const WRITTEN_MAX: Duration = Duration::from_secs(2);
+/// A disk hangs for a second at least, and so much longer at most: most often for so short that nobody minds, or just does.
+const HANGS_MS_BELOW: [u64; 4] = [3_000, 6_000, 6_000, 59_000];
+/// While a disk hangs for longer than this, something else goes wrong as well.
+const HANGS_ALONE_MS_MAX: u64 = 4_000;
+/// A commit is so many writes, about.
+const WRITES_BELOW: u64 = 24;
+
+impl Storm<'_> {
+    pub(super) async fn fill_disk(&self, node: usize, dice: &mut Dice) {
+        let disk = &self.torment.machines[node];
+        let takes_reserve = dice_of_reserves(self.scenario()).below(2) == 0;
+        disk.fill(dice.below(2_000), takes_reserve);
+        self.fired.note(if takes_reserve { Fault::ReserveTaken } else { Fault::DiskFull }, Some(node));
+        pause(100, 2_000, dice).await;
+        if dice.below(2) == 0 {
+            self.end(&[Order::CutPower(node, dice.below(u64::MAX))], Fault::PowerCut, dice).await;
+        }
+        disk.make_room();
+    }
+
+    /// Has a sync of a node's journal hang; until when it does, or did, in simulated microseconds. For a while nothing else goes
+    /// wrong with machines.
+    pub(super) async fn hang_disk(&self, node: usize, dice: &mut Dice) -> u64 {
+        let most_ms = dice.pick(&HANGS_MS_BELOW);
+        let hang_ms = 1_000 + dice.below(most_ms);
+        let alone_ms = dice.below(hang_ms.min(HANGS_ALONE_MS_MAX));
+        let disk = &self.torment.machines[node].journal;
+        disk.hang_next(Some(Duration::from_millis(hang_ms)));
+        if !comes_true(|| !disk.is_to_hang()).await {
+            // Nobody has anything to write.
+            disk.hang_next(None);
+            return 0;
+        }
+        let until_us = now_us() + hang_ms * 1_000;
+        self.fired.note(Fault::DiskHang, Some(node));
+        tokio::time::sleep(Duration::from_millis(alone_ms)).await;
+        until_us
+    }
+
+    /// Cuts a node's power in the middle of what it writes of the agreement.
+    pub(super) async fn tear_agreement(&self, node: usize, dice: &mut Dice) {
+        let disk = &self.torment.machines[node].agreement;
+        disk.lose_power_after(Some(dice.below(WRITES_BELOW)));
+        // Whoever carries out orders cuts it as soon as it has failed.
+        if !comes_true(|| !disk.is_to_lose_power()).await {
+            disk.lose_power_after(None);
+            return;
+        }
+        self.note_loss(node);
+        pause(50, 2_000, dice).await;
+        self.torment.order(Order::Start(node));
+    }
+
+    /// Changes bits while the node is down, and repairs the journal where the node finds out.
+    pub(super) async fn rot(&self, node: usize, dice: &mut Dice) -> turmoil::Result {
+        let machine = &self.torment.machines[node];
+        let before = start_of(&cluster::map_now(self.connector, self.nodes()).await?, node);
+        self.torment.order(Order::Kill(node));
+        pause(50, 500, dice).await;
+        machine.expect_damage(true);
+        let agreed_on = machine.agreement.copy();
+        let mut others = dice_of_reserves(self.scenario());
+        if others.below(2) == 0 && flip(&machine.agreement, &mut others) {
+            self.fired.note(Fault::AgreementRot, Some(node));
+        }
+        let flips = 1 + dice.below(4);
+        if (0..flips).filter(|_| flip(&machine.journal, dice)).count() > 0 {
+            self.fired.note(Fault::BitRot, Some(node));
+        }
+        self.torment.order(Order::Start(node));
+        // Bits that nobody reads change nothing.
+        let is_well = self.is_well(node, before).await?;
+        if !is_well || machine.has_refused() {
+            self.torment.order(Order::Kill(node));
+            tokio::time::sleep(LOOK).await;
+            let repaired = MemoryDisk::default();
+            firstseen_node::salvage_journal(&machine.journal, std::sync::Arc::new(repaired.clone()))?;
+            machine.journal.become_like(&repaired);
+            if machine.has_refused() {
+                // Nobody but the disk itself can mend that: it has a mirror. A node that has started has written since.
+                machine.agreement.become_like(&agreed_on);
+            }
+            self.lose(node);
+            self.torment.order(Order::Start(node));
+        }
+        machine.expect_damage(false);
+        Ok(())
+    }
+
+    /// Whether a node that has started since has all that it had, or says before long that it cannot read it.
+    async fn is_well(&self, node: usize, before: Option<Incarnation>) -> turmoil::Result<bool> {
+        let end = tokio::time::Instant::now() + FINDS_DAMAGE;
+        while tokio::time::Instant::now() < end {
+            tokio::time::sleep(LOOK).await;
+            let map = cluster::map_now(self.connector, self.nodes()).await?;
+            let copies = cluster::line(&map).flat_map(|(_, record)| record.all_copies());
+            let own = copies.filter(|(_, copy)| index_of(&map, copy.node) == Some(node));
+            let own: Vec<SliceOwner> = own.map(|(_, copy)| *copy).collect();
+            if own.iter().any(|copy| copy.missing_in.is_some()) {
+                return Ok(false);
+            }
+            // A journal that nobody has read may be damaged all the same.
+            if start_of(&map, node) != before && !own.is_empty() && own.iter().all(|copy| map.is_complete_copy(copy)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Changes a bit somewhere in what has been written; whether there is anything.
+fn flip(disk: &MemoryDisk, dice: &mut Dice) -> bool {
+    let Ok(names) = disk.names() else { return false };
+    if names.is_empty() {
+        return false;
+    }
+    let chosen = dice.pick(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut before_bytes = 0;
+    for name in &names {
+        if name == chosen {
+            let bytes = disk.read(name, u64::MAX).unwrap_or_default();
+            let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
+            disk.flip(8 * before_bytes + dice.below(8 * used.max(1)));
+            return used > 0;
+        }
+        before_bytes += disk.len_bytes(name).unwrap_or(0);
+    }
+    false
+}
+
+/// Whether it becomes so before long.
+async fn comes_true(is_so: impl Fn() -> bool) -> bool {
+    let end_us = now_us() + WRITTEN_MAX.as_micros() as u64;
+    while now_us() < end_us && !is_so() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    is_so()
+}
