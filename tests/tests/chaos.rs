@@ -25,6 +25,26 @@ fn nodes_that_are_restarted_when_the_last_one_is_ready_forget_nothing() {
     assert!(judgement["calls"].as_u64() > Some(1_000) && judgement["duplicates"].as_u64() > Some(500), "{judgement}");
 }
 
+/// Producers whose clocks are behind bring events whose windows have ended; nobody else may notice.
+#[test]
+fn callers_whose_clocks_are_behind_change_nothing_for_the_others() {
+    let folder = Folder::new();
+    let scenario = r#"
+        about = "Single producers have clocks that are behind by a window, and by days."
+        filter = "--slicing vertical:6 --window 1h --capacity 100k --fpr 0.000000001"
+        seconds = 6
+        broken_clocks = ["-1h", "-3d"]
+        steps = []
+        [promises]
+        undecided_seconds_max = 1
+        complete_within_s = 10
+    "#;
+    folder.write("behind.toml", scenario);
+    let (code, judgement) = judgement(&folder, "behind --scenarios .");
+    assert_eq!((code, &judgement["broken"]), (Some(0), &Value::Array(Vec::new())), "{judgement}");
+    assert!(judgement["broken_clock_calls"].as_u64() > Some(100), "{judgement}");
+}
+
 #[test]
 fn a_promise_that_is_broken_is_told() {
     let folder = Folder::new();

@@ -23,6 +23,8 @@ pub(super) struct Judgement {
     pub(super) first_seen: usize,
     pub(super) duplicates: usize,
     pub(super) undecided: usize,
+    /// Calls of callers whose clocks were off, which are not among the others.
+    pub(super) broken_clock_calls: usize,
     /// Seconds in which something was undecided.
     pub(super) undecided_seconds: u64,
     /// All slices were, so long after the end; none where they were not in time.
@@ -47,7 +49,8 @@ pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Opt
         never_forgets: true,
         ..History::default()
     };
-    let mut lines: Vec<&CallLine> = lines.iter().collect();
+    let all_calls = lines.len();
+    let mut lines: Vec<&CallLine> = lines.iter().filter(|line| !line.has_broken_clock).collect();
     lines.sort_by_key(|line| line.began_us);
     lines.iter().for_each(|line| _ = history.begin(call(line)));
     let count = |is_so: fn(&Decision) -> bool| lines.iter().filter(|line| is_so(&line.told)).count();
@@ -78,6 +81,7 @@ pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Opt
         first_seen: count(|told| *told == Decision::FirstSeen),
         duplicates: count(|told| *told == Decision::Duplicate),
         undecided: count(is_undecided),
+        broken_clock_calls: all_calls - lines.len(),
         undecided_seconds,
         complete_after_s: complete_after.map(|after| after.as_secs_f64()),
         broken,
@@ -114,6 +118,7 @@ mod tests {
             seconds: 10,
             needs_containers: false,
             compose: None,
+            broken_clocks: Vec::new(),
             promises: Promises { undecided_seconds_max: 1, complete_within_s: 1, may_forget: false },
             steps: Vec::new(),
         }
@@ -121,7 +126,17 @@ mod tests {
 
     fn told(event: u64, began_us: u64, told: Decision) -> CallLine {
         let (caller, is_lookup, time_ms) = (1, false, began_us / 1000);
-        CallLine { caller, event, is_lookup, time_ms, began_us, returned_us: began_us + 500, told }
+        let (has_broken_clock, returned_us) = (false, began_us + 500);
+        CallLine { caller, has_broken_clock, event, is_lookup, time_ms, began_us, returned_us, told }
+    }
+
+    #[test]
+    fn callers_whose_clocks_are_off_are_promised_nothing() {
+        let is_off = |line: CallLine| CallLine { has_broken_clock: true, ..line };
+        let twice = [1_000, 2_000].map(|began_us| is_off(told(9, began_us, Decision::FirstSeen)));
+        let calls = [&[told(1, 0, Decision::FirstSeen)], &twice[..]].concat();
+        let judgement = judge(&scenario(), &calls, Some(Duration::ZERO));
+        assert!(judgement.holds() && judgement.calls == 1 && judgement.broken_clock_calls == 2, "{judgement:?}");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+use self::scenario::ClockOffset;
 use crate::filter::ClusterAddresses;
 use crate::size::ByteSize;
 
@@ -78,6 +79,9 @@ pub struct ProduceArgs {
     /// For so long
     #[arg(long, value_name = "S")]
     pub seconds: u64,
+    /// Callers whose clocks are so much off (`+1h`, `-3d`), beside the others; events are stamped by callers then
+    #[arg(long, value_name = "OFFSETS", value_delimiter = ',', allow_hyphen_values = true)]
+    broken_clocks: Vec<ClockOffset>,
     /// What is asked is drawn from it
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,

@@ -13,6 +13,7 @@ use firstseen_routing::Decision;
 use serde::{Deserialize, Serialize};
 
 use super::ProduceArgs;
+use super::scenario::ClockOffset;
 use crate::draws::Draws;
 
 /// Callers of a process.
@@ -23,6 +24,8 @@ const PAUSE: Duration = Duration::from_millis(15);
 const DEADLINE_MS: u64 = 1_500;
 /// A new event each.
 const NEW_EVENT_MS: u64 = 10;
+/// Callers whose clocks are off ask about events of their own, so far apart.
+const OWN_EVENTS: u64 = 1 << 40;
 /// Of so many calls one is a lookup.
 const LOOKUP_EVERY: u64 = 6;
 
@@ -30,6 +33,8 @@ const LOOKUP_EVERY: u64 = 6;
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct CallLine {
     pub(super) caller: u32,
+    /// Its clock is off, and what it is told is promised to nobody.
+    pub(super) has_broken_clock: bool,
     pub(super) event: u64,
     pub(super) is_lookup: bool,
     /// Milliseconds since 1970.
@@ -44,35 +49,53 @@ pub(super) struct CallLine {
 pub(super) fn run(args: &ProduceArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let mut builder = Client::builder().seeds(args.cluster.cluster.clone()).deadline_ms(DEADLINE_MS);
-        if let Some(files) = args.cluster.tls.files() {
-            builder = builder.tls(files);
+        let (client, filter) = connect(args).await?;
+        let stamp = if args.broken_clocks.is_empty() { Stamp::ByNodes } else { Stamp::ByCaller { ahead_ms: 0 } };
+        let mut clients = vec![client];
+        let mut callers = vec![(filter, stamp); CALLERS as usize];
+        for ClockOffset { ahead_ms } in &args.broken_clocks {
+            // A producer of its own: what its times do to the others goes through the cluster.
+            let (client, filter) = connect(args).await?;
+            clients.push(client);
+            callers.push((filter, Stamp::ByCaller { ahead_ms: *ahead_ms }));
         }
-        let client = builder.connect().await?;
-        let filter = client.filter(&args.name).await?;
         let out = Arc::new(Mutex::new(std::io::stdout()));
         let begun = Instant::now();
-        let callers: Vec<_> = (0..CALLERS)
-            .map(|caller| {
-                let caller = Caller {
-                    number: caller,
-                    dice: Draws(args.seed.wrapping_mul(31).wrapping_add(caller.into())),
-                    filter: filter.clone(),
-                    begun,
-                    seconds: args.seconds,
-                };
-                tokio::spawn(caller.run(out.clone()))
-            })
-            .collect();
-        for caller in callers {
+        let callers = callers.into_iter().zip(0..).map(|((filter, stamp), number)| {
+            let dice = Draws(args.seed.wrapping_mul(31).wrapping_add(u64::from(number)));
+            let caller = Caller { number, stamp, dice, filter, begun, seconds: args.seconds };
+            tokio::spawn(caller.run(out.clone()))
+        });
+        for caller in callers.collect::<Vec<_>>() {
             caller.await??;
         }
         Ok(ExitCode::SUCCESS)
     })
 }
 
+async fn connect(args: &ProduceArgs) -> anyhow::Result<(Client, Filter)> {
+    let mut builder = Client::builder().seeds(args.cluster.cluster.clone()).deadline_ms(DEADLINE_MS);
+    if let Some(files) = args.cluster.tls.files() {
+        builder = builder.tls(files);
+    }
+    let client = builder.connect().await?;
+    let filter = client.filter(&args.name).await?;
+    Ok((client, filter))
+}
+
+/// Who says when an event occurred.
+#[derive(Clone, Copy, Debug)]
+enum Stamp {
+    ByNodes,
+    /// By a clock that is so much ahead.
+    ByCaller {
+        ahead_ms: i64,
+    },
+}
+
 struct Caller {
     number: u32,
+    stamp: Stamp,
     dice: Draws,
     filter: Filter,
     begun: Instant,
@@ -93,14 +116,22 @@ impl Caller {
         let events = self.begun.elapsed().as_millis() as u64 / NEW_EVENT_MS + 1;
         let event = events - 1 - self.dice.below(events).min(self.dice.below(events)).min(self.dice.below(events));
         let is_lookup = self.dice.below(LOOKUP_EVERY) == 0;
-        let (key, time_ms) = (event.to_le_bytes(), now_ms());
+        let (has_broken_clock, ahead_ms) = match self.stamp {
+            Stamp::ByNodes => (false, 0),
+            Stamp::ByCaller { ahead_ms } => (ahead_ms != 0, ahead_ms),
+        };
+        let event = if has_broken_clock { event + OWN_EVENTS * u64::from(self.number) } else { event };
+        let (key, time_ms) = (event.to_le_bytes(), now_ms().saturating_add_signed(ahead_ms));
         let began_us = self.begun.elapsed().as_micros() as u64;
-        let told = match is_lookup {
-            true => self.filter.test(&key).await?,
-            false => self.filter.observe(&key).await?,
+        let told = match (is_lookup, self.stamp) {
+            (true, Stamp::ByNodes) => self.filter.test(&key).await?,
+            (false, Stamp::ByNodes) => self.filter.observe(&key).await?,
+            (true, Stamp::ByCaller { .. }) => self.filter.test_at(&key, time_ms).await?,
+            (false, Stamp::ByCaller { .. }) => self.filter.observe_at(&key, time_ms).await?,
         };
         let returned_us = self.begun.elapsed().as_micros() as u64;
-        Ok(CallLine { caller: self.number, event, is_lookup, time_ms, began_us, returned_us, told })
+        let caller = self.number;
+        Ok(CallLine { caller, has_broken_clock, event, is_lookup, time_ms, began_us, returned_us, told })
     }
 }
 

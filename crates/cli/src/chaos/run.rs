@@ -59,8 +59,9 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         true => Box::new(Containers::start(scenario.compose.as_deref())?),
         false => Box::new(Local::start()?),
     };
+    let clock = if scenario.broken_clocks.is_empty() { "wall" } else { "event" };
     let create: Vec<&str> =
-        ["filter", "create", FILTER, "--clock", "wall"].into_iter().chain(scenario.filter.split_whitespace()).collect();
+        ["filter", "create", FILTER, "--clock", clock].into_iter().chain(scenario.filter.split_whitespace()).collect();
     containers::finish(&mut stage.command(&create, None))?;
     let calls = carry_out(&mut *stage, &scenario, args.json)?;
     let complete_after = complete(&*stage, &scenario)?;
@@ -83,8 +84,12 @@ struct Second {
 
 /// Every call that returned.
 fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyhow::Result<Vec<CallLine>> {
-    let seconds = scenario.seconds.to_string();
-    let (mut producer, lines) = produce(stage.command(&["chaos", "produce", FILTER, "--seconds", &seconds], None))?;
+    let (seconds, clocks) = (scenario.seconds.to_string(), scenario.broken_clocks());
+    let mut asks = vec!["chaos", "produce", FILTER, "--seconds", &seconds];
+    if !clocks.is_empty() {
+        asks.extend(["--broken-clocks", &clocks]);
+    }
+    let (mut producer, lines) = produce(stage.command(&asks, None))?;
     let mut calls: Vec<CallLine> = Vec::new();
     // Containers take a moment to start: the first call is the beginning.
     let first = lines.recv_timeout(LAST_ANSWERS).context("the producer asks nothing")?;
@@ -165,7 +170,7 @@ fn produce(mut command: Command) -> anyhow::Result<(Child, Receiver<CallLine>)> 
 
 fn print_second(calls: &[CallLine], second: u64) {
     let mut told = Second::default();
-    for call in calls.iter().filter(|call| call.returned_us / 1_000_000 == second) {
+    for call in calls.iter().filter(|call| !call.has_broken_clock && call.returned_us / 1_000_000 == second) {
         *match call.told {
             Decision::FirstSeen => &mut told.first_seen,
             Decision::Duplicate => &mut told.duplicates,
@@ -196,7 +201,8 @@ fn complete(stage: &dyn Stage, scenario: &Scenario) -> anyhow::Result<Option<Dur
 impl Judgement {
     /// In words.
     fn text(&self) -> String {
-        let Self { calls, first_seen, duplicates, undecided, undecided_seconds, complete_after_s, broken } = self;
+        let Self { calls, first_seen, duplicates, undecided, undecided_seconds, complete_after_s, broken, .. } = self;
+        let Self { broken_clock_calls, .. } = self;
         let complete = match complete_after_s {
             Some(after_s) => format!("all slices complete {after_s:.1} s after the end"),
             None => "slices are incomplete".to_owned(),
@@ -205,6 +211,9 @@ impl Judgement {
             "{calls} calls: {first_seen} first-seen, {duplicates} duplicates, {undecided} undecided in \
              {undecided_seconds} seconds; {complete}\n"
         );
+        if *broken_clock_calls > 0 {
+            text.push_str(&format!("{broken_clock_calls} more calls of callers whose clocks are off\n"));
+        }
         for promise in broken {
             text.push_str(&format!("BROKEN: {promise}\n"));
         }

@@ -5,11 +5,13 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::UsageError;
+use crate::filter_args::parse_duration_ms;
 
 /// What happens in a run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -27,6 +29,9 @@ pub(super) struct Scenario {
     /// A further compose file.
     #[serde(default)]
     pub(super) compose: Option<String>,
+    /// Callers whose clocks are so much off, beside the others: `+1h`, `-3d`. Events are stamped by callers then.
+    #[serde(default)]
+    pub(super) broken_clocks: Vec<ClockOffset>,
     /// What must hold beside the laws.
     pub(super) promises: Promises,
     /// In the order of their times.
@@ -44,6 +49,43 @@ pub(super) struct Promises {
     /// What slices have lost may be first-seen again; otherwise nothing is ever forgotten.
     #[serde(default)]
     pub(super) may_forget: bool,
+}
+
+/// How much a clock is off: `+1h` is ahead, `-3d` is behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub(super) struct ClockOffset {
+    /// Milliseconds; below zero where it is behind.
+    pub(super) ahead_ms: i64,
+}
+
+impl FromStr for ClockOffset {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || format!("`{text}` is not how much a clock is off: say +1h, or -3d");
+        let (sign, duration) = match (text.strip_prefix('+'), text.strip_prefix('-')) {
+            (Some(ahead), _) => (1, ahead),
+            (_, Some(behind)) => (-1, behind),
+            _ => return Err(wrong()),
+        };
+        let off_ms = parse_duration_ms(duration)?;
+        Ok(Self { ahead_ms: i64::try_from(off_ms).map_err(|_| wrong())? * sign })
+    }
+}
+
+impl TryFrom<String> for ClockOffset {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ClockOffset> for String {
+    fn from(offset: ClockOffset) -> Self {
+        format!("{:+}ms", offset.ahead_ms)
+    }
 }
 
 /// Something that goes wrong, or right again.
@@ -90,7 +132,8 @@ pub(super) enum Action {
 }
 
 /// The files of `cluster/scenarios`, so that they are wherever the binary is.
-const BUILT_IN: [(&str, &str); 9] = [
+const BUILT_IN: [(&str, &str); 10] = [
+    ("broken-clock", include_str!("../../../../cluster/scenarios/broken-clock.toml")),
     ("disconnect", include_str!("../../../../cluster/scenarios/disconnect.toml")),
     ("disk-full", include_str!("../../../../cluster/scenarios/disk-full.toml")),
     ("kill", include_str!("../../../../cluster/scenarios/kill.toml")),
@@ -103,6 +146,12 @@ const BUILT_IN: [(&str, &str); 9] = [
 ];
 
 impl Scenario {
+    /// The clocks that are off, as a flag has them.
+    pub(super) fn broken_clocks(&self) -> String {
+        let clocks = self.broken_clocks.iter().map(|clock| String::from(*clock));
+        clocks.collect::<Vec<_>>().join(",")
+    }
+
     /// The scenario of this name, in `folder` or among those of the binary.
     ///
     /// # Errors
@@ -167,6 +216,18 @@ mod tests {
                     undecided_seconds_max = 1\ncomplete_within_s = 1\n";
         assert!(toml::from_str::<Scenario>(text).unwrap_err().to_string().contains("surprise"));
         assert!(toml::from_str::<Scenario>(&text.replace("surprise = 1\n", "")).is_ok());
+    }
+
+    #[test]
+    fn clocks_are_off_by_what_a_file_says() {
+        let offset = |text: &str| text.parse::<ClockOffset>();
+        assert_eq!(offset("+1h").map(|clock| clock.ahead_ms), Ok(3_600_000));
+        assert_eq!(offset("-3d").map(|clock| clock.ahead_ms), Ok(-3 * 86_400_000));
+        let there_and_back = offset("-3d").map(|clock| offset(&String::from(clock)));
+        assert_eq!(there_and_back, Ok(offset("-3d")));
+        for wrong in ["1h", "+", "-soon", ""] {
+            assert!(offset(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
