@@ -33,6 +33,10 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
                 && !(is_partial && history.may_be_denied(&recorders, duplicate, first))
                 && recorders.iter().all(|call| history.are_within_window(call, first))
                 && !history.is_alone(first)
+                && !history
+                    .forgiven
+                    .iter()
+                    .any(|forgiven| forgiven.ended_us >= since_us.start && forgiven.begun_us <= since_us.end)
                 && (forgets_nothing || !history.losses.iter().any(|loss| since_us.contains(&loss.time_us)))
         };
         if let Some(first) = calls.iter().find(contradicts) {
