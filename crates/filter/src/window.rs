@@ -14,7 +14,7 @@ mod unit_clock;
 
 use serde::{Deserialize, Serialize};
 
-pub use borne::AHEAD_EVENTS_MAX;
+pub use borne::{AHEAD_EVENTS_MAX, OUTWEIGHING_EVENTS};
 pub use calendar::{Calendar, CalendarError, Period};
 pub use clock::{Placed, WindowClock};
 pub use spec::{Unit, Window, WindowError};

@@ -72,10 +72,10 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let future_max_ms = future_units * unit_ms;
-        let future_max_units = unit.future_units(future_max_ms);
+        let step_units = unit.future_units(future_max_ms);
         let mut exact = WindowClock::new(unit.clone(), rule, future_max_ms);
         let mut producer = WindowClock::new(unit, rule, future_max_ms);
-        let mut heads = vec![UnitClock::new(rule, future_max_units); owners as usize];
+        let mut heads = vec![UnitClock::new(rule, step_units); owners as usize];
         let mut dice = Dice(seed);
         let (mut base_unit, mut told_base) = (0, vec![false; owners as usize]);
         // What its own clock took is borne out for the others, too.
@@ -152,7 +152,7 @@ fn nobody_moves_the_clock_far_ahead_of_the_present() {
     let new = || UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
     // The first event, and one behind it.
     let mut clock = new();
-    clock.show_present(1000..=1000);
+    clock.show_present(1000..=1060, true);
     assert_eq!(clock.place(1061, 1061, ALONE), Placed::Refused);
     assert_eq!(clock.place(1060, 1060, NOBODY), Placed::At(Stamp::on_time(1060)));
     // However far the clock is, the bound stays.
@@ -161,24 +161,39 @@ fn nobody_moves_the_clock_far_ahead_of_the_present() {
         clock.catch_up(unit, ALONE);
     }
     assert_eq!(clock.now_unit(), 1060);
-    clock.show_present(1030..=1030);
-    clock.show_present(1001..=1001);
+    clock.show_present(1030..=1090, true);
+    clock.show_present(1001..=1061, true);
     assert_eq!(clock.place(1091, 1091, ALONE), Placed::Refused);
     assert_eq!(clock.place(1090, 1090, NOBODY), Placed::At(Stamp::on_time(1090)));
 }
 
 #[test]
+fn a_step_within_a_unit_is_no_unit() {
+    let mut clock = UnitClock::new(WindowRule { span_units: 1, lateness_units: 0 }, 1);
+    clock.show_present(1000..=1000, true);
+    assert_eq!(clock.place(1000, 1000, ALONE), Placed::At(Stamp::on_time(1000)));
+    assert_eq!(clock.place(1001, 1001, ALONE), Placed::Refused);
+    clock.show_present(1000..=1001, true);
+    assert_eq!(clock.place(1001, 1001, NOBODY), Placed::At(Stamp::on_time(1001)));
+}
+
+#[test]
 fn old_events_move_the_clock_as_far_as_they_are_borne_out() {
     let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
-    clock.show_present(10_000..=10_000);
+    clock.show_present(10_000..=10_060, true);
     assert_eq!(clock.place(7, 7, NOBODY), Placed::Refused);
+    // What was doubted is looked into again with the next run of events.
+    assert_eq!(clock.place(7, 7, ALONE), Placed::Refused);
+    clock.catch_up(0, NOBODY);
     assert_eq!(clock.place(7, 7, ALONE), Placed::At(Stamp::on_time(7)));
     assert_eq!(clock.place(67, 67, NOBODY), Placed::At(Stamp::on_time(67)));
     // Steps do not add up.
     assert_eq!(clock.place(68, 68, NOBODY), Placed::Refused);
     // What others bear out is the anchor, as far as they go: here not to the event itself.
+    clock.catch_up(0, NOBODY);
     assert_eq!(clock.place(3000, 3000, |from| from <= 2950), Placed::At(Stamp::on_time(3000)));
     assert_eq!(clock.place(3001, 3001, NOBODY), Placed::Refused);
+    clock.catch_up(0, NOBODY);
     assert_eq!(clock.place(3050, 3050, |from| from <= 3050), Placed::At(Stamp::on_time(3050)));
     assert_eq!(clock.place(3110, 3110, NOBODY), Placed::At(Stamp::on_time(3110)));
     assert_eq!(clock.place(3111, 3111, NOBODY), Placed::Refused);
@@ -187,16 +202,36 @@ fn old_events_move_the_clock_as_far_as_they_are_borne_out() {
     assert_eq!(clock.place(9000, 3106, NOBODY), Placed::At(Stamp { unit: 3106, judged: 3110 }));
     clock.catch_up(9000, NOBODY);
     assert_eq!(clock.now_unit(), 3110);
-    // A producer that lives in the present.
     assert!(!clock.is_live());
+}
+
+#[test]
+fn the_present_takes_old_events_along_unless_others_outweigh_it() {
+    let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
+    clock.show_present(10_000..=10_060, false);
+    clock.catch_up(0, NOBODY);
+    assert_eq!(clock.place(7, 7, ALONE), Placed::At(Stamp::on_time(7)));
+    assert_eq!(clock.place(9940, 9940, NOBODY), Placed::Refused);
+    clock.show_present(10_000..=10_060, true);
     assert_eq!(clock.place(9940, 9940, NOBODY), Placed::At(Stamp::on_time(9940)));
     assert!(clock.is_live());
 }
 
 #[test]
+fn a_clock_that_goes_on_where_another_was_takes_no_step_more() {
+    let rule = WindowRule { span_units: 10, lateness_units: 0 };
+    let mut clock = UnitClock::new(rule, 60);
+    clock.place(100, 100, ALONE);
+    assert_eq!(clock.place(160, 160, NOBODY), Placed::At(Stamp::on_time(160)));
+    let mut next = UnitClock::new(rule, 60);
+    next.restore(clock.now_unit());
+    assert_eq!((next.now_unit(), next.place(161, 161, NOBODY)), (160, Placed::Refused));
+}
+
+#[test]
 fn lookups_move_no_clock() {
     let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 2 }, 60);
-    clock.show_present(1000..=1000);
+    clock.show_present(1000..=1060, true);
     clock.place(100, 100, ALONE);
     let before = clock.clone();
     assert_eq!(clock.look_up(100, 105), Placed::At(Stamp { unit: 100, judged: 105 }));

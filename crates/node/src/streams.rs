@@ -70,13 +70,14 @@ impl Producer for ProducerService {
         &self,
         request: Request<Streaming<ObserveRequest>>,
     ) -> Result<Response<Self::ObserveStream>, Status> {
-        Caller::of(&request, self.shared.is_secure).must_be_client()?;
+        let caller = Caller::of(&request, self.shared.is_secure);
+        caller.must_be_client()?;
         let open = OpenStream::open(&self.shared, |shared| &shared.streams, self.shared.config.limits.streams_max)?;
         let party = request.extensions().get().copied().unwrap_or(Party::Producers);
         let credits = self.shared.config.limits.inflight_batches_max as usize;
         // A reply for each batch of the credit, the welcome, and the status at the end.
         let (replies, outbound) = mpsc::channel(2 * credits + 2);
-        let session = Session::new(self.shared.clone(), party, replies);
+        let session = Session::new(self.shared.clone(), party, caller.roles().node, replies);
         let requests = request.into_inner();
         tokio::spawn(async move {
             session.run(requests).await;

@@ -16,8 +16,8 @@
 /// So many events behind the one in question are looked at.
 pub const AHEAD_EVENTS_MAX: usize = 256;
 
-/// So many of them outweigh the time of day: a record of now in a log of last year is as wrong as any other.
-const ENOUGH_EVENTS: usize = 64;
+/// So many events outweigh the time of day: a record of now in a log of last year is as wrong as any other.
+pub const OUTWEIGHING_EVENTS: usize = 64;
 
 /// The anchor of a clock, in the clock's own count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,13 @@ impl Borne {
         self.free_to = self.free_to.max(Some(time.saturating_add(self.step)));
     }
 
+    /// A clock has shown `time`: by the word of one event perhaps, so what was borne out may be as far before it as it can be.
+    #[inline]
+    pub(super) fn restore(&mut self, time: u64) {
+        let anchor_min = time.saturating_sub(self.tolerance);
+        self.free_to = self.free_to.max(Some(anchor_min.saturating_add(self.step)));
+    }
+
     /// Whether `time` is before `present` by no more than events that are right are.
     pub(super) fn is_no_earlier(&self, time: u64, present: u64) -> bool {
         time >= present.saturating_sub(self.tolerance)
@@ -61,22 +68,24 @@ impl Borne {
     /// where that is known; the anchor follows then.
     ///
     /// Where nothing is known of what comes next there is nothing to contradict it but the present: what is said to
-    /// occur more than a step after now is not taken on its word.
+    /// occur more than a step after now needs the word of as many events as if all that are looked at were known.
     pub(super) fn bear_out(&mut self, time: u64, ahead: &[u64], present: Option<u64>) -> bool {
         let ahead = &ahead[..ahead.len().min(AHEAD_EVENTS_MAX)];
         let is_now = present.is_some_and(|present| self.is_near(time, present));
-        let is_after_now = present.is_some_and(|present| time > present) && !is_now;
-        if ahead.is_empty() && is_after_now {
-            return false;
-        }
-        if is_now && ahead.len() < ENOUGH_EVENTS {
+        if is_now && ahead.len() < OUTWEIGHING_EVENTS {
             self.trust(time);
             return true;
         }
+        let is_after_now = present.is_some_and(|present| time > present) && !is_now;
         // Where nothing was borne out yet, the event is one of those that tell where the stream is.
         let own = usize::from(self.free_to.is_none());
-        let said_from = |from: u64| own + ahead.iter().filter(|other| **other >= from).count();
-        self.follow(time, |from| 2 * said_from(from) >= own + ahead.len())
+        let known = own + ahead.len();
+        let needed = match (is_after_now, self.free_to) {
+            (false, _) => known.div_ceil(2),
+            (true, None) => (known / 2 + 1).max(2),
+            (true, Some(_)) => AHEAD_EVENTS_MAX.div_ceil(2),
+        };
+        self.follow(time, |from| own + ahead.iter().filter(|other| **other >= from).count() >= needed)
     }
 
     /// Whether `time` is borne out by others, where `is_said_from` tells whether enough of them are of a time or later; the
@@ -144,8 +153,27 @@ mod tests {
         assert!(!borne().bear_out(far, &[old; 3], Some(far + 61)));
         // Alone, and after now.
         assert!(borne().bear_out(far, &[], Some(far - 60)) && !borne().bear_out(far, &[], Some(far - 61)));
-        // A log of the future is as good as any.
-        assert!(borne().bear_out(far, &[far; 3], Some(NOW)));
+    }
+
+    #[test]
+    fn a_few_events_do_not_bear_out_what_is_after_now() {
+        let far = NOW + 86_400;
+        let outcome = |ahead: &[u64]| borne().bear_out(far, ahead, Some(NOW));
+        assert!(!outcome(&[]) && !outcome(&[far; 127]) && outcome(&[far; 128]));
+        // A log of the future is as good as any, from its beginning on.
+        let first = |ahead: &[u64]| Borne::new(60, 100).bear_out(far, ahead, Some(NOW));
+        assert!(!first(&[]) && first(&[far]) && !first(&[NOW]) && !first(&[far, NOW, NOW]) && first(&[far, far, NOW]));
+    }
+
+    #[test]
+    fn what_a_clock_has_shown_is_no_anchor() {
+        let mut led = borne();
+        led.restore(NOW + 60);
+        assert_eq!(led, borne(), "a step that was taken by one event's word is not taken again");
+        let mut anew = Borne::new(60, 100);
+        anew.restore(NOW);
+        assert!(anew.is_free(NOW - 40) && !anew.is_free(NOW - 39));
+        Borne::new(u64::MAX, u64::MAX).restore(u64::MAX);
     }
 
     #[test]

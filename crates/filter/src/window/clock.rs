@@ -180,7 +180,7 @@ impl WindowClock {
     /// same filter shows. Nothing where the window needs no time.
     pub fn catch_up_ms(&mut self, now_ms: u64) {
         if self.unit.needs_time() && now_ms <= COUNT_MAX && self.now_ms.is_none_or(|shown_ms| now_ms > shown_ms) {
-            self.borne.trust(now_ms);
+            self.borne.restore(now_ms);
             self.now_unit = self.unit_of(now_ms).max(self.now_unit);
             self.now_ms = Some(now_ms);
         }
@@ -280,7 +280,7 @@ impl WindowClock {
         };
         (self.now_ms, self.events, self.now_unit) = (now_ms, events, now_unit);
         if let Some(now_ms) = now_ms {
-            self.borne.trust(now_ms);
+            self.borne.restore(now_ms);
         }
         Ok(())
     }

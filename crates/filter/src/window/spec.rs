@@ -203,23 +203,23 @@ impl Unit {
         }
     }
 
-    /// The most units that a time up to `future_max_ms` ahead of another can be ahead of it; no limit where units have
-    /// no time.
+    /// The most units that a time up to `future_max_ms` ahead of another can be ahead of it, unless a zone is changed by more than
+    /// an hour between them; no limit where units have no time.
     ///
     /// ```
     /// use firstseen_filter::Unit;
-    /// assert_eq!(Unit::Milliseconds(1000).future_units(60_500), 62);
+    /// assert_eq!(Unit::Milliseconds(1000).future_units(60_500), 61);
     /// assert_eq!(Unit::Events(10).future_units(60_500), u64::MAX);
     /// ```
     pub fn future_units(&self, future_max_ms: u64) -> u64 {
         let (ahead_ms, unit_ms) = match self {
             Self::Endless | Self::Events(_) => return u64::MAX,
             Self::Milliseconds(unit_ms) => (future_max_ms, *unit_ms),
-            Self::Calendar(calendar) => (future_max_ms.saturating_add(OFFSETS_APART_MS_MAX), calendar.period_ms()),
+            Self::Calendar(calendar) => (future_max_ms.saturating_add(CLOCK_CHANGE_MS), calendar.period_ms()),
         };
-        ahead_ms.div_ceil(unit_ms.max(1)).saturating_add(1)
+        ahead_ms.div_ceil(unit_ms.max(1))
     }
 }
 
-/// A zone that moves from one end of the day to the other: units are counted in local time.
-const OFFSETS_APART_MS_MAX: u64 = 26 * 3_600_000;
+/// What a zone sets its clocks ahead by in spring: units are counted in local time.
+const CLOCK_CHANGE_MS: u64 = 3_600_000;

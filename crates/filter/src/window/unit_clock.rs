@@ -16,15 +16,16 @@ use super::{Placed, WindowRule};
 /// it shows at the event and the event's unit ([`Self::place`]). What a producer's clock shows is a hint: where it is far
 /// ahead and not borne out it counts for nothing, and the event is placed by its own unit.
 ///
-/// Nothing moves this clock more than `future_max_units` beyond the present ([`Self::show_present`]). What is no earlier than so
-/// long, or the lateness, before the present is borne out by it. What is more than that ahead of the clock, but before the present, as where old events are replayed, is
-/// borne out if `is_said_from` says of a unit that enough others are of it or later: it is asked then and only then.
+/// Nothing moves this clock beyond what the present allows ([`Self::show_present`]). What is no more than `step_units`, or the
+/// lateness, before the present is borne out by it. What is more than a step ahead of the clock, but earlier than that, as where
+/// old events are replayed, is borne out if `is_said_from` says of a unit that enough others are of it or later: it is asked
+/// then and only then.
 ///
 /// ```
 /// use firstseen_filter::{Placed, Stamp, UnitClock, WindowRule};
 /// let (alone, nobody) = (|_: u64| true, |_: u64| false);
 /// let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
-/// clock.show_present(4990..=5000);
+/// clock.show_present(4990..=5060, true);
 /// assert_eq!(clock.place(100, 100, alone), Placed::At(Stamp::on_time(100)));
 /// assert_eq!(clock.place(105, 98, nobody), Placed::At(Stamp { unit: 98, judged: 105 }));
 /// assert_eq!(clock.place(110, 98, nobody), Placed::Late);
@@ -39,43 +40,54 @@ use super::{Placed, WindowRule};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnitClock {
     rule: WindowRule,
-    future_max_units: u64,
+    step_units: u64,
     borne: Borne,
     /// The greatest unit that has been accepted; none before the first.
     now_unit: Option<u64>,
-    /// The greatest units that were shown to be the earliest and the latest in which the present may be; nothing is bounded by
-    /// them before.
-    present_units: Option<(u64, u64)>,
-    /// What a producer's clock showed last that was not borne out: it is not looked into again at every event.
+    /// The greatest unit that was shown to be the earliest in which the present may be.
+    earliest_unit: Option<u64>,
+    /// Beyond this nothing is taken, whoever says it.
+    latest_unit: u64,
+    /// Whether the present bears out by itself what is near it.
+    present_counts: bool,
+    /// Of the run in hand, the least unit that others do not bear out: what is later is not looked into again.
     doubtful_unit: Option<u64>,
 }
 
 impl UnitClock {
-    /// A clock that has seen nothing. `future_max_units` is what [`super::Unit::future_units`] tells.
-    pub fn new(rule: WindowRule, future_max_units: u64) -> Self {
-        let borne = Borne::new(future_max_units, rule.lateness_units);
-        Self { rule, future_max_units, borne, now_unit: None, present_units: None, doubtful_unit: None }
+    /// A clock that has seen nothing. `step_units` is what [`super::Unit::future_units`] tells.
+    pub fn new(rule: WindowRule, step_units: u64) -> Self {
+        let borne = Borne::new(step_units, rule.lateness_units);
+        let (now_unit, earliest_unit, doubtful_unit) = (None, None, None);
+        let (latest_unit, present_counts) = (COUNT_MAX, false);
+        Self { rule, step_units, borne, now_unit, earliest_unit, latest_unit, present_counts, doubtful_unit }
     }
 
-    /// The time of day is in one of `units`: which, is not known where clocks may differ. This clock may be far behind, where
-    /// events are replayed.
-    pub fn show_present(&mut self, units: RangeInclusive<u64>) {
-        let (earliest, latest) = self.present_units.unwrap_or_default();
-        self.present_units = Some((earliest.max(*units.start()), latest.max(*units.end())));
+    /// The time of day is in the first of `units` or later: how much later is not known where clocks may differ. Nothing
+    /// moves the clock beyond the last. This clock may be far behind, where events are replayed; `counts` says whether the
+    /// present alone bears out what is near it nevertheless.
+    pub fn show_present(&mut self, units: RangeInclusive<u64>, counts: bool) {
+        let (earliest, latest) = units.into_inner();
+        // The last that was shown may be earlier than this one: the time of day does not go back.
+        self.latest_unit = match self.earliest_unit {
+            None => latest.min(COUNT_MAX),
+            Some(_) => self.latest_unit.max(latest.min(COUNT_MAX)),
+        };
+        self.earliest_unit = self.earliest_unit.max(Some(earliest));
+        self.present_counts = counts;
     }
 
     /// Whether it is near the present: then nothing can take it far.
     pub fn is_live(&self) -> bool {
-        let reaches = |latest: u64| self.now_unit().saturating_add(self.future_max_units) >= latest;
-        self.present_units.is_some_and(|(_, latest)| reaches(latest))
+        self.earliest_unit.is_some_and(|earliest| self.now_unit().saturating_add(self.step_units) >= earliest)
     }
 
-    /// A producer's clock has shown `unit` before a run of events: this one shows at least that, where it is borne out. A
-    /// clock that has seen nothing shows unit 0, so that says nothing.
+    /// A run of events begins, before which the producer's clock has shown `unit`: this one shows at least that, where it is
+    /// borne out. A clock that has seen nothing shows unit 0, so that says nothing.
     pub fn catch_up(&mut self, unit: u64, is_said_from: impl Fn(u64) -> bool) {
         self.doubtful_unit = None;
         if unit > 0 {
-            self.hear(unit, is_said_from);
+            self.moves_to(unit, &is_said_from);
         }
     }
 
@@ -83,7 +95,7 @@ impl UnitClock {
     pub fn restore(&mut self, unit: u64) {
         if (1..=COUNT_MAX).contains(&unit) {
             self.now_unit = self.now_unit.max(Some(unit));
-            self.borne.trust(unit);
+            self.borne.restore(unit);
         }
     }
 
@@ -94,7 +106,7 @@ impl UnitClock {
             return Placed::Refused;
         }
         if clock_unit > unit {
-            self.hear(clock_unit, is_said_from);
+            self.moves_to(clock_unit, &is_said_from);
         }
         self.rule.stamp(unit, self.now_unit()).map_or(Placed::Late, Placed::At)
     }
@@ -105,7 +117,7 @@ impl UnitClock {
         if unit > COUNT_MAX {
             return Placed::Refused;
         }
-        let shown_unit = if clock_unit <= self.latest() { clock_unit } else { 0 };
+        let shown_unit = if clock_unit <= self.latest_unit { clock_unit } else { 0 };
         let now_unit = self.now_unit();
         self.rule.stamp_lookup(unit, now_unit.max(shown_unit), now_unit).map_or(Placed::Late, Placed::At)
     }
@@ -115,26 +127,13 @@ impl UnitClock {
         self.now_unit.unwrap_or(0)
     }
 
-    /// Beyond this nothing is taken, whoever says it.
-    fn latest(&self) -> u64 {
-        let bound = |latest: u64| latest.saturating_add(self.future_max_units);
-        self.present_units.map_or(COUNT_MAX, |(_, latest)| bound(latest)).min(COUNT_MAX)
-    }
-
-    #[inline]
-    fn hear(&mut self, clock_unit: u64, is_said_from: impl Fn(u64) -> bool) {
-        if self.doubtful_unit != Some(clock_unit) && !self.moves_to(clock_unit, &is_said_from) {
-            self.doubtful_unit = Some(clock_unit);
-        }
-    }
-
     /// Moves to `unit` if it is later and may be; `false` where it may not.
     #[inline]
     fn moves_to(&mut self, unit: u64, is_said_from: &impl Fn(u64) -> bool) -> bool {
         if self.now_unit.is_some_and(|now_unit| unit <= now_unit) {
             return true;
         }
-        let moves = unit <= self.latest() && (self.borne.is_free(unit) || self.bears_out(unit, is_said_from));
+        let moves = unit <= self.latest_unit && (self.borne.is_free(unit) || self.bears_out(unit, is_said_from));
         if moves {
             self.now_unit = Some(unit);
         }
@@ -143,10 +142,17 @@ impl UnitClock {
 
     #[cold]
     fn bears_out(&mut self, unit: u64, is_said_from: &impl Fn(u64) -> bool) -> bool {
-        if self.present_units.is_some_and(|(earliest, _)| self.borne.is_no_earlier(unit, earliest)) {
+        if self.present_counts && self.earliest_unit.is_some_and(|earliest| self.borne.is_no_earlier(unit, earliest)) {
             self.borne.trust(unit);
             return true;
         }
-        self.borne.follow(unit, is_said_from)
+        if self.doubtful_unit.is_some_and(|doubtful_unit| unit >= doubtful_unit) {
+            return false;
+        }
+        let is_borne_out = self.borne.follow(unit, is_said_from);
+        if !is_borne_out {
+            self.doubtful_unit = Some(unit);
+        }
+        is_borne_out
     }
 }

@@ -36,11 +36,20 @@ pub(super) enum Admitted {
     At(NodeId),
 }
 
-/// Checks a batch of `producer`; `spare` gives memory for its events.
+/// Who sends.
+#[derive(Clone, Copy)]
+pub(super) struct Sender {
+    /// Its incarnation.
+    pub(super) producer: u128,
+    /// It may be a level of a tree, whose events were judged before.
+    pub(super) is_node: bool,
+}
+
+/// Checks a batch of `sender`; `spare` gives memory for its events.
 pub(super) fn admit(
     shared: &Shared,
     view: &View,
-    producer: u128,
+    sender: Sender,
     message: &Batch,
     spare: &mut Vec<Probes>,
 ) -> Result<Admitted, Refused> {
@@ -55,6 +64,7 @@ pub(super) fn admit(
     }
     let head = batch::decode_head(message).map_err(invalid)?;
     let filter = filter(view, &head)?;
+    check_level(view, sender, &head)?;
     check_former(filter, message.former_asked)?;
     let shape = BatchShape { probes: filter.prober.shape(), groups: filter.prober.groups() };
     let runs = batch::decode(message, shape, spare).map_err(invalid)?;
@@ -75,7 +85,7 @@ pub(super) fn admit(
         submission: Submission {
             reply_to: 0,
             operation: head.operation,
-            producer,
+            producer: sender.producer,
             sequence: head.sequence,
             names: run.names,
             from: head.from,
@@ -114,6 +124,24 @@ fn filter<'view>(view: &'view View, head: &BatchHead) -> Result<&'view FilterVie
         )),
         std::cmp::Ordering::Greater => {
             Err(refused(Reason::NotReady, format!("epoch {theirs} of the filter is not known here yet, {ours} is on")))
+        }
+    }
+}
+
+/// What comes from another level of the tree is believed further than what a producer says, so nobody else may say that.
+fn check_level(view: &View, sender: Sender, head: &BatchHead) -> Result<(), Refused> {
+    let Some(from) = head.from else { return Ok(()) };
+    if !sender.is_node {
+        let detail = "only a node hands on events of another level of a tree: leave `from_filter` out";
+        return Err(refused(Reason::Invalid, detail));
+    }
+    let root = |filter: FilterId| Some(view.map.filters.get(&filter)?.branch.as_ref()?.root);
+    match root(from.filter).is_some_and(|of| root(head.filter) == Some(of)) {
+        true => Ok(()),
+        false => {
+            let detail =
+                format!("filter {} is not known here as a level of filter {}'s tree", from.filter, head.filter);
+            Err(refused(Reason::NotReady, detail))
         }
     }
 }

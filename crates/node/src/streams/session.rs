@@ -21,7 +21,7 @@ use prost::Message;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
-use super::admit::{self, Admitted, Refused};
+use super::admit::{self, Admitted, Refused, Sender};
 use super::relays::Relays;
 use super::seen;
 use crate::budget::Charge;
@@ -52,7 +52,7 @@ pub(super) struct Session {
     ears: Ears,
     relayed: mpsc::Receiver<BatchReply>,
     relays: Relays,
-    producer: u128,
+    sender: Sender,
     unanswered: u32,
     spare: Vec<Probes>,
     /// Of the filters that the stream has brought batches for.
@@ -60,8 +60,14 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A stream whose replies go to `replies`, which has room for the credit and two more.
-    pub(super) fn new(shared: Arc<Shared>, party: Party, replies: mpsc::Sender<Result<ObserveReply, Status>>) -> Self {
+    /// A stream whose replies go to `replies`, which has room for the credit and two more; `is_node` says whether a node may be
+    /// at its other end.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        party: Party,
+        is_node: bool,
+        replies: mpsc::Sender<Result<ObserveReply, Status>>,
+    ) -> Self {
         let credits = shared.config.limits.inflight_batches_max as usize;
         let (ears, finished, found) = Ears::with_room(credits);
         let (relay, relayed) = mpsc::channel(credits);
@@ -75,7 +81,7 @@ impl Session {
             ears,
             relayed,
             relays,
-            producer: 0,
+            sender: Sender { producer: 0, is_node },
             unanswered: 0,
             spare: Vec::new(),
             meters: Vec::new(),
@@ -134,7 +140,7 @@ impl Session {
         let stopping = self.shared.stopping.clone();
         let hello = tokio::time::timeout(HELLO_TIMEOUT, requests.message());
         let first = stopping.run_until_cancelled(hello).await.ok_or_else(missing)?.map_err(|_| missing())??;
-        self.producer = hello::accept_hello(&first.ok_or_else(missing)?).map_err(|error| match error {
+        self.sender.producer = hello::accept_hello(&first.ok_or_else(missing)?).map_err(|error| match error {
             WireError::Version { .. } => ErrorKind::NotNow.status(error),
             other => ErrorKind::Invalid.status(other),
         })?;
@@ -184,12 +190,12 @@ impl Session {
             let detail = "the node has as much under way as inflight_bytes_max allows";
             return self.refuse(&view, of, admit::refused(Reason::Overloaded, detail));
         };
-        match admit::admit(&self.shared, &view, self.producer, &batch, &mut self.spare) {
+        match admit::admit(&self.shared, &view, self.sender, &batch, &mut self.spare) {
             Ok(Admitted::Here(runs)) => {
                 self.submit((filter, of.0), wants_seen, runs, charge);
                 Ok(())
             }
-            Ok(Admitted::At(node)) => match self.relays.send(&view, node, self.producer, batch, charge) {
+            Ok(Admitted::At(node)) => match self.relays.send(&view, node, self.sender.producer, batch, charge) {
                 Ok(()) => {
                     self.shared.metrics.relayed();
                     Ok(())

@@ -1,10 +1,14 @@
 //! With certificates, nothing is done for a caller without the role for it.
 
-use crate::common::TestNode;
 use crate::common::certs::{Authority, channel, settings};
+use crate::common::{RawStream, TestNode, request_to_create};
+use firstseen_filter::{FilterSpec, Kind, Window};
+use firstseen_routing::SlicedDefinition;
 use firstseen_wire::net;
 use firstseen_wire::proto::meta::RaftMessage;
+use firstseen_wire::proto::producer::{Batch, Reason};
 use firstseen_wire::proto::{admin, peer, producer};
+use firstseen_wire::tls::TlsFiles;
 use tonic::Code;
 use tonic::transport::Channel;
 
@@ -39,4 +43,40 @@ async fn each_service_asks_for_its_role() {
     assert_eq!(codes(channel(&node, &operator)).await, [Ok, NotFound, Denied, Denied]);
     assert_eq!(codes(channel(&node, &nobody)).await, [Denied; 4]);
     assert_eq!(codes(channel(&node, &own)).await, [Ok, NotFound, Malformed, Malformed]);
+}
+
+/// Levels of a tree are believed further than producers: no producer may say that it is one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_node_hands_on_events_of_another_level() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new(folder.path());
+    let own = authority.node("a");
+    let node = TestNode::start_with("a", |config| config.tls = Some(settings(&own))).await;
+    let operator = channel(&node, &authority.sign("admin", &["admin.firstseen"]));
+    net::admin_client(operator.clone()).init(admin::InitRequest {}).await.expect("an operator may");
+    let spec = FilterSpec { capacity_events: Some(1_000), ..FilterSpec::new(Kind::Bloom, Window::Unbounded) };
+    let definition = SlicedDefinition::new(&spec, "none".parse().expect("a slicing")).expect("a definition");
+    let created = net::admin_client(operator).create_filter(request_to_create("clicks", &definition)).await;
+    let filter = created.expect("a filter").into_inner().filter.expect("the filter");
+    let refusal = async |files: &TlsFiles| {
+        let (mut stream, credit) = RawStream::greeted_over(channel(&node, files), 1).await;
+        let batch = Batch {
+            sequence: 1,
+            filter_id: filter.id,
+            filter_epoch: filter.epoch,
+            incarnation: credit.incarnation.0,
+            operation: producer::Operation::Observe.into(),
+            events: 1,
+            from_filter: filter.id + 1,
+            ..Batch::default()
+        };
+        let reply = stream.ask(batch).await;
+        (reply.refused(), reply.detail)
+    };
+    let client = authority.sign("client", &["client.firstseen"]);
+    let (reason, detail) = refusal(&client).await;
+    assert!(reason == Reason::Invalid && detail.contains("from_filter"), "{reason:?}: {detail}");
+    // A node may, where there is such a level.
+    let (reason, detail) = refusal(&own).await;
+    assert!(reason == Reason::NotReady && detail.contains("as a level of filter"), "{reason:?}: {detail}");
 }

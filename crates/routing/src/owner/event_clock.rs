@@ -1,7 +1,8 @@
 //! The clock of a group whose events bring their times: what of them is taken, and what bears it out.
 //!
-//! Promises: no producer moves it more than a step, and the skew of clocks, beyond the owner's time of day; within that, only
-//! what is borne out moves it far (`lately.rs`); what is only looked up moves nothing. Must not know: cells, other groups.
+//! Promises: no producer moves it more than a step, and the skew of clocks, beyond the owner's time of day, to the millisecond,
+//! however long a unit is; within that, only what is borne out moves it far (`lately.rs`); what is only looked up moves nothing.
+//! Must not know: cells, other groups.
 
 use firstseen_filter::{FilterDefinition, Placed, UnitClock, WindowClock};
 
@@ -28,6 +29,9 @@ impl Heading {
     }
 }
 
+/// What was sent longer ago tells nothing of where the stream is.
+const LATELY_MS: u64 = 60_000;
+
 /// A clock that follows producers.
 pub(crate) struct EventClock {
     clock: UnitClock,
@@ -37,8 +41,13 @@ pub(crate) struct EventClock {
     present: WindowClock,
     /// The same by the clock of one that is as far behind.
     earliest: WindowClock,
+    /// The greatest time that is taken now.
+    latest: WindowClock,
     clock_skew_max_ms: u64,
+    future_max_ms: u64,
     lately: Lately,
+    /// When the batch in hand was opened, by the owner's clock.
+    opened_ms: u64,
     /// What is far ahead must be borne out.
     minds_others: bool,
 }
@@ -57,18 +66,26 @@ impl EventClock {
             shown: own(),
             present: own(),
             earliest: own(),
+            latest: own(),
             clock_skew_max_ms,
+            future_max_ms: *future_max_ms,
             lately: Lately::default(),
+            opened_ms: 0,
             minds_others,
         }
     }
 
     /// Before the events of a batch.
     pub(super) fn open_batch(&mut self, heading: Heading, times: &Times, now_wall_ms: u64) {
-        self.present.catch_up_ms(now_wall_ms.saturating_add(self.clock_skew_max_ms));
+        self.opened_ms = now_wall_ms;
+        let latest_ms = now_wall_ms.saturating_add(self.clock_skew_max_ms);
+        self.present.catch_up_ms(latest_ms);
         self.earliest.catch_up_ms(now_wall_ms.saturating_sub(self.clock_skew_max_ms));
+        self.latest.catch_up_ms(latest_ms.saturating_add(self.future_max_ms));
         if self.minds_others {
-            self.clock.show_present(self.earliest.now_unit()..=self.present.now_unit());
+            self.lately.forget_before(now_wall_ms.saturating_sub(LATELY_MS));
+            let units = self.earliest.now_unit()..=self.latest.now_unit();
+            self.clock.show_present(units, !self.lately.outweighs_present(heading.sender));
         }
         if heading.records {
             let Self { clock, lately, minds_others, .. } = self;
@@ -98,7 +115,7 @@ impl EventClock {
         }
         match self.clock.is_live() {
             true => self.lately.forget(),
-            false => self.lately.note(heading.sender, times, heading.events),
+            false => self.lately.note(heading.sender, times, heading.events, self.opened_ms),
         }
         if self.shown.now_ms().is_none_or(|shown_ms| shown_ms < times.clock_ms) {
             let mut next = self.shown.clone();

@@ -2,14 +2,14 @@
 //!
 //! Where old events are replayed, a step ahead of days is as good as any if whoever sends is alone: then nobody else's window
 //! ends by it, and its own clock has looked at what comes next. Where others send too, more than half of what was sent last,
-//! the events of the batch in hand among it, must be of that time.
+//! the events of the batch in hand among it, must be of that time, also where that is the present.
 //!
 //! Promises: bounded; a run of equal units of one producer is one entry, and nothing is allocated for an event. Must not
-//! know: clocks, what a unit is.
+//! know: clocks, what a unit is, what time it is (moments are passed in).
 
 use std::collections::VecDeque;
 
-use firstseen_filter::AHEAD_EVENTS_MAX;
+use firstseen_filter::{AHEAD_EVENTS_MAX, OUTWEIGHING_EVENTS};
 
 use crate::{Tick, Times};
 
@@ -35,9 +35,18 @@ struct Run {
 pub(crate) struct Lately {
     runs: VecDeque<Run>,
     events: usize,
+    /// When the last batch was taken note of.
+    noted_ms: u64,
 }
 
 impl Lately {
+    /// Whether so much that is far from the present came from others that the present does not bear out what `sender` sends.
+    pub(crate) fn outweighs_present(&self, sender: Sender) -> bool {
+        let Sender::Producer(producer) = sender else { return false };
+        let others = self.runs.iter().filter(|run| run.producer != producer);
+        others.map(|run| run.events).sum::<usize>() >= OUTWEIGHING_EVENTS
+    }
+
     /// Whether a jump of the batch in hand, of `events` events, is borne out as far as unit `from`.
     pub(crate) fn bears_out(&self, sender: Sender, times: &Times, events: usize, from: u64) -> bool {
         let Sender::Producer(producer) = sender else { return true };
@@ -59,9 +68,10 @@ impl Lately {
         2 * said > known
     }
 
-    /// Takes note of a batch.
-    pub(crate) fn note(&mut self, sender: Sender, times: &Times, events: usize) {
+    /// Takes note of a batch that came at `now_ms`.
+    pub(crate) fn note(&mut self, sender: Sender, times: &Times, events: usize, now_ms: u64) {
         let Sender::Producer(producer) = sender else { return };
+        self.noted_ms = now_ms;
         match &times.ticks[..] {
             [] => self.push(producer, times.base_unit, events.min(AHEAD_EVENTS_MAX)),
             ticks => {
@@ -74,6 +84,13 @@ impl Lately {
         {
             self.events -= oldest.events;
             self.runs.pop_front();
+        }
+    }
+
+    /// Nothing of it matters any more if nothing came since `since_ms`.
+    pub(crate) fn forget_before(&mut self, since_ms: u64) {
+        if self.noted_ms < since_ms {
+            self.forget();
         }
     }
 
@@ -106,7 +123,9 @@ mod tests {
 
     fn noted(batches: &[(Sender, u64, usize)]) -> Lately {
         let mut lately = Lately::default();
-        batches.iter().for_each(|(sender, unit, events)| lately.note(*sender, &times(&vec![*unit; *events]), *events));
+        batches
+            .iter()
+            .for_each(|(sender, unit, events)| lately.note(*sender, &times(&vec![*unit; *events]), *events, 1_000));
         lately
     }
 
@@ -136,13 +155,27 @@ mod tests {
     }
 
     #[test]
+    fn many_events_of_others_outweigh_the_present_until_they_are_long_ago() {
+        assert!(!Lately::default().outweighs_present(A));
+        let mut lately = noted(&[(A, 5, 63), (B, 5, 256)]);
+        assert!(
+            !lately.outweighs_present(B) && lately.outweighs_present(A) && !lately.outweighs_present(Sender::Level)
+        );
+        assert!(noted(&[(A, 5, 64), (B, 5, 10)]).outweighs_present(B));
+        lately.forget_before(1_000);
+        assert!(lately.outweighs_present(A));
+        lately.forget_before(1_001);
+        assert!(!lately.outweighs_present(A));
+    }
+
+    #[test]
     fn no_more_is_kept_than_is_looked_at() {
         let mut lately = Lately::default();
         for unit in 0..10_000 {
-            lately.note(A, &times(&[unit, unit + 1, unit + 2]), 3);
+            lately.note(A, &times(&[unit, unit + 1, unit + 2]), 3, 1_000);
             assert!(lately.events <= 2 * AHEAD_EVENTS_MAX && lately.runs.len() <= AHEAD_EVENTS_MAX);
         }
-        lately.note(B, &Times::default(), 1 << 20);
+        lately.note(B, &Times::default(), 1 << 20, 1_000);
         assert_eq!((lately.runs.len(), lately.events), (1, AHEAD_EVENTS_MAX));
         lately.forget();
         assert_eq!((lately.runs.len(), lately.events), (0, 0));
