@@ -4,6 +4,7 @@
 //! Must not know: how batches are made and sent.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -25,6 +26,7 @@ use crate::filter::Filter;
 use crate::intake::FilterCore;
 use crate::options::{Builder, Limits};
 use crate::piece::Piece;
+use crate::present::Present;
 use crate::retry::Jitter;
 use crate::trace::{CurrentTrace, TraceParent};
 use crate::traffic::NodeTraffic;
@@ -63,13 +65,14 @@ impl Client {
     pub(crate) async fn start(mut builder: Builder) -> Result<Self, ConnectError> {
         builder.check()?;
         let (connector, incarnation) = (builder.take_connector()?, builder.take_incarnation()?);
-        for seed in &builder.seeds {
+        let seeds = mem::take(&mut builder.seeds);
+        for seed in &seeds {
             connector.channel(seed, None)?;
         }
-        let core = Arc::new(Core::new(builder.limits, connector, incarnation, builder.current_trace, builder.site));
+        let core = Arc::new(Core::new(builder, connector, incarnation));
         let client = Self { _closer: Arc::new(Closer(core.clone())), core };
         let (told, hopeless) = oneshot::channel();
-        client.core.spawn(Watcher::new(client.core.clone(), builder.seeds, told).run());
+        client.core.spawn(Watcher::new(client.core.clone(), seeds, told).run());
         client.core.spawn(Courier::new(client.core.clone(), client.core.door_dock.clone()).run());
         let mut maps = client.core.maps.subscribe();
         let has_map = maps.wait_for(|map| map.version > 0);
@@ -121,6 +124,7 @@ pub(crate) struct Core {
     connector: Arc<dyn Connector>,
     incarnation: u128,
     current_trace: Option<CurrentTrace>,
+    present: Present,
     /// Where it is, in trees.
     site: Option<String>,
     maps: watch::Sender<Arc<ClusterMap>>,
@@ -144,19 +148,15 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(
-        limits: Limits,
-        connector: Arc<dyn Connector>,
-        incarnation: u128,
-        current_trace: Option<CurrentTrace>,
-        site: Option<String>,
-    ) -> Self {
+    pub(crate) fn new(builder: Builder, connector: Arc<dyn Connector>, incarnation: u128) -> Self {
+        let Builder { limits, current_trace, site, wall_clock, .. } = builder;
         Self {
             room: Semaphore::new((limits.queued_events_max as usize).min(Semaphore::MAX_PERMITS)),
             limits,
             connector,
             incarnation,
             current_trace,
+            present: Present::new(wall_clock),
             site,
             maps: watch::Sender::new(Arc::new(ClusterMap::default())),
             map_version: AtomicU64::new(0),
@@ -205,6 +205,11 @@ impl Core {
 
     /// The trace that the calling task belongs to.
     #[inline]
+    /// The time of day.
+    pub(crate) fn present(&self) -> &Present {
+        &self.present
+    }
+
     pub(crate) fn current_trace(&self) -> Option<TraceParent> {
         self.current_trace.as_ref().and_then(|current| current())
     }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::call::lock;
 use crate::client::Core;
 use crate::error::FilterError;
-use crate::intake::{FilterCore, wall_ms};
+use crate::intake::FilterCore;
 use crate::watch::complaint;
 
 /// A node that has only just heard of a filter's creation is given so long to do so.
@@ -83,9 +83,12 @@ impl Core {
             });
         }
         let (id, record) = self.level(name, id, record)?;
+        if reply.wall_ms > 0 {
+            self.present().hear(reply.wall_ms, Instant::now());
+        }
         // What the former one shows, the other is about to be shown.
         // A clock that has gone wrong, ahead of the present, is not handed on.
-        let clock_ms = reply.clock_ms.max(reply.former_clock_ms.min(wall_ms()));
+        let clock_ms = reply.clock_ms.max(reply.former_clock_ms.min(self.present().wall_ms()));
         let filter = self.in_use(name, (id, record), &reply.secret, clock_ms)?;
         let Some(former) = reply.former else { return Ok(filter) };
         let (id, record) = filter_record(former).map_err(|error| description(error.to_string()))?;

@@ -5,7 +5,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use firstseen_filter::{Digest, FilterSecret, Probes, WindowClock};
 use firstseen_routing::{
@@ -232,7 +231,7 @@ impl FilterCore {
 
     /// The place of an event that occurs now, where nodes stamp events; otherwise the one it has.
     pub(crate) fn local_tick(&self, tick: Tick) -> Tick {
-        self.local.as_ref().map_or(tick, |local| lock(local).tick(tick, wall_ms))
+        self.local.as_ref().map_or(tick, |local| lock(local).tick(tick, || self.core.present().wall_ms()))
     }
 
     /// These were told first-seen, in these units.
@@ -250,7 +249,7 @@ impl FilterCore {
             return false;
         };
         let mut local = lock(local);
-        let tick = local.tick(tick, wall_ms);
+        let tick = local.tick(tick, || self.core.present().wall_ms());
         local.knows(digest, tick)
     }
 
@@ -378,7 +377,7 @@ impl FilterCore {
         let Some(clock) = &mut intake.clock else { return Ok(When::default()) };
         let (before_unit, time_ms) = (clock.now_unit(), times_ms.get(event).copied());
         if time_ms.is_some_and(|time_ms| !clock.takes_freely(time_ms)) {
-            clock.show_present_ms(wall_ms());
+            clock.show_present_ms(self.core.present().wall_ms());
         }
         let placed = match operation.records() {
             true => clock.tick_nth(times_ms, event),
@@ -486,10 +485,4 @@ impl FilterCore {
         intake.is_closed = true;
         intake.lane_of_slice.clear();
     }
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn wall_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::call::{ManyCall, lock};
 use crate::client::Core;
 use crate::intake::FilterCore;
-use crate::options::Limits;
+use crate::options::{Builder, Limits};
 use crate::piece::Piece;
 use crate::traffic::NodeTraffic;
 
@@ -38,7 +38,7 @@ impl Levels {
             waits_for_slices: false,
             ..Limits::default()
         };
-        let core = Arc::new(Core::new(limits, connector, incarnation, None, None));
+        let core = Arc::new(Core::new(Builder { limits, ..Builder::new() }, connector, incarnation));
         Self { core, filters: Mutex::default() }
     }
 

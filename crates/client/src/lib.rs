@@ -27,6 +27,7 @@ mod options;
 mod outage;
 mod pace;
 mod piece;
+mod present;
 mod queue;
 mod retry;
 mod stream;

@@ -11,6 +11,7 @@ use firstseen_wire::tls::TlsFiles;
 
 use crate::client::Client;
 use crate::error::ConnectError;
+use crate::present::WallClock;
 use crate::retry::OVERLOAD_RETRIES_MAX;
 use crate::trace::{CurrentTrace, TraceParent};
 
@@ -57,6 +58,7 @@ pub struct Builder {
     pub(crate) incarnation: Option<u128>,
     pub(crate) current_trace: Option<CurrentTrace>,
     pub(crate) site: Option<String>,
+    pub(crate) wall_clock: Option<WallClock>,
     pub(crate) limits: Limits,
 }
 
@@ -70,6 +72,7 @@ impl Builder {
             incarnation: None,
             current_trace: None,
             site: None,
+            wall_clock: None,
             limits,
         }
     }
@@ -159,6 +162,14 @@ impl Builder {
     #[must_use]
     pub fn traceparent(mut self, current: impl Fn() -> Option<TraceParent> + Send + Sync + 'static) -> Self {
         self.current_trace = Some(Arc::new(current));
+        self
+    }
+
+    /// What the time of day is, in milliseconds since 1970; the machine's where nobody says otherwise. Where nodes tell a later one,
+    /// theirs counts.
+    #[must_use]
+    pub fn wall_clock(mut self, wall_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        self.wall_clock = Some(Arc::new(wall_ms));
         self
     }
 

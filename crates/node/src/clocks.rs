@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use firstseen_routing::rules::{Rule, Rules};
-use firstseen_routing::{ClockStanding, ClockWatch, Exchange, Incarnation, Moment, NodeId, Offset, TimeOfDay};
+use firstseen_routing::{ClockStanding, ClockWatch, Exchange, Incarnation, Moment, NodeId, Offset, Reading, TimeOfDay};
 use firstseen_wire::proto::admin::NodeClock;
 
 use crate::shared::Shared;
@@ -43,6 +43,12 @@ impl Clocks {
     /// What the clocks are to be read by now.
     pub(crate) fn time_of_day(&self) -> TimeOfDay {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time of day, where it may be relied on.
+    pub(crate) fn sure_wall_ms(&self, now: Moment) -> Option<u64> {
+        let Reading { moment, doubt } = self.time_of_day().read(now);
+        doubt.is_none().then_some(moment.wall_ms)
     }
 
     /// How the clock stands, and how many milliseconds it is ahead of most others.

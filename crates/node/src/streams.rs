@@ -122,6 +122,7 @@ impl Producer for ProducerService {
             former: former.map(|(id, record)| wire_map::filter_message(id, record)),
             former_secret: former_secret.into(),
             former_clock_ms,
+            wall_ms: self.shared.clocks.sure_wall_ms(self.shared.clock.now()).unwrap_or(0),
         }))
     }
 

@@ -24,6 +24,9 @@ const LOOKUP_EVERY: u64 = 6;
 /// A submission that ended undecided is made again so often.
 const AGAIN_MAX: u32 = 3;
 
+/// A machine whose clock is wrong is a hundred years ahead.
+const AHEAD_MS: u64 = 100 * 365 * 86_400_000;
+
 /// Events of producers with broken times are nobody else's.
 const OF_BROKEN: u64 = 1 << 62;
 /// Dice of theirs fall apart from those of others.
@@ -183,7 +186,9 @@ impl Lane {
 async fn broken(number: u32, scenario: Scenario, connector: SimConnector) {
     let mut dice = Dice::new(scenario.seed.wrapping_mul(37).wrapping_add(number.into()) ^ DICE_OF_BROKEN);
     let (ahead_ms, week_ms) = (scenario.window_ms + scenario.window_ms / 16, 7 * 86_400_000);
-    let Ok((_client, filter)) = connect(number, u32::MAX - AT_ONCE, &scenario, &connector).await else { return };
+    // Its machine does not contradict what it says.
+    let connected = connect_ahead(AHEAD_MS, (number, u32::MAX - AT_ONCE), &scenario, &connector).await;
+    let Ok((_client, filter)) = connected else { return };
     for event in 0_u64.. {
         tokio::time::sleep(Duration::from_millis(1 + dice.below(4 * scenario.pause_max_ms + 20))).await;
         let now_ms = EPOCH_MS + now_us() / 1000;
@@ -211,6 +216,16 @@ pub(crate) async fn connect(
     scenario: &Scenario,
     connector: &SimConnector,
 ) -> Result<(Client, Filter), Box<dyn std::error::Error + Send + Sync>> {
+    connect_ahead(0, (number, start), scenario, connector).await
+}
+
+/// The same on a machine whose clock is so far ahead.
+async fn connect_ahead(
+    ahead_ms: u64,
+    (number, start): (u32, u32),
+    scenario: &Scenario,
+    connector: &SimConnector,
+) -> Result<(Client, Filter), Box<dyn std::error::Error + Send + Sync>> {
     let incarnation = u128::from(scenario.seed) << 64 | u128::from(number) << 32 | u128::from(start);
     let mut last: Box<dyn std::error::Error + Send + Sync> = "never tried".into();
     // A call may be given hardly longer than a message takes: a connection then comes about by luck.
@@ -223,6 +238,7 @@ pub(crate) async fn connect(
             .seeds((0..scenario.nodes).map(|index| node_address((index + number as usize) % scenario.nodes)))
             .connector(Arc::new(connector.clone()))
             .incarnation(incarnation)
+            .wall_clock(move || EPOCH_MS + ahead_ms + now_us() / 1000)
             .deadline_ms(scenario.deadline_ms)
             .connect()
             .await;

@@ -273,6 +273,7 @@ impl Producer for FakeNode {
             former: None,
             former_secret: Vec::new().into(),
             former_clock_ms: 0,
+            wall_ms: 0,
         }))
     }
 

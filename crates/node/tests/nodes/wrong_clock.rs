@@ -60,7 +60,7 @@ async fn three(clocks: &[Arc<SetClock>; 3], rules: Rules) -> Vec<TestNode> {
     nodes
 }
 
-async fn create(nodes: &[TestNode], slicing: &str) {
+async fn create(nodes: &[TestNode], slicing: &str, clock: ClockSource) {
     let spec = FilterSpec {
         capacity_events: Some(50_000),
         rate: 1e-9,
@@ -68,7 +68,7 @@ async fn create(nodes: &[TestNode], slicing: &str) {
         ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
     };
     let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
-    let policies = FilterPolicies { clock: ClockSource::Wall, ..FilterPolicies::default() };
+    let policies = FilterPolicies { clock, ..FilterPolicies::default() };
     create_at(&nodes[0], "clicks", &definition, policies).await;
     for node in nodes {
         node.knows("clicks").await;
@@ -112,7 +112,7 @@ async fn a_node_whose_clock_is_set_two_hours_ahead_stamps_nothing() {
     for slicing in ["horizontal:6", "vertical:3"] {
         let clocks = [(); 3].map(|()| Arc::new(SetClock::default()));
         let nodes = three(&clocks, Rules::default()).await;
-        create(&nodes, slicing).await;
+        create(&nodes, slicing, ClockSource::Wall).await;
         let (_client, filter) = hasty(&nodes[0]).await;
         let before = keys(0);
         assert_eq!(count(&decided(&filter, &before).await, Verdict::FirstSeen), 300, "{slicing}");
@@ -154,7 +154,7 @@ async fn a_node_whose_clock_is_set_two_hours_ahead_stamps_nothing() {
 async fn a_node_that_relies_on_its_clock_forgets_its_window() {
     let clocks = [(); 3].map(|()| Arc::new(SetClock::default()));
     let nodes = three(&clocks, Rules::without(Rule::MeasuresClocks)).await;
-    create(&nodes, "horizontal:6").await;
+    create(&nodes, "horizontal:6", ClockSource::Wall).await;
     let (_client, filter) = hasty(&nodes[0]).await;
     assert_eq!(count(&decided(&filter, &keys(0)).await, Verdict::FirstSeen), 300);
     clocks[1].set_ahead_ms(TWO_HOURS_MS);
@@ -170,7 +170,7 @@ async fn a_node_alone_stamps_nothing_by_a_clock_that_was_just_set() {
     let clock = Arc::new(SetClock::default());
     let nodes = [node("a", clock.clone(), Rules::default()).await];
     nodes[0].init().await;
-    create(&nodes, "none").await;
+    create(&nodes, "none", ClockSource::Wall).await;
     let (_client, filter) = hasty(&nodes[0]).await;
     assert_eq!(count(&decided(&filter, &keys(0)).await, Verdict::FirstSeen), 300);
     clock.set_ahead_ms(TWO_HOURS_MS);
@@ -178,4 +178,22 @@ async fn a_node_alone_stamps_nothing_by_a_clock_that_was_just_set() {
     clock.set_ahead_ms(0);
     assert_eq!(count(&again, WRONG), 300, "{again:?}");
     assert_eq!(count(&decided(&filter, &keys(0)).await, Verdict::Duplicate), 300);
+}
+
+/// The machine of a producer is an hour slow: what occurs now is not refused as what is to come, one event a call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_producer_on_a_slow_machine_is_served() {
+    let nodes = [node("a", Arc::default(), Rules::default()).await];
+    nodes[0].init().await;
+    create(&nodes, "none", ClockSource::Event).await;
+    let now_ms = SystemClock::default().wall_ms();
+    let slow = Client::builder().seeds([nodes[0].node.addr()]).wall_clock(move || now_ms - 3_600_000);
+    let client = slow.connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    let observe = async |key: &str, time_ms| filter.observe_at(key.as_bytes(), time_ms).await.expect("a verdict");
+    for (key, expected) in [("a", Verdict::FirstSeen), ("a", Verdict::Duplicate), ("b", Verdict::FirstSeen)] {
+        assert_eq!(observe(key, now_ms).await, expected, "{key}");
+    }
+    assert_eq!(observe("c", now_ms + 3_600_000).await, Verdict::Undecided(Reason::Future));
+    assert_eq!(observe("b", now_ms).await, Verdict::Duplicate);
 }

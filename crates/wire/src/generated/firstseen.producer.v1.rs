@@ -201,6 +201,9 @@ pub struct DescribeFilterReply {
     pub former_secret: ::prost::bytes::Bytes,
     #[prost(uint64, tag = "8")]
     pub former_clock_ms: u64,
+    /// The node's time of day, in milliseconds since 1970; 0 where it cannot rely on it.
+    #[prost(uint64, tag = "9")]
+    pub wall_ms: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct WatchMapRequest {
