@@ -1,7 +1,7 @@
 //! A node that is killed again and again while a producer submits: what was told is remembered, as the filter's
 //! durability says.
 //!
-//! `FIRSTSEEN_CRASHES=1000 cargo test --workspace --test blackbox crash_loop` is the long run.
+//! `FIRSTSEEN_CRASHES=1000 cargo test -p firstseen-tests --test all crash_loop` is the long run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Random formats, windows, kinds and slicings against an exact model that keeps every key.
 //!
-//! A seed makes a run; a failure names it. `FIRSTSEEN_RUNS=17..18 cargo test -p firstseen-tests --test blackbox differential`
+//! A seed makes a run; a failure names it. `FIRSTSEEN_RUNS=17..18 cargo test -p firstseen-tests --test all differential`
 //! repeats run 17, and `FIRSTSEEN_RUNS=0..5000` takes as long as one likes.
 
 use std::collections::HashMap;

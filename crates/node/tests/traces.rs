@@ -1,6 +1,7 @@
-//! A producer's trace goes on: the spans of all nodes that a batch touches show its context.
+//! A producer's trace goes on: the spans of all nodes that a batch touches show its context. A process of its
+//! own: what records spans is there once for all of a process.
 
-#[path = "nodes/common/mod.rs"]
+#[path = "all/common/mod.rs"]
 mod common;
 
 use std::cell::Cell;

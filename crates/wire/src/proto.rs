@@ -1,6 +1,6 @@
 //! The messages and services as they are generated from `proto/`.
 //!
-//! Promises: what is in `proto/`, nothing else, as `crates/tidy/tests/generated.rs` checks; secrets do not print
+//! Promises: what is in `proto/`, nothing else, as `crates/tidy/tests/all/generated.rs` checks; secrets do not print
 //! themselves. Must not know: what messages mean (the checked conversions are in the other modules).
 
 use std::fmt;

@@ -1,6 +1,6 @@
 //! How often a filter lies, and how large it must be not to lie more often.
 //!
-//! Promises: pure formulas, each with its source beside it, each compared with a simulation in `tests/rates.rs`.
+//! Promises: pure formulas, each with its source beside it, each compared with a simulation in `tests/all/rates.rs`.
 //! Must not know: cells, digests, the state of a filter. Rates are over first tests: the chance that an event that no
 //! cell stands for is called a duplicate.
 //!

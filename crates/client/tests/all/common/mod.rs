@@ -1,0 +1,420 @@
+//! A cluster that is not there: nodes that speak the producers' protocol over real sockets, remember events exactly,
+//! and do to each batch what a test says.
+//!
+//! Promises: every batch that arrives is decoded by the rules of the protocol and kept for inspection.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use firstseen_client::{Builder, Client, Reason};
+use firstseen_filter::{FilterSpec, Kind};
+use firstseen_routing::{
+    ClockSource, ClusterId, ClusterMap, Decision, FilterId, FilterPolicies, FilterRecord, Incarnation, NodeId,
+    NodeRecord, Operation, Prober, SliceOwner, SlicedDefinition,
+};
+use firstseen_wire::batch::{BatchShape, OwnedRun, decode, decode_head};
+use firstseen_wire::hello::{Credit, accept_hello, welcome};
+use firstseen_wire::map::filter_message;
+use firstseen_wire::net::producer_server;
+use firstseen_wire::proto::producer::{self as proto, observe_reply, observe_request, producer_server::Producer};
+use firstseen_wire::reply::{self, Answers, refusal};
+use prost::Message;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::{Request, Response, Status, Streaming};
+
+/// What becomes of a batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fate {
+    /// Recorded and answered.
+    Answer,
+    /// Recorded and answered, after so many milliseconds.
+    AnswerAfter(u64),
+    /// Refused as a whole.
+    Refuse(Reason),
+    /// Recorded; then the stream breaks.
+    LoseReply,
+    /// Nothing at all.
+    Ignore,
+}
+
+/// A batch that has arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) node: NodeId,
+    /// Counts the streams of all nodes.
+    pub(crate) stream: u64,
+    pub(crate) sequence: u64,
+    pub(crate) filter: FilterId,
+    pub(crate) operation: Operation,
+    pub(crate) runs: Vec<OwnedRun>,
+    /// The message as it travelled.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Arrival {
+    pub(crate) fn events(&self) -> usize {
+        self.runs.iter().map(|run| run.probes.len()).sum()
+    }
+}
+
+type Judge = Box<dyn Fn(&Arrival, usize) -> Fate + Send>;
+
+struct State {
+    judge: Judge,
+    arrivals: Vec<Arrival>,
+    /// By filter, group and probe.
+    recorded: HashSet<(FilterId, u32, String)>,
+    /// What was told, by producer, sequence and group.
+    told: HashMap<(u128, u64, u32), Vec<Decision>>,
+    streams: u64,
+    unanswered_max: usize,
+    credits: u32,
+    clock_ms: u64,
+}
+
+/// The nodes and what they know.
+#[derive(Clone)]
+pub(crate) struct FakeCluster {
+    state: Arc<Mutex<State>>,
+    maps: watch::Sender<ClusterMap>,
+    addresses: Vec<String>,
+    servers: Arc<Mutex<Vec<JoinHandle<()>>>>,
+}
+
+pub(crate) const SECRET: [u8; 32] = [7; 32];
+
+/// A definition of a filter: `kind` timing.
+pub(crate) fn definition(window: &str, slicing: &str) -> SlicedDefinition {
+    let spec = FilterSpec {
+        capacity_events: Some(100_000),
+        ..FilterSpec::new(Kind::Timing, window.parse().expect("a window"))
+    };
+    SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition")
+}
+
+/// Waits for a condition.
+pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(tokio::time::Instant::now() < deadline, "waited in vain for {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+impl FakeCluster {
+    /// So many nodes, numbered from 1; no filter.
+    pub(crate) async fn start(nodes: u64) -> Self {
+        let state = State {
+            judge: Box::new(|_, _| Fate::Answer),
+            arrivals: Vec::new(),
+            recorded: HashSet::new(),
+            told: HashMap::new(),
+            streams: 0,
+            unanswered_max: 0,
+            credits: 64,
+            clock_ms: 0,
+        };
+        let map = ClusterMap { cluster: ClusterId([1; 16]), version: 1, ..ClusterMap::default() };
+        let mut cluster = Self {
+            state: Arc::new(Mutex::new(state)),
+            maps: watch::Sender::new(map),
+            addresses: Vec::new(),
+            servers: Arc::default(),
+        };
+        for node in 1..=nodes {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("an address").to_string();
+            cluster.addresses.push(address.clone());
+            let record = NodeRecord {
+                name: format!("node-{node}"),
+                site: "here".to_owned(),
+                address,
+                incarnation: Incarnation(1),
+                memory_bytes: 1 << 30,
+                voter: true,
+                is_down: false,
+            };
+            cluster.maps.send_modify(|map| drop(map.nodes.insert(NodeId(node), record)));
+            let service = producer_server(FakeNode { cluster: cluster.clone(), node: NodeId(node) });
+            let serve = tonic::transport::Server::builder()
+                .tcp_nodelay(true)
+                .add_service(service)
+                .serve_with_incoming(TcpListenerStream::new(listener));
+            lock(&cluster.servers).push(tokio::spawn(async move { serve.await.expect("served") }));
+        }
+        cluster
+    }
+
+    /// A filter whose slices are owned by the nodes in turn.
+    pub(crate) fn add_filter(&self, name: &str, definition: SlicedDefinition, clock: ClockSource) -> FilterId {
+        let mut added = FilterId(0);
+        self.change(|map| {
+            let nodes = map.nodes.len() as u64;
+            let owner = |slice: u32| SliceOwner {
+                node: NodeId(1 + u64::from(slice) % nodes),
+                complete_since: Incarnation(1),
+                ..SliceOwner::default()
+            };
+            let record = FilterRecord {
+                name: name.to_owned(),
+                epoch: 1,
+                owners: (0..definition.slicing.slices()).map(owner).collect(),
+                definition,
+                policies: FilterPolicies { clock, ..FilterPolicies::default() },
+                copies: Vec::new(),
+                generations: Vec::new(),
+                branch: None,
+                line: Default::default(),
+            };
+            added = FilterId(map.filters.len() as u64 + 1);
+            map.filters.insert(added, record);
+        });
+        added
+    }
+
+    /// Changes the map; its version rises.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut ClusterMap)) {
+        self.maps.send_modify(|map| {
+            change(map);
+            map.version += 1;
+        });
+    }
+
+    pub(crate) fn map(&self) -> ClusterMap {
+        self.maps.borrow().clone()
+    }
+
+    /// From now on batches fare as `judge` says, which is told how many have arrived before.
+    pub(crate) fn judge(&self, judge: impl Fn(&Arrival, usize) -> Fate + Send + 'static) {
+        lock(&self.state).judge = Box::new(judge);
+    }
+
+    /// Streams that are opened from now on may have so many batches unanswered.
+    pub(crate) fn set_credits(&self, credits: u32) {
+        lock(&self.state).credits = credits;
+    }
+
+    pub(crate) fn set_clock_ms(&self, clock_ms: u64) {
+        lock(&self.state).clock_ms = clock_ms;
+    }
+
+    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
+        lock(&self.state).arrivals.clone()
+    }
+
+    /// Events recorded.
+    pub(crate) fn recorded(&self) -> usize {
+        lock(&self.state).recorded.len()
+    }
+
+    pub(crate) fn unanswered_max(&self) -> usize {
+        lock(&self.state).unanswered_max
+    }
+
+    pub(crate) fn seed(&self) -> String {
+        self.addresses[0].clone()
+    }
+
+    pub(crate) fn builder(&self) -> Builder {
+        Client::builder().seeds([self.seed()]).incarnation(42)
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        self.builder().connect().await.expect("a client")
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no test has panicked with it")
+}
+
+struct FakeNode {
+    cluster: FakeCluster,
+    node: NodeId,
+}
+
+type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Producer for FakeNode {
+    type ObserveStream = Replies<proto::ObserveReply>;
+    type WatchMapStream = Replies<proto::ClusterMap>;
+
+    async fn observe(
+        &self,
+        request: Request<Streaming<proto::ObserveRequest>>,
+    ) -> Result<Response<Self::ObserveStream>, Status> {
+        let (replies, outgoing) = mpsc::channel(1024);
+        let (cluster, node) = (self.cluster.clone(), self.node);
+        tokio::spawn(async move { serve_stream(cluster, node, request.into_inner(), replies).await });
+        Ok(Response::new(Box::pin(ReceiverStream::new(outgoing))))
+    }
+
+    async fn describe_filter(
+        &self,
+        request: Request<proto::DescribeFilterRequest>,
+    ) -> Result<Response<proto::DescribeFilterReply>, Status> {
+        let map = self.cluster.map();
+        let name = request.into_inner().name;
+        let (id, record) = map.filter_named(&name).ok_or_else(|| Status::not_found("no such filter"))?;
+        Ok(Response::new(proto::DescribeFilterReply {
+            filter: Some(filter_message(id, record)),
+            secret: SECRET.to_vec().into(),
+            clock_ms: 0,
+            map_version: map.version,
+            slices_ready: 1,
+            former: None,
+            former_secret: Vec::new().into(),
+            former_clock_ms: 0,
+            wall_ms: 0,
+        }))
+    }
+
+    async fn watch_map(
+        &self,
+        request: Request<proto::WatchMapRequest>,
+    ) -> Result<Response<Self::WatchMapStream>, Status> {
+        let (sender, outgoing) = mpsc::channel(4);
+        let (mut maps, mut known) = (self.cluster.maps.subscribe(), request.into_inner().known_version);
+        tokio::spawn(async move {
+            loop {
+                let map = maps.borrow_and_update().clone();
+                if map.version > known {
+                    known = map.version;
+                    if sender.send(Ok(proto::ClusterMap::from(&map))).await.is_err() {
+                        return;
+                    }
+                }
+                if maps.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(outgoing))))
+    }
+}
+
+async fn serve_stream(
+    cluster: FakeCluster,
+    node: NodeId,
+    mut requests: Streaming<proto::ObserveRequest>,
+    replies: mpsc::Sender<Result<proto::ObserveReply, Status>>,
+) {
+    let Ok(Some(first)) = requests.message().await else { return };
+    let producer = accept_hello(&first).expect("a greeting");
+    let (stream, inflight_batches_max) = {
+        let mut state = lock(&cluster.state);
+        state.streams += 1;
+        (state.streams, state.credits)
+    };
+    let credit = Credit { node, incarnation: Incarnation(1), batch_events_max: 4096, inflight_batches_max };
+    let _ = replies.send(Ok(welcome(&credit))).await;
+    let unanswered = Arc::new(Mutex::new(0usize));
+    while let Ok(Some(request)) = requests.message().await {
+        let Some(observe_request::Message::Batch(batch)) = request.message else { panic!("a second greeting") };
+        {
+            let mut unanswered = lock(&unanswered);
+            *unanswered += 1;
+            let mut state = lock(&cluster.state);
+            state.unanswered_max = state.unanswered_max.max(*unanswered);
+        }
+        let (reply, wait_ms) = match cluster.take(node, stream, producer, &batch) {
+            Ok(reply) => reply,
+            Err(true) => {
+                let _ = replies.send(Err(Status::unavailable("broken by the test"))).await;
+                return;
+            }
+            Err(false) => continue,
+        };
+        let message = proto::ObserveReply { message: Some(observe_reply::Message::Reply(reply)) };
+        let (replies, unanswered) = (replies.clone(), unanswered.clone());
+        let answer = async move {
+            if wait_ms > 0 {
+                tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+            }
+            *lock(&unanswered) -= 1;
+            let _ = replies.send(Ok(message)).await;
+        };
+        if wait_ms == 0 { answer.await } else { drop(tokio::spawn(answer)) }
+    }
+}
+
+impl FakeCluster {
+    /// The reply to a batch and the wait before it, or whether the stream breaks instead.
+    fn take(
+        &self,
+        node: NodeId,
+        stream: u64,
+        producer: u128,
+        batch: &proto::Batch,
+    ) -> Result<(proto::BatchReply, u64), bool> {
+        let map = self.map();
+        let head = decode_head(batch).expect("a head");
+        let filter = &map.filters[&head.filter];
+        let prober = Prober::new(&filter.definition).expect("a prober");
+        let shape = BatchShape { probes: prober.shape(), groups: prober.groups() };
+        let runs = decode(batch, shape, &mut Vec::new()).expect("runs");
+        let arrival = Arrival {
+            node,
+            stream,
+            sequence: head.sequence,
+            filter: head.filter,
+            operation: head.operation,
+            runs,
+            bytes: batch.encode_to_vec(),
+        };
+        let mut state = lock(&self.state);
+        let fate = (state.judge)(&arrival, state.arrivals.len());
+        state.arrivals.push(arrival.clone());
+        if fate == Fate::Ignore {
+            return Err(false);
+        }
+        if let Fate::Refuse(reason) = fate {
+            return Ok((refusal(head.sequence, batch.events, reason, "the test refuses", map.version), 0));
+        }
+        let decisions = arrival.runs.iter().flat_map(|run| state.decide(producer, &arrival, run)).collect();
+        let (clock_ms, map_version) = (state.clock_ms, map.version);
+        let answers = Answers { decisions, clock_ms, map_version, ..Answers::default() };
+        let reply = reply::encode(head.sequence, &answers);
+        match fate {
+            Fate::LoseReply => Err(true),
+            Fate::AnswerAfter(wait_ms) => Ok((reply, wait_ms)),
+            _ => Ok((reply, 0)),
+        }
+    }
+}
+
+impl State {
+    /// Exactly; a run that comes again is told the same.
+    fn decide(&mut self, producer: u128, arrival: &Arrival, run: &OwnedRun) -> Vec<Decision> {
+        let name = (producer, arrival.sequence, run.group);
+        if let Some(told) = self.told.get(&name) {
+            return told.clone();
+        }
+        let decide = |event: usize| {
+            let probe = format!("{:?} {:?}", run.probes.positions(event), run.probes.block(event));
+            let key = (arrival.filter, run.group, probe);
+            let is_new = match arrival.operation {
+                Operation::Observe => self.recorded.insert(key),
+                _ => !self.recorded.contains(&key),
+            };
+            if is_new { Decision::FirstSeen } else { Decision::Duplicate }
+        };
+        let decisions: Vec<Decision> = (0..run.probes.len()).map(decide).collect();
+        self.told.insert(name, decisions.clone());
+        decisions
+    }
+}
+
+/// Arrivals by sequence.
+pub(crate) fn by_sequence(arrivals: &[Arrival]) -> BTreeMap<u64, Vec<Arrival>> {
+    let mut sorted: BTreeMap<u64, Vec<Arrival>> = BTreeMap::new();
+    arrivals.iter().for_each(|arrival| sorted.entry(arrival.sequence).or_default().push(arrival.clone()));
+    sorted
+}

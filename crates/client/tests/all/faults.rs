@@ -1,0 +1,341 @@
+//! What callers are told when something goes wrong: lost replies, old maps, nodes that stall or cannot be reached.
+
+use std::time::Duration;
+
+use crate::common::{self, Arrival, FakeCluster, Fate, by_sequence, definition, eventually};
+use firstseen_client::{Digest, FilterSecret, Reason, Verdict};
+use firstseen_routing::{ClockSource, Incarnation, NodeId, Prober};
+use tokio::time::{Instant, timeout};
+
+fn digests(from: u64, to: u64) -> Vec<Digest> {
+    let secret = FilterSecret::from_material(&common::SECRET);
+    (from..to).map(|number| secret.digest(&number.to_le_bytes())).collect()
+}
+
+#[tokio::test]
+async fn a_batch_whose_reply_is_lost_is_sent_again_as_the_same_submission() {
+    let cluster = FakeCluster::start(1).await;
+    cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
+    cluster.judge(|_, before| if before % 2 == 0 { Fate::LoseReply } else { Fate::Answer });
+    let client = cluster.client().await;
+    let filter = client.filter("clicks").await.expect("a filter");
+    for round in 0..5 {
+        let verdicts = filter.observe_digests(&digests(round * 100, round * 100 + 100), &[]).await.expect("verdicts");
+        // Recorded by the try whose reply was lost; told by the node's memory of the submission.
+        assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "round {round}: {verdicts:?}");
+    }
+    let arrivals = cluster.arrivals();
+    let sorted = by_sequence(&arrivals);
+    assert!(sorted.len() >= 5 && arrivals.len() > sorted.len());
+    for (sequence, tries) in sorted {
+        assert!(tries.iter().all(|again| again.runs == tries[0].runs), "batch {sequence} has changed");
+        assert!(
+            tries.windows(2).all(|pair| pair[0].stream < pair[1].stream),
+            "batch {sequence} sent twice on a stream"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_old_map_is_replaced_and_runs_follow_their_owners() {
+    let cluster = FakeCluster::start(2).await;
+    let id = cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
+    let client = cluster.client().await;
+    let filter = client.filter("clicks").await.expect("a filter");
+    assert_eq!(filter.observe_digests(&digests(0, 100), &[]).await.map(|verdicts| verdicts.len()), Ok(100));
+    // Slice 2 moves from node 1 to node 2. The client has heard nothing when node 1 refuses.
+    let before = cluster.map().version;
+    cluster.judge(move |arrival, _| {
+        let has_moved = arrival.node == NodeId(1) && arrival.runs.iter().any(|run| run.group == 2);
+        if has_moved { Fate::Refuse(Reason::StaleMap) } else { Fate::Answer }
+    });
+    let calls = tokio::spawn({
+        let filter = filter.clone();
+        async move { filter.observe_digests(&digests(100, 200), &[]).await }
+    });
+    let refused = cluster.clone();
+    eventually("a refusal", || {
+        refused.arrivals().iter().any(|arrival| arrival.runs.iter().any(|run| run.group == 2) && arrival.sequence > 2)
+    })
+    .await;
+    cluster.change(|map| {
+        let filter = map.filters.get_mut(&id).expect("the filter");
+        filter.owners[2].node = NodeId(2);
+        filter.epoch += 1;
+    });
+    let verdicts = calls.await.expect("no panic").expect("verdicts");
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{verdicts:?}");
+    assert!(client.map().version > before);
+    // The run of group 2 came to node 2 under the sequence that node 1 had refused.
+    let arrivals = cluster.arrivals();
+    let of_moved = |node: u64| {
+        let mut there = arrivals.iter().filter(|arrival| arrival.node == NodeId(node));
+        there.find_map(|arrival| {
+            let run = arrival.runs.iter().find(|run| run.group == 2)?;
+            (arrival.sequence > 2).then(|| (arrival.sequence, run.probes.clone()))
+        })
+    };
+    assert!(of_moved(1).is_some());
+    assert_eq!(of_moved(1), of_moved(2));
+}
+
+#[tokio::test]
+async fn credits_are_never_exceeded() {
+    let cluster = FakeCluster::start(1).await;
+    cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
+    cluster.add_filter("views", definition("1h", "none"), ClockSource::Wall);
+    cluster.set_credits(3);
+    cluster.judge(|_, _| Fate::AnswerAfter(3));
+    let client = cluster.builder().batch_events_max(10).connect().await.expect("a client");
+    let (clicks, views) =
+        (client.filter("clicks").await.expect("clicks"), client.filter("views").await.expect("views"));
+    let events = digests(0, 500);
+    let (some, others) = tokio::join!(clicks.observe_digests(&events, &[]), views.observe_digests(&events, &[]));
+    assert_eq!((some.map(|all| all.len()), others.map(|all| all.len())), (Ok(500), Ok(500)));
+    assert!((2..=3).contains(&cluster.unanswered_max()), "{} at once", cluster.unanswered_max());
+}
+
+#[tokio::test]
+async fn one_door_is_enough() {
+    let cluster = FakeCluster::start(2).await;
+    cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
+    // Node 2 is somewhere behind a wall.
+    cluster.change(|map| map.nodes.get_mut(&NodeId(2)).expect("node 2").address = "127.0.0.1:1".to_owned());
+    let client = cluster.builder().relay_after_ms(50).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    let verdicts = filter.observe_digests(&digests(0, 1_000), &[]).await.expect("verdicts");
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen));
+    let arrivals = cluster.arrivals();
+    assert!(arrivals.iter().all(|arrival| arrival.node == NodeId(1)));
+    assert!(arrivals.iter().any(|arrival| arrival.runs.iter().any(|run| run.group % 2 == 1)), "relayed");
+}
+
+#[tokio::test]
+async fn without_an_answer_by_the_deadline_nothing_is_known() {
+    let cluster = FakeCluster::start(1).await;
+    cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
+    let client = cluster.builder().deadline_ms(150).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    cluster.judge(|_, _| Fate::Ignore);
+    let started = Instant::now();
+    assert_eq!(filter.observe(b"a").await, Ok(Verdict::Undecided(Reason::Unknown)));
+    assert!(started.elapsed() >= Duration::from_millis(150));
+    // What was refused each time was not recorded.
+    for (reason, tries) in [(Reason::NotReady, 3..100), (Reason::Overloaded, 3..4), (Reason::Invalid, 1..2)] {
+        let before = cluster.arrivals().len();
+        cluster.judge(move |_, _| Fate::Refuse(reason));
+        assert_eq!(filter.observe(b"b").await, Ok(Verdict::Undecided(reason)));
+        let count = cluster.arrivals().len() - before;
+        // Overload may run into the deadline before its second wait is over.
+        let is_right = tries.contains(&count) || (reason == Reason::Overloaded && count == 2);
+        assert!(is_right, "{count} tries after {reason:?}");
+    }
+    cluster.judge(|_, _| Fate::Answer);
+    assert_eq!(filter.observe(b"b").await, Ok(Verdict::FirstSeen));
+}
+
+#[tokio::test]
+async fn slices_that_are_down_are_waited_for_once() {
+    let cluster = FakeCluster::start(1).await;
+    cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
+    let client = cluster.builder().deadline_ms(200).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    cluster.judge(|_, _| Fate::Refuse(Reason::SlicesDown));
+    let mut tries = Vec::new();
+    for event in [b"a", b"b", b"c"] {
+        let before = cluster.arrivals().len();
+        assert_eq!(filter.observe(event).await, Ok(Verdict::Undecided(Reason::SlicesDown)));
+        tries.push(cluster.arrivals().len() - before);
+    }
+    assert!(tries[0] > 2 && tries[2] == 1, "{tries:?}");
+    cluster.judge(|_, _| Fate::Answer);
+    assert_eq!(filter.observe(b"c").await, Ok(Verdict::FirstSeen));
+}
+
+/// A node that was started anew has lost its slices: nobody is down, and nothing comes back.
+#[tokio::test]
+async fn slices_that_have_lost_something_are_not_waited_for() {
+    let cluster = FakeCluster::start(1).await;
+    cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
+    cluster.add_filter("brief", definition("50ms", "none"), ClockSource::Wall);
+    cluster.change(|map| map.nodes.values_mut().for_each(|node| node.incarnation = Incarnation(2)));
+    let client = cluster.builder().deadline_ms(200).connect().await.expect("a client");
+    cluster.judge(|_, _| Fate::Refuse(Reason::SlicesDown));
+    for (name, is_asked_again) in [("clicks", false), ("brief", true)] {
+        let filter = client.filter(name).await.expect("a filter");
+        let before = cluster.arrivals().len();
+        assert_eq!(filter.observe(b"a").await, Ok(Verdict::Undecided(Reason::SlicesDown)));
+        assert_eq!(cluster.arrivals().len() - before > 1, is_asked_again, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_call_takes_nothing_from_others() {
+    let cluster = FakeCluster::start(1).await;
+    cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
+    cluster.judge(|_, _| Fate::AnswerAfter(10));
+    let client = cluster.client().await;
+    let filter = client.filter("clicks").await.expect("a filter");
+    let mut kept = Vec::new();
+    for number in 0..200u32 {
+        let filter = filter.clone();
+        let call = async move { filter.observe(&number.to_le_bytes()).await };
+        if number % 2 == 0 {
+            kept.push(tokio::spawn(call));
+        } else {
+            // Dropped wherever it is after a moment.
+            let _ = timeout(Duration::from_micros(u64::from(number) * 10), call).await;
+        }
+    }
+    for call in kept {
+        assert_eq!(call.await.expect("no panic"), Ok(Verdict::FirstSeen));
+    }
+    eventually("all batches", || {
+        let arrivals = cluster.arrivals();
+        let events: usize = arrivals.iter().map(|arrival| arrival.events()).sum();
+        (100..=200).contains(&events)
+    })
+    .await;
+    assert!(by_sequence(&cluster.arrivals()).values().all(|tries| tries.len() == 1));
+}
+
+#[tokio::test]
+async fn what_stalls_does_not_hold_up_other_filters_and_nodes() {
+    let cluster = FakeCluster::start(2).await;
+    let stalled = cluster.add_filter("stalled", definition("1h", "horizontal:2"), ClockSource::Wall);
+    cluster.add_filter("lively", definition("1h", "horizontal:2"), ClockSource::Wall);
+    cluster.judge(move |arrival, _| match arrival.filter == stalled && arrival.node == NodeId(1) {
+        true => Fate::Ignore,
+        false => Fate::Answer,
+    });
+    let client = cluster.builder().batch_events_max(16).deadline_ms(8_000).connect().await.expect("a client");
+    let (slow, lively) =
+        (client.filter("stalled").await.expect("a filter"), client.filter("lively").await.expect("one"));
+    let stuck = tokio::spawn({
+        let slow = slow.clone();
+        async move { slow.observe_digests(&digests(0, 5_000), &[]).await }
+    });
+    eventually("the stalled filter to have used its share", || {
+        cluster.arrivals().iter().filter(|arrival| arrival.filter == stalled && arrival.node == NodeId(1)).count() >= 16
+    })
+    .await;
+    let quick = timeout(Duration::from_secs(4), lively.observe_digests(&digests(0, 2_000), &[])).await;
+    assert_eq!(quick.expect("not held up").map(|verdicts| verdicts.len()), Ok(2_000));
+    assert!(!stuck.is_finished());
+    stuck.abort();
+}
+
+#[tokio::test]
+async fn what_waits_is_bounded() {
+    let cluster = FakeCluster::start(1).await;
+    cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
+    cluster.judge(|_, _| Fate::Ignore);
+    let builder = cluster.builder().queued_events_max(100).batch_events_max(10).deadline_ms(400);
+    let client = builder.connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    let calls: Vec<_> = (0..500u32)
+        .map(|number| {
+            let filter = filter.clone();
+            tokio::spawn(async move { filter.observe(&number.to_le_bytes()).await })
+        })
+        .collect();
+    let (mut unknown, mut overloaded) = (0, 0);
+    for call in calls {
+        match call.await.expect("no panic") {
+            Ok(Verdict::Undecided(Reason::Unknown)) => unknown += 1,
+            Ok(Verdict::Undecided(Reason::Overloaded)) => overloaded += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    let sent: usize = cluster.arrivals().iter().map(|arrival| arrival.events()).sum();
+    assert_eq!(unknown + overloaded, 500);
+    // Room that comes free at the deadline may be taken by a call whose own deadline is a moment later.
+    assert!(sent <= 200 && overloaded >= 300, "{sent} sent, {unknown} unknown, {overloaded} overloaded");
+}
+
+#[tokio::test]
+async fn a_node_that_comes_back_is_found_again() {
+    let cluster = FakeCluster::start(1).await;
+    cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
+    cluster.judge(|_, before| if before < 8 { Fate::LoseReply } else { Fate::Answer });
+    let client = cluster.client().await;
+    let filter = client.filter("clicks").await.expect("a filter");
+    assert_eq!(filter.observe(b"a").await, Ok(Verdict::FirstSeen));
+    assert_eq!(cluster.arrivals().len(), 9);
+    assert!(by_sequence(&cluster.arrivals()).len() == 1);
+}
+
+#[tokio::test]
+async fn a_run_that_must_be_divided_is_recorded_once_or_unknown() {
+    for fate in [Fate::Refuse(Reason::StaleMap), Fate::LoseReply] {
+        let cluster = FakeCluster::start(2).await;
+        let id = cluster.add_filter("clicks", definition("1h", "vertical:4"), ClockSource::Wall);
+        let client = cluster.client().await;
+        let filter = client.filter("clicks").await.expect("a filter");
+        // Node 1 owns slices 0 and 2, and is about to lose slice 2: what it gets for both has two owners then.
+        let prober = Prober::new(filter.definition()).expect("a prober");
+        let has_slice_2 = move |arrival: &Arrival| {
+            let run = &arrival.runs[0];
+            arrival.node == NodeId(1)
+                && (0..run.probes.len()).any(|event| prober.head_slice(0, &run.probes, event) == 2)
+        };
+        cluster.judge(move |arrival, _| if has_slice_2(arrival) { fate } else { Fate::Answer });
+        let call = tokio::spawn(async move { filter.observe_digests(&digests(0, 300), &[]).await });
+        eventually("a first try", || cluster.arrivals().iter().any(has_slice_2)).await;
+        cluster.change(|map| {
+            let filter = map.filters.get_mut(&id).expect("the filter");
+            filter.owners[2].node = NodeId(2);
+            filter.epoch += 1;
+        });
+        let verdicts = call.await.expect("no panic").expect("verdicts");
+        let count = |verdict: Verdict| verdicts.iter().filter(|told| **told == verdict).count();
+        let (new, unknown) = (count(Verdict::FirstSeen), count(Verdict::Undecided(Reason::Unknown)));
+        assert_eq!((new + unknown, cluster.recorded()), (300, 300), "{fate:?}");
+        // Refused, nothing was recorded before: both parts are new. Lost, it was, and no node can tell any more.
+        assert_eq!(unknown > 0, fate == Fate::LoseReply, "{fate:?}: {unknown} unknown");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_can_be_reached_again_is_asked_directly() {
+    let cluster = FakeCluster::start(2).await;
+    cluster.add_filter("clicks", definition("1h", "horizontal:2"), ClockSource::Wall);
+    let address = cluster.map().nodes[&NodeId(2)].address.clone();
+    let set_address = |to: &str| {
+        cluster.change(|map| map.nodes.get_mut(&NodeId(2)).expect("node 2").address = to.to_owned());
+    };
+    set_address("127.0.0.1:1");
+    let client = cluster.builder().relay_after_ms(20).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    assert!(filter.observe_digests(&digests(0, 50), &[]).await.is_ok());
+    assert!(cluster.arrivals().iter().all(|arrival| arrival.node == NodeId(1)));
+    set_address(&address);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut number = 50;
+    while !cluster.arrivals().iter().any(|arrival| arrival.node == NodeId(2)) {
+        assert!(Instant::now() < deadline, "never asked directly");
+        assert!(filter.observe_digests(&digests(number, number + 10), &[]).await.is_ok());
+        number += 10;
+    }
+}
+
+#[tokio::test]
+async fn when_the_client_is_dropped_everybody_is_answered() {
+    let cluster = FakeCluster::start(1).await;
+    cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
+    cluster.judge(|_, _| Fate::Ignore);
+    let client = cluster.builder().batch_events_max(4).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    let many = tokio::spawn({
+        let filter = filter.clone();
+        async move { filter.observe_digests(&digests(0, 1_000), &[]).await }
+    });
+    let one = tokio::spawn(async move { filter.observe(b"a").await });
+    eventually("batches on their way", || cluster.arrivals().len() >= 2).await;
+    drop(client);
+    let verdicts = timeout(Duration::from_secs(2), many).await.expect("answered").expect("no panic").expect("verdicts");
+    let undecided = |verdict: &Verdict| matches!(verdict, Verdict::Undecided(Reason::Unknown | Reason::NotReady));
+    assert!(verdicts.len() == 1_000 && verdicts.iter().all(undecided));
+    assert!(verdicts.contains(&Verdict::Undecided(Reason::NotReady)));
+    assert!(timeout(Duration::from_secs(2), one).await.is_ok());
+}

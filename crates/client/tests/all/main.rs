@@ -1,0 +1,7 @@
+//! The client against nodes that answer as a test says: what callers are told.
+
+mod answers;
+mod common;
+mod example;
+mod faults;
+mod throughput;

@@ -1,0 +1,243 @@
+//! One clock for all events, or one that tells units and several that place them: the same places.
+
+use crate::common::{Dice, config};
+use firstseen_filter::{Placed, Stamp, Unit, UnitClock, WindowClock, WindowRule};
+use proptest::prelude::*;
+
+/// A time, or how the next differs from the one before.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Ahead(u64),
+    Behind(u64),
+    /// Beyond what a clock takes on an event's own word, or nearly.
+    Far(u64),
+}
+
+fn units() -> impl Strategy<Value = (Unit, u64)> {
+    let calendar = |name: &str, unit_ms: u64| (Unit::Calendar(name.parse().unwrap()), unit_ms);
+    prop_oneof![
+        Just((Unit::Milliseconds(1), 1_u64)),
+        Just((Unit::Milliseconds(70), 70)),
+        Just((Unit::Milliseconds(675_000), 675_000)),
+        Just(calendar("hour@Europe/Athens", 3_600_000)),
+        Just(calendar("day@America/St_Johns", 86_400_000)),
+        Just(calendar("week@Pacific/Apia", 7 * 86_400_000)),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        6 => (0..60_u64).prop_map(Step::Ahead),
+        1 => (0..4000_u64).prop_map(Step::Ahead),
+        3 => (0..300_u64).prop_map(Step::Behind),
+        1 => (0..40_u64).prop_map(Step::Far),
+    ];
+    prop::collection::vec(step, 1..300)
+}
+
+/// Times in milliseconds: a unit is ten of a step's.
+fn times(steps: &[Step], unit_ms: u64, future_max_ms: u64) -> Vec<u64> {
+    // Summer 2026, so that a year of steps crosses the changes of the zones.
+    let mut now_ms = 1_790_000_000_000_u64;
+    let scaled = |step: u64| (step * unit_ms).div_ceil(10);
+    let place = |step: &Step| match *step {
+        Step::Ahead(ahead) => {
+            now_ms += scaled(ahead).min(future_max_ms);
+            now_ms
+        }
+        Step::Behind(behind) => now_ms.saturating_sub(scaled(behind)),
+        Step::Far(beyond) => {
+            let time_ms = now_ms + future_max_ms - scaled(20).min(future_max_ms) + scaled(beyond);
+            if time_ms <= now_ms + future_max_ms {
+                now_ms = time_ms.max(now_ms);
+            }
+            time_ms
+        }
+    };
+    steps.iter().map(place).collect()
+}
+
+proptest! {
+    #![proptest_config(config(400))]
+
+    #[test]
+    fn ticks_placed_by_several_clocks_are_where_one_clock_places_times(
+        (unit, unit_ms) in units(),
+        rule in (1..40_u64, 0..10_u64).prop_map(|(span_units, lateness_units)| WindowRule { span_units, lateness_units }),
+        future_units in prop_oneof![Just(0_u64), Just(1), Just(30), Just(2000)],
+        owners in 1..6_u64,
+        steps in steps(),
+        seed in any::<u64>(),
+    ) {
+        let future_max_ms = future_units * unit_ms;
+        let step_units = unit.future_units(future_max_ms);
+        let mut exact = WindowClock::new(unit.clone(), rule, future_max_ms);
+        let mut producer = WindowClock::new(unit, rule, future_max_ms);
+        let mut heads = vec![UnitClock::new(rule, step_units); owners as usize];
+        let mut dice = Dice(seed);
+        let (mut base_unit, mut told_base) = (0, vec![false; owners as usize]);
+        // What its own clock took is borne out for the others, too.
+        let believed = |_: u64| true;
+        let times_ms = times(&steps, unit_ms, future_max_ms);
+        for event in 0..times_ms.len() {
+            // A batch ends by chance.
+            let (before, expected) = (producer.now_unit(), exact.place_nth(&times_ms, event));
+            let Some((clock_unit, unit)) = producer.tick_nth(&times_ms, event) else {
+                prop_assert_eq!(expected, Placed::Refused);
+                continue;
+            };
+            prop_assert!(unit <= clock_unit);
+            if dice.below(20) == 0 {
+                base_unit = before;
+                told_base.fill(false);
+            }
+            let owner = dice.below(owners) as usize;
+            if !std::mem::replace(&mut told_base[owner], true) {
+                heads[owner].catch_up(base_unit, believed);
+            }
+            prop_assert_eq!(heads[owner].place(clock_unit, unit, believed), expected);
+            prop_assert_eq!((producer.now_unit(), producer.now_ms()), (exact.now_unit(), exact.now_ms()));
+        }
+    }
+
+    #[test]
+    fn a_clock_that_catches_up_goes_on_as_if_it_had_seen_the_time((unit, unit_ms) in units(), steps in steps()) {
+        let rule = WindowRule { span_units: 10, lateness_units: 2 };
+        let (mut seen, mut told) =
+            (WindowClock::new(unit.clone(), rule, u64::MAX), WindowClock::new(unit, rule, u64::MAX));
+        for (event, time_ms) in times(&steps, unit_ms, 1 << 40).into_iter().enumerate() {
+            if event % 3 == 0 {
+                seen.place(Some(time_ms));
+                told.catch_up_ms(time_ms);
+            } else {
+                prop_assert_eq!(seen.place(Some(time_ms)), told.place(Some(time_ms)));
+            }
+            prop_assert_eq!((seen.now_unit(), seen.now_ms()), (told.now_unit(), told.now_ms()));
+        }
+    }
+}
+
+#[test]
+fn windows_without_time_tick_with_their_events() {
+    let rule = WindowRule { span_units: 5, lateness_units: 0 };
+    let mut counting = WindowClock::new(Unit::Events(2), rule, 0);
+    let ticks: Vec<_> = (0..5).map(|_| counting.place_tick(None)).collect();
+    assert_eq!(ticks, [0, 0, 1, 1, 2].map(|unit| Some((unit, unit))));
+    counting.catch_up_ms(1 << 40);
+    assert_eq!((counting.now_ms(), counting.place_tick(None)), (None, Some((2, 2))));
+    let mut endless = WindowClock::new(Unit::Endless, rule, 0);
+    assert_eq!(endless.place_tick(Some(77)), Some((0, 0)));
+    let mut timed = WindowClock::new(Unit::Milliseconds(10), rule, 0);
+    assert_eq!((timed.place_tick(None), timed.place_tick(Some(u64::MAX))), (None, None));
+}
+
+const ALONE: fn(u64) -> bool = |_| true;
+const NOBODY: fn(u64) -> bool = |_| false;
+
+#[test]
+fn units_beyond_all_times_are_refused() {
+    let mut clock = UnitClock::new(WindowRule { span_units: 5, lateness_units: 0 }, u64::MAX);
+    assert_eq!(clock.place(3, u64::MAX, ALONE), Placed::Refused);
+    // What a clock shows is a hint.
+    assert_eq!(clock.place(u64::MAX, 3, ALONE), Placed::At(Stamp::on_time(3)));
+    clock.catch_up(u64::MAX, ALONE);
+    clock.restore(u64::MAX);
+    assert_eq!((clock.now_unit(), clock.look_up(0, u64::MAX)), (3, Placed::Refused));
+}
+
+#[test]
+fn nobody_moves_the_clock_far_ahead_of_the_present() {
+    let new = || UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
+    // The first event, and one behind it.
+    let mut clock = new();
+    clock.show_present(1000..=1060, true);
+    assert_eq!(clock.place(1061, 1061, ALONE), Placed::Refused);
+    assert_eq!(clock.place(1060, 1060, NOBODY), Placed::At(Stamp::on_time(1060)));
+    // However far the clock is, the bound stays.
+    for unit in [1061, 1100, 1120] {
+        assert_eq!(clock.place(unit, unit, ALONE), Placed::Refused);
+        clock.catch_up(unit, ALONE);
+    }
+    assert_eq!(clock.now_unit(), 1060);
+    clock.show_present(1030..=1090, true);
+    clock.show_present(1001..=1061, true);
+    assert_eq!(clock.place(1091, 1091, ALONE), Placed::Refused);
+    assert_eq!(clock.place(1090, 1090, NOBODY), Placed::At(Stamp::on_time(1090)));
+}
+
+#[test]
+fn a_step_within_a_unit_is_no_unit() {
+    let mut clock = UnitClock::new(WindowRule { span_units: 1, lateness_units: 0 }, 1);
+    clock.show_present(1000..=1000, true);
+    assert_eq!(clock.place(1000, 1000, ALONE), Placed::At(Stamp::on_time(1000)));
+    assert_eq!(clock.place(1001, 1001, ALONE), Placed::Refused);
+    clock.show_present(1000..=1001, true);
+    assert_eq!(clock.place(1001, 1001, NOBODY), Placed::At(Stamp::on_time(1001)));
+}
+
+#[test]
+fn old_events_move_the_clock_as_far_as_they_are_borne_out() {
+    let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
+    clock.show_present(10_000..=10_060, true);
+    assert_eq!(clock.place(7, 7, NOBODY), Placed::Refused);
+    // What was doubted is looked into again with the next run of events.
+    assert_eq!(clock.place(7, 7, ALONE), Placed::Refused);
+    clock.catch_up(0, NOBODY);
+    assert_eq!(clock.place(7, 7, ALONE), Placed::At(Stamp::on_time(7)));
+    assert_eq!(clock.place(67, 67, NOBODY), Placed::At(Stamp::on_time(67)));
+    // Steps do not add up.
+    assert_eq!(clock.place(68, 68, NOBODY), Placed::Refused);
+    // What others bear out is the anchor, as far as they go: here not to the event itself.
+    clock.catch_up(0, NOBODY);
+    assert_eq!(clock.place(3000, 3000, |from| from <= 2950), Placed::At(Stamp::on_time(3000)));
+    assert_eq!(clock.place(3001, 3001, NOBODY), Placed::Refused);
+    clock.catch_up(0, NOBODY);
+    assert_eq!(clock.place(3050, 3050, |from| from <= 3050), Placed::At(Stamp::on_time(3050)));
+    assert_eq!(clock.place(3110, 3110, NOBODY), Placed::At(Stamp::on_time(3110)));
+    assert_eq!(clock.place(3111, 3111, NOBODY), Placed::Refused);
+    // A clock that is wrong takes nobody along, and the event is placed by its own unit.
+    assert_eq!(clock.place(9000, 3105, NOBODY), Placed::At(Stamp { unit: 3105, judged: 3110 }));
+    assert_eq!(clock.place(9000, 3106, NOBODY), Placed::At(Stamp { unit: 3106, judged: 3110 }));
+    clock.catch_up(9000, NOBODY);
+    assert_eq!(clock.now_unit(), 3110);
+    assert!(!clock.is_live());
+}
+
+#[test]
+fn the_present_takes_old_events_along_unless_others_outweigh_it() {
+    let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
+    clock.show_present(10_000..=10_060, false);
+    clock.catch_up(0, NOBODY);
+    assert_eq!(clock.place(7, 7, ALONE), Placed::At(Stamp::on_time(7)));
+    assert_eq!(clock.place(9940, 9940, NOBODY), Placed::Refused);
+    clock.show_present(10_000..=10_060, true);
+    assert_eq!(clock.place(9940, 9940, NOBODY), Placed::At(Stamp::on_time(9940)));
+    assert!(clock.is_live());
+}
+
+#[test]
+fn a_clock_that_goes_on_where_another_was_takes_no_step_more() {
+    let rule = WindowRule { span_units: 10, lateness_units: 0 };
+    let mut clock = UnitClock::new(rule, 60);
+    clock.place(100, 100, ALONE);
+    assert_eq!(clock.place(160, 160, NOBODY), Placed::At(Stamp::on_time(160)));
+    let mut next = UnitClock::new(rule, 60);
+    next.restore(clock.now_unit());
+    assert_eq!((next.now_unit(), next.place(161, 161, NOBODY)), (160, Placed::Refused));
+}
+
+#[test]
+fn lookups_move_no_clock() {
+    let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 2 }, 60);
+    clock.show_present(1000..=1060, true);
+    clock.place(100, 100, ALONE);
+    let before = clock.clone();
+    assert_eq!(clock.look_up(100, 105), Placed::At(Stamp { unit: 100, judged: 105 }));
+    assert_eq!(clock.look_up(100, 5000), Placed::At(Stamp { unit: 100, judged: 5000 }));
+    assert_eq!(clock.look_up(100, 95), Placed::At(Stamp { unit: 95, judged: 98 }));
+    // The clock of who asks may be ahead of this one, by events that others own.
+    assert_eq!(clock.look_up(104, 95), Placed::At(Stamp { unit: 95, judged: 102 }));
+    assert_eq!(clock.look_up(150, 95), Placed::Late);
+    assert_eq!(clock.look_up(5000, 95), Placed::At(Stamp { unit: 95, judged: 98 }));
+    assert_eq!(clock, before);
+}

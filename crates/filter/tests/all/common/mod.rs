@@ -1,0 +1,325 @@
+//! What the tests of windows share: dice, definitions, streams of stamped events, and the exact model beside.
+
+use firstseen_filter::snapshot::{self, UnverifiedSnapshot};
+use firstseen_filter::{
+    CellDefinition, Digest, ExactWindow, FilterDefinition, FilterSecret, FilterSlice, Geometry, Growth, Instructions,
+    Layout, Limit, Placed, Refresh, Stamp, Unit, Verdict, Window, WindowClock, WindowRule,
+};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+/// The same cases in every run: a failure repeats with the same command.
+pub(crate) fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, rng_seed: RngSeed::Fixed(17), failure_persistence: None, ..ProptestConfig::default() }
+}
+
+/// SplitMix64.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, range: u64) -> u64 {
+        ((u128::from(self.roll()) * u128::from(range)) >> 64) as u64
+    }
+}
+
+pub(crate) fn digest(key: u64) -> Digest {
+    FilterSecret::from_seed(5).digest(&key.to_le_bytes())
+}
+
+/// Digests of `count` keys from `first` on.
+pub(crate) fn digests(first: u64, count: u64) -> Vec<Digest> {
+    let secret = FilterSecret::from_seed(5);
+    (first..first + count).map(|key| secret.digest(&key.to_le_bytes())).collect()
+}
+
+pub(crate) const LAYOUTS: [Layout; 5] = [
+    Layout::Classic,
+    Layout::Partitioned,
+    Layout::Blocked { lines: 1 },
+    Layout::Blocked { lines: 2 },
+    Layout::Blocked { lines: 4 },
+];
+
+pub(crate) const fn rule(span_units: u64, lateness_units: u64) -> WindowRule {
+    WindowRule { span_units, lateness_units }
+}
+
+/// A definition whose unit is a millisecond.
+pub(crate) fn definition(cells: CellDefinition, rule: WindowRule) -> FilterDefinition {
+    FilterDefinition {
+        window: Window::Unbounded,
+        unit: Unit::Milliseconds(1),
+        rule,
+        future_max_ms: u64::MAX,
+        cells,
+        rate: 0.01,
+        capacity_events: None,
+    }
+}
+
+pub(crate) fn bloom(geometry: Geometry, growth: Option<Growth>) -> FilterDefinition {
+    definition(CellDefinition::Bloom { geometry, growth }, rule(1, 0))
+}
+
+pub(crate) fn timing(
+    geometry: Geometry,
+    rule: WindowRule,
+    refresh: Refresh,
+    growth: Option<Growth>,
+) -> FilterDefinition {
+    definition(CellDefinition::Timing { geometry, refresh, equal_timers: 0, growth }, rule)
+}
+
+pub(crate) fn generations(geometry: Geometry, rule: WindowRule) -> FilterDefinition {
+    definition(CellDefinition::Generations { geometry, growth: None }, rule)
+}
+
+/// A geometry of `cells` cells with as many positions as the layout can place, up to `hashes_max`.
+pub(crate) fn geometry(cells: u64, hashes_max: u32, cell_bits: u32, layout: Layout) -> Geometry {
+    let hashes = match layout {
+        Layout::Blocked { lines } => {
+            Geometry::blocked_hashes_max(Geometry::block_cells_of(lines, cell_bits).unwrap()).min(hashes_max)
+        }
+        _ => hashes_max,
+    };
+    Geometry::new(cells, hashes, cell_bits, layout).unwrap()
+}
+
+pub(crate) fn growth(limit: Limit, generations_max: u32, ratio: f64, capacity_events: u64) -> Growth {
+    Growth { limit, generations_max, ratio, capacity_events, generation_rate: 1e-4, jumps: None }
+}
+
+pub(crate) fn body(slice: &FilterSlice) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    slice.write_body(&mut bytes).unwrap();
+    bytes
+}
+
+/// The slice after it was saved in a snapshot and read back.
+pub(crate) fn reloaded(slice: &FilterSlice, definition: &FilterDefinition) -> FilterSlice {
+    let mut bytes = Vec::new();
+    snapshot::write(&mut bytes, definition, |sink| slice.write_body(sink)).unwrap();
+    let snapshot = UnverifiedSnapshot::<_, FilterDefinition>::open(&bytes[..]).unwrap();
+    assert_eq!(snapshot.header(), definition);
+    let mut read = FilterSlice::build(definition).unwrap();
+    snapshot.verify(|source| read.read_body(source)).unwrap();
+    assert_eq!(body(&read), body(slice), "a second save differs");
+    read
+}
+
+/// How a stream of events moves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Different keys.
+    pub(crate) keys: u64,
+    /// One of so many events moves the clock.
+    pub(crate) events_per_step: u64,
+    /// A step is from 1 to so many milliseconds.
+    pub(crate) step_max: u64,
+    /// One of so many events comes late (0: none).
+    pub(crate) late_one_of: u64,
+    /// By up to so many milliseconds.
+    pub(crate) late_max: u64,
+}
+
+/// A clock with events before it, not all of which are in order.
+pub(crate) struct Stream {
+    pub(crate) clock: WindowClock,
+    pub(crate) now_ms: u64,
+    pub(crate) dice: Dice,
+}
+
+impl Stream {
+    pub(crate) fn new(definition: &FilterDefinition, start_ms: u64, seed: u64) -> Self {
+        let clock = WindowClock::new(definition.unit.clone(), definition.rule, definition.future_max_ms);
+        Self { clock, now_ms: start_ms, dice: Dice(seed) }
+    }
+
+    /// The next `events` events that are not beyond all lateness.
+    pub(crate) fn batch(&mut self, events: usize, pace: Pace) -> (Vec<Digest>, Vec<Stamp>) {
+        let (mut digests, mut stamps) = (Vec::new(), Vec::new());
+        for _ in 0..events {
+            if self.dice.below(pace.events_per_step) == 0 {
+                self.now_ms += 1 + self.dice.below(pace.step_max);
+            }
+            let late = pace.late_one_of > 0 && self.dice.below(pace.late_one_of) == 0;
+            let behind_ms = if late { self.dice.below(pace.late_max + 1) } else { 0 };
+            if let Placed::At(stamp) = self.clock.place(Some(self.now_ms.saturating_sub(behind_ms))) {
+                digests.push(digest(self.dice.below(pace.keys)));
+                stamps.push(stamp);
+            }
+        }
+        (digests, stamps)
+    }
+}
+
+/// A slice with its exact model.
+pub(crate) struct Subject {
+    pub(crate) definition: FilterDefinition,
+    pub(crate) slice: FilterSlice,
+    pub(crate) exact: ExactWindow,
+    verdicts: Vec<Verdict>,
+}
+
+impl Subject {
+    pub(crate) fn new(definition: &FilterDefinition) -> Self {
+        Self {
+            definition: definition.clone(),
+            slice: FilterSlice::build(definition).unwrap(),
+            exact: ExactWindow::of(definition),
+            verdicts: Vec::new(),
+        }
+    }
+
+    /// Observes a batch; with `sparse`, says where the answer is not the exact one.
+    pub(crate) fn observe(&mut self, digests: &[Digest], stamps: &[Stamp], sparse: bool) -> Result<(), String> {
+        self.verdicts.resize(digests.len(), Verdict::Undecided);
+        self.slice.observe_batch(digests, stamps, &mut self.verdicts);
+        let now = self.slice.generations();
+        for (index, ((digest, stamp), verdict)) in digests.iter().zip(stamps).zip(&self.verdicts).enumerate() {
+            let known = self.exact.observe(*digest, *stamp, *verdict);
+            if known && *verdict != Verdict::Duplicate || sparse && !known && *verdict == Verdict::Duplicate {
+                return Err(format!(
+                    "event {index} of {}: {verdict:?} at {stamp:?}, known: {known} ({now} generations)",
+                    digests.len()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks up a batch, which must change nothing.
+    pub(crate) fn look_up(&mut self, digests: &[Digest], stamps: &[Stamp], sparse: bool) -> Result<(), String> {
+        self.verdicts.resize(digests.len(), Verdict::Undecided);
+        self.slice.lookup_batch(digests, stamps, &mut self.verdicts);
+        for ((digest, stamp), verdict) in digests.iter().zip(stamps).zip(&self.verdicts) {
+            let known = self.exact.knows(*digest, *stamp);
+            if known && *verdict != Verdict::Duplicate || sparse && !known && *verdict != Verdict::FirstSeen {
+                return Err(format!("lookup: {verdict:?} at {stamp:?}, known: {known}"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn reload(&mut self) {
+        self.slice = reloaded(&self.slice, &self.definition);
+    }
+}
+
+/// The answers of one slice to one stream that is cut into batches as `cuts` says, again and again.
+pub(crate) fn answers(
+    definition: &FilterDefinition,
+    instructions: Instructions,
+    digests: &[Digest],
+    stamps: &[Stamp],
+    cuts: &[usize],
+) -> (Vec<Verdict>, FilterSlice) {
+    let mut slice = FilterSlice::build(definition).unwrap().with_instructions(instructions);
+    let mut verdicts = vec![Verdict::Undecided; digests.len()];
+    let (mut start, mut cuts) = (0, cuts.iter().cycle());
+    while start < digests.len() {
+        let end = (start + cuts.next().unwrap()).min(digests.len());
+        slice.observe_batch(&digests[start..end], &stamps[start..end], &mut verdicts[start..end]);
+        start = end;
+    }
+    (verdicts, slice)
+}
+
+/// Windows of 8-bit timers: short, half the wheel, the greatest that fits, all lateness.
+pub(crate) const RULES_8: [WindowRule; 5] = [rule(2, 0), rule(129, 16), rule(241, 0), rule(40, 201), rule(10, 3)];
+pub(crate) const RULES_16: [WindowRule; 4] = [rule(2, 0), rule(16_385, 2048), rule(65_521, 0), rule(130, 40)];
+
+pub(crate) fn rules_of_words(bits: u64) -> impl Strategy<Value = WindowRule> {
+    (1..bits).prop_flat_map(move |span| (Just(span), 0..bits - span)).prop_map(|(span, late)| rule(span, late))
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Size {
+    Tiny,
+    Sparse,
+}
+
+impl Size {
+    pub(crate) fn geometry(self, cell_bits: u32, layout_index: usize) -> Geometry {
+        match self {
+            Self::Tiny => geometry(900, 3, cell_bits, LAYOUTS[layout_index]),
+            Self::Sparse => geometry(1 << 18, 16, cell_bits, LAYOUTS[layout_index]),
+        }
+    }
+
+    pub(crate) fn keys(self) -> u64 {
+        match self {
+            Self::Tiny => 400,
+            Self::Sparse => 120,
+        }
+    }
+}
+
+pub(crate) fn growths() -> impl Strategy<Value = Option<Growth>> {
+    prop_oneof![
+        3 => Just(None),
+        1 => Just(Some(growth(Limit::Cardinality, 1, 1.0, 60))),
+        2 => Just(Some(growth(Limit::Cardinality, 16, 1.0, 20))),
+        1 => Just(Some(growth(Limit::Cardinality, 3, 1.0, 20))),
+        1 => Just(Some(growth(Limit::Density, 16, 1.0, 20))),
+        1 => Just(Some(growth(Limit::Density, 2, 1.0, 20))),
+    ]
+}
+
+pub(crate) fn timers(size: Size, cell_bits: u32) -> impl Strategy<Value = FilterDefinition> {
+    let rules = if cell_bits == 8 { RULES_8.to_vec() } else { RULES_16.to_vec() };
+    let refresh = prop_oneof![Just(Refresh::Fixed), Just(Refresh::Refresh)];
+    (prop::sample::select(rules), 0..LAYOUTS.len(), refresh, growths()).prop_map(
+        move |(rule, layout, refresh, growth)| timing(size.geometry(cell_bits, layout), rule, refresh, growth),
+    )
+}
+
+pub(crate) fn words(size: Size, cell_bits: u32) -> impl Strategy<Value = FilterDefinition> {
+    (rules_of_words(u64::from(cell_bits)), 0..LAYOUTS.len())
+        .prop_map(move |(rule, layout)| generations(size.geometry(cell_bits, layout), rule))
+}
+
+pub(crate) fn bits(size: Size) -> impl Strategy<Value = FilterDefinition> {
+    let unit = prop_oneof![
+        Just(Unit::Endless),
+        Just(Unit::Milliseconds(1)),
+        Just(Unit::Milliseconds(70)),
+        Just(Unit::Events(500)),
+        Just(Unit::Calendar("hour@Europe/Athens".parse().unwrap())),
+        Just(Unit::Calendar("day@America/St_Johns".parse().unwrap())),
+    ];
+    (unit, 0..LAYOUTS.len(), growths())
+        .prop_map(move |(unit, layout, growth)| FilterDefinition { unit, ..bloom(size.geometry(1, layout), growth) })
+}
+
+/// A definition of any kind that lives in cells of generations.
+pub(crate) fn definitions(size: Size) -> impl Strategy<Value = FilterDefinition> {
+    prop_oneof![
+        bits(size).boxed(),
+        timers(size, 8).boxed(),
+        timers(size, 16).boxed(),
+        words(size, 8).boxed(),
+        words(size, 16).boxed(),
+    ]
+}
+
+pub(crate) fn paces(keys: u64) -> impl Strategy<Value = Pace> {
+    let steps = prop_oneof![Just(1_u64), Just(3), Just(20), Just(400)];
+    let sizes = prop_oneof![6 => Just(1_u64), 2 => Just(3), 1 => Just(40)];
+    let lates = prop_oneof![Just((0_u64, 0_u64)), Just((4, 3)), Just((2, 30)), Just((3, 400))];
+    (steps, sizes, lates).prop_map(move |(events_per_step, step_max, (late_one_of, late_max))| Pace {
+        keys,
+        events_per_step,
+        step_max,
+        late_one_of,
+        late_max,
+    })
+}

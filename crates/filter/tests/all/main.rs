@@ -1,0 +1,22 @@
+//! One slice's answers, its formulas, its bytes: beside exact models, and beside what the pages say.
+
+mod broken_times;
+mod bursts;
+mod clocks;
+mod common;
+mod corpus;
+mod counting;
+mod decaying;
+mod equal_timers;
+mod false_positives;
+mod growth;
+mod hashing;
+mod instructions;
+mod merge;
+mod probes;
+mod rates;
+mod sampled_fill;
+mod snapshot;
+mod spec;
+mod stable;
+mod windows;

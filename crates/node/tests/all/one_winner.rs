@@ -1,0 +1,109 @@
+//! 64 producers, each with connections of its own to nodes of its own choice, submit the same events at the same time:
+//! of every event one of them is told first-seen, and all others that it is a duplicate.
+//!
+//! The same workload without single-flight fails. (With seeds, `crates/routing/tests/all/one_winner.rs` and
+//! `crates/sim/tests/all/seeds.rs` show it too, and for the other rule: an event is in flight until its cells are set.)
+
+use crate::common::cluster::TestCluster;
+use firstseen_client::{Filter, Verdict};
+use firstseen_filter::{FilterSpec, Kind};
+use firstseen_routing::rules::{Rule, Rules};
+use firstseen_routing::{ClockSource, FilterPolicies, Lookup, OwnerLimits, SlicedDefinition};
+
+const PRODUCERS: usize = 64;
+const EVENTS: usize = 10_000;
+const BATCH_EVENTS: usize = 625;
+/// Producers that go through the events in step with each other.
+const ABREAST: usize = 8;
+/// Of a first sighting to be a false positive: 10^-7 are expected in the whole run.
+const RATE: f64 = 1e-11;
+
+fn definition(slicing: &str) -> SlicedDefinition {
+    let spec = FilterSpec {
+        capacity_events: Some(2 * EVENTS as u64),
+        rate: RATE,
+        // Longer than any run.
+        ..FilterSpec::new(Kind::Timing, "24h".parse().expect("a window"))
+    };
+    SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition")
+}
+
+/// Submits all events, starting where `producer` does; how often each was told first-seen.
+async fn submit(filter: Filter, producer: usize) -> Vec<u8> {
+    let events: Vec<String> = (0..EVENTS).map(|event| format!("event-{event}")).collect();
+    let mut first_seen = vec![0; EVENTS];
+    let start = producer / ABREAST * (EVENTS / (PRODUCERS / ABREAST));
+    for batch in 0..EVENTS / BATCH_EVENTS {
+        let from = (start + batch * BATCH_EVENTS) % EVENTS;
+        let range = from..from + BATCH_EVENTS;
+        let verdicts = filter.observe_batch(&events[range.clone()], &[]).await.expect("verdicts");
+        for (event, verdict) in range.zip(verdicts) {
+            match verdict {
+                Verdict::FirstSeen => first_seen[event] += 1,
+                Verdict::Duplicate => {}
+                Verdict::Undecided(reason) => panic!("producer {producer}, event {event}: undecided, {reason:?}"),
+            }
+        }
+    }
+    first_seen
+}
+
+/// Events with another number of winners than one, and that number, in a new filter.
+async fn not_one_winner(cluster: &TestCluster, name: &str, slicing: &str, lookup: Lookup) -> Vec<(usize, u32)> {
+    let policies = FilterPolicies { clock: ClockSource::Wall, lookup, ..FilterPolicies::default() };
+    cluster.create(name, &definition(slicing), policies).await;
+    let mut clients = Vec::new();
+    for producer in 0..PRODUCERS {
+        clients.push(cluster.producer(producer, name).await);
+    }
+    let started = std::time::Instant::now();
+    let producers: Vec<_> = (0..PRODUCERS)
+        .zip(&clients)
+        .map(|(producer, (_, filter))| tokio::spawn(submit(filter.clone(), producer)))
+        .collect();
+    let mut winners = vec![0u32; EVENTS];
+    for producer in producers {
+        let first_seen = producer.await.expect("definite answers");
+        winners.iter_mut().zip(first_seen).for_each(|(sum, told)| *sum += u32::from(told));
+    }
+    println!("{slicing}, {lookup:?}: {} submissions in {:?}", PRODUCERS * EVENTS, started.elapsed());
+    winners.into_iter().enumerate().filter(|(_, winners)| *winners != 1).collect()
+}
+
+async fn one_winner(slicing: &str, lookup: Lookup) {
+    let cluster = TestCluster::start(3).await;
+    let wrong = not_one_winner(&cluster, "clicks", slicing, lookup).await;
+    let some = &wrong[..wrong.len().min(10)];
+    assert!(wrong.is_empty(), "{slicing}, {lookup:?}: events with another number of winners than one: {some:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn horizontal() {
+    one_winner("horizontal:6", Lookup::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vertical_pipelined() {
+    one_winner("vertical:6", Lookup::Pipelined).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vertical_parallel() {
+    one_winner("vertical:6", Lookup::Parallel).await;
+}
+
+/// How often the network brings it about is not for the test to say: mostly for hundreds of events, at times for one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_winners_without_single_flight() {
+    const ROUNDS_MAX: usize = 20;
+    let broken = OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..OwnerLimits::default() };
+    let cluster = TestCluster::start_keeping(broken).await;
+    for round in 1..=ROUNDS_MAX {
+        let wrong = not_one_winner(&cluster, &format!("clicks-{round}"), "vertical:6", Lookup::Pipelined).await;
+        println!("without single-flight, round {round}: {} of {EVENTS} events have several winners", wrong.len());
+        if !wrong.is_empty() {
+            return;
+        }
+    }
+    panic!("the workload shows nothing in {ROUNDS_MAX} rounds");
+}

@@ -1,0 +1,228 @@
+//! A cluster answers like the engine in one process: every kind in every slicing it may have, on the sample logs, event
+//! by event, in filters so small that false positives occur and must agree too.
+//!
+//! One event is in flight at a time. Where slices share events that takes safe answers: an early one is told while cells
+//! are still on their way to be set, and the next event may pass them. It is then not taken for a duplicate where it
+//! would have been a false positive. So early answers are compared in filters without any, with many batches in flight.
+//!
+//! The ordinary run takes the first events of each log; `whole_logs` takes all:
+//! `cargo test -p firstseen-node --release --test all whole_logs -- --ignored`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::common::cluster::{TestCluster, secret};
+use crate::common::logs::{self, Log};
+use firstseen_client::{Filter, Frequency, Verdict};
+use firstseen_filter::{
+    Digest, FilterSlice, FilterSpec, FrequencySpec, GrowthSpec, Kind, Limit, Placed, Refresh, WindowClock,
+};
+use firstseen_routing::{Answer, AnswerWhen, FilterPolicies, Lookup, SlicedDefinition, SlicedFilter, Slicing};
+use tokio::task::JoinSet;
+
+/// Events of a log in the ordinary run.
+const EVENTS: usize = 2_000;
+const BATCH_EVENTS: u32 = 128;
+
+/// A window of so many events is one of all events.
+const ONE: [&str; 1] = ["none"];
+const WHOLE: [&str; 2] = ["none", "horizontal:6"];
+const ALL: [&str; 5] = ["none", "horizontal:6", "vertical:6", "horizontal-vertical:2x3", "vertical-horizontal:3x2"];
+
+/// A filter of `cells` cells, which never refuses.
+fn loaded(kind: Kind, window: &str, cells: u64) -> FilterSpec {
+    FilterSpec { cells: Some(cells), hashes: Some(4), ..FilterSpec::new(kind, window.parse().expect("a window")) }
+}
+
+/// What is asked for, and the slicings that it may have.
+fn cases() -> Vec<(&'static str, FilterSpec, &'static [&'static str])> {
+    let growing = GrowthSpec { limit: Limit::Cardinality, generations_max: 4, ratio: 1.0 };
+    vec![
+        ("bloom", loaded(Kind::Bloom, "unbounded", 10_000), &ALL),
+        ("bloom-landmark", loaded(Kind::Bloom, "landmark:2h", 3_000), &ALL),
+        ("bloom-counted-landmark", loaded(Kind::Bloom, "landmark:500events", 3_000), &ONE),
+        ("timing", loaded(Kind::Timing, "2h", 3_000), &ALL),
+        ("timing-refresh", FilterSpec { refresh: Refresh::Refresh, ..loaded(Kind::Timing, "2h", 3_000) }, &ALL),
+        ("timing-16-bits", FilterSpec { cell_bits: Some(16), ..loaded(Kind::Timing, "2h", 3_000) }, &ALL),
+        ("timing-equal", FilterSpec { equal_timers: 2, ..loaded(Kind::Timing, "2h", 3_000) }, &WHOLE),
+        ("timing-counted", loaded(Kind::Timing, "500events", 3_000), &ONE),
+        ("generations", loaded(Kind::Generations, "2h", 3_000), &ALL),
+        ("generations-counted", loaded(Kind::Generations, "500events", 1_200), &ONE),
+        ("counting-jumping", loaded(Kind::Counting, "2h", 3_000), &WHOLE),
+        ("counting-sliding", loaded(Kind::Counting, "500events", 3_000), &ONE),
+        ("stable", FilterSpec { rate: 0.05, seed: 3, ..loaded(Kind::Stable, "unbounded", 10_000) }, &WHOLE),
+        ("bloom-full", small(Kind::Bloom, None), &WHOLE),
+        ("bloom-growing", small(Kind::Bloom, Some(growing)), &WHOLE),
+    ]
+}
+
+/// The same in so many cells that `events` events cause no false positive.
+fn roomy(spec: &FilterSpec, events: usize) -> FilterSpec {
+    FilterSpec { cells: Some(40 * events as u64), hashes: Some(12), ..spec.clone() }
+}
+
+/// A filter that a log fills.
+fn small(kind: Kind, growth: Option<GrowthSpec>) -> FilterSpec {
+    let window = "unbounded".parse().expect("a window");
+    FilterSpec { capacity_events: Some(300), rate: 0.05, growth, ..FilterSpec::new(kind, window) }
+}
+
+/// What the engine answers, and how many of the answers are certainly false positives: duplicates of nothing.
+fn engine_answers(definition: &SlicedDefinition, log: &Log) -> (Vec<Verdict>, usize) {
+    let mut engine = SlicedFilter::build(definition).expect("an engine");
+    let mut answers = vec![Answer::Undecided; log.digests.len()];
+    engine.observe_batch(&log.digests, &log.times_ms, &mut answers);
+    let mut seen = HashSet::new();
+    let is_false = |(digest, answer): &(&Digest, &Answer)| seen.insert(**digest) && **answer == Answer::Duplicate;
+    let false_positives = log.digests.iter().zip(&answers).filter(is_false).count();
+    (answers.into_iter().map(Verdict::from).collect(), false_positives)
+}
+
+/// One event after the other: the next when the one before is answered.
+async fn one_by_one(filter: &Filter, log: &Log) -> Vec<Verdict> {
+    let mut verdicts = Vec::with_capacity(log.digests.len());
+    for (digest, time_ms) in log.digests.iter().zip(&log.times_ms) {
+        verdicts.extend(filter.observe_digests(&[*digest], &[*time_ms]).await.expect("a verdict"));
+    }
+    verdicts
+}
+
+fn assert_same(what: &str, told: &[Verdict], expected: &[Verdict]) {
+    assert_eq!(told.len(), expected.len(), "{what}");
+    let differ: Vec<usize> = (0..told.len()).filter(|event| told[*event] != expected[*event]).collect();
+    if let Some(first) = differ.first() {
+        panic!(
+            "{what}: {} of {} events differ, the first is {first}: {:?} in the cluster, {:?} in the engine",
+            differ.len(),
+            told.len(),
+            told[*first],
+            expected[*first]
+        );
+    }
+}
+
+fn cut(mut log: Log, events: usize) -> Log {
+    log.digests.truncate(events);
+    log.times_ms.truncate(events);
+    log
+}
+
+/// A filter of its own for one way of asking, and what it must answer.
+struct Run {
+    name: String,
+    definition: SlicedDefinition,
+    policies: FilterPolicies,
+    is_batched: bool,
+    log: Arc<Log>,
+    expected: Vec<Verdict>,
+}
+
+/// Ways of asking in which a case is the same as the engine: by turns one lookup or the other, so that each meets every
+/// case.
+fn runs(case: (&'static str, FilterSpec, &[&str]), (turn, log_name): (usize, &str), log: &Arc<Log>) -> Vec<Run> {
+    let (kind, spec, slicings) = case;
+    let mut runs = Vec::new();
+    for (turn, slicing) in (turn..).zip(slicings) {
+        let slicing: Slicing = slicing.parse().expect("a slicing");
+        let lookup = if turn % 2 == 0 { Lookup::Pipelined } else { Lookup::Parallel };
+        // Slices that share no events answer batches of one producer alike, however many are in flight.
+        let ways = match slicing.divides_cells() {
+            true => {
+                [(AnswerWhen::Safe, false, spec.clone()), (AnswerWhen::Early, true, roomy(&spec, log.digests.len()))]
+            }
+            false => [false, true].map(|is_batched| (AnswerWhen::Early, is_batched, spec.clone())),
+        };
+        for (answer, is_batched, spec) in ways {
+            let definition = SlicedDefinition::new(&spec, slicing).expect("a definition");
+            let (expected, false_positives) = engine_answers(&definition, log);
+            let how = if is_batched { ", batches" } else { "" };
+            let name = format!("{kind}, {log_name}, {slicing}, {lookup:?}, {answer:?}{how}");
+            let must_be_exact = slicing.divides_cells() && is_batched;
+            assert!(!must_be_exact || false_positives == 0, "{name}: {false_positives} false positives");
+            // An event is in flight until all of its cells are set: what is told before that may meet the next event.
+            let policies = FilterPolicies { lookup, answer, ..FilterPolicies::default() };
+            runs.push(Run { name, definition, policies, is_batched, log: log.clone(), expected });
+        }
+    }
+    runs
+}
+
+impl Run {
+    async fn run(self, filter: Filter) {
+        let told = match self.is_batched {
+            true => filter.observe_digests(&self.log.digests, &self.log.times_ms).await.expect("verdicts"),
+            false => one_by_one(&filter, &self.log).await,
+        };
+        assert_same(&self.name, &told, &self.expected);
+    }
+}
+
+/// All cases at the same time, each with one event in flight.
+async fn all_cases(events: usize) {
+    let cluster = TestCluster::start(3).await;
+    // A call takes many batches, several of which are in flight to each node.
+    let client = cluster.builder(0).batch_events_max(BATCH_EVENTS).connect().await.expect("a client");
+    let mut running = JoinSet::new();
+    for (turn, (log_name, log)) in logs::all(&secret()).into_iter().enumerate() {
+        let log = Arc::new(cut(log, events));
+        for run in cases().into_iter().flat_map(|case| runs(case, (turn, log_name), &log)) {
+            cluster.create(&run.name, &run.definition, run.policies).await;
+            let filter = client.filter(&run.name).await.expect("a filter");
+            running.spawn(run.run(filter));
+        }
+    }
+    println!("{} filters", running.len());
+    while let Some(ended) = running.join_next().await {
+        ended.expect("the same answers");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_events_of_the_logs() {
+    all_cases(EVENTS).await;
+}
+
+/// Frequencies: the estimate of every event, as it is counted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn estimates_of_a_decaying_filter() {
+    let spec = FrequencySpec { cells: Some(4_000), ..FrequencySpec::new("1h".parse().expect("an epoch"), 0.8) };
+    let group = spec.resolve().expect("a definition");
+    let mut engine = FilterSlice::build(&group).expect("an engine");
+    let mut clock = WindowClock::new(group.unit.clone(), group.rule, group.future_max_ms);
+    let cluster = TestCluster::start(3).await;
+    let definition = SlicedDefinition { slicing: Slicing::NONE, group };
+    cluster.create("hot", &definition, FilterPolicies::default()).await;
+    let (_client, filter) = cluster.producer(1, "hot").await;
+    let log = cut(logs::nasa(&secret()), EVENTS);
+    let (mut above, mut again) = (0, 0);
+    for (key, time_ms) in log.digests.iter().zip(&log.times_ms) {
+        let event = key.lo.to_le_bytes();
+        let Placed::At(stamp) = clock.place(Some(*time_ms)) else { panic!("a log is in order") };
+        let mut estimate = [0.0];
+        engine.count_batch(&[secret().digest(&event)], &[stamp], &mut estimate).expect("counts");
+        let told = filter.count(&event, Some(*time_ms)).await.expect("a frequency");
+        assert_eq!(told, Frequency::Estimate(estimate[0] as f32), "at {time_ms}");
+        above += usize::from(estimate[0] > 1.5);
+        again += usize::from(estimate[0].fract() != 0.0);
+    }
+    assert!(above > 100 && again > 100, "{above} came before, {again} have decayed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "minutes in a release build"]
+async fn whole_logs() {
+    all_cases(usize::MAX).await;
+}
+
+/// The proof that the test above could fail: false positives occur in every case.
+#[test]
+fn every_filter_is_loaded() {
+    let logs = logs::all(&secret()).map(|(_, log)| cut(log, EVENTS));
+    for (kind, spec, slicings) in cases() {
+        for slicing in slicings {
+            let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
+            let found = logs.iter().map(|log| engine_answers(&definition, log).1).sum::<usize>();
+            assert!(found >= 10, "{kind}, {slicing}: only {found} false positives");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Cells that a group tells while it goes on make another group, on another node, that knows all that was told before.
+
+use std::collections::BTreeMap;
+
+use crate::common::{definition, digest, filter_record, growing, node_record, slice_owner, spec};
+use firstseen_filter::{FilterSpec, Kind, Limit, Probes};
+use firstseen_routing::{
+    AskCells, CellParts, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner,
+    Incarnation, Moment, NodeId, Operation, OwnerLimits, Prober, SliceOwner, SlicedDefinition, Submission, Tick, Times,
+};
+
+const FILTER: FilterId = FilterId(3);
+const ME: NodeId = NodeId(1);
+const EVENTS: u64 = 50;
+const BATCHES_BEFORE: u64 = 20;
+
+fn map(definition: &SlicedDefinition, generations: Vec<u64>, is_complete: bool) -> ClusterMap {
+    let complete_since = Incarnation(u64::from(is_complete));
+    let owner = SliceOwner { complete_since, has_gap: !is_complete, ..slice_owner(ME) };
+    let owners = vec![owner; definition.slicing.slices() as usize];
+    let record = FilterRecord { generations, ..filter_record(definition, FilterPolicies::default(), owners) };
+    ClusterMap {
+        nodes: BTreeMap::from([(ME, node_record(ME))]),
+        filters: BTreeMap::from([(FILTER, record)]),
+        ..ClusterMap::default()
+    }
+}
+
+struct Bench {
+    definition: SlicedDefinition,
+    map: ClusterMap,
+    owner: GroupOwner,
+    prober: Prober,
+    now: Moment,
+    sequence: u64,
+}
+
+impl Bench {
+    fn new(definition: &SlicedDefinition, generations: Vec<u64>, is_complete: bool) -> Self {
+        let map = map(definition, generations, is_complete);
+        let owner = GroupOwner::build(FILTER, &map, 0, ME, OwnerLimits::default()).unwrap();
+        let (prober, now) = (Prober::new(definition).unwrap(), Moment { monotonic_ms: 1000, wall_ms: 10_000_000 });
+        Self { definition: definition.clone(), map, owner, prober, now, sequence: 0 }
+    }
+
+    /// What a batch of these keys is told at unit `unit`.
+    fn ask(&mut self, keys: std::ops::Range<u64>, unit: u64) -> Vec<Decision> {
+        let mut probes = Probes::new(self.prober.shape());
+        let ticks = keys.clone().map(|_| Tick { clock_unit: unit, unit }).collect();
+        keys.for_each(|key| self.prober.push(digest(key), &mut probes));
+        self.sequence += 1;
+        self.now.monotonic_ms += 10;
+        let submission = Submission {
+            reply_to: self.sequence,
+            operation: Operation::Observe,
+            producer: 7,
+            sequence: self.sequence,
+            names: Vec::new(),
+            from: None,
+            probes,
+            times: Times { base_unit: unit, ticks, clock_ms: unit * 1000 },
+            deadline_ms: u64::MAX,
+            again: false,
+            traceparent: None,
+        };
+        let mut commands = Vec::new();
+        self.owner.submit(submission, self.now, &mut commands);
+        let mut told = None;
+        for command in commands {
+            match command {
+                Command::Reply(reply) => told = Some(reply.decisions),
+                Command::OpenGeneration { number, .. } => {
+                    self.map.filters.get_mut(&FILTER).unwrap().generations = vec![number];
+                    self.owner.map_changed(&self.map, self.now, &mut Vec::new());
+                }
+                other => panic!("one node: {other:?}"),
+            }
+        }
+        told.expect("one owner answers at once")
+    }
+
+    /// Everything counts as here from now on.
+    fn forgive(&mut self) {
+        let generations = self.map.filters[&FILTER].generations.clone();
+        self.map = map(&self.definition, generations, true);
+        self.owner.map_changed(&self.map, self.now, &mut Vec::new());
+    }
+}
+
+/// Tells all cells while the group goes on, and puts them into another.
+fn comes_back(definition: &SlicedDefinition, is_endless: bool) {
+    let mut former = Bench::new(definition, vec![0], true);
+    let unit = |batch: u64| if is_endless { 0 } else { 100 + batch / 4 };
+    for batch in 0..BATCHES_BEFORE {
+        former.ask(batch * EVENTS..(batch + 1) * EVENTS, unit(batch));
+    }
+    let (mut told, mut batch): (Vec<CellParts>, u64) = (Vec::new(), BATCHES_BEFORE);
+    for slice in 0..definition.slicing.slices_per_group() {
+        let mut from = None;
+        loop {
+            let (parts, is_complete) = former.owner.read_cells(&AskCells { slice, unit: 0, from }).expect("it is here");
+            assert!(is_complete);
+            from = parts.next;
+            told.push(parts);
+            former.ask(batch * EVENTS..(batch + 1) * EVENTS, unit(BATCHES_BEFORE));
+            batch += 1;
+            if from.is_none() {
+                break;
+            }
+        }
+    }
+    assert!(former.owner.read_cells(&AskCells { slice: 99, unit: 0, from: None }).is_none());
+    let mut again = Bench::new(definition, former.map.filters[&FILTER].generations.clone(), false);
+    for parts in told.iter().chain(&told) {
+        let mut commands = Vec::new();
+        again.owner.write_cells(parts.clone(), again.now, &mut commands).expect("they fit");
+        again.owner.tick(again.now, &mut commands);
+        assert!(
+            !commands.iter().any(|command| matches!(command, Command::SlicesComplete { .. })),
+            "something may be missing"
+        );
+    }
+    let present = unit(BATCHES_BEFORE);
+    let before = again.ask(0..EVENTS, present);
+    assert!(before.iter().all(|told| matches!(told, Decision::Undecided(_))), "incomplete: {before:?}");
+    again.forgive();
+    for batch in 0..BATCHES_BEFORE {
+        let told = again.ask(batch * EVENTS..(batch + 1) * EVENTS, present);
+        assert!(told.iter().all(|told| *told == Decision::Duplicate), "batch {batch}: {told:?}");
+    }
+    let new = again.ask(1_000_000..1_000_000 + EVENTS, present);
+    assert!(new.iter().filter(|told| **told == Decision::FirstSeen).count() as u64 > EVENTS - 10, "{new:?}");
+    let mut commands = Vec::new();
+    let stranger = CellParts { slice: 99, ..told[0].clone() };
+    assert!(again.owner.write_cells(stranger, again.now, &mut commands).is_err());
+}
+
+#[test]
+fn what_was_told_before_is_known() {
+    let specs: [(FilterSpec, bool); 3] = [
+        (spec(Kind::Bloom, "unbounded", 1 << 16, 5), true),
+        (spec(Kind::Timing, "100s", 1 << 16, 5), false),
+        (spec(Kind::Generations, "100s", 1 << 16, 5), false),
+    ];
+    for (spec, is_endless) in specs {
+        for slicing in ["none", "vertical:4"] {
+            comes_back(&definition(&spec, slicing), is_endless);
+        }
+    }
+}
+
+#[test]
+fn a_window_of_events_is_not_over_because_its_count_has_come_back() {
+    comes_back(&definition(&spec(Kind::Timing, "2000events", 1 << 16, 5), "none"), false);
+}
+
+#[test]
+fn generations_come_back_with_their_numbers() {
+    comes_back(&definition(&growing(Kind::Bloom, "unbounded", 700, Limit::Cardinality, 4), "vertical:4"), true);
+}
+
+/// The room that is left is not taken twice.
+#[test]
+fn a_full_filter_comes_back_full() {
+    let definition = definition(&growing(Kind::Timing, "100s", 1_000, Limit::Cardinality, 1), "vertical:4");
+    let mut former = Bench::new(&definition, vec![0], true);
+    for batch in 0..18 {
+        former.ask(batch * EVENTS..(batch + 1) * EVENTS, 100);
+    }
+    let mut again = Bench::new(&definition, vec![0], false);
+    for slice in 0..4 {
+        let (parts, _) = former.owner.read_cells(&AskCells { slice, unit: 0, from: None }).expect("it is here");
+        assert!(parts.next.is_none(), "few cells");
+        again.owner.write_cells(parts, again.now, &mut Vec::new()).expect("they fit");
+    }
+    again.forgive();
+    let mut new = 0;
+    for batch in 100..140 {
+        let told = again.ask(batch * EVENTS..(batch + 1) * EVENTS, 100);
+        new += told.iter().filter(|told| **told == Decision::FirstSeen).count();
+    }
+    assert!((30..300).contains(&new), "there is room for about 100: {new}");
+}

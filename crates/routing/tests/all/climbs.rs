@@ -1,0 +1,155 @@
+//! How often a level asks the one above: few climbs are under way at once, and misses gather meanwhile.
+
+use std::collections::VecDeque;
+
+use crate::common::{Dice, definition, digest, spec as filter};
+use crate::forest::{Forest, ROOT, spec};
+use firstseen_filter::{Kind, Probes};
+use firstseen_routing::divided::Climbed;
+use firstseen_routing::{
+    Climb, Command, Decision, FilterId, FilterPolicies, Found, GroupOwner, GroupReply, Moment, Operation, OwnerLimits,
+    Prober, Seen, Submission, Times, TreeMode,
+};
+
+/// What a group has under way at most, and how many events a climb brings.
+const PIPELINE_DEPTH: u64 = 32;
+const CLIMB_EVENTS_MAX: u64 = 1 << 12;
+const ROUND_TRIP_US: u64 = 50_000;
+
+/// A leaf whose parent finds everything new, and answers after a round trip.
+struct Leaf {
+    owner: GroupOwner,
+    prober: Prober,
+    now_us: u64,
+    under_way: VecDeque<(u64, Climb)>,
+    climbs: u64,
+    events: u64,
+    found: Vec<Found>,
+    replies: Vec<GroupReply>,
+}
+
+impl Leaf {
+    fn new() -> Self {
+        let definition = definition(&filter(Kind::Timing, "1h", 1 << 22, 5), "none");
+        let tree = spec(TreeMode::Dense, &[(0, 0), (0, 1)], &["none"]);
+        let map = Forest::new(&tree, &definition, FilterPolicies::default(), Dice(1)).map;
+        let leaf = FilterId(ROOT.0 + 1);
+        let node = map.filters[&leaf].owners[0].node;
+        Self {
+            owner: GroupOwner::build(leaf, &map, 0, node, OwnerLimits::default()).unwrap(),
+            prober: Prober::of(&map, &map.filters[&leaf]).unwrap(),
+            now_us: 0,
+            under_way: VecDeque::new(),
+            climbs: 0,
+            events: 0,
+            found: Vec::new(),
+            replies: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> Moment {
+        let monotonic_ms = self.now_us / 1000;
+        Moment { monotonic_ms, wall_ms: 1_790_000_000_000 + monotonic_ms }
+    }
+
+    fn carry_out(&mut self, commands: Vec<Command>) {
+        for command in commands {
+            match command {
+                Command::Climb(climb) => {
+                    self.climbs += 1;
+                    self.events += climb.probes.len() as u64;
+                    self.under_way.push_back((self.now_us + ROUND_TRIP_US, climb));
+                }
+                Command::Found(found) => self.found.push(found),
+                Command::Reply(reply) => self.replies.push(reply),
+                other => panic!("{other:?}"),
+            }
+        }
+        let is_full = |(_, climb): &&(u64, Climb)| climb.probes.len() as u64 == CLIMB_EVENTS_MAX;
+        let under_way = self.under_way.len() - self.under_way.iter().filter(is_full).count();
+        assert!(under_way as u64 <= PIPELINE_DEPTH, "{under_way} climbs under way that are not full");
+    }
+
+    /// Time goes on, and what the parent has answered until then arrives.
+    fn pass(&mut self, until_us: u64) {
+        while let Some((at_us, climb)) = self.under_way.pop_front_if(|(at_us, _)| *at_us <= until_us) {
+            self.now_us = at_us;
+            let events = climb.probes.len();
+            let seen = climb.times.ticks.iter().map(|tick| Seen { unit: Some(tick.unit), level: 0 }).collect();
+            let decisions = vec![Decision::FirstSeen; events];
+            let climbed = Climbed { number: climb.number, decisions, seen, degraded: false };
+            let (now, mut commands) = (self.now(), Vec::new());
+            self.owner.climbed(&climbed, now, &mut commands);
+            self.carry_out(commands);
+        }
+        self.now_us = until_us;
+    }
+
+    fn submit(&mut self, keys: std::ops::Range<u64>) {
+        let mut probes = Probes::new(self.prober.shape());
+        keys.clone().for_each(|key| self.prober.push(digest(key), &mut probes));
+        let submission = Submission {
+            reply_to: keys.start,
+            operation: Operation::Observe,
+            producer: 7,
+            sequence: keys.start,
+            names: Vec::new(),
+            probes,
+            times: Times { base_unit: 1_000_000, ..Times::default() },
+            deadline_ms: u64::MAX,
+            again: false,
+            from: None,
+            traceparent: None,
+        };
+        let (now, mut commands) = (self.now(), Vec::new());
+        self.owner.submit(submission, now, &mut commands);
+        self.carry_out(commands);
+    }
+}
+
+#[test]
+fn climbs_are_at_most_what_the_pipeline_carries_and_full_ones_besides() {
+    // Events of a batch, batches, and microseconds between them: a trickle, what fills the pipeline, and a flood.
+    for (batch_events, batches, step_us) in [(1, 40, 20_000), (1, 20_000, 50), (64, 2_000, 500), (500, 200, 1_250)] {
+        let mut leaf = Leaf::new();
+        for batch in 0..batches {
+            leaf.pass(batch * step_us);
+            leaf.submit(batch * batch_events..(batch + 1) * batch_events);
+        }
+        leaf.pass(u64::MAX / 2);
+        let (misses, duration_us) = (leaf.events, batches * step_us);
+        let told = leaf.replies.iter().flat_map(|reply| &reply.decisions);
+        let new = told.filter(|decision| **decision == Decision::FirstSeen).count() as u64;
+        assert_eq!((misses, leaf.replies.len() as u64), (new, batches), "every miss climbs once");
+        // The others are false positives of the leaf.
+        assert!(misses > batch_events * batches * 9 / 10, "only {misses} misses");
+        assert_eq!(leaf.owner.inflight_events(), 0);
+        let carried = PIPELINE_DEPTH * duration_us.div_ceil(ROUND_TRIP_US) + misses / CLIMB_EVENTS_MAX;
+        // What is under way at the end, and what has gathered by then.
+        let at_most = misses.min(carried + 2 * PIPELINE_DEPTH);
+        println!(
+            "{misses} misses in {} ms, {batch_events} a batch: {} climbs, at most {at_most}",
+            duration_us / 1000,
+            leaf.climbs
+        );
+        assert!(leaf.climbs <= at_most, "{} climbs", leaf.climbs);
+    }
+}
+
+#[test]
+fn what_the_leaf_knows_does_not_wait_for_what_climbs_beside_it() {
+    let mut leaf = Leaf::new();
+    leaf.submit(0..4);
+    leaf.pass(ROUND_TRIP_US);
+    assert_eq!((leaf.found.len(), leaf.replies.len()), (0, 1), "nothing of it was known");
+    let begun_us = leaf.now_us;
+    leaf.submit(2..7);
+    let told: Vec<&[u32]> = leaf.found.iter().map(|found| &found.events[..]).collect();
+    assert_eq!((told, leaf.found[0].reply_to), (vec![&[0, 1][..]], 2));
+    assert_eq!((leaf.now_us, leaf.replies.len()), (begun_us, 1), "the others are on their way");
+    leaf.pass(begun_us + ROUND_TRIP_US);
+    let (duplicate, new) = (Decision::Duplicate, Decision::FirstSeen);
+    assert_eq!(leaf.replies[1].decisions, [duplicate, duplicate, new, new, new]);
+    leaf.submit(0..2);
+    assert_eq!((leaf.found.len(), leaf.replies.len()), (1, 3), "a batch that is known as a whole is answered as one");
+}

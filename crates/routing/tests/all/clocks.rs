@@ -1,0 +1,248 @@
+//! A node whose time of day is not known to be that of most others takes nothing up in a window of time, and what it shows then
+//! moves no clock and completes no slice.
+
+use std::collections::BTreeMap;
+
+use crate::common::{definition, digest, filter_record, node_record, slice_owner, spec};
+use firstseen_filter::{FilterSpec, Kind, Probes};
+use firstseen_routing::{
+    ClockSource, ClockStanding, ClockWatch, ClusterMap, Command, Decision, Exchange, FilterId, FilterPolicies,
+    GroupOwner, Incarnation, Moment, NodeId, Operation, OwnerLimits, Prober, Reading, Reason, Submission, TimeOfDay,
+    Times,
+};
+
+const FILTER: FilterId = FilterId(3);
+const ME: NodeId = NodeId(1);
+const SKEW_MS: u64 = 1_000;
+const HOUR_MS: u64 = 3_600_000;
+const WALL_MS: u64 = 1_790_000_000_000;
+const OTHERS: [NodeId; 4] = [NodeId(2), NodeId(3), NodeId(4), NodeId(5)];
+
+fn at(monotonic_ms: u64, ahead_ms: i64) -> Moment {
+    Moment { monotonic_ms, wall_ms: (WALL_MS + monotonic_ms).saturating_add_signed(ahead_ms) }
+}
+
+/// A watch whose node has heard of peers that are so far ahead at `now_ms`.
+fn watch(ahead_ms: &[(NodeId, i64)], now_ms: u64) -> ClockWatch {
+    let mut watch = ClockWatch::new(SKEW_MS);
+    ahead_ms.iter().for_each(|(peer, ahead_ms)| hear(&mut watch, *peer, *ahead_ms, now_ms));
+    watch
+}
+
+fn hear(watch: &mut ClockWatch, peer: NodeId, ahead_ms: i64, now_ms: u64) {
+    let told = at(now_ms - 1, ahead_ms);
+    watch.hear(peer, Exchange { sent_ms: now_ms - 2, heard_ms: now_ms, peer_wall_ms: told.wall_ms });
+}
+
+#[test]
+fn most_of_the_nodes_decide() {
+    let [b, c, d, e] = OTHERS;
+    let hour = HOUR_MS as i64;
+    for (heard, expected) in [
+        (vec![(b, 0), (c, 400), (d, hour), (e, hour)], ClockStanding::Within),
+        (vec![(b, 0), (c, -700), (d, hour), (e, hour)], ClockStanding::Apart),
+        (vec![(b, 0), (c, hour), (d, hour), (e, hour)], ClockStanding::Beyond),
+        // The two that are silent can make it neither three of five that agree nor keep it from being so.
+        (vec![(b, 0), (c, 0)], ClockStanding::Within),
+        (vec![(b, hour), (c, hour), (d, hour)], ClockStanding::Beyond),
+        (vec![(b, hour), (c, hour)], ClockStanding::Unknown),
+        (vec![], ClockStanding::Unknown),
+    ] {
+        assert_eq!(watch(&heard, 100).look(at(100, 0), &OTHERS), expected, "{heard:?}");
+    }
+}
+
+#[test]
+fn a_clock_at_the_edge_does_not_turn_back_and_forth() {
+    let mut edge = ClockWatch::new(SKEW_MS);
+    let mut stands = |ahead_ms: i64, now_ms: u64| {
+        OTHERS.iter().for_each(|peer| hear(&mut edge, *peer, ahead_ms, now_ms));
+        edge.look(at(now_ms, 0), &OTHERS)
+    };
+    assert_eq!(stands(1_010, 1_000), ClockStanding::Beyond);
+    assert_eq!(stands(980, 2_000), ClockStanding::Beyond);
+    assert_eq!(stands(860, 3_000), ClockStanding::Apart);
+    assert_eq!(stands(980, 4_000), ClockStanding::Apart);
+    assert_eq!(stands(480, 5_000), ClockStanding::Apart);
+    assert_eq!(stands(420, 6_000), ClockStanding::Within);
+    assert_eq!(stands(480, 7_000), ClockStanding::Within);
+}
+
+#[test]
+fn of_two_that_differ_neither_stamps() {
+    let mut two = watch(&[(NodeId(2), 5_000)], 100);
+    assert_eq!(two.look(at(100, 0), &OTHERS[..1]), ClockStanding::Beyond);
+    hear(&mut two, NodeId(2), 0, 300);
+    assert_eq!(two.look(at(300, 0), &OTHERS[..1]), ClockStanding::Within, "the other was set right");
+}
+
+#[test]
+fn who_hears_nobody_keeps_to_what_was_known() {
+    let mut lonely = watch(&[(NodeId(2), 0), (NodeId(3), 0)], 100);
+    assert_eq!(lonely.look(at(100, 0), &OTHERS), ClockStanding::Within);
+    assert_eq!(lonely.look(at(200_000, 0), &OTHERS), ClockStanding::Within);
+    let mut wrong = watch(&OTHERS.map(|peer| (peer, 5_000)), 100);
+    assert_eq!(wrong.look(at(100, 0), &OTHERS), ClockStanding::Beyond);
+    assert_eq!(wrong.look(at(200_000, 0), &OTHERS), ClockStanding::Beyond);
+}
+
+#[test]
+fn a_step_counts_for_nothing_until_others_have_confirmed_it() {
+    let mut stepped = watch(&OTHERS.map(|peer| (peer, 0)), 100);
+    stepped.look(at(100, 0), &OTHERS);
+    let before = stepped.time_of_day();
+    let doubted = Reading { moment: at(120, 0), doubt: Some(Reason::ClockSkew) };
+    assert_eq!(before.read(at(120, 5_000)), doubted, "before anybody has looked");
+    assert_eq!(stepped.look(at(150, 5_000), &OTHERS), ClockStanding::Stepped);
+    assert_eq!(stepped.time_of_day().read(at(160, 5_000)).moment, at(160, 0));
+    OTHERS.iter().for_each(|peer| hear(&mut stepped, *peer, 0, 200));
+    assert_eq!(stepped.look(at(200, 5_000), &OTHERS), ClockStanding::Beyond);
+    assert_eq!(stepped.ahead_ms(at(200, 5_000)), 5_000);
+    // They have all been set, or this machine has slept: it is five seconds later than its monotonic clock says.
+    let mut slept = watch(&OTHERS.map(|peer| (peer, 0)), 100);
+    slept.look(at(100, 0), &OTHERS);
+    assert_eq!(slept.look(at(150, 5_000), &OTHERS), ClockStanding::Stepped, "what was measured before means nothing");
+    OTHERS.iter().for_each(|peer| hear(&mut slept, *peer, 5_000, 200));
+    assert_eq!(slept.look(at(200, 5_000), &OTHERS), ClockStanding::Within);
+    assert_eq!(slept.time_of_day().read(at(210, 5_000)), Reading { moment: at(210, 5_000), doubt: None });
+}
+
+#[test]
+fn who_is_alone_believes_a_step_that_stands() {
+    let mut alone = watch(&[], 100);
+    assert_eq!(alone.look(at(100, 0), &[]), ClockStanding::Within);
+    assert_eq!(alone.look(at(200, 5_000), &[]), ClockStanding::Stepped);
+    assert_eq!(alone.look(at(10_199, 5_000), &[]), ClockStanding::Stepped);
+    assert_eq!(alone.look(at(10_199, 0), &[]), ClockStanding::Within, "it was set back");
+    assert_eq!(alone.look(at(10_300, 5_000), &[]), ClockStanding::Stepped, "it is the next one");
+    assert_eq!(alone.look(at(20_300, 5_000), &[]), ClockStanding::Within);
+    assert_eq!(alone.time_of_day().read(at(20_300, 5_000)).moment, at(20_300, 5_000));
+}
+
+/// The owner of all slices of a filter of a node that reads its clocks as a node does.
+struct Node {
+    owner: GroupOwner,
+    prober: Prober,
+    sequence: u64,
+    time: TimeOfDay,
+}
+
+impl Node {
+    fn new(spec: &FilterSpec, slicing: &str, clock: ClockSource, is_complete: bool) -> Self {
+        let definition = definition(spec, slicing);
+        let owners = (0..definition.slicing.slices()).map(|_| slice_owner(ME)).collect();
+        let policies = FilterPolicies { clock, ..FilterPolicies::default() };
+        let mut node = node_record(ME);
+        if !is_complete {
+            node.incarnation = Incarnation(node.incarnation.0 + 1);
+        }
+        let map = ClusterMap {
+            nodes: BTreeMap::from([(ME, node)]),
+            filters: BTreeMap::from([(FILTER, filter_record(&definition, policies, owners))]),
+            ..ClusterMap::default()
+        };
+        let owner = GroupOwner::build(FILTER, &map, 0, ME, OwnerLimits::default()).unwrap();
+        Self { owner, prober: Prober::new(&definition).unwrap(), sequence: 0, time: TimeOfDay::UNCHECKED }
+    }
+
+    fn read(&mut self, shown: Moment) -> Moment {
+        let Reading { moment, doubt } = self.time.read(shown);
+        self.owner.set_doubt(doubt);
+        moment
+    }
+
+    /// What is told of an event.
+    fn ask(&mut self, key: u64, operation: Operation, shown: Moment) -> Decision {
+        let now = self.read(shown);
+        self.sequence += 1;
+        let mut probes = Probes::new(self.prober.shape());
+        self.prober.push(digest(key), &mut probes);
+        let submission = Submission {
+            reply_to: self.sequence,
+            operation,
+            producer: 77,
+            sequence: self.sequence,
+            names: Vec::new(),
+            probes,
+            times: Times::default(),
+            deadline_ms: u64::MAX,
+            from: None,
+            again: false,
+            traceparent: None,
+        };
+        let mut commands = Vec::new();
+        self.owner.submit(submission, now, &mut commands);
+        let told = commands.iter().find_map(|command| match command {
+            Command::Reply(reply) => Some(reply.decisions[0]),
+            _ => None,
+        });
+        told.expect("it is answered at once")
+    }
+
+    /// Whether its slices call themselves complete when time has passed.
+    fn says_complete(&mut self, shown: Moment) -> bool {
+        let now = self.read(shown);
+        let mut commands = Vec::new();
+        self.owner.tick(now, &mut commands);
+        commands.iter().any(|command| matches!(command, Command::SlicesComplete { .. }))
+    }
+}
+
+fn half_an_hour() -> FilterSpec {
+    spec(Kind::Timing, "30m", 1 << 16, 5)
+}
+
+#[test]
+fn a_clock_that_is_set_an_hour_ahead_ends_no_window() {
+    for slicing in ["none", "vertical:3"] {
+        let mut node = Node::new(&half_an_hour(), slicing, ClockSource::Wall, true);
+        let mut clocks = watch(&OTHERS.map(|peer| (peer, 0)), 100);
+        clocks.look(at(100, 0), &OTHERS);
+        node.time = clocks.time_of_day();
+        assert_eq!(node.ask(1, Operation::Observe, at(100, 0)), Decision::FirstSeen, "{slicing}");
+        let ahead = HOUR_MS as i64;
+        for operation in [Operation::Observe, Operation::Lookup] {
+            let told = node.ask(1, operation, at(200, ahead));
+            assert_eq!(told, Decision::Undecided(Reason::ClockSkew), "{slicing}, {operation:?}");
+        }
+        assert_eq!(node.ask(1, Operation::Observe, at(300, 0)), Decision::Duplicate, "{slicing}: it is set back");
+        assert_eq!(node.ask(2, Operation::Observe, at(300, 0)), Decision::FirstSeen, "{slicing}: nothing is late");
+        assert!(node.owner.clock_ms() < at(400, 0).wall_ms, "{slicing}: the step has moved the group's clock");
+    }
+}
+
+#[test]
+fn what_rests_on_no_time_of_day_goes_on() {
+    let step = at(200, HOUR_MS as i64);
+    let mut clocks = watch(&OTHERS.map(|peer| (peer, 0)), 100);
+    clocks.look(at(100, 0), &OTHERS);
+    for (kind, window) in [(Kind::Bloom, "unbounded"), (Kind::Timing, "1000events")] {
+        let mut node = Node::new(&spec(kind, window, 1 << 16, 5), "none", ClockSource::Wall, true);
+        node.time = clocks.time_of_day();
+        assert_eq!(node.ask(1, Operation::Observe, step), Decision::FirstSeen, "{window}");
+        assert_eq!(node.ask(1, Operation::Observe, step), Decision::Duplicate, "{window}");
+    }
+}
+
+#[test]
+fn a_slice_is_not_complete_by_a_time_that_is_not_known() {
+    for slicing in ["none", "vertical:3"] {
+        let mut node = Node::new(&half_an_hour(), slicing, ClockSource::Wall, false);
+        // It starts two hours behind, which nobody has measured yet.
+        node.time = TimeOfDay::UNKNOWN;
+        let behind = -2 * HOUR_MS as i64;
+        assert!(!node.says_complete(at(100, behind)), "{slicing}");
+        assert_eq!(
+            node.ask(1, Operation::Observe, at(110, behind)),
+            Decision::Undecided(Reason::NotReady),
+            "{slicing}"
+        );
+        // It is set right, and is known to be so: what others have recorded a moment ago is in the window.
+        node.time = TimeOfDay::UNCHECKED;
+        assert!(!node.says_complete(at(200, 0)), "{slicing}");
+        node.ask(1, Operation::Observe, at(300, 0));
+        assert!(!node.says_complete(at(400, 0)), "{slicing}: by an hour that has not passed");
+        node.ask(1, Operation::Observe, at(2 * HOUR_MS, 0));
+        assert!(node.says_complete(at(2 * HOUR_MS + 1_000, 0)), "{slicing}: its window is over");
+    }
+}

@@ -1,0 +1,419 @@
+//! Slices with copies: nodes lose all that they had, one after the other, and get it again from the others, while maps
+//! reach nodes at different times and messages overtake them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::common::{Dice, definition, digest, spec};
+use crate::network::{Network, Question};
+use firstseen_filter::{CellRun, FilterSpec, Kind, Layout, Unit};
+use firstseen_routing::rules::{Rule, Rules};
+use firstseen_routing::{
+    AnswerWhen, AskCells, CellParts, ClusterMap, Decision, FilterPolicies, GroupOwner, Lookup, NodeId, OwnerLimits,
+    Reason, SubmissionName, Times,
+};
+
+const SEEDS: u64 = 400;
+/// A rule that is broken is found within as many.
+const BROKEN_SEEDS: u64 = 1500;
+/// Submissions of each key, about.
+const ASKED_OF_KEY: u64 = 6;
+const STEPS: u64 = 900;
+
+/// Slices that share events, and one that has all positions of an event.
+const DIVIDED: [(&str, u64); 2] = [("vertical:6", 6), ("horizontal-vertical:2x4", 8)];
+const TOGETHER: [(&str, u64); 1] = [("horizontal:3", 3)];
+
+struct Run {
+    network: Network,
+    dice: Dice,
+    /// The newest two maps: producers have either.
+    maps: [ClusterMap; 2],
+    /// Keys, each with the number of the submission: it may come again.
+    asked: Vec<(u64, u64)>,
+    /// How often a node was lost.
+    losses: u64,
+}
+
+impl Run {
+    fn new(seed: u64, limits: OwnerLimits, slicings: &[(&str, u64)]) -> Self {
+        // Copies are compared meanwhile.
+        Self::compared(seed, OwnerLimits { rescan_every_ms: Some(20_000), ..limits }, slicings)
+    }
+
+    fn compared(seed: u64, limits: OwnerLimits, slicings: &[(&str, u64)]) -> Self {
+        let mut dice = Dice(seed);
+        let limits = OwnerLimits { copied_at_once_bytes: 4 << 10, ..limits };
+        let (slicing, slices) = slicings[dice.below(slicings.len() as u64) as usize];
+        let owners: Vec<NodeId> = (0..slices).map(|slice| NodeId(1 + slice % 3)).collect();
+        let policies = FilterPolicies {
+            answer: AnswerWhen::Safe,
+            lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+            ..FilterPolicies::default()
+        };
+        let kind = [Kind::Timing, Kind::Generations, Kind::Bloom][dice.below(3) as usize];
+        let window = if kind == Kind::Bloom { "unbounded" } else { "1h" };
+        // Where one slice has all positions of an event, they lie in one block.
+        let layout = (slicing == "horizontal:3").then_some(Layout::Blocked { lines: 1 });
+        let spec = FilterSpec { layout: layout.or(Some(Layout::Classic)), ..spec(kind, window, 1 << 20, 5) };
+        let definition = definition(&spec, slicing);
+        let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
+        let copies = 1 + dice.below(2);
+        let copy = |slice: u64, number: u64| (slice as u32, NodeId(1 + (slice + number) % 3));
+        network.add_copies((0..slices).flat_map(|slice| (1..=copies).map(move |number| copy(slice, number))));
+        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+        let maps = [network.map.clone(), network.map.clone()];
+        Self { network, dice, maps, asked: Vec::new(), losses: 0 }
+    }
+
+    fn submit(&mut self, key: u64, map: &ClusterMap) {
+        self.submit_as(self.asked.len() as u64 + 1, key, map);
+    }
+
+    fn submit_as(&mut self, number: u64, key: u64, map: &ClusterMap) {
+        let reply_to = self.asked.len() as u64 + 1;
+        self.asked.push((key, number));
+        let question = Question {
+            reply_to,
+            records: true,
+            producer: 1,
+            sequence: reply_to,
+            names: vec![SubmissionName { source: 1, number }],
+            times: Times::default(),
+            deadline_ms: u64::MAX,
+            again: reply_to > number,
+        };
+        let head = self.network.head_by(map, digest(key));
+        match self.network.owners.contains_key(&head) {
+            true => self.network.submit_at(head, &[digest(key)], question),
+            // Its process is gone: nobody takes it.
+            false => drop(self.asked.pop()),
+        }
+    }
+
+    /// A node loses everything where the others have it all, or comes back.
+    fn change(&mut self) {
+        let down: Vec<NodeId> =
+            self.network.nodes().into_iter().filter(|node| self.network.map.is_down(*node)).collect();
+        let before = self.network.map.clone();
+        match down.first() {
+            Some(down) => self.network.start_anew(*down),
+            None if self.network.is_all_complete() => {
+                self.network.lose(NodeId(1 + self.dice.below(3)));
+                self.losses += 1;
+            }
+            None => return,
+        }
+        self.maps = [before, self.network.map.clone()];
+    }
+
+    fn step(&mut self) {
+        match self.dice.below(100) {
+            0..15 => {
+                let map = self.maps[self.dice.below(2) as usize].clone();
+                // New ones, by several at once, and old ones.
+                let newest = self.asked.len() as u64 / ASKED_OF_KEY;
+                let key =
+                    if self.dice.below(2) == 0 { newest + self.dice.below(2) } else { self.dice.below(newest + 1) };
+                self.submit(key, &map);
+                // One of those that were asked last comes again.
+                let last = self.asked.len().checked_sub(1 + self.dice.below(6) as usize);
+                if let Some((key, number)) = last.map(|index| self.asked[index]).filter(|_| self.dice.below(3) == 0) {
+                    self.submit_as(number, key, &map);
+                }
+            }
+            15..18 => self.change(),
+            18..30 => {
+                let node = NodeId(1 + self.dice.below(3));
+                self.network.tell_map(node);
+            }
+            30..33 => {
+                let before = self.network.map.clone();
+                if self.network.agree_on_complete() {
+                    self.maps = [before, self.network.map.clone()];
+                }
+            }
+            33..36 => self.network.wait(1_000),
+            _ => drop(self.network.deliver()),
+        }
+    }
+
+    /// What the submissions of each key were told, and how often a node was lost.
+    fn run(mut self) -> (BTreeMap<u64, Told>, u64) {
+        (0..STEPS).for_each(|_| self.step());
+        for _ in 0..40 {
+            if let Some(down) = self.network.nodes().into_iter().find(|node| self.network.map.is_down(*node)) {
+                self.network.start_anew(down);
+            }
+            self.network.nodes().into_iter().for_each(|node| self.network.tell_map(node));
+            self.network.settle();
+            self.network.wait(1_000);
+            self.network.agree_on_complete();
+        }
+        assert!(self.network.is_all_complete(), "copies catch up: {:?}", self.network.record());
+        let mut told: BTreeMap<u64, Told> = BTreeMap::new();
+        for reply in &self.network.replies {
+            let (key, number) = self.asked[reply.reply_to as usize - 1];
+            told.entry(key).or_default().push((number, reply.decisions[0]));
+        }
+        (told, self.losses)
+    }
+}
+
+/// What the submissions of a key were told, each with its number.
+type Told = Vec<(u64, Decision)>;
+
+/// Submissions that were told first-seen; one that came again may have been told so again.
+fn winners(told: &Told) -> usize {
+    let firsts = told.iter().filter(|(_, told)| *told == Decision::FirstSeen);
+    firsts.map(|(number, _)| number).collect::<BTreeSet<_>>().len()
+}
+
+#[test]
+fn what_one_node_loses_the_others_know_and_hand_on() {
+    let (mut firsts, mut duplicates, mut lost) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let slicings = if seed % 2 == 0 { &DIVIDED[..] } else { &TOGETHER };
+        let (told, losses) = Run::new(seed, OwnerLimits::default(), slicings).run();
+        lost += losses;
+        for (key, told) in told {
+            assert!(winners(&told) <= 1, "seed {seed}, key {key}: {told:?}");
+            firsts += winners(&told);
+            duplicates += told.iter().filter(|(_, told)| *told == Decision::Duplicate).count();
+        }
+    }
+    println!("{firsts} first-seen, {duplicates} duplicates, {lost} losses");
+    assert!(lost > 2 * SEEDS, "{lost} losses: nothing was handed on");
+    assert!(firsts as u64 > 10 * SEEDS && duplicates > firsts, "{firsts} and {duplicates}");
+}
+
+#[test]
+fn a_rule_of_copies_that_is_broken_is_found() {
+    let kept = OwnerLimits::default();
+    for (rule, limits) in [
+        ("what is missing is fetched to its end", OwnerLimits { rules: Rules::without(Rule::FetchesAll), ..kept }),
+        ("what is set by an older map is refused", OwnerLimits { rules: Rules::without(Rule::FencesEpochs), ..kept }),
+        ("first-seen is told when all copies are set", OwnerLimits { rules: Rules::without(Rule::AwaitsSets), ..kept }),
+    ] {
+        for slicings in [&DIVIDED[..], &TOGETHER] {
+            let breaks = |seed: &u64| {
+                let run = std::panic::catch_unwind(|| Run::new(*seed, limits, slicings).run());
+                run.map_or(true, |(told, _)| told.values().any(|told| winners(told) > 1))
+            };
+            let seed =
+                (0..BROKEN_SEEDS).find(breaks).unwrap_or_else(|| panic!("nobody misses that {rule}: {slicings:?}"));
+            println!("{rule}: missed at seed {seed} of {slicings:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_copy_has_told_nobody_it_does_not_tell_later() {
+    let mut run = Run::new(4, OwnerLimits::default(), &TOGETHER);
+    let key = (0..).find(|key| head(&run, *key) == NodeId(1)).unwrap();
+    let tell_all = |run: &mut Run| {
+        run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+        run.network.settle();
+    };
+    let told = |run: &Run| run.network.replies.last().map(|reply| reply.decisions[0]);
+    // Recorded, and not on the other copy, when the others go on without it.
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    assert_eq!(told(&run), None);
+    run.network.take_down(NodeId(1));
+    [2, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    assert_eq!(told(&run), Some(Decision::FirstSeen), "by the other copy");
+    run.network.begin_anew(NodeId(1));
+    tell_all(&mut run);
+    for _ in 0..4 {
+        run.network.wait(1_000);
+        run.network.settle();
+        run.network.agree_on_complete();
+        tell_all(&mut run);
+    }
+    assert!(run.network.is_all_complete());
+    assert_eq!(head(&run, key), NodeId(1), "it answers again");
+    // The first submission comes again, under its name.
+    let map = run.network.map.clone();
+    run.submit_as(1, key, &map);
+    run.network.settle();
+    assert_eq!(told(&run), Some(Decision::Undecided(Reason::TooOld)));
+}
+
+fn head(run: &Run, key: u64) -> NodeId {
+    run.network.head_by(&run.network.map, digest(key)).1
+}
+
+/// An event that the first copy has recorded, and the second has heard of, but not the third.
+fn recorded_by_two_of_three() -> (Run, u64) {
+    let mut run = with_two_further_copies();
+    let key = (0..).find(|key| head(&run, *key) == NodeId(1)).unwrap();
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    assert!(run.network.deliver_on((NodeId(1), NodeId(2))));
+    (run, key)
+}
+
+#[test]
+fn what_a_copy_has_told_some_the_next_one_tells_all() {
+    let (mut run, key) = recorded_by_two_of_three();
+    run.network.lose(NodeId(1));
+    [2, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
+    assert_eq!(head(&run, key), NodeId(2));
+    let map = run.network.map.clone();
+    run.submit_as(1, key, &map);
+    assert_eq!(run.network.replies, [], "the third copy does not know yet");
+    run.network.settle();
+    // The second goes, too.
+    run.network.lose(NodeId(2));
+    run.network.tell_map(NodeId(3));
+    let map = run.network.map.clone();
+    run.submit_as(1, key, &map);
+    run.submit(key, &map);
+    let told: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    assert_eq!(told, [Decision::FirstSeen, Decision::FirstSeen, Decision::Duplicate]);
+}
+
+#[test]
+fn what_a_copy_has_told_under_a_name_the_next_one_tells_no_other_event() {
+    let (mut run, key) = recorded_by_two_of_three();
+    run.network.settle();
+    run.network.lose(NodeId(1));
+    [2, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
+    let map = run.network.map.clone();
+    let place = |key: u64| run.network.head_by(&map, digest(key));
+    let other = (key + 1..).find(|other| place(*other) == place(key)).unwrap();
+    run.submit_as(1, other, &map);
+    run.submit_as(1, key, &map);
+    run.submit_as(2, other, &map);
+    run.network.settle();
+    let told: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    let reused = Decision::Undecided(Reason::NameReused);
+    assert_eq!(told, [Decision::FirstSeen, reused, Decision::FirstSeen, Decision::FirstSeen]);
+}
+
+#[test]
+fn what_a_copy_has_recorded_for_another_all_record_though_it_has_missed_a_map() {
+    let (mut run, key) = recorded_by_two_of_three();
+    // The second copy hears of two maps at once, and does not know who has answered by the one that it has missed.
+    run.network.lose(NodeId(1));
+    run.network.tell_map(NodeId(3));
+    run.network.start_anew(NodeId(1));
+    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.settle();
+    assert_eq!(head(&run, key), NodeId(2));
+    // The third copy has never heard of it by the first.
+    run.network.lose(NodeId(2));
+    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.settle();
+    assert_eq!(head(&run, key), NodeId(3));
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    run.submit_as(1, key, &map);
+    run.network.settle();
+    let told: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    assert_eq!(told, [Decision::Duplicate, Decision::Undecided(Reason::Unknown)]);
+}
+
+#[test]
+fn copies_that_have_everything_are_compared() {
+    for slicings in [&DIVIDED[..], &TOGETHER] {
+        let limits = OwnerLimits::default();
+        let is_unbounded = |run: &Run| run.network.record().definition.group.unit == Unit::Endless;
+        let new = |seed| Run::compared(seed, limits, slicings);
+        let has_two_more = |run: &Run| {
+            let slices = run.network.record().owners.len();
+            run.network.record().copies.len() == 2 * slices
+        };
+        let mut run = (0..).map(new).find(|run| is_unbounded(run) && has_two_more(run)).unwrap();
+        // The copy at the first node has something that the others lack.
+        let run_of_cells = CellRun { cells: vec![0b101; 64], ..CellRun::default() };
+        let parts = CellParts { runs: vec![run_of_cells], ..CellParts::default() };
+        let now = run.network.now;
+        let written =
+            |owner: &mut GroupOwner, commands: &mut _| owner.write_cells(parts.clone(), now, commands).unwrap();
+        run.network.command((0, NodeId(1)), written);
+        let cells_at = |run: &mut Run, node| {
+            let mut cells = None;
+            let ask = AskCells { slice: 0, unit: 0, from: None };
+            run.network.command((0, node), |owner, _| cells = owner.read_cells(&ask));
+            cells.map(|(parts, _)| parts.runs).unwrap()
+        };
+        let nodes = [1, 2, 3].map(NodeId);
+        run.network.wait(11 * 3_600_000);
+        run.network.settle();
+        assert_eq!(nodes.map(|node| cells_at(&mut run, node).len()), [1, 0, 0], "it is not yet time");
+        // Every other copy is read in turn.
+        for _ in 0..2 {
+            run.network.wait(12 * 3_600_000);
+            for _ in 0..20 {
+                run.network.settle();
+                run.network.wait(1_000);
+            }
+        }
+        let cells = nodes.map(|node| cells_at(&mut run, node));
+        assert_eq!(cells[0].len(), 1);
+        assert!(cells.iter().all(|copy| *copy == cells[0]), "{slicings:?}: {cells:?}");
+    }
+}
+
+#[test]
+fn what_a_copy_holds_is_unknown_where_another_has_answered_by_a_map_that_it_has_missed() {
+    let mut run = with_two_further_copies();
+    let (first, second) = (NodeId(1), NodeId(2));
+    let key = (0..).find(|key| head(&run, *key) == first).unwrap();
+    let told = |run: &Run| -> Vec<Decision> { run.network.replies.iter().map(|reply| reply.decisions[0]).collect() };
+    // The first is away and comes back, so that the second answers; it records something, and nobody else has that.
+    run.network.lose(first);
+    run.network.start_anew(first);
+    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    assert_eq!(told(&run), []);
+    // The first has fetched everything before that, and answers; the second does not hear of it.
+    run.network.complete(first);
+    [1, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
+    assert_eq!(head(&run, key), first);
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    while run.network.deliver_on((first, second)) || run.network.deliver_on((first, NodeId(3))) {}
+    while run.network.deliver_on((second, first)) || run.network.deliver_on((NodeId(3), first)) {}
+    assert_eq!(told(&run), [Decision::FirstSeen], "by the first");
+    run.network.lose(first);
+    [2, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
+    run.network.settle();
+    assert_eq!(told(&run), [Decision::FirstSeen, Decision::Undecided(Reason::Unknown)]);
+}
+
+#[test]
+fn what_a_copy_has_recorded_in_vain_all_record_when_it_answers_again() {
+    let mut run = with_two_further_copies();
+    let (first, second) = (NodeId(1), NodeId(2));
+    let key = (0..).find(|key| head(&run, *key) == first).unwrap();
+    run.network.lose(first);
+    run.network.start_anew(first);
+    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    // Another answers before anybody else has it, and goes; then the second answers again, and goes too.
+    run.network.complete(first);
+    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.settle();
+    for node in [first, second] {
+        run.network.lose(node);
+        run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+        run.network.settle();
+    }
+    assert_eq!(head(&run, key), NodeId(3));
+    let map = run.network.map.clone();
+    run.submit(key, &map);
+    let told: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    assert_eq!(told, [Decision::Undecided(Reason::Unknown), Decision::Duplicate]);
+}
+
+/// One slice with all positions of an event, on three nodes.
+fn with_two_further_copies() -> Run {
+    let new = |seed| Run::new(seed, OwnerLimits::default(), &TOGETHER);
+    (0..).map(new).find(|run| run.network.record().copies.len() == 6).unwrap()
+}

@@ -1,0 +1,239 @@
+//! Nodes that go down and come back, while maps reach the others at different times and messages overtake them.
+
+use std::collections::BTreeMap;
+
+use crate::common::{Dice, definition, digest, spec};
+use crate::network::{FILTER, Network, Question};
+use firstseen_filter::Kind;
+use firstseen_routing::rules::{Rule, Rules};
+use firstseen_routing::{
+    AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, NodeId, OwnerLimits, Reason, SubmissionName, Thresholds,
+    Times,
+};
+
+const SEEDS: u64 = 1500;
+const KEYS: u64 = 3;
+const STEPS: u64 = 160;
+
+/// What submissions of each key were told.
+type Told = BTreeMap<u64, Vec<Decision>>;
+
+struct Run {
+    network: Network,
+    dice: Dice,
+    /// The newest two maps: producers have either.
+    maps: [ClusterMap; 2],
+    asked: Vec<u64>,
+    named: bool,
+}
+
+impl Run {
+    fn new(seed: u64, limits: OwnerLimits) -> Self {
+        let mut dice = Dice(seed);
+        let (slicing, owners) = [("vertical:6", 6), ("horizontal-vertical:2x4", 8)][dice.below(2) as usize];
+        let owners: Vec<NodeId> = (0..owners).map(|slice| NodeId(1 + slice % 3)).collect();
+        let policies = FilterPolicies {
+            answer: AnswerWhen::Safe,
+            lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+            thresholds: Thresholds { min_live: 1, set_min: 0 },
+            ..FilterPolicies::default()
+        };
+        // No two events share a cell, but by chance.
+        let definition = definition(&spec(Kind::Timing, "1h", 1 << 20, 5), slicing);
+        let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
+        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+        let (maps, named) = ([network.map.clone(), network.map.clone()], dice.below(2) == 0);
+        Self { network, dice, maps, asked: Vec::new(), named }
+    }
+
+    fn submit(&mut self, key: u64, map: &ClusterMap) {
+        let number = self.asked.len() as u64 + 1;
+        self.asked.push(key);
+        let names = if self.named { vec![SubmissionName { source: 1, number }] } else { Vec::new() };
+        let question = Question {
+            reply_to: number,
+            records: true,
+            producer: 1,
+            sequence: number,
+            names,
+            times: Times::default(),
+            deadline_ms: u64::MAX,
+            again: false,
+        };
+        let head = self.network.head_by(map, digest(key));
+        self.network.submit_at(head, &[digest(key)], question);
+    }
+
+    /// The cluster goes on without a node, or has it back.
+    fn change(&mut self) {
+        // The third is always there: what two have lost in turn, it has.
+        let node = NodeId(1 + self.dice.below(2));
+        let down: Vec<NodeId> =
+            self.network.nodes().into_iter().filter(|node| self.network.map.is_down(*node)).collect();
+        self.maps[0] = self.network.map.clone();
+        match down.first() {
+            None => self.network.take_down(node),
+            Some(down) => self.network.begin_anew(*down),
+        }
+        self.maps[1] = self.network.map.clone();
+    }
+
+    fn step(&mut self) {
+        match self.dice.below(100) {
+            0..25 => {
+                let map = self.maps[self.dice.below(2) as usize].clone();
+                let key = self.dice.below(KEYS);
+                self.submit(key, &map);
+            }
+            25..28 => self.change(),
+            28..38 => {
+                let node = NodeId(1 + self.dice.below(3));
+                self.network.tell_map(node);
+            }
+            _ => drop(self.network.deliver()),
+        }
+    }
+
+    fn run(mut self) -> (Told, Network) {
+        (0..STEPS).for_each(|_| self.step());
+        for node in self.network.nodes() {
+            self.network.tell_map(node);
+        }
+        self.network.settle();
+        let mut told = Told::new();
+        for reply in &self.network.replies {
+            told.entry(self.asked[reply.reply_to as usize - 1]).or_default().push(reply.decisions[0]);
+        }
+        assert_eq!(
+            self.network.replies.len(),
+            self.asked.len(),
+            "every submission is answered, once; in flight {}",
+            self.network.inflight()
+        );
+        // Life goes on.
+        let map = self.network.map.clone();
+        self.network.replies.clear();
+        self.submit(KEYS, &map);
+        self.network.settle();
+        let told_new = self.network.replies[0].decisions[0];
+        let is_decided = matches!(told_new, Decision::FirstSeen | Decision::Undecided(Reason::SlicesDown));
+        assert!(is_decided, "a new event is {told_new:?}");
+        (told, self.network)
+    }
+}
+
+fn is_first(told: &&Decision) -> bool {
+    **told == Decision::FirstSeen
+}
+
+#[test]
+fn one_of_the_heads_before_and_after_is_told_that_an_event_is_new() {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    let (mut firsts, mut lost) = (0, 0);
+    for seed in 0..SEEDS {
+        let (told, network) = Run::new(seed, OwnerLimits::default()).run();
+        for (key, told) in told {
+            let first = told.iter().filter(is_first).count();
+            assert!(first <= 1, "seed {seed}, key {key}: {told:?}");
+            firsts += first;
+            // Somebody may have been told, but nobody knows who.
+            let unknown = told.contains(&Decision::Undecided(Reason::Unknown));
+            lost += usize::from(first == 0 && !unknown && told.contains(&Decision::Duplicate));
+            told.iter().for_each(|told| *counts.entry(format!("{told:?}")).or_default() += 1);
+        }
+        assert_eq!(network.inflight(), 0, "seed {seed}");
+    }
+    println!("{counts:?}");
+    assert!(firsts as u64 > SEEDS * KEYS * 3 / 4, "{firsts} are told first");
+    assert_eq!(lost, 0, "an event is known, and nobody was told that it is new");
+    let reason = |reason: Reason| counts.get(&format!("{:?}", Decision::Undecided(reason))).copied().unwrap_or(0);
+    assert!([Reason::Unknown, Reason::StaleMap].into_iter().all(|of| reason(of) > 100), "nothing overtook a map");
+}
+
+#[test]
+fn without_the_fence_two_heads_find_the_same_zero() {
+    let limits = OwnerLimits { rules: Rules::without(Rule::FencesEpochs), ..OwnerLimits::default() };
+    let broken = (0..SEEDS).filter(|seed| {
+        let run = std::panic::catch_unwind(|| Run::new(*seed, limits).run());
+        run.map_or(true, |(told, _)| told.values().any(|told| told.iter().filter(is_first).count() > 1))
+    });
+    let broken = broken.count();
+    println!("{broken} of {SEEDS} seeds");
+    assert!(broken > 0, "the test cannot tell");
+}
+
+#[test]
+fn a_node_that_is_down_is_neither_asked_nor_set() {
+    let mut run = Run::new(3, OwnerLimits::default());
+    run.named = false;
+    run.network.take_down(NodeId(2));
+    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    let map = run.network.map.clone();
+    (0..40).for_each(|key| run.submit(key, &map));
+    run.network.settle();
+    assert!(run.network.replies.iter().all(|reply| reply.decisions == [Decision::FirstSeen]));
+    let partial = run.network.replies.iter().filter(|reply| reply.degraded).count();
+    assert!((20..=40).contains(&partial), "{partial} rest on fewer positions");
+    let visits: u64 = {
+        let states = run.network.owners.iter_mut().filter(|((_, node), _)| *node == NodeId(2));
+        states.map(|(_, owner)| owner.state(usize::MAX).hops).map(|hops| hops.test_nodes + hops.set_nodes).sum()
+    };
+    assert_eq!(visits, 0);
+    run.network.replies.clear();
+    (0..40).for_each(|key| run.submit(key, &map));
+    run.network.settle();
+    assert!(run.network.replies.iter().all(|reply| reply.decisions == [Decision::Duplicate]), "the others know them");
+    let rates: Vec<f32> = run.network.replies.iter().map(|reply| reply.expected_rate).collect();
+    assert!(rates.iter().all(|rate| *rate < 1e-3), "{rates:?}");
+    assert!(map.filters[&FILTER].owners.iter().all(|owner| owner.has_gap == (owner.node == NodeId(2))));
+}
+
+/// Which nodes have said that their slices are complete.
+fn claims(network: &Network) -> Vec<NodeId> {
+    network.complete.iter().map(|(_, node, ..)| *node).collect()
+}
+
+#[test]
+fn who_was_only_away_is_handed_what_it_has_missed() {
+    let mut run = Run::new(3, OwnerLimits::default());
+    run.named = false;
+    let tell_all = |run: &mut Run| {
+        run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+        run.network.settle();
+        run.network.map.clone()
+    };
+    run.network.take_down(NodeId(2));
+    let map = tell_all(&mut run);
+    (0..40).for_each(|key| run.submit(key, &map));
+    run.network.settle();
+    run.network.begin_anew(NodeId(2));
+    tell_all(&mut run);
+    assert_eq!(claims(&run.network).iter().filter(|node| **node != NodeId(2)).count(), 0);
+    assert!(claims(&run.network).contains(&NodeId(2)), "all that it lacked was handed over");
+    run.network.forgive(NodeId(2));
+    // By itself, it knows all of them.
+    run.network.take_down(NodeId(1));
+    run.network.take_down(NodeId(3));
+    let map = tell_all(&mut run);
+    run.network.replies.clear();
+    (0..40).for_each(|key| run.submit(key, &map));
+    run.network.settle();
+    let told: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    let here = told.iter().filter(|told| **told == Decision::Duplicate).count();
+    assert!(here > 30 && !told.contains(&Decision::FirstSeen), "{told:?}");
+}
+
+#[test]
+fn what_is_too_much_is_not_handed_over() {
+    let limits = OwnerLimits { missed_events_max: 10, ..OwnerLimits::default() };
+    let mut run = Run::new(3, limits);
+    run.network.take_down(NodeId(2));
+    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    let map = run.network.map.clone();
+    (0..40).for_each(|key| run.submit(key, &map));
+    run.network.settle();
+    run.network.begin_anew(NodeId(2));
+    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.settle();
+    assert_eq!(claims(&run.network), []);
+}

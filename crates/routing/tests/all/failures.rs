@@ -1,0 +1,103 @@
+//! Slices that are down, in the pure engine: what every policy gets wrong is what its formula says (K11 3.2).
+
+use crate::common::{Dice, definition, digest, spec};
+use firstseen_filter::Kind;
+use firstseen_filter::rates::band;
+use firstseen_filter::rates::failures::{self, Errors, Rule};
+use firstseen_routing::{Answer, Belief, SlicedFilter};
+
+const SLICES: u32 = 40;
+const FAILED: usize = 8;
+const HASHES: u32 = 8;
+const CELLS: u64 = 480_000;
+/// Half of the cells are set by as many.
+const KEYS: u64 = CELLS * 69 / 100 / HASHES as u64;
+const CONFIDENCE: f64 = 0.999;
+
+/// A filter that is full, how full it is, and which slices are down.
+struct Failing {
+    filter: SlicedFilter,
+    fill: f64,
+    is_down: Vec<bool>,
+}
+
+impl Failing {
+    fn new(slicing: &str, seed: u64) -> Self {
+        let mut filter =
+            SlicedFilter::build(&definition(&spec(Kind::Bloom, "unbounded", CELLS, HASHES), slicing)).unwrap();
+        let keys: Vec<_> = (0..KEYS).map(digest).collect();
+        filter.observe_batch(&keys, &[], &mut vec![Answer::Undecided; keys.len()]);
+        let fill = filter.expected_rate().powf(1.0 / f64::from(HASHES));
+        let (mut is_down, mut dice) = (vec![false; SLICES as usize], Dice(seed));
+        while is_down.iter().filter(|down| **down).count() < FAILED {
+            is_down[dice.below(u64::from(SLICES)) as usize] = true;
+        }
+        Self { filter, fill, is_down }
+    }
+
+    /// Of `keys`, how many are duplicates.
+    fn duplicates(&self, keys: std::ops::Range<u64>, belief: Belief) -> u64 {
+        let is_down = |slice: u32| self.is_down[slice as usize];
+        let is_duplicate = |key: &u64| self.filter.is_duplicate_while_down(digest(*key), is_down, belief).unwrap();
+        keys.filter(is_duplicate).count() as u64
+    }
+
+    /// Checks every threshold by both rules against what is `expected` of (x, rule) with so many slices down.
+    fn check(&self, what: &str, expected: impl Fn(u32, Rule) -> Errors) {
+        for (set_min, rule) in
+            (0..=HASHES).flat_map(|set_min| [Rule::Strict, Rule::Literal].map(|rule| (set_min, rule)))
+        {
+            let Errors { false_positives, false_negatives } = expected(set_min, rule);
+            let belief = Belief { set_min, rule };
+            let wrong = self.duplicates(KEYS..3 * KEYS, belief);
+            let allowed = band::binomial(false_positives, 2 * KEYS, CONFIDENCE);
+            assert!(allowed.contains(&wrong), "{what}, {belief:?}: {wrong} false positives, not {allowed:?}");
+            let missed = KEYS - self.duplicates(0..KEYS, belief);
+            let allowed = band::binomial(false_negatives, KEYS, CONFIDENCE);
+            assert!(allowed.contains(&missed), "{what}, {belief:?}: {missed} false negatives, not {allowed:?}");
+        }
+    }
+}
+
+fn share(failed: usize, slices: usize) -> f64 {
+    failed as f64 / slices as f64
+}
+
+#[test]
+fn eight_of_forty_vertical_slices() {
+    let failing = Failing::new("vertical:40", 1);
+    let phi = share(FAILED, SLICES as usize);
+    failing.check("vertical", |set_min, rule| failures::x_of_k(phi, failing.fill, HASHES, set_min, rule));
+}
+
+#[test]
+fn eight_of_forty_horizontal_slices() {
+    let failing = Failing::new("horizontal:40", 2);
+    let phi = share(FAILED, SLICES as usize);
+    // All cells of an event are down, or none is.
+    let alive = |set_min, rule| failures::x_of_k(0.0, failing.fill, HASHES, set_min, rule).false_positives;
+    failing.check("horizontal", |set_min, rule| match set_min {
+        0 => Errors { false_positives: phi + (1.0 - phi) * alive(0, rule), false_negatives: 0.0 },
+        set_min => Errors { false_positives: (1.0 - phi) * alive(set_min, rule), false_negatives: phi },
+    });
+    assert_eq!(
+        failures::horizontal_as_duplicate(phi, failing.fill, HASHES),
+        phi + (1.0 - phi) * failing.fill.powi(HASHES as i32)
+    );
+}
+
+#[test]
+fn eight_of_forty_slices_in_five_groups() {
+    let failing = Failing::new("horizontal-vertical:5x8", 3);
+    let groups: Vec<f64> =
+        failing.is_down.chunks(8).map(|group| share(group.iter().filter(|down| **down).count(), group.len())).collect();
+    assert!(groups.iter().any(|phi| *phi != groups[0]), "{groups:?}");
+    failing.check("diced", |set_min, rule| {
+        let of_group = groups.iter().map(|phi| failures::x_of_k(*phi, failing.fill, HASHES, set_min, rule));
+        let mean = |error: fn(&Errors) -> f64| of_group.clone().map(|errors| error(&errors)).sum::<f64>() / 5.0;
+        Errors {
+            false_positives: mean(|errors| errors.false_positives),
+            false_negatives: mean(|errors| errors.false_negatives),
+        }
+    });
+}

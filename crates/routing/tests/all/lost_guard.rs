@@ -1,0 +1,116 @@
+//! A head that is started again has lost its guard, but not its events' cells on other nodes: what is told to submissions
+//! that come again then.
+
+use crate::common::{Dice, definition, digest, spec};
+use crate::network::{Network, Question};
+use firstseen_filter::Kind;
+use firstseen_routing::{
+    Decision, FilterPolicies, NodeId, OwnerLimits, Reason, SubmissionName, Thresholds, Times, WhenLost,
+};
+
+const KEYS: u64 = 2_000;
+const HASHES: u32 = 6;
+/// Half of the cells are in use in the end.
+const CELLS: u64 = KEYS * HASHES as u64 * 10 / 7;
+const RESTARTED: NodeId = NodeId(3);
+
+/// Two slices on each of three nodes, all of which must be complete for a zero to be told from what was lost.
+fn network() -> Network {
+    network_of(Kind::Timing, "1h", HASHES)
+}
+
+fn network_of(kind: Kind, window: &str, min_live: u32) -> Network {
+    let owners = [1, 2, 3, 1, 2, 3].map(NodeId);
+    let definition = definition(&spec(kind, window, CELLS, HASHES), "vertical:6");
+    let thresholds = Thresholds { min_live, set_min: 0 };
+    let policies = FilterPolicies { thresholds, when_lost: WhenLost::FirstSeen, ..FilterPolicies::default() };
+    Network::new(&definition, policies, &owners, OwnerLimits::default(), Dice(7))
+}
+
+/// Submits every key alone, by a new incarnation of a producer, which names submissions by a source or does not; what
+/// they are told.
+fn submit_all(network: &mut Network, producer: u64, source: Option<u128>) -> Vec<Decision> {
+    let mut told = Vec::new();
+    for number in 0..KEYS {
+        let question = Question {
+            reply_to: number,
+            records: true,
+            producer: u128::from(producer),
+            sequence: number + 1,
+            names: source.map(|source| SubmissionName { source, number }).into_iter().collect(),
+            times: Times { base_unit: 0, ticks: Vec::new(), clock_ms: 0 },
+            deadline_ms: u64::MAX,
+            again: false,
+        };
+        network.submit(&[digest(number)], question);
+        network.settle();
+        assert_eq!(network.replies.len(), 1, "one reply");
+        told.push(network.replies.remove(0).decisions[0]);
+    }
+    told
+}
+
+/// Of the keys that were first-seen and whose head was started again, how many are told this now.
+fn count(network: &Network, first: &[Decision], told: &[Decision], decision: Decision) -> usize {
+    let concerns = |number: &usize| {
+        first[*number] == Decision::FirstSeen && network.head_of(digest(*number as u64)).1 == RESTARTED
+    };
+    (0..told.len()).filter(concerns).filter(|number| told[*number] == decision).count()
+}
+
+#[test]
+fn a_named_submission_is_no_duplicate_of_itself_though_its_guard_is_lost() {
+    let mut network = network();
+    let first = submit_all(&mut network, 1, Some(9));
+    network.restart(RESTARTED);
+    let again = submit_all(&mut network, 2, Some(9));
+    let [new, duplicate, undecided] = [Decision::FirstSeen, Decision::Duplicate, Decision::Undecided(Reason::TooOld)]
+        .map(|decision| count(&network, &first, &again, decision));
+    println!("after the restart: {new} first-seen, {duplicate} duplicates, {undecided} undecided");
+    assert!(new > 400 && duplicate == 0 && undecided > 10, "{new}, {duplicate}, {undecided}");
+    let kept = |number: &usize| network.head_of(digest(*number as u64)).1 != RESTARTED;
+    assert!((0..first.len()).filter(kept).all(|number| again[number] == first[number]), "guards that are there know");
+}
+
+#[test]
+fn what_has_no_name_shows_how_often_it_would_be() {
+    let mut network = network();
+    let first = submit_all(&mut network, 1, Some(9));
+    network.restart(RESTARTED);
+    let again = submit_all(&mut network, 2, None);
+    let duplicates = count(&network, &first, &again, Decision::Duplicate);
+    println!("without names: {duplicates} duplicates");
+    assert!(duplicates > 20, "the filter is too empty to show it: {duplicates}");
+}
+
+#[test]
+fn after_the_retry_horizon_duplicates_are_told_again() {
+    let mut network = network();
+    submit_all(&mut network, 1, Some(9));
+    network.restart(RESTARTED);
+    submit_all(&mut network, 2, Some(9));
+    network.wait(u64::from(FilterPolicies::default().retry_horizon_ms) + 1);
+    let later = submit_all(&mut network, 3, Some(10));
+    let is_its = |number: &usize| network.head_of(digest(*number as u64)).1 == RESTARTED;
+    assert!((0..later.len()).filter(is_its).all(|number| later[number] == Decision::Duplicate), "{later:?}");
+}
+
+#[test]
+fn what_one_node_has_lost_of_an_unbounded_filter_the_others_remember() {
+    let mut network = network_of(Kind::Bloom, "unbounded", 0);
+    let first = submit_all(&mut network, 1, Some(9));
+    network.restart(RESTARTED);
+    let named = submit_all(&mut network, 2, Some(9));
+    let [new, duplicate, undecided] = [Decision::FirstSeen, Decision::Duplicate, Decision::Undecided(Reason::TooOld)]
+        .map(|decision| count(&network, &first, &named, decision));
+    // Of some events fewer than three positions are left to vote.
+    assert!(duplicate == 0 && undecided > 400 && new < undecided / 2, "{new}, {duplicate}, {undecided}");
+    network.wait(u64::from(FilterPolicies::default().retry_horizon_ms) + 1);
+    let again = submit_all(&mut network, 3, None);
+    let known = again.iter().filter(|told| **told == Decision::Duplicate).count();
+    assert!(known > KEYS as usize * 3 / 4, "only {known} are known");
+    // Two of three nodes are left, then one: too few for a verdict, so what is missing counts as a zero again.
+    network.restart(NodeId(2));
+    let lost = submit_all(&mut network, 4, None).iter().filter(|told| **told == Decision::FirstSeen).count();
+    assert!(lost > KEYS as usize / 2, "only {lost} are first-seen again");
+}

@@ -1,0 +1,249 @@
+//! Slices that move from node to node while events go on, maps reach nodes at different times, and messages overtake them.
+
+use std::collections::BTreeMap;
+
+use crate::common::{Dice, definition, digest, spec};
+use crate::network::{Network, Question};
+use firstseen_filter::{FilterSpec, Kind, Layout};
+use firstseen_routing::rules::{Rule, Rules};
+use firstseen_routing::{
+    AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, NodeId, OwnerLimits, SliceMove, SubmissionName, Times,
+};
+
+const SEEDS: u64 = 500;
+/// A rule that is broken is found within as many.
+const BROKEN_SEEDS: u64 = 1500;
+/// Submissions of each key, about.
+const ASKED_OF_KEY: u64 = 6;
+const STEPS: u64 = 900;
+/// For so long submissions may come again.
+const HORIZON_MS: u32 = 400;
+const NODES: u64 = 4;
+
+/// Slices that share events, and one that has all positions of an event.
+const DIVIDED: [(&str, u64); 2] = [("vertical:6", 6), ("horizontal-vertical:2x4", 8)];
+const TOGETHER: [(&str, u64); 1] = [("horizontal:3", 3)];
+
+struct Run {
+    network: Network,
+    dice: Dice,
+    /// The newest two maps: producers have either.
+    maps: [ClusterMap; 2],
+    asked: Vec<u64>,
+    /// When each was, in monotonic milliseconds.
+    asked_ms: Vec<u64>,
+    /// Submissions that came again after they had been told something, by the place of the answer.
+    again: BTreeMap<u64, u64>,
+    /// Of those that had been told something definite: how many were undecided then, and how many were told the same.
+    told_again: [u64; 2],
+    slices: u64,
+    moved: u64,
+}
+
+/// Places of answers to what comes again.
+const AGAIN: u64 = 1 << 32;
+
+impl Run {
+    fn new(seed: u64, limits: OwnerLimits, slicings: &[(&str, u64)]) -> Self {
+        let mut dice = Dice(seed);
+        let limits = OwnerLimits { copied_at_once_bytes: 4 << 10, ..limits };
+        let (slicing, slices) = slicings[dice.below(slicings.len() as u64) as usize];
+        let owners: Vec<NodeId> = (0..slices).map(|slice| NodeId(1 + slice % 3)).collect();
+        let policies = FilterPolicies {
+            answer: if dice.below(2) == 0 { AnswerWhen::Safe } else { AnswerWhen::Early },
+            lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+            retry_horizon_ms: HORIZON_MS,
+            ..FilterPolicies::default()
+        };
+        let kind = [Kind::Timing, Kind::Generations, Kind::Bloom][dice.below(3) as usize];
+        let window = if kind == Kind::Bloom { "unbounded" } else { "1h" };
+        let layout = if slicing == "horizontal:3" { Layout::Blocked { lines: 1 } } else { Layout::Classic };
+        let spec = FilterSpec { layout: Some(layout), ..spec(kind, window, 1 << 20, 5) };
+        let definition = definition(&spec, slicing);
+        let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
+        network.add_node(NodeId(NODES));
+        if dice.below(2) == 0 {
+            network.add_copies((0..slices).map(|slice| (slice as u32, NodeId(1 + (slice + 1) % 3))));
+        }
+        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+        let maps = [network.map.clone(), network.map.clone()];
+        Self {
+            network,
+            dice,
+            maps,
+            asked: Vec::new(),
+            asked_ms: Vec::new(),
+            again: BTreeMap::new(),
+            told_again: [0, 0],
+            slices,
+            moved: 0,
+        }
+    }
+
+    fn submit(&mut self, key: u64, map: &ClusterMap) {
+        let number = self.asked.len() as u64 + 1;
+        // Where its head has left, nobody takes it.
+        self.asked.push(key);
+        match self.submit_as((number, number), key, map) {
+            true => self.asked_ms.push(self.network.now.monotonic_ms),
+            false => drop(self.asked.pop()),
+        }
+    }
+
+    /// Something that was told lately comes again, as its producer has begun anew.
+    fn submit_again(&mut self) {
+        let told = &self.network.replies;
+        let lately = told.len().saturating_sub(20)..told.len();
+        let Some(index) = lately.clone().nth(self.dice.below(lately.len().max(1) as u64) as usize) else { return };
+        let (number, reply_to) = (told[index].reply_to, AGAIN + self.again.len() as u64);
+        let is_young = |asked_ms: u64| self.network.now.monotonic_ms - asked_ms < u64::from(HORIZON_MS);
+        if number < AGAIN && is_young(self.asked_ms[number as usize - 1]) {
+            let map = self.maps[1].clone();
+            self.again.insert(reply_to, number);
+            self.submit_as((number, reply_to), self.asked[number as usize - 1], &map);
+        }
+    }
+
+    /// Whether somebody has taken up a submission of this name.
+    fn submit_as(&mut self, (number, reply_to): (u64, u64), key: u64, map: &ClusterMap) -> bool {
+        let question = Question {
+            reply_to,
+            records: true,
+            producer: 1,
+            sequence: number,
+            names: vec![SubmissionName { source: 1, number }],
+            times: Times::default(),
+            deadline_ms: u64::MAX,
+            again: false,
+        };
+        let head = self.network.head_by(map, digest(key));
+        let is_there = self.network.owners.contains_key(&head);
+        if is_there {
+            self.network.submit_at(head, &[digest(key)], question);
+        }
+        is_there
+    }
+
+    fn step(&mut self) {
+        let before = self.network.map.clone();
+        match self.dice.below(100) {
+            0..15 => {
+                let map = self.maps[self.dice.below(2) as usize].clone();
+                // New ones, by several at once, and old ones.
+                let newest = self.asked.len() as u64 / ASKED_OF_KEY;
+                let key =
+                    if self.dice.below(2) == 0 { newest + self.dice.below(2) } else { self.dice.below(newest + 1) };
+                self.submit(key, &map);
+            }
+            15..20 => {
+                let (slice, [from, to]) =
+                    (self.dice.below(self.slices), [NODES; 2].map(|nodes| self.dice.below(nodes)));
+                let way = SliceMove { slice: slice as u32, from: NodeId(1 + from), to: NodeId(1 + to) };
+                self.moved += u64::from(self.network.begin_move(way));
+            }
+            20..32 => {
+                let node = NodeId(1 + self.dice.below(NODES));
+                self.network.tell_map(node);
+            }
+            32..36 => drop(self.network.agree_on_complete()),
+            36..39 => self.network.wait(100),
+            39..41 => self.submit_again(),
+            _ => drop(self.network.deliver()),
+        }
+        if self.network.map.version != before.version {
+            self.maps = [before, self.network.map.clone()];
+        }
+    }
+
+    /// What the submissions of each key were told, how many slices have moved, and what was told again.
+    fn run(mut self) -> (BTreeMap<u64, Vec<Decision>>, u64, [u64; 2]) {
+        (0..STEPS).for_each(|_| self.step());
+        for _ in 0..40 {
+            self.network.nodes().into_iter().for_each(|node| self.network.tell_map(node));
+            self.network.settle();
+            self.network.wait(1_000);
+            self.network.agree_on_complete();
+        }
+        assert!(self.network.is_all_complete(), "slices arrive: {:?}", self.network.record());
+        assert_eq!(self.network.record().moves().count(), 0);
+        assert_eq!(self.network.inflight(), 0, "nothing is left where they were");
+        let first: BTreeMap<u64, Decision> =
+            self.network.replies.iter().map(|reply| (reply.reply_to, reply.decisions[0])).collect();
+        for (again, number) in &self.again {
+            let (first, again) = (first[number], first.get(again).copied());
+            let is_other = |again: Decision| again != first && !matches!(again, Decision::Undecided(_));
+            let is_known = !matches!(first, Decision::Undecided(_));
+            assert!(!(is_known && again.is_some_and(is_other)), "{number} was told {first:?}, then {again:?}");
+            if is_known && let Some(again) = again {
+                self.told_again[usize::from(again == first)] += 1;
+            }
+        }
+        let mut told: BTreeMap<u64, Vec<Decision>> = BTreeMap::new();
+        for reply in self.network.replies.iter().filter(|reply| reply.reply_to < AGAIN) {
+            told.entry(self.asked[reply.reply_to as usize - 1]).or_default().push(reply.decisions[0]);
+        }
+        // Whoever has the slices in the end knows all that anybody was told.
+        let map = self.network.map.clone();
+        for (key, told) in &mut told {
+            // What is unknown may be set in some copies, and be found there.
+            let known = told.contains(&Decision::FirstSeen);
+            self.network.replies.clear();
+            self.submit_as((AGAIN + key, 0), *key, &map);
+            self.network.settle();
+            let last = self.network.replies[0].decisions[0];
+            assert!(!known || last == Decision::Duplicate, "key {key}: {told:?}, then {last:?}");
+        }
+        (told, self.moved, self.told_again)
+    }
+}
+
+fn winners(told: &[Decision]) -> usize {
+    told.iter().filter(|told| **told == Decision::FirstSeen).count()
+}
+
+#[test]
+fn what_moves_is_known_all_the_while() {
+    let (mut firsts, mut duplicates, mut undecided, mut moves, mut again) = (0, 0, 0, 0, [0, 0]);
+    for seed in 0..SEEDS {
+        let slicings = if seed % 2 == 0 { &DIVIDED[..] } else { &TOGETHER };
+        let (told, moved, told_again) = Run::new(seed, OwnerLimits::default(), slicings).run();
+        moves += moved;
+        again = [again[0] + told_again[0], again[1] + told_again[1]];
+        for (key, told) in told {
+            assert!(winners(&told) <= 1, "seed {seed}, key {key}: {told:?}");
+            firsts += winners(&told);
+            duplicates += told.iter().filter(|told| **told == Decision::Duplicate).count();
+            undecided += told.iter().filter(|told| matches!(told, Decision::Undecided(_))).count();
+        }
+    }
+    println!("{firsts} first-seen, {duplicates} duplicates, {undecided} undecided, {moves} moves, again {again:?}");
+    assert!(again[1] > 3 * again[0], "names move with slices: {again:?}");
+    assert!(moves > 5 * SEEDS, "{moves} moves");
+    assert!(firsts as u64 > 10 * SEEDS && duplicates > firsts, "{firsts} and {duplicates}");
+}
+
+#[test]
+fn a_rule_of_moves_that_is_broken_is_found() {
+    let kept = OwnerLimits::default();
+    for (rule, limits) in [
+        ("a slice is there when all of it is", OwnerLimits { rules: Rules::without(Rule::FetchesAll), ..kept }),
+        ("what is set by an older map is refused", OwnerLimits { rules: Rules::without(Rule::FencesEpochs), ..kept }),
+        (
+            "of two heads the second waits for the first",
+            OwnerLimits { rules: Rules::without(Rule::AwaitsFormerHeads), ..kept },
+        ),
+    ] {
+        for slicings in [&DIVIDED[..], &TOGETHER] {
+            if !limits.rules.keep(Rule::AwaitsFormerHeads) && slicings == TOGETHER {
+                continue;
+            }
+            let breaks = |seed: &u64| {
+                let run = std::panic::catch_unwind(|| Run::new(*seed, limits, slicings).run());
+                run.map_or(true, |(told, ..)| told.values().any(|told| winners(told) > 1))
+            };
+            let seed =
+                (0..BROKEN_SEEDS).find(breaks).unwrap_or_else(|| panic!("nobody misses that {rule}: {slicings:?}"));
+            println!("{rule}: missed at seed {seed} of {slicings:?}");
+        }
+    }
+}

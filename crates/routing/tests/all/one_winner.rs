@@ -1,0 +1,284 @@
+//! Many producers submit the same events at once: one of them is told first-seen, whatever overtakes what.
+
+use std::collections::BTreeMap;
+
+use crate::common::{Dice, definition, digest, spec};
+use crate::network::{Fault, Network, Question, random_owners};
+use firstseen_filter::Kind;
+use firstseen_routing::rules::{Rule, Rules};
+use firstseen_routing::{
+    AnswerWhen, Decision, FilterPolicies, Lookup, OwnerLimits, Reason, SlicedDefinition, SubmissionName, Times,
+    WhenLost,
+};
+
+const PRODUCERS: u64 = 4;
+const KEYS: u64 = 6;
+/// Seeds that must show what goes wrong without one of the rules.
+const MUTANT_SEEDS: u64 = 200;
+
+/// So large that nothing is a false positive.
+fn roomy(dice: &mut Dice) -> SlicedDefinition {
+    let cuts = ["vertical:5", "vertical:16", "horizontal-vertical:2x5", "vertical-horizontal:4x3"];
+    let kinds = [(Kind::Bloom, "unbounded"), (Kind::Timing, "1h"), (Kind::Generations, "1h")];
+    let (kind, window) = kinds[dice.below(3) as usize];
+    definition(&spec(kind, window, 1 << 14, 6), cuts[dice.below(4) as usize])
+}
+
+fn policies(dice: &mut Dice) -> FilterPolicies {
+    FilterPolicies {
+        lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+        answer: if dice.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
+        when_lost: WhenLost::FirstSeen,
+        ..FilterPolicies::default()
+    }
+}
+
+fn random_network(dice: &mut Dice, limits: OwnerLimits) -> Network {
+    let definition = roomy(dice);
+    let nodes = 2 + dice.below(4);
+    let owners = random_owners(dice, definition.slicing.slices(), nodes);
+    let policies = policies(dice);
+    Network::new(&definition, policies, &owners, limits, Dice(dice.roll()))
+}
+
+fn question(producer: u64, sequence: u64, deadline_ms: u64) -> Question {
+    Question {
+        reply_to: producer << 32 | sequence,
+        records: true,
+        producer: u128::from(producer),
+        sequence,
+        names: Vec::new(),
+        times: Times { base_unit: 0, ticks: Vec::new(), clock_ms: 0 },
+        deadline_ms,
+        again: false,
+    }
+}
+
+/// Every producer submits every key once, in an order of its own. How many were told first-seen, by key.
+fn winners(seed: u64, limits: OwnerLimits, fault: Fault) -> BTreeMap<u64, usize> {
+    let mut dice = Dice(seed);
+    let mut network = random_network(&mut dice, limits);
+    network.fault = fault;
+    let mut submissions: Vec<(u64, u64)> =
+        (0..PRODUCERS).flat_map(|producer| (0..KEYS).map(move |key| (producer, key))).collect();
+    for last in (1..submissions.len()).rev() {
+        submissions.swap(last, dice.below(last as u64 + 1) as usize);
+    }
+    for (producer, key) in submissions {
+        network.submit(&[digest(seed * 1000 + key)], question(producer, key, u64::MAX));
+        (0..dice.below(6)).for_each(|_| _ = network.deliver());
+    }
+    network.settle();
+    assert_eq!(network.replies.len() as u64, PRODUCERS * KEYS, "seed {seed}: every submission is answered once");
+    assert_eq!(network.inflight(), 0, "seed {seed}");
+    let mut winners: BTreeMap<u64, usize> = (0..KEYS).map(|key| (key, 0)).collect();
+    for reply in &network.replies {
+        match reply.decisions[..] {
+            [Decision::FirstSeen] => *winners.entry(reply.reply_to & 0xFFFF_FFFF).or_default() += 1,
+            [Decision::Duplicate] => {}
+            ref other => panic!("seed {seed}: {other:?}"),
+        }
+    }
+    winners
+}
+
+fn seeds_with_several(limits: OwnerLimits, fault: Fault) -> usize {
+    let several = |seed: &u64| winners(*seed, limits, fault).values().any(|winners| *winners > 1);
+    (0..MUTANT_SEEDS).filter(several).count()
+}
+
+#[test]
+fn one_producer_is_told_first_seen() {
+    for seed in 0..300 {
+        let winners = winners(seed, OwnerLimits::default(), Fault::None);
+        assert!(winners.values().all(|winners| *winners == 1), "seed {seed}: {winners:?}");
+    }
+}
+
+#[test]
+fn without_single_flight_several_are() {
+    let limits = OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..OwnerLimits::default() };
+    let seeds = seeds_with_several(limits, Fault::None);
+    println!("without single-flight: {seeds} of {MUTANT_SEEDS} seeds");
+    assert!(seeds > 3, "only {seeds} of {MUTANT_SEEDS} seeds show it");
+    let unordered = seeds_with_several(limits, Fault::NoOrder);
+    println!("and without order: {unordered} of {MUTANT_SEEDS} seeds");
+    assert!(unordered > seeds, "links in order hide most of it: {unordered} without, {seeds} with");
+}
+
+#[test]
+fn were_events_over_before_their_cells_are_set_several_would_be() {
+    // The order of messages alone does no harm (below), as nothing is over before its acknowledgements.
+    let seeds = seeds_with_several(OwnerLimits::default(), Fault::EarlyAcks);
+    println!("acknowledged too early: {seeds} of {MUTANT_SEEDS} seeds");
+    assert!(seeds > 3, "only {seeds} of {MUTANT_SEEDS} seeds show it");
+}
+
+#[test]
+fn the_order_of_messages_does_not_matter() {
+    // An event is in flight until all of its cells are set, so no message has to stay behind another one.
+    for seed in 0..200 {
+        let winners = winners(seed, OwnerLimits::default(), Fault::NoOrder);
+        assert!(winners.values().all(|winners| *winners == 1), "seed {seed}: {winners:?}");
+    }
+}
+
+/// The workload of `crates/node/tests/all/one_winner.rs`: 64 producers go through the same 10,000 events in batches, eight
+/// of them in step with each other. How many events had another number of winners than one.
+fn not_one_winner(lookup: Lookup, limits: OwnerLimits) -> usize {
+    const EVENTS: u64 = 10_000;
+    const BATCH_EVENTS: u64 = 625;
+    let definition = definition(&spec(Kind::Timing, "24h", 1 << 20, 6), "vertical:6");
+    let mut dice = Dice(64);
+    let owners = random_owners(&mut dice, 6, 3);
+    let policies = FilterPolicies { lookup, ..FilterPolicies::default() };
+    let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.roll()));
+    let digests: Vec<_> = (0..EVENTS).map(digest).collect();
+    let mut submitted: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for round in 0..EVENTS / BATCH_EVENTS {
+        for producer in 0..64 {
+            let from = (producer / 8 * 1250 + round * BATCH_EVENTS) % EVENTS;
+            let mut heads: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+            for event in from..from + BATCH_EVENTS {
+                heads.entry(network.head_of(digests[event as usize])).or_default().push(event);
+            }
+            for (part, events) in heads.into_values().enumerate() {
+                let question = question(producer, round * 3 + part as u64, u64::MAX);
+                let batch: Vec<_> = events.iter().map(|event| digests[*event as usize]).collect();
+                submitted.insert(question.reply_to, events);
+                network.submit(&batch, question);
+                (0..dice.below(4)).for_each(|_| _ = network.deliver());
+            }
+        }
+    }
+    network.settle();
+    let mut winners = vec![0; EVENTS as usize];
+    assert_eq!(network.replies.len(), submitted.len(), "every batch is answered once");
+    for reply in &network.replies {
+        for (event, decision) in submitted[&reply.reply_to].iter().zip(&reply.decisions) {
+            match decision {
+                Decision::FirstSeen => winners[*event as usize] += 1,
+                Decision::Duplicate => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    winners.iter().filter(|winners| **winners != 1).count()
+}
+
+#[test]
+fn of_64_producers_one_is_told_first_seen_unless_single_flight_is_off() {
+    // Nothing is refused, however much is in flight.
+    let limits = OwnerLimits { inflight_events_max: 1 << 20, ..OwnerLimits::default() };
+    for lookup in [Lookup::Pipelined, Lookup::Parallel] {
+        assert_eq!(not_one_winner(lookup, limits), 0, "{lookup:?}");
+        let without = not_one_winner(lookup, OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..limits });
+        println!("{lookup:?}, without single-flight: {without} of 10,000 events");
+        assert!(without > 0, "{lookup:?}: the workload does not show it");
+    }
+}
+
+/// A submission that is tried until it gets a definite answer.
+struct Attempt {
+    producer: u64,
+    sequence: u64,
+    key: u64,
+    is_named: bool,
+    told: Vec<Decision>,
+}
+
+impl Attempt {
+    fn submit(&self, network: &mut Network, seed: u64, attempt: u64) {
+        let deadline_ms = network.now.monotonic_ms + 5;
+        let mut question = question(self.producer, self.sequence, deadline_ms);
+        question.reply_to = self.producer << 32 | self.sequence;
+        question.again = attempt > 0;
+        if self.is_named {
+            // Names stay, batches are new.
+            question.sequence += attempt << 20;
+            question.names = vec![SubmissionName { source: u128::from(self.producer) + 100, number: self.sequence }];
+        }
+        network.submit(&[digest(seed * 1000 + self.key)], question);
+    }
+
+    fn is_definite(&self) -> bool {
+        self.told.iter().any(|decision| !matches!(decision, Decision::Undecided(_)))
+    }
+}
+
+/// Half of the replies are lost, and some nodes start again if `restarts`: then each key is submitted by one producer.
+fn retried(seed: u64, restarts: bool) -> Vec<Attempt> {
+    let mut dice = Dice(seed);
+    let mut network = random_network(&mut dice, OwnerLimits::default());
+    let mut attempts: Vec<Attempt> = (0..PRODUCERS * KEYS)
+        .map(|index| Attempt {
+            producer: index / KEYS,
+            sequence: index % KEYS,
+            key: if restarts { index } else { index % KEYS },
+            is_named: dice.below(2) == 0,
+            told: Vec::new(),
+        })
+        .collect();
+    for round in 0..60 {
+        for attempt in &attempts {
+            if !attempt.is_definite() && dice.below(2) == 0 {
+                attempt.submit(&mut network, seed, round);
+            }
+            (0..dice.below(4)).for_each(|_| _ = network.deliver());
+        }
+        if restarts && round < 40 && dice.below(4) == 0 {
+            let nodes = network.nodes();
+            network.restart(nodes[dice.below(nodes.len() as u64) as usize]);
+        }
+        network.wait(dice.below(8));
+        for reply in std::mem::take(&mut network.replies) {
+            let is_lost = round < 50 && dice.below(2) == 0;
+            if let (false, [decision]) = (is_lost, &reply.decisions[..]) {
+                let index = (reply.reply_to >> 32) * KEYS + (reply.reply_to & 0xFFFF_FFFF);
+                attempts[index as usize].told.push(*decision);
+            }
+        }
+    }
+    network.settle();
+    network.wait(1000);
+    network.settle();
+    assert_eq!(network.inflight(), 0, "seed {seed}: nothing stays in flight");
+    attempts
+}
+
+#[test]
+fn retries_are_told_what_was_decided_once() {
+    let mut definite = 0;
+    for seed in 0..200 {
+        let attempts = retried(seed, false);
+        let mut first_seen: BTreeMap<u64, usize> = BTreeMap::new();
+        for attempt in &attempts {
+            let mut told = attempt.told.iter().filter(|told| !matches!(told, Decision::Undecided(_)));
+            let first = told.next();
+            definite += usize::from(first.is_some());
+            assert!(told.all(|other| Some(other) == first), "seed {seed}: {:?}", attempt.told);
+            *first_seen.entry(attempt.key).or_default() += usize::from(first == Some(&Decision::FirstSeen));
+            let unexpected = |told: &&Decision| matches!(told, Decision::Undecided(reason) if !matches!(reason, Reason::Unknown | Reason::Overloaded | Reason::NotReady));
+            assert!(!attempt.told.iter().any(|told| unexpected(&told)), "seed {seed}: {:?}", attempt.told);
+        }
+        for (key, told) in first_seen {
+            // All attempts at a key got definite answers in the end, so somebody is told first.
+            let all = attempts.iter().filter(|attempt| attempt.key == key).all(Attempt::is_definite);
+            assert!(told == 1 || (told == 0 && !all), "seed {seed}, key {key}: {told} are told first");
+        }
+    }
+    assert!(definite as u64 > 200 * PRODUCERS * KEYS * 9 / 10, "{definite} definite answers");
+}
+
+#[test]
+fn nobody_is_a_duplicate_of_itself() {
+    let (mut first_seen, mut undecided) = (0, 0);
+    for seed in 0..200 {
+        for attempt in retried(seed, true) {
+            assert!(!attempt.told.contains(&Decision::Duplicate), "seed {seed}: {:?}", attempt.told);
+            first_seen += usize::from(attempt.told.contains(&Decision::FirstSeen));
+            undecided += usize::from(!attempt.is_definite());
+        }
+    }
+    assert!(first_seen as u64 > 200 * PRODUCERS * KEYS * 9 / 10, "{first_seen} told first, {undecided} undecided");
+}

@@ -1,0 +1,149 @@
+//! A node that is out of reach: events that need it are told so at once, others do not notice.
+
+use crate::common::{Dice, definition, digest, spec};
+use crate::network::{Network, Question};
+use firstseen_filter::{Digest, Kind};
+use firstseen_routing::{AnswerWhen, Decision, FilterPolicies, NodeId, OwnerLimits, Reason, SlicedDefinition, Times};
+
+const A: NodeId = NodeId(1);
+const B: NodeId = NodeId(2);
+const C: NodeId = NodeId(3);
+const DOWN: Decision = Decision::Undecided(Reason::SlicesDown);
+
+/// Three slices on three nodes, and few positions an event: some events need two nodes only.
+fn small_events() -> SlicedDefinition {
+    definition(&spec(Kind::Timing, "1h", 1 << 14, 3), "vertical:3")
+}
+
+fn network(answer: AnswerWhen, inflight_events_max: usize) -> Network {
+    let policies = FilterPolicies { answer, ..FilterPolicies::default() };
+    let limits = OwnerLimits { inflight_events_max, ..OwnerLimits::default() };
+    Network::new(&small_events(), policies, &[A, B, C], limits, Dice(1))
+}
+
+fn question(reply_to: u64) -> Question {
+    let (names, times) = (Vec::new(), Times::default());
+    Question {
+        reply_to,
+        records: true,
+        producer: 1,
+        sequence: reply_to,
+        names,
+        times,
+        deadline_ms: u64::MAX,
+        again: false,
+    }
+}
+
+/// The nodes that an event of this filter needs.
+fn needs(network: &Network, event: Digest) -> Vec<NodeId> {
+    let (probes, slice_cells) = (network.probes(&[event]), (1 << 14) / 3 + 1);
+    let nodes = probes.positions(0).iter().map(|position| [A, B, C][(position / slice_cells) as usize]);
+    let mut nodes: Vec<NodeId> = nodes.collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+/// Events with their head at A that need C, or do not.
+fn events_of_a(network: &Network, needs_c: bool) -> impl Iterator<Item = Digest> {
+    let is_so = move |event: &Digest| {
+        let needed = needs(network, *event);
+        network.head_of(*event).1 == A && needed.contains(&B) && needed.contains(&C) == needs_c
+    };
+    (0..5_000).map(digest).filter(is_so)
+}
+
+fn decisions(network: &mut Network) -> Vec<Decision> {
+    network.replies.drain(..).flat_map(|reply| reply.decisions).collect()
+}
+
+#[test]
+fn events_that_need_the_node_are_told_at_once_and_leave_nothing() {
+    let mut network = network(AnswerWhen::Early, 1 << 10);
+    let with_c: Vec<Digest> = events_of_a(&network, true).take(4).collect();
+    let without_c: Vec<Digest> = events_of_a(&network, false).take(2).collect();
+    network.submit(&with_c[..1], question(0));
+    network.settle();
+    assert_eq!(decisions(&mut network), [Decision::FirstSeen]);
+    // Known, it is asked for along the whole way. One is being tested, and another waits for it.
+    network.submit(&with_c[..1], question(1));
+    network.submit(&with_c[..1], question(2));
+    assert_eq!(network.inflight(), 2);
+    network.reach_changed(&[C]);
+    assert_eq!(decisions(&mut network), [DOWN, DOWN]);
+    network.submit(&with_c[1..2], question(3));
+    assert_eq!(decisions(&mut network), [DOWN]);
+    assert_eq!(network.inflight(), 0, "nothing waits");
+    network.submit(&without_c[..1], question(4));
+    network.settle();
+    assert_eq!(decisions(&mut network), [Decision::FirstSeen]);
+    network.reach_changed(&[]);
+    for (number, event) in (5..).zip([with_c[0], with_c[1], without_c[0], with_c[0]]) {
+        network.submit(&[event], question(number));
+        network.settle();
+    }
+    let told = decisions(&mut network);
+    assert_eq!(told, [Decision::Duplicate, Decision::FirstSeen, Decision::Duplicate, Decision::Duplicate]);
+}
+
+#[test]
+fn a_node_on_the_way_says_it_where_the_head_does_not_know() {
+    let mut network = network(AnswerWhen::Early, 1 << 10);
+    let events: Vec<Digest> = events_of_a(&network, true).take(20).collect();
+    let ask = |network: &mut Network, from: u64| {
+        for (number, event) in (from..).zip(&events) {
+            network.submit(&[*event], question(number));
+            network.settle();
+        }
+        decisions(network)
+    };
+    assert_eq!(ask(&mut network, 1), vec![Decision::FirstSeen; 20]);
+    // Only B cannot reach C: what A sends itself goes on.
+    network.reach_changed_at(B, &[C]);
+    let told = ask(&mut network, 100);
+    let count = |decision| told.iter().filter(|told| **told == decision).count();
+    assert!(count(DOWN) > 0 && count(Decision::Duplicate) > 0 && count(Decision::FirstSeen) == 0, "{told:?}");
+    assert_eq!(network.inflight(), 0);
+}
+
+#[test]
+fn what_is_being_set_there_stays_in_flight_and_takes_no_room() {
+    const INFLIGHT_EVENTS_MAX: usize = 8;
+    let mut network = network(AnswerWhen::Early, INFLIGHT_EVENTS_MAX);
+    let stuck: Vec<Digest> = events_of_a(&network, true).take(INFLIGHT_EVENTS_MAX).collect();
+    for (number, event) in (1..).zip(&stuck) {
+        network.submit(&[*event], question(number));
+        // All but what is for C.
+        while network.deliver_on((A, B)) || network.deliver_on((B, A)) {}
+    }
+    let told = decisions(&mut network);
+    let set = told.iter().filter(|decision| **decision == Decision::FirstSeen).count();
+    assert!(set > INFLIGHT_EVENTS_MAX / 2, "{told:?}");
+    network.reach_changed(&[C]);
+    let given_up = decisions(&mut network);
+    assert_eq!((given_up.len(), given_up.iter().all(|decision| *decision == DOWN)), (stuck.len() - set, true));
+    assert_eq!(network.inflight(), set as u64, "their cells are not all set");
+    // As many again find room.
+    let others: Vec<Digest> = events_of_a(&network, false).take(INFLIGHT_EVENTS_MAX).collect();
+    for (number, event) in (100..).zip(&others) {
+        network.submit(&[*event], question(number));
+    }
+    while network.deliver_on((A, B)) || network.deliver_on((B, A)) {}
+    assert_eq!(decisions(&mut network), vec![Decision::FirstSeen; INFLIGHT_EVENTS_MAX]);
+    // What was told first-seen is not told so again, whether its sets have arrived or not.
+    for (number, event) in (200..).zip(&stuck) {
+        network.submit(&[*event], question(number));
+    }
+    let again = decisions(&mut network);
+    assert!(again.iter().all(|decision| *decision != Decision::FirstSeen), "{again:?}");
+    network.reach_changed(&[]);
+    network.settle();
+    assert_eq!(network.inflight(), 0);
+    for (number, event) in (300..).zip(&stuck) {
+        network.submit(&[*event], question(number));
+        network.settle();
+    }
+    let told = decisions(&mut network);
+    assert_eq!(told.iter().filter(|decision| **decision == Decision::Duplicate).count(), set, "{told:?}");
+}

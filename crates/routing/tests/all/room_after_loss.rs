@@ -1,0 +1,71 @@
+//! A node that is started again has lost its cells, and keys are first-seen again: nodes that have kept theirs must not
+//! take them for more keys, or the filter is full too early. A set of the keys is the model.
+
+use std::collections::BTreeSet;
+
+use crate::common::{Dice, definition, digest, growing};
+use crate::network::{Network, Producer};
+use firstseen_filter::{Kind, Limit};
+use firstseen_routing::{Decision, FilterPolicies, NodeId, OwnerLimits, Reason};
+
+const CAPACITY: u64 = 2_000;
+const RESTARTED: NodeId = NodeId(3);
+const TIME_MS: u64 = 1_000_000;
+
+/// Two slices on each of three nodes, for [`CAPACITY`] keys in one generation.
+fn network(kind: Kind, window: &str, limit: Limit) -> (Network, Producer) {
+    let definition = definition(&growing(kind, window, CAPACITY, limit, 1), "vertical:6");
+    let (owners, limits) = ([1, 2, 3, 1, 2, 3].map(NodeId), OwnerLimits::default());
+    let network = Network::new(&definition, FilterPolicies::default(), &owners, limits, Dice(7));
+    (network, Producer::new(1, &definition))
+}
+
+/// How many keys have been recorded when a node that has kept its cells says that the filter is full. After half of the
+/// capacity one node is started again `restarts` times, and all keys so far come once more.
+fn keys_when_full(kind: Kind, window: &str, limit: Limit, restarts: u32) -> u64 {
+    let (mut network, mut producer) = network(kind, window, limit);
+    let mut recorded = BTreeSet::new();
+    let mut submit = |network: &mut Network, key: u64| {
+        let told = producer.ask_alone(network, digest(key), TIME_MS, true);
+        if told == Decision::FirstSeen {
+            recorded.insert(key);
+        }
+        (told, recorded.len() as u64)
+    };
+    for key in 0..CAPACITY / 2 {
+        submit(&mut network, key);
+    }
+    for _ in 0..restarts {
+        network.restart(RESTARTED);
+        for key in 0..CAPACITY / 2 {
+            submit(&mut network, key);
+        }
+    }
+    for key in CAPACITY / 2.. {
+        let (told, keys) = submit(&mut network, key);
+        if told == Decision::Undecided(Reason::Full) && network.head_of(digest(key)).1 != RESTARTED {
+            return keys;
+        }
+    }
+    unreachable!("keys do not end")
+}
+
+#[test]
+fn keys_that_come_again_after_a_loss_take_no_room() {
+    for (kind, window) in [(Kind::Bloom, "unbounded"), (Kind::Timing, "1h")] {
+        for restarts in [0, 1, 3] {
+            let keys = keys_when_full(kind, window, Limit::Cardinality, restarts);
+            println!("{kind}, {restarts} restarts: full at {keys} keys of {CAPACITY}");
+            let allowed = CAPACITY * 9 / 10..=CAPACITY * 11 / 10;
+            assert!(allowed.contains(&keys), "{kind}, {restarts} restarts: full at {keys} keys of {CAPACITY}");
+        }
+    }
+}
+
+#[test]
+fn where_cells_are_the_limit_nothing_changes() {
+    for restarts in [0, 1] {
+        let keys = keys_when_full(Kind::Bloom, "unbounded", Limit::Density, restarts);
+        assert!((CAPACITY * 9 / 10..=CAPACITY * 11 / 10).contains(&keys), "{restarts} restarts: full at {keys} keys");
+    }
+}

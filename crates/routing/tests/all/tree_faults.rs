@@ -1,0 +1,133 @@
+//! Trees that check findings, tell alone, or lose a part of a level.
+
+use crate::common::{Dice, definition, digest, spec as filter};
+use crate::forest::{Forest, Producers, Question, spec};
+use firstseen_filter::{FilterSpec, Kind, Layout};
+use firstseen_routing::{
+    Answer, CutOff, Decision, FilterId, FilterPolicies, Seen, SlicedDefinition, SlicedFilter, TreeMode, TreeSpec,
+};
+
+const MODES: [TreeMode; 2] = [TreeMode::Sparse, TreeMode::Dense];
+const NOW_MS: u64 = 1_000_000;
+
+fn grow(tree: &TreeSpec, definition: &SlicedDefinition) -> (Forest, Producers, Vec<FilterId>) {
+    let forest = Forest::new(tree, definition, FilterPolicies::default(), Dice(1));
+    let leaves = forest.leaves();
+    (forest, Producers::new(definition), leaves)
+}
+
+#[test]
+fn a_leaf_that_has_lost_a_part_cannot_deny_what_is_found_above() {
+    for mode in MODES {
+        let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), "none");
+        let tree = TreeSpec { top_down: 1, ..spec(mode, &[(0, 0), (0, 0), (0, 0)], &["vertical:2"]) };
+        let (mut forest, mut producers, leaves) = grow(&tree, &definition);
+        let mut tell = |forest: &mut Forest| -> Vec<Decision> {
+            (0..200).map(|key| producers.ask_alone(forest, leaves[0], digest(key), NOW_MS, true).0).collect()
+        };
+        assert_eq!(tell(&mut forest), [Decision::FirstSeen; 200], "{mode:?}");
+        let second = forest.map.filters[&leaves[0]].owners[1].node;
+        forest.restart(leaves[0], &[second].into());
+        assert_eq!(tell(&mut forest), [Decision::Duplicate; 200], "{mode:?}");
+    }
+}
+
+/// Proposition 4 (K11 6): what one filter tells first-seen, a tree does, also where findings are checked.
+#[test]
+fn what_is_new_to_one_filter_is_new_to_a_tree_that_checks() {
+    let shape: &[(usize, u8)] = &[(0, 0), (0, 0), (0, 0), (1, 0), (1, 0), (2, 0)];
+    for (mode, slicing) in MODES.into_iter().flat_map(|mode| ["none", "vertical:4"].map(|slicing| (mode, slicing))) {
+        let mut false_positives = Vec::new();
+        for top_down in 0..=2 {
+            let definition = definition(&filter(Kind::Bloom, "unbounded", 3000, 4), slicing);
+            let tree = TreeSpec { top_down, ..spec(mode, shape, &["none"]) };
+            let (mut forest, mut producers, leaves) = grow(&tree, &definition);
+            let mut one = SlicedFilter::build(&definition).unwrap();
+            let (mut dice, mut seen, mut wrong) = (Dice(77), std::collections::HashSet::new(), 0);
+            for event in 0..2000 {
+                let key = dice.below(1200);
+                let leaf = leaves[dice.below(leaves.len() as u64) as usize];
+                let told = producers.ask_alone(&mut forest, leaf, digest(key), 0, true).0;
+                let mut answer = [Answer::default()];
+                one.observe_batch(&[digest(key)], &[0], &mut answer);
+                let is_new_to_one = Decision::from(answer[0]) == Decision::FirstSeen;
+                assert!(!is_new_to_one || told == Decision::FirstSeen, "{mode:?}, {slicing}, event {event}");
+                let is_new = seen.insert(key);
+                assert!(is_new || told == Decision::Duplicate, "{mode:?}, {slicing}, event {event}");
+                wrong += u64::from(is_new && told == Decision::Duplicate);
+            }
+            false_positives.push(wrong);
+        }
+        println!("{mode:?}, {slicing}: false positives by top-down level {false_positives:?}");
+        assert!(
+            false_positives[0] > false_positives[1] && false_positives[1] > false_positives[2],
+            "{false_positives:?}"
+        );
+    }
+}
+
+#[test]
+fn a_leaf_without_room_tells_nothing_alone() {
+    let one_filter = FilterSpec {
+        capacity_events: Some(800),
+        layout: Some(Layout::Classic),
+        ..FilterSpec::new(Kind::Timing, "1h".parse().unwrap())
+    };
+    let definition = definition(&one_filter, "none");
+    let tree = TreeSpec { cut_off: CutOff::Local, ..spec(TreeMode::Dense, &[(0, 0), (0, 3), (0, 3)], &["none"]) };
+    let (mut forest, mut producers, leaves) = grow(&tree, &definition);
+    for key in 0..150 {
+        producers.ask_alone(&mut forest, leaves[0], digest(key), NOW_MS, true);
+    }
+    forest.cut_off.insert(leaves[0]);
+    for _ in 0..5 {
+        let told = producers.ask_alone(&mut forest, leaves[0], digest(9999), NOW_MS, true).0;
+        assert!(matches!(told, Decision::Undecided(_)), "{told:?}");
+    }
+    assert_eq!(forest.journal(leaves[0]).local_events, 0);
+}
+
+#[test]
+fn what_was_told_alone_counts_for_a_whole_window_everywhere() {
+    for (slicing, mode) in
+        [("none", TreeMode::Sparse), ("vertical:4", TreeMode::Dense), ("horizontal:3", TreeMode::Dense)]
+    {
+        let definition = definition(&filter(Kind::Timing, "10s", 1 << 16, 5), slicing);
+        let levels = if slicing == "horizontal:3" { ["horizontal:3"] } else { ["none"] };
+        let shape: &[(usize, u8)] = &[(0, 0), (0, 0), (1, 1), (1, 0), (0, 0)];
+        let tree = TreeSpec { cut_off: CutOff::Local, ..spec(mode, shape, &levels) };
+        let (mut forest, mut producers, leaves) = grow(&tree, &definition);
+        let (cut, elsewhere) = (leaves[0], leaves[2]);
+        let mut ask =
+            |forest: &mut Forest, leaf, time_ms| producers.ask_alone(forest, leaf, digest(1), time_ms, true).0;
+        assert_eq!(ask(&mut forest, elsewhere, NOW_MS), Decision::FirstSeen);
+        forest.cut_off.insert(cut);
+        assert_eq!(ask(&mut forest, cut, NOW_MS + 6_000), Decision::FirstSeen, "{slicing}");
+        forest.cut_off.clear();
+        forest.wait(2_000);
+        forest.settle();
+        assert_eq!(forest.journal(cut).double_deliveries, 1, "{slicing}");
+        assert_eq!(
+            ask(&mut forest, elsewhere, NOW_MS + 12_000),
+            Decision::Duplicate,
+            "{slicing}: of the one told alone"
+        );
+        assert_eq!(ask(&mut forest, elsewhere, NOW_MS + 17_000), Decision::FirstSeen, "{slicing}: its window is over");
+    }
+}
+
+#[test]
+fn a_retry_is_found_at_no_level() {
+    let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), "none");
+    let (mut forest, mut producers, leaves) = grow(&spec(TreeMode::Dense, &[(0, 0), (0, 0)], &["none"]), &definition);
+    producers.ask_alone(&mut forest, leaves[0], digest(1), NOW_MS, true);
+    let question = producers.ask(NOW_MS, true).unwrap();
+    let mut told = |question: Question| {
+        forest.replies.clear();
+        forest.submit(leaves[0], digest(1), question);
+        forest.settle();
+        (forest.replies[0].decisions[0], forest.replies[0].seen[0].level)
+    };
+    assert_eq!(told(question.clone()), (Decision::Duplicate, 1));
+    assert_eq!(told(Question { again: true, ..question }), (Decision::Duplicate, Seen::LEVEL_FORGOTTEN));
+}

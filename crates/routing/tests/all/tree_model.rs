@@ -1,0 +1,282 @@
+//! Random trees, interleavings and restarts, checked against an exact record of what was delivered: no false negative, one
+//! winner, no duplicate of itself, nothing stays in flight.
+//!
+//! A failure names its seed: `TREE_SEED=17 cargo test -p firstseen-routing --test all tree_model`. `TREE_CASES=20000` is for
+//! a long run.
+
+mod record;
+
+use std::collections::BTreeMap;
+
+use crate::common::{Dice, definition, digest, spec as filter};
+use crate::forest::{Forest, Producers, Question, ROOT, spec};
+use firstseen_filter::{Kind, Stamp, WindowRule};
+use firstseen_routing::{AnswerWhen, Decision, FilterId, FilterPolicies, Lookup, Reason, TreeMode, TreeSpec};
+use record::{Attempt, Record, Submitted};
+
+/// Of each test, where no other number is asked for.
+const CASES: u64 = 400;
+/// Seeds of one test are those of no other.
+const SEEDS_MAX: u64 = 1_000_000;
+const KEYS: u64 = 12;
+const STEPS: u64 = 150;
+const LATE_MS: u64 = 300;
+
+/// Root and levels that have as many groups.
+const SLICINGS: [(&str, &[&str]); 6] = [
+    ("none", &["none", "vertical:3"]),
+    ("vertical:2", &["none"]),
+    ("vertical:4", &["none", "vertical:2"]),
+    ("vertical-horizontal:2x2", &["none", "vertical:2"]),
+    ("horizontal:3", &["horizontal:3", "horizontal-vertical:3x2"]),
+    ("horizontal-vertical:2x3", &["horizontal:2", "horizontal-vertical:2x2"]),
+];
+
+const WINDOWS: [(Kind, &str); 4] =
+    [(Kind::Timing, "10s"), (Kind::Generations, "10s"), (Kind::Bloom, "landmark:10s"), (Kind::Bloom, "unbounded")];
+
+/// Places with (parent, fold): two to six levels, folded by eight at most, so that no false positive is to be expected.
+fn shape(dice: &mut Dice) -> Vec<(usize, u8)> {
+    let (mut places, mut levels) = (vec![(0, 0)], vec![0]);
+    let depth_max = 1 + dice.below(5);
+    for _ in 0..2 + dice.below(6) {
+        let parent = dice.below(places.len() as u64) as usize;
+        let (_, fold) = places[parent];
+        if levels[parent] < depth_max {
+            places.push((parent, (fold + dice.below(3) as u8).min(3)));
+            levels.push(levels[parent] + 1);
+        }
+    }
+    if places.len() == 1 {
+        places.push((0, 0));
+    }
+    places
+}
+
+/// Levels below the root.
+fn depth(shape: &[(usize, u8)]) -> u8 {
+    let mut levels = vec![0];
+    shape.iter().skip(1).for_each(|(parent, _)| levels.push(levels[*parent] + 1));
+    levels.into_iter().max().unwrap_or_default()
+}
+
+/// What may happen besides submissions and deliveries.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    /// Any level may start anew, or some of its nodes, with nothing left.
+    restarts: bool,
+    /// Answers to climbs may be lost, and deadlines come before answers.
+    losses: bool,
+}
+
+struct Case {
+    forest: Forest,
+    producers: Producers,
+    dice: Dice,
+    leaves: Vec<FilterId>,
+    rule: WindowRule,
+    record: Record,
+    /// By number.
+    questions: BTreeMap<u64, (Question, FilterId)>,
+    faults: Faults,
+    now_ms: u64,
+    step: u64,
+}
+
+impl Case {
+    fn new(seed: u64, faults: Faults) -> (Self, String) {
+        let mut dice = Dice(seed);
+        let (kind, window) = WINDOWS[dice.below(4) as usize];
+        let (slicing, levels) = SLICINGS[dice.below(6) as usize];
+        let mode = if dice.below(2) == 0 { TreeMode::Dense } else { TreeMode::Sparse };
+        let shape = shape(&mut dice);
+        let policies = FilterPolicies {
+            lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+            answer: if dice.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
+            ..FilterPolicies::default()
+        };
+        let definition = definition(&filter(kind, window, 1 << 14, 5), slicing);
+        let tree = spec(mode, &shape, levels);
+        let top_down = dice.below(u64::from(depth(&shape)) + 1) as u8;
+        let what = format!(
+            "seed {seed}: {kind:?} {window}, {slicing}, {mode:?}, {shape:?}, top-down {top_down}, {policies:?}, {faults:?}"
+        );
+        let mut forest = Forest::new(&TreeSpec { top_down, ..tree }, &definition, policies, Dice(seed ^ 1));
+        (forest.tries_again, forest.lost_percent) = (dice.below(2) == 0, if faults.losses { 15 } else { 0 });
+        let case = Self {
+            leaves: forest.leaves(),
+            producers: Producers::new(&definition),
+            rule: definition.group.rule,
+            record: Record { has_all_marks: !faults.losses, ..Record::default() },
+            questions: BTreeMap::new(),
+            forest,
+            dice,
+            faults,
+            now_ms: 1_000_000,
+            step: 0,
+        };
+        (case, what)
+    }
+
+    fn run(&mut self) {
+        for _ in 0..STEPS {
+            self.step += 1;
+            match self.dice.below(20) {
+                0..=6 => self.ask(),
+                7..=9 => self.ask_again(),
+                10 if self.faults.restarts && self.dice.below(3) == 0 => self.restart(),
+                11 if self.faults.losses => self.forest.pass(self.dice.below(400)),
+                12 if self.dice.below(6) == 0 => self.now_ms += 3_000 + self.dice.below(12_000),
+                _ => (0..self.dice.below(12)).for_each(|_| _ = self.forest.deliver()),
+            }
+            self.hear();
+        }
+        self.forest.lost_percent = 0;
+        self.forest.settle();
+        // What was given up on its way is noticed when its time is over.
+        self.forest.pass(1_000);
+        self.forest.settle();
+        self.hear();
+    }
+
+    fn ask(&mut self) {
+        let key = self.dice.below(KEYS);
+        let records = self.dice.below(5) > 0;
+        self.now_ms += self.dice.below(200);
+        let late_ms = if self.dice.below(4) == 0 { self.dice.below(LATE_MS) } else { 0 };
+        let leaf = self.leaves[self.dice.below(self.leaves.len() as u64) as usize];
+        let Some(mut question) = self.producers.ask(self.now_ms - late_ms, records) else { return };
+        let tick = question.times.ticks[0];
+        let Some(stamp) = self.rule.stamp(tick.unit, tick.clock_unit) else { return };
+        if self.faults.losses && self.dice.below(3) == 0 {
+            question.deadline_ms = self.forest.now.monotonic_ms + 1 + self.dice.below(300);
+        }
+        self.record.clock_unit = self.record.clock_unit.max(tick.clock_unit);
+        self.record.submitted.insert(question.number, Submitted { key, stamp, records, attempts: Vec::new() });
+        self.questions.insert(question.number, (question.clone(), leaf));
+        self.send(question, leaf);
+    }
+
+    /// A producer that has heard nothing, or nothing definite, or has lost what it heard.
+    fn ask_again(&mut self) {
+        let numbers: Vec<u64> = self.questions.keys().copied().collect();
+        let recent = numbers.len().min(15) as u64;
+        if recent == 0 {
+            return;
+        }
+        let number = numbers[numbers.len() - 1 - self.dice.below(recent) as usize];
+        let (question, leaf) = self.questions[&number].clone();
+        if self.record.submitted[&number].records {
+            self.send(Question { again: true, deadline_ms: u64::MAX, ..question }, leaf);
+        }
+    }
+
+    fn send(&mut self, question: Question, leaf: FilterId) {
+        let Some(submitted) = self.record.submitted.get_mut(&question.number) else { return };
+        let (began, clock_unit) = (self.step, self.record.clock_unit);
+        submitted.attempts.push(Attempt { began, ended: None, told: None, degraded: false, clock_unit });
+        self.forest.submit(leaf, digest(submitted.key), question);
+    }
+
+    fn restart(&mut self) {
+        let filters: Vec<FilterId> = self.forest.map.filters.keys().copied().collect();
+        let filter = filters[self.dice.below(filters.len() as u64) as usize];
+        let nodes = self.forest.nodes(filter);
+        let some = nodes.iter().copied().filter(|_| self.dice.below(3) > 0).collect();
+        self.forest.restart(filter, if self.dice.below(2) == 0 { &nodes } else { &some });
+        if filter == ROOT {
+            self.record.root_losses.push(self.step);
+        }
+        // What was in flight there is not answered any more.
+        let of_leaf = self.questions.iter().filter(|(_, (_, leaf))| *leaf == filter);
+        of_leaf.for_each(|(number, _)| self.record.lose(*number));
+    }
+
+    /// Takes answers down.
+    fn hear(&mut self) {
+        for reply in std::mem::take(&mut self.forest.replies) {
+            self.record.tell(reply.reply_to, self.step, reply.decisions[0], reply.degraded);
+        }
+    }
+
+    /// In the end every leaf is asked about every key.
+    fn ask_for_all(&mut self) {
+        for key in 0..KEYS {
+            for leaf in self.leaves.clone() {
+                self.step += 1;
+                let Some(question) = self.producers.ask(self.now_ms, false) else { continue };
+                let tick = question.times.ticks[0];
+                let stamp = Stamp { unit: tick.unit, judged: tick.clock_unit.max(tick.unit) };
+                self.record.clock_unit = self.record.clock_unit.max(tick.clock_unit);
+                let asked = Submitted { key, stamp, records: false, attempts: Vec::new() };
+                self.record.submitted.insert(question.number, asked);
+                self.send(question, leaf);
+                self.forest.settle();
+                self.hear();
+            }
+        }
+    }
+}
+
+/// Carries cases out; how many answers were first-seen, duplicate, and undecided, by reason.
+fn check_cases(test: u64, faults: Faults) -> (u64, u64, BTreeMap<Reason, u64>) {
+    let asked = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let (chosen, cases) = (asked("TREE_SEED"), asked("TREE_CASES").unwrap_or(CASES));
+    let own = test * SEEDS_MAX..(test + 1) * SEEDS_MAX;
+    let seeds = match chosen {
+        Some(seed) if own.contains(&seed) => seed..seed + 1,
+        Some(_) => 0..0,
+        None => own.start..own.start + cases,
+    };
+    let (mut first_seen, mut duplicates, mut undecided) = (0, 0, BTreeMap::new());
+    for seed in seeds {
+        let (mut case, what) = Case::new(seed, faults);
+        case.run();
+        assert_eq!(case.forest.inflight(), 0, "{what}");
+        case.ask_for_all();
+        if let Some(fault) = case.record.fault(&case.rule) {
+            let losses = &case.record.root_losses;
+            panic!(
+                "{what}\nthe root was lost at {losses:?}; {fault}\nagain: TREE_SEED={seed} cargo test -p \
+                 firstseen-routing --test all tree_model"
+            );
+        }
+        for decision in case.record.all_told() {
+            match decision {
+                Decision::FirstSeen => first_seen += 1,
+                Decision::Duplicate => duplicates += 1,
+                Decision::Undecided(reason) => *undecided.entry(reason).or_insert(0) += 1,
+            }
+        }
+    }
+    println!("{faults:?}: {first_seen} first-seen, {duplicates} duplicates, undecided {undecided:?}");
+    (first_seen, duplicates, undecided)
+}
+
+#[test]
+fn where_nothing_is_lost_everything_is_told() {
+    let told = check_cases(0, Faults { restarts: false, losses: false });
+    let (first_seen, duplicates, mut undecided) = told;
+    assert!(first_seen > 3_000 && duplicates > 10_000, "{first_seen} and {duplicates}");
+    // Time leaps while events are on their way: their window is over then, or a landmark has passed on some nodes.
+    let late = [Reason::Late, Reason::Unknown].iter().filter_map(|reason| undecided.remove(reason)).sum::<u64>();
+    assert!(late < duplicates / 100 && undecided.is_empty(), "{late} late, {undecided:?}");
+}
+
+#[test]
+fn answers_that_are_lost_or_late_make_nothing_wrong() {
+    let (.., undecided) = check_cases(1, Faults { restarts: false, losses: true });
+    assert!(undecided.get(&Reason::Unknown) > Some(&100), "{undecided:?}");
+}
+
+#[test]
+fn levels_that_start_anew_make_nothing_wrong() {
+    let (.., undecided) = check_cases(2, Faults { restarts: true, losses: false });
+    assert!(undecided.get(&Reason::TooOld) > Some(&100), "{undecided:?}");
+}
+
+#[test]
+fn levels_that_start_anew_while_answers_are_lost_make_nothing_wrong() {
+    let (.., undecided) = check_cases(3, Faults { restarts: true, losses: true });
+    assert!(undecided.get(&Reason::Unknown) > Some(&100), "{undecided:?}");
+}

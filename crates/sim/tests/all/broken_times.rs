@@ -1,0 +1,43 @@
+//! Producers whose times are wrong by a window and more, ahead and behind, beside producers whose times are right: nobody's window
+//! ends by them.
+
+use std::ops::Range;
+
+use crate::common::carried_out;
+use firstseen_routing::Reason;
+use firstseen_routing::rules::Rule;
+use firstseen_sim::asked::Family;
+use firstseen_sim::producers::undecided;
+
+const SEEDS: Range<u64> = 0..25;
+/// A rule that is broken is found within as many seeds.
+const BROKEN_SEEDS: Range<u64> = 0..100;
+
+#[test]
+fn wrong_times_of_some_break_no_law_for_others() {
+    let broken_times = Family::named("--broken-times").expect("broken times");
+    let (mut calls, mut refused) = (0, 0);
+    for seed in SEEDS {
+        let scenario = broken_times.without(None, seed);
+        let (run, fault) = carried_out(&scenario);
+        if let Some(fault) = fault {
+            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --broken-times {seed}..{}", seed + 1);
+        }
+        let undecided = undecided(&run.history);
+        let told = |reason: Reason| undecided.get(&reason).copied().unwrap_or(0);
+        assert_eq!(told(Reason::Late), 0, "{scenario}: nobody's clock was led ahead");
+        (calls, refused) = (calls + run.history.calls.len() as u64, refused + told(Reason::Future));
+    }
+    assert!(calls > 1_000 && refused == 0, "{refused} of {calls} calls whose times were right were refused");
+}
+
+#[test]
+fn an_owner_that_takes_any_time_is_found() {
+    let broken_times = Family::named("--broken-times").expect("broken times");
+    let found = BROKEN_SEEDS.into_iter().find_map(|seed| {
+        let fault = carried_out(&broken_times.without(Some(Rule::BearsOutTimes), seed)).1?;
+        Some((seed, fault.lines().next().unwrap_or_default().to_owned()))
+    });
+    let (seed, fault) = found.expect("nobody misses that times are borne out");
+    println!("BearsOutTimes: --broken-times {seed}: {fault}");
+}

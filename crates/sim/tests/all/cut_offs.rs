@@ -1,0 +1,55 @@
+//! Two winners: a node that answers alone is cut off with a producer beside it, and goes on by the map that it has; the others
+//! go on without it, and when all that they lack has expired, their copy of the slice answers too. The sequence: the copies of
+//! a slice are on a and b; b ends, and a answers alone; a is cut off, with producer X; b starts again, a counts as down, and
+//! b's copy is complete a window later; producer Y at b and X at a ask about the same events. An operator takes slices off a
+//! meanwhile, or forgives what the filter has lost.
+
+use std::ops::Range;
+
+use crate::common::carried_out;
+use firstseen_routing::Reason;
+use firstseen_routing::rules::Rule;
+use firstseen_sim::asked::Family;
+use firstseen_sim::producers::undecided;
+use firstseen_sim::scenario::Scenario;
+
+const SEEDS: Range<u64> = 0..24;
+/// A rule that is broken is found within as many seeds.
+const BROKEN_SEEDS: Range<u64> = 0..500;
+
+// Two tests, which run side by side.
+
+#[test]
+fn every_law_is_kept() {
+    let (mut calls, mut open, mut cut_off, mut forgiven) = (0, 0, 0, 0);
+    for seed in SEEDS {
+        let scenario = Scenario::cut_off(seed);
+        let (run, fault) = carried_out(&scenario);
+        if let Some(fault) = fault {
+            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --cut-offs {seed}..{}", seed + 1);
+        }
+        let reasons = undecided(&run.history);
+        calls += run.history.calls.len() as u64;
+        open += reasons.values().sum::<u64>();
+        cut_off += reasons.get(&Reason::CutOff).copied().unwrap_or(0);
+        forgiven += run.history.forgiven.len();
+    }
+    println!("{calls} calls, {open} undecided, {cut_off} of them as their node was cut off; forgiven {forgiven} times");
+    assert!(calls > 10_000 && open < calls / 2, "{open} of {calls} calls were undecided");
+    assert!(cut_off > 100 && forgiven > 5, "{cut_off} cut off, forgiven {forgiven} times");
+}
+
+#[test]
+fn every_rule_that_is_broken_is_found() {
+    let cut_offs = Family::named("--cut-offs").expect("cut-offs");
+    for rule in [Rule::HoldsLease, Rule::AwaitsLeases] {
+        let found = BROKEN_SEEDS.into_iter().find_map(|seed| {
+            let fault = carried_out(&cut_offs.without(Some(rule), seed)).1?;
+            Some((seed, fault.lines().next().unwrap_or_default().to_owned()))
+        });
+        let (seed, fault) = found.unwrap_or_else(|| panic!("nobody misses {rule:?}"));
+        println!("{rule:?}: --cut-offs {seed}: {fault}");
+        let kept = carried_out(&cut_offs.without(None, seed)).1;
+        assert_eq!(kept, None, "{rule:?} is not what --cut-offs {seed} misses");
+    }
+}

@@ -1,0 +1,42 @@
+//! Disks that neither fail nor answer: syncs of one node's journal hang for one to sixty seconds, one node after the other, while
+//! every slice has a complete copy elsewhere.
+
+use std::ops::Range;
+
+use crate::common::carried_out;
+use firstseen_checker::laws::judged_of_hung_disks;
+use firstseen_routing::rules::Rule;
+use firstseen_sim::asked::Family;
+
+const SEEDS: Range<u64> = 0..12;
+/// A rule that is broken is found within as many seeds.
+const BROKEN_SEEDS: Range<u64> = 0..20;
+
+#[test]
+fn every_law_is_kept_and_other_copies_answer() {
+    let (mut hangs, mut judged) = (0, 0);
+    let hung = Family::named("--hung-disks").expect("hung disks");
+    for seed in SEEDS {
+        let scenario = hung.without(None, seed);
+        let (run, fault) = carried_out(&scenario);
+        if let Some(fault) = fault {
+            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --hung-disks {seed}..{}", seed + 1);
+        }
+        hangs += run.history.hangs.len();
+        judged += judged_of_hung_disks(&run.history).count();
+    }
+    println!("{hangs} disks hung, {judged} calls were made meanwhile");
+    assert!(hangs as u64 >= SEEDS.end && judged > 100, "{hangs} hung, {judged} calls meanwhile");
+}
+
+#[test]
+fn a_node_that_waits_for_its_disk_is_found() {
+    let hung = Family::named("--hung-disks").expect("hung disks");
+    let found = BROKEN_SEEDS.into_iter().find_map(|seed| {
+        let fault = carried_out(&hung.without(Some(Rule::GivesUpHungDisks), seed)).1?;
+        Some((seed, fault.lines().next().unwrap_or_default().to_owned()))
+    });
+    let (seed, fault) = found.expect("nobody misses that a disk hangs");
+    println!("GivesUpHungDisks: --hung-disks {seed}: {fault}");
+    assert!(fault.starts_with("hung disk"), "{fault}");
+}

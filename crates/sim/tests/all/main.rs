@@ -1,0 +1,15 @@
+//! Whether a seed decides everything, and whether what is simulated keeps the laws, or breaks them where a rule is broken.
+
+mod broken_times;
+mod common;
+mod copies;
+mod cut_offs;
+mod determinism;
+mod durable;
+mod hung_disks;
+mod moves;
+mod seeds;
+mod sites;
+mod storms;
+mod trees;
+mod wrong_clocks;

@@ -1,0 +1,9 @@
+//! What this repository's own sources keep to.
+
+mod chance;
+mod client_crates;
+mod dependencies;
+mod generated;
+mod map;
+mod sizes;
+mod test_binaries;

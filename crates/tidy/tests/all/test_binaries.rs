@@ -1,0 +1,54 @@
+//! A crate's tests are one binary, `tests/all`: linking one takes longer than running most of what is in it. Beside it stands only
+//! what needs a process of its own, and says so.
+
+use std::collections::BTreeMap;
+
+use firstseen_tidy::{Source, sources};
+
+/// What a test says that is a binary of its own beside others.
+const REASON: &str = "process of its own";
+
+/// The crate of which `path` is a test binary.
+fn binary_of(path: &str) -> Option<&str> {
+    let (member, test) = path.strip_prefix("crates/")?.split_once("/tests/")?;
+    let is_binary = match test.split_once('/') {
+        None => true,
+        Some((_, file)) => file == "main.rs",
+    };
+    is_binary.then_some(member)
+}
+
+/// Test binaries without a reason, where their crate has more than one of them.
+fn unfounded(sources: &[Source]) -> Vec<&str> {
+    let mut binaries: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for Source { path, text } in sources {
+        let docs = text.lines().take_while(|line| line.starts_with("//!"));
+        let docs: Vec<&str> = docs.map(|line| line.trim_start_matches("//!").trim()).collect();
+        if let Some(member) = binary_of(path).filter(|_| !docs.join(" ").contains(REASON)) {
+            binaries.entry(member).or_default().push(path);
+        }
+    }
+    binaries.into_values().filter(|paths| paths.len() > 1).flatten().collect()
+}
+
+#[test]
+fn a_crate_has_one_test_binary() {
+    let sources = sources();
+    assert!(sources.iter().any(|source| binary_of(&source.path).is_some()), "no crate has tests");
+    let unfounded = unfounded(&sources);
+    assert!(
+        unfounded.is_empty(),
+        "make these modules of tests/all/main.rs, or say why they need a {REASON}: {unfounded:#?}"
+    );
+}
+
+#[test]
+fn a_second_binary_is_found() {
+    let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+    let one = source("crates/a/tests/all/main.rs", "//! All.\n\nmod common;");
+    let module = source("crates/a/tests/all/common/mod.rs", "//! Shared.");
+    let founded = source("crates/a/tests/traces.rs", "//! Spans. A process of its\n//! own, as there is one recorder.");
+    assert_eq!(unfounded(&[one, module, founded]), [""; 0]);
+    let two = ["crates/a/tests/all/main.rs", "crates/a/tests/quick.rs"];
+    assert_eq!(unfounded(&two.map(|path| source(path, "//! Tests."))), two);
+}

@@ -1,0 +1,273 @@
+//! Batches and replies: there and back, damaged, and at what cost.
+
+use crate::common::{self, Numbers};
+use firstseen_filter::{ProbeShape, Probes};
+use firstseen_routing::{Decision, Reason, Seen, SubmissionName, Tick};
+use firstseen_wire::batch::{self, BatchShape, OwnedRun, Run};
+use firstseen_wire::proto::producer::{self, observe_reply, observe_request};
+use firstseen_wire::reply::{self, Answers};
+use firstseen_wire::ticks::are_trivial;
+use firstseen_wire::{WireError, hello, limits, packing};
+use prost::Message;
+
+const BLOCKED: ProbeShape = ProbeShape::Blocked { blocks: 1 << 14, offset_bits: 9, hashes: 7 };
+
+/// Groups, each with its events, times and names.
+struct Gathered(Vec<(u32, Probes, Vec<Tick>, Vec<SubmissionName>)>);
+
+impl Gathered {
+    fn new(shape: BatchShape, events: usize, base_unit: u64, named: bool, numbers: &mut Numbers) -> Self {
+        let runs = events.min(shape.groups as usize);
+        let run = |index: usize| {
+            let own = events / runs + usize::from(index < events % runs);
+            let names = (0..if named { own } else { 0 })
+                .map(|number| SubmissionName { source: u128::MAX - index as u128, number: number as u64 });
+            (own, names.collect())
+        };
+        Self(
+            (0..runs)
+                .map(|index| {
+                    let (own, names) = run(index);
+                    let probes = common::probes(shape.probes, own, numbers);
+                    (index as u32, probes, common::ticks(base_unit, own, 2, numbers), names)
+                })
+                .collect(),
+        )
+    }
+
+    fn without_times(mut self) -> Self {
+        self.0.iter_mut().for_each(|run| run.2.clear());
+        self
+    }
+
+    fn runs(&self) -> Vec<Run<'_>> {
+        self.0
+            .iter()
+            .map(|(group, probes, ticks, names)| Run { group: *group, probes, range: 0..probes.len(), ticks, names })
+            .collect()
+    }
+}
+
+fn shapes() -> Vec<BatchShape> {
+    let spread = |cells, hashes| ProbeShape::Spread { cells, hashes };
+    let shape = |probes, groups| BatchShape { probes, groups };
+    vec![
+        shape(BLOCKED, 1),
+        shape(BLOCKED, 16),
+        shape(ProbeShape::Blocked { blocks: (1 << 20) + 1, offset_bits: 9, hashes: 8 }, 3),
+        shape(ProbeShape::Blocked { blocks: 5_000_000, offset_bits: 6, hashes: 5 }, 64),
+        shape(spread(14_377_588, 10), 1),
+        shape(spread(1 << 40, 16), 2),
+    ]
+}
+
+#[test]
+fn batches_come_back() {
+    let numbers = &mut Numbers::new(1);
+    for shape in shapes() {
+        for (events, named) in [(1, false), (3, true), (100, false), (1024, true), (8192, false)] {
+            let base_unit = numbers.below(1 << 40);
+            let gathered = Gathered::new(shape, events, base_unit, named, numbers);
+            let head = common::head(base_unit);
+            let message = batch::encode(&head, &gathered.runs()).expect("within limits");
+            let message = producer::Batch::decode(&message.encode_to_vec()[..]).expect("protobuf");
+            assert_eq!(batch::decode_head(&message), Ok(head.clone()));
+            let mut spare = vec![Probes::new(ProbeShape::Spread { cells: 9, hashes: 2 })];
+            let runs = batch::decode(&message, shape, &mut spare).expect("as it was encoded");
+            assert!(spare.is_empty(), "memory is used again");
+            assert_eq!(runs.len(), gathered.0.len());
+            for (run, (group, probes, ticks, names)) in runs.iter().zip(&gathered.0) {
+                assert_eq!((run.group, &run.probes, &run.names), (*group, probes, names));
+                assert_eq!((run.times.base_unit, run.times.clock_ms), (base_unit, head.clock_ms));
+                let is_left_out = run.times.ticks.is_empty() && are_trivial(ticks, base_unit);
+                assert!(is_left_out || run.times.ticks == *ticks);
+            }
+        }
+    }
+}
+
+#[test]
+fn times_that_do_not_move_are_not_sent() {
+    let numbers = &mut Numbers::new(2);
+    let shape = shapes()[1];
+    let gathered = Gathered::new(shape, 100, 5, false, numbers);
+    let still: Vec<Vec<Tick>> =
+        gathered.0.iter().map(|run| vec![Tick { clock_unit: 5, unit: 5 }; run.1.len()]).collect();
+    let mut runs = gathered.runs();
+    runs.iter_mut().zip(&still).for_each(|(run, still)| run.ticks = still);
+    let message = batch::encode(&common::head(5), &runs).unwrap();
+    assert!(message.ticks.is_empty());
+    let moved = vec![Tick { clock_unit: 6, unit: 6 }; runs[0].range.len()];
+    runs[0].ticks = &moved;
+    runs[1].ticks = &[];
+    let message = batch::encode(&common::head(5), &runs).unwrap();
+    assert_eq!(message.ticks.len(), 100, "a byte an event");
+    let decoded: Vec<OwnedRun> = batch::decode(&message, shape, &mut Vec::new()).unwrap();
+    assert_eq!((&decoded[0].times.ticks, &decoded[1].times.ticks), (&moved, &still[1]));
+}
+
+#[test]
+fn limits_are_kept() {
+    let numbers = &mut Numbers::new(3);
+    let (shape, head) = (shapes()[0], common::head(0));
+    let events = limits::BATCH_EVENTS_MAX as usize + 1;
+    let too_many = Gathered::new(shape, events, 0, false, numbers);
+    let refused = batch::encode(&head, &too_many.runs());
+    assert!(matches!(refused, Err(WireError::TooGreat { field: "events", max: 8192, .. })), "{refused:?}");
+    assert_eq!(batch::encode(&head, &[]), Err(WireError::Missing { field: "events" }));
+
+    let gathered = Gathered::new(shape, 10, 0, false, numbers);
+    let run = gathered.runs()[0].clone();
+    let twice = batch::encode(&head, &[run.clone(), run.clone()]);
+    assert!(matches!(twice, Err(WireError::Invalid { field: "runs", .. })));
+    let other_group = batch::encode(&head, &[Run { group: 1, ..run }]).unwrap();
+    let unknown = batch::decode(&other_group, shape, &mut Vec::new());
+    assert_eq!(unknown, Err(WireError::Invalid { field: "runs", value: 1 }));
+
+    let claims = producer::Batch { events: u32::MAX, ..Default::default() };
+    assert!(matches!(batch::decode(&claims, shape, &mut Vec::new()), Err(WireError::TooGreat { field: "events", .. })));
+    let claims = producer::Batch { events: 8192, operation: 1, ..Default::default() };
+    assert!(matches!(batch::decode(&claims, shape, &mut Vec::new()), Err(WireError::Length { field: "probes", .. })));
+    let no_operation = producer::Batch { events: 1, ..Default::default() };
+    assert!(matches!(batch::decode_head(&no_operation), Err(WireError::Invalid { field: "operation", .. })));
+}
+
+#[test]
+fn damaged_batches_are_batches_or_errors() {
+    let numbers = &mut Numbers::new(4);
+    for shape in shapes() {
+        let gathered = Gathered::new(shape, 40, 1000, true, numbers);
+        let bytes = batch::encode(&common::head(1000), &gathered.runs()).unwrap().encode_to_vec();
+        for mutated in common::mutations(&bytes, numbers) {
+            let Ok(message) = producer::Batch::decode(&mutated[..]) else { continue };
+            let Ok(runs) = batch::decode(&message, shape, &mut Vec::new()) else { continue };
+            let events: usize = runs.iter().map(|run| run.probes.len()).sum();
+            assert!(events * packing::event_bits(shape.probes) / 8 <= mutated.len(), "no more than came");
+        }
+    }
+}
+
+fn frame_bytes(message: &impl Message) -> usize {
+    message.encoded_len() + 5
+}
+
+/// Per event at batches of 1,024: at most 5 % above the positions that the plan shows, 64 bytes a batch, and a byte an
+/// event where times move.
+#[test]
+fn requests_cost_what_the_plan_says() {
+    let numbers = &mut Numbers::new(5);
+    for shape in shapes() {
+        for moves in [false, true] {
+            let gathered = Gathered::new(shape, 1024, 1 << 38, false, numbers);
+            let gathered = if moves { gathered } else { gathered.without_times() };
+            let mut message = batch::encode(&common::head(1 << 38), &gathered.runs()).unwrap();
+            message.sequence = 1 << 40;
+            let request = producer::ObserveRequest { message: Some(observe_request::Message::Batch(message)) };
+            let late = gathered.0.iter().flat_map(|run| &run.2).filter(|tick| tick.unit < tick.clock_unit).count();
+            let planned = packing::event_bits(shape.probes) as f64 / 8.0 * 1024.0;
+            let times = if moves { 1024 + late } else { 0 };
+            let allowed = planned * 1.05 + 64.0 + times as f64;
+            let bytes = frame_bytes(&request);
+            println!("{shape:?}: {bytes} bytes, {:.3} an event, planned {planned}", bytes as f64 / 1024.0);
+            assert!(bytes as f64 <= allowed, "{bytes} > {allowed}");
+        }
+    }
+}
+
+/// Per event at batches of 1,024: at most 0.2 bytes where each event has one owner, 0.5 where groups are divided and
+/// replies come in halves.
+#[test]
+fn replies_cost_a_fifth_of_a_byte() {
+    let numbers = &mut Numbers::new(6);
+    for (events, allowed) in [(1024, 0.2), (341, 0.5)] {
+        let verdict = |number| if number == 0 { Decision::FirstSeen } else { Decision::Duplicate };
+        let decisions = (0..events).map(|_| verdict(numbers.below(2))).collect();
+        let answers = Answers { decisions, clock_ms: 1_700_000_000_000, map_version: 1 << 20, ..Answers::default() };
+        let reply = observe_reply::Message::Reply(reply::encode(1 << 40, &answers));
+        let bytes = frame_bytes(&producer::ObserveReply { message: Some(reply) });
+        println!("{events} events: {bytes} bytes, {:.3} an event", bytes as f64 / events as f64);
+        assert!(bytes as f64 <= allowed * events as f64);
+    }
+}
+
+#[test]
+fn replies_come_back() {
+    let numbers = &mut Numbers::new(7);
+    for events in [0, 1, 7, 8, 9, 64, 1000, 8192] {
+        let answers = Answers {
+            decisions: common::decisions(events, numbers),
+            estimates: (0..events).map(|event| event as f32 / 3.0).collect(),
+            clock_ms: 17,
+            map_version: 5,
+            degraded: events % 2 == 1,
+            expected_rate: 0.25,
+            seen: common::seen(events, numbers),
+            level_hits: if events % 3 == 0 { vec![1, 2, 3] } else { Vec::new() },
+            detail: String::new(),
+        };
+        let message = reply::encode(99, &answers);
+        // Of an undecided event nothing is told.
+        let is_decided = |decision: &Decision| !matches!(decision, Decision::Undecided(_));
+        let seen = answers.decisions.iter().zip(&answers.seen);
+        let seen = seen.map(|(decision, seen)| if is_decided(decision) { *seen } else { Seen::default() });
+        let seen = if answers.decisions.iter().any(is_decided) { seen.collect() } else { Vec::new() };
+        assert_eq!(reply::decode(&message, events), Ok(Answers { seen, ..answers }));
+        assert!(matches!(reply::decode(&message, events + 1), Err(WireError::Length { field: "events", .. })));
+        for mutated in common::mutations(&message.encode_to_vec(), numbers) {
+            let Ok(message) = producer::BatchReply::decode(&mutated[..]) else { continue };
+            let Ok(answers) = reply::decode(&message, events) else { continue };
+            assert_eq!(answers.decisions.len(), events);
+        }
+    }
+    let firsts = Answers { decisions: vec![Decision::FirstSeen; 800], ..Answers::default() };
+    assert!(reply::encode(1, &firsts).duplicates.is_empty(), "zero bytes at the end are left out");
+}
+
+#[test]
+fn answers_to_nothing_or_twice_are_refused() {
+    let reply = |duplicates: &'static [u8], undecided: &[u32]| producer::BatchReply {
+        events: 10,
+        duplicates: duplicates.into(),
+        undecided: undecided.to_vec(),
+        ..Default::default()
+    };
+    assert!(reply::decode(&reply(&[0xFF, 0x03], &[]), 10).is_ok());
+    assert!(reply::decode(&reply(&[0xFF, 0x04], &[]), 10).is_err(), "event 10 of 10");
+    assert!(reply::decode(&reply(&[0, 0, 0], &[]), 10).is_err(), "a byte too many");
+    assert!(reply::decode(&reply(&[], &[9, 1, 4]), 10).is_ok());
+    assert!(reply::decode(&reply(&[], &[9, 2, 4]), 10).is_err(), "event 10 of 10");
+    assert!(reply::decode(&reply(&[], &[u32::MAX, u32::MAX, 4]), 10).is_err());
+    assert!(reply::decode(&reply(&[], &[0, 1]), 10).is_err(), "not triples");
+    assert!(reply::decode(&reply(&[], &[0, 1, 0]), 10).is_err(), "no reason");
+    assert!(reply::decode(&reply(&[1], &[0, 1, 4]), 10).is_err(), "a duplicate and undecided");
+    let newer = reply::decode(&reply(&[], &[0, 1, 77]), 10).expect("a newer peer's reason");
+    assert_eq!(newer.decisions[0], Decision::Undecided(Reason::Unknown), "promises least");
+}
+
+#[test]
+fn refusals_are_for_every_event() {
+    let message = reply::refusal(4, 3, Reason::StaleMap, "the map is at version 9", 9);
+    let answers = reply::decode(&message, 3).unwrap();
+    assert_eq!(answers.decisions, [Decision::Undecided(Reason::StaleMap); 3]);
+    assert_eq!((answers.map_version, answers.detail.as_str()), (9, "the map is at version 9"));
+    let long = "ü".repeat(limits::DETAIL_BYTES_MAX);
+    assert!(reply::refusal(4, 3, Reason::Invalid, &long, 9).detail.len() <= limits::DETAIL_BYTES_MAX);
+}
+
+#[test]
+fn streams_begin_with_hello_and_welcome() {
+    let producer_id = 0x0123_4567_89AB_CDEF_0011_2233_4455_6677;
+    assert_eq!(hello::accept_hello(&hello::hello(producer_id)), Ok(producer_id));
+    let newer = producer::Hello { protocol_version: 2, producer: vec![0; 16].into() };
+    let newer = producer::ObserveRequest { message: Some(observe_request::Message::Hello(newer)) };
+    assert_eq!(hello::accept_hello(&newer), Err(WireError::Version { theirs: 2, ours: 1 }));
+    assert!(hello::accept_hello(&producer::ObserveRequest::default()).is_err());
+    let credit = hello::Credit {
+        node: firstseen_routing::NodeId(1),
+        incarnation: firstseen_routing::Incarnation(2),
+        batch_events_max: u32::MAX,
+        inflight_batches_max: u32::MAX,
+    };
+    let accepted = hello::accept_welcome(&hello::welcome(&credit)).unwrap();
+    assert_eq!((accepted.batch_events_max, accepted.inflight_batches_max), (8192, 64));
+}
