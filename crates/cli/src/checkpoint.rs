@@ -10,20 +10,20 @@ const UNSAVED_BYTES_MAX: u64 = 1 << 30;
 /// From one save to the next it takes at least so many times as long as the last one took.
 const REST_SAVES: u32 = 20;
 
-/// What was saved last, and what has come since.
+/// When it was tried last to save, and whether there is something that is not saved.
 pub(crate) struct Checkpoints {
     /// None where only the end of the run is saved.
     every: Option<Duration>,
-    saved_at: Instant,
+    tried_at: Instant,
     took: Duration,
-    saved_bytes: u64,
+    tried_bytes: u64,
     has_news: bool,
 }
 
 impl Checkpoints {
     /// A run that begins now, to be saved `every` so often.
     pub(crate) fn new(every: Option<Duration>, now: Instant) -> Self {
-        Self { every, saved_at: now, took: Duration::ZERO, saved_bytes: 0, has_news: false }
+        Self { every, tried_at: now, took: Duration::ZERO, tried_bytes: 0, has_news: false }
     }
 
     /// Records were answered.
@@ -34,21 +34,23 @@ impl Checkpoints {
     /// Whether to save now, when so many bytes of the input have been read.
     pub(crate) fn is_due(&self, now: Instant, input_bytes: u64) -> bool {
         let Some(every) = self.every.filter(|_| self.has_news) else { return false };
-        let passed = now.saturating_duration_since(self.saved_at);
-        let is_much = input_bytes.saturating_sub(self.saved_bytes) >= UNSAVED_BYTES_MAX;
+        let passed = now.saturating_duration_since(self.tried_at);
+        let is_much = input_bytes.saturating_sub(self.tried_bytes) >= UNSAVED_BYTES_MAX;
         passed >= self.rest() && (passed >= every || is_much)
     }
 
     /// How long a pause of the input may last until something is to be saved; none where nothing is.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
         let every = self.every.filter(|_| self.has_news)?;
-        Some(every.max(self.rest()).saturating_sub(now.saturating_duration_since(self.saved_at)))
+        Some(every.max(self.rest()).saturating_sub(now.saturating_duration_since(self.tried_at)))
     }
 
-    /// An attempt to save that began and ended then; `input_bytes` had been read.
-    pub(crate) fn tried(&mut self, began: Instant, ended: Instant, input_bytes: u64) {
+    /// An attempt to save that began and ended then; `input_bytes` had been read. What was not saved stays new, and is tried again
+    /// no sooner than what comes after a save would be.
+    pub(crate) fn tried(&mut self, began: Instant, ended: Instant, input_bytes: u64, is_saved: bool) {
         self.took = ended.saturating_duration_since(began);
-        (self.saved_at, self.saved_bytes, self.has_news) = (ended, input_bytes, false);
+        (self.tried_at, self.tried_bytes) = (ended, input_bytes);
+        self.has_news &= !is_saved;
     }
 
     fn rest(&self) -> Duration {
@@ -74,7 +76,7 @@ mod tests {
         assert!(checkpoints.is_due(start + MINUTE, 0));
         assert_eq!(checkpoints.wait(start + MINUTE / 4), Some(3 * MINUTE / 4));
         assert_eq!(checkpoints.wait(start + 2 * MINUTE), Some(Duration::ZERO));
-        checkpoints.tried(start + MINUTE, start + MINUTE, UNSAVED_BYTES_MAX);
+        checkpoints.tried(start + MINUTE, start + MINUTE, UNSAVED_BYTES_MAX, true);
         checkpoints.has_answered();
         assert!(!checkpoints.is_due(start + MINUTE + MINUTE / 2, 2 * UNSAVED_BYTES_MAX - 1));
     }
@@ -83,11 +85,24 @@ mod tests {
     fn saving_takes_a_twentieth_of_the_run_at_most() {
         let start = Instant::now();
         let mut checkpoints = Checkpoints::new(Some(Duration::from_secs(1)), start);
-        checkpoints.tried(start, start + MINUTE, 0);
+        checkpoints.tried(start, start + MINUTE, 0, true);
         checkpoints.has_answered();
         assert!(!checkpoints.is_due(start + 20 * MINUTE, u64::MAX));
         assert!(checkpoints.is_due(start + 21 * MINUTE, 0));
         assert_eq!(checkpoints.wait(start + MINUTE), Some(20 * MINUTE));
+    }
+
+    #[test]
+    fn what_could_not_be_saved_is_tried_again_though_nothing_comes() {
+        let start = Instant::now();
+        let mut checkpoints = Checkpoints::new(Some(MINUTE), start);
+        checkpoints.has_answered();
+        checkpoints.tried(start + MINUTE, start + MINUTE, 0, false);
+        assert_eq!(checkpoints.wait(start + MINUTE), Some(MINUTE));
+        assert!(!checkpoints.is_due(start + MINUTE, 0), "not at once");
+        assert!(checkpoints.is_due(start + 2 * MINUTE, 0));
+        checkpoints.tried(start + 2 * MINUTE, start + 2 * MINUTE, 0, true);
+        assert_eq!(checkpoints.wait(start + 2 * MINUTE), None);
     }
 
     #[test]

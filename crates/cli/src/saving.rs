@@ -67,7 +67,7 @@ impl Saving {
         };
         deliver()?;
         let saved = state::save(path, header, write_body);
-        self.checkpoints.tried(began, Instant::now(), input_bytes);
+        self.checkpoints.tried(began, Instant::now(), input_bytes, saved.is_ok());
         match saved {
             Ok(()) => (self.is_saved_on_the_way, self.has_told_failure) = (true, false),
             Err(error) if !self.has_told_failure => {
@@ -98,8 +98,8 @@ impl Saving {
             Ended::Refused(_) => return Ok(()),
             Ended::Input(error) if is_damage(error) => {
                 tell!(
-                    "firstseen: {not_saved}: before damage was noticed, records may have been altered by it. What passed since \
-                     passes again in the next run"
+                    "firstseen: {not_saved}: records of an archive may be altered up to its checksum, which stands at its end. What \
+                     passed since passes again in the next run"
                 );
                 return Ok(());
             }
@@ -120,8 +120,9 @@ impl Saving {
     }
 }
 
-/// Whether what was read before the error may differ from what was written once.
+/// Whether what was read before the error may differ from what was written once. Of an archive that breaks off nobody knows, as
+/// its checksum is missing.
 fn is_damage(error: &anyhow::Error) -> bool {
-    let is_damage = |error: &io::Error| error.kind() == ErrorKind::InvalidData;
+    let is_damage = |error: &io::Error| matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof);
     error.chain().any(|cause| cause.downcast_ref().is_some_and(is_damage))
 }

@@ -24,7 +24,7 @@ pub trait Pass {
     /// How far ahead of the others a record is taken by its own word, in milliseconds; none where times do not matter.
     fn step_ms(&self) -> Option<u64>;
 
-    /// The input is what it was said to be: outputs may be replaced now. Called before every batch, and at the end.
+    /// The input is what it was said to be: outputs may be replaced, or continued, now. Called before every batch, and at the end.
     ///
     /// # Errors
     /// Where an output fails.
@@ -70,14 +70,23 @@ impl Ended {
         matches!(self, Self::Stopped)
     }
 
-    /// What the process answers; `is_unclean` says that a record was rejected or undecided where none
-    /// may be.
+    /// What the process answers; `left` says what became of the state and the report, `is_unclean` that a record was rejected or
+    /// undecided where none may be.
     ///
     /// # Errors
-    /// What ended the walk.
-    pub fn exit_code(self, is_unclean: bool) -> anyhow::Result<ExitCode> {
+    /// What ended the walk, or what could not be left. Of two the second is told here.
+    pub fn exit_code(self, left: anyhow::Result<()>, is_unclean: bool) -> anyhow::Result<ExitCode> {
+        let is_left = left.is_ok();
         match self {
-            Self::Refused(error) | Self::Input(error) | Self::Output(error) => Err(error),
+            // Where the reader of the output has gone, what that means for the state says all.
+            Self::Output(error) if is_broken_pipe(&error) && !is_left => left.and(Err(error)),
+            Self::Refused(error) | Self::Input(error) | Self::Output(error) => {
+                if let Err(second) = left {
+                    tell!("firstseen: {second:#}");
+                }
+                Err(error)
+            }
+            _ if !is_left => left.map(|()| ExitCode::SUCCESS),
             Self::Stopped => Ok(ExitCode::from(INTERRUPTED)),
             Self::AtEnd if is_unclean => Ok(ExitCode::from(USAGE)),
             Self::AtEnd => Ok(ExitCode::SUCCESS),

@@ -54,15 +54,17 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
     let ended = walk(&input, &stop, &mut pass);
     let DedupPass { mut engine, mut outputs, progress, saving, .. } = pass;
     progress.end();
-    if let Source::Here(here) = &engine.source {
-        saving.end(&ended, &here.header, &|body| here.filter.write_body(body), || outputs.sync())?;
-    }
+    let saved = match &engine.source {
+        Source::Here(here) => saving.end(&ended, &here.header, &|body| here.filter.write_body(body), || outputs.sync()),
+        Source::Cluster(_) => Ok(()),
+    };
     engine.rejects.end(&progress);
+    let mut told = Ok(());
     if ended.is_told() {
         let report = report(args, times, &mut engine, started.elapsed().as_secs_f64(), ended.is_interrupted());
-        report.write(run.report, run.report_file.as_deref())?;
+        told = report.write(run.report, run.report_file.as_deref());
     }
-    ended.exit_code(run.strict && engine.rejects.count() + engine.troubles.total() > 0)
+    ended.exit_code(saved.and(told), run.strict && engine.rejects.count() + engine.troubles.total() > 0)
 }
 
 /// Batches through the filter to the outputs.

@@ -55,14 +55,15 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     let ended = walk(&input, &stop, &mut pass);
     let EstimatePass { engine, mut outputs, progress, saving, header, .. } = pass;
     progress.end();
-    saving.end(&ended, &header, &|body| engine.clocked.write_body(body), || outputs.sync())?;
+    let saved = saving.end(&ended, &header, &|body| engine.clocked.write_body(body), || outputs.sync());
     engine.rejects.end(&progress);
+    let mut told = Ok(());
     if ended.is_told() {
         let found = found(args, &engine, &header, started.elapsed().as_secs_f64(), ended.is_interrupted());
         warn(args, &found, &progress);
-        report::write(&found, EstimateReport::text, run.report, run.report_file.as_deref())?;
+        told = report::write(&found, EstimateReport::text, run.report, run.report_file.as_deref());
     }
-    ended.exit_code(run.strict && engine.rejects.count() > 0)
+    ended.exit_code(saved.and(told), run.strict && engine.rejects.count() > 0)
 }
 
 /// Batches through the filter to the outputs.
