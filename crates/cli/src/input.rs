@@ -5,12 +5,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use firstseen_filter::AHEAD_EVENTS_MAX;
 use firstseen_records::{Block, BlockOptions, BlockReader, Decompressed, ParsedBlock, RecordFormat, RecordParser};
 
@@ -94,14 +95,11 @@ impl Input {
     pub fn start(what: Reading) -> Self {
         let (sender, messages) = sync_channel(BATCHES_AHEAD);
         let (spent, reusable) = sync_channel(BATCHES_AHEAD + 2);
-        let reading = sender.clone();
-        // Detached on purpose: a read that waits for input must not keep a run from ending.
-        thread::spawn(move || {
-            let result =
-                Reader { reading: &reading, reusable, input_bytes: 0, by_arrival: what.by_arrival }.read_all(what);
-            // Nobody listens any more where the run has ended first.
-            let _ = reading.send(Message::End(result));
-        });
+        let by_arrival = what.by_arrival;
+        let read = move |reading: &SyncSender<Message>| {
+            Reader { reading, reusable, input_bytes: 0, by_arrival }.read_all(what)
+        };
+        read_apart(sender.clone(), read);
         Self { messages, sender, spent }
     }
 
@@ -143,6 +141,22 @@ impl Input {
             let _ = sender.try_send(Message::Stop);
         }
     }
+}
+
+/// Runs `read` on a thread of its own, and tells how it ended.
+fn read_apart(
+    reading: SyncSender<Message>,
+    read: impl FnOnce(&SyncSender<Message>) -> anyhow::Result<()> + Send + 'static,
+) {
+    // Detached on purpose: a read that waits for input must not keep a run from ending.
+    thread::spawn(move || {
+        // Without its last word the run would wait for ever, as whoever may stop it has a sender too.
+        let result = panic::catch_unwind(AssertUnwindSafe(|| read(&reading)));
+        let broken =
+            |_| Err(anyhow!("reading the input ended in a fault of firstseen, which is told above: please report it"));
+        // Nobody listens any more where the run has ended first.
+        let _ = reading.send(Message::End(result.unwrap_or_else(broken)));
+    });
 }
 
 /// The reading thread's state.
@@ -233,4 +247,20 @@ pub fn check(files: &[PathBuf]) -> anyhow::Result<Option<u64>> {
         total_bytes = total_bytes.filter(|_| metadata.is_file()).map(|total: u64| total + metadata.len());
     }
     Ok(total_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reading_thread_that_breaks_ends_the_input_in_an_error() {
+        let (sender, messages) = sync_channel(1);
+        let (spent, _reusable) = sync_channel(1);
+        let input = Input { messages, sender: sender.clone(), spent };
+        read_apart(sender, |_| panic!("on purpose"));
+        let message = input.next(Duration::ZERO, || Ok(Some(Duration::from_secs(60)))).expect("no wait fails");
+        let Message::End(Err(error)) = message else { panic!("no end") };
+        assert!(error.to_string().contains("fault of firstseen"), "{error}");
+    }
 }
