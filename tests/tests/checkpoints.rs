@@ -79,3 +79,78 @@ fn whatever_a_killed_run_has_lost_passes_again() {
     let lost = records.iter().filter(|record| !passed.contains(record.trim_end())).count();
     assert_eq!(lost, 0, "seed {seed}: of {RECORDS} records");
 }
+
+/// The files of a run that was killed are known to its state: they are added to, header and all, and never emptied.
+#[test]
+fn a_run_that_goes_on_empties_no_file() {
+    let folder = Folder::with("k,v\na,1\nb,2\na,3\n,4\nbroken\n");
+    folder.write("more", "k,v\nb,5\nc,6\nagain\n");
+    let flags =
+        "--format csv --key k,v --state state --state-every 1ms --out out.csv --rejected rejected.csv --report none";
+    let mut child = start(&folder, flags);
+    feed(&mut child, &folder.read("input"));
+    eventually("a state that knows them", || {
+        let asked = folder.dedup("--format csv --key k,v --lookup --state state input");
+        asked.code == Some(0) && asked.out == "k,v\n"
+    });
+    kill(child);
+    let passed = "k,v\na,1\nb,2\na,3\n,4\n";
+    assert_eq!(folder.read("out.csv"), passed);
+    folder.dedup(&format!("{flags} input more")).ok();
+    assert_eq!(folder.read("out.csv"), format!("{passed}b,5\nc,6\n"));
+    assert_eq!(folder.read("rejected.csv"), "k,v\nbroken\nbroken\nagain\n");
+    // Input without records empties nothing either, nor does what is only looked up.
+    folder.write("none", "");
+    folder.dedup(&format!("{flags} none")).ok();
+    folder.dedup(&format!("{flags} --lookup none")).ok();
+    assert_eq!(folder.read("out.csv"), format!("{passed}b,5\nc,6\n"));
+    // Another form of the same, where the shell opens the file.
+    let out = OpenOptions::new().append(true).open(folder.path("out.csv")).expect("a file");
+    folder.write("more", "k,v\nd,7\n");
+    let mut command = dedup("--format csv --key k,v --state state more");
+    command.current_dir(folder.path("")).stdout(out).status().expect("the binary");
+    assert_eq!(folder.read("out.csv"), format!("{passed}b,5\nc,6\nd,7\n"));
+}
+
+/// A kill before the first save leaves records in the file, and no state.
+#[test]
+fn what_was_passed_on_before_the_first_save_stays() {
+    let folder = Folder::with("b\nc\n");
+    let mut child = start(&folder, "--state state --state-every 0 --out once");
+    feed(&mut child, "a\nb\n");
+    eventually("records", || folder.has("once") && folder.read("once") == "a\nb\n");
+    kill(child);
+    let ran = folder.dedup("--state state --out once input").ok();
+    assert_eq!(folder.read("once"), "a\nb\nb\nc\n", "what nobody feeds again is not lost");
+    assert!(ran.err.contains("once has 4 bytes of an earlier run") && ran.err.contains("delete once"), "{}", ran.err);
+    let quiet = folder.dedup("--state state --out once input").ok();
+    assert!(!quiet.err.contains("earlier run"), "{}", quiet.err);
+}
+
+#[test]
+fn a_file_that_ends_in_mid_record_is_continued_on_a_line_of_its_own() {
+    let folder = Folder::with("a\nb");
+    folder.dedup("--state state --out once input").ok();
+    folder.write("once", "a\nb\nhal");
+    folder.write("input", "half\n");
+    folder.dedup("--state state --out once input").ok();
+    assert_eq!(folder.read("once"), "a\nb\nhal\nhalf\n");
+}
+
+/// What a run has found out is told although its state finds no room.
+#[test]
+fn a_state_that_cannot_be_saved_at_the_end_hides_no_report() {
+    let folder = Folder::with("{\"k\":1}\n".to_owned() + &"broken\n".repeat(6));
+    for command in ["dedup --window unbounded --capacity 100k", "estimate --epoch 9events --capacity 100k"] {
+        let flags = format!("{command} --format jsonl --key k --seed 1 --report json --state state input");
+        let line = format!("trap '' XFSZ; ulimit -f 1; exec \"$0\" {flags}");
+        let mut shell = std::process::Command::new("bash");
+        shell.args(["-c", &line, env!("CARGO_BIN_EXE_firstseen-under-test")]).current_dir(folder.path(""));
+        let ran = shell.output().expect("a shell");
+        let err = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(1), "{command}: {err}");
+        for words in ["6 records were rejected", "\"rejected\":6", "cannot save the state state"] {
+            assert!(err.contains(words), "{command}: `{words}` is not in {err}");
+        }
+    }
+}

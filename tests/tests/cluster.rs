@@ -25,13 +25,13 @@ fn a_log_through_a_cluster_gives_the_bytes_of_one_process() {
             let flags = format!("{input} --report json {}", example(log));
             let here = format!("{FILTER} --slicing {slicing} --seed 1 --out here --duplicates here2 {flags}");
             let here = folder.dedup(&here).ok().report();
-            let there = format!("--cluster {at} --filter {name} --out there --duplicates there2 {flags}");
+            let there = format!("--cluster {at} --filter {name} --out {name} --duplicates {name}2 {flags}");
             let there = folder.dedup(&there).ok().report();
             for count in ["events", "first_seen", "duplicates", "undecided", "late", "rejected"] {
                 assert_eq!(number(&there, count), number(&here, count), "{name}: {count} in {there}");
             }
-            for (one, other) in [("here", "there"), ("here2", "there2")] {
-                assert!(folder.read(one) == folder.read(other), "{name}: {one} and {other} differ");
+            for (one, other) in [("here", name.clone()), ("here2", format!("{name}2"))] {
+                assert!(folder.read(one) == folder.read(&other), "{one} and {other} differ");
             }
         }
     }

@@ -44,10 +44,11 @@ fn two_runs_equal_one_over_the_joined_files() {
             folder.write("head", lines[..cut].concat());
             folder.write("tail", lines[cut..].concat());
             let saved = format!("{INPUT} {filter} --state state{number}");
-            let first = folder.dedup(&format!("{saved} head --duplicates first")).ok();
-            let second = folder.dedup(&format!("{saved} tail --duplicates second")).ok();
-            assert!(first.out + &second.out == whole.out, "{filter}, cut at {cut}");
-            assert_eq!(folder.read("first") + &folder.read("second"), folder.read("whole"), "{filter}, cut at {cut}");
+            let files = format!("--out out{number} --duplicates again{number}");
+            folder.dedup(&format!("{saved} head {files}")).ok();
+            folder.dedup(&format!("{saved} tail {files}")).ok();
+            assert!(folder.read(&format!("out{number}")) == whole.out, "{filter}, cut at {cut}");
+            assert_eq!(folder.read(&format!("again{number}")), folder.read("whole"), "{filter}, cut at {cut}");
         }
     }
 }

@@ -4,7 +4,7 @@
 //! it goes.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,27 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// Endings that promise what is not written here.
 const COMPRESSED: [&str; 3] = ["gz", "zst", "zstd"];
 
+/// Standard output under a name by which what is in it can be read, where it is a file.
+const STDOUT: &str = "/dev/stdout";
+
+/// What becomes of what a file has from earlier runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Earlier {
+    /// It goes: this run answers for itself.
+    Replaced,
+    /// It stays, and what comes now is added: a filter that outlives its runs knows these records, so that they would not come
+    /// again.
+    Kept,
+}
+
 /// A stream of records.
 pub struct Output {
     sink: Option<BufWriter<Box<dyn Write>>>,
+    earlier: Earlier,
     /// The file with what was in it before, until [`Self::begin`].
     before: Option<File>,
+    /// The same for reading, until the header has come, where it is kept and there is something.
+    kept: Option<File>,
     /// What the sink writes to, where that is a file and no pipe, terminal or device.
     file: Option<File>,
     path: Option<PathBuf>,
@@ -33,19 +49,20 @@ pub struct Output {
 }
 
 impl Output {
-    /// Standard output.
-    pub fn stdout() -> Self {
+    /// Standard output. A shell has emptied it before, or (`>>`) not.
+    pub fn stdout(earlier: Earlier) -> Self {
         let file = io::stdout().as_fd().try_clone_to_owned().ok().map(File::from).filter(is_file);
-        Self { file, ..Self::over(Box::new(io::stdout()), None) }
+        let before = file.as_ref().filter(|_| earlier == Earlier::Kept).and_then(|file| file.try_clone().ok());
+        Self { earlier, before, file, ..Self::over(Box::new(io::stdout()), None) }
     }
 
-    /// A file, `-` being standard output; what was there is replaced when the output begins ([`Self::begin`]).
+    /// A file, `-` being standard output; what becomes of what was there is done when the output begins ([`Self::begin`]).
     ///
     /// # Errors
     /// Where the file cannot be created.
-    pub fn file(path: &Path) -> anyhow::Result<Self> {
+    pub fn file(path: &Path, earlier: Earlier) -> anyhow::Result<Self> {
         if is_stdin(path) {
-            return Ok(Self::stdout());
+            return Ok(Self::stdout(earlier));
         }
         if let Some(ending) =
             COMPRESSED.into_iter().find(|ending| path.extension().is_some_and(|found| found == *ending))
@@ -56,39 +73,61 @@ impl Output {
             ))
             .into());
         }
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let opened = OpenOptions::new().append(true).create(true).open(path);
         let file = opened.with_context(|| format!("cannot write {}", path.display()))?;
         let (before, regular) = (file.try_clone().ok(), file.try_clone().ok().filter(is_file));
-        Ok(Self { before, file: regular, ..Self::over(Box::new(file), Some(path.to_owned())) })
+        Ok(Self { earlier, before, file: regular, ..Self::over(Box::new(file), Some(path.to_owned())) })
     }
 
-    /// Empties the file: the input turned out to be what it was said to be, so that an older output may go.
+    /// The input turned out to be what it was said to be: an older output goes, or is looked at to be continued.
     ///
     /// # Errors
     /// Where the file cannot be emptied.
     pub fn begin(&mut self) -> anyhow::Result<()> {
-        let Some(file) = self.before.take() else { return Ok(()) };
-        // Pipes and devices have nothing to empty.
-        if is_file(&file) { file.set_len(0).with_context(|| self.name()) } else { Ok(()) }
+        // Pipes and devices have nothing from earlier.
+        let Some(file) = self.before.take().filter(is_file) else { return Ok(()) };
+        match self.earlier {
+            Earlier::Replaced => file.set_len(0).with_context(|| self.name())?,
+            Earlier::Kept => {
+                let path = self.path.as_deref().unwrap_or(Path::new(STDOUT));
+                // What cannot be read is added to as it is.
+                self.kept = File::open(path).ok().filter(is_file);
+                self.unended = self.kept.as_mut().and_then(last_byte).is_some_and(|byte| byte != b'\n');
+            }
+        }
+        Ok(())
     }
 
     /// A file if there is a path, else nowhere.
     ///
     /// # Errors
     /// Where the file cannot be created.
-    pub fn optional(path: Option<&Path>) -> anyhow::Result<Self> {
-        let nowhere = Self { sink: None, before: None, file: None, path: None, unended: false, run: 0..0 };
-        path.map_or_else(|| Ok(nowhere), Self::file)
+    pub fn optional(path: Option<&Path>, earlier: Earlier) -> anyhow::Result<Self> {
+        path.map_or_else(|| Ok(Self::to(None, None)), |path| Self::file(path, earlier))
     }
 
     fn over(sink: Box<dyn Write>, path: Option<PathBuf>) -> Self {
-        let sink = BufWriter::with_capacity(BUFFER_BYTES, sink);
-        Self { sink: Some(sink), before: None, file: None, path, unended: false, run: 0..0 }
+        Self::to(Some(BufWriter::with_capacity(BUFFER_BYTES, sink)), path)
+    }
+
+    fn to(sink: Option<BufWriter<Box<dyn Write>>>, path: Option<PathBuf>) -> Self {
+        let earlier = Earlier::Replaced;
+        Self { sink, earlier, before: None, kept: None, file: None, path, unended: false, run: 0..0 }
     }
 
     /// Whether records that come here are kept.
     pub fn is_kept(&self) -> bool {
         self.sink.is_some()
+    }
+
+    /// Writes the header at `range` of `block`, unless the file begins with it from an earlier run.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn header(&mut self, block: &[u8], range: Range<usize>) -> anyhow::Result<()> {
+        let header = &block[range.clone()];
+        let is_there = self.kept.take().is_some_and(|file| begins_with(file, header));
+        if is_there { Ok(()) } else { self.record(block, range) }
     }
 
     /// Writes the record at `range` of `block`. Neighbouring records are written together, so call
@@ -112,19 +151,18 @@ impl Output {
     }
 
     fn write_run(&mut self, block: &[u8]) -> anyhow::Result<()> {
-        let bytes = &block[self.run.clone()];
-        let Some(sink) = self.sink.as_mut().filter(|_| !bytes.is_empty()) else { return Ok(()) };
-        let written = if self.unended { sink.write_all(b"\n") } else { Ok(()) }.and_then(|()| sink.write_all(bytes));
-        self.unended = bytes.last() != Some(&b'\n');
-        written.with_context(|| self.name())
+        self.write(&block[self.run.clone()])
     }
 
-    /// Writes `bytes`, which are whole lines.
+    /// Writes `bytes`, which are whole records.
     ///
     /// # Errors
     /// Where they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
-        self.sink.as_mut().map_or(Ok(()), |sink| sink.write_all(bytes)).with_context(|| self.name())
+        let Some(sink) = self.sink.as_mut().filter(|_| !bytes.is_empty()) else { return Ok(()) };
+        let written = if self.unended { sink.write_all(b"\n") } else { Ok(()) }.and_then(|()| sink.write_all(bytes));
+        self.unended = bytes.last() != Some(&b'\n');
+        written.with_context(|| self.name())
     }
 
     /// Hands everything written so far to the system.
@@ -145,6 +183,16 @@ impl Output {
         let path = self.path.as_ref().map(|path| path.display().to_string());
         format!("cannot write {}", path.as_deref().unwrap_or("to standard output"))
     }
+}
+
+fn last_byte(file: &mut File) -> Option<u8> {
+    let mut byte = [0];
+    file.seek(SeekFrom::End(-1)).and_then(|_| file.read_exact(&mut byte)).ok().map(|()| byte[0])
+}
+
+fn begins_with(mut file: File, bytes: &[u8]) -> bool {
+    let mut found = vec![0; bytes.len()];
+    file.rewind().and_then(|()| file.read_exact(&mut found)).is_ok_and(|()| found == bytes)
 }
 
 fn is_file(file: &File) -> bool {

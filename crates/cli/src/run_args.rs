@@ -1,5 +1,6 @@
 //! Flags that `dedup` and `estimate` share: bad records, the saved filter, the report.
 
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use clap::{Args, ValueEnum};
 
 use crate::exit::UsageError;
 use crate::filter_args::parse_duration_ms;
-use crate::report::ReportFormat;
+use crate::output::Earlier;
+use crate::report::{ReportFormat, grouped};
 use crate::state::{Definition, SavedState};
 
 /// How answers are measured.
@@ -32,7 +34,8 @@ pub struct RunArgs {
     #[arg(long)]
     pub lookup: bool,
     /// Load the filter from FILE; save it there on the way (--state-every) and at the end, after the records that it calls
-    /// passed on have left: after a crash records may pass twice, and none is lost
+    /// passed on have left: after a crash records may pass twice, and none is lost. Files that are written (--out and others) are
+    /// added to then, not replaced
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
     /// Save the state so often while records come, and after every GiB of input; 0: at the end only
@@ -53,6 +56,26 @@ impl RunArgs {
     /// How often the state is saved on the way.
     pub(crate) fn state_every(&self) -> Option<Duration> {
         (self.state_every > 0).then(|| Duration::from_millis(self.state_every))
+    }
+
+    /// What becomes of what is in the files of `outputs`: a filter that is saved knows it, so it stays. Says so where there is
+    /// no saved filter yet, as somebody may have meant to begin anew.
+    pub(crate) fn earlier(&self, outputs: &[&Option<PathBuf>]) -> Earlier {
+        let Some(state) = &self.state else { return Earlier::Replaced };
+        for path in outputs.iter().copied().flatten().filter(|_| !state.exists()) {
+            if let Ok(found) = fs::metadata(path)
+                && found.is_file()
+                && found.len() > 0
+            {
+                let (path, bytes) = (path.display(), grouped(found.len()));
+                tell!(
+                    "firstseen: {path} has {bytes} bytes of an earlier run, which {} does not know: what passes now is added to \
+                     them (to begin anew, delete {path} first)",
+                    state.display()
+                );
+            }
+        }
+        Earlier::Kept
     }
 
     /// The saved filter to go on from; `None` if the run is to make it, or keeps none.

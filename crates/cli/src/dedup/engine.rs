@@ -102,7 +102,7 @@ impl Engine {
         let bytes = block.bytes();
         if let Some(header) = parsed.header().filter(|header| !header.is_repeated) {
             for output in outputs.each() {
-                output.record(bytes, header.span.range())?;
+                output.header(bytes, header.span.range())?;
             }
         }
         let mut rejections = parsed.rejections().iter().peekable();

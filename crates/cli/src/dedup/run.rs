@@ -1,5 +1,6 @@
 //! The run: wiring, and what is left to do at its end.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ use crate::distinct;
 use crate::filter_report::{FilterReport, HereReport};
 use crate::input::{self, Batch, Input};
 use crate::input_args::Times;
-use crate::output::Output;
+use crate::output::{Earlier, Output};
 use crate::progress::Progress;
 use crate::rejects::Rejects;
 use crate::report::Report;
@@ -136,12 +137,20 @@ impl Pass for DedupPass {
     }
 }
 
-fn open(DedupArgs { output, run, .. }: &DedupArgs) -> anyhow::Result<Outputs> {
+fn open(DedupArgs { output, run, cluster, .. }: &DedupArgs) -> anyhow::Result<Outputs> {
+    let earlier = match cluster.cluster.is_empty() {
+        true => run.earlier(&[&output.out, &output.duplicates, &output.uncertain, &run.rejected]),
+        false => Earlier::Kept,
+    };
+    let optional = |path: &Option<PathBuf>| Output::optional(path.as_deref(), earlier);
     Ok(Outputs {
-        first_seen: output.out.as_deref().map_or_else(|| Ok(Output::stdout()), Output::file)?,
-        duplicates: Output::optional(output.duplicates.as_deref())?,
-        uncertain: Output::optional(output.uncertain.as_deref())?,
-        rejected: Output::optional(run.rejected.as_deref())?,
+        first_seen: output
+            .out
+            .as_ref()
+            .map_or_else(|| Ok(Output::stdout(earlier)), |path| Output::file(path, earlier))?,
+        duplicates: optional(&output.duplicates)?,
+        uncertain: optional(&output.uncertain)?,
+        rejected: optional(&run.rejected)?,
     })
 }
 

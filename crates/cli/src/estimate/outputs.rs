@@ -44,16 +44,21 @@ impl Outputs {
     /// Opens all files.
     pub(super) fn open(EstimateArgs { output, run, .. }: &EstimateArgs) -> anyhow::Result<Self> {
         let files = output.per_event.as_deref().filter(|path| !is_stdin(path));
+        let earlier = run.earlier(&[&output.out, &output.per_event, &run.rejected]);
         Ok(Self {
             min_estimate: output.min_estimate,
             chosen: if output.writes_records_to_stdout() {
-                Output::stdout()
+                Output::stdout(earlier)
             } else {
-                Output::optional(output.out.as_deref())?
+                Output::optional(output.out.as_deref(), earlier)?
             },
-            events: if output.writes_events_to_stdout() { Output::stdout() } else { Output::optional(files)? },
+            events: if output.writes_events_to_stdout() {
+                Output::stdout(earlier)
+            } else {
+                Output::optional(files, earlier)?
+            },
             format: output.per_event_format,
-            rejected: Output::optional(run.rejected.as_deref())?,
+            rejected: Output::optional(run.rejected.as_deref(), earlier)?,
             line: Vec::new(),
         })
     }
@@ -62,8 +67,8 @@ impl Outputs {
     pub(super) fn header(&mut self, batch: &Batch) -> anyhow::Result<()> {
         let Some(header) = batch.parsed.header().filter(|header| !header.is_repeated) else { return Ok(()) };
         let bytes = batch.block.bytes();
-        self.chosen.record(bytes, header.span.range())?;
-        self.rejected.record(bytes, header.span.range())
+        self.chosen.header(bytes, header.span.range())?;
+        self.rejected.header(bytes, header.span.range())
     }
 
     /// Writes event `index` of `batch` where it belongs; whether it was chosen.
@@ -102,7 +107,7 @@ impl Outputs {
         self.rejected.end_block(block)
     }
 
-    /// Older outputs go.
+    /// Older outputs go, or are continued.
     pub(super) fn begin(&mut self) -> anyhow::Result<()> {
         [&mut self.chosen, &mut self.events, &mut self.rejected].into_iter().try_for_each(Output::begin)
     }
