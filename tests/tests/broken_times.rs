@@ -196,3 +196,24 @@ fn a_clock_that_went_wrong_is_set_back_by_one_command() {
     assert_eq!(told(&producer), DUPLICATES);
     assert!(node.log().contains("the clock of a filter begins anew"), "{}", node.log());
 }
+
+/// States that were saved while the clock of the machine was years ahead held their window for as long.
+#[test]
+fn a_state_from_the_future_is_refused_where_arrivals_are_timed() {
+    for (window, command) in [("--window 1h", "dedup"), ("--epoch 1h --per-event -", "estimate")] {
+        let flags = format!("{command} --format csv --no-header --key 2 --report none {window} --state");
+        // What such a clock leaves: the same definition, and a time that no clock says now.
+        let aged = |ahead_ms: u64, state: &str| {
+            let folder = Folder::with(format!("{},a\n", now_ms() + ahead_ms));
+            let timed = format!("{flags} {state} --time 1 --future-max {}ms input", u64::MAX);
+            folder.run(&timed).ok();
+            folder
+        };
+        let folder = aged(34 * 365 * DAY_MS, "wrong");
+        let ran = folder.run(&format!("{flags} wrong --clock wall input"));
+        let ran = ran.fails(2, &["the state was saved when the clock of this machine said 20", "--state"]);
+        assert_eq!(ran.out, "", "{command}");
+        let folder = aged(2 * 60_000, "near");
+        folder.run(&format!("{flags} near --clock wall input")).ok();
+    }
+}

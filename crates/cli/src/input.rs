@@ -9,12 +9,13 @@ use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use firstseen_filter::AHEAD_EVENTS_MAX;
 use firstseen_records::{Block, BlockOptions, BlockReader, Decompressed, ParsedBlock, RecordFormat, RecordParser};
 
+use crate::arrivals::Arrivals;
 use crate::exit::UsageError;
 
 /// Parsed batches that may wait for the filter.
@@ -95,9 +96,9 @@ impl Input {
     pub fn start(what: Reading) -> Self {
         let (sender, messages) = sync_channel(BATCHES_AHEAD);
         let (spent, reusable) = sync_channel(BATCHES_AHEAD + 2);
-        let by_arrival = what.by_arrival;
+        let arrivals = what.by_arrival.then(Arrivals::default);
         let read = move |reading: &SyncSender<Message>| {
-            Reader { reading, reusable, input_bytes: 0, by_arrival }.read_all(what)
+            Reader { reading, reusable, input_bytes: 0, arrivals, started: Instant::now() }.read_all(what)
         };
         read_apart(sender.clone(), read);
         Self { messages, sender, spent }
@@ -164,7 +165,9 @@ struct Reader<'a> {
     reading: &'a SyncSender<Message>,
     reusable: Receiver<Box<Batch>>,
     input_bytes: u64,
-    by_arrival: bool,
+    /// Where records are timed as they come.
+    arrivals: Option<Arrivals>,
+    started: Instant,
 }
 
 impl Reader<'_> {
@@ -199,7 +202,8 @@ impl Reader<'_> {
             parser.parse(block, parsed).map_err(|error| UsageError(error.to_string()))?;
             self.input_bytes = before_bytes + reader.get_ref().input_bytes_used();
             (batch.file, batch.input_bytes) = (file, self.input_bytes);
-            batch.arrived_ms = self.by_arrival.then(present_ms);
+            let steady = self.started.elapsed();
+            batch.arrived_ms = self.arrivals.as_mut().map(|arrivals| arrivals.at(present_ms(), steady));
             if self.reading.send(Message::Batch(batch)).is_err() {
                 return Ok(false);
             }

@@ -17,6 +17,7 @@
 mod tell;
 
 pub mod args;
+mod arrivals;
 #[cfg(feature = "full")]
 pub mod bench;
 #[cfg(feature = "full")]

@@ -9,8 +9,10 @@ use super::DedupArgs;
 use super::engine::Source;
 use super::here::Here;
 use super::remote::Remote;
+use crate::arrivals::check_saved;
 use crate::confirm::Confirm;
 use crate::exit::UsageError;
+use crate::input::present_ms;
 use crate::input_args::Times;
 use crate::run_args::VerifyArg;
 use crate::state::{self, StateHeader};
@@ -53,6 +55,9 @@ impl Setup {
         let mut filter = SlicedFilter::build(&header.definition)?;
         if let (Some(saved), Some(path)) = (saved, args.run.state.as_deref()) {
             saved.load(path, &header, |body| filter.read_body(body))?;
+            if times == Times::Arrival {
+                check_saved(filter.now_ms(), present_ms())?;
+            }
         }
         let source = Source::Here(Box::new(Here {
             filter,

@@ -12,8 +12,10 @@ use firstseen_records::RecordParser;
 use serde::{Deserialize, Serialize};
 
 use super::args::{DecayArgs, DecayRuleArg, EstimateArgs, StorageArg};
+use crate::arrivals::check_saved;
 use crate::describe::clock_flag;
 use crate::exit::UsageError;
+use crate::input::present_ms;
 use crate::input_args::Times;
 use crate::size::Count;
 use crate::state::{self, Definition, StateHeader};
@@ -112,6 +114,9 @@ impl Setup {
         let mut clocked = Clocked::new(&resolved, shape)?;
         if let (Some(saved), Some(path)) = (saved, args.run.state.as_deref()) {
             saved.load(path, &header, |body| clocked.read_body(body))?;
+            if times == Times::Arrival {
+                check_saved(clocked.clock.now_ms(), present_ms())?;
+            }
         }
         Ok(Self { clocked, parser, times, header })
     }

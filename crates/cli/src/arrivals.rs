@@ -1,0 +1,142 @@
+//! The time of day by which records are timed as they come (`--clock wall`), whatever happens to the clock of the machine.
+//!
+//! Within a run time passes as the steady clock says, from where the time of day stood at its beginning. Steps of the time of day
+//! are followed once they have lasted: a clock that is wrong for a minute, and then set right, would otherwise end a window, or
+//! hold it for years.
+//!
+//! Promises: the time goes ahead of the steady clock only by steps that have lasted; it never falls back by more than
+//! [`BACK_MAX_MS`]. Must not know: clocks (both are passed in), filters.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use jiff::Timestamp;
+
+use crate::exit::UsageError;
+
+/// A step that is no wider is followed at once: clocks are set right by so much as they go.
+const STEP_MAX_MS: i128 = 1_000;
+/// So long a wider step must have lasted.
+const LASTING: Duration = Duration::from_secs(600);
+/// So far time may fall back, and stands still meanwhile; a saved filter may be so far ahead of the present. Further back there is
+/// no going: a window would not end until the clock has come so far again.
+const BACK_MAX_MS: i128 = 300_000;
+
+/// The clock of a run's arrivals.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    /// How far the time of day is believed to be ahead of the steady clock.
+    ahead_ms: Option<i128>,
+    /// Another distance, and since when it was seen.
+    doubted: Option<(i128, Duration)>,
+}
+
+impl Arrivals {
+    /// The time in milliseconds since 1970, where the time of day says `day_ms`, and `steady` has passed on a clock that nobody
+    /// sets.
+    pub(crate) fn at(&mut self, day_ms: u64, steady: Duration) -> u64 {
+        let steady_ms = steady.as_millis().cast_signed();
+        let seen_ms = i128::from(day_ms) - steady_ms;
+        let ahead_ms = *self.ahead_ms.get_or_insert(seen_ms);
+        let is_near = |other_ms: i128| (seen_ms - other_ms).abs() <= STEP_MAX_MS;
+        let since = match self.doubted {
+            _ if is_near(ahead_ms) => None,
+            Some((doubted_ms, since)) if is_near(doubted_ms) => Some(since),
+            _ => Some(steady),
+        };
+        self.doubted = since.map(|since| (seen_ms, since));
+        let has_lasted = since.is_none_or(|since| steady.saturating_sub(since) >= LASTING);
+        if has_lasted && ahead_ms - seen_ms <= BACK_MAX_MS {
+            (self.ahead_ms, self.doubted) = (Some(seen_ms), None);
+        }
+        u64::try_from(self.ahead_ms.unwrap_or(seen_ms) + steady_ms).unwrap_or(0)
+    }
+}
+
+/// Looks whether a filter that was saved at `saved_ms` can go on at `present_ms`, both in milliseconds since 1970.
+///
+/// # Errors
+/// Where the filter is ahead of the present: no window would end until the present has come so far.
+pub(crate) fn check_saved(saved_ms: Option<u64>, present_ms: u64) -> anyhow::Result<()> {
+    let saved_ms = saved_ms.unwrap_or(0);
+    if i128::from(saved_ms) - i128::from(present_ms) <= BACK_MAX_MS {
+        return Ok(());
+    }
+    let time = |ms: u64| {
+        let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        time.map_or_else(|| format!("{ms} ms after 1970"), |time| time.to_string())
+    };
+    let (saved, present) = (time(saved_ms), time(present_ms));
+    bail!(UsageError(format!(
+        "the state was saved when the clock of this machine said {saved}, and now it says {present}: until then no window would end. \
+         If the clock is wrong now, set it right; if it was wrong then, begin with another --state, which passes on once more what \
+         this one knows"
+    )));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START_MS: u64 = 1_700_000_000_000;
+    const YEARS_MS: u64 = 34 * 365 * 86_400_000;
+    const MINUTE_MS: u64 = 60_000;
+
+    /// What is told at `steady_ms` after the start, where the time of day is off by `off_ms` then.
+    fn told(steps: &[(u64, i64)]) -> Vec<i64> {
+        let mut arrivals = Arrivals::default();
+        let at = |&(steady_ms, off_ms): &(u64, i64)| {
+            let day_ms = (START_MS + steady_ms).saturating_add_signed(off_ms);
+            let told_ms = arrivals.at(day_ms, Duration::from_millis(steady_ms));
+            told_ms.wrapping_sub(START_MS + steady_ms).cast_signed()
+        };
+        steps.iter().map(at).collect()
+    }
+
+    #[test]
+    fn time_passes_as_the_clocks_say_while_they_agree() {
+        assert_eq!(told(&[(0, 0), (10, 0), (86_400_000, 0)]), [0, 0, 0]);
+        assert_eq!(told(&[(0, 0), (10, 900), (20, 1800), (30, 1000)]), [0, 900, 1800, 1000], "set right as it goes");
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_for_minutes_moves_nothing() {
+        let far = YEARS_MS.cast_signed();
+        for off_ms in [far, 3_600_000, 2_000, -2_000, -3_600_000, -far] {
+            let steps = [(0, 0), (1000, off_ms), (9 * MINUTE_MS, off_ms), (9 * MINUTE_MS + 1, 0), (15 * MINUTE_MS, 0)];
+            assert_eq!(told(&steps), [0; 5], "{off_ms}");
+            // Another step begins another wait.
+            let steps = [(0, 0), (1000, off_ms), (9 * MINUTE_MS, off_ms + 5000), (18 * MINUTE_MS, off_ms + 5000)];
+            assert_eq!(told(&steps), [0; 4], "{off_ms}");
+        }
+    }
+
+    #[test]
+    fn a_step_that_lasts_is_followed() {
+        let day_ms = 86_400_000;
+        // A machine that slept, and one that began in 1970.
+        for off_ms in [8 * 3_600_000, YEARS_MS.cast_signed(), -200_000] {
+            let steps = [(0, 0), (day_ms, off_ms), (day_ms + 10 * MINUTE_MS, off_ms), (2 * day_ms, off_ms)];
+            assert_eq!(told(&steps), [0, 0, off_ms, off_ms], "{off_ms}");
+        }
+    }
+
+    #[test]
+    fn time_goes_on_where_the_clock_is_set_back_far() {
+        let back_ms = -YEARS_MS.cast_signed();
+        let steps = [(0, 0), (1000, back_ms), (20 * MINUTE_MS, back_ms), (90 * MINUTE_MS, back_ms)];
+        assert_eq!(told(&steps), [0; 4], "a window of an hour has passed");
+    }
+
+    #[test]
+    fn a_state_from_the_future_is_refused() {
+        check_saved(None, START_MS).expect("one without a clock");
+        check_saved(Some(START_MS + 5 * MINUTE_MS), START_MS).expect("as clocks differ");
+        check_saved(Some(1), START_MS).expect("an old one");
+        let error = check_saved(Some(START_MS + YEARS_MS), START_MS).expect_err("far ahead").to_string();
+        for words in ["2057-", "2023-11-14", "--state"] {
+            assert!(error.contains(words), "{words}: {error}");
+        }
+        check_saved(Some(u64::MAX), 0).expect_err("beyond all calendars");
+    }
+}
