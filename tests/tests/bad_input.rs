@@ -57,12 +57,16 @@ fn a_line_over_the_limit_is_rejected_with_its_place() {
 
 #[test]
 fn a_quoted_record_over_the_limit_is_rejected_and_not_cut_into_lines() {
-    let long = format!("2,\"{}\"\n", "1,one\n".repeat(3 << 20));
-    let folder = Folder::with(format!("k,v\n1,one\n{long}3,\"a\nb\"\n"));
-    let ran = folder.dedup("--format csv --key k --report json input").ok();
-    assert_eq!(ran.out, "k,v\n1,one\n3,\"a\nb\"\n");
-    assert!(ran.err.contains("input:3: rejected: it is longer than 16777216 bytes"), "{}", ran.err);
-    assert_eq!((number(&ran.report(), "rejected"), number(&ran.report(), "events")), (1, 2));
+    let filler = "x".repeat(17 << 20);
+    for long in [format!("2,\"{}\"\n", "1,one\n".repeat(3 << 20)), format!("2,\"{filler}\n1,one\n1,one\n\"\n")] {
+        let folder = Folder::with(format!("k,v\n1,one\n{long}3,\"a\nb\"\n"));
+        let ran = folder.dedup("--format csv --key k --rejected rejected --report json input").ok();
+        assert_eq!(ran.out, "k,v\n1,one\n3,\"a\nb\"\n");
+        assert!(ran.err.contains("input:3: rejected: it is longer than 16777216 bytes"), "{}", ran.err);
+        assert!(ran.err.contains(&format!("joins the next {} lines", long.lines().count() - 1)), "{}", ran.err);
+        assert_eq!((number(&ran.report(), "rejected"), number(&ran.report(), "events")), (1, 2));
+        assert!(folder.read("rejected") == format!("k,v\n{long}"), "all of it is kept");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::RecordFormat;
 
-/// As much of a record that is longer than [`BlockOptions::record_bytes_max`] is kept for the rejected output.
+/// As much of a line is kept for the rejected output whose end was not found in so many bytes as a block may have.
 pub const TRUNCATED_BYTES: usize = 64 << 10;
 
 /// The bounds of a [`BlockReader`](crate::BlockReader).
@@ -12,7 +12,7 @@ pub struct BlockOptions {
     /// Bytes that a block should have; blocks of short records are smaller, down to 64 KiB, so that they hold about
     /// 32,768 records at most, and blocks with a long record larger.
     pub block_bytes_target: usize,
-    /// A longer record is rejected; at most 1 GiB.
+    /// A longer record is rejected; at most 1 GiB. Where newlines may be quoted, four times as many bytes are looked at for its end.
     pub record_bytes_max: usize,
     /// Whether a newline between quotes belongs to the record.
     pub quoted_newlines: bool,
@@ -28,15 +28,19 @@ impl BlockOptions {
 /// Why a block is one rejected range and not records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockDefect {
-    /// The beginning (at most [`TRUNCATED_BYTES`]) of a record that is too long; the rest was skipped.
+    /// A record that is too long: whole, where its end was found, or its beginning (at most [`TRUNCATED_BYTES`]), where the rest
+    /// was skipped.
     TooLong {
         /// Bytes of the whole record.
         record_bytes: u64,
         /// The limit.
         record_bytes_max: usize,
+        /// Lines of the whole record.
+        lines: u64,
     },
-    /// A line on which a quote opens with which the record would not end before the limit or the end of the input. The
-    /// lines after it follow in blocks in which a newline always ends the record, as far as the reader had looked.
+    /// A line on which a quote opens with which the record would not end before four times the limit or the end of the input, or
+    /// would only end where another quote seems to open. The lines after it follow in blocks in which a newline always ends the
+    /// record, as far as the reader had looked.
     UnclosedQuote,
     /// What the input still gave before it failed, in mid-record; the next call returns the error.
     InputFailed,

@@ -111,19 +111,39 @@ pub enum RejectReason {
     /// Not `urlkey timestamp {json}`.
     #[error("it is no index line: `urlkey timestamp {{json}}`")]
     NotAnIndexLine,
-    /// Longer than the limit. The rejection's bytes are only the beginning of the record; the rest was skipped.
-    #[error("it is longer than {record_bytes_max} bytes (it has {record_bytes}); only its beginning was kept")]
+    /// Longer than the limit. Where the rejection has fewer bytes, they are the beginning of the record; the rest was skipped.
+    #[error(
+        "it is longer than {record_bytes_max} bytes (it has {record_bytes}){}{}",
+        quoted_lines(.lines), cut_off(.record_bytes, .kept_bytes)
+    )]
     TooLong {
         /// Its bytes, the skipped ones included.
         record_bytes: u64,
         /// The limit.
         record_bytes_max: usize,
+        /// Its lines: more than one where quotes join them.
+        lines: u64,
+        /// Bytes of the rejection.
+        kept_bytes: usize,
     },
-    /// A quote with which the record would not end before the limit or the end of the input. Only its line is rejected;
-    /// the lines after it are read one by one.
+    /// A quote with which the record would not end before four times the limit or the end of the input, or would only end where
+    /// another quote seems to open. Only its line is rejected; the lines after it are read one by one.
     #[error("a quote opens on this line and the record does not end")]
     UnclosedQuote,
     /// The input broke off; the error of the input follows.
     #[error("the input broke off in it")]
     CutOff,
+}
+
+/// Lines may be sound that were joined by a mistaken quote: where they are is said.
+fn quoted_lines(lines: &u64) -> String {
+    match lines.saturating_sub(1) {
+        0 => String::new(),
+        more => format!("; a quote in it joins the next {more} lines to this one"),
+    }
+}
+
+fn cut_off(record_bytes: &u64, kept_bytes: &usize) -> String {
+    let is_cut = (*kept_bytes as u64) < *record_bytes;
+    if is_cut { format!("; only its first {kept_bytes} bytes were kept") } else { String::new() }
 }

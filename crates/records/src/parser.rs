@@ -103,7 +103,7 @@ impl RecordParser {
         let bytes = block.bytes();
         let mut walk = Walk::new(bytes, 0, block.first_line(), block.is_first(), block.quoted_newlines());
         let expects_header = self.has_header && (block.is_first() || self.layout.is_none());
-        if let Some(reason) = block.defect().map(reason_of) {
+        if let Some(reason) = block.defect().map(|defect| reason_of(defect, bytes.len())) {
             if expects_header {
                 return Err(ConfigError::BadHeader { reason });
             }
@@ -140,10 +140,10 @@ impl RecordParser {
     }
 }
 
-fn reason_of(defect: BlockDefect) -> RejectReason {
+fn reason_of(defect: BlockDefect, kept_bytes: usize) -> RejectReason {
     match defect {
-        BlockDefect::TooLong { record_bytes, record_bytes_max } => {
-            RejectReason::TooLong { record_bytes, record_bytes_max }
+        BlockDefect::TooLong { record_bytes, record_bytes_max, lines } => {
+            RejectReason::TooLong { record_bytes, record_bytes_max, lines, kept_bytes }
         }
         BlockDefect::UnclosedQuote => RejectReason::UnclosedQuote,
         BlockDefect::InputFailed => RejectReason::CutOff,

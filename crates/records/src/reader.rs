@@ -8,9 +8,12 @@ use std::io::{ErrorKind, Read};
 const READ_BYTES_MIN: usize = 64 << 10;
 const RECORDS_PER_BLOCK: u64 = 32 << 10;
 const RECORD_BYTES_LIMIT: usize = 1 << 30;
-/// The end of a quote in a record that is too long is waited for over so many times the limit: where it comes, the record is
-/// rejected as one; where it does not, or the next quote looks like one that opens, the first quote is taken for the mistake.
+/// Where newlines may stand between quotes, the end of a record that is too long is waited for over so many times the limit: where
+/// it comes, the record is rejected as one, and whole; where it does not, or the next quote looks like one that opens, the first
+/// quote is taken for the mistake.
 const QUOTE_WAIT_RECORDS: usize = 4;
+/// No longer than this, so that places in a block have 32 bits.
+const QUOTE_WAIT_BYTES_MAX: usize = 2 << 30;
 
 /// Reads one input (a file, a pipe) to its end, block by block.
 #[derive(Debug)]
@@ -61,9 +64,6 @@ impl<R: Read> BlockReader<R> {
     /// # Errors
     /// What the input's `read` returns, after everything that it gave before; the reader is at its end then.
     pub fn read_block(&mut self, block: &mut Block) -> std::io::Result<bool> {
-        if let Some(failure) = self.failure.take() {
-            return Err(failure);
-        }
         self.open(block);
         if self.distrusted > 0 && self.take_distrusted(block) {
             return Ok(true);
@@ -72,13 +72,11 @@ impl<R: Read> BlockReader<R> {
         self.keep(&[]);
         let mut cut = Cut::new(self.options.quoted_newlines, block.is_first);
         cut.advance(block.bytes());
-        let quoted_bytes_max = self.options.record_bytes_max.saturating_mul(QUOTE_WAIT_RECORDS);
-        let mut bytes_max = self.options.record_bytes_max;
+        let bytes_max = match self.options.quoted_newlines {
+            true => self.options.record_bytes_max.saturating_mul(QUOTE_WAIT_RECORDS).min(QUOTE_WAIT_BYTES_MAX),
+            false => self.options.record_bytes_max,
+        };
         while cut.end == 0 {
-            // A line that ends within the record stands between quotes.
-            if block.filled > bytes_max && memchr::memchr(b'\n', block.bytes()).is_some() {
-                bytes_max = quoted_bytes_max;
-            }
             if block.filled > bytes_max {
                 self.reject_long(block);
                 return Ok(true);
@@ -89,18 +87,13 @@ impl<R: Read> BlockReader<R> {
                 Err(error) if block.filled == 0 => return Err(error),
                 Err(error) => {
                     self.failure = Some(error);
-                    block.defect = Some(BlockDefect::InputFailed);
-                    let lines = count_newlines(block.bytes());
-                    self.close(block, lines, 1);
+                    self.break_off(block, &cut);
                     return Ok(true);
                 }
             }
         }
         if cut.first_end > self.options.record_bytes_max + 1 {
-            match has_sound_quotes(&block.bytes()[..cut.first_end]) {
-                true => self.reject_quoted(block, cut.first_end),
-                false => self.reject_unclosed(block),
-            }
+            self.reject_ended(block, cut.first_end);
             return Ok(true);
         }
         self.keep(&block.buffer[cut.end..block.filled]);
@@ -140,10 +133,10 @@ impl<R: Read> BlockReader<R> {
         self.pending_start = 0;
     }
 
-    /// One read behind what the block has; 0 at the end of the input and ever after.
+    /// One read behind what the block has; 0 at the end of the input and ever after, but for a failure that is still to be told.
     fn read_once(&mut self, block: &mut Block, bytes_max: usize) -> std::io::Result<usize> {
         if self.is_at_end {
-            return Ok(0);
+            return self.failure.take().map_or(Ok(0), Err);
         }
         let room = block.room(self.read_bytes, bytes_max);
         let read = loop {
@@ -173,6 +166,8 @@ impl<R: Read> BlockReader<R> {
         }
         if cut.is_inside_quotes() {
             self.reject_unclosed(block);
+        } else if block.filled > self.options.record_bytes_max {
+            self.reject_ended(block, block.filled);
         } else {
             let lines = count_newlines(block.bytes());
             self.close(block, lines, 1);
@@ -180,14 +175,29 @@ impl<R: Read> BlockReader<R> {
         true
     }
 
-    /// A record whose quote closed too late: it ends at `end`.
-    fn reject_quoted(&mut self, block: &mut Block, end: usize) {
-        let lines = count_newlines(&block.buffer[..end]);
-        self.keep(&block.buffer[end..block.filled]);
-        block.filled = end.min(TRUNCATED_BYTES);
-        let record_bytes_max = self.options.record_bytes_max;
-        block.defect = Some(BlockDefect::TooLong { record_bytes: end as u64, record_bytes_max });
+    /// The input has failed in a record. Lines that only a quote would join to it are read by themselves.
+    fn break_off(&mut self, block: &mut Block, cut: &Cut) {
+        if cut.is_inside_quotes() && memchr::memchr(b'\n', block.bytes()).is_some() {
+            return self.reject_unclosed(block);
+        }
+        block.defect = Some(BlockDefect::InputFailed);
+        let lines = count_newlines(block.bytes());
         self.close(block, lines, 1);
+    }
+
+    /// A record that is too long, and ends at `end`.
+    fn reject_ended(&mut self, block: &mut Block, end: usize) {
+        let record = &block.bytes()[..end];
+        if !has_sound_quotes(record) {
+            return self.reject_unclosed(block);
+        }
+        let newlines = count_newlines(record);
+        let lines = newlines + u64::from(record.last() != Some(&b'\n'));
+        self.keep(&block.buffer[end..block.filled]);
+        block.filled = end;
+        let record_bytes_max = self.options.record_bytes_max;
+        block.defect = Some(BlockDefect::TooLong { record_bytes: end as u64, record_bytes_max, lines });
+        self.close(block, newlines, 1);
     }
 
     /// A record of many lines owes them to a quote, one of a single line is long itself.
@@ -195,7 +205,6 @@ impl<R: Read> BlockReader<R> {
         if memchr::memchr(b'\n', block.bytes()).is_some() {
             return self.reject_unclosed(block);
         }
-        let mut lines = count_newlines(block.bytes());
         let mut record_bytes = block.filled as u64;
         let prefix_bytes = block.filled.min(TRUNCATED_BYTES);
         let is_whole = loop {
@@ -216,11 +225,10 @@ impl<R: Read> BlockReader<R> {
             }
             record_bytes += passed.len() as u64;
         };
-        lines += u64::from(is_whole);
         block.filled = prefix_bytes;
         let record_bytes_max = self.options.record_bytes_max;
-        block.defect = Some(BlockDefect::TooLong { record_bytes, record_bytes_max });
-        self.close(block, lines, 1);
+        block.defect = Some(BlockDefect::TooLong { record_bytes, record_bytes_max, lines: 1 });
+        self.close(block, u64::from(is_whole), 1);
     }
 
     /// Rejects the first line only: the quote is probably the mistake, not all that follows it.

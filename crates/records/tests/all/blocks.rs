@@ -61,7 +61,9 @@ fn a_record_that_is_too_long_is_skipped_in_bounded_memory() {
     assert_eq!(outcome.events[1].line, 3);
     let (line, bytes, reason) = &outcome.rejections[0];
     assert_eq!((*line, bytes.len()), (2, TRUNCATED_BYTES));
-    assert_eq!(*reason, RejectReason::TooLong { record_bytes: long + 1, record_bytes_max });
+    let (record_bytes, kept_bytes) = (long + 1, TRUNCATED_BYTES);
+    assert_eq!(*reason, RejectReason::TooLong { record_bytes, record_bytes_max, lines: 1, kept_bytes });
+    assert!(reason.to_string().ends_with("; only its first 65536 bytes were kept"), "{reason}");
 }
 
 #[test]
@@ -130,11 +132,81 @@ fn a_quoted_record_over_the_limit_is_rejected_as_one() {
             let mut outcome = Outcome::default();
             read_into(&mut outcome, text.as_bytes(), &mut parser, options).unwrap();
             assert_eq!(outcome.keys(), ["0|a", "3|b\nc", "4|d"], "{lines} lines");
-            let reason = RejectReason::TooLong { record_bytes: long.len() as u64, record_bytes_max: 256 };
-            assert_eq!(outcome.rejections, [(2, long.clone(), reason)]);
+            assert_eq!(outcome.rejections, [(2, long.clone(), too_long(&long, lines as u64 + 2))]);
+            let words = outcome.rejections[0].2.to_string();
+            assert!(words.ends_with(&format!("joins the next {} lines to this one", lines + 1)), "{words}");
             assert_eq!(outcome.events[1].line, lines as u64 + 4);
         }
     }
+}
+
+fn csv(text: &str, block_bytes_target: usize) -> Outcome {
+    read_csv(text.as_bytes(), block_bytes_target).0
+}
+
+fn read_csv(input: impl Read, block_bytes_target: usize) -> (Outcome, Option<std::io::Error>) {
+    let options =
+        BlockOptions { block_bytes_target, record_bytes_max: 256, ..BlockOptions::for_format(RecordFormat::Csv) };
+    let keys = ParserConfig { no_header: true, ..config(RecordFormat::Csv, &["1"]) };
+    let mut parser = RecordParser::new(keys, secret()).unwrap();
+    let mut outcome = Outcome::default();
+    let failure = read_into(&mut outcome, input, &mut parser, options).unwrap();
+    (outcome, failure)
+}
+
+/// What is said of a record over the limit of `read_csv` that is kept whole.
+fn too_long(record: &str, lines: u64) -> RejectReason {
+    RejectReason::TooLong { record_bytes: record.len() as u64, record_bytes_max: 256, lines, kept_bytes: record.len() }
+}
+
+#[test]
+fn a_quoted_record_without_a_newline_up_to_the_limit_is_rejected_as_one() {
+    for block_bytes_target in [64, 256] {
+        for first_line in [255, 256, 257, 700] {
+            let long = format!("1,\"{}\n2,y\n3,\"\"z\"\"\n\",w\n", "x".repeat(first_line));
+            let outcome = csv(&format!("0,a\n{long}4,b\n"), block_bytes_target);
+            assert_eq!(outcome.keys(), ["0", "4"], "{first_line} bytes");
+            assert_eq!(outcome.rejections, [(2, long.clone(), too_long(&long, 4))]);
+            assert_eq!(outcome.events[1].line, 6);
+        }
+    }
+}
+
+#[test]
+fn the_last_record_keeps_to_the_limit() {
+    for (filler, is_event) in [(249, true), (250, false)] {
+        for last in [format!("1,\"{}\n\",z", "y".repeat(filler)), format!("1,{}", "y".repeat(filler + 5))] {
+            let outcome = csv(&format!("0,a\n{last}"), 64);
+            assert_eq!(outcome.events.len(), 1 + usize::from(is_event), "{} bytes", last.len());
+            let rejected: Vec<&str> = outcome.rejections.iter().map(|(_, bytes, _)| bytes.as_str()).collect();
+            assert_eq!(rejected.concat(), if is_event { "" } else { &last });
+        }
+    }
+}
+
+/// Two mistaken quotes far from each other look like one long record: all lines between them are kept, and told.
+#[test]
+fn lines_between_two_mistaken_quotes_are_kept() {
+    let between: String = (0..80).map(|line| format!("{line},fine\n")).collect();
+    let long = format!("a,\"x\n{between}b,y\"\n");
+    let outcome = csv(&format!("{long}c,z\n"), 64);
+    assert_eq!(outcome.keys(), ["c"]);
+    assert_eq!(outcome.rejections, [(1, long.clone(), too_long(&long, 82))]);
+}
+
+#[test]
+fn a_failure_behind_a_mistaken_quote_loses_no_line() {
+    let pieces = vec![&b"0,a\n1,\"b\n2,c\n"[..], b"3,d\n4,"];
+    let (outcome, failure) = read_csv(Pieces { pieces, failure: Some(ErrorKind::ConnectionReset) }, 64);
+    assert_eq!(failure.unwrap().kind(), ErrorKind::ConnectionReset);
+    assert_eq!(outcome.keys(), ["0", "2", "3"]);
+    assert_eq!(
+        outcome.complaints(),
+        [
+            "2: \"1,\\\"b\\n\": a quote opens on this line and the record does not end",
+            "5: \"4,\": the input broke off in it"
+        ]
+    );
 }
 
 #[test]
