@@ -266,7 +266,7 @@ impl Courier {
         self.failures = 0;
         let is_refused = message.refused != i32::from(proto::Reason::Unspecified);
         if is_refused && let Some(Decision::Undecided(reason)) = answers.decisions.first() {
-            let next = self.next_after(&mut piece, *reason, answers.map_version);
+            let next = self.next_after(&mut piece, *reason, answers.map_version, |_| true);
             tracing::debug!(?reason, ?next, detail = answers.detail, "a batch was refused");
             return self.send_again(piece, next);
         }
@@ -278,7 +278,9 @@ impl Courier {
         };
         // Sent again as a whole, since that is how it is named: what has been decided is remembered.
         if let Some(reason) = worth_retrying(&answers.decisions)
-            && let next = self.next_after(&mut piece, reason, answers.map_version)
+            && let next = self.next_after(&mut piece, reason, answers.map_version, |event| {
+                answers.decisions[event] == Decision::Undecided(Reason::SlicesDown)
+            })
             && !matches!(next, Next::Tell(_))
         {
             let answered = piece.answer_definite(answers.clock_ms, told);
@@ -300,12 +302,23 @@ impl Courier {
         });
     }
 
-    /// What to do with a batch of which a node, whose map has version `map_version`, says `reason`.
-    fn next_after(&mut self, piece: &mut Piece, reason: Reason, map_version: u64) -> Next {
-        match is_outage(reason) {
-            true if reason == Reason::SlicesDown && (piece.is_lost() || piece.filter.waits_in_vain()) => {
-                Next::Tell(reason)
+    /// What to do with a batch of which a node, whose map has version `map_version`, says `reason`; `is_down` names the events that
+    /// slices hold up which are down. Those that wait for them in vain are told so.
+    fn next_after(
+        &mut self,
+        piece: &mut Piece,
+        reason: Reason,
+        map_version: u64,
+        is_down: impl Fn(usize) -> bool,
+    ) -> Next {
+        if reason == Reason::SlicesDown {
+            if piece.is_lost() {
+                return Next::Tell(reason);
             }
+            piece.give_up_vain(is_down);
+        }
+        match is_outage(reason) {
+            true if piece.awaited() == 0 => Next::Tell(reason),
             true if piece.filter.waits_for_slices(Instant::now()) => piece.tries.awaits_nodes(reason, &mut self.jitter),
             _ => {
                 let retries_max = self.core.limits().overload_retries_max;

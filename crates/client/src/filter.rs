@@ -19,6 +19,7 @@ use crate::degraded::Degraded;
 use crate::error::CallError;
 use crate::intake::{Events, FilterCore};
 use crate::line;
+use crate::outage::MissingSlices;
 use crate::queue::Asked;
 use crate::trace::TraceParent;
 
@@ -102,6 +103,11 @@ impl Filter {
     /// The key of its hash, for digests that are computed elsewhere; the same for as long as the filter is held.
     pub fn secret(&self) -> &FilterSecret {
         self.core.secret()
+    }
+
+    /// Slices that say nothing now: why events are told [`Reason::SlicesDown`], and whether waiting will help.
+    pub fn missing_slices(&self) -> MissingSlices {
+        line::newest(&self.core).missing_slices()
     }
 
     /// Whether events must bring their times.

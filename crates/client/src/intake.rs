@@ -21,7 +21,7 @@ use crate::degraded::Degraded;
 use crate::dock::Dock;
 use crate::line::Line;
 use crate::local::LocalFilter;
-use crate::outage::{Outage, is_vain};
+use crate::outage::{MissingSlices, Outage};
 use crate::pace::Pace;
 use crate::piece::Piece;
 use crate::queue::{Asked, Queue, Queued, When};
@@ -213,10 +213,13 @@ impl FilterCore {
         self.core.limits().waits_for_slices && lock(&self.outage).is_worth_waiting(now, self.core.patience())
     }
 
-    /// Whether no waiting brings back what slices lack.
-    pub(crate) fn waits_in_vain(&self) -> bool {
+    /// Slices that say nothing, as far as the map tells.
+    pub(crate) fn missing_slices(&self) -> MissingSlices {
         let map = self.core.map();
-        map.filters.get(&self.id).is_some_and(|record| is_vain(&map, record, self.core.patience()))
+        let record = map.filters.get(&self.id);
+        record.map_or_else(MissingSlices::default, |record| {
+            MissingSlices::among(&map, record, 0..record.owners.len() as u32)
+        })
     }
 
     /// Whether what is told first-seen is remembered here.

@@ -46,5 +46,6 @@ pub use firstseen_wire::net::{Connector, Mismatch, TcpConnector};
 pub use firstseen_wire::tls::TlsFiles;
 pub use levels::Levels;
 pub use options::Builder;
+pub use outage::MissingSlices;
 pub use trace::{TraceParent, TraceParentError};
 pub use traffic::NodeTraffic;

@@ -31,18 +31,43 @@ impl Outage {
     }
 }
 
-/// Whether slices of a filter lack what they once knew and nobody is away who could bring it back: before the window has passed,
-/// or an operator forgives them, no waiting helps. A window that passes within `patience` is worth it.
-pub(crate) fn is_vain(map: &ClusterMap, record: &FilterRecord, patience: Duration) -> bool {
-    let passes_soon = match record.definition.group.window {
+/// Slices of a filter that say nothing, as far as the map of the cluster tells. Where there are none although events are told
+/// [`SlicesDown`](crate::Reason::SlicesDown), a node is out of reach that the others do not call down yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MissingSlices {
+    /// A node that has the slice is down, or does not have it any more: when it is back the slice says something again.
+    pub down: usize,
+    /// All nodes that have the slice are there, and have lost what it knew: it says nothing until the window has passed, or an
+    /// operator forgives it.
+    pub lost: usize,
+}
+
+impl MissingSlices {
+    /// Counts those among `slices` of `record`.
+    pub(crate) fn among(map: &ClusterMap, record: &FilterRecord, slices: impl Iterator<Item = u32>) -> Self {
+        slices.fold(Self::default(), |Self { down, lost }, slice| {
+            match (map.is_complete(record, slice), record.copies_of(slice).any(|copy| map.is_gone(copy))) {
+                (true, _) => Self { down, lost },
+                (false, true) => Self { down: down + 1, lost },
+                (false, false) => Self { down, lost: lost + 1 },
+            }
+        })
+    }
+
+    /// Whether an event that needs these slices waits in vain: what it lacks, nobody who may come back has.
+    pub(crate) fn is_vain(self) -> bool {
+        self.lost > 0 && self.down == 0
+    }
+}
+
+/// Whether the window of a filter passes within `patience`, and with it what slices lack.
+pub(crate) fn passes_within(record: &FilterRecord, patience: Duration) -> bool {
+    match record.definition.group.window {
         Window::Duration(window_ms) | Window::LandmarkDuration(window_ms) => {
             u128::from(window_ms) <= patience.as_millis()
         }
         _ => false,
-    };
-    let mut slices = 0..record.owners.len() as u32;
-    let is_away = record.all_copies().any(|(_, copy)| map.is_gone(copy));
-    !passes_soon && !is_away && slices.any(|slice| !map.is_complete(record, slice))
+    }
 }
 
 #[cfg(test)]

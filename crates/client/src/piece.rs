@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::call::{Answer, Callers, ManyCall};
 use crate::intake::{FilterCore, LaneTicket};
+use crate::outage::{MissingSlices, passes_within};
 use crate::queue::{Asked, Taken};
 use crate::retry::Tries;
 use crate::trace::TraceParent;
@@ -383,6 +384,37 @@ impl Piece {
         lost.is_some_and(|(_, events)| events.len() == self.awaited())
     }
 
+    /// Answers the events that `is_down` names, as slices are down that they need, where no waiting brings back what these knew;
+    /// keeps the others.
+    pub(crate) fn give_up_vain(&mut self, is_down: impl Fn(usize) -> bool) {
+        let vain = self.vain_events(is_down);
+        let told = Answer::undecided(self.tries.tell(Reason::SlicesDown));
+        let told = |event| vain.contains(&event).then_some(told);
+        self.audit(0, |event| told(event).map(|answer| answer.decision));
+        let answered = self.callers.answer_some(told);
+        self.filter.core().release(answered);
+    }
+
+    fn vain_events(&self, is_down: impl Fn(usize) -> bool) -> BTreeSet<usize> {
+        let core = self.filter.core();
+        let map = core.map();
+        let record = map.filters.get(&self.filter.id());
+        let Some(record) = record.filter(|record| !passes_within(record, core.patience())) else {
+            return BTreeSet::new();
+        };
+        let slices = |event, group| self.filter.prober().slices(group, &self.probes, event);
+        let is_vain = |(event, group): &(usize, u32)| {
+            let waits = self.callers.awaits(*event) && is_down(*event);
+            waits && MissingSlices::among(&map, record, slices(*event, *group)).is_vain()
+        };
+        self.groups().enumerate().filter(is_vain).map(|(event, _)| event).collect()
+    }
+
+    /// The group of each event.
+    fn groups(&self) -> impl Iterator<Item = u32> {
+        self.runs.iter().flat_map(|(group, events)| std::iter::repeat_n(*group, *events as usize))
+    }
+
     /// Answers every event; `clock_ms` is what the owner's clock shows, 0 where it shows none.
     pub(crate) fn answer(mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) {
         self.finish(clock_ms, answer_of);
@@ -420,13 +452,12 @@ impl Piece {
         let map = self.filter.core().map();
         let record = map.filters.get(&self.filter.id())?;
         let heads = Heads::new(&map, record);
-        let groups = self.runs.iter().flat_map(|(group, events)| std::iter::repeat_n(*group, *events as usize));
         let is_lost = |(event, group): &(usize, u32)| {
             let told =
                 self.callers.awaits(*event) && answer_of(*event).decision == Decision::Undecided(Reason::SlicesDown);
             told && heads.are_gone(self.filter.prober(), *group, &self.probes, *event)
         };
-        let lost: BTreeSet<usize> = groups.enumerate().filter(is_lost).map(|(event, _)| event).collect();
+        let lost: BTreeSet<usize> = self.groups().enumerate().filter(is_lost).map(|(event, _)| event).collect();
         (!lost.is_empty()).then_some((decision, lost))
     }
 

@@ -153,7 +153,7 @@ impl Engine {
         let line = batch.parsed.spans()[start + event].line;
         let why = match &self.source {
             Source::Here(_) => None,
-            Source::Cluster(remote) => remote.last_reason(),
+            Source::Cluster(remote) => remote.why(start + event),
         };
         progress.note(&turn.words(&self.rejects.place(batch.file, line), why));
     }

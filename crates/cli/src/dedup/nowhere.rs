@@ -6,9 +6,10 @@
 use std::ops::Range;
 
 use firstseen_filter::FilterSecret;
-use firstseen_routing::{Answer, Reason};
+use firstseen_routing::Answer;
 
 use super::ClusterArgs;
+use super::troubles::Why;
 use crate::exit::UsageError;
 use crate::filter_report::ClusterReport;
 use crate::input::Batch;
@@ -30,7 +31,7 @@ impl Remote {
         match *self {}
     }
 
-    pub(super) fn last_reason(&self) -> Option<Reason> {
+    pub(super) fn why(&self, _index: usize) -> Option<Why> {
         match *self {}
     }
 

@@ -16,6 +16,7 @@ use tokio::runtime::Runtime;
 
 use super::ClusterArgs;
 use super::here::times_ms;
+use super::troubles::Why;
 use crate::connect::mismatched;
 use crate::describe::describe;
 use crate::exit::UsageError;
@@ -47,8 +48,6 @@ pub(super) struct Remote {
     addresses: Vec<String>,
     filter: Filter,
     undecided: BTreeMap<Reason, u64>,
-    /// Why an event was undecided that was told last.
-    last_reason: Option<Reason>,
     lookup: bool,
     inflight: VecDeque<Asking>,
     /// Of the batch that is being handled.
@@ -64,9 +63,11 @@ impl Remote {
         self.filter.secret().clone()
     }
 
-    /// Why an event was undecided that was told last.
-    pub(super) fn last_reason(&self) -> Option<Reason> {
-        self.last_reason
+    /// Why event `index` of the batch that is being handled is undecided, if it is.
+    pub(super) fn why(&self, index: usize) -> Option<Why> {
+        let Some(Verdict::Undecided(reason)) = self.verdicts.get(index) else { return None };
+        let missing = self.filter.missing_slices();
+        Some(Why { reason: *reason, has_down: missing.down > 0, has_lost: missing.lost > 0 })
     }
 
     /// Its name and window, where its events need times.
@@ -148,7 +149,6 @@ impl Remote {
             addresses: args.cluster.clone(),
             filter,
             undecided: BTreeMap::new(),
-            last_reason: None,
             lookup,
             inflight: VecDeque::new(),
             verdicts: Vec::new(),
@@ -212,7 +212,6 @@ impl Remote {
                 Verdict::Undecided(Reason::Late) => Answer::Late,
                 Verdict::Undecided(Reason::Future) => Answer::Refused,
                 Verdict::Undecided(reason) => {
-                    self.last_reason = Some(*reason);
                     *self.undecided.entry(*reason).or_default() += 1;
                     Answer::Undecided
                 }

@@ -21,6 +21,33 @@ pub(super) struct Troubles {
     current: Option<(u64, Instant)>,
 }
 
+/// Why an event of a cluster's filter is undecided.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Why {
+    /// What the cluster says.
+    pub(super) reason: Reason,
+    /// Whether slices of the filter are down, and whether some have lost what they knew.
+    pub(super) has_down: bool,
+    pub(super) has_lost: bool,
+}
+
+impl Why {
+    /// What the reason means here, where its name does not say that.
+    fn meaning(self) -> &'static str {
+        match (self.reason, self.has_down, self.has_lost) {
+            (Reason::SlicesDown, false, false) => ": nodes that have its slices are out of reach",
+            (Reason::SlicesDown, true, false) => ": nodes that have slices are down",
+            (Reason::SlicesDown, false, true) => {
+                ": slices have lost what they knew, until the window has passed or `firstseen filter forgive`"
+            }
+            (Reason::SlicesDown, true, true) => {
+                ": nodes that have slices are down, and other slices have lost what they knew (`firstseen filter describe`)"
+            }
+            _ => "",
+        }
+    }
+}
+
 /// What is told.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Turn {
@@ -62,19 +89,15 @@ impl Troubles {
 }
 
 impl Turn {
-    /// One line; `why` is a reason that the cluster gave, and none of a filter in this process.
-    pub(super) fn words(&self, place: &str, why: Option<Reason>) -> String {
+    /// One line; `why` is what the cluster says of the event there, and none of a filter in this process.
+    pub(super) fn words(&self, place: &str, why: Option<Why>) -> String {
         match (self, why) {
             (Self::Began, None) => format!(
                 "firstseen: the filter is full at {place}: new records are passed on but not remembered, so that their repeats \
                  pass too (--capacity, --growth)"
             ),
-            (Self::Began, Some(reason)) => {
-                let meaning = match reason {
-                    Reason::SlicesDown => ": nodes are out of reach, or their slices have lost what they knew",
-                    _ => "",
-                };
-                let reason = reason_name(reason);
+            (Self::Began, Some(why)) => {
+                let (reason, meaning) = (reason_name(why.reason), why.meaning());
                 format!("firstseen: {place} is undecided ({reason}{meaning}), and so are others: they are passed on")
             }
             (Self::Ended(undecided), _) => {
@@ -110,8 +133,21 @@ mod tests {
     fn the_lines_say_where_and_why() {
         let full = Turn::Began.words("log:7", None);
         assert!(full.contains("log:7") && full.contains("full") && full.contains("--capacity"), "{full}");
-        let down = Turn::Began.words("log:7", Some(Reason::SlicesDown));
-        assert!(down.contains("log:7") && down.contains("slices_down"), "{down}");
+        let cluster = |reason, has_down, has_lost| {
+            let told = Turn::Began.words("log:7", Some(Why { reason, has_down, has_lost }));
+            assert!(told.contains("log:7") && told.contains("passed on"), "{told}");
+            told
+        };
+        for (down, lost, words) in [
+            (false, false, "slices_down: nodes that have its slices are out of reach"),
+            (true, false, "slices are down)"),
+            (false, true, "slices have lost what they knew"),
+            (true, true, "are down, and other slices have lost"),
+        ] {
+            let told = cluster(Reason::SlicesDown, down, lost);
+            assert!(told.contains(words), "{told}");
+        }
+        assert!(cluster(Reason::Overloaded, true, true).contains("(overloaded)"));
         let ended = Turn::Ended(1200).words("log:9", None);
         assert!(ended.contains("log:9") && ended.contains("1,200"), "{ended}");
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::common::{self, Arrival, FakeCluster, Fate, by_sequence, definition, eventually};
-use firstseen_client::{Digest, FilterSecret, Reason, Verdict};
-use firstseen_routing::{ClockSource, Incarnation, NodeId, Prober};
+use firstseen_client::{Digest, Filter, FilterSecret, MissingSlices, Reason, Verdict};
+use firstseen_routing::{ClockSource, ClusterMap, Incarnation, NodeId, Prober};
 use tokio::time::{Instant, timeout};
 
 fn digests(from: u64, to: u64) -> Vec<Digest> {
@@ -167,6 +167,55 @@ async fn slices_that_have_lost_something_are_not_waited_for() {
         assert_eq!(filter.observe(b"a").await, Ok(Verdict::Undecided(Reason::SlicesDown)));
         assert_eq!(cluster.arrivals().len() - before > 1, is_asked_again, "{name}");
     }
+}
+
+/// An event whose batch arrives at `node`.
+async fn event_of(cluster: &FakeCluster, filter: &Filter, node: u64) -> [u8; 4] {
+    cluster.judge(|_, _| Fate::Answer);
+    for number in 0u32.. {
+        let event = number.to_le_bytes();
+        filter.observe(&event).await.expect("a call");
+        if cluster.arrivals().last().is_some_and(|arrival| arrival.node == NodeId(node)) {
+            return event;
+        }
+    }
+    unreachable!("every node has a slice")
+}
+
+/// What other slices lack, or wait for, is nothing to an event.
+#[tokio::test]
+async fn an_event_waits_for_its_own_slices() {
+    let cluster = FakeCluster::start(3).await;
+    let lost = |map: &mut ClusterMap, node: u64| map.nodes.get_mut(&NodeId(node)).expect("a node").incarnation.0 = 2;
+    let down = |map: &mut ClusterMap, node: u64| map.nodes.get_mut(&NodeId(node)).expect("a node").is_down = true;
+    cluster.add_filter("clicks", definition("1h", "horizontal:3"), ClockSource::Wall);
+    let mut events = Vec::new();
+    let client = cluster.client().await;
+    let filter = client.filter("clicks").await.expect("a filter");
+    for node in 1..=3 {
+        events.push(event_of(&cluster, &filter, node).await);
+    }
+    cluster.judge(|_, _| Fate::Refuse(Reason::SlicesDown));
+    cluster.change(|map| lost(map, 1));
+    for (event, is_waited_for) in [(0, false), (1, true)] {
+        assert_eq!(is_asked_again(&cluster, &events[event]).await, is_waited_for, "slice {event}, one is lost");
+    }
+    cluster.change(|map| down(map, 2));
+    for (event, is_waited_for) in [(0, false), (1, true), (2, true)] {
+        assert_eq!(is_asked_again(&cluster, &events[event]).await, is_waited_for, "slice {event}, one is down, too");
+    }
+    let client = cluster.client().await;
+    let missing = client.filter("clicks").await.expect("a filter").missing_slices();
+    assert_eq!(missing, MissingSlices { down: 1, lost: 1 });
+}
+
+/// Whether a producer of its own asks more than once about an event of which nodes say that its slices are down.
+async fn is_asked_again(cluster: &FakeCluster, event: &[u8]) -> bool {
+    let client = cluster.builder().deadline_ms(300).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    let before = cluster.arrivals().len();
+    assert_eq!(filter.observe(event).await, Ok(Verdict::Undecided(Reason::SlicesDown)));
+    cluster.arrivals().len() - before > 1
 }
 
 #[tokio::test]
