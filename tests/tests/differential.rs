@@ -1,172 +1,199 @@
-//! Random formats, windows, kinds and slicings against an exact model that keeps every key.
+//! Random formats, inputs, windows, kinds, slicings, clocks and states against an exact model that keeps every key.
 //!
-//! A seed makes a run; a failure names it. `FIRSTSEEN_RUNS=17..18 cargo test -p firstseen-tests --test all differential`
-//! repeats run 17, and `FIRSTSEEN_RUNS=0..5000` takes as long as one likes.
+//! A seed makes a run; a failure names the command that repeats it. The suite takes as many runs as fit into
+//! `FIRSTSEEN_DIFFERENTIAL_SECONDS` (15 where nobody says otherwise), and a few at least; `FIRSTSEEN_RUNS=0..5000` takes these.
 
-use std::collections::HashMap;
+mod draw;
+mod formats;
+mod model;
+
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use draw::{Inputs, Plan, Record};
+use formats::packed;
+use model::{Model, Told};
 
-use crate::run::{Folder, Random};
+use crate::run::{Folder, Random, number};
 
-const RUNS: Range<u64> = 0..60;
-const EVENTS: usize = 1200;
-const START_MS: u64 = 1_700_000_000_000;
+const SECONDS: u64 = 15;
+/// So many whatever they take.
+const RUNS_MIN: u64 = 40;
 
-/// A window as the model sees it.
-#[derive(Clone, Copy, Debug)]
-enum Window {
-    Unbounded,
-    /// What was passed on less than so many units ago is a duplicate; what was so much longer ago is not.
-    Sliding {
-        by_time: bool,
-        length: u64,
-        slack: u64,
-    },
-    /// Units of such a length are apart from each other.
-    Landmark {
-        by_time: bool,
-        length: u64,
-    },
+/// An output, read record by record.
+struct Output {
+    text: String,
+    at: usize,
 }
 
-struct Event {
-    key: u64,
-    time_ms: u64,
-}
-
-struct Run {
-    events: Vec<Event>,
-    window: Window,
-    flags: String,
-    format: &'static str,
-}
-
-fn run(seed: u64) -> Run {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9));
-    let mut pick = |among: &[&'static str]| among[random.below(among.len() as u64) as usize];
-    let format = pick(&["csv", "tsv", "jsonl"]);
-    let kind = pick(&["unbounded", "timing", "generations", "counting", "landmark"]);
-    let by_time = pick(&["time", "count"]) == "time";
-    let slicing = pick(&["none", "horizontal:3", "vertical:4", "horizontal-vertical:2x3", "vertical-horizontal:3x2"]);
-    let layout = pick(&["", "--layout classic"]);
-    let length = if by_time { 1000 + random.below(60_000) } else { 2 + random.below(400) };
-    let unit = if by_time { "ms" } else { "events" };
-    // Ticks are a 64th of the window or less, jumps a Qth of it; what is kept too long is two of them at most.
-    let (window, name, slack_parts) = match kind {
-        "unbounded" => (Window::Unbounded, "unbounded".to_owned(), 1),
-        "landmark" => (Window::Landmark { by_time, length }, format!("landmark:{length}{unit}"), 1),
-        "timing" => (Window::Unbounded, format!("{length}{unit}"), 64),
-        "generations" => (Window::Unbounded, format!("{length}{unit}"), 6),
-        _ => (Window::Unbounded, format!("{length}{unit}"), 4),
-    };
-    let window = match kind {
-        "unbounded" | "landmark" => window,
-        // The queue of the last N arrivals is exact.
-        "counting" if !by_time => Window::Sliding { by_time, length, slack: 0 },
-        _ => Window::Sliding { by_time, length, slack: 2 * length.div_ceil(slack_parts) + 2 },
-    };
-    let is_cut = kind == "unbounded" || by_time;
-    let may_be_vertical = kind != "counting";
-    let slicing = if !is_cut || (!may_be_vertical && slicing != "horizontal:3") { "none" } else { slicing };
-    let named_kind = if matches!(kind, "unbounded" | "landmark") { "bloom" } else { kind };
-    let capacity = if kind == "counting" && !by_time { "" } else { "--capacity 20000" };
-    let flags =
-        format!("--kind {named_kind} --window {name} --slicing {slicing} {layout} {capacity} --fpr 1e-8 --seed {seed}");
-    let keys = 2 + random.below(500);
-    let step_ms = 1 + random.below(300);
-    let mut time_ms = START_MS;
-    let mut event = |_| {
-        time_ms += random.below(2 * step_ms);
-        Event { key: random.below(keys), time_ms }
-    };
-    Run { events: (0..EVENTS).map(&mut event).collect(), window, flags, format }
-}
-
-impl Run {
-    /// The input; keys are spelled in several ways.
-    fn input(&self) -> String {
-        let mut text = String::new();
-        for (number, Event { key, time_ms }) in self.events.iter().enumerate() {
-            text += &match (self.format, number % 3) {
-                ("csv", 0) => format!("\"key {key}\",{time_ms},{number}\n"),
-                ("csv", _) => format!("key {key},{time_ms},\"{number}\"\n"),
-                ("tsv", _) => format!("key {key}\t{time_ms}\t{number}\n"),
-                (_, 0) => format!("{{\"n\": {number}, \"k\": \"k\\u0065y {key}\", \"t\": {time_ms}}}\n"),
-                _ => format!("{{\"k\":\"key {key}\",\"t\":{time_ms},\"n\":{number}}}\n"),
-            };
-        }
-        text
+impl Output {
+    fn of(folder: &Folder, name: &str, header: &str) -> Self {
+        let text = if folder.has(name) { folder.read(name) } else { String::new() };
+        let at = if text.starts_with(header) { header.len() } else { 0 };
+        Self { text, at }
     }
 
-    fn format_flags(&self) -> &'static str {
-        match self.format {
-            "csv" => "--format csv --no-header --key 1 --time 2",
-            "tsv" => "--format tsv --no-header --key 1 --time 2",
-            _ => "--format jsonl --key k --time t",
+    /// Whether `record`, which has no line end, comes next; it is taken then.
+    fn has(&mut self, record: &str) -> bool {
+        let Some(rest) = self.text[self.at..].strip_prefix(record) else { return false };
+        if !rest.is_empty() && !rest.starts_with('\n') {
+            return false;
         }
+        self.at += record.len() + usize::from(!rest.is_empty());
+        true
     }
 
-    /// Whether event `number` must be a duplicate, or first-seen, when its key was passed on last at event `last`.
-    fn expected(&self, number: usize, last: Option<usize>) -> Option<bool> {
-        let Some(last) = last else { return Some(false) };
-        let place = |event: usize, by_time: bool| if by_time { self.events[event].time_ms } else { event as u64 };
-        match self.window {
-            Window::Unbounded => Some(true),
-            Window::Landmark { by_time, length } => {
-                Some(place(number, by_time) / length == place(last, by_time) / length)
-            }
-            Window::Sliding { by_time, length, slack } => match place(number, by_time) - place(last, by_time) {
-                since if since < length => Some(true),
-                since if since >= length + slack => Some(false),
-                _ => None,
-            },
-        }
+    fn is_at_end(&self) -> bool {
+        self.at == self.text.len()
     }
 }
 
-fn check(seed: u64) {
-    let run = run(seed);
-    let folder = Folder::new();
-    let input = run.input();
-    if seed.is_multiple_of(2) {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(input.as_bytes()).expect("memory");
-        folder.write("input", encoder.finish().expect("memory"));
+/// The files of one start; their names.
+fn write_inputs(folder: &Folder, plan: &Plan, inputs: &Inputs, random: &mut Random) -> String {
+    let mut names = String::new();
+    for (number, input) in inputs.iter().enumerate() {
+        let records: String = input.iter().map(|record| record.text.as_str()).collect();
+        folder
+            .write(&format!("input{number}"), packed((plan.format.header().to_owned() + &records).as_bytes(), random));
+        names += &format!(" input{number}");
+    }
+    names
+}
+
+/// What the runs have shown.
+#[derive(Debug, Default)]
+struct Shown {
+    records: u64,
+    /// Of these the promise leaves the verdict open.
+    open: u64,
+    /// Passed on, dropped, rejected.
+    told: [u64; 3],
+    late: u64,
+    killed_runs: u64,
+}
+
+impl Shown {
+    /// Where a part of the stream was never drawn, its laws were not looked at.
+    fn is_enough(&self) -> bool {
+        let Self { records, open, told, late, killed_runs } = self;
+        open * 4 < *records && told.iter().chain([late]).all(|count| *count > 50) && *killed_runs > 0
+    }
+}
+
+fn check(seed: u64, shown: &mut Shown) {
+    let plan = Plan::draw(seed);
+    let repeat = format!(
+        "FIRSTSEEN_RUNS={seed}..{} cargo test -p firstseen-tests --test all differential\nfirstseen dedup {}",
+        seed + 1,
+        plan.flags
+    );
+    if plan.is_killed {
+        check_killed(&plan, seed, &repeat);
+        shown.killed_runs += 1;
     } else {
-        folder.write("input", &input);
+        check_verdicts(&plan, seed, &repeat, shown);
     }
-    let flags = format!("{} {} --duplicates again --report none input", run.format_flags(), run.flags);
-    let ran = folder.dedup(&flags);
-    assert_eq!(ran.code, Some(0), "run {seed}, {flags}: {}", ran.err);
-    let again = folder.read("again");
-    let (mut out, mut again) = (ran.out.lines().peekable(), again.lines().peekable());
-    let mut last: HashMap<u64, usize> = HashMap::new();
-    for (number, line) in input.lines().enumerate() {
-        let is_duplicate = again.next_if_eq(&line).is_some();
-        assert!(is_duplicate || out.next_if_eq(&line).is_some(), "run {seed}, {flags}: record {number} is lost");
-        let key = run.events[number].key;
-        let expected = run.expected(number, last.get(&key).copied());
-        assert!(
-            expected.is_none_or(|expected| expected == is_duplicate),
-            "run {seed}, {flags}: record {number}, {line}"
-        );
-        if !is_duplicate {
-            last.insert(key, number);
+}
+
+fn check_verdicts(plan: &Plan, seed: u64, repeat: &str, shown: &mut Shown) {
+    let (folder, random) = (Folder::new(), &mut Random(seed));
+    let files = "--out out --duplicates again --rejected rejected --report json";
+    let state = if plan.starts.len() > 1 { "--state state" } else { "" };
+    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+    for inputs in &plan.starts {
+        let names = write_inputs(&folder, plan, inputs, random);
+        let ran = folder.dedup(&format!("{} {files} {state} {names}", plan.flags));
+        assert_eq!(ran.code, Some(0), "{repeat}: {}", ran.err);
+        let report = ran.report();
+        for name in ["events", "first_seen", "undecided", "duplicates", "late", "rejected"] {
+            *counts.entry(name).or_default() += number(&report, name);
         }
     }
-    assert!(out.peek().is_none() && again.peek().is_none(), "run {seed}, {flags}: more came out than went in");
+    let mut outputs = [("out", Told::New), ("again", Told::Again), ("rejected", Told::Rejected)]
+        .map(|(name, told)| (Output::of(&folder, name, plan.format.header()), told, 0u64));
+    let mut model = Model::new(plan.window, plan.late);
+    for (number, record) in plan.starts.iter().flatten().flatten().enumerate() {
+        let expected = match record.event {
+            Some((key, time_ms)) => model.expects(key, time_ms),
+            None => Some(Told::Rejected),
+        };
+        let text = record.text.strip_suffix('\n').unwrap_or(&record.text);
+        let may_be = |told: Told| expected.map_or(told != Told::Rejected, |expected| expected == told);
+        let mut outputs = outputs.iter_mut();
+        let found =
+            outputs.find_map(|(output, told, count)| (may_be(*told) && output.has(text)).then_some((*told, count)));
+        let (told, count) = found
+            .unwrap_or_else(|| panic!("{repeat}\nrecord {number}, {text:?}, is not told {expected:?} by {model:?}"));
+        *count += 1;
+        shown.records += 1;
+        shown.open += u64::from(expected.is_none());
+        if let Some((key, time_ms)) = record.event {
+            model.was_told(key, time_ms, told);
+        }
+    }
+    let told = outputs.map(|(output, told, count)| {
+        assert!(output.is_at_end(), "{repeat}\n{told:?} has more than went in, from byte {} on", output.at);
+        count
+    });
+    assert_eq!(
+        [counts["first_seen"] + counts["undecided"], counts["duplicates"], counts["rejected"]],
+        told,
+        "{repeat}"
+    );
+    assert_eq!(counts["events"], told[0] + told[1], "{repeat}");
+    shown.late += counts["late"];
+    (0..3).for_each(|place| shown.told[place] += told[place]);
+}
+
+/// A run that is killed somewhere, and fed everything again: nothing is lost, and then everything is known.
+fn check_killed(plan: &Plan, seed: u64, repeat: &str) {
+    let (folder, random) = (Folder::new(), &mut Random(seed));
+    let inputs = &plan.starts[0];
+    let names = write_inputs(&folder, plan, inputs, random);
+    let flags = format!("{} --state state --state-every 1ms --out out --report none", plan.flags);
+    let fed: String = inputs[0].iter().map(|record| record.text.as_str()).collect();
+    let fed = plan.format.header().to_owned() + &fed;
+    let mut child = folder.start(&format!("{flags} -"));
+    let mut stdin = child.stdin.take().expect("a pipe");
+    stdin.write_all(&fed.as_bytes()[..random.below(fed.len() as u64 + 1) as usize]).expect("a run that listens");
+    child.kill().expect("a process");
+    child.wait().expect("an end");
+    let ran = folder.dedup(&format!("{flags} {names}"));
+    assert_eq!(ran.code, Some(0), "{repeat}: {}", ran.err);
+    let out = format!("\n{}\n", folder.read("out"));
+    let mut passed: BTreeMap<u64, bool> = BTreeMap::new();
+    for Record { text, event } in inputs.iter().flatten() {
+        let Some((key, _)) = event else { continue };
+        let text = format!("\n{}\n", text.strip_suffix('\n').unwrap_or(text));
+        *passed.entry(*key).or_default() |= out.contains(&text);
+    }
+    let lost: Vec<u64> = passed.into_iter().filter_map(|(key, is_passed)| (!is_passed).then_some(key)).collect();
+    assert!(lost.is_empty(), "{repeat}\nkeys {lost:?} are lost");
+    let ran = folder.dedup(&format!("{flags} {names}"));
+    assert_eq!(ran.code, Some(0), "{repeat}: {}", ran.err);
+    assert!(out == format!("\n{}\n", folder.read("out")), "{repeat}\nsomething passes that is known");
+}
+
+/// The runs that somebody asks for, `17..18` or `0..5000`.
+fn asked() -> Option<Range<u64>> {
+    let asked = std::env::var("FIRSTSEEN_RUNS").ok()?;
+    let (start, end) = asked.split_once("..").expect("a range such as 0..5000");
+    Some(start.parse().expect("a number")..end.parse().expect("a number"))
 }
 
 #[test]
 fn random_runs_answer_as_an_exact_model() {
-    let asked = std::env::var("FIRSTSEEN_RUNS").ok();
-    let asked = asked
-        .as_deref()
-        .and_then(|text| text.split_once(".."))
-        .map(|(start, end)| start.parse().expect("a number")..end.parse().expect("a number"));
-    asked.unwrap_or(RUNS).for_each(check);
+    let mut shown = Shown::default();
+    if let Some(runs) = asked() {
+        return runs.for_each(|run| check(run, &mut shown));
+    }
+    let seconds = std::env::var("FIRSTSEEN_DIFFERENTIAL_SECONDS").ok();
+    let seconds = seconds.map_or(SECONDS, |seconds| seconds.parse().expect("a number of seconds"));
+    let (began, limit) = (Instant::now(), Duration::from_secs(seconds));
+    let more = |run: &u64| *run < RUNS_MIN || began.elapsed() < limit;
+    let runs = (0..).take_while(more).inspect(|run| check(*run, &mut shown)).count();
+    println!("{runs} runs in {} s: {shown:?}", began.elapsed().as_secs());
+    assert!(shown.is_enough(), "{shown:?}");
 }

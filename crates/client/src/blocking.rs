@@ -14,6 +14,7 @@ use crate::degraded::Degraded;
 use crate::error::{CallError, ConnectError, FilterError};
 use crate::filter::{Frequency, Verdict};
 use crate::options::Builder;
+use crate::outage::MissingSlices;
 
 /// A connection to a cluster; [`crate::Client`] that blocks. Clones share it.
 #[derive(Clone)]
@@ -155,6 +156,11 @@ impl Filter {
     /// [`CallError`].
     pub fn estimate(&self, event: &[u8], time_ms: Option<u64>) -> Result<Frequency, CallError> {
         self.runtime.block_on(self.filter.estimate(event, time_ms))
+    }
+
+    /// [`crate::Filter::missing_slices`].
+    pub fn missing_slices(&self) -> MissingSlices {
+        self.filter.missing_slices()
     }
 
     /// [`crate::Filter::audit`].

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::{self, Arrival, FakeCluster, Fate, by_sequence, definition, eventually};
 use firstseen_client::{Digest, Filter, FilterSecret, MissingSlices, Reason, Verdict};
-use firstseen_routing::{ClockSource, ClusterMap, Incarnation, NodeId, Prober};
+use firstseen_routing::{ClockSource, ClusterMap, Incarnation, NodeId, Prober, SliceCopy, SliceOwner};
 use tokio::time::{Instant, timeout};
 
 fn digests(from: u64, to: u64) -> Vec<Digest> {
@@ -207,6 +207,44 @@ async fn an_event_waits_for_its_own_slices() {
     let client = cluster.client().await;
     let missing = client.filter("clicks").await.expect("a filter").missing_slices();
     assert_eq!(missing, MissingSlices { down: 1, lost: 1 });
+}
+
+/// Of one batch those events are told at once that wait in vain, and the others wait on.
+#[tokio::test]
+async fn events_of_one_batch_wait_apart() {
+    let cluster = FakeCluster::start(3).await;
+    cluster.add_filter("clicks", definition("1h", "horizontal:6"), ClockSource::Wall);
+    cluster.change(|map| {
+        map.nodes.get_mut(&NodeId(3)).expect("a node").is_down = true;
+        let record = map.filters.values_mut().next().expect("a filter");
+        // The first node has slices 0 and 3. Of the second of them there is another copy, on a node that may come back.
+        for slice in [0, 3] {
+            record.owners[slice].complete_since = Incarnation(0);
+        }
+        let owner = SliceOwner { node: NodeId(3), ..SliceOwner::default() };
+        record.copies.push(SliceCopy { slice: 3, owner, replaces: None, since_epoch: 0 });
+    });
+    let client = cluster.builder().deadline_ms(1_000).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    cluster.judge(|_, _| Fate::Refuse(Reason::SlicesDown));
+    let prober = Prober::new(filter.definition()).expect("a prober");
+    let of = |slice: u32| digests(0, 100).into_iter().find(|digest| prober.group(*digest) == slice).expect("an event");
+    let (vain, waiting) = (of(0), of(3));
+    let both = filter.observe_digests(&[vain, waiting], &[]).await.expect("verdicts");
+    assert_eq!(both, [Verdict::Undecided(Reason::SlicesDown); 2]);
+    let tries: Vec<usize> = cluster.arrivals().iter().map(|arrival| arrival.events()).collect();
+    assert!(tries.len() > 1 && tries.iter().all(|events| *events == 2), "the batch stays what it was: {tries:?}");
+    // Each by a call of its own, before the outage counts as one that lasts.
+    let client = cluster.builder().incarnation(43).deadline_ms(60_000).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    let waits = tokio::spawn({
+        let filter = filter.clone();
+        async move { filter.observe_digests(&[waiting], &[]).await }
+    });
+    let told = filter.observe_digests(&[vain], &[]).await.expect("a verdict");
+    assert_eq!(told, [Verdict::Undecided(Reason::SlicesDown)]);
+    assert!(!waits.is_finished(), "its slice may come back");
+    waits.abort();
 }
 
 /// Whether a producer of its own asks more than once about an event of which nodes say that its slices are down.

@@ -1,0 +1,213 @@
+//! The exact model: every key, and when it was passed on. It knows of the binary what docs/kinds.md promises, and nothing else.
+//!
+//! Where the promise is a span (a window is cut into ticks or jumps), the model says nothing between its ends.
+
+use std::collections::HashMap;
+
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+/// Who says to be further ahead than this is broken: so far no stream jumps.
+const BROKEN_AHEAD_MS: u64 = 10 * 365 * DAY_MS;
+
+/// A window as its user understands it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Window {
+    /// Nothing is promised but that no record is lost.
+    Fading,
+    Unbounded,
+    /// What was passed on less than `length` ago is a duplicate; what was `slack` longer ago is not.
+    Sliding {
+        by_time: bool,
+        length: u64,
+        slack: u64,
+        lateness_ms: u64,
+        /// Duplicates begin the window anew.
+        refresh: bool,
+    },
+    /// Each key once from landmark to landmark.
+    Landmark(Landmark),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Landmark {
+    Events(u64),
+    Duration(u64),
+    Calendar(Period, Zone),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Period {
+    Hour,
+    Day,
+    Week,
+}
+
+/// Zones whose clocks are easily told.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Zone {
+    /// So far east of Greenwich all year.
+    Fixed { ahead_ms: i64 },
+    /// Athens between March 2023 and March 2024: summer time ends at this moment.
+    Athens,
+}
+
+/// 2023-10-29 01:00 UTC.
+pub(super) const ATHENS_FALLS_BACK_MS: u64 = 1_698_541_200_000;
+
+impl Zone {
+    fn ahead_ms(self, time_ms: u64) -> i64 {
+        let hour_ms = HOUR_MS.cast_signed();
+        match self {
+            Self::Fixed { ahead_ms } => ahead_ms,
+            Self::Athens if time_ms < ATHENS_FALLS_BACK_MS => 3 * hour_ms,
+            Self::Athens => 2 * hour_ms,
+        }
+    }
+}
+
+impl Landmark {
+    /// Which stretch between landmarks an event lies in.
+    fn stretch(self, time_ms: u64, number: u64) -> u64 {
+        match self {
+            Self::Events(length) => number / length,
+            Self::Duration(length_ms) => time_ms / length_ms,
+            Self::Calendar(period, zone) => {
+                let local_ms = time_ms.saturating_add_signed(zone.ahead_ms(time_ms));
+                match period {
+                    Period::Hour => local_ms / HOUR_MS,
+                    Period::Day => local_ms / DAY_MS,
+                    // 1970 began on a Thursday.
+                    Period::Week => (local_ms + 3 * DAY_MS) / (7 * DAY_MS),
+                }
+            }
+        }
+    }
+
+    fn is_by_time(self) -> bool {
+        !matches!(self, Self::Events(_))
+    }
+}
+
+/// What `--late` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Late {
+    PassedOn,
+    Dropped,
+}
+
+/// Where a record went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    New,
+    Again,
+    Rejected,
+}
+
+/// Until when a key counts as seen, by the latest of its sightings that count: what is certain, and what may be.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    surely: Option<u64>,
+    maybe: Option<u64>,
+}
+
+/// The place of an event: what it is counted in, when it is judged at the earliest and the latest, and whether it is late.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    own: u64,
+    judged: (u64, u64),
+    /// None where the promise leaves it open.
+    is_late: Option<bool>,
+}
+
+#[derive(Debug)]
+pub(super) struct Model {
+    window: Window,
+    late: Late,
+    clock_ms: u64,
+    events: u64,
+    keys: HashMap<u64, Known>,
+}
+
+impl Model {
+    pub(super) fn new(window: Window, late: Late) -> Self {
+        Self { window, late, clock_ms: 0, events: 0, keys: HashMap::new() }
+    }
+
+    /// Whether times matter.
+    pub(super) fn is_by_time(window: Window) -> bool {
+        match window {
+            Window::Fading | Window::Unbounded => false,
+            Window::Sliding { by_time, .. } => by_time,
+            Window::Landmark(landmark) => landmark.is_by_time(),
+        }
+    }
+
+    fn place(&self, time_ms: u64) -> Place {
+        let on_time = |own| Place { own, judged: (own, own), is_late: Some(false) };
+        let clock_ms = self.clock_ms.max(time_ms);
+        match self.window {
+            Window::Fading | Window::Unbounded => on_time(0),
+            Window::Sliding { by_time: false, .. } => on_time(self.events),
+            Window::Sliding { length, slack, lateness_ms, .. } => {
+                let edge = clock_ms - lateness_ms;
+                let is_late = match () {
+                    () if time_ms + length > edge => Some(false),
+                    () if time_ms + length + 2 * slack <= edge => Some(true),
+                    () => None,
+                };
+                Place { own: time_ms, judged: (time_ms.max(edge - slack), time_ms.max(edge)), is_late }
+            }
+            Window::Landmark(landmark) => {
+                let own = landmark.stretch(time_ms, self.events);
+                let now = landmark.stretch(clock_ms, self.events);
+                Place { own, judged: (now, now), is_late: Some(own < now) }
+            }
+        }
+    }
+
+    /// Whether what was seen at `seen` is known at one of `judged`; none between.
+    fn counts(&self, seen: Known, (earliest, latest): (u64, u64)) -> Option<bool> {
+        let (length, slack) = match self.window {
+            Window::Fading => return None,
+            Window::Unbounded => (u64::MAX / 2, 0),
+            Window::Sliding { length, slack, .. } => (length, slack),
+            Window::Landmark(_) => (1, 0),
+        };
+        match seen {
+            Known { surely: Some(seen), .. } if seen + length > latest => Some(true),
+            Known { maybe: Some(seen), .. } if seen + length + slack > earliest => None,
+            _ => Some(false),
+        }
+    }
+
+    /// What must be told of the next record; none where either of the two verdicts may.
+    pub(super) fn expects(&self, key: u64, time_ms: u64) -> Option<Told> {
+        if Self::is_by_time(self.window) && time_ms > self.clock_ms + BROKEN_AHEAD_MS && self.clock_ms > 0 {
+            return Some(Told::Rejected);
+        }
+        let place = self.place(time_ms);
+        if place.is_late? {
+            return Some(if self.late == Late::Dropped { Told::Again } else { Told::New });
+        }
+        let known = self.keys.get(&key).copied().unwrap_or_default();
+        self.counts(known, place.judged).map(|is_known| if is_known { Told::Again } else { Told::New })
+    }
+
+    /// The next record was told this.
+    pub(super) fn was_told(&mut self, key: u64, time_ms: u64, told: Told) {
+        if told == Told::Rejected {
+            return;
+        }
+        let place = self.place(time_ms);
+        let refreshes = matches!(self.window, Window::Sliding { refresh: true, .. });
+        if place.is_late != Some(true) && (told == Told::New || refreshes) {
+            let known = self.keys.entry(key).or_default();
+            known.maybe = known.maybe.max(Some(place.own));
+            if place.is_late == Some(false) {
+                known.surely = known.surely.max(Some(place.own));
+            }
+        }
+        self.events += 1;
+        self.clock_ms = self.clock_ms.max(time_ms);
+    }
+}
