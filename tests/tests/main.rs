@@ -15,6 +15,7 @@ mod cluster;
 mod copies;
 mod crash_loop;
 mod differential;
+mod documents;
 mod estimate;
 mod eval;
 mod formats;

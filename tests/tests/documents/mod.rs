@@ -1,0 +1,141 @@
+//! The commands of the README and of the pages in `docs/`: each block runs as it stands there, so that none goes stale.
+//!
+//! A block that cannot be run here says why, in a comment before it that no reader sees (`blocks::Mark`); how many there are is
+//! known, so that the list does not grow unnoticed. A block without such a comment is run.
+
+mod blocks;
+mod script;
+mod shown;
+mod stage;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use self::blocks::{Block, blocks};
+
+/// How long a block may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long one of the long run may take.
+const LONG: Duration = Duration::from_secs(900);
+
+/// Comments of each page that keep a block, or commands of one, from being run.
+const LEFT_OUT: [(&str, usize); 5] = [
+    ("README.md", 2),
+    ("docs/client.md", 2),
+    ("docs/hashing.md", 1),
+    ("docs/operations.md", 4),
+    ("docs/testing.md", 7),
+];
+
+/// The pages that have a test of their own, so that they run beside each other.
+const LARGE: [&str; 2] = ["README.md", "docs/operations.md"];
+
+#[test]
+fn the_readme_does_what_it_says() {
+    run_page("README.md", false);
+}
+
+#[test]
+fn the_page_for_operators_does_what_it_says() {
+    run_page("docs/operations.md", false);
+}
+
+#[test]
+fn all_other_pages_do_what_they_say() {
+    let pages = pages();
+    pages.iter().filter(|page| !LARGE.contains(&page.as_str())).for_each(|page| run_page(page, false));
+}
+
+#[test]
+#[ignore = "minutes: the blocks of all pages that say that they are long"]
+fn what_takes_long_does_what_the_pages_say() {
+    pages().iter().for_each(|page| run_page(page, true));
+}
+
+#[test]
+fn what_is_not_run_is_known() {
+    let left_out = pages().into_iter().map(|page| {
+        let count = blocks(&text(&page)).iter().map(Block::left_out).sum();
+        (page, count)
+    });
+    let left_out: Vec<(String, usize)> = left_out.filter(|(_, count)| *count > 0).collect();
+    let known = LEFT_OUT.map(|(page, count)| (page.to_owned(), count));
+    assert_eq!(left_out, known, "run what can be run; where a block cannot, its comment says why, and it counts here");
+}
+
+#[test]
+fn a_page_that_is_wrong_is_found() {
+    let fault = |page: &str| faults("page", page, false, PATIENCE).join("\n");
+    assert_eq!(fault("```sh\nfirstseen plan --capacity 1M\n```\n"), "");
+    assert!(fault("```sh\nfirstseen plan --capacity 1M --flag-that-is-not\n```\n").contains("page:1: exit"));
+    assert!(fault("```sh\nfirstseen dedup absent.log | cat\n```\n").contains("page:1: exit"), "also in a pipe");
+    assert!(fault("```sh\ntrue > once.log\n```\n").contains("once.log is empty"));
+    let shown = "```sh\nprintf 'a 1\\nb 2\\n'\n```\n```text\na 1\nb 3\n```\n";
+    assert!(fault(shown).contains("page:4: the page shows `b 3`"), "{}", fault(shown));
+    let hanging = faults("page", "```sh\nsleep 600\n```\n", false, Duration::from_secs(1)).join("\n");
+    assert!(hanging.contains("page:1: does not end"), "{hanging}");
+}
+
+fn run_page(page: &str, long: bool) {
+    let faults = faults(page, &text(page), long, if long { LONG } else { PATIENCE });
+    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+}
+
+/// What is wrong with the blocks of a page.
+fn faults(page: &str, text: &str, long: bool, patience: Duration) -> Vec<String> {
+    let mut faults = Vec::new();
+    let blocks = blocks(text);
+    for (index, block) in blocks.iter().enumerate() {
+        if !block.is_run() || block.not_run().is_some() || block.is_long() != long {
+            continue;
+        }
+        let next = blocks.get(index + 1);
+        let shows = next.filter(|next| next.language == "text" && next.section == block.section);
+        faults.extend(fault(page, block, shows, patience));
+    }
+    faults
+}
+
+/// What is wrong with a block, beside what the page shows of its output.
+fn fault(page: &str, block: &Block, shows: Option<&Block>, patience: Duration) -> Option<String> {
+    let played = stage::play(|base| script::script(block, base), patience);
+    let said = |line: usize, what: String| Some(format!("{page}:{line}: {what}\n{}\n{}", block.text, played.printed));
+    match played.status {
+        None => return said(block.line, format!("does not end within {patience:?}")),
+        Some(status) if !status.success() => return said(block.line, format!("{status}")),
+        Some(_) => {}
+    }
+    let is_empty = |file: &&str| fs::read(played.folder.path(file)).is_ok_and(|bytes| bytes.is_empty());
+    if let Some(file) = redirected(&block.text).find(is_empty) {
+        return said(block.line, format!("{file} is empty"));
+    }
+    let shows = shows?;
+    let line = shown::missing(&shows.text, &played.printed)?;
+    said(shows.line, format!("the page shows `{line}`"))
+}
+
+/// Files that commands write their output to.
+fn redirected(commands: &str) -> impl Iterator<Item = &str> {
+    let after = commands.match_indices("> ").map(|(at, sign)| &commands[at + sign.len()..]);
+    after.filter_map(|rest| rest.split_whitespace().next())
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn text(page: &str) -> String {
+    fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
+}
+
+/// The README, and all pages in `docs/`, by name.
+fn pages() -> Vec<String> {
+    let entries = fs::read_dir(root().join("docs")).expect("pages");
+    let names = entries.map(|entry| entry.expect("a page").file_name().into_string().expect("UTF-8"));
+    let mut pages: Vec<String> =
+        names.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}")).collect();
+    pages.push("README.md".to_owned());
+    pages.sort();
+    pages
+}

@@ -1,0 +1,33 @@
+//! What a page shows, beside what came.
+//!
+//! Promises: words and numbers are compared as they are, but for what a clock measured. Must not know: what was run.
+
+/// The first line that a page shows and that did not come, in this order, in `came`.
+///
+/// A line of `...` stands for any lines. Seconds and rates are those of a machine; so are ports.
+pub(crate) fn missing<'a>(shown: &'a str, came: &str) -> Option<&'a str> {
+    let mut came = came.lines().map(normal);
+    let mut told = shown.lines().filter(|line| !line.trim().is_empty() && line.trim() != "...");
+    told.find(|line| {
+        let wanted = normal(line);
+        !came.any(|line| line == wanted)
+    })
+}
+
+/// A line without what no two runs share: numbers of a line that tells seconds or events a second.
+fn normal(line: &str) -> String {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let is_measured = words.iter().any(|word| matches!(*word, "s" | "s," | "ms" | "events/s"));
+    let is_number = |word: &str| word.chars().any(|letter| letter.is_ascii_digit());
+    let words = words.into_iter().map(|word| if is_measured && is_number(word) { "#" } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn numbers_are_compared_but_for_those_of_a_clock() {
+    let came = "events    10\nfirst seen 4 (40.0 %)\ntime  0.10 s, 100 events/s\n  3 a\n  2 b\n";
+    assert_eq!(missing("events 10\ntime 0.22 s, 45 events/s\n  3 a\n  ...\n", came), None);
+    assert_eq!(missing("events 10\nfirst seen 5 (40.0 %)\n", came), Some("first seen 5 (40.0 %)"));
+    assert_eq!(missing("  3 a\nevents 10\n", came), Some("events 10"), "their order counts");
+    assert_eq!(missing("  3 a\n  1 c\n", came), Some("  1 c"));
+}

@@ -1,0 +1,174 @@
+//! Where a block runs: a folder with the files that pages talk of, ports of its own, and an end for all that it starts.
+//!
+//! Promises: what a block has started is gone when its run is over; a block that does not end is ended. Must not know: pages.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use nix::pty::openpty;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use crate::run::{Folder, example, example_text, firstseen};
+
+/// Ports of a stage; below those that the system gives away.
+const PORTS: u16 = 100;
+const FIRST_PORT: u16 = 16_000;
+const LAST_PORT: u16 = 32_000;
+
+/// Lines of a web log: enough for repeats.
+const LINES: usize = 1_000;
+
+/// `cargo run -- WORDS` is the binary with these words; what else is asked of cargo a page has to leave out.
+const CARGO: &str = r#"#!/bin/sh
+case " $* " in *" -p "*) echo "the stage has one program" >&2; exit 1;; esac
+[ "$1" = run ] || { echo "the stage has no cargo $1" >&2; exit 1; }
+while [ "$1" != -- ]; do shift; done
+shift
+exec firstseen "$@"
+"#;
+
+/// What is followed has come to its end here.
+const TAIL: &str = "#!/bin/sh\n[ \"$1\" = -F ] && shift\nexec cat \"$@\"\n";
+
+/// How a block ended.
+pub(crate) struct Played {
+    /// None where it had to be ended.
+    pub(crate) status: Option<ExitStatus>,
+    /// What it printed, standard output first.
+    pub(crate) printed: String,
+    pub(crate) folder: Folder,
+}
+
+/// Runs what `script` makes of a hundred ports, for as long as `patience`.
+pub(crate) fn play(script: impl FnOnce(u16) -> String, patience: Duration) -> Played {
+    let folder = Folder::new();
+    let base = free_ports();
+    lay_out(&folder, base);
+    let (out, err) = (file(&folder, "printed.out"), file(&folder, "printed.err"));
+    // Somebody sits at the terminal who agrees to everything.
+    let terminal = openpty(None, None).expect("a pseudo terminal");
+    let stdin: OwnedFd = terminal.slave;
+    let mut person = File::from(terminal.master);
+    person.write_all("y\n".repeat(20).as_bytes()).expect("typed");
+    let mut shell = Command::new("bash");
+    shell.args(["-eu", "-o", "pipefail", "-c", &script(base)]).current_dir(folder.path(""));
+    let path = std::env::var("PATH").unwrap_or_default();
+    shell.env("PATH", format!("{}:{path}", folder.path("bin").display())).env("TERM", "dumb");
+    shell.env("TLS", "--tls-ca certs/ca.pem --tls-cert certs/admin.pem --tls-key certs/admin.key");
+    let child = shell.process_group(0).stdin(stdin).stdout(out).stderr(err).spawn().expect("a shell");
+    let mut group = Group(child);
+    let status = group.wait(patience);
+    drop(group);
+    let printed = folder.read("printed.out") + &folder.read("printed.err");
+    Played { status, printed, folder }
+}
+
+/// A shell and all that it has started, which end with this.
+struct Group(Child);
+
+impl Group {
+    /// Waits for the shell.
+    fn wait(&mut self, patience: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.0.try_wait().expect("a child") {
+                Some(status) => return Some(status),
+                None if Instant::now() > deadline => return None,
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let id = Pid::from_raw(i32::try_from(self.0.id()).expect("a process id"));
+        // Nodes of `firstseen up` have groups of their own, and end with it, however it ends.
+        let _ = killpg(id, Signal::SIGKILL);
+        let _ = self.0.wait();
+    }
+}
+
+fn file(folder: &Folder, name: &str) -> File {
+    File::create(folder.path(name)).expect("a file")
+}
+
+/// The first of a hundred ports that nobody uses.
+fn free_ports() -> u16 {
+    static TAKEN: AtomicU16 = AtomicU16::new(0);
+    let stages = (LAST_PORT - FIRST_PORT) / PORTS;
+    let begin = u16::try_from(std::process::id() % u32::from(stages)).expect("a small number");
+    loop {
+        let stage = (begin + TAKEN.fetch_add(1, Ordering::Relaxed)) % stages;
+        let first = FIRST_PORT + stage * PORTS;
+        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
+        if (first..first + PORTS).all(is_free) {
+            return first;
+        }
+    }
+}
+
+/// Everything that a page takes for granted.
+fn lay_out(folder: &Folder, base: u16) {
+    for name in ["bin", "backups", "examples"] {
+        fs::create_dir(folder.path(name)).expect("a folder");
+    }
+    symlink(firstseen().get_program(), folder.path("bin/firstseen")).expect("a link");
+    symlink(Path::new(&example("")), folder.path("examples/data")).expect("a link");
+    for (name, text) in [("bin/cargo", CARGO), ("bin/tail", TAIL)] {
+        folder.write(name, text);
+        fs::set_permissions(folder.path(name), fs::Permissions::from_mode(0o755)).expect("its mode");
+    }
+    let log: String = example_text("apache_logs.gz").lines().take(LINES).map(|line| format!("{line}\n")).collect();
+    folder.write("access.log", &log);
+    folder.write("app.log", "started\nconnected\nstarted\n");
+    let mut links = GzEncoder::new(Vec::new(), Compression::fast());
+    let from = example_text("outlinks_20080430.tsv.gz");
+    from.lines().take(LINES).for_each(|line| writeln!(links, "{line}").expect("memory"));
+    folder.write("links.tsv.gz", links.finish().expect("memory"));
+    let event = |number: u64| {
+        let (id, ts) = (number % 70, 1_700_000_000_000 + number * 1_000);
+        format!("{{\"id\":\"{id}\",\"ts\":{ts}}}\n")
+    };
+    folder.write("events.jsonl", (0..100).map(event).collect::<String>());
+    let click = |number: u64| {
+        let (user, ad, time, ip) = (number % 9, number % 7, 1_700_000_000_000 + number * 1_000, number % 5);
+        format!("{user},{ad},{time},10.0.0.{ip}\n")
+    };
+    folder.write("clicks.csv", "user,ad,time,ip\n".to_owned() + &(0..200).map(click).collect::<String>());
+    for (index, node) in (0..).zip(["a", "b", "c"]) {
+        folder.write(&format!("{node}.toml"), node_file(node, base + 10 * index));
+    }
+}
+
+/// The configuration of a node that has certificates.
+fn node_file(name: &str, port: u16) -> String {
+    format!(
+        "name = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\nhttp_listen = \"127.0.0.1:{}\"\ndata_dir = \"data-{name}\"\n\
+         memory_max_bytes = 1073741824\n[tls]\nca = \"certs/ca.pem\"\ncert = \"certs/{name}.node.pem\"\n\
+         key = \"certs/{name}.node.key\"\n",
+        port + 1
+    )
+}
+
+#[test]
+fn what_a_block_has_started_ends_with_it() {
+    let begun = Instant::now();
+    let hanging = play(|_| "sleep 600 & echo $! > pid\nsleep 600\n".to_owned(), Duration::from_secs(1));
+    assert!(hanging.status.is_none() && begun.elapsed() < Duration::from_secs(30));
+    let mut id = String::new();
+    File::open(hanging.folder.path("pid")).and_then(|mut file| file.read_to_string(&mut id)).expect("it has begun");
+    let id = Pid::from_raw(id.trim().parse().expect("a number"));
+    crate::local_cluster::eventually("the end of what was started", || !crate::local_cluster::is_alive(id));
+}
