@@ -48,6 +48,9 @@ fn produce(filter: &Filter, first_key: u64, is_over: &AtomicBool) -> (u64, Durat
 fn moved(node: &OwnNode, command: &str) -> Value {
     let run = node.folder.run(&format!("cluster {command} --json --addr {}", node.address));
     assert_eq!(run.code, Some(0), "{}", run.err);
+    // What moves takes the retry horizon of two seconds: nobody waits for it in silence.
+    let is_told = run.err.contains("slices have arrived; one needs 2 s at least");
+    assert_eq!(is_told, !command.contains("--plan"), "{command}: {}", run.err);
     serde_json::from_str(&run.out).expect("one document")
 }
 

@@ -4,6 +4,7 @@
 
 mod backup;
 mod form;
+mod leading;
 mod moves;
 mod recover;
 mod restore;
@@ -20,7 +21,7 @@ use firstseen_routing::{ClusterMap, Incarnation, NodeId};
 use firstseen_wire::proto::admin::{InitRequest, JoinRequest, LeaveRequest, StatusReply, StatusRequest};
 
 use crate::connect::{self, Operator, fresh_id};
-use crate::exit::UsageError;
+use crate::exit::{FAILED, UsageError};
 use crate::tls_args::TlsArgs;
 
 pub use backup::BackupArgs;
@@ -35,6 +36,8 @@ pub(crate) use status::{filters_json, filters_text, hex};
 pub(crate) const FORM: Duration = Duration::from_secs(60);
 /// How long the others may take to hear of the start of a node that has joined.
 const STARTED_MAX: Duration = Duration::from_secs(20);
+/// How long a leader may take to be found before `status` says that there is none: an election, and a bit.
+const LEADER_MAX: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Flags of `firstseen cluster`.
@@ -107,6 +110,7 @@ pub struct FormArgs {
 
 /// Flags of `firstseen cluster status`.
 #[derive(Debug, Args)]
+#[command(after_help = "Exit code 0: a majority of the voters agrees on a leader; 1: none does, or nobody answers.")]
 pub struct StatusArgs {
     /// Any node of the cluster.
     #[command(flatten)]
@@ -159,10 +163,13 @@ pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
                 writeln!(out, "cluster {cluster} of {} nodes", nodes.len())?;
             }
             ClusterCommand::Status(StatusArgs { member, json }) => {
-                let status = status(&member.operator()?).await?;
+                let status = leading::looked_at(&member.operator()?, LEADER_MAX).await?;
                 match json {
                     true => writeln!(out, "{}", status::json(&status)?)?,
                     false => out.write_all(status::text(&status).as_bytes())?,
+                }
+                if status.leader.is_none() {
+                    code = ExitCode::from(FAILED);
                 }
             }
             ClusterCommand::SafeToStop(args) => code = safe_to_stop::run(args, out).await?,

@@ -10,12 +10,12 @@ use clap::Args;
 use firstseen_routing::{ClusterMap, FilterId, NodeId};
 use firstseen_wire::proto::admin::{CancelMovesRequest, MoveSlicesRequest, PlanMovesRequest, PlannedMoves, SliceMove};
 use serde::Serialize;
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep};
 
 use super::{ClusterStatus, NodeArgs, node_named, status};
 use crate::connect::{Operator, fresh_id};
 use crate::size::ByteSize;
-use crate::steps::Steps;
+use crate::steps::{Pace, Steps};
 use crate::table::Table;
 
 /// How often is asked how far slices have come.
@@ -26,6 +26,9 @@ const ROUNDS_MAX: usize = 8;
 
 /// Moves of a filter that begin at once.
 const BEGIN_MAX: usize = 1024;
+
+/// A slice waits no longer than this for the retry horizon of its filter.
+const HORIZON_MAX_MS: u32 = 60_000;
 
 /// Flags of `firstseen cluster rebalance`.
 #[derive(Debug, Args)]
@@ -172,12 +175,15 @@ async fn begin(member: &Operator, plan: &[PlannedMoves]) -> anyhow::Result<()> {
 /// Waits until nothing is on its way any more.
 async fn wait(member: &Operator) -> anyhow::Result<()> {
     let mut progress: Option<Steps> = None;
+    let (begun, mut pace, mut most) = (Instant::now(), Pace::new(), 0);
     let (mut waited_for, mut lost) = (BTreeSet::new(), BTreeSet::new());
     loop {
         let ClusterStatus { map, .. } = status(member).await?;
         let left = map.filters.values().map(|record| record.moves().count()).sum::<usize>() as u64;
         let progress = progress.get_or_insert_with(|| Steps::new(left, "slices", false));
         progress.left(left);
+        most = most.max(left);
+        progress.say(&mut pace, begun.elapsed(), || under_way(&map, most - left, most, begun.elapsed()));
         if left == 0 {
             progress.end();
             return Ok(());
@@ -203,6 +209,17 @@ async fn wait(member: &Operator) -> anyhow::Result<()> {
         }
         sleep(ASK).await;
     }
+}
+
+/// What a wait has come to, and what it is for.
+fn under_way(map: &ClusterMap, arrived: u64, all: u64, elapsed: Duration) -> String {
+    let moving = map.filters.values().filter(|record| record.moves().next().is_some());
+    let horizon_ms = moving.map(|record| record.policies.retry_horizon_ms.min(HORIZON_MAX_MS)).max().unwrap_or(0);
+    format!(
+        "firstseen: {} s: {arrived} of {all} slices have arrived; one needs {} s at least, so that retries are known there",
+        elapsed.as_secs(),
+        horizon_ms.div_ceil(1000)
+    )
 }
 
 async fn cancel(member: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {

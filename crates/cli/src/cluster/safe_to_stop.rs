@@ -9,20 +9,17 @@ use std::process::ExitCode;
 use clap::Args;
 use firstseen_routing::stopping::{Loss, Obstacle, obstacles, ranges};
 use firstseen_routing::{ClusterMap, NodeId};
-use firstseen_wire::proto::admin::StatusRequest;
 use serde::Serialize;
-use tokio::time::{Duration, Instant, sleep};
+use tokio::time::{Duration, sleep};
 
-use super::{ClusterStatus, NodeArgs, node_named, status};
-use crate::connect::Operator;
+use super::leading::committed;
+use super::{ClusterStatus, NodeArgs, node_named};
 use crate::exit::FAILED;
 
 /// How often is looked again.
 const ASK: Duration = Duration::from_millis(300);
 /// How long a leader may take to be found.
 const LEADER_MAX: Duration = Duration::from_secs(15);
-/// How long one that is asked may take.
-const ANSWER_MAX: Duration = Duration::from_secs(3);
 
 /// Flags of `firstseen cluster safe-to-stop`.
 #[derive(Debug, Args)]
@@ -76,7 +73,7 @@ pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::R
     let member = args.member.operator()?;
     let mut told: Vec<Reason> = Vec::new();
     loop {
-        let ClusterStatus { map, unreachable, .. } = committed(&member).await?;
+        let ClusterStatus { map, unreachable, .. } = committed(&member, LEADER_MAX).await?;
         let node = node_named(&map, &args.node)?;
         let found = obstacles(&map, node, |other| !unreachable.contains(&other));
         let against: Vec<&Obstacle> = found.iter().filter(|found| !(args.accept_loss && found.is_loss())).collect();
@@ -107,29 +104,6 @@ fn text(node: &str, is_safe: bool, reasons: &[Reason]) -> String {
         (true, true) => format!("{node} can be stopped: nothing is lost, and the others go on\n"),
         (true, false) => format!("{node} can be stopped, and this is accepted:\n{lines}"),
         (false, _) => format!("{node} must not be stopped now:\n{lines}"),
-    }
-}
-
-/// The status that the leader tells, by the map as it is agreed on now.
-async fn committed(member: &Operator) -> anyhow::Result<ClusterStatus> {
-    let end = Instant::now() + LEADER_MAX;
-    loop {
-        let known = status(member).await?;
-        let leader = known.leader.and_then(|leader| known.map.nodes.get(&leader));
-        let asked = match leader {
-            None => Err(anyhow::anyhow!("nobody leads the cluster: without a majority nobody can say what is safe")),
-            Some(leader) => {
-                let leader = member.at(&leader.address).within(ANSWER_MAX);
-                let request = StatusRequest { committed: true };
-                leader.call(async |mut client| client.status(request).await).await
-            }
-        };
-        match asked.and_then(TryInto::try_into) {
-            Ok(status) => return Ok(status),
-            Err(error) if Instant::now() > end => return Err(error),
-            // Perhaps another one leads by now.
-            Err(_) => sleep(ASK).await,
-        }
     }
 }
 

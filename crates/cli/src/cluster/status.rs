@@ -16,6 +16,8 @@ use crate::table::Table;
 struct StatusDocument<'a> {
     cluster: String,
     map_version: u64,
+    /// Whether a majority of the voters agrees on a leader now.
+    majority: bool,
     leader: Option<u64>,
     term: u64,
     last_applied: u64,
@@ -102,6 +104,7 @@ pub(super) fn json(status: &ClusterStatus) -> anyhow::Result<String> {
     let document = StatusDocument {
         cluster: hex(&map.cluster.0),
         map_version: map.version,
+        majority: leader.is_some(),
         leader: leader.map(|NodeId(number)| number),
         term: *term,
         last_applied: *last_applied,
@@ -139,12 +142,13 @@ pub(super) fn text(status: &ClusterStatus) -> String {
     let mut text = String::new();
     let leads = match leader.and_then(|leader| map.nodes.get(&leader)) {
         Some(node) => format!("led by {}", node.name),
-        None => {
-            "without a leader: nothing can be changed; filters go on where no node is needed that is away".to_owned()
-        }
+        None => "led by nobody".to_owned(),
     };
     let cluster = hex(&map.cluster.0);
     let _ = writeln!(text, "cluster {cluster}, map {}, term {term}, applied {last_applied}, {leads}", map.version);
+    if leader.is_none() {
+        text.push_str(&leaderless(map));
+    }
     let mut nodes = Table::new(&["node", "number", "address", "site", "start", "memory", "slices", "votes", "state"]);
     for (number, node) in &map.nodes {
         nodes.row([
@@ -166,6 +170,17 @@ pub(super) fn text(status: &ClusterStatus) -> String {
         text.push_str(&filters_text(map));
     }
     text
+}
+
+/// What it means that no majority answers.
+fn leaderless(map: &ClusterMap) -> String {
+    let voters = map.nodes.values().filter(|node| node.voter).count();
+    format!(
+        "no majority of the {voters} voters ({}) answers: nothing can be changed, and what is shown was agreed on before. Nodes\n\
+         tell what they know, and record nothing new once their lease is over. Start the others; where they are lost for\n\
+         good, one goes on (firstseen cluster recover)\n",
+        voters / 2 + 1
+    )
 }
 
 /// A line for each node whose clock somebody should look after: it is further from the middle one than half of what it may be.
