@@ -76,7 +76,7 @@ fn help_mentions_every_flag() {
 #[test]
 fn other_commands_explain_themselves() {
     for (command, words) in [
-        ("up", "--nodes --sites --nodes-per-site --data --port --tls --memory --json 130"),
+        ("up", "--nodes --sites --nodes-per-site --data --port --tls --memory --json --detach --end 130"),
         ("node", "--config --check-config --create health"),
         ("node health", "--addr"),
         ("cluster", "init join form status safe-to-stop rebalance drain leave backup restore recover"),

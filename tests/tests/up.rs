@@ -84,6 +84,28 @@ fn an_interrupt_ends_all_nodes_and_a_second_one_does_not_wait() {
 }
 
 #[test]
+fn a_cluster_in_the_background_gives_the_terminal_back_and_ends_by_its_folder() {
+    let folder = Folder::with("a\nb\na\n");
+    let told = folder.run("up --nodes 2 --data it --memory 64MiB --detach").ok().out;
+    assert!(told.contains("in the background") && told.contains("`firstseen up --end --data it` ends it"), "{told}");
+    // The next commands can be pasted.
+    let create = told.lines().find(|line| line.starts_with("firstseen filter create clicks ")).expect("a command");
+    let dedup = told.lines().find(|line| line.starts_with("firstseen dedup --cluster ")).expect("a command");
+    let dedup = dedup.replace("--format clf access.log", "input").replace("once.log", "once");
+    // A filter with a window wants times, which lines have not.
+    folder.shell(&format!("{} --clock wall\n{dedup}", create)).ok();
+    assert_eq!(folder.read("once"), "a\nb\n");
+    folder.run("up --data it --detach").fails(2, &["is running"]);
+    assert!(folder.run("up --end --data it").ok().out.contains("has ended"));
+    assert!(folder.run("up --end --data it").ok().out.contains("is not running"));
+    folder.run("up --end --data other").fails(2, &["there is no cluster in other"]);
+    let told = folder.run("up --data it --detach --json").ok().out;
+    let ready: Value = serde_json::from_str(&told).expect("one line");
+    assert_eq!(ready["nodes"].as_array().map(Vec::len), Some(2), "{told}");
+    folder.run("up --end --data it").ok();
+}
+
+#[test]
 fn what_cannot_be_is_refused_before_anything_is_written() {
     let folder = Folder::new();
     folder.run("up --memory 1").fails(2, &["memory_max_bytes = 1", "1048576"]);

@@ -116,7 +116,7 @@ fn commands_of(text: &str) -> Vec<String> {
 fn is_endless(command: &str) -> bool {
     let command = command.trim_start();
     let is_node = command.starts_with("firstseen node --config") && !command.contains("--check-config");
-    is_node || command.starts_with("firstseen up") && !command.contains("--detach")
+    is_node || command.starts_with("firstseen up") && !["--detach", "--end"].iter().any(|flag| command.contains(flag))
 }
 
 /// The command with its output in files, and what waits until it serves.
@@ -124,7 +124,7 @@ fn in_background(command: &str, number: usize) -> String {
     let start = |command: &str, name: &str| format!("{{\n{command}\n}} >{name}.out 2>{name}.err &\n");
     let name = format!("background{number}");
     if command.trim_start().starts_with("firstseen up") {
-        let port = format!("PORT=$(sed -n 's/.*--cluster 127.0.0.1:\\([0-9]*\\).*/\\1/p' {name}.out)");
+        let port = format!("PORT=$(sed -n '/--cluster/{{s/.*--cluster 127.0.0.1:\\([0-9]*\\).*/\\1/p;q}}' {name}.out)");
         return start(command, &name) + &format!("await {name}.out 'firstseen filter create' $!\n{port}\n");
     }
     let files: &[&str] = if command.contains("# on each host") { &["a.toml", "b.toml", "c.toml"] } else { &["a.toml"] };

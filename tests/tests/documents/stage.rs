@@ -70,6 +70,7 @@ pub(crate) fn play(script: impl FnOnce(u16) -> String, patience: Duration) -> Pl
     let mut group = Group(child);
     let status = group.wait(patience);
     drop(group);
+    end_clusters(&folder);
     let printed = folder.read("printed.out") + &folder.read("printed.err");
     Played { status, printed, folder }
 }
@@ -97,6 +98,13 @@ impl Drop for Group {
         // Nodes of `firstseen up` have groups of their own, and end with it, however it ends.
         let _ = killpg(id, Signal::SIGKILL);
         let _ = self.0.wait();
+    }
+}
+
+/// Ends what `firstseen up --detach` has left in the background, out of the group.
+fn end_clusters(folder: &Folder) {
+    for name in folder.names().into_iter().filter(|name| folder.has(&format!("{name}/up.json"))) {
+        folder.run(&format!("up --end --data {name}")).ok();
     }
 }
 

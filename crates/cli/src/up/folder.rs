@@ -19,6 +19,8 @@ use crate::tls_args::TlsArgs;
 
 /// What says that a folder is one of ours.
 const DESCRIPTION: &str = "up.json";
+/// The number of the process that runs the cluster, while it does.
+const PROCESS: &str = "up.pid";
 /// Nodes of a new folder.
 const NODES: usize = 3;
 /// Where nodes are if nobody says.
@@ -138,6 +140,7 @@ impl Folder {
                 description
             }
         };
+        fs::write(path.join(PROCESS), format!("{}\n", std::process::id()))?;
         let folder = Self { path: path.to_owned(), description, _lock: lock };
         folder.make_certificates()?;
         folder.nodes().iter().try_for_each(|node| folder.make_node(node, asked.memory))?;
@@ -268,6 +271,26 @@ impl Description {
             ))),
             _ => Ok(()),
         }
+    }
+}
+
+/// The process that runs the cluster in the folder at `path`; none while nobody does.
+///
+/// # Errors
+/// [`UsageError`] where there is no cluster.
+pub(super) fn running(path: &Path) -> anyhow::Result<Option<i32>> {
+    let shown = path.display();
+    let none = |error: std::io::Error| UsageError(format!("there is no cluster in {shown} ({error}): say --data"));
+    let lock = File::open(path.join(DESCRIPTION)).map_err(none)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(None),
+        Err(TryLockError::WouldBlock) => {
+            let text =
+                fs::read_to_string(path.join(PROCESS)).with_context(|| format!("cannot read {shown}/{PROCESS}"))?;
+            let process = text.trim().parse().ok().filter(|process| *process > 1);
+            Ok(Some(process.with_context(|| format!("{shown}/{PROCESS} holds no number of a process"))?))
+        }
+        Err(TryLockError::Error(error)) => Err(error).with_context(|| format!("cannot lock {shown}")),
     }
 }
 

@@ -3,11 +3,12 @@
 //! Promises: standard output says where the nodes are and nothing else; what was started ends with this process; a
 //! folder is started again as it was left. Must not know: what nodes do.
 
+mod background;
 mod folder;
 mod processes;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -24,11 +25,14 @@ pub(crate) use processes::Processes;
 
 /// Most nodes that this makes sense with on one machine.
 const NODES_MAX: i64 = 64;
+/// The folder of a cluster where nobody says.
+const DATA: &str = "firstseen-data";
 /// How often is looked whether a node has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What is said below the flags.
-const ENDS: &str = "Ctrl-C or SIGTERM ends the nodes in order, and then this with exit code 0; a second one kills them \
+const ENDS: &str = "The terminal is the cluster's while it runs: type other commands in another one, or say --detach.\n\
+                    Ctrl-C or SIGTERM ends the nodes in order, and then this with exit code 0; a second one kills them \
                     (130, as before the cluster is ready). Exit code 1: the nodes became no cluster, or none is left.";
 
 /// Flags of `firstseen up`.
@@ -46,7 +50,7 @@ pub struct UpArgs {
         value_parser = value_parser!(u32).range(1..=NODES_MAX))]
     pub nodes_per_site: u32,
     /// Folder of the cluster; made if there is none
-    #[arg(long, value_name = "DIR", default_value = "firstseen-data")]
+    #[arg(long, value_name = "DIR", default_value = DATA)]
     pub data: PathBuf,
     /// Listen on this port and those that follow; by default on free ports, which the folder keeps
     #[arg(long, value_name = "PORT", value_parser = value_parser!(u16).range(1..))]
@@ -60,6 +64,12 @@ pub struct UpArgs {
     /// Print one line of JSON when the cluster is ready
     #[arg(long)]
     pub json: bool,
+    /// Give the terminal back when the cluster is ready, which goes on in the background
+    #[arg(long)]
+    pub detach: bool,
+    /// End the cluster of the folder, wherever it was started
+    #[arg(long, conflicts_with_all = ["detach", "nodes", "sites", "port", "tls", "json"])]
+    pub end: bool,
 }
 
 /// What is printed with `--json`.
@@ -84,6 +94,12 @@ struct ReadyNode<'a> {
 /// # Errors
 /// What a person must be told; the nodes have ended then.
 pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
+    if args.end {
+        return background::end(&args.data, &mut io::stdout().lock());
+    }
+    if args.detach {
+        return background::detach(args, &mut io::stdout().lock());
+    }
     let folder = Folder::open(&args.data, asked(args)?)?;
     connect::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
@@ -167,18 +183,58 @@ fn tell(args: &UpArgs, folder: &Folder, processes: &Processes, cluster: &str) ->
         writeln!(out, "{}", serde_json::to_string(&ready).map_err(io::Error::other)?)?;
         return out.flush();
     }
-    writeln!(out, "cluster {cluster}, data in {data}")?;
-    let letters = folder.nodes().iter().map(|node| node.site.chars().count()).max().unwrap_or(0);
-    for node in folder.nodes() {
-        let LocalNode { name, site, .. } = node;
-        let (address, http) = (node.address(), node.http_address());
-        writeln!(out, "  {name:<8} {site:<letters$} {address:<16} http://{http}/metrics")?;
-    }
-    let addresses: Vec<String> = folder.nodes().iter().map(LocalNode::address).collect();
-    writeln!(out, "Ctrl-C ends it, `firstseen up` starts it again. Make a filter:")?;
-    let addresses = addresses.join(",");
-    let flags = folder.tls("admin").to_string();
-    let tree = if folder.has_sites() { " --tree dense" } else { "" };
-    writeln!(out, "firstseen filter create clicks --cluster {addresses} --window 24h --capacity 1M{tree}{flags}")?;
+    let ends = "This terminal is the cluster's now: Ctrl-C ends it, and `firstseen up` starts it again. In another one, make a \
+                filter, and send it a log:";
+    out.write_all(Shown::of(folder).text(cluster, ends).as_bytes())?;
     out.flush()
+}
+
+/// What people are told of a cluster.
+struct Shown {
+    data: PathBuf,
+    nodes: Vec<LocalNode>,
+    admin_flags: String,
+    producer_flags: String,
+    has_sites: bool,
+}
+
+impl Shown {
+    fn of(folder: &Folder) -> Self {
+        Self {
+            data: folder.path().to_owned(),
+            nodes: folder.nodes().to_vec(),
+            admin_flags: folder.tls("admin").to_string(),
+            producer_flags: folder.tls("local.client").to_string(),
+            has_sites: folder.has_sites(),
+        }
+    }
+
+    /// What names the folder to another `firstseen up`.
+    fn data_flag(&self) -> String {
+        match self.data.as_path() == Path::new(DATA) {
+            true => String::new(),
+            false => format!(" --data {}", self.data.display()),
+        }
+    }
+
+    /// Where the nodes are, how the cluster ends, and what to type next.
+    fn text(&self, cluster: &str, ends: &str) -> String {
+        let Self { data, nodes, admin_flags, producer_flags, has_sites } = self;
+        let mut text = format!("cluster {cluster}, data in {}\n", data.display());
+        let letters = nodes.iter().map(|node| node.site.chars().count()).max().unwrap_or(0);
+        for node in nodes {
+            let LocalNode { name, site, .. } = node;
+            let (address, http) = (node.address(), node.http_address());
+            text += &format!("  {name:<8} {site:<letters$} {address:<16} http://{http}/metrics\n");
+        }
+        let addresses = nodes.iter().map(LocalNode::address).collect::<Vec<_>>().join(",");
+        let (tree, site) = match nodes.first() {
+            Some(node) if *has_sites => (" --tree dense", format!(" --site {}", node.site)),
+            _ => ("", String::new()),
+        };
+        let filter = format!("firstseen filter create clicks --cluster {addresses} --window 24h --capacity 1M");
+        let dedup = format!("firstseen dedup --cluster {addresses} --filter clicks{site}");
+        text += &format!("{ends}\n{filter}{tree}{admin_flags}\n");
+        text + &format!("{dedup} --format clf access.log{producer_flags} > once.log\n")
+    }
 }

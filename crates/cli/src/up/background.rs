@@ -1,0 +1,92 @@
+//! A local cluster that needs no terminal: started in the background, and ended by the folder that it has.
+//!
+//! Promises: who starts it hears that it is ready, or why it is not; only the process that holds the folder is ended. Must not
+//! know: what runs in it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::folder::{Folder, running};
+use super::{Shown, UpArgs, asked};
+use crate::exit::FAILED;
+
+/// How long nodes may take to end: longer than they are given before they are killed.
+const END: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(50);
+/// The file in the folder with what the process in the background has said.
+const LOG: &str = "up.log";
+
+/// Starts the cluster in a process of its own, waits until it is ready, and says how to end it.
+///
+/// # Errors
+/// Why it did not become ready.
+pub(super) fn detach(args: &UpArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    // What is wrong with the flags or the folder is told here; the process then takes the folder as it is.
+    let shown = Shown::of(&Folder::open(&args.data, asked(args)?)?);
+    let log = args.data.join(LOG);
+    let mut child = start(&log)?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().context("no pipe")?).read_line(&mut line)?;
+    if line.is_empty() {
+        child.wait()?;
+        let said = std::fs::read_to_string(&log).unwrap_or_default();
+        tell!("{}", said.trim_end());
+        return Ok(ExitCode::from(FAILED));
+    }
+    let process = child.id();
+    match args.json {
+        true => out.write_all(line.as_bytes())?,
+        false => {
+            let ready: serde_json::Value = serde_json::from_str(&line).context("it says something else")?;
+            let cluster = ready["cluster"].as_str().unwrap_or("?");
+            let ends = format!(
+                "It runs in the background (process {process}); `firstseen up --end{}` ends it. Make a filter, and send it a log:",
+                shown.data_flag()
+            );
+            out.write_all(shown.text(cluster, &ends).as_bytes())?;
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// This program with the same flags, out of reach of the terminal's signals.
+fn start(log: &Path) -> anyhow::Result<Child> {
+    use std::os::unix::process::CommandExt;
+    let program = std::env::current_exe().context("cannot find the program itself")?;
+    let written = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let flags = std::env::args_os().skip(1).filter(|flag| flag != "--detach" && flag != "--json");
+    let mut command = Command::new(&program);
+    command.args(flags).arg("--json").process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(written);
+    command.spawn().with_context(|| format!("cannot start {}", program.display()))
+}
+
+/// Ends the cluster of the folder at `path`, and waits until it has.
+///
+/// # Errors
+/// That there is none; that it does not end.
+pub(super) fn end(path: &Path, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let shown = path.display();
+    let Some(process) = running(path)? else {
+        writeln!(out, "the cluster in {shown} is not running")?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    kill(Pid::from_raw(process), Signal::SIGTERM).with_context(|| format!("cannot end process {process}"))?;
+    let begun = Instant::now();
+    while running(path)?.is_some() {
+        if begun.elapsed() > END {
+            bail!("process {process}, which runs the cluster in {shown}, does not end: kill -9 {process}");
+        }
+        std::thread::sleep(LOOK);
+    }
+    writeln!(out, "the cluster in {shown} has ended")?;
+    Ok(ExitCode::SUCCESS)
+}
