@@ -34,8 +34,15 @@ use folder::{FileEntry, NewFolder, SliceEntry};
 pub(super) use metadata::Metadata;
 use sources::Sources;
 
+/// Exit code of a backup that is whole but for filters that it names.
+const LEFT_OUT: u8 = 3;
+
 /// Flags of `firstseen cluster backup`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit code 0: all filters are in it; 3: all but those that are being altered or restored, which are named; \
+                        otherwise there is no backup."
+)]
 pub struct BackupArgs {
     /// Any node of the cluster.
     #[command(flatten)]
@@ -43,7 +50,8 @@ pub struct BackupArgs {
     /// Folder to make; it will hold the secrets of the filters
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Leave out slices that no node can tell, as where nodes are lost, instead of failing
+    /// Leave out slices that no node can tell, as where nodes are lost, instead of failing; and end with exit code 0 where filters
+    /// that are being altered are left out
     #[arg(long)]
     pub allow_missing: bool,
     /// Print one JSON document
@@ -95,7 +103,14 @@ pub(super) async fn run(args: &BackupArgs, out: &mut dyn Write) -> anyhow::Resul
                 true => writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?,
                 false => out.write_all(text(&document).as_bytes())?,
             }
-            Ok(ExitCode::SUCCESS)
+            for name in &document.left_out {
+                tell!(
+                    "firstseen: filter {name} is not in this backup, as it is being altered or restored: take another one when \
+                     that is over (firstseen filter describe {name} says when)"
+                );
+            }
+            let is_whole = document.left_out.is_empty() || args.allow_missing;
+            Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(LEFT_OUT) })
         }
         Ok(Err(error)) => {
             folder.remove();
@@ -117,7 +132,7 @@ async fn take(
 ) -> anyhow::Result<Document> {
     let begun_ms = now_ms();
     let mut map = status(member).await?.map;
-    let left_out = leave_out(&mut map, args.allow_missing)?;
+    let left_out = leave_out(&mut map);
     let secrets = metadata::secrets(member, &map).await?;
     let total_bytes = map.filters.values().map(|record| cells_bytes(record) * record.owners.len() as u64).sum();
     let progress = &*progress.insert(Progress::new(Some(total_bytes), false));
@@ -150,22 +165,14 @@ async fn take(
     Ok(Document { folder: args.out.display().to_string(), cluster, bytes, filters, left_out })
 }
 
-/// Takes out what is not there yet, or is about to go: filters that are being restored or altered; their names.
-fn leave_out(map: &mut ClusterMap, allow_missing: bool) -> anyhow::Result<Vec<String>> {
+/// Takes out what is not there yet, or is about to go: filters that are being restored or altered; their names. A backup holds one
+/// filter under one name, and of two that are asked one after the other neither says what the other would.
+fn leave_out(map: &mut ClusterMap) -> Vec<String> {
     let altered = map.filters.keys().filter_map(|id| Some([*id, map.former_of(*id)?.0])).flatten();
     let restoring = map.filters.iter().filter(|(_, record)| is_restoring(&record.name)).map(|(id, _)| *id);
     let unfinished: BTreeSet<FilterId> = altered.chain(restoring).collect();
     let gone = map.filters.extract_if(.., |id, _| unfinished.contains(id));
-    let names: Vec<String> =
-        gone.filter(|(_, record)| record.line.closed.is_none()).map(|(_, record)| record.name).collect();
-    if !names.is_empty() && !allow_missing {
-        anyhow::bail!(
-            "filter {} is being altered or restored, and a backup holds one filter under one name: take it when that is over \
-             (firstseen filter describe says when), or leave the filter out with --allow-missing",
-            names.join(", ")
-        );
-    }
-    Ok(names)
+    gone.filter(|(_, record)| record.line.closed.is_none()).map(|(_, record)| record.name).collect()
 }
 
 /// Cells that were told may be of generations that were opened since the map was asked for.

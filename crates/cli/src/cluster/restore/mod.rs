@@ -15,13 +15,16 @@ use clap::Args;
 use super::backup::Backup;
 use super::{NodeArgs, status};
 use crate::consent::confirms;
-use crate::exit::INTERRUPTED;
+use crate::exit::{FAILED, INTERRUPTED};
 use crate::progress::Progress;
 use crate::signals::Signals;
 use plan::Plan;
 use write::Restoring;
 
 /// Flags of `firstseen cluster restore`.
+///
+/// What is in the backup counts from then on. What was recorded after it was begun is lost: the command says since when, and asks
+/// whether that may be first-seen again (--yes); with --undecided it is not given up.
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
     /// Folder of the backup
@@ -36,6 +39,10 @@ pub struct RestoreArgs {
     /// Do it without asking
     #[arg(long, conflicts_with = "plan")]
     pub yes: bool,
+    /// Do not give up what was recorded since the backup was begun: what is not in it is undecided until all that may be missing
+    /// has expired, or the filter is forgiven
+    #[arg(long)]
+    pub undecided: bool,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -53,7 +60,7 @@ pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Resu
     }
     let backup = backup?;
     let map = status(&member).await?.map;
-    let plan = Plan::new(&backup, &map, &args.member.addr)?;
+    let plan = Plan::new(&backup, &map, &args.member.addr, args.undecided)?;
     if !args.json {
         out.write_all(plan.text(&args.backup).as_bytes())?;
         out.flush()?;
@@ -65,9 +72,7 @@ pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Resu
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if !args.yes
-        && !confirms(&format!("{} filters are made in cluster {}", plan.filters(), super::hex(&map.cluster.0)))?
-    {
+    if !args.yes && !confirms(&plan.question(&super::hex(&map.cluster.0)))? {
         tell!("nothing was changed");
         return Ok(ExitCode::FAILURE);
     }
@@ -80,12 +85,13 @@ pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Resu
     };
     restoring.progress_ends();
     match restored {
-        Ok(Ok(())) => {
+        Ok(Ok(not_forgiven)) => {
             match args.json {
                 true => writeln!(out, "{}", plan.json(&args.backup, true)?)?,
                 false => out.write_all(plan.afterwards().as_bytes())?,
             }
-            Ok(ExitCode::SUCCESS)
+            not_forgiven.iter().for_each(|why| tell!("firstseen: {why}"));
+            Ok(if not_forgiven.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
         }
         Ok(Err(error)) => {
             let undone = restoring.undo().await;

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use firstseen_node::restoring_name;
 use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, NodeRecord};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::cluster::backup::{Backup, has_parts};
@@ -21,6 +22,10 @@ pub(super) struct Plan {
     pub(super) trees: Vec<Vec<(FilterId, FilterRecord, Vec<String>)>>,
     filters: Vec<FilterDocument>,
     cluster: String,
+    /// A node of the cluster that they come to.
+    address: String,
+    /// When the backup was begun, in milliseconds since 1970.
+    begun_ms: u64,
 }
 
 #[derive(Clone, Serialize)]
@@ -35,6 +40,18 @@ struct FilterDocument {
     bytes: u64,
     /// Its kind has no cells that can be told.
     definition_only: bool,
+    /// What is not in the backup is first-seen; otherwise it is undecided for a while.
+    decided: bool,
+    /// Another filter, whose level it is, says that.
+    #[serde(skip)]
+    is_below: bool,
+}
+
+impl FilterDocument {
+    /// Whether the backup has all that was recorded before it was begun.
+    fn is_whole(&self) -> bool {
+        self.contained_slices == self.slices && self.incomplete_slices == 0
+    }
 }
 
 /// Names of the JSON document.
@@ -42,28 +59,65 @@ struct FilterDocument {
 struct Document<'a> {
     folder: String,
     from_cluster: &'a str,
+    /// What was recorded before is in it.
+    begun_ms: u64,
     filters: &'a [FilterDocument],
     /// Whether they are there now.
     done: bool,
 }
 
 impl Plan {
-    /// What `backup` brings to the cluster of `map`, of which a node is at `address`.
+    /// What `backup` brings to the cluster of `map`, of which a node is at `address`. What is not in it is first-seen then, unless
+    /// it is to stay `undecided`.
     ///
     /// # Errors
     /// [`UsageError`]: the filters that are there already, or find no nodes.
-    pub(super) fn new(backup: &Backup, map: &ClusterMap, address: &str) -> anyhow::Result<Self> {
+    pub(super) fn new(backup: &Backup, map: &ClusterMap, address: &str, undecided: bool) -> anyhow::Result<Self> {
         let former = &backup.metadata.map;
         check_names(former, map, address)?;
         let mut trees: BTreeMap<FilterId, Vec<_>> = BTreeMap::new();
+        let mut filters = Vec::new();
         for (filter, record) in &former.filters {
             let root = record.branch.as_ref().map_or(*filter, |branch| branch.root);
             let sites = sites(former, record);
             check(record, &sites, map)?;
             trees.entry(root).or_default().push((*filter, record.clone(), sites));
+            filters.push((root, document(backup, *filter, record)));
         }
-        let filters = former.filters.iter().map(|(filter, record)| document(backup, *filter, record)).collect();
-        Ok(Self { trees: trees.into_values().collect(), filters, cluster: backup.manifest.cluster.clone() })
+        let lacking: BTreeSet<FilterId> =
+            filters.iter().filter(|(_, document)| !document.is_whole()).map(|(root, _)| *root).collect();
+        let decide = |(root, document): (FilterId, FilterDocument)| FilterDocument {
+            decided: !undecided && !lacking.contains(&root),
+            ..document
+        };
+        let filters = filters.into_iter().map(decide).collect();
+        let (trees, manifest) = (trees.into_values().collect(), &backup.manifest);
+        let (cluster, address) = (manifest.cluster.clone(), address.to_owned());
+        Ok(Self { trees, filters, cluster, address, begun_ms: manifest.begun_ms })
+    }
+
+    /// The filters that are forgiven what is not in the backup; of a tree its root, which speaks for all levels.
+    pub(super) fn decided(&self) -> impl Iterator<Item = &str> {
+        self.filters.iter().filter(|filter| filter.decided && !filter.is_below).map(|filter| filter.name.as_str())
+    }
+
+    /// The command that ends a filter's waiting.
+    pub(super) fn forgive(&self, name: &str) -> String {
+        format!("firstseen filter forgive {name} --cluster {}", self.address)
+    }
+
+    /// What a person agrees to.
+    pub(super) fn question(&self, cluster: &str) -> String {
+        let made = format!("{} filters are made in cluster {cluster}", self.filters());
+        match self.decided().next() {
+            None => made,
+            Some(_) => format!("{made}, and what was recorded since {} is given up", self.begun()),
+        }
+    }
+
+    fn begun(&self) -> String {
+        let time = i64::try_from(self.begun_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        time.map_or_else(|| format!("{} ms", self.begun_ms), |time| format!("{time:.0}"))
     }
 
     /// How many filters there are.
@@ -73,10 +127,19 @@ impl Plan {
 
     /// The plan as a table.
     pub(super) fn text(&self, folder: &Path) -> String {
-        let mut table = Table::new(&["filter", "kind", "slices", "with their cells", "bytes"]);
+        let mut table = Table::new(&["filter", "kind", "slices", "with their cells", "bytes", "what is not in it"]);
         for filter in &self.filters {
-            let FilterDocument { name, kind, slices, contained_slices, incomplete_slices, bytes, definition_only } =
-                filter.clone();
+            let FilterDocument {
+                name,
+                kind,
+                slices,
+                contained_slices,
+                incomplete_slices,
+                bytes,
+                definition_only,
+                decided,
+                ..
+            } = filter.clone();
             let mut contained = match definition_only {
                 true => "none: definition and secret only".to_owned(),
                 false => contained_slices.to_string(),
@@ -84,26 +147,43 @@ impl Plan {
             if incomplete_slices > 0 {
                 contained += &format!(", {incomplete_slices} of which lacked something");
             }
-            table.row([name, kind, slices.to_string(), contained, ByteSize(bytes).to_string()]);
+            let rest = if decided { "first-seen" } else { "undecided" };
+            table.row([name, kind, slices.to_string(), contained, ByteSize(bytes).to_string(), rest.to_owned()]);
         }
         let (folder, cluster) = (folder.display(), &self.cluster);
-        format!("backup {folder} of cluster {cluster} is whole; from it come:\n{}", table.text())
+        format!(
+            "backup {folder} of cluster {cluster} is whole, begun {}; from it come:\n{}",
+            self.begun(),
+            table.text()
+        )
     }
 
     /// What an operator must know when it is done.
     pub(super) fn afterwards(&self) -> String {
-        format!(
-            "{} filters are restored. What was recorded after the backup was taken is not known, so their slices count as \
-             incomplete until their windows have passed, or `firstseen filter forgive NAME` says that what is missing may be \
-             first-seen again\n",
-            self.filters()
-        )
+        let mut text = format!("{} filters are restored\n", self.filters());
+        let begun = self.begun();
+        if self.decided().next().is_some() {
+            text += &format!(
+                "what was recorded before {begun} counts; what was recorded since is lost, and may be first-seen again\n"
+            );
+        }
+        for FilterDocument { name, decided, is_below, .. } in &self.filters {
+            if !decided && !is_below {
+                text += &format!(
+                    "filter {name}: what is not in the backup is undecided until all that may be missing has expired; or give it up:\n  \
+                     {}\n",
+                    self.forgive(name)
+                );
+            }
+        }
+        text
     }
 
     /// The plan as one JSON document.
     pub(super) fn json(&self, folder: &Path, done: bool) -> anyhow::Result<String> {
         let folder = folder.display().to_string();
-        let document = Document { folder, from_cluster: &self.cluster, filters: &self.filters, done };
+        let (from_cluster, begun_ms) = (self.cluster.as_str(), self.begun_ms);
+        let document = Document { folder, from_cluster, begun_ms, filters: &self.filters, done };
         Ok(serde_json::to_string_pretty(&document)?)
     }
 }
@@ -176,5 +256,7 @@ fn document(backup: &Backup, filter: FilterId, record: &FilterRecord) -> FilterD
         incomplete_slices,
         bytes,
         definition_only: !has_parts(record),
+        decided: false,
+        is_below: record.branch.as_ref().is_some_and(|branch| !branch.is_root()),
     }
 }

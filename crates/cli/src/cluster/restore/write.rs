@@ -9,7 +9,9 @@ use anyhow::{Context, bail};
 use firstseen_node::restoring_name;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId};
 use firstseen_wire::map as wire_map;
-use firstseen_wire::proto::admin::{DropFilterRequest, FinishRestoreRequest, RestoreFilterRequest, RestoredFilter};
+use firstseen_wire::proto::admin::{
+    DropFilterRequest, FinishRestoreRequest, ForgiveFilterRequest, RestoreFilterRequest, RestoredFilter,
+};
 
 use super::plan::Plan;
 use crate::cluster::backup::{Backup, pieces};
@@ -35,11 +37,11 @@ impl<'a> Restoring<'a> {
         Self { member, backup, map, nodes, made, progress: None, done_bytes: 0 }
     }
 
-    /// Does all of it.
+    /// Does all of it; which filters could not be forgiven what they lack, and why.
     ///
     /// # Errors
     /// What the cluster says; that a node was started again meanwhile.
-    pub(super) async fn carry_out(&mut self, plan: &Plan) -> anyhow::Result<()> {
+    pub(super) async fn carry_out(&mut self, plan: &Plan) -> anyhow::Result<Vec<String>> {
         let mut begun = Vec::new();
         for tree in &plan.trees {
             begun.extend(self.begin(tree).await?);
@@ -59,13 +61,33 @@ impl<'a> Restoring<'a> {
             }
         }
         self.check_starts().await?;
+        let not_forgiven = self.forgive(plan).await;
+        // What a node has lost after it was looked at must not be forgiven with the rest: its slices have their names only when it
+        // was not started again before that, and count as incomplete when it is after.
+        self.check_starts().await?;
         while let Some((filter, name)) = self.made.first().cloned() {
             let request = FinishRestoreRequest { command_id: fresh_id().into(), filter_id: filter.0 };
             let finished = self.member.call(async |mut client| client.finish_restore(request.clone()).await).await;
             finished.with_context(|| format!("{name} has its cells, and does not get its name"))?;
             self.made.remove(0);
         }
-        Ok(())
+        Ok(not_forgiven)
+    }
+
+    /// Gives up what was recorded since the backup was begun, as a person has agreed; what could not be, and why.
+    async fn forgive(&self, plan: &Plan) -> Vec<String> {
+        let mut not_forgiven = Vec::new();
+        for name in plan.decided() {
+            let request = ForgiveFilterRequest { command_id: fresh_id().into(), name: restoring_name(name) };
+            let forgiven = self.member.call(async |mut client| client.forgive_filter(request.clone()).await).await;
+            if let Err(error) = forgiven {
+                not_forgiven.push(format!(
+                    "filter {name} is restored, and what is not in the backup is undecided ({error:#}): mend that, and say {}",
+                    plan.forgive(name)
+                ));
+            }
+        }
+        not_forgiven
     }
 
     /// Makes a filter, or a tree; by former number, the new ones.
