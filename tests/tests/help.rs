@@ -101,7 +101,7 @@ fn other_commands_explain_themselves() {
             "--cluster --window --slicing --clock --lookup --answer --retry-horizon --if-absent --tree --copies",
         ),
         ("certs", "--out --nodes --clients --admin --hosts --days"),
-        ("plan", "--events-per-window --fpr --window --kind --nodes --failures --max-fpr --json"),
+        ("plan", "--capacity --fpr --window --kind --nodes --failures --max-fpr --json"),
         ("generate", "--events --keys --rate --burst --sites --home-share --late-share --late-max --seed --format"),
         ("eval", "EXPERIMENT --seed --runs --out --log --log-format --quick --json 20] Smaller codes"),
         ("bench", "cluster Redis tree durability copies moves"),

@@ -46,7 +46,7 @@ fn a_log_through_nodes_with_certificates_gives_the_counts_of_one_process() {
 fn the_last_lines_of_a_plan_can_be_pasted() {
     let folder = Folder::new();
     let cluster = LocalCluster::start(&folder, "--nodes 2");
-    let plan = folder.run("plan --events-per-window 20k --fpr 0.002 --window 12h --nodes 2").ok().out;
+    let plan = folder.run("plan --capacity 20k --fpr 0.002 --window 12h --nodes 2").ok().out;
     let (_, command) = plan.split_once("\nfirstseen filter create").expect("a command");
     let address = cluster.addresses();
     let command = format!("firstseen filter create{}", command.replace("127.0.0.1:7400", &address));

@@ -184,6 +184,19 @@ fn scaled(value: u128, exponent: i32, text: &str) -> Result<u64, SizeError> {
     u64::try_from(whole).map_err(|_| SizeError::TooLarge(text.to_owned()))
 }
 
+/// The two largest units that are not zero.
+pub(crate) fn duration(length_ms: u64) -> String {
+    let mut left_ms = length_ms;
+    let mut parts = Vec::new();
+    for (name, unit_ms) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)] {
+        if left_ms >= unit_ms && parts.len() < 2 {
+            parts.push(format!("{}{name}", left_ms / unit_ms));
+            left_ms %= unit_ms;
+        }
+    }
+    parts.join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,5 +289,13 @@ mod tests {
         }
         assert_eq!(bytes(&ByteSize(64 << 20).to_string()), Ok(64 << 20));
         assert_eq!(count(&Count(12_345).to_string()), Ok(12_345));
+    }
+
+    #[test]
+    fn durations_read_well() {
+        assert_eq!(
+            [duration(675_000), duration(86_400_000), duration(1), duration(90_061_001)],
+            ["11m 15s", "1d", "1ms", "1d 1h"]
+        );
     }
 }

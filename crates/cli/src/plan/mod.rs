@@ -3,6 +3,7 @@
 //! Promises: sizes are those of the definition that `dedup` would build, rates those of [`firstseen_filter::rates`].
 //! Must not know: records, files.
 
+mod buy;
 mod costs;
 mod create;
 mod load;
@@ -25,6 +26,7 @@ use serde::Serialize;
 use crate::exit::UsageError;
 use crate::filter_args::{KindArg, default_kind};
 use crate::size::{Count, rate};
+use buy::Machines;
 use costs::Costs;
 use create::Survives;
 use memory::Reference;
@@ -34,8 +36,8 @@ use nodes::Spread;
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     /// Different events that one window brings (`10M`); a window counted in events says it by itself
-    #[arg(long, alias = "capacity", value_name = "EVENTS", allow_negative_numbers = true)]
-    pub events_per_window: Option<Count>,
+    #[arg(long, alias = "events-per-window", value_name = "EVENTS", allow_negative_numbers = true)]
+    pub capacity: Option<Count>,
     /// Highest acceptable rate of false positives: new events called duplicates
     #[arg(long, value_name = "RATE", default_value = "0.01", allow_negative_numbers = true, value_parser = rate)]
     pub fpr: f64,
@@ -68,6 +70,10 @@ struct Plan {
     events_per_window: u64,
     fpr: f64,
     window: Window,
+    /// What to buy; the first is the answer, and others are what else would do.
+    buy: Vec<Machines>,
+    /// What they are planned for.
+    buy_kind: Kind,
     /// One, or those that are compared.
     filters: Vec<Costs>,
     /// Kinds that cannot be had at this size.
@@ -126,10 +132,13 @@ fn one_kind(args: &PlanArgs, kind: Kind) -> anyhow::Result<Plan> {
         None if args.failures.is_some() => Survives::AsDuplicate,
         None => Survives::AsUsual,
     };
+    let copies = if let Survives::ByCopies(copies) = survives { copies } else { 0 };
+    let buy = Machines::choices(&spec, args.nodes, copies).map_err(refused)?;
     let create = nodes.map(|nodes| create::command(&spec, nodes, survives)).transpose().map_err(refused)?;
     let (events_per_window, window) = (costs.events_per_window, spec.window);
     let (filters, refused, references) = (vec![costs], Vec::new(), Vec::new());
-    Ok(Plan { events_per_window, fpr: args.fpr, window, filters, refused, references, spread, create })
+    let (fpr, buy_kind) = (args.fpr, kind);
+    Ok(Plan { events_per_window, fpr, window, buy, buy_kind, filters, refused, references, spread, create })
 }
 
 fn all_kinds(args: &PlanArgs) -> anyhow::Result<Plan> {
@@ -148,7 +157,12 @@ fn all_kinds(args: &PlanArgs) -> anyhow::Result<Plan> {
         _ => {
             let references = memory::references(events_per_window);
             let (fpr, refused, spread, create) = (args.fpr, cannot, None, None);
-            Ok(Plan { events_per_window, fpr, window, filters, refused, references, spread, create })
+            // As `dedup` would choose, where that can be had.
+            let usual = default_kind(&window);
+            let chosen = filters.iter().find(|costs| costs.kind == usual).or(filters.first());
+            let (buy_kind, of_kind) = chosen.map_or((usual, window.clone()), |it| (it.kind, it.window.clone()));
+            let buy = Machines::choices(&spec(args, buy_kind, of_kind)?, None, 0).map_err(self::refused)?;
+            Ok(Plan { events_per_window, fpr, window, buy, buy_kind, filters, refused, references, spread, create })
         }
     }
 }
@@ -171,7 +185,7 @@ fn kinds_for(window: &Window) -> Vec<(Kind, Window)> {
 }
 
 fn spec(args: &PlanArgs, kind: Kind, window: Window) -> anyhow::Result<FilterSpec> {
-    let asked = args.events_per_window.map(|Count(events)| events);
+    let asked = args.capacity.map(|Count(events)| events);
     let counted = match window {
         Window::Events(events) | Window::LandmarkEvents(events) => Some(events),
         _ => None,
@@ -179,12 +193,12 @@ fn spec(args: &PlanArgs, kind: Kind, window: Window) -> anyhow::Result<FilterSpe
     let events = match (asked, counted) {
         (Some(asked), Some(counted)) if asked != counted => {
             return Err(refused(format!(
-                "window `{window}` brings {counted} events, not {asked}: leave --events-per-window out"
+                "window `{window}` brings {counted} events, not {asked}: leave --capacity out"
             )));
         }
         (Some(events), _) | (None, Some(events)) => events,
         (None, None) => {
-            return Err(refused("how many events does a window bring? Say so with --events-per-window, such as 10M"));
+            return Err(refused("how many events does a window bring? Say so with --capacity, such as 10M"));
         }
     };
     Ok(FilterSpec { rate: args.fpr, capacity_events: Some(events), ..FilterSpec::new(kind, window) })

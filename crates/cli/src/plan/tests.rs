@@ -139,13 +139,13 @@ fn an_unbounded_filter_doubles_under_its_rate() {
 
 #[test]
 fn the_text_has_the_figures_and_fits_a_terminal() {
-    let text = plan("--events-per-window 10M --kind timing --window 24h --nodes 8 --failures 1").unwrap();
+    let text = plan("--capacity 10M --kind timing --window 24h --nodes 8 --failures 1").unwrap();
     for part in [
-        "timing, window 1d: 10,000,000 events, false positives at most 1.00 %",
+        "timing, window 1d: 10,000,000 events, false positives at most 1 %",
         "bits an event",
         "1d from its first sighting, and up to 11m 15s more",
         "(ticks of 11m 15s)",
-        "50.0 % if new",
+        "50 % if new",
         "by equal:",
         "on 8 nodes, a slice each",
         "13.4 %",
@@ -154,11 +154,11 @@ fn the_text_has_the_figures_and_fits_a_terminal() {
     }
     let every_kind = KINDS.map(|(kind, window)| {
         let nodes = if window == COUNTED { "" } else { "--nodes 512 --failures 100" };
-        format!("--events-per-window 50000 --kind {kind} --window {window} {nodes}")
+        format!("--capacity 50000 --kind {kind} --window {window} {nodes}")
     });
     let compared = ["24h", "200000000000events", "unbounded", "landmark:week"].map(|window| match window {
         "200000000000events" => format!("--window {window}"),
-        _ => format!("--events-per-window 10G --window {window}"),
+        _ => format!("--capacity 10G --window {window}"),
     });
     for line in every_kind.iter().chain(&compared) {
         let text = plan(line).unwrap();
@@ -186,7 +186,7 @@ fn asked_for(text: &str, seed: u64) -> SlicedDefinition {
 fn the_last_lines_make_what_was_planned() {
     for (kind, window) in KINDS.into_iter().chain([(Kind::Bloom, "landmark:day@Europe/Athens")]) {
         for (nodes, slicing) in [(1, "none"), (3, "horizontal:3")] {
-            let line = format!("--events-per-window 50000 --fpr 0.002 --kind {kind} --window {window} --nodes {nodes}");
+            let line = format!("--capacity 50000 --fpr 0.002 --kind {kind} --window {window} --nodes {nodes}");
             if window == COUNTED && nodes > 1 {
                 let refused = plan(&line).unwrap_err();
                 assert!(refused.contains("counts events") && refused.contains("none"), "{refused}");
@@ -202,13 +202,13 @@ fn the_last_lines_make_what_was_planned() {
             assert_eq!(asked_for(&create, planned.seed), definition, "{line}");
         }
     }
-    let compared = plan("--events-per-window 50000").unwrap();
+    let compared = plan("--capacity 50000").unwrap();
     assert!(!compared.contains("filter create"), "of several kinds none is chosen:\n{compared}");
 }
 
 #[test]
 fn json_is_one_document_with_the_same_figures() {
-    let plan = json("--events-per-window 1e6 --fpr 0.001 --kind generations --nodes 4");
+    let plan = json("--capacity 1e6 --fpr 0.001 --kind generations --nodes 4");
     let costs = &plan["filters"][0];
     assert_eq!(
         (&plan["window"], &costs["kind"], plan["filters"].as_array().map(Vec::len)),
@@ -227,7 +227,7 @@ fn json_is_one_document_with_the_same_figures() {
 
 #[test]
 fn spreading_follows_the_papers_formulas() {
-    let plan = json("--events-per-window 1M --kind bloom --nodes 16 --failures 2 --max-fpr 0.2");
+    let plan = json("--capacity 1M --kind bloom --nodes 16 --failures 2 --max-fpr 0.2");
     let (vertical, horizontal) = (&plan["spread"]["vertical"], &plan["spread"]["horizontal"]);
     let on_nodes = &vertical["on_nodes"];
     let size = plain::size(1e6, 0.01).unwrap();
@@ -250,7 +250,7 @@ fn spreading_follows_the_papers_formulas() {
 #[test]
 fn what_slices_alone_cannot_survive_copies_can() {
     let create = |more: &str| {
-        let plan = json(&format!("--events-per-window 1M --failures 1 {more}"));
+        let plan = json(&format!("--capacity 1M --failures 1 {more}"));
         plan["create"].as_str().unwrap().to_owned()
     };
     let too_few = create("--nodes 3 --max-fpr 0.05");
@@ -262,19 +262,19 @@ fn what_slices_alone_cannot_survive_copies_can() {
 #[test]
 fn generations_under_failures_are_judged_one_by_one() {
     let rate_of = |failures: u32| {
-        let plan = json(&format!("--events-per-window 1M --kind generations --nodes 64 --failures {failures}"));
+        let plan = json(&format!("--capacity 1M --kind generations --nodes 64 --failures {failures}"));
         number(&plan["spread"]["vertical"]["rate_under_failures"])
     };
     assert!((0.009..=0.01).contains(&rate_of(0)), "{}", rate_of(0));
     assert!(rate_of(4) > rate_of(0) && rate_of(4) < 0.03, "{}", rate_of(4));
-    let none = json("--events-per-window 1M --kind counting --nodes 4");
+    let none = json("--capacity 1M --kind counting --nodes 4");
     assert!(none["spread"]["vertical"].is_null());
     assert!(none["spread"]["no_vertical"].as_str().unwrap().contains("kind counting cannot be sliced"));
 }
 
 #[test]
 fn kinds_are_compared_where_none_is_chosen() {
-    let plan = json("--events-per-window 1M");
+    let plan = json("--capacity 1M");
     let kinds: Vec<&str> = plan["filters"].as_array().unwrap().iter().filter_map(|f| f["kind"].as_str()).collect();
     assert_eq!(kinds, ["bloom", "generations", "timing", "counting"]);
     assert_eq!(plan["references"][1]["memory_bytes"], 130_000_000);
@@ -293,26 +293,43 @@ fn a_window_of_events_says_how_many() {
 #[test]
 fn what_cannot_be_planned_is_refused_by_name() {
     let expected = [
-        ("", "--events-per-window"),
-        ("--events-per-window 0", "zero"),
-        ("--events-per-window -5", "negative"),
-        ("--events-per-window many", "not a size"),
-        ("--events-per-window 1M --fpr 0", "rate of 0"),
-        ("--events-per-window 1M --fpr 1", "rate of 1"),
-        ("--events-per-window 1M --fpr -0.5", "rate of -0.5"),
-        ("--events-per-window 1M --fpr nan", "rate of NaN"),
-        ("--events-per-window 1M --window 0s", "window `0s` is empty"),
-        ("--events-per-window 1M --window -1h", "window `-1h` is not understood"),
-        ("--events-per-window 1M --window 24h --kind bloom", "kind bloom has no window `1d`"),
-        ("--events-per-window 5 --window 6events", "brings 6 events, not 5"),
-        ("--events-per-window 1000T", "cells"),
-        ("--events-per-window 1M --kind timing --nodes 0", "0 nodes"),
-        ("--events-per-window 1M --kind timing --nodes 5000", "5000 slices"),
-        ("--events-per-window 1M --kind timing --nodes 3 --failures 3", "3 of 3 nodes fail"),
-        ("--events-per-window 1M --kind timing --failures 1 --max-fpr 0.01", "above --fpr"),
+        ("", "--capacity"),
+        ("--capacity 0", "zero"),
+        ("--capacity -5", "negative"),
+        ("--capacity many", "not a size"),
+        ("--capacity 1M --fpr 0", "rate of 0"),
+        ("--capacity 1M --fpr 1", "rate of 1"),
+        ("--capacity 1M --fpr -0.5", "rate of -0.5"),
+        ("--capacity 1M --fpr nan", "rate of NaN"),
+        ("--capacity 1M --window 0s", "window `0s` is empty"),
+        ("--capacity 1M --window -1h", "window `-1h` is not understood"),
+        ("--capacity 1M --window 24h --kind bloom", "kind bloom has no window `1d`"),
+        ("--capacity 5 --window 6events", "brings 6 events, not 5"),
+        ("--capacity 1000T", "cells"),
+        ("--capacity 1M --kind timing --nodes 0", "0 nodes"),
+        ("--capacity 1M --kind timing --nodes 5000", "5000 slices"),
+        ("--capacity 1M --kind timing --nodes 3 --failures 3", "3 of 3 nodes fail"),
+        ("--capacity 1M --kind timing --failures 1 --max-fpr 0.01", "above --fpr"),
     ];
     for (line, part) in expected {
         let refusal = plan(line).unwrap_err();
         assert!(refusal.contains(part), "`{line}`: {refusal}");
     }
+}
+
+#[test]
+fn a_plan_begins_with_what_to_buy() {
+    let day = "--capacity 1000M --fpr 1e-6 --window 24h";
+    let told = plan(day).unwrap();
+    assert!(told.starts_with("Buy 3 machines of "), "{told}");
+    assert!(told.contains("of which any 1 may fail") && told.contains("Or 1 machine of "), "{told}");
+    assert!(told.contains("false positives at most 1e-6"), "{told}");
+    let told = plan(&format!("{day} --nodes 8 --failures 1")).unwrap();
+    assert!(told.starts_with("Buy 8 machines of ") && told.contains("(--copies 1)"), "{told}");
+    assert!(told.contains("too many") && !told.contains("111,0"), "{told}");
+    let document = json(&format!("{day} --nodes 8 --failures 1"));
+    let (cells, slice) = (&document["buy"][0]["cells_bytes"], &document["spread"]["horizontal"]["on_nodes"]);
+    assert_eq!(number(cells), 2.0 * number(&slice["memory_bytes_per_node"]), "copies are in it");
+    let lines = told.lines().filter(|line| !line.contains("firstseen")).map(|line| line.chars().count()).max();
+    assert!(lines <= Some(80), "{told}");
 }

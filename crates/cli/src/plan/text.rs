@@ -11,11 +11,16 @@ use super::costs::Costs;
 use super::load::Load;
 use super::nodes::{OnNodes, Sliced, Spread};
 use super::retention::{Measure, Retention, Slack};
-use crate::size::ByteSize;
+use crate::size::{ByteSize, duration};
+
+mod machines;
 
 const COLUMNS: usize = 80;
+/// More slices than this, one a node, are no answer.
+const NODES_MAX: u64 = 1024;
 
 pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    machines::write(plan, out)?;
     let events = match plan.window {
         Window::Events(_) | Window::LandmarkEvents(_) => String::new(),
         _ => format!("{} events, ", grouped(plan.events_per_window)),
@@ -218,7 +223,7 @@ fn spread_over_nodes(spread: &Spread, out: &mut dyn Write) -> io::Result<()> {
     row(out, &format!("false positives with {failures} down"), &|sliced| sliced.rate_under_failures.map(percent))?;
     let rate_max = percent(spread.failures_fpr.unwrap_or(0.0));
     row(out, &format!("nodes for at most {rate_max} with {failures} down"), &|sliced| {
-        sliced.slices_for_failures.map(grouped)
+        sliced.slices_for_failures.map(|nodes| if nodes > NODES_MAX { "too many".to_owned() } else { grouped(nodes) })
     })?;
     if spread.failures.is_some() {
         writeln!(out, "  What is down is answered by `duplicate`: more events lost, none twice.")?;
@@ -241,16 +246,28 @@ fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Three digits that count, and powers of ten for what is very small.
+/// Three digits that count; as a share in powers of ten, as people write it, what is very small.
 fn percent(share: f64) -> String {
     let scientific = format!("{:.2e}", share * 100.0);
     match scientific.parse() {
         Ok(0.0) => "0 %".to_owned(),
-        Ok(rounded) if rounded >= 0.001 => {
+        Ok(rounded) if rounded >= 0.01 => {
             let decimals = (2.0 - f64::log10(rounded).floor()).max(0.0) as usize;
-            format!("{rounded:.decimals$} %")
+            format!("{} %", plain(&format!("{rounded:.decimals$}")))
         }
-        _ => format!("{scientific} %"),
+        _ => {
+            let share = format!("{share:.2e}");
+            let (digits, power) = share.split_once('e').unwrap_or((&share, "0"));
+            format!("{}e{power}", plain(digits))
+        }
+    }
+}
+
+/// Digits without zeros that say nothing: `1.00` is `1`, `9.90` is `9.9`.
+fn plain(digits: &str) -> &str {
+    match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => digits,
     }
 }
 
@@ -283,19 +300,6 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// The two largest units that are not zero.
-fn duration(length_ms: u64) -> String {
-    let mut left_ms = length_ms;
-    let mut parts = Vec::new();
-    for (name, unit_ms) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)] {
-        if left_ms >= unit_ms && parts.len() < 2 {
-            parts.push(format!("{}{name}", left_ms / unit_ms));
-            left_ms %= unit_ms;
-        }
-    }
-    parts.join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,12 +307,8 @@ mod tests {
     #[test]
     fn numbers_read_well() {
         assert_eq!([grouped(0), grouped(999), grouped(1000), grouped(10_000_000)], ["0", "999", "1,000", "10,000,000"]);
-        assert_eq!([percent(1.0), percent(0.01), percent(0.000_998)], ["100 %", "1.00 %", "0.0998 %"]);
-        assert_eq!([percent(0.0), percent(1e-9)], ["0 %", "1.00e-7 %"]);
-        assert_eq!([percent(0.009_999_9), percent(0.999_999), percent(0.0999)], ["1.00 %", "100 %", "9.99 %"]);
-        assert_eq!(
-            [duration(675_000), duration(86_400_000), duration(1), duration(90_061_001)],
-            ["11m 15s", "1d", "1ms", "1d 1h"]
-        );
+        assert_eq!([percent(1.0), percent(0.01), percent(0.000_998)], ["100 %", "1 %", "0.0998 %"]);
+        assert_eq!([percent(0.0), percent(1e-9), percent(1e-6), percent(9.95e-7)], ["0 %", "1e-9", "1e-6", "9.95e-7"]);
+        assert_eq!([percent(0.009_999_9), percent(0.999_999), percent(0.0999)], ["1 %", "100 %", "9.99 %"]);
     }
 }

@@ -1,0 +1,167 @@
+//! What to buy for a filter: machines, and memory, disk, network and cores of each.
+//!
+//! Promises: cells are those of the planned definition, with copies; everything else is rounded up from what nodes take by their
+//! defaults and what was measured (`docs/performance.md`). Must not know: how it is printed.
+
+use firstseen_filter::{FilterSpec, Window};
+use serde::Serialize;
+
+use super::nodes::{Spread, SpreadError};
+
+const GIB: u64 = 1 << 30;
+/// Replay guards and what is in flight, by their limits, and the process and the system: beside the cells of a node.
+const BESIDE_CELLS_BYTES: u64 = 2 * GIB;
+/// Memory that machines are sold with, in GiB; beyond, a multiple of the last.
+const SIZES_GIB: [u64; 12] = [4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768];
+/// The agreement, logs, and room that is kept back.
+const DISK_BYTES: u64 = GIB;
+/// A journal takes about five times the memory of its cells, and a repair takes that again (`docs/operations.md`).
+const JOURNAL_TIMES: u64 = 10;
+/// A peak is so many times the mean, where nobody knows better.
+const PEAK_TIMES: f64 = 4.0;
+/// Events a second that a core takes, a fifth of what one has been measured to: connections have their cost, and tails.
+const CORE_EVENTS_PER_S: f64 = 1_000_000.0;
+/// Of what an event takes on the wire, what frames, answers and acknowledgements add.
+const WIRE_TIMES: f64 = 1.5;
+/// Machines where nobody says how many: one may fail, and the others are a majority.
+const MACHINES: u32 = 3;
+
+/// So many machines of one size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Machines {
+    pub(super) machines: u32,
+    /// Further copies of each slice: so many machines may fail at once, and nothing is forgotten.
+    pub(super) copies: u32,
+    /// Cells on each, copies included: `memory_max_bytes` of a node.
+    pub(super) cells_bytes: u64,
+    /// Memory of each.
+    pub(super) memory_bytes: u64,
+    /// Disk of each, where the filter is in memory.
+    pub(super) disk_bytes: u64,
+    /// The same where it keeps a journal.
+    pub(super) durable_disk_bytes: u64,
+    pub(super) cores: u32,
+    /// What comes at a peak, to all of them; none where the window says nothing of time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) peak: Option<Peak>,
+}
+
+/// At the busiest moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Peak {
+    pub(super) events_per_s: u64,
+    /// On the network of each machine, in and out together.
+    pub(super) bits_per_s: u64,
+}
+
+impl Machines {
+    /// What there is to choose from: `nodes`, or else as many as go on when one fails, and one alone.
+    ///
+    /// # Errors
+    /// [`SpreadError`]: what cannot be spread so.
+    pub(super) fn choices(spec: &FilterSpec, nodes: Option<u32>, copies: u32) -> Result<Vec<Self>, SpreadError> {
+        match nodes {
+            Some(nodes) => Ok(Self::of(spec, nodes, copies)?.into_iter().collect()),
+            None => {
+                let several = match Spread::of(spec, Some(MACHINES), None, None) {
+                    // What can be cut vertically can be copied.
+                    Ok(spread) if spread.as_ref().is_some_and(|spread| spread.vertical.is_some()) => {
+                        Self::of(spec, MACHINES, 1)?
+                    }
+                    // One place counts all events of such a window, or keeps memory of such a shape.
+                    Ok(_) | Err(SpreadError::Definition(_)) => None,
+                    Err(error) => return Err(error),
+                };
+                Ok(several.into_iter().chain(Self::of(spec, 1, 0)?).collect())
+            }
+        }
+    }
+
+    fn of(spec: &FilterSpec, nodes: u32, copies: u32) -> Result<Option<Self>, SpreadError> {
+        let Some(slice) = Spread::of(spec, Some(nodes), None, None)?.and_then(|spread| spread.horizontal.on_nodes)
+        else {
+            return Ok(None);
+        };
+        let per_s = window_ms(&spec.window)
+            .map(|window_ms| PEAK_TIMES * spec.capacity_events.unwrap_or(0) as f64 * 1000.0 / window_ms as f64);
+        let held_times = u64::from(copies) + 1;
+        let cells_bytes = slice.memory_bytes_per_node.saturating_mul(held_times);
+        let wire_bits = slice.wire_bits_per_event_blocked.unwrap_or(slice.wire_bits_per_event) * WIRE_TIMES;
+        // A share of the producers' events, and what each copy is told of them, going out at one node and in at another.
+        let shares = (1.0 + 2.0 * f64::from(copies)) / f64::from(nodes);
+        let peak = |per_s: f64| Peak {
+            events_per_s: per_s.ceil() as u64,
+            bits_per_s: (per_s * wire_bits * shares).ceil() as u64,
+        };
+        let busy = per_s.map_or(0.0, |per_s| per_s * held_times as f64 / f64::from(nodes) / CORE_EVENTS_PER_S);
+        Ok(Some(Self {
+            machines: nodes,
+            copies,
+            cells_bytes,
+            memory_bytes: sold(cells_bytes.saturating_add(BESIDE_CELLS_BYTES)),
+            disk_bytes: DISK_BYTES,
+            durable_disk_bytes: DISK_BYTES.saturating_add(cells_bytes.saturating_mul(JOURNAL_TIMES)),
+            // One for everything else.
+            cores: busy.ceil() as u32 + 1,
+            peak: per_s.map(peak),
+        }))
+    }
+}
+
+/// How long a window is, where it is so long by time.
+fn window_ms(window: &Window) -> Option<u64> {
+    match window {
+        Window::Duration(window_ms) | Window::LandmarkDuration(window_ms) => Some((*window_ms).max(1)),
+        _ => None,
+    }
+}
+
+/// The smallest size that is sold and has so many bytes.
+fn sold(bytes: u64) -> u64 {
+    let wanted_gib = bytes.div_ceil(GIB);
+    let last = SIZES_GIB.last().copied().unwrap_or(1);
+    let size = SIZES_GIB.iter().copied().find(|size| *size >= wanted_gib);
+    size.unwrap_or_else(|| wanted_gib.div_ceil(last).saturating_mul(last)).saturating_mul(GIB)
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::Kind;
+
+    use super::*;
+
+    fn spec(kind: Kind, window: &str, events: u64) -> FilterSpec {
+        FilterSpec { capacity_events: Some(events), ..FilterSpec::new(kind, window.parse().unwrap()) }
+    }
+
+    #[test]
+    fn copies_are_in_the_memory_of_a_machine() {
+        let day = spec(Kind::Timing, "24h", 1_000_000_000);
+        let [alone, copied] = [0, 1].map(|copies| Machines::choices(&day, Some(8), copies).unwrap().remove(0));
+        assert_eq!((2 * alone.cells_bytes, alone.machines), (copied.cells_bytes, 8));
+        assert!(copied.memory_bytes >= copied.cells_bytes + BESIDE_CELLS_BYTES);
+        assert!(copied.durable_disk_bytes > 10 * copied.cells_bytes);
+        let (few, many) = (alone.peak.unwrap(), copied.peak.unwrap());
+        // A day has 86,400 seconds, and a peak is four times the mean.
+        assert_eq!((few.events_per_s, many.events_per_s), (46_297, 46_297));
+        assert!(many.bits_per_s.abs_diff(3 * few.bits_per_s) <= 3, "{few:?} {many:?}");
+    }
+
+    #[test]
+    fn what_may_fail_is_the_first_choice_where_it_can_be_copied() {
+        let machines = |kind, window| {
+            let choices = Machines::choices(&spec(kind, window, 50_000), None, 0).unwrap();
+            choices.iter().map(|it| (it.machines, it.copies)).collect::<Vec<_>>()
+        };
+        assert_eq!(machines(Kind::Timing, "1h"), [(3, 1), (1, 0)]);
+        assert_eq!(machines(Kind::Stable, "unbounded"), [(1, 0)]);
+        let busy = Machines::choices(&spec(Kind::Generations, "1s", 10_000_000), Some(1), 0).unwrap();
+        assert!(busy[0].cores > 10, "{busy:?}");
+    }
+
+    #[test]
+    fn memory_is_a_size_that_is_sold() {
+        assert_eq!([1, 5 * GIB, 8 * GIB, 8 * GIB + 1].map(|bytes| sold(bytes) / GIB), [4, 8, 8, 16]);
+        assert_eq!((sold(769 * GIB) / GIB, sold(u64::MAX) > 768 * GIB), (1536, true));
+    }
+}

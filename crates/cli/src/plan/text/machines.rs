@@ -1,0 +1,59 @@
+//! What to buy, in words: one line that answers, and what each machine has.
+//!
+//! Promises: says nothing that the plan does not hold. Must not know: where its numbers come from.
+
+use std::io::{self, Write};
+
+use super::{grouped, plural, wrapped};
+use crate::plan::Plan;
+use crate::plan::buy::{Machines, Peak};
+use crate::size::ByteSize;
+
+/// Ahead of everything else.
+pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let Some((first, others)) = plan.buy.split_first() else { return Ok(()) };
+    let mut answer = format!("Buy {}, for kind {}.", size(first), plan.buy_kind);
+    for other in others {
+        answer += &format!(" Or {}.", size(other));
+    }
+    wrapped(out, &answer, 0)?;
+    writeln!(out)?;
+    let line = |out: &mut dyn Write, name: &str, value: String| writeln!(out, "  {name:<16}{value}");
+    let Machines { machines, copies, cells_bytes, memory_bytes, disk_bytes, durable_disk_bytes, cores, peak } = first;
+    let held = match copies {
+        0 => "one copy of each slice (--failures plans for more)".to_owned(),
+        copies => format!("{} copies of each slice (--copies {copies})", copies + 1),
+    };
+    line(out, "machines", format!("{machines}, {held}"))?;
+    let [memory, cells] = [memory_bytes, cells_bytes].map(|bytes| ByteSize(*bytes));
+    line(out, "memory each", format!("{memory}; {cells} for cells and copies (memory_max_bytes)"))?;
+    let [disk, durable] = [disk_bytes, durable_disk_bytes].map(|bytes| ByteSize(*bytes));
+    line(out, "disk each", format!("{disk}; {durable} with --durability durable"))?;
+    if let Some(Peak { events_per_s, bits_per_s }) = peak {
+        let (events, bits) = (grouped(*events_per_s), bits_text(*bits_per_s));
+        line(out, "network each", format!("{bits} at {events} events/s in all, 4 times the mean"))?;
+    }
+    line(out, "cores each", cores.to_string())?;
+    writeln!(out)
+}
+
+/// `3 machines of 16 GiB and 2 cores, of which any 1 may fail`.
+fn size(of: &Machines) -> String {
+    let Machines { machines, copies, memory_bytes, cores, .. } = of;
+    let memory = ByteSize(*memory_bytes);
+    let fails = match copies {
+        0 => String::new(),
+        copies => format!(", of which any {copies} may fail"),
+    };
+    let (s, cores_s) = (plural((*machines).into()), plural((*cores).into()));
+    format!("{machines} machine{s} of {memory} and {cores} core{cores_s}{fails}")
+}
+
+/// `12 Mbit/s`.
+fn bits_text(bits_per_s: u64) -> String {
+    let mbit = bits_per_s.div_ceil(1_000_000);
+    match mbit {
+        0..1000 => format!("{mbit} Mbit/s"),
+        _ => format!("{:.1} Gbit/s", mbit as f64 / 1000.0),
+    }
+}
