@@ -147,6 +147,7 @@ fn thresholds_are_checked_and_losses_are_forgiven_by_name() {
         let refused = cluster.create(&folder, "clicks", &format!("--capacity 1k --window 1h {flags}"));
         assert!(refused.code == Some(2) && refused.err.contains(said), "{flags}: {}", refused.err);
     }
+    cluster.create(&folder, "either", "--capacity 1k --window 1h --when-lost first_seen").ok();
     let flags = "--capacity 1k --window 1h --slicing vertical:4 --min-live 2 --set-min 1 --when-lost duplicate";
     cluster.create(&folder, "clicks", flags).ok();
     let at = cluster.addresses();

@@ -71,6 +71,8 @@ fn help_mentions_every_flag() {
     assert!(longest <= Some(100), "a line of {longest:?} characters");
     let example = help.find("tail -F app.log | firstseen dedup --window 24h");
     assert!(example < help.find("--format"), "examples come first:\n{help}");
+    let rare = help.find("Filter, rarely needed:").expect("a heading of its own");
+    assert!(help.find("      --fpr") < Some(rare) && Some(rare) < help.find("      --cell-bits"), "{help}");
 }
 
 #[test]
@@ -120,6 +122,23 @@ fn other_commands_explain_themselves() {
         assert!(longest <= Some(100), "{command}: a line of {longest:?} characters");
         assert!(!help.contains("--end-with"), "{command} shows what only `up` needs");
     }
+}
+
+#[test]
+fn making_a_filter_is_shown_before_its_flags_and_old_spellings_are_taken() {
+    let run = |flags: &str| {
+        text({
+            let mut command = firstseen();
+            command.args(flags.split(' '));
+            command
+        })
+    };
+    let help = run("filter create --help");
+    assert!(help.find("firstseen filter create clicks --cluster") < help.find("Usage:"), "{help}");
+    let short = run("filter create -h");
+    assert!(short.lines().count() < 90 && !short.contains("--set-min") && short.contains("--copies"), "{short}");
+    let plan = |flag: &str| run(&format!("plan {flag} 10M --window 24h"));
+    assert_eq!(plan("--events-per-window"), plan("--capacity"));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use firstseen_filter::{CellDefinition, FilterDefinition, Geometry, Growth, Layou
 use firstseen_routing::SlicedDefinition;
 
 use crate::report::grouped;
+use crate::size::duration;
 use crate::state::Definition;
 
 impl Definition for SlicedDefinition {
@@ -63,7 +64,7 @@ fn asked_lateness(group: &FilterDefinition) -> Option<Window> {
     (units != default_ms.div_ceil((*unit_ms).max(1))).then(|| Window::Duration(units.saturating_mul(*unit_ms)))
 }
 
-/// `timing, 10,000,000 cells, k 7, blocks of 2 lines, ...`.
+/// `timing, 10,000,000 cells of 8 bits (m), 7 of them an event (k), in 2 cache lines, ...`.
 pub fn describe(definition: &SlicedDefinition) -> String {
     let group = &definition.group;
     let mut parts = vec![group.cells.kind().to_string()];
@@ -80,14 +81,25 @@ pub fn describe(definition: &SlicedDefinition) -> String {
         }
         CellDefinition::JumpingCounting { cells, hashes, .. }
         | CellDefinition::SlidingCounting { cells, hashes, .. } => {
-            parts.push(format!("m {cells}, k {hashes}"));
+            parts.push(format!("{} cells (m), {hashes} of them an event (k)", grouped(*cells)));
         }
         CellDefinition::Stable { shape, .. } => {
-            let stable = format!("m {}, k {}, Max {}, P {:.3}", shape.cells, shape.hashes, shape.max, shape.decrements);
+            let stable = format!(
+                "{} cells (m), {} of them an event (k), Max {}, P {:.3}",
+                grouped(shape.cells),
+                shape.hashes,
+                shape.max,
+                shape.decrements
+            );
             parts.push(stable);
         }
         CellDefinition::Decaying { shape } => {
-            parts.push(format!("m {}, k {}, lambda {}", shape.cells, shape.hashes, shape.rule.lambda()));
+            parts.push(format!(
+                "{} cells (m), {} of them an event (k), lambda {}",
+                grouped(shape.cells),
+                shape.hashes,
+                shape.rule.lambda()
+            ));
         }
     }
     parts.extend(unit(&group.unit, group.rule.span_units));
@@ -115,12 +127,17 @@ fn room_events(definition: &SlicedDefinition) -> Option<u64> {
 
 fn shape(geometry: &Geometry) -> String {
     let layout = match geometry.layout() {
-        Layout::Classic => "classic".to_owned(),
-        Layout::Partitioned => "partitioned".to_owned(),
-        Layout::Blocked { lines } => format!("blocked {lines}"),
+        Layout::Classic => "anywhere".to_owned(),
+        Layout::Partitioned => "each in a part of its own".to_owned(),
+        Layout::Blocked { lines: 1 } => "in 1 cache line".to_owned(),
+        Layout::Blocked { lines } => format!("in {lines} cache lines"),
     };
-    let width = if geometry.cell_bits() > 1 { format!(" of {} bits", geometry.cell_bits()) } else { String::new() };
-    format!("m {}{width}, k {}, {layout}", geometry.cells(), geometry.hashes())
+    let width = match geometry.cell_bits() {
+        1 => "1 bit".to_owned(),
+        bits => format!("{bits} bits"),
+    };
+    let cells = grouped(geometry.cells());
+    format!("{cells} cells of {width} (m), {} of them an event (k), {layout}", geometry.hashes())
 }
 
 fn grows(growth: &Growth) -> Option<String> {
@@ -131,10 +148,10 @@ fn grows(growth: &Growth) -> Option<String> {
 fn unit(unit: &Unit, span_units: u64) -> Option<String> {
     match unit {
         // What decays has no end, only epochs.
-        Unit::Milliseconds(ms) if span_units == u64::MAX => Some(format!("epochs of {ms} ms")),
-        Unit::Events(events) if span_units == u64::MAX => Some(format!("epochs of {events} events")),
-        Unit::Milliseconds(ms) if span_units > 1 => Some(format!("{span_units} units of {ms} ms")),
-        Unit::Events(events) if span_units > 1 => Some(format!("{span_units} units of {events} events")),
+        Unit::Milliseconds(ms) if span_units == u64::MAX => Some(format!("epochs of {}", duration(*ms))),
+        Unit::Events(events) if span_units == u64::MAX => Some(format!("epochs of {} events", grouped(*events))),
+        Unit::Milliseconds(ms) if span_units > 1 => Some(format!("time in steps of {}", duration(*ms))),
+        Unit::Events(events) if span_units > 1 => Some(format!("counted in steps of {} events", grouped(*events))),
         _ => None,
     }
 }

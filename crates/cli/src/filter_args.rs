@@ -69,6 +69,9 @@ pub enum LayoutArg {
     Blocked4,
 }
 
+/// The heading of what only few need.
+const RARE: &str = "Filter, rarely needed";
+
 /// Which filter to build.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Filter")]
@@ -104,33 +107,34 @@ pub struct FilterArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
     pub future_max: Option<u64>,
     /// Seed of the hash; by default drawn at random, and told in the report
-    #[arg(long, hide_short_help = true)]
+    #[arg(long, help_heading = RARE, hide_short_help = true)]
     pub seed: Option<u64>,
     /// Cells (m) instead of a capacity; the filter then never refuses, its rate rises
-    #[arg(long, hide_short_help = true, short = 'm', value_name = "M", allow_negative_numbers = true)]
+    #[arg(long, help_heading = RARE, hide_short_help = true, short = 'm', value_name = "M", allow_negative_numbers = true)]
     pub cells: Option<Count>,
     /// Positions an event (k)
-    #[arg(long, hide_short_help = true, short = 'k', value_name = "K", allow_negative_numbers = true,
+    #[arg(long, help_heading = RARE, hide_short_help = true, short = 'k', value_name = "K", allow_negative_numbers = true,
         value_parser = value_parser!(u32).range(1..=i64::from(HASHES_MAX)))]
     pub hashes: Option<u32>,
     /// Where the positions of an event lie
-    #[arg(long, hide_short_help = true, value_enum)]
+    #[arg(long, help_heading = RARE, hide_short_help = true, value_enum)]
     pub layout: Option<LayoutArg>,
     /// Bits a cell of kind timing or generations: 8 or 16
-    #[arg(long, hide_short_help = true, value_name = "BITS")]
+    #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "BITS")]
     pub cell_bits: Option<u32>,
     /// Sub-windows (Q) of a jumping window
-    #[arg(long, hide_short_help = true, value_name = "Q")]
+    #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "Q")]
     pub sub_windows: Option<u32>,
     /// k' of the equal-timers heuristic: fewer false positives, but false negatives
-    #[arg(long, hide_short_help = true, value_name = "K'", default_value_t = 0)]
+    #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "K'", default_value_t = 0)]
     pub equal_timers: u32,
     /// How the filter grows beyond its capacity: none, equal:N (N generations at most), geometric:R (ratio R)
-    #[arg(long, hide_short_help = true, value_name = "RULE")]
+    #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "RULE")]
     pub growth: Option<GrowthArg>,
     /// What tells that a generation is full
     #[arg(
         long,
+        help_heading = RARE,
         hide_short_help = true,
         value_enum,
         value_name = "MEASURE",
@@ -139,10 +143,10 @@ pub struct FilterArgs {
     )]
     pub grow_by: LimitArg,
     /// Max of kind stable
-    #[arg(long, hide_short_help = true, value_name = "MAX")]
+    #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "MAX")]
     pub stable_max: Option<u8>,
     /// P of kind stable: cells decremented an event
-    #[arg(long, hide_short_help = true, value_name = "P", value_parser = parse_decrements, allow_negative_numbers = true)]
+    #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "P", value_parser = parse_decrements, allow_negative_numbers = true)]
     pub stable_decrements: Option<f64>,
 }
 

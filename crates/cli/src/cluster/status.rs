@@ -145,11 +145,12 @@ pub(super) fn text(status: &ClusterStatus) -> String {
         None => "led by nobody".to_owned(),
     };
     let cluster = hex(&map.cluster.0);
-    let _ = writeln!(text, "cluster {cluster}, map {}, term {term}, applied {last_applied}, {leads}", map.version);
+    let _ = writeln!(text, "cluster {cluster}, {leads}");
+    let _ = writeln!(text, "agreed on so far: map {}, applied {last_applied}, term {term}", map.version);
     if leader.is_none() {
         text.push_str(&leaderless(map));
     }
-    let mut nodes = Table::new(&["node", "number", "address", "site", "start", "memory", "slices", "votes", "state"]);
+    let mut nodes = Table::new(&["node", "number", "address", "site", "starts", "memory", "slices", "votes", "state"]);
     for (number, node) in &map.nodes {
         nodes.row([
             node.name.clone(),

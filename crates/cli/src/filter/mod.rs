@@ -107,11 +107,20 @@ pub enum WhenLostArg {
     /// Duplicate, known or not; nothing is recorded
     Duplicate,
     /// What is left is asked: what was lost is first-seen again
+    #[value(alias = "first_seen")]
     FirstSeen,
 }
 
+/// What is said before the flags of `create`.
+const EXAMPLES: &str = "\
+Times in the events:        firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M
+Events count as they come:  firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M --clock wall
+One node may be lost:       firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M --copies 1
+`-h` lists the flags in short; firstseen plan says what a filter takes; more: docs/operations.md";
+
 /// Flags of `firstseen filter create`.
 #[derive(Debug, Args)]
+#[command(before_help = EXAMPLES)]
 pub struct CreateArgs {
     /// Name of the filter
     pub name: String,
@@ -172,10 +181,10 @@ pub struct PolicyArgs {
     pub clock: ClockArg,
     /// How far the clocks of nodes may differ, which events that they stamp are kept longer: at least what nodes are
     /// configured with (timing.clock_skew_max_ms)
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration_ms)]
+    #[arg(long, hide_short_help = true, value_name = "DURATION", default_value = "1s", value_parser = parse_duration_ms)]
     pub clock_skew: u64,
     /// How slices that share events are asked (vertical and diced slicings)
-    #[arg(long, value_enum, default_value = "pipelined")]
+    #[arg(long, hide_short_help = true, value_enum, default_value = "pipelined")]
     pub lookup: LookupArg,
     /// When first-seen may be told, where slices share events
     #[arg(long, value_enum, default_value = "early")]
@@ -189,20 +198,20 @@ pub struct PolicyArgs {
     pub copies: u32,
     /// Positions of an event that must lie on live, complete slices for a verdict, where slices share events; half of them
     /// if not given
-    #[arg(long, value_name = "POSITIONS", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, hide_short_help = true, value_name = "POSITIONS", default_value_t = 0, hide_default_value = true)]
     pub min_live: u32,
     /// Positions that must be found set for a duplicate, where slices share events (x of k); with fewer on live slices an
     /// event is first-seen
-    #[arg(long, value_name = "POSITIONS", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, hide_short_help = true, value_name = "POSITIONS", default_value_t = 0, hide_default_value = true)]
     pub set_min: u32,
     /// What events are told of which fewer slices are left
     #[arg(long, value_enum, default_value = "undecided")]
     pub when_lost: WhenLostArg,
     /// How long a producer may send an unanswered batch again and get the first verdicts (`1m`)
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = parse_duration_ms)]
+    #[arg(long, hide_short_help = true, value_name = "DURATION", default_value = "1m", value_parser = parse_duration_ms)]
     pub retry_horizon: u64,
     /// Zone of calendar landmarks that name none
-    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    #[arg(long, hide_short_help = true, value_name = "ZONE", default_value = "UTC")]
     pub tz: String,
     /// No error if there is a filter of this name and definition
     #[arg(long)]

@@ -9,7 +9,7 @@ use super::describe::{Description, Fares, Former, Slice, Tree};
 use crate::describe::describe as define;
 use crate::places::{self, mode_name};
 use crate::report::{grouped, rate};
-use crate::size::ByteSize;
+use crate::size::{ByteSize, duration};
 use crate::table::Table;
 
 /// The description, each fact on a line, then a table of slices.
@@ -19,10 +19,10 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     let FilterPolicies { clock, lookup, answer, retry_horizon_ms, durability, .. } = policies;
     let mut text = String::new();
     let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<14} {value}");
-    line("filter", format!("{name}, number {number}, epoch {epoch}"));
+    line("filter", format!("{name}, number {number}; epoch {epoch}, which rises when nodes go or come back"));
     line("definition", format!("{}, window {}", define(definition), definition.group.window));
     let policies = format!("clock {clock:?}, lookup {lookup:?}, answer {answer:?}").to_lowercase();
-    line("policies", format!("{policies}, retries for {retry_horizon_ms} ms"));
+    line("policies", format!("{policies}, a retry is known for {}", duration(u64::from(*retry_horizon_ms))));
     line("durability", promise(*durability));
     if all_policies.copies > 0 {
         line("copies", format!("{} of each slice, on nodes of their own", all_policies.copies + 1));
@@ -43,7 +43,7 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     let bytes = states().map(|state| state.bytes).sum();
     let guard_bytes = nodes.iter().map(|node| node.guard_bytes).sum();
     let per_second = nodes.iter().map(|node| node.guard_bytes_per_horizon_second).sum::<f64>().ceil() as u64;
-    let guards = format!("{} of replay guards ({} a second of horizon)", ByteSize(guard_bytes), ByteSize(per_second));
+    let guards = format!("{} to know retries by ({} a second)", ByteSize(guard_bytes), ByteSize(per_second));
     line("memory", format!("{} of cells, {guards}", ByteSize(bytes)));
     if !definition.slicing.divides_cells() {
         let asked = || slices.iter().filter(|slice| slice.asked).filter_map(|slice| slice.state.as_ref());
@@ -64,6 +64,10 @@ pub(super) fn describe(description: &Description<'_>) -> String {
         text += &format!("\n{}\n", places::table(places));
     }
     text.push_str(&table(slices));
+    text.push_str("start: how often the node of a slice had been started when it began to have everything\n");
+    if states().count() < slices.len() || slices.iter().any(|slice| !slice.complete) {
+        text.push_str("set only: events are recorded there, and what is not there says nothing until all that is missing has expired\n");
+    }
     text
 }
 
