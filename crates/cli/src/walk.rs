@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::exit::{INTERRUPTED, USAGE, is_broken_pipe, is_usage};
-use crate::input::{Batch, Input, Message};
+use crate::input::{Batch, Input, Message, present_ms};
 use crate::stop::Stop;
 
 /// What records are handed to.
@@ -105,7 +105,8 @@ impl Reached {
     /// How long what comes behind `batch` is waited for, where a record is taken up to `step_ms` ahead by its own word.
     fn patience(&mut self, batch: &Batch, step_ms: u64) -> Duration {
         let Some((middle_ms, greatest_ms)) = batch.last_times_ms() else { return Duration::ZERO };
-        // One alone says nothing about itself.
+        // What is after now may be wrong all together; one alone says nothing about itself.
+        let middle_ms = middle_ms.min(i64::try_from(present_ms()).unwrap_or(i64::MAX));
         let reached_ms = if middle_ms < greatest_ms { self.0.max(Some(middle_ms)) } else { self.0 };
         self.0 = self.0.max(Some(middle_ms));
         let is_near = |reached_ms: i64| greatest_ms <= reached_ms.saturating_add_unsigned(step_ms);
