@@ -135,6 +135,12 @@ fn a_file_that_ends_in_mid_record_is_continued_on_a_line_of_its_own() {
     folder.write("input", "half\n");
     folder.dedup("--state state --out once input").ok();
     assert_eq!(folder.read("once"), "a\nb\nhal\nhalf\n");
+    // Between quotes it would take the next record into itself.
+    let flags = "--format csv --no-header --key 1 --seed 1 --report none --state csv --out once.csv";
+    folder.write("once.csv", "a,\"b\nc\"\nd,\"e\nf");
+    folder.write("input", "d,\"e\nf,\"\"g\"\"\"\n");
+    folder.dedup(&format!("{flags} input")).ok();
+    assert_eq!(folder.read("once.csv"), "a,\"b\nc\"\nd,\"e\nf\"\nd,\"e\nf,\"\"g\"\"\"\n");
 }
 
 /// What a run has found out is told although its state finds no room.

@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use firstseen_records::ends_inside_quotes;
 
 use crate::exit::UsageError;
 use crate::input::is_stdin;
@@ -28,7 +29,20 @@ pub enum Earlier {
     Replaced,
     /// It stays, and what comes now is added: a filter that outlives its runs knows these records, so that they would not come
     /// again.
-    Kept,
+    Kept {
+        /// Whether line breaks may stand between quotes in them.
+        has_quotes: bool,
+    },
+}
+
+impl Earlier {
+    /// The same for records whose quotes say nothing: those that were rejected, or that stand in other lines.
+    pub fn without_quotes(self) -> Self {
+        match self {
+            Self::Replaced => Self::Replaced,
+            Self::Kept { .. } => Self::Kept { has_quotes: false },
+        }
+    }
 }
 
 /// A stream of records.
@@ -42,8 +56,8 @@ pub struct Output {
     /// What the sink writes to, where that is a file and no pipe, terminal or device.
     file: Option<File>,
     path: Option<PathBuf>,
-    /// The last record had no newline of its own, as the last one of a file may.
-    unended: bool,
+    /// What ends the last record before another one: a newline where it had none of its own, as the last one of a file may.
+    end: &'static str,
     /// Bytes of the current block that are to be written, while they stay neighbours.
     run: Range<usize>,
 }
@@ -52,7 +66,7 @@ impl Output {
     /// Standard output. A shell has emptied it before, or (`>>`) not.
     pub fn stdout(earlier: Earlier) -> Self {
         let file = io::stdout().as_fd().try_clone_to_owned().ok().map(File::from).filter(is_file);
-        let before = file.as_ref().filter(|_| earlier == Earlier::Kept).and_then(|file| file.try_clone().ok());
+        let before = file.as_ref().filter(|_| earlier != Earlier::Replaced).and_then(|file| file.try_clone().ok());
         Self { earlier, before, file, ..Self::over(Box::new(io::stdout()), None) }
     }
 
@@ -88,11 +102,11 @@ impl Output {
         let Some(file) = self.before.take().filter(is_file) else { return Ok(()) };
         match self.earlier {
             Earlier::Replaced => file.set_len(0).with_context(|| self.name())?,
-            Earlier::Kept => {
+            Earlier::Kept { has_quotes } => {
                 let path = self.path.as_deref().unwrap_or(Path::new(STDOUT));
                 // What cannot be read is added to as it is.
                 self.kept = File::open(path).ok().filter(is_file);
-                self.unended = self.kept.as_mut().and_then(last_byte).is_some_and(|byte| byte != b'\n');
+                self.end = self.kept.as_mut().map_or("", |file| end_of(file, has_quotes));
             }
         }
         Ok(())
@@ -112,7 +126,7 @@ impl Output {
 
     fn to(sink: Option<BufWriter<Box<dyn Write>>>, path: Option<PathBuf>) -> Self {
         let earlier = Earlier::Replaced;
-        Self { sink, earlier, before: None, kept: None, file: None, path, unended: false, run: 0..0 }
+        Self { sink, earlier, before: None, kept: None, file: None, path, end: "", run: 0..0 }
     }
 
     /// Whether records that come here are kept.
@@ -160,8 +174,8 @@ impl Output {
     /// Where they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         let Some(sink) = self.sink.as_mut().filter(|_| !bytes.is_empty()) else { return Ok(()) };
-        let written = if self.unended { sink.write_all(b"\n") } else { Ok(()) }.and_then(|()| sink.write_all(bytes));
-        self.unended = bytes.last() != Some(&b'\n');
+        let written = sink.write_all(self.end.as_bytes()).and_then(|()| sink.write_all(bytes));
+        self.end = if bytes.last() == Some(&b'\n') { "" } else { "\n" };
         written.with_context(|| self.name())
     }
 
@@ -185,9 +199,16 @@ impl Output {
     }
 }
 
-fn last_byte(file: &mut File) -> Option<u8> {
-    let mut byte = [0];
-    file.seek(SeekFrom::End(-1)).and_then(|_| file.read_exact(&mut byte)).ok().map(|()| byte[0])
+/// What ends the last record of `file`, where a run was killed within it. Between quotes it would take what comes next into itself.
+fn end_of(file: &mut File, has_quotes: bool) -> &'static str {
+    let mut last = [b'\n'];
+    let is_ended = file.seek(SeekFrom::End(-1)).and_then(|_| file.read_exact(&mut last)).is_err() || last == [b'\n'];
+    let is_quoted = || file.rewind().and_then(|()| ends_inside_quotes(file)).unwrap_or(false);
+    match is_ended {
+        true => "",
+        false if has_quotes && is_quoted() => "\"\n",
+        false => "\n",
+    }
 }
 
 fn begins_with(mut file: File, bytes: &[u8]) -> bool {

@@ -59,8 +59,8 @@ impl RunArgs {
     }
 
     /// What becomes of what is in the files of `outputs`: a filter that is saved knows it, so it stays. Says so where there is
-    /// no saved filter yet, as somebody may have meant to begin anew.
-    pub(crate) fn earlier(&self, outputs: &[&Option<PathBuf>]) -> Earlier {
+    /// no saved filter yet, as somebody may have meant to begin anew. `has_quotes` as in [`Earlier::Kept`].
+    pub(crate) fn earlier(&self, outputs: &[&Option<PathBuf>], has_quotes: bool) -> Earlier {
         let Some(state) = &self.state else { return Earlier::Replaced };
         for path in outputs.iter().copied().flatten().filter(|_| !state.exists()) {
             if let Ok(found) = fs::metadata(path)
@@ -75,7 +75,7 @@ impl RunArgs {
                 );
             }
         }
-        Earlier::Kept
+        Earlier::Kept { has_quotes }
     }
 
     /// The saved filter to go on from; `None` if the run is to make it, or keeps none.

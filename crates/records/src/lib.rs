@@ -55,5 +55,5 @@ pub use normalize::{KeyNormalization, normalize_url};
 pub use parsed::{Header, ParsedBlock, RecordSpan, Rejection};
 pub use parser::{ParserConfig, RecordParser};
 pub use printable::printable;
-pub use reader::BlockReader;
+pub use reader::{BlockReader, ends_inside_quotes};
 pub use time::{TimeError, TimeParser};

@@ -137,10 +137,11 @@ impl Pass for DedupPass {
     }
 }
 
-fn open(DedupArgs { output, run, cluster, .. }: &DedupArgs) -> anyhow::Result<Outputs> {
+fn open(DedupArgs { input, output, run, cluster, .. }: &DedupArgs) -> anyhow::Result<Outputs> {
+    let has_quotes = input.format.has_quoted_newlines();
     let earlier = match cluster.cluster.is_empty() {
-        true => run.earlier(&[&output.out, &output.duplicates, &output.uncertain, &run.rejected]),
-        false => Earlier::Kept,
+        true => run.earlier(&[&output.out, &output.duplicates, &output.uncertain, &run.rejected], has_quotes),
+        false => Earlier::Kept { has_quotes },
     };
     let optional = |path: &Option<PathBuf>| Output::optional(path.as_deref(), earlier);
     Ok(Outputs {
@@ -150,7 +151,7 @@ fn open(DedupArgs { output, run, cluster, .. }: &DedupArgs) -> anyhow::Result<Ou
             .map_or_else(|| Ok(Output::stdout(earlier)), |path| Output::file(path, earlier))?,
         duplicates: optional(&output.duplicates)?,
         uncertain: optional(&output.uncertain)?,
-        rejected: optional(&run.rejected)?,
+        rejected: Output::optional(run.rejected.as_deref(), earlier.without_quotes())?,
     })
 }
 

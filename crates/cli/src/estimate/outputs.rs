@@ -42,9 +42,10 @@ struct EventLine {
 
 impl Outputs {
     /// Opens all files.
-    pub(super) fn open(EstimateArgs { output, run, .. }: &EstimateArgs) -> anyhow::Result<Self> {
+    pub(super) fn open(EstimateArgs { input, output, run, .. }: &EstimateArgs) -> anyhow::Result<Self> {
         let files = output.per_event.as_deref().filter(|path| !is_stdin(path));
-        let earlier = run.earlier(&[&output.out, &output.per_event, &run.rejected]);
+        let earlier = run.earlier(&[&output.out, &output.per_event, &run.rejected], input.format.has_quoted_newlines());
+        let apart = earlier.without_quotes();
         Ok(Self {
             min_estimate: output.min_estimate,
             chosen: if output.writes_records_to_stdout() {
@@ -53,12 +54,12 @@ impl Outputs {
                 Output::optional(output.out.as_deref(), earlier)?
             },
             events: if output.writes_events_to_stdout() {
-                Output::stdout(earlier)
+                Output::stdout(apart)
             } else {
-                Output::optional(files, earlier)?
+                Output::optional(files, apart)?
             },
             format: output.per_event_format,
-            rejected: Output::optional(run.rejected.as_deref(), earlier)?,
+            rejected: Output::optional(run.rejected.as_deref(), apart)?,
             line: Vec::new(),
         })
     }
