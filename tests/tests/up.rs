@@ -53,6 +53,11 @@ fn the_last_lines_of_a_plan_can_be_pasted() {
     assert!(command.contains(" --slicing horizontal:2") && command.contains(&address), "{command}");
     let made = folder.shell(&command).ok().out;
     assert!(made.contains("filter planned") && made.contains("horizontal:2"), "{made}");
+    assert!(made.lines().all(|line| line.chars().count() <= 100), "{made}");
+    // Room is that of the whole filter, and not of one of its groups.
+    let (_, room) = made.split_once("room for ").expect("its room");
+    let room: u64 = room.split(' ').next().expect("a number").replace(',', "").parse().expect("a number");
+    assert!((20_000..24_000).contains(&room), "{made}");
     let described = folder.run(&format!("filter describe planned --json --cluster {address}")).ok().out;
     let described: Value = serde_json::from_str(&described).expect("JSON");
     let group = &described["definition"]["group"];

@@ -235,7 +235,7 @@ const LINE_WIDTH_MAX: usize = 100;
 
 /// A value on as many lines as it takes, parted behind commas. It stands behind a name; lines after its first one begin with
 /// blanks as wide as that.
-fn wrapped(value: &str) -> String {
+pub(crate) fn wrapped(value: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for (number, line) in value.lines().enumerate() {
         let mut width = if number == 0 { NAME_WIDTH + 1 } else { 0 };

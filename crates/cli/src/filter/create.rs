@@ -19,6 +19,7 @@ use crate::connect::{Operator, fresh_id};
 use crate::describe::describe;
 use crate::exit::UsageError;
 use crate::places::{self, mode_name};
+use crate::report::wrapped;
 use crate::state::{self, SavedState};
 
 /// Runs `firstseen filter create`.
@@ -36,10 +37,9 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
     let filter = reply.filter.context("the node does not say what it made")?;
     let (number, filter) = filter_record(filter)?;
     let name = &filter.name;
-    match reply.existed {
-        true => writeln!(out, "filter {name}, number {number}, was there: {}", describe(&filter.definition))?,
-        false => writeln!(out, "filter {name}, number {number}: {}", describe(&filter.definition))?,
-    }
+    let was_there = if reply.existed { ", was there" } else { "" };
+    let made = format!("filter {name}, number {number}{was_there}: {}", describe(&filter.definition));
+    writeln!(out, "{}", wrapped(&made))?;
     if !reply.unreachable.is_empty() {
         let name =
             |number: &u64| map.nodes.get(&NodeId(*number)).map_or_else(|| number.to_string(), |node| node.name.clone());

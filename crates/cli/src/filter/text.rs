@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::describe::{Description, Fares, Former, Slice, Tree};
 use crate::describe::describe as define;
 use crate::places::{self, mode_name};
-use crate::report::{grouped, rate};
+use crate::report::{grouped, rate, wrapped};
 use crate::size::{ByteSize, duration};
 use crate::table::Table;
 
@@ -20,7 +20,7 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<14} {value}");
     line("filter", format!("{name}, number {number}; epoch {epoch}, which rises when nodes go or come back"));
-    line("definition", format!("{}, window {}", define(definition), definition.group.window));
+    line("definition", wrapped(&format!("{}, window {}", define(definition), definition.group.window)));
     let policies = format!("clock {clock:?}, lookup {lookup:?}, answer {answer:?}").to_lowercase();
     line("policies", format!("{policies}, a retry is known for {}", duration(u64::from(*retry_horizon_ms))));
     line("durability", promise(*durability));

@@ -324,6 +324,8 @@ fn a_plan_begins_with_what_to_buy() {
     assert!(told.starts_with("Buy 3 machines of "), "{told}");
     assert!(told.contains("of which any 1 may fail") && told.contains("Or 1 machine of "), "{told}");
     assert!(told.contains("false positives at most 1e-6"), "{told}");
+    let one_line = told.replace('\n', " ");
+    assert!(one_line.contains("Kind generations takes 5.3 GiB instead of 27.5 GiB"), "{told}");
     let told = plan(&format!("{day} --nodes 8 --failures 1")).unwrap();
     assert!(told.starts_with("Buy 8 machines of ") && told.contains("(--copies 1)"), "{told}");
     assert!(told.contains("too many") && !told.contains("111,0"), "{told}");

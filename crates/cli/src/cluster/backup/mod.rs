@@ -246,10 +246,11 @@ fn text(document: &Document) -> String {
         table.row([name.clone(), String::new(), String::new(), "left out: it is being altered or restored".to_owned()]);
     }
     format!(
-        "{}{} of {} filters in {}; it holds their secrets: keep it as you keep keys\n",
+        "{}{} in {}, of {} filter{}; it holds their secrets: keep it as you keep keys\n",
         table.text(),
         ByteSize(document.bytes),
+        document.folder,
         document.filters.len(),
-        document.folder
+        if document.filters.len() == 1 { "" } else { "s" }
     )
 }

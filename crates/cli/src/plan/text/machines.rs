@@ -7,6 +7,8 @@ use std::io::{self, Write};
 use super::{grouped, plural, wrapped};
 use crate::plan::Plan;
 use crate::plan::buy::{Machines, Peak};
+use crate::plan::costs::Costs;
+use crate::plan::retention::Retention;
 use crate::size::ByteSize;
 
 /// Ahead of everything else.
@@ -15,6 +17,14 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let mut answer = format!("Buy {}, for kind {}.", size(first), plan.buy_kind);
     for other in others {
         answer += &format!(" Or {}.", size(other));
+    }
+    if let Some(smaller) = smaller(plan) {
+        answer += &format!(
+            " Kind {} takes {} instead of {}, where the slack below is right.",
+            smaller.kind,
+            ByteSize(smaller.memory_bytes),
+            ByteSize(of_kind(plan).map_or(0, |it| it.memory_bytes))
+        );
     }
     wrapped(out, &answer, 0)?;
     writeln!(out)?;
@@ -35,6 +45,20 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     }
     line(out, "cores each", cores.to_string())?;
     writeln!(out)
+}
+
+/// The costs of the kind that the machines are for.
+fn of_kind(plan: &Plan) -> Option<&Costs> {
+    plan.filters.iter().find(|costs| costs.kind == plan.buy_kind)
+}
+
+/// A kind that forgets like the one that is planned for, but for its slack, in half of the memory.
+fn smaller(plan: &Plan) -> Option<&Costs> {
+    let planned = of_kind(plan)?;
+    plan.filters.iter().find(|costs| {
+        let slides = matches!(costs.retention, Retention::Jumping(_) | Retention::Sliding(_));
+        slides && costs.memory_bytes <= planned.memory_bytes / 2
+    })
 }
 
 /// `3 machines of 16 GiB and 2 cores, of which any 1 may fail`.
