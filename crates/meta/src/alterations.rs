@@ -136,7 +136,7 @@ fn check_former(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Re
         _ if down.is_some() => Err(format!(
             "node {} has slices of it, and is down or cannot read them, so that new events would wait for it: start or repair \
              it, or drain it first",
-            down.unwrap_or_default()
+            down.and_then(|node| map.nodes.get(&node)).map_or("?", |node| &node.name)
         )),
         CellDefinition::Timing { refresh: Refresh::Refresh, .. } => refuses(
             "every duplicate starts its window again (--rule refresh), so that what it has never expires".into(),

@@ -182,7 +182,7 @@ fn a_node_that_is_down_is_waited_for_until_its_slices_are_elsewhere() {
     assert!(record(&cluster, FORMER).epoch > epoch);
     cluster.ask(Change::FinishAlteration { name: "a".into() }).unwrap();
     let refused = reason(cluster.ask(altered(FOLLOWER, larger("vertical:2"))));
-    assert!(refused.contains("node 3 has slices of it, and is down"), "{refused}");
+    assert!(refused.contains("node n3 has slices of it, and is down"), "{refused}");
 }
 
 #[test]
