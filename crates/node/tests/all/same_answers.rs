@@ -209,7 +209,7 @@ async fn estimates_of_a_decaying_filter() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "minutes in a release build"]
+#[ignore = "minutes in a release build, which is asked for by name"]
 async fn whole_logs() {
     all_cases(usize::MAX).await;
 }

@@ -20,6 +20,7 @@ const BROKEN_SEEDS: Range<u64> = 0..500;
 // Two tests, which run side by side.
 
 #[test]
+#[ignore = "minutes"]
 fn every_law_is_kept() {
     let (mut calls, mut open, mut cut_off, mut forgiven) = (0, 0, 0, 0);
     for seed in SEEDS {
@@ -40,6 +41,7 @@ fn every_law_is_kept() {
 }
 
 #[test]
+#[ignore = "minutes"]
 fn every_rule_that_is_broken_is_found() {
     let cut_offs = Family::named("--cut-offs").expect("cut-offs");
     for rule in [Rule::HoldsLease, Rule::AwaitsLeases] {

@@ -5,36 +5,50 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::process::Command;
 
+use firstseen_sim::asked::Family;
 use firstseen_sim::run::{Run, run};
 use firstseen_sim::scenario::Scenario;
 
-/// Delays, resets and held links, with all slicings and kinds.
-const SEEDS: Range<u64> = 20..40;
-/// Every nemesis of trees, so that climbs are tried again.
-const TREES: Range<u64> = 20..32;
-/// Every nemesis of disks.
-const DURABLE: Range<u64> = 0..10;
-/// Nodes that are away for long, and slices that move.
-const COPIES: Range<u64> = 0..4;
-const MOVES: Range<u64> = 0..4;
-/// Everything there is.
-const STORMS: Range<u64> = 0..4;
+/// Seeds of a family, which is asked for by its flag.
+type Seeds = (&'static str, Range<u64>);
+
+/// Delays, resets and held links, with all slicings and kinds; every nemesis of trees, so that climbs are tried again, and of
+/// disks; nodes that are away for long, and slices that move; everything there is.
+const ALL: [Seeds; 6] = [
+    ("--seeds", 20..40),
+    ("--trees", 20..32),
+    ("--durable", 0..10),
+    ("--copies", 0..4),
+    ("--moves", 0..4),
+    ("--storms", 0..4),
+];
+/// A little of each.
+const SAMPLE: [Seeds; 6] = [
+    ("--seeds", 20..22),
+    ("--trees", 20..21),
+    ("--durable", 0..1),
+    ("--copies", 0..1),
+    ("--moves", 0..1),
+    ("--storms", 0..1),
+];
 
 fn carried_out(scenario: &Scenario) -> Run {
     run(scenario).unwrap_or_else(|error| panic!("{scenario}: {error}"))
 }
 
-fn scenarios() -> impl Iterator<Item = Scenario> {
-    let plain = SEEDS.map(Scenario::new).chain(TREES.map(Scenario::of_tree)).chain(DURABLE.map(Scenario::durable));
-    let plain = plain.chain(COPIES.map(Scenario::copied)).chain(MOVES.map(Scenario::moving));
-    plain.chain(STORMS.map(Scenario::storm))
+fn scenarios(seeds: &[Seeds]) -> Vec<Scenario> {
+    let of_family = |(flag, seeds): &Seeds| {
+        let family = Family::named(flag).expect("a family");
+        seeds.clone().map(family.scenario).collect::<Vec<_>>()
+    };
+    seeds.iter().flat_map(of_family).collect()
 }
 
-#[test]
-fn same_seed_same_trace() {
-    let mut hashes = BTreeSet::new();
-    for scenario in scenarios() {
-        let [first, second] = [(); 2].map(|()| carried_out(&scenario));
+/// Carries out every scenario twice.
+fn come_out_the_same(seeds: &[Seeds]) {
+    let (mut hashes, scenarios) = (BTreeSet::new(), scenarios(seeds));
+    for scenario in &scenarios {
+        let [first, second] = [(); 2].map(|()| carried_out(scenario));
         let deliveries = first.trace.deliveries.len();
         assert!(deliveries > 100, "{scenario}: only {deliveries} deliveries were traced");
         if let Some(difference) = first.trace.first_difference(&second.trace) {
@@ -44,32 +58,46 @@ fn same_seed_same_trace() {
         assert_eq!(first.hash(), second.hash(), "{scenario}");
         hashes.insert(first.hash());
     }
-    assert_eq!(hashes.len(), scenarios().count(), "seeds that differ have traces that differ");
+    assert_eq!(hashes.len(), scenarios.len(), "seeds that differ have traces that differ");
 }
 
-#[test]
-fn same_seed_same_trace_in_another_process() {
-    let here: Vec<String> =
-        scenarios().map(|scenario| format!("trace {:016x}", carried_out(&scenario).hash())).collect();
-    for process in ["the first process", "the second process"] {
-        let families = [
-            ("--seeds", SEEDS),
-            ("--trees", TREES),
-            ("--durable", DURABLE),
-            ("--copies", COPIES),
-            ("--moves", MOVES),
-            ("--storms", STORMS),
-        ];
-        let there: Vec<String> = families.into_iter().flat_map(traces).collect();
+/// Carries out every scenario here and in others.
+fn come_out_the_same_in(processes: &[&str], seeds: &[Seeds]) {
+    let hash = |scenario: &Scenario| format!("trace {:016x}", carried_out(scenario).hash());
+    let here: Vec<String> = scenarios(seeds).iter().map(hash).collect();
+    for process in processes {
+        let there: Vec<String> = seeds.iter().flat_map(traces).collect();
         assert_eq!(there, here, "{process}");
     }
 }
 
 /// The hashes of runs, as another process prints them.
-fn traces((what, seeds): (&str, Range<u64>)) -> Vec<String> {
+fn traces((family, seeds): &Seeds) -> Vec<String> {
     let (program, seeds) = (env!("CARGO_BIN_EXE_firstseen-sim"), format!("{}..{}", seeds.start, seeds.end));
-    let output = Command::new(program).args([what, &seeds]).output().expect(program);
+    let output = Command::new(program).args([*family, &seeds]).output().expect(program);
     let printed = String::from_utf8_lossy(&output.stdout);
     let of_seeds = printed.lines().filter(|line| line.starts_with("seed "));
     of_seeds.filter_map(|line| line.split(", ").last()).map(str::to_owned).collect()
+}
+
+#[test]
+fn same_seed_same_trace() {
+    come_out_the_same(&SAMPLE);
+}
+
+#[test]
+fn same_seed_same_trace_in_another_process() {
+    come_out_the_same_in(&["another process"], &SAMPLE);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn same_seeds_same_traces() {
+    come_out_the_same(&ALL);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn same_seeds_same_traces_in_other_processes() {
+    come_out_the_same_in(&["the first process", "the second process"], &ALL);
 }

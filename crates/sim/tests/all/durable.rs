@@ -19,6 +19,7 @@ fn faults(scenario: &Scenario) -> Option<String> {
 }
 
 #[test]
+#[ignore = "minutes"]
 fn every_law_is_kept() {
     for seed in SEEDS {
         let scenario = Scenario::durable(seed);

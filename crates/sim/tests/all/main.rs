@@ -8,6 +8,7 @@ mod determinism;
 mod durable;
 mod hung_disks;
 mod moves;
+mod sample;
 mod seeds;
 mod sites;
 mod storms;

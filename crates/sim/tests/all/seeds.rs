@@ -21,6 +21,7 @@ fn carried_out(seed: u64, owner_limits: OwnerLimits) -> (Scenario, History, Vec<
 }
 
 #[test]
+#[ignore = "minutes"]
 fn seeds_keep_the_laws() {
     let (mut calls, mut named_again, mut degraded) = (0, 0, 0);
     let mut definite_runs: Vec<Scenario> = Vec::new();
@@ -65,8 +66,8 @@ fn a_broken_rule_breaks_the_law_of_one_winner() {
             let (_, _, violations) = carried_out(*seed, broken);
             violations.iter().any(|violation| violation.name() == "one winner")
         };
-        let seeds = SEEDS.filter(has_two_winners).count();
-        println!("without {rule}: two winners in {seeds} of {} seeds", SEEDS.count());
-        assert!(seeds > 0, "without {rule} the simulation finds nothing");
+        let seed = SEEDS.into_iter().find(has_two_winners);
+        println!("without {rule}: two winners first at seed {seed:?}");
+        assert!(seed.is_some(), "without {rule} the simulation finds nothing");
     }
 }

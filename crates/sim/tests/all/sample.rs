@@ -1,0 +1,22 @@
+//! A few seeds of every kind of scenario, always: what their own tests do at length.
+
+use std::ops::Range;
+
+use firstseen_sim::asked::Family;
+
+use crate::common::carried_out;
+
+const SEEDS: Range<u64> = 0..2;
+
+#[test]
+fn every_kind_of_scenario_keeps_the_laws() {
+    for family in Family::ALL {
+        for seed in SEEDS {
+            let scenario = family.without(None, seed);
+            let (run, fault) = carried_out(&scenario);
+            let again = format!("again: cargo run -p firstseen-sim -- {} {seed}..{}", family.flag, seed + 1);
+            assert_eq!(fault, None, "{scenario}\n{again}");
+            assert!(run.history.calls.len() > 100, "{scenario}: {} calls\n{again}", run.history.calls.len());
+        }
+    }
+}
