@@ -124,9 +124,9 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Lets `child` run for a minute, or until this is dropped.
+    /// Lets `child` run for five minutes, or until this is dropped.
     pub(crate) fn of(child: &Child) -> Self {
-        Self::within(child, Duration::from_secs(60))
+        Self::within(child, Duration::from_secs(300))
     }
 
     /// Lets `child` run for as long as `patience`, or until this is dropped.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{self, Arrival, FakeCluster, Fate, by_sequence, definition, eventually};
+use crate::common::{self, Arrival, FakeCluster, Fate, PATIENCE, by_sequence, definition, eventually};
 use firstseen_client::{Digest, Filter, FilterSecret, MissingSlices, Reason, Verdict};
 use firstseen_routing::{ClockSource, ClusterMap, Incarnation, NodeId, Prober, SliceCopy, SliceOwner};
 use tokio::time::{Instant, timeout};
@@ -114,21 +114,21 @@ async fn one_door_is_enough() {
 async fn without_an_answer_by_the_deadline_nothing_is_known() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
-    let client = cluster.builder().deadline_ms(150).connect().await.expect("a client");
+    let client = cluster.builder().deadline_ms(1_000).connect().await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     cluster.judge(|_, _| Fate::Ignore);
     let started = Instant::now();
     assert_eq!(filter.observe(b"a").await, Ok(Verdict::Undecided(Reason::Unknown)));
-    assert!(started.elapsed() >= Duration::from_millis(150));
-    // What was refused each time was not recorded.
+    assert!(started.elapsed() >= Duration::from_millis(1_000));
+    // What was refused each time was not recorded. A busy machine has time for some tries.
+    let client = cluster.builder().deadline_ms(3_000).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
     for (reason, tries) in [(Reason::NotReady, 3..100), (Reason::Overloaded, 3..4), (Reason::Invalid, 1..2)] {
         let before = cluster.arrivals().len();
         cluster.judge(move |_, _| Fate::Refuse(reason));
         assert_eq!(filter.observe(b"b").await, Ok(Verdict::Undecided(reason)));
         let count = cluster.arrivals().len() - before;
-        // Overload may run into the deadline before its second wait is over.
-        let is_right = tries.contains(&count) || (reason == Reason::Overloaded && count == 2);
-        assert!(is_right, "{count} tries after {reason:?}");
+        assert!(tries.contains(&count), "{count} tries after {reason:?}");
     }
     cluster.judge(|_, _| Fate::Answer);
     assert_eq!(filter.observe(b"b").await, Ok(Verdict::FirstSeen));
@@ -138,7 +138,7 @@ async fn without_an_answer_by_the_deadline_nothing_is_known() {
 async fn slices_that_are_down_are_waited_for_once() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
-    let client = cluster.builder().deadline_ms(200).connect().await.expect("a client");
+    let client = cluster.builder().deadline_ms(2_000).connect().await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     cluster.judge(|_, _| Fate::Refuse(Reason::SlicesDown));
     let mut tries = Vec::new();
@@ -159,7 +159,7 @@ async fn slices_that_have_lost_something_are_not_waited_for() {
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
     cluster.add_filter("brief", definition("50ms", "none"), ClockSource::Wall);
     cluster.change(|map| map.nodes.values_mut().for_each(|node| node.incarnation = Incarnation(2)));
-    let client = cluster.builder().deadline_ms(200).connect().await.expect("a client");
+    let client = cluster.builder().deadline_ms(1_000).connect().await.expect("a client");
     cluster.judge(|_, _| Fate::Refuse(Reason::SlicesDown));
     for (name, is_asked_again) in [("clicks", false), ("brief", true)] {
         let filter = client.filter(name).await.expect("a filter");
@@ -295,7 +295,7 @@ async fn what_stalls_does_not_hold_up_other_filters_and_nodes() {
         true => Fate::Ignore,
         false => Fate::Answer,
     });
-    let client = cluster.builder().batch_events_max(16).deadline_ms(8_000).connect().await.expect("a client");
+    let client = cluster.builder().batch_events_max(16).deadline_ms(600_000).connect().await.expect("a client");
     let (slow, lively) =
         (client.filter("stalled").await.expect("a filter"), client.filter("lively").await.expect("one"));
     let stuck = tokio::spawn({
@@ -306,7 +306,7 @@ async fn what_stalls_does_not_hold_up_other_filters_and_nodes() {
         cluster.arrivals().iter().filter(|arrival| arrival.filter == stalled && arrival.node == NodeId(1)).count() >= 16
     })
     .await;
-    let quick = timeout(Duration::from_secs(4), lively.observe_digests(&digests(0, 2_000), &[])).await;
+    let quick = timeout(PATIENCE, lively.observe_digests(&digests(0, 2_000), &[])).await;
     assert_eq!(quick.expect("not held up").map(|verdicts| verdicts.len()), Ok(2_000));
     assert!(!stuck.is_finished());
     stuck.abort();
@@ -317,7 +317,7 @@ async fn what_waits_is_bounded() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
     cluster.judge(|_, _| Fate::Ignore);
-    let builder = cluster.builder().queued_events_max(100).batch_events_max(10).deadline_ms(400);
+    let builder = cluster.builder().queued_events_max(100).batch_events_max(10).deadline_ms(2_000);
     let client = builder.connect().await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     let calls: Vec<_> = (0..500u32)
@@ -397,7 +397,7 @@ async fn a_node_that_can_be_reached_again_is_asked_directly() {
     assert!(filter.observe_digests(&digests(0, 50), &[]).await.is_ok());
     assert!(cluster.arrivals().iter().all(|arrival| arrival.node == NodeId(1)));
     set_address(&address);
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     let mut number = 50;
     while !cluster.arrivals().iter().any(|arrival| arrival.node == NodeId(2)) {
         assert!(Instant::now() < deadline, "never asked directly");
@@ -411,7 +411,7 @@ async fn when_the_client_is_dropped_everybody_is_answered() {
     let cluster = FakeCluster::start(1).await;
     cluster.add_filter("clicks", definition("1h", "none"), ClockSource::Wall);
     cluster.judge(|_, _| Fate::Ignore);
-    let client = cluster.builder().batch_events_max(4).connect().await.expect("a client");
+    let client = cluster.builder().batch_events_max(4).deadline_ms(600_000).connect().await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     let many = tokio::spawn({
         let filter = filter.clone();
@@ -420,9 +420,9 @@ async fn when_the_client_is_dropped_everybody_is_answered() {
     let one = tokio::spawn(async move { filter.observe(b"a").await });
     eventually("batches on their way", || cluster.arrivals().len() >= 2).await;
     drop(client);
-    let verdicts = timeout(Duration::from_secs(2), many).await.expect("answered").expect("no panic").expect("verdicts");
+    let verdicts = timeout(PATIENCE, many).await.expect("answered").expect("no panic").expect("verdicts");
     let undecided = |verdict: &Verdict| matches!(verdict, Verdict::Undecided(Reason::Unknown | Reason::NotReady));
     assert!(verdicts.len() == 1_000 && verdicts.iter().all(undecided));
     assert!(verdicts.contains(&Verdict::Undecided(Reason::NotReady)));
-    assert!(timeout(Duration::from_secs(2), one).await.is_ok());
+    assert!(timeout(PATIENCE, one).await.is_ok());
 }

@@ -98,9 +98,12 @@ pub(crate) fn definition(window: &str, slicing: &str) -> SlicedDefinition {
     SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition")
 }
 
+/// How long a test waits for anything: it bounds what hangs, not what is slow.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Waits for a condition.
 pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
     while !condition() {
         assert!(tokio::time::Instant::now() < deadline, "waited in vain for {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -222,7 +225,8 @@ impl FakeCluster {
     }
 
     pub(crate) fn builder(&self) -> Builder {
-        Client::builder().seeds([self.seed()]).incarnation(42)
+        let deadline_ms = PATIENCE.as_millis() as u64;
+        Client::builder().seeds([self.seed()]).incarnation(42).deadline_ms(deadline_ms)
     }
 
     pub(crate) async fn client(&self) -> Client {

@@ -76,11 +76,12 @@ impl TestNode {
             http_listen: Some(any),
             memory_max_bytes: 64 << 20,
             owners: Some(2),
+            // Soon enough for tests of outages, and not so soon that a busy machine makes some.
             timing: Timing {
-                heartbeat_ms: 50,
-                election_base_ms: 200,
-                election_width_ms: 50,
-                unreachable_after_ms: 300,
+                heartbeat_ms: 100,
+                election_base_ms: 500,
+                election_width_ms: 100,
+                unreachable_after_ms: 1_000,
                 // They all have the clock of this machine.
                 clock_skew_max_ms: 0,
                 ..Timing::default()
@@ -265,10 +266,15 @@ pub async fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Three nodes that agree on one map.
 pub async fn three_nodes() -> [TestNode; 3] {
+    three_nodes_with(|_| {}).await
+}
+
+/// The same with configurations that were changed by `change`.
+pub async fn three_nodes_with(change: impl Fn(&mut NodeConfig)) -> [TestNode; 3] {
     let nodes = [
-        TestNode::start("a", Limits::default()).await,
-        TestNode::start("b", Limits::default()).await,
-        TestNode::start("c", Limits::default()).await,
+        TestNode::start_with("a", &change).await,
+        TestNode::start_with("b", &change).await,
+        TestNode::start_with("c", &change).await,
     ];
     nodes[0].init().await;
     nodes[0].join(&nodes[1]).await;
