@@ -203,13 +203,13 @@ impl Core {
         self.incarnation
     }
 
-    /// The trace that the calling task belongs to.
-    #[inline]
     /// The time of day.
     pub(crate) fn present(&self) -> &Present {
         &self.present
     }
 
+    /// The trace that the calling task belongs to.
+    #[inline]
     pub(crate) fn current_trace(&self) -> Option<TraceParent> {
         self.current_trace.as_ref().and_then(|current| current())
     }

@@ -83,12 +83,12 @@ impl Core {
             });
         }
         let (id, record) = self.level(name, id, record)?;
-        if reply.wall_ms > 0 {
-            self.present().hear(reply.wall_ms, Instant::now());
-        }
+        let node_ms = Some(reply.wall_ms).filter(|wall_ms| *wall_ms > 0);
+        node_ms.into_iter().for_each(|wall_ms| self.present().hear(wall_ms, Instant::now()));
         // What the former one shows, the other is about to be shown.
         // A clock that has gone wrong, ahead of the present, is not handed on.
-        let clock_ms = reply.clock_ms.max(reply.former_clock_ms.min(self.present().wall_ms()));
+        let clock_ms =
+            reply.clock_ms.max(reply.former_clock_ms.min(node_ms.unwrap_or_else(|| self.present().wall_ms())));
         let filter = self.in_use(name, (id, record), &reply.secret, clock_ms)?;
         let Some(former) = reply.former else { return Ok(filter) };
         let (id, record) = filter_record(former).map_err(|error| description(error.to_string()))?;

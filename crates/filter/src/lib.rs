@@ -62,6 +62,6 @@ pub use stable::{StableError, StableFilter, StableShape};
 pub use timing::{Refresh, Timers8, Timers16};
 pub use verdict::{Sighting, Verdict};
 pub use window::{
-    AHEAD_EVENTS_MAX, Calendar, CalendarError, OUTWEIGHING_EVENTS, Period, Placed, Stamp, Unit, UnitClock, Window,
-    WindowClock, WindowError, WindowRule,
+    AHEAD_EVENTS_MAX, Calendar, CalendarError, Jump, Period, Placed, Stamp, Unit, UnitClock, Window, WindowClock,
+    WindowError, WindowRule,
 };

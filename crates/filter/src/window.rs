@@ -14,11 +14,11 @@ mod unit_clock;
 
 use serde::{Deserialize, Serialize};
 
-pub use borne::{AHEAD_EVENTS_MAX, OUTWEIGHING_EVENTS};
+pub use borne::AHEAD_EVENTS_MAX;
 pub use calendar::{Calendar, CalendarError, Period};
 pub use clock::{Placed, WindowClock};
 pub use spec::{Unit, Window, WindowError};
-pub use unit_clock::UnitClock;
+pub use unit_clock::{Jump, UnitClock};
 
 /// The place of one event in a window, in the window's units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

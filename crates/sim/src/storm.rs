@@ -219,6 +219,8 @@ impl Storm<'_> {
         others.iter().for_each(|other| turmoil::release(node_name(node), other.as_str()));
         self.fired.note(Fault::Pause, Some(node));
         self.note_outage(node, from_us);
+        // What gets through to its timers meanwhile, where another fault of the link ends, is heard by a clock that stands still.
+        lock(self.history).wrong_clocks.push((from_us, now_us()));
     }
 
     fn set_clock(&self, node: usize, dice: &mut Dice) {

@@ -16,8 +16,8 @@
 /// So many events behind the one in question are looked at.
 pub const AHEAD_EVENTS_MAX: usize = 256;
 
-/// So many events outweigh the time of day: a record of now in a log of last year is as wrong as any other.
-pub const OUTWEIGHING_EVENTS: usize = 64;
+/// The time of day speaks for what is near it as so many events do: a record of now in a log of last year is as wrong as any other.
+const PRESENT_EVENTS: usize = 8;
 
 /// The anchor of a clock, in the clock's own count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,24 @@ impl Borne {
     /// Whether an event of `time` moves the clock by its own word.
     #[inline]
     pub(super) fn is_free(&self, time: u64) -> bool {
-        self.free_to.is_some_and(|free_to| time <= free_to)
+        self.is_free_after(0, time)
+    }
+
+    /// The same where so much time has passed since the anchor was there: events that come steadily have moved on by as much,
+    /// however late they come.
+    #[inline]
+    pub(super) fn is_free_after(&self, passed: u64, time: u64) -> bool {
+        self.free_to.is_some_and(|free_to| time <= free_to.saturating_add(passed))
+    }
+
+    /// Events that are right may be so much earlier than others.
+    pub(super) fn tolerance(&self) -> u64 {
+        self.tolerance
+    }
+
+    /// Where the anchor is; nothing before the first time.
+    pub(super) fn anchor(&self) -> Option<u64> {
+        self.free_to.map(|free_to| free_to.saturating_sub(self.step))
     }
 
     /// What is known for certain to have been: the anchor is there at least.
@@ -72,13 +89,9 @@ impl Borne {
     pub(super) fn bear_out(&mut self, time: u64, ahead: &[u64], present: Option<u64>) -> bool {
         let ahead = &ahead[..ahead.len().min(AHEAD_EVENTS_MAX)];
         let is_now = present.is_some_and(|present| self.is_near(time, present));
-        if is_now && ahead.len() < OUTWEIGHING_EVENTS {
-            self.trust(time);
-            return true;
-        }
         let is_after_now = present.is_some_and(|present| time > present) && !is_now;
         // Where nothing was borne out yet, the event is one of those that tell where the stream is.
-        let own = usize::from(self.free_to.is_none());
+        let own = usize::from(self.free_to.is_none()) + if is_now { PRESENT_EVENTS } else { 0 };
         let known = own + ahead.len();
         let needed = match (is_after_now, self.free_to) {
             (false, _) => known.div_ceil(2),
@@ -121,6 +134,13 @@ mod tests {
     }
 
     #[test]
+    fn time_that_has_passed_moves_events_on() {
+        assert!(borne().is_free_after(40, NOW + 100) && !borne().is_free_after(40, NOW + 101));
+        assert!(borne().is_free_after(u64::MAX, u64::MAX) && !Borne::new(60, 100).is_free_after(u64::MAX, 0));
+        assert_eq!((borne().anchor(), Borne::new(60, 100).anchor()), (Some(NOW), None));
+    }
+
+    #[test]
     fn half_of_the_events_that_come_next_bear_a_time_out() {
         let (far, old) = (NOW + 86_400, NOW + 1);
         let outcome = |ahead: &[u64]| borne().bear_out(far, ahead, None);
@@ -147,8 +167,9 @@ mod tests {
     fn the_present_counts_where_little_else_is_known() {
         let (far, old) = (NOW + 86_400, NOW + 1);
         for present in [far - 60, far, far + 60] {
-            assert!(borne().bear_out(far, &[old; 63], Some(present)), "{present}");
-            assert!(!borne().bear_out(far, &[old; 64], Some(present)), "a whole log says otherwise");
+            assert!(borne().bear_out(far, &[], Some(present)) && borne().bear_out(far, &[old; 8], Some(present)));
+            assert!(!borne().bear_out(far, &[old; 9], Some(present)), "a whole log says otherwise");
+            assert!(borne().bear_out(far, &[[far; 5].as_slice(), &[old; 13]].concat(), Some(present)));
         }
         assert!(!borne().bear_out(far, &[old; 3], Some(far + 61)));
         // Alone, and after now.

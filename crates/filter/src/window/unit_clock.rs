@@ -10,6 +10,19 @@ use super::borne::Borne;
 use super::clock::COUNT_MAX;
 use super::{Placed, WindowRule};
 
+/// What a clock would do, and others are to bear out, in its units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jump {
+    /// Enough of them must be of this or later.
+    pub from: u64,
+    /// What was borne out before.
+    pub anchor: Option<u64>,
+    /// What the clock shows.
+    pub now: Option<u64>,
+    /// Events that are right may be so much earlier than others.
+    pub tolerance: u64,
+}
+
 /// The clock of whoever owns a part of the events of a filter.
 ///
 /// Producers send, for a run of events, what their clock showed before it ([`Self::catch_up`]), and for each event what
@@ -17,13 +30,13 @@ use super::{Placed, WindowRule};
 /// ahead and not borne out it counts for nothing, and the event is placed by its own unit.
 ///
 /// Nothing moves this clock beyond what the present allows ([`Self::show_present`]). What is no more than `step_units`, or the
-/// lateness, before the present is borne out by it. What is more than a step ahead of the clock, but earlier than that, as where
-/// old events are replayed, is borne out if `is_said_from` says of a unit that enough others are of it or later: it is asked
-/// then and only then.
+/// lateness, before the present is borne out by it. What is earlier than that, but more than a step, and the time that has passed
+/// since, ahead of what was borne out, as where old events are replayed, is borne out if `is_said` says of a [`Jump`] that
+/// enough others have come as far: it is asked then and only then.
 ///
 /// ```
-/// use firstseen_filter::{Placed, Stamp, UnitClock, WindowRule};
-/// let (alone, nobody) = (|_: u64| true, |_: u64| false);
+/// use firstseen_filter::{Jump, Placed, Stamp, UnitClock, WindowRule};
+/// let (alone, nobody) = (|_: Jump| true, |_: Jump| false);
 /// let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
 /// clock.show_present(4990..=5060, true);
 /// assert_eq!(clock.place(100, 100, alone), Placed::At(Stamp::on_time(100)));
@@ -31,7 +44,8 @@ use super::{Placed, WindowRule};
 /// assert_eq!(clock.place(110, 98, nobody), Placed::Late);
 /// assert_eq!(clock.place(171, 171, nobody), Placed::Refused);
 /// assert_eq!(clock.place(171, 110, nobody), Placed::At(Stamp::on_time(110)));
-/// assert_eq!(clock.place(171, 171, |from| from <= 171), Placed::At(Stamp::on_time(171)));
+/// clock.catch_up(0, nobody);
+/// assert_eq!(clock.place(171, 171, |jump: Jump| jump.from <= 171), Placed::At(Stamp::on_time(171)));
 /// assert_eq!(clock.place(4929, 4929, nobody), Placed::Refused);
 /// assert_eq!(clock.place(4930, 4930, nobody), Placed::At(Stamp::on_time(4930)));
 /// assert_eq!(clock.place(5060, 5060, nobody), Placed::At(Stamp::on_time(5060)));
@@ -46,6 +60,8 @@ pub struct UnitClock {
     now_unit: Option<u64>,
     /// The greatest unit that was shown to be the earliest in which the present may be.
     earliest_unit: Option<u64>,
+    /// That when the anchor was moved last; none where nothing was shown since.
+    earliest_at_anchor: Option<u64>,
     /// Beyond this nothing is taken, whoever says it.
     latest_unit: u64,
     /// Whether the present bears out by itself what is near it.
@@ -59,8 +75,18 @@ impl UnitClock {
     pub fn new(rule: WindowRule, step_units: u64) -> Self {
         let borne = Borne::new(step_units, rule.lateness_units);
         let (now_unit, earliest_unit, doubtful_unit) = (None, None, None);
-        let (latest_unit, present_counts) = (COUNT_MAX, false);
-        Self { rule, step_units, borne, now_unit, earliest_unit, latest_unit, present_counts, doubtful_unit }
+        let (earliest_at_anchor, latest_unit, present_counts) = (None, COUNT_MAX, false);
+        Self {
+            rule,
+            step_units,
+            borne,
+            now_unit,
+            earliest_unit,
+            earliest_at_anchor,
+            latest_unit,
+            present_counts,
+            doubtful_unit,
+        }
     }
 
     /// The time of day is in the first of `units` or later: how much later is not known where clocks may differ. Nothing
@@ -68,12 +94,13 @@ impl UnitClock {
     /// present alone bears out what is near it nevertheless.
     pub fn show_present(&mut self, units: RangeInclusive<u64>, counts: bool) {
         let (earliest, latest) = units.into_inner();
-        // The last that was shown may be earlier than this one: the time of day does not go back.
+        // Before the first time nothing is bounded; after it the time of day does not go back, also where a node's clock does.
         self.latest_unit = match self.earliest_unit {
             None => latest.min(COUNT_MAX),
             Some(_) => self.latest_unit.max(latest.min(COUNT_MAX)),
         };
         self.earliest_unit = self.earliest_unit.max(Some(earliest));
+        self.earliest_at_anchor = self.earliest_at_anchor.or(self.earliest_unit);
         self.present_counts = counts;
     }
 
@@ -82,12 +109,17 @@ impl UnitClock {
         self.earliest_unit.is_some_and(|earliest| self.now_unit().saturating_add(self.step_units) >= earliest)
     }
 
+    /// The greatest unit that was borne out.
+    pub fn anchor_unit(&self) -> Option<u64> {
+        self.borne.anchor()
+    }
+
     /// A run of events begins, before which the producer's clock has shown `unit`: this one shows at least that, where it is
     /// borne out. A clock that has seen nothing shows unit 0, so that says nothing.
-    pub fn catch_up(&mut self, unit: u64, is_said_from: impl Fn(u64) -> bool) {
+    pub fn catch_up(&mut self, unit: u64, is_said: impl Fn(Jump) -> bool) {
         self.doubtful_unit = None;
         if unit > 0 {
-            self.moves_to(unit, &is_said_from);
+            self.moves_to(unit, &is_said);
         }
     }
 
@@ -96,17 +128,18 @@ impl UnitClock {
         if (1..=COUNT_MAX).contains(&unit) {
             self.now_unit = self.now_unit.max(Some(unit));
             self.borne.restore(unit);
+            self.earliest_at_anchor = self.earliest_unit;
         }
     }
 
     /// The place of an event of `unit`, at which its producer's clock showed `clock_unit`.
     #[inline]
-    pub fn place(&mut self, clock_unit: u64, unit: u64, is_said_from: impl Fn(u64) -> bool) -> Placed {
-        if !self.moves_to(unit, &is_said_from) {
+    pub fn place(&mut self, clock_unit: u64, unit: u64, is_said: impl Fn(Jump) -> bool) -> Placed {
+        if !self.moves_to(unit, &is_said) {
             return Placed::Refused;
         }
         if clock_unit > unit {
-            self.moves_to(clock_unit, &is_said_from);
+            self.moves_to(clock_unit, &is_said);
         }
         self.rule.stamp(unit, self.now_unit()).map_or(Placed::Late, Placed::At)
     }
@@ -129,19 +162,37 @@ impl UnitClock {
 
     /// Moves to `unit` if it is later and may be; `false` where it may not.
     #[inline]
-    fn moves_to(&mut self, unit: u64, is_said_from: &impl Fn(u64) -> bool) -> bool {
+    fn moves_to(&mut self, unit: u64, is_said: &impl Fn(Jump) -> bool) -> bool {
         if self.now_unit.is_some_and(|now_unit| unit <= now_unit) {
             return true;
         }
-        let moves = unit <= self.latest_unit && (self.borne.is_free(unit) || self.bears_out(unit, is_said_from));
+        let moves = unit <= self.latest_unit && (self.is_free(unit) || self.bears_out(unit, is_said));
         if moves {
             self.now_unit = Some(unit);
         }
         moves
     }
 
+    #[inline]
+    fn is_free(&self, unit: u64) -> bool {
+        let passed_units = match (self.earliest_at_anchor, self.earliest_unit) {
+            (Some(then), Some(now)) => now.saturating_sub(then),
+            _ => 0,
+        };
+        self.borne.is_free_after(passed_units, unit)
+    }
+
     #[cold]
-    fn bears_out(&mut self, unit: u64, is_said_from: &impl Fn(u64) -> bool) -> bool {
+    fn bears_out(&mut self, unit: u64, is_said: &impl Fn(Jump) -> bool) -> bool {
+        let before = self.borne.anchor();
+        let is_borne_out = self.is_borne_out(unit, is_said);
+        if self.borne.anchor() > before {
+            self.earliest_at_anchor = self.earliest_unit;
+        }
+        is_borne_out
+    }
+
+    fn is_borne_out(&mut self, unit: u64, is_said: &impl Fn(Jump) -> bool) -> bool {
         if self.present_counts && self.earliest_unit.is_some_and(|earliest| self.borne.is_no_earlier(unit, earliest)) {
             self.borne.trust(unit);
             return true;
@@ -149,7 +200,8 @@ impl UnitClock {
         if self.doubtful_unit.is_some_and(|doubtful_unit| unit >= doubtful_unit) {
             return false;
         }
-        let is_borne_out = self.borne.follow(unit, is_said_from);
+        let (anchor, now, tolerance) = (self.borne.anchor(), self.now_unit, self.borne.tolerance());
+        let is_borne_out = self.borne.follow(unit, |from| is_said(Jump { from, anchor, now, tolerance }));
         if !is_borne_out {
             self.doubtful_unit = Some(unit);
         }

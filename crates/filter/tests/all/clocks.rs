@@ -1,7 +1,7 @@
 //! One clock for all events, or one that tells units and several that place them: the same places.
 
 use crate::common::{Dice, config};
-use firstseen_filter::{Placed, Stamp, Unit, UnitClock, WindowClock, WindowRule};
+use firstseen_filter::{Jump, Placed, Stamp, Unit, UnitClock, WindowClock, WindowRule};
 use proptest::prelude::*;
 
 /// A time, or how the next differs from the one before.
@@ -77,7 +77,7 @@ proptest! {
         let mut dice = Dice(seed);
         let (mut base_unit, mut told_base) = (0, vec![false; owners as usize]);
         // What its own clock took is borne out for the others, too.
-        let believed = |_: u64| true;
+        let believed = |_: Jump| true;
         let times_ms = times(&steps, unit_ms, future_max_ms);
         for event in 0..times_ms.len() {
             // A batch ends by chance.
@@ -131,8 +131,8 @@ fn windows_without_time_tick_with_their_events() {
     assert_eq!((timed.place_tick(None), timed.place_tick(Some(u64::MAX))), (None, None));
 }
 
-const ALONE: fn(u64) -> bool = |_| true;
-const NOBODY: fn(u64) -> bool = |_| false;
+const ALONE: fn(Jump) -> bool = |_| true;
+const NOBODY: fn(Jump) -> bool = |_| false;
 
 #[test]
 fn units_beyond_all_times_are_refused() {
@@ -189,10 +189,10 @@ fn old_events_move_the_clock_as_far_as_they_are_borne_out() {
     assert_eq!(clock.place(68, 68, NOBODY), Placed::Refused);
     // What others bear out is the anchor, as far as they go: here not to the event itself.
     clock.catch_up(0, NOBODY);
-    assert_eq!(clock.place(3000, 3000, |from| from <= 2950), Placed::At(Stamp::on_time(3000)));
+    assert_eq!(clock.place(3000, 3000, |jump: Jump| jump.from <= 2950), Placed::At(Stamp::on_time(3000)));
     assert_eq!(clock.place(3001, 3001, NOBODY), Placed::Refused);
     clock.catch_up(0, NOBODY);
-    assert_eq!(clock.place(3050, 3050, |from| from <= 3050), Placed::At(Stamp::on_time(3050)));
+    assert_eq!(clock.place(3050, 3050, |jump: Jump| jump.from <= 3050), Placed::At(Stamp::on_time(3050)));
     assert_eq!(clock.place(3110, 3110, NOBODY), Placed::At(Stamp::on_time(3110)));
     assert_eq!(clock.place(3111, 3111, NOBODY), Placed::Refused);
     // A clock that is wrong takes nobody along, and the event is placed by its own unit.
@@ -213,6 +213,24 @@ fn the_present_takes_old_events_along_unless_others_outweigh_it() {
     clock.show_present(10_000..=10_060, true);
     assert_eq!(clock.place(9940, 9940, NOBODY), Placed::At(Stamp::on_time(9940)));
     assert!(clock.is_live());
+}
+
+#[test]
+fn events_that_come_late_all_the_time_go_on_with_the_time_of_day() {
+    let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 2 }, 1);
+    clock.show_present(1000..=1001, true);
+    assert_eq!(clock.place(950, 950, ALONE), Placed::At(Stamp::on_time(950)));
+    for passed in 0..500 {
+        clock.show_present(1000 + passed..=1001 + passed, true);
+        clock.catch_up(0, NOBODY);
+        assert_eq!(clock.place(952 + passed, 952 + passed, NOBODY), Placed::Refused, "{passed}");
+        assert_eq!(clock.place(950 + passed, 950 + passed, NOBODY), Placed::At(Stamp::on_time(950 + passed)));
+    }
+    // A clock that takes over begins with what it is shown.
+    let mut next = UnitClock::new(WindowRule { span_units: 10, lateness_units: 2 }, 1);
+    next.restore(clock.now_unit());
+    next.show_present(9000..=9001, true);
+    assert_eq!(next.place(1460, 1460, NOBODY), Placed::Refused);
 }
 
 #[test]

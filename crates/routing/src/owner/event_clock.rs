@@ -4,7 +4,7 @@
 //! however long a unit is; within that, only what is borne out moves it far (`lately.rs`); what is only looked up moves nothing.
 //! Must not know: cells, other groups.
 
-use firstseen_filter::{FilterDefinition, Placed, UnitClock, WindowClock};
+use firstseen_filter::{FilterDefinition, Jump, Placed, UnitClock, WindowClock};
 
 use super::OwnerLimits;
 use super::lately::{Lately, Sender};
@@ -29,8 +29,8 @@ impl Heading {
     }
 }
 
-/// What was sent longer ago tells nothing of where the stream is.
-const LATELY_MS: u64 = 60_000;
+/// Clocks show no later time.
+const TIME_MAX_MS: u64 = 1 << 62;
 
 /// A clock that follows producers.
 pub(crate) struct EventClock {
@@ -46,8 +46,6 @@ pub(crate) struct EventClock {
     clock_skew_max_ms: u64,
     future_max_ms: u64,
     lately: Lately,
-    /// When the batch in hand was opened, by the owner's clock.
-    opened_ms: u64,
     /// What is far ahead must be borne out.
     minds_others: bool,
 }
@@ -70,26 +68,24 @@ impl EventClock {
             clock_skew_max_ms,
             future_max_ms: *future_max_ms,
             lately: Lately::default(),
-            opened_ms: 0,
             minds_others,
         }
     }
 
     /// Before the events of a batch.
     pub(super) fn open_batch(&mut self, heading: Heading, times: &Times, now_wall_ms: u64) {
-        self.opened_ms = now_wall_ms;
         let latest_ms = now_wall_ms.saturating_add(self.clock_skew_max_ms);
         self.present.catch_up_ms(latest_ms);
         self.earliest.catch_up_ms(now_wall_ms.saturating_sub(self.clock_skew_max_ms));
-        self.latest.catch_up_ms(latest_ms.saturating_add(self.future_max_ms));
+        self.latest.catch_up_ms(latest_ms.saturating_add(self.future_max_ms).min(TIME_MAX_MS));
         if self.minds_others {
-            self.lately.forget_before(now_wall_ms.saturating_sub(LATELY_MS));
+            self.lately.open(self.clock.anchor_unit(), now_wall_ms);
             let units = self.earliest.now_unit()..=self.latest.now_unit();
             self.clock.show_present(units, !self.lately.outweighs_present(heading.sender));
         }
         if heading.records {
             let Self { clock, lately, minds_others, .. } = self;
-            clock.catch_up(times.base_unit, |from| is_said(lately, *minds_others, heading, times, from));
+            clock.catch_up(times.base_unit, |jump| is_said(lately, *minds_others, heading, times, jump));
         }
     }
 
@@ -102,7 +98,7 @@ impl EventClock {
         };
         let Self { clock, lately, minds_others, .. } = self;
         match heading.records {
-            true => clock.place(clock_unit, unit, |from| is_said(lately, *minds_others, heading, times, from)),
+            true => clock.place(clock_unit, unit, |jump| is_said(lately, *minds_others, heading, times, jump)),
             false => clock.look_up(clock_unit, unit),
         }
     }
@@ -115,11 +111,13 @@ impl EventClock {
         }
         match self.clock.is_live() {
             true => self.lately.forget(),
-            false => self.lately.note(heading.sender, times, heading.events, self.opened_ms),
+            false => self.lately.note(heading.sender, times, heading.events),
         }
-        if self.shown.now_ms().is_none_or(|shown_ms| shown_ms < times.clock_ms) {
+        // A unit may be long, so that what is in it may be far ahead all the same.
+        let clock_ms = times.clock_ms.min(self.latest.now_ms().unwrap_or(u64::MAX));
+        if self.shown.now_ms().is_none_or(|shown_ms| shown_ms < clock_ms) {
             let mut next = self.shown.clone();
-            next.catch_up_ms(times.clock_ms);
+            next.catch_up_ms(clock_ms);
             if next.now_unit() <= self.clock.now_unit() {
                 self.shown = next;
             }
@@ -150,6 +148,6 @@ impl EventClock {
     }
 }
 
-fn is_said(lately: &Lately, minds_others: bool, heading: Heading, times: &Times, from: u64) -> bool {
-    !minds_others || lately.bears_out(heading.sender, times, heading.events, from)
+fn is_said(lately: &Lately, minds_others: bool, heading: Heading, times: &Times, jump: Jump) -> bool {
+    !minds_others || lately.bears_out(heading.sender, times, heading.events, jump)
 }

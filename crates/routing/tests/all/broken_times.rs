@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::{Dice, definition, digest, filter_record, node_record, slice_owner, spec};
-use firstseen_filter::{Kind, Probes, Unit, WindowClock, WindowRule};
+use firstseen_filter::{Kind, Probes, Unit, Window, WindowClock, WindowRule};
 use firstseen_routing::{
     ClockSource, ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, Moment, NodeId, Operation,
     OwnerLimits, Prober, Reason, SlicedDefinition, Submission, Tick, Times,
@@ -36,8 +36,13 @@ struct World {
 
 impl World {
     fn new((kind, window): (Kind, &str), slicing: &str) -> Self {
+        let step_ms = window.parse::<Window>().unwrap().future_default_ms();
+        Self::with((kind, window), slicing, step_ms)
+    }
+
+    fn with((kind, window): (Kind, &str), slicing: &str, step_ms: u64) -> Self {
         let mut spec = spec(kind, window, 1 << 13, 4);
-        spec.future_max_ms = spec.window.future_default_ms();
+        spec.future_max_ms = step_ms;
         let definition = definition(&spec, slicing);
         let policies = FilterPolicies { clock: ClockSource::Event, ..FilterPolicies::default() };
         let owners = (0..definition.slicing.slices()).map(|_| slice_owner(NodeId(1))).collect();
@@ -169,6 +174,61 @@ fn an_event_of_now_does_not_end_a_replay_of_others() {
         // A minute after the replay nobody speaks for its times.
         assert_eq!(world.observe(9, NOW_MS + MINUTE_MS + 1, &[(7, NOW_MS)]), [Decision::FirstSeen], "{case}");
     });
+}
+
+#[test]
+fn producers_whose_events_come_late_all_the_time_are_served() {
+    each_window(|mut world, case| {
+        // Far from the present by the window's own measure; an event a call, one a fiftieth of a step.
+        let (gap_ms, mut refused) = ((world.step_ms() / 50).max(1), 0);
+        let lag_ms = 10 * world.step_ms() + 4 * HOUR_MS;
+        for event in 0..2_000 {
+            let now_ms = NOW_MS + event * gap_ms;
+            let told = world.observe(1 + u128::from(event % 3), now_ms, &[(event, now_ms - lag_ms)]);
+            refused += told.iter().filter(|decision| matches!(decision, Decision::Undecided(_))).count();
+        }
+        assert_eq!(refused, 0, "{case}");
+    });
+}
+
+#[test]
+fn a_replay_by_many_producers_is_served_an_event_a_call() {
+    each_window(|mut world, case| {
+        let (gap_ms, mut refused) = ((world.step_ms() / 5).max(1), 0);
+        for event in 0..2_000 {
+            let told =
+                world.observe(1 + u128::from(event % 3), NOW_MS, &[(event, NOW_MS - 9_000 * HOUR_MS + event * gap_ms)]);
+            refused += told.iter().filter(|decision| matches!(decision, Decision::Undecided(_))).count();
+        }
+        assert_eq!(refused, 0, "{case}");
+        // Nobody's broken time ends it.
+        let last_ms = NOW_MS - 9_000 * HOUR_MS + 1_999 * gap_ms;
+        let window_ms = 1_000 * HOUR_MS;
+        assert_eq!(world.observe(2, NOW_MS, &[(9_999, last_ms + window_ms)]), [FUTURE], "{case}");
+        assert_eq!(world.observe(1, NOW_MS, &[(1_999, last_ms)]), [Decision::Duplicate], "{case}");
+    });
+}
+
+#[test]
+fn old_records_of_one_producer_do_not_refuse_what_occurs_now() {
+    each_window(|mut world, case| {
+        let evening_ms = NOW_MS - 10 * HOUR_MS;
+        world.keys(evening_ms);
+        // An uploader brings what is late, or nearly.
+        let late: Vec<_> = (0..200).map(|key| (1_000 + key, evening_ms - HOUR_MS)).collect();
+        world.observe(7, NOW_MS, &late);
+        for producer in 1..4 {
+            let events: Vec<_> = (0..3).map(|key| (2_000 + 10 * key + producer as u64, NOW_MS)).collect();
+            assert!(!world.observe(producer, NOW_MS, &events).contains(&FUTURE), "{case}: {producer}");
+        }
+    });
+}
+
+#[test]
+fn a_step_without_end_refuses_nothing() {
+    let mut world = World::with((Kind::Timing, "6h"), "none", u64::MAX);
+    assert_eq!(world.keys(NOW_MS), FIRST_SEEN);
+    assert_eq!(world.observe(2, NOW_MS, &[(9, NOW_MS + 400 * HOUR_MS)]), [Decision::FirstSeen]);
 }
 
 #[test]
