@@ -150,6 +150,10 @@ fn missing_files_are_told_before_anything_is_written() {
 fn no_file_is_both_read_and_written_or_written_twice() {
     let folder = Folder::with("a\nb\n");
     std::fs::hard_link(folder.path("input"), folder.path("linked")).expect("a link");
+    std::fs::create_dir(folder.path("sub")).expect("a folder");
+    for (link, target) in [("dangling", "later"), ("sub/far", "../dangling")] {
+        std::os::unix::fs::symlink(target, folder.path(link)).expect("a link");
+    }
     for (flags, words) in [
         ("--out input input", "input is read too"),
         ("--out ./input input", "is read too"),
@@ -157,9 +161,14 @@ fn no_file_is_both_read_and_written_or_written_twice() {
         ("--state input input", "is read too"),
         ("--out same --duplicates same input", "same is written twice"),
         ("--rejected same --report-file same input", "same is written twice"),
+        ("--state state --out ./state input", "is written twice"),
+        ("--out new --duplicates sub/../new input", "is written twice"),
+        ("--out later --duplicates dangling input", "dangling (it is later) is written twice"),
+        ("--out later --state sub/far input", "is written twice"),
     ] {
         folder.dedup(flags).fails(2, &[words]);
         assert_eq!(folder.read("input"), "a\nb\n", "{flags}");
+        assert_eq!(folder.names(), ["dangling", "input", "linked", "sub"], "{flags}");
     }
     folder.dedup("--out /dev/null --duplicates /dev/null input").ok();
     let appending = std::fs::OpenOptions::new().append(true).open(folder.path("input")).expect("a file");

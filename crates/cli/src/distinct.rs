@@ -10,29 +10,67 @@ use same_file::Handle;
 use crate::exit::UsageError;
 use crate::input::{is_stdin, name};
 
+/// Links that lead to links are followed so far, as systems do.
+const LINKS_MAX: usize = 40;
+
 /// A file of this run, as the user calls it.
 struct Named {
     name: String,
-    /// None of a pipe: to open and close it would end who is at its other end.
-    handle: io::Result<Option<Handle>>,
+    is: Identity,
 }
 
-impl Named {
-    fn is(&self, other: &Self) -> bool {
-        match (&self.handle, &other.handle) {
-            // Pipes, terminals and devices may be read and written at once.
-            (Ok(Some(ours)), Ok(Some(theirs))) => {
-                ours == theirs && ours.as_file().metadata().is_ok_and(|file| file.is_file())
+/// What tells one file from another.
+#[derive(PartialEq)]
+enum Identity {
+    File(Handle),
+    /// A file that is still to be made, by its folder's only name and its own.
+    Missing(PathBuf),
+    /// Pipes, terminals and devices may be read and written at once. To open and close a pipe would end who is at its other end.
+    Stream,
+}
+
+impl Identity {
+    fn of(path: &Path) -> Self {
+        match fs::metadata(path) {
+            Ok(found) if found.is_file() => {
+                Handle::from_path(path).map_or_else(|_| Self::Missing(place(path)), Self::File)
             }
-            (Err(_), Err(_)) => self.name == other.name,
-            _ => false,
+            Ok(_) => Self::Stream,
+            Err(_) => Self::Missing(place(path)),
         }
+    }
+
+    fn of_stream(stream: io::Result<Handle>) -> Self {
+        match stream {
+            Ok(handle) if handle.as_file().metadata().is_ok_and(|found| found.is_file()) => Self::File(handle),
+            _ => Self::Stream,
+        }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        *self != Self::Stream && self == other
     }
 }
 
-fn handle(path: &Path) -> io::Result<Option<Handle>> {
-    let is_file = fs::metadata(path)?.is_file();
-    is_file.then(|| Handle::from_path(path)).transpose()
+/// Where `path` leads, though nothing may be there yet: links are followed, also those to missing files, and what leads to the
+/// folder is as short as can be. Of what leads nowhere, `path` itself.
+pub(crate) fn place(path: &Path) -> PathBuf {
+    let mut place = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Some(file_name) = place.file_name() else { break };
+        let Ok(folder) = folder(&place).canonicalize() else { break };
+        place = folder.join(file_name);
+        match fs::read_link(&place) {
+            Ok(target) => place = folder.join(target),
+            Err(_) => return place,
+        }
+    }
+    path.to_owned()
+}
+
+/// The folder that `path` is in.
+pub(crate) fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Looks whether all `outputs`, and standard output if it is used, differ from each other and from the inputs.
@@ -42,15 +80,16 @@ fn handle(path: &Path) -> io::Result<Option<Handle>> {
 pub fn check(inputs: &[PathBuf], outputs: &[&Option<PathBuf>], uses_stdout: bool) -> anyhow::Result<()> {
     let inputs = inputs.iter().map(|path| Named {
         name: name(path),
-        handle: if is_stdin(path) { Handle::stdin().map(Some) } else { handle(path) },
+        is: if is_stdin(path) { Identity::of_stream(Handle::stdin()) } else { Identity::of(path) },
     });
-    let stdout = uses_stdout.then(|| Named { name: "standard output".to_owned(), handle: Handle::stdout().map(Some) });
-    let written = |path: &Path| Named { name: path.display().to_string(), handle: handle(path) };
+    let stdout =
+        uses_stdout.then(|| Named { name: "standard output".to_owned(), is: Identity::of_stream(Handle::stdout()) });
+    let written = |path: &Path| Named { name: path.display().to_string(), is: Identity::of(path) };
     let outputs = outputs.iter().copied().flatten().map(|path| written(path)).chain(stdout);
     let mut taken: Vec<Named> = inputs.collect();
     let input_count = taken.len();
     for output in outputs {
-        if let Some(place) = taken.iter().position(|other| other.is(&output)) {
+        if let Some(place) = taken.iter().position(|other| other.is.is(&output.is)) {
             let what = if place < input_count { "is read too" } else { "is written twice" };
             let other = Some(&taken[place].name).filter(|other| **other != output.name);
             let other = other.map_or(String::new(), |other| format!(" (it is {other})"));

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, bail};
 use firstseen_filter::snapshot::{self, UnverifiedSnapshot};
@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
+use crate::distinct::{folder, place};
 use crate::exit::UsageError;
 
 /// What a filter was built from.
@@ -132,7 +133,8 @@ pub fn save<D: Definition>(
     write_body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> anyhow::Result<()> {
     let context = || format!("cannot save the state {}", path.display());
-    let path = &target(path);
+    // A symbolic link stays, and what it leads to is replaced.
+    let path = &place(path);
     let mut file = temporary(path)?;
     snapshot::write(&mut file, header, write_body).with_context(context)?;
     file.flush().and_then(|()| file.as_file().sync_all()).with_context(context)?;
@@ -140,11 +142,6 @@ pub fn save<D: Definition>(
     // The new name must survive a power cut too; not every system can sync a folder.
     let _ = File::open(folder(path)).and_then(|folder| folder.sync_all());
     Ok(())
-}
-
-/// What a symbolic link at `path` leads to, so that the link stays and its target is replaced.
-fn target(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 fn temporary(path: &Path) -> anyhow::Result<NamedTempFile> {
@@ -157,8 +154,4 @@ fn temporary(path: &Path) -> anyhow::Result<NamedTempFile> {
         builder.permissions(std::fs::Permissions::from_mode(mode));
     }
     builder.tempfile_in(folder(path)).with_context(|| format!("cannot save the state {}", path.display()))
-}
-
-fn folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
