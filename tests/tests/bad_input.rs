@@ -121,6 +121,19 @@ fn compressed_input_is_known_by_its_content() {
     assert_eq!(folder.dedup_from("plain - zstd", b"e\nd\n").ok().out, "d\na\ne\nb\n");
 }
 
+/// Archives are padded where they come from tapes and disks of blocks.
+#[test]
+fn what_follows_an_archive_is_no_damage_of_it() {
+    let folder = Folder::with([gzip("a\nb\n"), vec![0; 512]].concat());
+    assert_eq!(folder.dedup("--state state input").ok().out, "a\nb\n");
+    folder.write("input", [gzip("b\nc\n"), b"more".to_vec()].concat());
+    let ran = folder.dedup("--state state --report none input").fails(1, &["trailing bytes after the archive"]);
+    assert!(!ran.err.contains("damaged") && !ran.err.contains("breaks off"), "{}", ran.err);
+    assert_eq!(ran.out, "c\n");
+    folder.write("input", "c\nd\n");
+    assert_eq!(folder.dedup("--state state input").ok().out, "d\n", "what its checksum vouches for is known");
+}
+
 #[test]
 fn truncated_input_is_an_error_and_its_whole_records_are_not_lost() {
     let text: String = example_text("apache_logs.gz").lines().take(300).map(|line| format!("{line}\n")).collect();

@@ -1,9 +1,10 @@
 //! Opens an input whether it is compressed or not, going by its first bytes. Must not know: files, names, records.
 
+use crate::gzip::GzipReader;
 use crate::zstd::ZstdReader;
-use flate2::bufread::MultiGzDecoder;
 use std::error::Error as StdError;
 use std::io::{BufRead, Error, ErrorKind, Read, Result};
+use std::mem;
 
 const INPUT_BYTES: usize = 64 << 10;
 
@@ -39,13 +40,14 @@ impl std::fmt::Display for Compression {
 /// ```
 ///
 /// Reading returns an error of kind [`ErrorKind::UnexpectedEof`] if compressed input breaks off and
-/// [`ErrorKind::InvalidData`] if it is damaged; both name the compression and the byte of the compressed input. Plain
-/// input is handed through read by read, so that what is there is never held back.
-pub struct Decompressed<R>(Source<R>);
+/// [`ErrorKind::InvalidData`] if it is damaged; both name the compression and the byte of the compressed input. What follows an
+/// archive that is whole is an error of kind [`ErrorKind::Other`], but for zeros behind gzip, which are padding. Plain input is
+/// handed through read by read, so that what is there is never held back.
+pub struct Decompressed<R: Read>(Source<R>);
 
-enum Source<R> {
+enum Source<R: Read> {
     Plain(CountedInput<R>),
-    Gzip(Box<MultiGzDecoder<CountedInput<R>>>),
+    Gzip(Box<GzipReader<R>>),
     Zstd(Box<ZstdReader<R>>),
 }
 
@@ -66,7 +68,7 @@ impl<R: Read> Decompressed<R> {
         };
         Ok(Self(match compression {
             Compression::Plain => Source::Plain(input),
-            Compression::Gzip => Source::Gzip(Box::new(MultiGzDecoder::new(input))),
+            Compression::Gzip => Source::Gzip(Box::new(GzipReader::new(input))),
             Compression::Zstd => Source::Zstd(Box::new(ZstdReader::new(input))),
         }))
     }
@@ -88,7 +90,7 @@ impl<R: Read> Decompressed<R> {
     fn input(&self) -> &CountedInput<R> {
         match &self.0 {
             Source::Plain(input) => input,
-            Source::Gzip(decoder) => decoder.get_ref(),
+            Source::Gzip(decoder) => decoder.input(),
             Source::Zstd(decoder) => decoder.input(),
         }
     }
@@ -99,6 +101,12 @@ impl<R: Read> Decompressed<R> {
         }
         let compression = self.compression();
         let at = self.input().used;
+        if error.get_ref().is_some_and(|inner| inner.is::<TrailingBytes>()) {
+            let text = format!(
+                "{compression} input has trailing bytes after the archive, from byte {at} of it on, which are no {compression}"
+            );
+            return Error::other(text);
+        }
         if is_truncation(&error) {
             let text =
                 format!("{compression} input breaks off after byte {at} of the compressed data: it is not whole");
@@ -120,7 +128,7 @@ impl<R: Read> Read for Decompressed<R> {
     }
 }
 
-impl<R> std::fmt::Debug for Decompressed<R> {
+impl<R: Read> std::fmt::Debug for Decompressed<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Decompressed(..)")
     }
@@ -128,14 +136,13 @@ impl<R> std::fmt::Debug for Decompressed<R> {
 
 /// `None`: more bytes are needed to tell.
 fn compression_of(head: &[u8]) -> Option<Compression> {
-    const GZIP: [u8; 2] = [0x1F, 0x8B];
-    if head.starts_with(&GZIP) {
+    if crate::gzip::is_member(head) {
         return Some(Compression::Gzip);
     }
     if crate::zstd::is_frame(head) {
         return Some(Compression::Zstd);
     }
-    let may_become = GZIP.starts_with(head) || crate::zstd::may_become_frame(head);
+    let may_become = crate::gzip::may_become_member(head) || crate::zstd::may_become_frame(head);
     (!may_become).then_some(Compression::Plain)
 }
 
@@ -153,9 +160,15 @@ fn is_truncation(error: &Error) -> bool {
     false
 }
 
+/// What follows an archive does not belong to it: everything before was whole.
+#[derive(Debug, thiserror::Error)]
+#[error("trailing bytes after the archive")]
+pub(crate) struct TrailingBytes;
+
 /// A buffered input that knows how much of it was used.
 pub(crate) struct CountedInput<R> {
-    input: R,
+    /// None once it was taken.
+    input: Option<R>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -165,17 +178,35 @@ pub(crate) struct CountedInput<R> {
 
 impl<R: Read> CountedInput<R> {
     fn new(input: R) -> Self {
-        Self { input, buffer: vec![0; INPUT_BYTES], start: 0, end: 0, used: 0, has_failed: false }
+        Self { input: Some(input), buffer: vec![0; INPUT_BYTES], start: 0, end: 0, used: 0, has_failed: false }
+    }
+
+    /// All that is left of it; what stays is at its end.
+    pub(crate) fn take_over(&mut self) -> Self {
+        let nothing = Self { input: None, buffer: Vec::new(), start: 0, end: 0, used: 0, has_failed: false };
+        mem::replace(self, nothing)
     }
 
     fn buffered(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
+    /// The next `bytes`, which are few, without using them; fewer at the end of the input.
+    pub(crate) fn peek(&mut self, bytes: usize) -> Result<&[u8]> {
+        if self.buffer.len() - self.start < bytes {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        while self.end - self.start < bytes && self.read_more()? > 0 {}
+        let buffered = self.buffered();
+        Ok(&buffered[..buffered.len().min(bytes)])
+    }
+
     /// Reads behind what is buffered; the buffer is far larger than what is looked for there.
     fn read_more(&mut self) -> Result<usize> {
         loop {
-            match self.input.read(&mut self.buffer[self.end..]) {
+            let Some(input) = &mut self.input else { return Ok(0) };
+            match input.read(&mut self.buffer[self.end..]) {
                 Ok(bytes) => {
                     let bytes = bytes.min(self.buffer.len() - self.end);
                     self.end += bytes;
@@ -193,8 +224,11 @@ impl<R: Read> CountedInput<R> {
 
 impl<R: Read> Read for CountedInput<R> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        if self.start == self.end && buffer.len() >= self.buffer.len() {
-            let bytes = self.input.read(buffer).inspect_err(|_| self.has_failed = true)?;
+        if let Some(input) = &mut self.input
+            && self.start == self.end
+            && buffer.len() >= self.buffer.len()
+        {
+            let bytes = input.read(buffer).inspect_err(|_| self.has_failed = true)?;
             self.used += bytes as u64;
             return Ok(bytes);
         }

@@ -33,6 +33,7 @@ mod decompress;
 mod error;
 mod field;
 mod format;
+mod gzip;
 mod json;
 mod key;
 mod layout;

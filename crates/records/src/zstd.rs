@@ -1,6 +1,6 @@
 //! Reads zstd frame after frame, skippable ones included. Must not know: what the bytes mean.
 
-use crate::decompress::CountedInput;
+use crate::decompress::{CountedInput, TrailingBytes};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{BufRead, Error, ErrorKind, Read, Result, copy, sink};
@@ -49,6 +49,10 @@ impl<R: Read> ZstdReader<R> {
     /// Opens the next frame with data; `None` at the end of the input.
     fn open_frame(&mut self) -> Result<Option<Box<FrameDecoder>>> {
         while !self.input.fill_buf()?.is_empty() {
+            let head = self.input.peek(FRAME_MAGIC.len())?;
+            if !is_frame(head) && !may_become_frame(head) {
+                return Err(Error::other(TrailingBytes));
+            }
             let mut frame = Box::new(FrameDecoder::new());
             frame.set_max_window_size(WINDOW_BYTES_MAX);
             match frame.init(&mut self.input) {

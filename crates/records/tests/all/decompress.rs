@@ -95,9 +95,39 @@ fn damaged_input_says_so() {
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
         assert!(error.to_string().starts_with(&format!("{kind} input is damaged near byte ")), "{error}");
     }
-    let (_, output, error) = read(&[gzip(b"a\n"), b"garbage and more".to_vec()].concat());
-    assert_eq!(output, b"a\n");
-    assert!(error.is_some(), "what follows a member must be a member");
+}
+
+#[test]
+fn zeros_behind_gzip_are_padding() {
+    let input_bytes = 64 << 10;
+    for zeros in [1, 10, 511, input_bytes - 1, input_bytes, 3 * input_bytes] {
+        let (_, output, error) = read(&[gzip(b"a\n"), gzip(b"b\n"), vec![0; zeros]].concat());
+        assert!(error.is_none() && output == b"a\nb\n", "{zeros}: {error:?}");
+    }
+    // Members may begin anywhere in what is read at once.
+    let members: Vec<u8> = (0..9000).flat_map(|number| gzip(format!("{number}\n").as_bytes())).collect();
+    let (_, output, error) = read(&members);
+    let expected: String = (0..9000).map(|number| format!("{number}\n")).collect();
+    assert!(error.is_none() && output == expected.as_bytes(), "{error:?}");
+}
+
+#[test]
+fn what_follows_an_archive_is_told_as_that() {
+    for (kind, archive) in [("gzip", gzip(b"a\n")), ("zstd", zstd(b"a\n"))] {
+        for rest in [&b"g"[..], b"garbage", b"garbage and more", b"\x1F\x8A", b"\0\0\x1F\x8B"] {
+            let padding = rest.iter().take_while(|byte| **byte == 0 && kind == "gzip").count();
+            let (_, output, error) = read(&[&archive, rest].concat());
+            let error = error.unwrap();
+            let message = format!(
+                "{kind} input has trailing bytes after the archive, from byte {} of it on, which are no {kind}",
+                archive.len() + padding
+            );
+            assert_eq!((error.kind(), error.to_string()), (ErrorKind::Other, message));
+            assert_eq!(output, b"a\n");
+        }
+        let (_, _, error) = read(&[&archive[..], &archive[..2]].concat());
+        assert_eq!(error.unwrap().kind(), ErrorKind::UnexpectedEof, "a member that breaks off");
+    }
 }
 
 #[test]

@@ -1,0 +1,76 @@
+//! Reads gzip member after member, and zeros behind the last as padding. Must not know: what the bytes mean.
+
+use crate::decompress::{CountedInput, TrailingBytes};
+use flate2::bufread::GzDecoder;
+use std::io::{BufRead, Error, Read, Result};
+
+const MAGIC: [u8; 2] = [0x1F, 0x8B];
+
+/// Whether an input that begins like this is gzip.
+pub(crate) fn is_member(head: &[u8]) -> bool {
+    head.starts_with(&MAGIC)
+}
+
+/// Whether it would be with more bytes.
+pub(crate) fn may_become_member(head: &[u8]) -> bool {
+    MAGIC.starts_with(head)
+}
+
+pub(crate) struct GzipReader<R: Read> {
+    /// The member under way, or the last one.
+    member: GzDecoder<CountedInput<R>>,
+    is_at_end: bool,
+}
+
+impl<R: Read> GzipReader<R> {
+    pub(crate) fn new(input: CountedInput<R>) -> Self {
+        Self { member: GzDecoder::new(input), is_at_end: false }
+    }
+
+    pub(crate) fn input(&self) -> &CountedInput<R> {
+        self.member.get_ref()
+    }
+
+    fn next_bytes(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        loop {
+            let bytes = self.member.read(buffer)?;
+            // Its checksum was right where it has ended.
+            if bytes > 0 || !self.open_member()? {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    /// Goes on with the next member; `false` at the end of the input.
+    fn open_member(&mut self) -> Result<bool> {
+        let input = self.member.get_mut();
+        let head = input.peek(MAGIC.len())?;
+        if !head.is_empty() && (is_member(head) || may_become_member(head)) {
+            self.member = GzDecoder::new(input.take_over());
+            return Ok(true);
+        }
+        loop {
+            let padding = input.fill_buf()?;
+            let zeros = padding.iter().take_while(|byte| **byte == 0).count();
+            match padding.len() {
+                0 => return Ok(false),
+                bytes if zeros < bytes => {
+                    input.consume(zeros);
+                    return Err(Error::other(TrailingBytes));
+                }
+                _ => input.consume(zeros),
+            }
+        }
+    }
+}
+
+impl<R: Read> Read for GzipReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if self.is_at_end || buffer.is_empty() {
+            return Ok(0);
+        }
+        let read = self.next_bytes(buffer);
+        self.is_at_end = !matches!(read, Ok(1..));
+        read
+    }
+}
