@@ -118,6 +118,12 @@ fn a_time_window_needs_a_time() {
     assert_eq!((&own["times"], &own["clock"]), (&"record".into(), &"2015-05-17T10:05:03Z".into()));
     let ran = Folder::with("a\n").dedup("--window landmark:day input");
     ran.fails(2, &["--time"]);
+    // A shell that hands a file over makes no stream of it.
+    let folder = Folder::with("a\na\n");
+    folder.shell("firstseen dedup --window 1h < input").fails(2, &["--time", "--clock wall"]);
+    assert_eq!(folder.shell("firstseen dedup --window 1h --clock wall < input").ok().out, "a\n");
+    assert_eq!(folder.shell("cat input | firstseen dedup --window 1h").ok().out, "a\n");
+    assert_eq!(folder.shell("firstseen dedup --window 1h < /dev/null").ok().out, "");
     Folder::with("a\n").dedup("--window landmark:10events input").ok();
 }
 

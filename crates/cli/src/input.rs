@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, anyhow};
 use firstseen_filter::AHEAD_EVENTS_MAX;
 use firstseen_records::{Block, BlockOptions, BlockReader, Decompressed, ParsedBlock, RecordFormat, RecordParser};
+use same_file::Handle;
 
 use crate::arrivals::Arrivals;
 use crate::exit::UsageError;
@@ -222,6 +223,12 @@ pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
+/// The size of standard input where that is a file, which a shell handed over (`< file`), and no stream.
+pub fn stdin_file_bytes() -> Option<u64> {
+    let found = Handle::stdin().ok()?.as_file().metadata().ok()?;
+    found.is_file().then_some(found.len())
+}
+
 /// What to call `path` in a message.
 pub fn name(path: &Path) -> String {
     if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
@@ -232,10 +239,10 @@ pub fn name(path: &Path) -> String {
 /// # Errors
 /// The first file that is missing, forbidden or a folder.
 pub fn check(files: &[PathBuf]) -> anyhow::Result<Option<u64>> {
-    let mut total_bytes = Some(0);
+    let mut total_bytes = Some(0u64);
     for path in files {
         if is_stdin(path) {
-            total_bytes = None;
+            total_bytes = total_bytes.zip(stdin_file_bytes()).map(|(total, bytes)| total + bytes);
             continue;
         }
         let found = fs::metadata(path);

@@ -10,7 +10,7 @@ use firstseen_records::{KeyNormalization, ParserConfig, RecordFormat, RecordPars
 use serde::Serialize;
 
 use crate::exit::UsageError;
-use crate::input::{Reading, is_stdin};
+use crate::input::{Reading, is_stdin, stdin_file_bytes};
 
 /// Which time of a record counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -49,8 +49,8 @@ pub struct InputArgs {
     /// `YYYY-MM-DD hh:mm:ss`. Log and index lines have theirs
     #[arg(long, value_name = "FIELD")]
     pub time: Option<String>,
-    /// Which time of a record counts. By default its own; for a stream on standard input whose records have none (no --time, and
-    /// no format with times), that at which it arrives
+    /// Which time of a record counts. By default its own; for a stream on standard input (a pipe, no file) whose records have none
+    /// (no --time, and no format with times), that at which it arrives
     #[arg(long, value_enum)]
     pub clock: Option<ClockArg>,
     /// Field that names the source of a record (an address, a campaign), for the report
@@ -100,7 +100,7 @@ impl InputArgs {
     pub fn times(&self, needs_time: Option<(&str, &str)>) -> anyhow::Result<Times> {
         let names_field = self.time.is_some();
         let has_field = names_field || self.format.default_time().is_some();
-        let is_stream = self.files.iter().all(|path| is_stdin(path));
+        let is_stream = self.files.iter().all(|path| is_stdin(path)) && stdin_file_bytes().is_none();
         match (self.clock, needs_time) {
             (Some(ClockArg::Wall), _) if names_field => {
                 bail!(UsageError("--clock wall counts records when they arrive: leave --time out".to_owned()))
