@@ -12,6 +12,7 @@ mod certs;
 mod chaos;
 mod checkpoints;
 mod cluster;
+mod continued;
 mod copies;
 mod crash_loop;
 mod differential;

@@ -82,6 +82,37 @@ fn a_full_disk_is_told_and_no_state_is_saved() {
     assert_eq!(ran.out, "a\n");
 }
 
+/// A file that takes no more is left with whole records, also where line breaks stand within them.
+#[test]
+fn a_file_that_takes_no_more_ends_with_a_whole_record() {
+    let records: Vec<String> = (0..200_000).map(|number| format!("{number},\"two\n\nlines\"\n")).collect();
+    let folder = Folder::with(records.concat());
+    let flags = "--format csv --no-header --key 1 --window unbounded --capacity 300k --report none";
+    for (output, name) in [("--out out", "out"), (">> shell", "shell")] {
+        let limited = format!("trap '' XFSZ; ulimit -f 900; firstseen dedup {flags} input {output}");
+        folder.shell(&limited).fails(1, &["cannot write", "File too large"]);
+        let left = folder.read(name);
+        let end = records.iter().scan(0, |end, record| {
+            *end += record.len();
+            Some(*end)
+        });
+        let is_whole = end.into_iter().chain([0]).any(|end| end == left.len());
+        assert!(is_whole && folder.read("input").starts_with(&left), "{output}: {} bytes", left.len());
+        assert!(left.len() > 10_000 && left.len() < records.concat().len(), "{output}: {} bytes", left.len());
+    }
+}
+
+#[test]
+fn an_output_that_promises_to_be_compressed_is_refused() {
+    let folder = Folder::with("a\n");
+    for name in ["o.gz", "o.GZ", "o.tgz", "o.bz2", "o.xz", "o.Zst", "o.zstd"] {
+        folder.dedup(&format!("--out {name} input")).fails(2, &[name, "plain text"]);
+    }
+    assert_eq!(folder.names(), ["input"]);
+    folder.dedup("--out gz input").ok();
+    assert_eq!(folder.read("gz"), "a\n");
+}
+
 #[test]
 fn an_output_that_cannot_be_made_is_told_first() {
     let folder = Folder::with("a\n");

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
-/// Something failed while running; what was written until then is whole records.
+/// Something failed while running; files that were written until then end with a whole record.
 pub const FAILED: u8 = 1;
 /// The command line or a configuration is wrong, or `--strict` met a rejected record.
 pub const USAGE: u8 = 2;

@@ -38,6 +38,12 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// The header, where this is the first of the batches that has it.
+    pub fn new_header(&self) -> Option<&[u8]> {
+        let header = self.parsed.header().filter(|header| !header.is_repeated)?;
+        Some(&self.block.bytes()[header.span.range()])
+    }
+
     /// The times of the first events, in milliseconds since 1970; none where the input has none.
     pub fn first_times_ms(&self) -> Vec<u64> {
         let times_ms = self.parsed.times_ms().iter().take(AHEAD_EVENTS_MAX);

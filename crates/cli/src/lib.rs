@@ -52,6 +52,7 @@ pub mod generate;
 pub mod heavy;
 pub mod input;
 pub mod input_args;
+mod kept;
 mod left_out;
 #[cfg(feature = "full")]
 pub mod node;
@@ -68,6 +69,7 @@ pub mod run_args;
 mod saving;
 #[cfg(feature = "full")]
 mod signals;
+mod sink;
 pub mod size;
 pub mod state;
 #[cfg(feature = "full")]

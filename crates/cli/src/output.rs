@@ -4,20 +4,24 @@
 //! it goes.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io;
+use std::mem;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use firstseen_records::ends_inside_quotes;
+use anyhow::{Context, bail};
 
 use crate::exit::UsageError;
 use crate::input::is_stdin;
+use crate::kept::{Beginning, beginning_of, end_of, shown};
+use crate::report::grouped;
+use crate::sink::Sink;
 
-const BUFFER_BYTES: usize = 1 << 18;
 /// Endings that promise what is not written here.
-const COMPRESSED: [&str; 3] = ["gz", "zst", "zstd"];
+const COMPRESSED: [&str; 6] = ["gz", "tgz", "bz2", "xz", "zst", "zstd"];
+/// To read through more than this, for quotes that were left open, may take a while.
+const SHORT_BYTES: u64 = 1 << 30;
 
 /// Standard output under a name by which what is in it can be read, where it is a file.
 const STDOUT: &str = "/dev/stdout";
@@ -47,14 +51,14 @@ impl Earlier {
 
 /// A stream of records.
 pub struct Output {
-    sink: Option<BufWriter<Box<dyn Write>>>,
+    sink: Option<Sink>,
     earlier: Earlier,
-    /// The file with what was in it before, until [`Self::begin`].
-    before: Option<File>,
-    /// The same for reading, until the header has come, where it is kept and there is something.
+    /// Whether what is in the file from before was seen to ([`Self::begin`]).
+    is_begun: bool,
+    /// The file for reading, until the header has come, where it is kept and there is something.
     kept: Option<File>,
-    /// What the sink writes to, where that is a file and no pipe, terminal or device.
-    file: Option<File>,
+    /// Whether the file begins with the header, from an earlier run.
+    has_header: bool,
     path: Option<PathBuf>,
     /// What ends the last record before another one: a newline where it had none of its own, as the last one of a file may.
     end: &'static str,
@@ -64,10 +68,13 @@ pub struct Output {
 
 impl Output {
     /// Standard output. A shell has emptied it before, or (`>>`) not.
-    pub fn stdout(earlier: Earlier) -> Self {
-        let file = io::stdout().as_fd().try_clone_to_owned().ok().map(File::from).filter(is_file);
-        let before = file.as_ref().filter(|_| earlier != Earlier::Replaced).and_then(|file| file.try_clone().ok());
-        Self { earlier, before, file, ..Self::over(Box::new(io::stdout()), None) }
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn stdout(earlier: Earlier) -> anyhow::Result<Self> {
+        let sink = io::stdout().as_fd().try_clone_to_owned().map(File::from).and_then(Sink::new);
+        let output = Self { earlier, is_begun: earlier == Earlier::Replaced, ..Self::to(None, None) };
+        Ok(Self { sink: Some(sink.with_context(|| output.name())?), ..output })
     }
 
     /// A file, `-` being standard output; what becomes of what was there is done when the output begins ([`Self::begin`]).
@@ -76,21 +83,19 @@ impl Output {
     /// Where the file cannot be created.
     pub fn file(path: &Path, earlier: Earlier) -> anyhow::Result<Self> {
         if is_stdin(path) {
-            return Ok(Self::stdout(earlier));
+            return Self::stdout(earlier);
         }
-        if let Some(ending) =
-            COMPRESSED.into_iter().find(|ending| path.extension().is_some_and(|found| found == *ending))
+        if let Some(ending) = path.extension().and_then(|found| found.to_str())
+            && COMPRESSED.iter().any(|compressed| compressed.eq_ignore_ascii_case(ending))
         {
-            return Err(UsageError(format!(
+            bail!(UsageError(format!(
                 "{} would hold plain text: leave out .{ending}, or compress standard output on its way there",
                 path.display()
-            ))
-            .into());
+            )));
         }
-        let opened = OpenOptions::new().append(true).create(true).open(path);
-        let file = opened.with_context(|| format!("cannot write {}", path.display()))?;
-        let (before, regular) = (file.try_clone().ok(), file.try_clone().ok().filter(is_file));
-        Ok(Self { earlier, before, file: regular, ..Self::over(Box::new(file), Some(path.to_owned())) })
+        let sink = OpenOptions::new().append(true).create(true).open(path).and_then(Sink::new);
+        let sink = sink.with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { earlier, ..Self::to(Some(sink), Some(path.to_owned())) })
     }
 
     /// The input turned out to be what it was said to be: an older output goes, or is looked at to be continued.
@@ -99,14 +104,17 @@ impl Output {
     /// Where the file cannot be emptied.
     pub fn begin(&mut self) -> anyhow::Result<()> {
         // Pipes and devices have nothing from earlier.
-        let Some(file) = self.before.take().filter(is_file) else { return Ok(()) };
+        let Some(file) = self.sink.as_ref().and_then(Sink::file) else { return Ok(()) };
+        if mem::replace(&mut self.is_begun, true) {
+            return Ok(());
+        }
         match self.earlier {
             Earlier::Replaced => file.set_len(0).with_context(|| self.name())?,
             Earlier::Kept { has_quotes } => {
                 let path = self.path.as_deref().unwrap_or(Path::new(STDOUT));
                 // What cannot be read is added to as it is.
                 self.kept = File::open(path).ok().filter(is_file);
-                self.end = self.kept.as_mut().map_or("", |file| end_of(file, has_quotes));
+                self.end = self.kept.as_mut().map_or(Ok(""), |file| last_end(file, has_quotes, path))?;
             }
         }
         Ok(())
@@ -120,13 +128,9 @@ impl Output {
         path.map_or_else(|| Ok(Self::to(None, None)), |path| Self::file(path, earlier))
     }
 
-    fn over(sink: Box<dyn Write>, path: Option<PathBuf>) -> Self {
-        Self::to(Some(BufWriter::with_capacity(BUFFER_BYTES, sink)), path)
-    }
-
-    fn to(sink: Option<BufWriter<Box<dyn Write>>>, path: Option<PathBuf>) -> Self {
+    fn to(sink: Option<Sink>, path: Option<PathBuf>) -> Self {
         let earlier = Earlier::Replaced;
-        Self { sink, earlier, before: None, kept: None, file: None, path, end: "", run: 0..0 }
+        Self { sink, earlier, is_begun: false, kept: None, has_header: false, path, end: "", run: 0..0 }
     }
 
     /// Whether records that come here are kept.
@@ -134,14 +138,31 @@ impl Output {
         self.sink.is_some()
     }
 
-    /// Writes the header at `range` of `block`, unless the file begins with it from an earlier run.
+    /// Looks whether the file, where it is kept, begins with `header` from an earlier run. To be called after [`Self::begin`], and
+    /// before any record of the input is answered.
+    ///
+    /// # Errors
+    /// Where it begins with another one.
+    pub fn check_header(&mut self, header: &[u8]) -> anyhow::Result<()> {
+        let Some(file) = self.kept.take() else { return Ok(()) };
+        match beginning_of(file, header).with_context(|| self.name())? {
+            Beginning::Header => self.has_header = true,
+            Beginning::Nothing => {}
+            Beginning::Other(found) => bail!(UsageError(format!(
+                "{} begins with `{found}`, and the header of what is to be added is `{}`: name another file, or delete this one",
+                self.place(),
+                shown(header)
+            ))),
+        }
+        Ok(())
+    }
+
+    /// Writes the header at `range` of `block`, unless the file begins with it ([`Self::check_header`]).
     ///
     /// # Errors
     /// Where it cannot be written.
     pub fn header(&mut self, block: &[u8], range: Range<usize>) -> anyhow::Result<()> {
-        let header = &block[range.clone()];
-        let is_there = self.kept.take().is_some_and(|file| begins_with(file, header));
-        if is_there { Ok(()) } else { self.record(block, range) }
+        if self.has_header { Ok(()) } else { self.record(block, range) }
     }
 
     /// Writes the record at `range` of `block`. Neighbouring records are written together, so call
@@ -174,14 +195,14 @@ impl Output {
     /// Where they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         let Some(sink) = self.sink.as_mut().filter(|_| !bytes.is_empty()) else { return Ok(()) };
-        let written = sink.write_all(self.end.as_bytes()).and_then(|()| sink.write_all(bytes));
+        let written = sink.write(self.end.as_bytes()).and_then(|()| sink.write(bytes));
         self.end = if bytes.last() == Some(&b'\n') { "" } else { "\n" };
         written.with_context(|| self.name())
     }
 
     /// Hands everything written so far to the system.
     pub fn flush(&mut self) -> anyhow::Result<()> {
-        self.sink.as_mut().map_or(Ok(()), Write::flush).with_context(|| self.name())
+        self.sink.as_mut().map_or(Ok(()), Sink::flush).with_context(|| self.name())
     }
 
     /// The same, and where it goes to a file it outlives a power cut.
@@ -190,30 +211,30 @@ impl Output {
     /// Where it cannot be written.
     pub fn sync(&mut self) -> anyhow::Result<()> {
         self.flush()?;
-        self.file.as_ref().map_or(Ok(()), File::sync_data).with_context(|| self.name())
+        let file = self.sink.as_ref().and_then(Sink::file);
+        file.map_or(Ok(()), File::sync_data).with_context(|| self.name())
     }
 
     fn name(&self) -> String {
-        let path = self.path.as_ref().map(|path| path.display().to_string());
-        format!("cannot write {}", path.as_deref().unwrap_or("to standard output"))
+        format!("cannot write {}{}", if self.path.is_some() { "" } else { "to " }, self.place())
+    }
+
+    fn place(&self) -> String {
+        self.path.as_ref().map_or("standard output".to_owned(), |path| path.display().to_string())
     }
 }
 
-/// What ends the last record of `file`, where a run was killed within it. Between quotes it would take what comes next into itself.
-fn end_of(file: &mut File, has_quotes: bool) -> &'static str {
-    let mut last = [b'\n'];
-    let is_ended = file.seek(SeekFrom::End(-1)).and_then(|_| file.read_exact(&mut last)).is_err() || last == [b'\n'];
-    let is_quoted = || file.rewind().and_then(|()| ends_inside_quotes(file)).unwrap_or(false);
-    match is_ended {
-        true => "",
-        false if has_quotes && is_quoted() => "\"\n",
-        false => "\n",
+/// What ends the last record of `file`, which is called `path`; says so where it takes a while to find out.
+fn last_end(file: &mut File, has_quotes: bool, path: &Path) -> anyhow::Result<&'static str> {
+    let bytes = file.metadata().map_or(0, |found| found.len());
+    if has_quotes && bytes > SHORT_BYTES {
+        tell!(
+            "firstseen: {} has {} bytes of earlier runs, which are read once for a quote that was left open",
+            path.display(),
+            grouped(bytes)
+        );
     }
-}
-
-fn begins_with(mut file: File, bytes: &[u8]) -> bool {
-    let mut found = vec![0; bytes.len()];
-    file.rewind().and_then(|()| file.read_exact(&mut found)).is_ok_and(|()| found == bytes)
+    end_of(file, has_quotes).with_context(|| format!("cannot read {}, to add to it", path.display()))
 }
 
 fn is_file(file: &File) -> bool {

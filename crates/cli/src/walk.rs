@@ -47,7 +47,8 @@ pub enum Ended {
     AtEnd,
     /// By a signal.
     Stopped,
-    /// The flags do not fit the first file, as its header showed: nothing has happened that could be told or saved.
+    /// The flags, or the outputs of an earlier run, do not fit the first file, as its header showed: nothing has happened that could be
+    /// told or saved.
     Refused(anyhow::Error),
     /// The input failed; everything before was written.
     Input(anyhow::Error),
@@ -126,14 +127,14 @@ pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
         let idle = || hand_on(held.take(), &[], input, pass).and_then(|()| pass.flush());
         let message = match input.next(patience, idle) {
             Ok(message) => message,
-            Err(error) => return Ended::Output(error),
+            Err(error) => return failed(error, pass),
         };
         let ahead_ms = match &message {
             Message::Batch(next) if held.is_some() && pass.step_ms().is_some() => next.first_times_ms(),
             _ => Vec::new(),
         };
         if let Err(error) = hand_on(held.take(), &ahead_ms, input, pass) {
-            return Ended::Output(error);
+            return failed(error, pass);
         }
         if stop.is_set() {
             break Ended::Stopped;
@@ -151,6 +152,11 @@ pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
         Ok(_) => ended,
         Err(error) => Ended::Output(error),
     }
+}
+
+/// An output has failed, or is not what may be added to.
+fn failed(error: anyhow::Error, pass: &impl Pass) -> Ended {
+    if is_usage(&error) && pass.has_seen_nothing() { Ended::Refused(error) } else { Ended::Output(error) }
 }
 
 fn hand_on(held: Option<Box<Batch>>, ahead_ms: &[u64], input: &Input, pass: &mut impl Pass) -> anyhow::Result<()> {

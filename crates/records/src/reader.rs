@@ -1,7 +1,6 @@
 //! Cuts a stream of bytes into blocks of whole records, in bounded memory and without waiting for more than one read.
 //! Must not know: fields, keys, formats beyond "may a newline stand between quotes".
 
-use crate::RecordFormat;
 use crate::block::{Block, BlockDefect, BlockOptions, TRUNCATED_BYTES};
 use crate::cut::{Cut, count_newlines, has_sound_quotes};
 use std::io::{ErrorKind, Read};
@@ -15,27 +14,6 @@ const RECORD_BYTES_LIMIT: usize = 1 << 30;
 const QUOTE_WAIT_RECORDS: usize = 4;
 /// No longer than this, so that places in a block have 32 bits.
 const QUOTE_WAIT_BYTES_MAX: usize = 2 << 30;
-
-/// Whether CSV ends between quotes, as it may where whoever wrote it was killed. To be asked of sound records: one mistaken quote
-/// is enough for a yes.
-///
-/// # Errors
-/// What `input` says.
-///
-/// ```
-/// use firstseen_records::ends_inside_quotes;
-/// assert!(ends_inside_quotes(&b"1,\"a\nb\"\n2,\"c"[..])?);
-/// assert!(!ends_inside_quotes(&b"1,\"a\nb\"\n2,c"[..])?);
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn ends_inside_quotes(input: impl Read) -> std::io::Result<bool> {
-    let mut reader = BlockReader::new(input, BlockOptions::for_format(RecordFormat::Csv));
-    let (mut block, mut is_inside) = (Block::default(), false);
-    while reader.read_block(&mut block)? {
-        is_inside |= block.defect() == Some(BlockDefect::UnclosedQuote);
-    }
-    Ok(is_inside)
-}
 
 /// Reads one input (a file, a pipe) to its end, block by block.
 #[derive(Debug)]

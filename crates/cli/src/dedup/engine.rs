@@ -49,6 +49,12 @@ impl Outputs {
         self.each().into_iter().try_for_each(Output::begin)
     }
 
+    /// Looks whether `batch` has the header that files which are kept begin with, before any of its records is answered.
+    pub(super) fn check_header(&mut self, batch: &Batch) -> anyhow::Result<()> {
+        let Some(header) = batch.new_header() else { return Ok(()) };
+        self.each().into_iter().try_for_each(|output| output.check_header(header))
+    }
+
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
         self.each().into_iter().try_for_each(Output::flush)
     }

@@ -105,6 +105,7 @@ impl DedupPass {
 
 impl Pass for DedupPass {
     fn batch(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch>>> {
+        self.outputs.check_header(&batch)?;
         let Source::Cluster(remote) = &mut self.engine.source else { return self.handle(batch, ahead_ms).map(Some) };
         remote.ask(batch, ahead_ms);
         if remote.is_full() { self.oldest() } else { Ok(None) }
@@ -145,10 +146,7 @@ fn open(DedupArgs { input, output, run, cluster, .. }: &DedupArgs) -> anyhow::Re
     };
     let optional = |path: &Option<PathBuf>| Output::optional(path.as_deref(), earlier);
     Ok(Outputs {
-        first_seen: output
-            .out
-            .as_ref()
-            .map_or_else(|| Ok(Output::stdout(earlier)), |path| Output::file(path, earlier))?,
+        first_seen: output.out.as_ref().map_or_else(|| Output::stdout(earlier), |path| Output::file(path, earlier))?,
         duplicates: optional(&output.duplicates)?,
         uncertain: optional(&output.uncertain)?,
         rejected: Output::optional(run.rejected.as_deref(), earlier.without_quotes())?,

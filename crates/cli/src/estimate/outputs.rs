@@ -49,12 +49,12 @@ impl Outputs {
         Ok(Self {
             min_estimate: output.min_estimate,
             chosen: if output.writes_records_to_stdout() {
-                Output::stdout(earlier)
+                Output::stdout(earlier)?
             } else {
                 Output::optional(output.out.as_deref(), earlier)?
             },
             events: if output.writes_events_to_stdout() {
-                Output::stdout(apart)
+                Output::stdout(apart)?
             } else {
                 Output::optional(files, apart)?
             },
@@ -62,6 +62,12 @@ impl Outputs {
             rejected: Output::optional(run.rejected.as_deref(), apart)?,
             line: Vec::new(),
         })
+    }
+
+    /// Looks whether `batch` has the header that files which are kept begin with, before any of its records is counted.
+    pub(super) fn check_header(&mut self, batch: &Batch) -> anyhow::Result<()> {
+        let Some(header) = batch.new_header() else { return Ok(()) };
+        [&mut self.chosen, &mut self.rejected].into_iter().try_for_each(|output| output.check_header(header))
     }
 
     /// Passes the header of `batch` on, if it has one that was not passed on yet.

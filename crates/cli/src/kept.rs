@@ -1,0 +1,111 @@
+//! What a file has from earlier runs, and how it is continued. Must not know: what is added.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use firstseen_records::{ends_inside_quotes, printable};
+
+/// So much of a first line is looked at, beyond the length of the header that it should be.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// What ends the last record of `file`, where a run was killed within it. Between quotes it would take what comes next into itself,
+/// also where it ends with a line break: `has_quotes` says whether to read all of the file for that.
+///
+/// # Errors
+/// Where it cannot be read.
+pub(crate) fn end_of(file: &mut File, has_quotes: bool) -> io::Result<&'static str> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok("");
+    }
+    if has_quotes {
+        file.rewind()?;
+        if ends_inside_quotes(&mut *file)? {
+            return Ok("\"\n");
+        }
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(if last == [b'\n'] { "" } else { "\n" })
+}
+
+/// How a file begins.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// With the header.
+    Header,
+    /// With this whole line, which is another one.
+    Other(String),
+    /// With nothing, or a part of a line, where a run was killed within it.
+    Nothing,
+}
+
+/// How `file` begins, where it should begin with `header`; what ends a line is no part of it, nor a byte order mark.
+///
+/// # Errors
+/// Where it cannot be read.
+pub(crate) fn beginning_of(mut file: impl Read + Seek, header: &[u8]) -> io::Result<Beginning> {
+    let bytes_max = header.len() + LINE_BYTES_MAX;
+    let mut found = Vec::new();
+    file.rewind()?;
+    file.take(bytes_max as u64).read_to_end(&mut found)?;
+    let (header, begun) = (line_of(header), line_of(&found));
+    let behind = unmarked(&found).strip_prefix(header);
+    if behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(b"\n") || behind.starts_with(b"\r\n")) {
+        return Ok(Beginning::Header);
+    }
+    let first = begun.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    match first.len() < begun.len() || found.ends_with(b"\n") || found.len() == bytes_max {
+        true => Ok(Beginning::Other(shown(first))),
+        false => Ok(Beginning::Nothing),
+    }
+}
+
+/// A header for a message.
+pub(crate) fn shown(header: &[u8]) -> String {
+    printable(&String::from_utf8_lossy(line_of(header)))
+}
+
+/// `bytes` without what ends the last line, and without a byte order mark.
+fn line_of(bytes: &[u8]) -> &[u8] {
+    let bytes = unmarked(bytes);
+    let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+fn unmarked(bytes: &[u8]) -> &[u8] {
+    bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    #[test]
+    fn a_header_is_known_by_its_line() {
+        let other = |line: &str| Beginning::Other(line.to_owned());
+        for (found, header, expected) in [
+            ("", "k,t\n", Beginning::Nothing),
+            ("k,", "k,t\n", Beginning::Nothing),
+            ("k,t", "k,t\n", Beginning::Header),
+            ("k,t\n", "k,t", Beginning::Header),
+            ("k,t\r\na,1\r\n", "\u{feff}k,t\n", Beginning::Header),
+            ("\u{feff}k,t\na,1\n", "k,t\r\n", Beginning::Header),
+            ("\"k\nk\",t\na,1\n", "\"k\nk\",t\n", Beginning::Header),
+            ("k,tt\n", "k,t\n", other("k,tt")),
+            ("k,tt", "k,t\n", Beginning::Nothing),
+            ("k\n", "k,t\n", other("k")),
+            ("\n", "k,t\n", other("")),
+            ("t,k\r\na,1\n", "k,t\n", other("t,k")),
+            ("t,k\r\n", "k,t\n", other("t,k")),
+        ] {
+            let beginning = beginning_of(Cursor::new(found), header.as_bytes()).expect("memory");
+            assert_eq!(beginning, expected, "{found:?} for {header:?}");
+        }
+        let long = "x".repeat(LINE_BYTES_MAX + 9);
+        let beginning = beginning_of(Cursor::new(&long), b"k,t\n").expect("memory");
+        assert!(matches!(beginning, Beginning::Other(_)), "a line without an end is whole enough");
+    }
+}

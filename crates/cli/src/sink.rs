@@ -1,0 +1,93 @@
+//! Bytes on their way to a file, a pipe or a device.
+//!
+//! Promises: pieces leave in their order; a file that takes no more ends with a whole one. Must not know: what is in them.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::mem;
+
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// Where pieces go.
+pub(crate) struct Sink {
+    to: Box<dyn Write>,
+    /// The same, where that is a file and no pipe, terminal or device.
+    file: Option<File>,
+    /// Whole pieces that wait for more. What could not be written is never tried again: some of it may have left.
+    waiting: Vec<u8>,
+}
+
+impl Sink {
+    /// What leads to `file`, which need not be a regular one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn new(file: File) -> io::Result<Self> {
+        let regular = if file.metadata()?.is_file() { Some(file.try_clone()?) } else { None };
+        Ok(Self { to: Box::new(file), file: regular, waiting: Vec::with_capacity(BUFFER_BYTES) })
+    }
+
+    /// The file, where it is a regular one.
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
+
+    /// Takes a piece, which is in the file as a whole or not at all.
+    ///
+    /// # Errors
+    /// Where what waited, or the piece, cannot be written.
+    pub(crate) fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+        if self.waiting.len() + piece.len() > BUFFER_BYTES {
+            self.flush()?;
+        }
+        if piece.len() >= BUFFER_BYTES {
+            return self.hand_on(piece);
+        }
+        self.waiting.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// Hands everything taken so far to the system.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        let mut pieces = mem::take(&mut self.waiting);
+        let written = self.hand_on(&pieces);
+        pieces.clear();
+        self.waiting = pieces;
+        written
+    }
+
+    fn hand_on(&mut self, pieces: &[u8]) -> io::Result<()> {
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        let before_bytes = self.file_bytes();
+        let written = self.to.write_all(pieces).and_then(|()| self.to.flush());
+        if written.is_err() {
+            self.cut_back(before_bytes);
+        }
+        written
+    }
+
+    fn file_bytes(&self) -> Option<u64> {
+        Some(self.file.as_ref()?.metadata().ok()?.len())
+    }
+
+    /// Takes a part of a piece away again. Whoever writes behind us to the same open file goes on at its end.
+    fn cut_back(&mut self, bytes: Option<u64>) {
+        let has_grown = bytes < self.file_bytes();
+        if let (Some(bytes), Some(file), true) = (bytes, &mut self.file, has_grown) {
+            // Why nothing more can be written is told.
+            let _ = file.set_len(bytes).and_then(|()| file.seek(SeekFrom::End(0)));
+        }
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        // A run that ends in an error of another output leaves what it has answered.
+        let _ = self.flush();
+    }
+}

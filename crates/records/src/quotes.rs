@@ -1,0 +1,117 @@
+//! Whether CSV ends between quotes. Must not know: records, limits.
+
+use std::io::{ErrorKind, Read, Result};
+
+use crate::cut::BYTE_ORDER_MARK;
+use crate::marks::Marks;
+
+const READ_BYTES: usize = 256 << 10;
+
+/// Whether CSV ends between quotes, as it may where whoever wrote it was killed: what is added there would be taken for the rest of
+/// its last field. Goes by the same rule as [`BlockReader`](crate::BlockReader), but for mistaken quotes, which it takes at their word.
+/// Reads all of `input`, in constant memory.
+///
+/// # Errors
+/// What `input` says.
+///
+/// ```
+/// use firstseen_records::ends_inside_quotes;
+/// assert!(ends_inside_quotes(&b"1,\"a\nb\"\n2,\"c\n"[..])?);
+/// assert!(!ends_inside_quotes(&b"1,\"a\nb\"\n2,c"[..])?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn ends_inside_quotes(mut input: impl Read) -> Result<bool> {
+    let mut buffer = vec![0; READ_BYTES];
+    let (mut quotes, mut is_first) = (Quotes { is_inside: false, opens_next: true, reopens_next: false }, true);
+    loop {
+        let bytes = match input.read(&mut buffer) {
+            Ok(0) => return Ok(quotes.is_inside),
+            Ok(bytes) => bytes.min(READ_BYTES),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let fresh = &buffer[..bytes];
+        // Files give more than a mark at once.
+        let marked = fresh.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first);
+        quotes.advance(marked.unwrap_or(fresh));
+        is_first = false;
+    }
+}
+
+/// Where in CSV we are.
+struct Quotes {
+    is_inside: bool,
+    /// Whether a quote that comes next begins a field, or doubles the one before it.
+    opens_next: bool,
+    reopens_next: bool,
+}
+
+impl Quotes {
+    fn advance(&mut self, bytes: &[u8]) {
+        let mut start = 0;
+        for quote in Marks::new(bytes, 0, *b"\"") {
+            if self.is_inside {
+                (self.is_inside, self.reopens_next) = (false, true);
+            } else {
+                self.is_inside = self.opens_at(bytes, quote, start);
+                self.reopens_next = false;
+            }
+            self.opens_next = false;
+            start = quote + 1;
+        }
+        if let Some(last) = bytes[start..].last() {
+            (self.opens_next, self.reopens_next) = (matches!(last, b',' | b'\n'), false);
+        }
+    }
+
+    /// Whether the quote at `quote` opens, where what precedes `start` is known by the flags only.
+    fn opens_at(&self, bytes: &[u8], quote: usize, start: usize) -> bool {
+        match bytes[start..quote].last() {
+            Some(before) => matches!(before, b',' | b'\n'),
+            None => self.opens_next || self.reopens_next,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cut::Cut;
+
+    /// Gives a few bytes at a time, but for the first read.
+    struct Pieces<'a>(&'a [u8], usize);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+            let bytes = self.0.len().min(self.1).min(buffer.len());
+            buffer[..bytes].copy_from_slice(&self.0[..bytes]);
+            self.0 = &self.0[bytes..];
+            Ok(bytes)
+        }
+    }
+
+    #[test]
+    fn what_ends_between_quotes_is_what_records_are_cut_by() {
+        const ALPHABET: [&[u8]; 5] = [b"\"", b",", b"\n", b"a", BYTE_ORDER_MARK];
+        let mut found = [0, 0];
+        for case in 0..5_usize.pow(6) {
+            let mut rest = case;
+            let text: Vec<u8> = (0..6)
+                .flat_map(|_| {
+                    let letter = ALPHABET[rest % 5];
+                    rest /= 5;
+                    letter
+                })
+                .copied()
+                .collect();
+            let mut cut = Cut::new(true, true);
+            cut.advance(&text);
+            found[usize::from(cut.is_inside_quotes())] += 1;
+            for piece_bytes in [3, 4, 100] {
+                let is_inside = ends_inside_quotes(Pieces(&text, piece_bytes)).expect("memory");
+                assert_eq!(is_inside, cut.is_inside_quotes(), "{:?} by {piece_bytes}", String::from_utf8_lossy(&text));
+            }
+        }
+        assert!(found.iter().all(|count| *count > 1000), "{found:?}");
+    }
+}
