@@ -1,6 +1,9 @@
-//! `--state` keeps files from run to run: which may be continued, and how.
+//! `--state` keeps files from run to run: which may be continued, how, and by whom.
 
-use crate::run::Folder;
+use std::io::Write;
+
+use crate::local_cluster::eventually;
+use crate::run::{Folder, Watchdog};
 
 const CSV: &str = "--format csv --key k --seed 1 --report none --state state --out out.csv";
 
@@ -56,4 +59,54 @@ fn a_file_with_another_header_is_not_continued() {
     folder.write("out.csv", "t,k\n");
     folder.run(&format!("{estimate} --state e --out out.csv other")).fails(2, &["out.csv", "`t,k`", "`k,t`"]);
     assert_eq!((folder.read("out.csv"), folder.has("e")), ("t,k\n".to_owned(), false));
+}
+
+/// Two runs that keep one state would each save a half over the other's.
+#[test]
+fn a_state_is_kept_by_one_run_at_a_time() {
+    let folder = Folder::with("b\n");
+    std::os::unix::fs::symlink("state", folder.path("linked")).expect("a link");
+    let mut first = folder.start("--state state --out once --report none");
+    let _watchdog = Watchdog::of(&first);
+    let mut stdin = first.stdin.take().expect("a pipe");
+    stdin.write_all(b"a\n").and_then(|()| stdin.flush()).expect("a run that listens");
+    eventually("a record", || folder.has("once") && folder.read("once") == "a\n");
+    for flags in [
+        "dedup --state state",
+        "dedup --state ./linked",
+        "estimate --epoch 9events --capacity 9 --min-estimate 1 --state state",
+    ] {
+        let second = folder.run(&format!("{flags} --out twice input"));
+        second.fails(2, &["another run keeps this state", "state"]);
+    }
+    assert!(!folder.has("twice"), "it is told before anything is written");
+    drop(stdin);
+    assert!(first.wait().expect("an end").success());
+    folder.dedup("--state linked --out once input").ok();
+    assert_eq!(folder.read("once"), "a\nb\n");
+    assert_eq!(folder.names(), ["input", "linked", "once", "state"], "no lock is left");
+}
+
+/// A lookup changes nothing, so that it need not wait.
+#[test]
+fn a_state_may_be_asked_while_a_run_keeps_it() {
+    let folder = Folder::with("a\nb\n");
+    folder.write("earlier", "a\n");
+    folder.dedup("--state state earlier").ok();
+    let mut keeping = folder.start("--state state --out once");
+    let _watchdog = Watchdog::of(&keeping);
+    eventually("a run under way", || folder.has("once"));
+    assert_eq!(folder.dedup("--lookup --state state input").ok().out, "b\n");
+    drop(keeping.stdin.take());
+    assert!(keeping.wait().expect("an end").success());
+}
+
+/// What somebody else has beside the state is nothing of ours.
+#[test]
+fn a_file_with_the_name_of_the_lock_stays() {
+    let folder = Folder::with("a\n");
+    folder.write("state.lock", "precious\n");
+    folder.dedup("--state state input").ok();
+    assert_eq!(folder.read("state.lock"), "precious\n");
+    folder.dedup("--state new --out new.lock input").fails(2, &["new.lock", "is written twice"]);
 }

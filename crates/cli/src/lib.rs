@@ -54,6 +54,7 @@ pub mod input;
 pub mod input_args;
 mod kept;
 mod left_out;
+mod lock;
 #[cfg(feature = "full")]
 pub mod node;
 pub mod output;

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use crate::exit::UsageError;
 use crate::filter_args::parse_duration_ms;
+use crate::lock::Lock;
 use crate::output::Earlier;
 use crate::report::{ReportFormat, grouped};
 use crate::state::{Definition, SavedState};
@@ -56,6 +57,11 @@ impl RunArgs {
     /// How often the state is saved on the way.
     pub(crate) fn state_every(&self) -> Option<Duration> {
         (self.state_every > 0).then(|| Duration::from_millis(self.state_every))
+    }
+
+    /// The file that keeps other runs from saving the state meanwhile.
+    pub(crate) fn lock_path(&self) -> Option<PathBuf> {
+        self.state.as_deref().filter(|_| !self.lookup).map(Lock::path_for)
     }
 
     /// What becomes of what is in the files of `outputs`: a filter that is saved knows it, so it stays. Says so where there is

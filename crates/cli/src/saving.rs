@@ -11,6 +11,7 @@ use anyhow::anyhow;
 
 use crate::checkpoint::Checkpoints;
 use crate::exit::is_broken_pipe;
+use crate::lock::Lock;
 use crate::progress::Progress;
 use crate::run_args::RunArgs;
 use crate::state::{self, Definition, StateHeader};
@@ -22,20 +23,27 @@ pub(crate) type WriteBody<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
 /// Where a run is saved, and when; nowhere for a run that keeps no state, or only looks up.
 pub(crate) struct Saving {
     path: Option<PathBuf>,
+    /// Keeps others from saving there.
+    _lock: Option<Lock>,
     checkpoints: Checkpoints,
     is_saved_on_the_way: bool,
     has_told_failure: bool,
 }
 
 impl Saving {
-    /// What `run` asks for.
-    pub(crate) fn new(run: &RunArgs) -> Self {
-        Self {
-            path: run.state.clone().filter(|_| !run.lookup),
+    /// What `run` asks for. To be called before the state is read: nobody else saves it from here on.
+    ///
+    /// # Errors
+    /// Where another run keeps the state, or it cannot be saved.
+    pub(crate) fn new(run: &RunArgs) -> anyhow::Result<Self> {
+        let path = run.state.clone().filter(|_| !run.lookup);
+        Ok(Self {
+            _lock: path.as_deref().map(Lock::of).transpose()?,
+            path,
             checkpoints: Checkpoints::new(run.state_every(), Instant::now()),
             is_saved_on_the_way: false,
             has_told_failure: false,
-        }
+        })
     }
 
     /// Records were answered.

@@ -31,13 +31,16 @@ use crate::walk::{Pass, walk};
 /// Runs `firstseen dedup`.
 ///
 /// # Errors
-/// What a person must be told. Records written before are whole, and a state is saved only if they all were.
+/// What a person must be told. Files end with a whole record, and a state is saved only if all records were written.
 pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let input_bytes = input::check(&args.input.files)?;
     let DedupArgs { output, run, .. } = args;
-    let written = [&output.out, &output.duplicates, &output.uncertain, &run.rejected, &run.state, &run.report_file];
+    let lock = run.lock_path();
+    let written =
+        [&lock, &output.out, &output.duplicates, &output.uncertain, &run.rejected, &run.state, &run.report_file];
     distinct::check(&args.input.files, &written, output.out.is_none())?;
+    let saving = Saving::new(run)?;
     let Setup { source, parser, times, secret } = Setup::new(args)?;
     let outputs = open(args)?;
     let engine = Engine {
@@ -51,7 +54,7 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
     let input = Input::start(args.input.reading(parser, times));
     let stop = Stop::on_signal(input.waker())?;
     let progress = Progress::new(input_bytes, output.out.is_none());
-    let mut pass = DedupPass { engine, outputs, progress, saving: Saving::new(run), input_bytes: 0 };
+    let mut pass = DedupPass { engine, outputs, progress, saving, input_bytes: 0 };
     let ended = walk(&input, &stop, &mut pass);
     let DedupPass { mut engine, mut outputs, progress, saving, .. } = pass;
     progress.end();

@@ -25,15 +25,17 @@ const FPR_SLACK: f64 = 1.1;
 /// Runs `firstseen estimate`.
 ///
 /// # Errors
-/// What a person must be told. Records written before are whole, and a state is saved only if they all were.
+/// What a person must be told. Files end with a whole record, and a state is saved only if all records were written.
 pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let EstimateArgs { output, run, .. } = args;
     let input_bytes = input::check(&args.input.files)?;
     let per_event = output.per_event.clone().filter(|_| !output.writes_events_to_stdout());
     let uses_stdout = output.writes_events_to_stdout() || output.writes_records_to_stdout();
-    let written = [&output.out, &per_event, &run.rejected, &run.state, &run.report_file];
+    let lock = run.lock_path();
+    let written = [&lock, &output.out, &per_event, &run.rejected, &run.state, &run.report_file];
     distinct::check(&args.input.files, &written, uses_stdout)?;
+    let saving = Saving::new(run)?;
     let Setup { clocked, parser, times, header } = Setup::new(args)?;
     let rule = header.definition.shape.rule;
     let engine = Engine {
@@ -50,7 +52,6 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     let input = Input::start(args.input.reading(parser, times));
     let stop = Stop::on_signal(input.waker())?;
     let progress = Progress::new(input_bytes, uses_stdout);
-    let saving = Saving::new(run);
     let mut pass = EstimatePass { engine, outputs, progress, saving, header, input_bytes: 0 };
     let ended = walk(&input, &stop, &mut pass);
     let EstimatePass { engine, mut outputs, progress, saving, header, .. } = pass;
