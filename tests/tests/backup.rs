@@ -236,8 +236,19 @@ fn a_filter_that_is_being_altered_keeps_no_other_out_of_a_backup() {
     assert!(backup("--out two --allow-missing").ok().out.contains("left out: it is being altered"));
     let [other] = cluster(["b"]);
     let one = node.folder.path("one");
-    other.folder.run(&format!("cluster restore {} --yes --addr {}", one.display(), other.address)).ok();
+    let restore = |flags: &str| {
+        other.folder.run(&format!("cluster restore {} --addr {} {flags}", one.display(), other.address)).ok()
+    };
+    for flags in ["--plan", "--yes"] {
+        let told = restore(flags);
+        assert!(told.err.contains("filter clicks is not in this backup"), "{}", told.err);
+        assert!(told.out.contains("clicks") && told.out.contains("lacks a filter"), "{}", told.out);
+        assert!(!told.out.contains("is whole"), "{}", told.out);
+    }
     assert_eq!(filters(&other).len(), 1);
+    let drop = format!("filter drop views --yes --cluster {}", other.address);
+    other.folder.run(&drop).ok();
+    assert_eq!(document(&restore("--plan --json"))["left_out"], serde_json::json!(["clicks"]));
 }
 
 #[test]

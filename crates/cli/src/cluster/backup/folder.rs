@@ -330,7 +330,7 @@ mod tests {
         let within = TempDir::new().expect("a folder");
         let path = within.path().join("backup");
         let folder = NewFolder::create(&path).expect("made");
-        let metadata = Metadata { map: ClusterMap::default(), secrets: BTreeMap::new() };
+        let metadata = Metadata { map: ClusterMap::default(), secrets: BTreeMap::new(), left_out: Vec::new() };
         let mut files = vec![folder.write_metadata(&metadata).expect("written")];
         files.extend(more(&path));
         folder.finish("00", (1, 2), files).expect("written");

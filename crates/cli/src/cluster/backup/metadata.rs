@@ -18,6 +18,9 @@ pub(crate) struct Metadata {
     pub(crate) map: ClusterMap,
     /// By number of the filter: 32 bytes in hexadecimal digits.
     pub(super) secrets: BTreeMap<FilterId, String>,
+    /// Filters that the cluster had and the backup has not, as they were being altered or restored; former releases do not say.
+    #[serde(default)]
+    pub(crate) left_out: Vec<String>,
 }
 
 impl Metadata {
@@ -49,4 +52,22 @@ pub(super) async fn secrets(member: &Operator, map: &ClusterMap) -> anyhow::Resu
         secrets.insert(*filter, hex(&described.secret));
     }
     Ok(secrets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_former_releases_wrote_leaves_nothing_out() {
+        let written = |left_out: &[&str]| {
+            let left_out = left_out.iter().map(ToString::to_string).collect();
+            serde_json::to_value(Metadata { map: ClusterMap::default(), secrets: BTreeMap::new(), left_out })
+        };
+        let mut known = written(&["clicks"]).expect("JSON");
+        let read = |known: &serde_json::Value| serde_json::from_value::<Metadata>(known.clone()).expect("metadata");
+        assert_eq!(read(&known).left_out, ["clicks"]);
+        known.as_object_mut().and_then(|known| known.remove("left_out")).expect("it is said");
+        assert!(read(&known).left_out.is_empty());
+    }
 }

@@ -158,11 +158,11 @@ async fn take(
         generations.push((*filter, newest));
         filters.push(document);
     }
-    let metadata = Metadata { map: with_generations(map, generations), secrets };
+    let metadata = Metadata { map: with_generations(map, generations), secrets, left_out };
     files.push(folder.write_metadata(&metadata)?);
     let cluster = hex(&metadata.map.cluster.0);
     let bytes = folder.finish(&cluster, (begun_ms, now_ms()), files)?;
-    Ok(Document { folder: args.out.display().to_string(), cluster, bytes, filters, left_out })
+    Ok(Document { folder: args.out.display().to_string(), cluster, bytes, filters, left_out: metadata.left_out })
 }
 
 /// Takes out what is not there yet, or is about to go: filters that are being restored or altered; their names. A backup holds one

@@ -65,6 +65,7 @@ pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Resu
         out.write_all(plan.text(&args.backup).as_bytes())?;
         out.flush()?;
     }
+    plan.lacking().for_each(|why| tell!("firstseen: {why}"));
     if args.plan {
         match args.json {
             true => writeln!(out, "{}", plan.json(&args.backup, false)?)?,

@@ -21,6 +21,8 @@ pub(super) struct Plan {
     /// A filter, or the levels of a tree, the root first; with the sites that each is bound to.
     pub(super) trees: Vec<Vec<(FilterId, FilterRecord, Vec<String>)>>,
     filters: Vec<FilterDocument>,
+    /// Filters that do not come, as they are not in the backup.
+    left_out: Vec<String>,
     cluster: String,
     /// A node of the cluster that they come to.
     address: String,
@@ -62,6 +64,8 @@ struct Document<'a> {
     /// What was recorded before is in it.
     begun_ms: u64,
     filters: &'a [FilterDocument],
+    /// Filters that were being altered or restored when the backup was taken, and are not in it.
+    left_out: &'a [String],
     /// Whether they are there now.
     done: bool,
 }
@@ -93,7 +97,8 @@ impl Plan {
         let filters = filters.into_iter().map(decide).collect();
         let (trees, manifest) = (trees.into_values().collect(), &backup.manifest);
         let (cluster, address) = (manifest.cluster.clone(), address.to_owned());
-        Ok(Self { trees, filters, cluster, address, begun_ms: manifest.begun_ms })
+        let left_out = backup.metadata.left_out.clone();
+        Ok(Self { trees, filters, left_out, cluster, address, begun_ms: manifest.begun_ms })
     }
 
     /// The filters that are forgiven what is not in the backup; of a tree its root, which speaks for all levels.
@@ -108,7 +113,7 @@ impl Plan {
 
     /// What a person agrees to.
     pub(super) fn question(&self, cluster: &str) -> String {
-        let made = format!("{} filters are made in cluster {cluster}", self.filters());
+        let made = format!("{} made in cluster {cluster}", self.filters_are());
         match self.decided().next() {
             None => made,
             Some(_) => format!("{made}, and what was recorded since {} is given up", self.begun()),
@@ -123,6 +128,23 @@ impl Plan {
     /// How many filters there are.
     pub(super) fn filters(&self) -> usize {
         self.filters.len()
+    }
+
+    fn filters_are(&self) -> String {
+        match self.filters() {
+            1 => "1 filter is".to_owned(),
+            filters => format!("{filters} filters are"),
+        }
+    }
+
+    /// What must be known of the filters that the backup lacks; one line each.
+    pub(super) fn lacking(&self) -> impl Iterator<Item = String> {
+        self.left_out.iter().map(|name| {
+            format!(
+                "filter {name} is not in this backup, as it was being altered or restored when that was taken: restore it from \
+                 another one, or create it anew"
+            )
+        })
     }
 
     /// The plan as a table.
@@ -150,9 +172,18 @@ impl Plan {
             let rest = if decided { "first-seen" } else { "undecided" };
             table.row([name, kind, slices.to_string(), contained, ByteSize(bytes).to_string(), rest.to_owned()]);
         }
+        for name in &self.left_out {
+            let none = String::new;
+            table.row([name.clone(), none(), none(), "left out: it does not come back".to_owned(), none(), none()]);
+        }
         let (folder, cluster) = (folder.display(), &self.cluster);
+        let whole = match self.left_out.len() {
+            0 => "is whole".to_owned(),
+            1 => "lacks a filter, of the others nothing is damaged".to_owned(),
+            lacking => format!("lacks {lacking} filters, of the others nothing is damaged"),
+        };
         format!(
-            "backup {folder} of cluster {cluster} is whole, begun {}; from it come:\n{}",
+            "backup {folder} of cluster {cluster} {whole}; it was begun {}; from it come:\n{}",
             self.begun(),
             table.text()
         )
@@ -160,7 +191,7 @@ impl Plan {
 
     /// What an operator must know when it is done.
     pub(super) fn afterwards(&self) -> String {
-        let mut text = format!("{} filters are restored\n", self.filters());
+        let mut text = format!("{} restored\n", self.filters_are());
         let begun = self.begun();
         if self.decided().next().is_some() {
             text += &format!(
@@ -183,7 +214,8 @@ impl Plan {
     pub(super) fn json(&self, folder: &Path, done: bool) -> anyhow::Result<String> {
         let folder = folder.display().to_string();
         let (from_cluster, begun_ms) = (self.cluster.as_str(), self.begun_ms);
-        let document = Document { folder, from_cluster, begun_ms, filters: &self.filters, done };
+        let document =
+            Document { folder, from_cluster, begun_ms, filters: &self.filters, left_out: &self.left_out, done };
         Ok(serde_json::to_string_pretty(&document)?)
     }
 }
