@@ -42,4 +42,5 @@ mod state;
 mod terminal;
 mod tree;
 mod up;
+mod waiting;
 mod windows;

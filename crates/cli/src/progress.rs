@@ -48,6 +48,13 @@ impl Progress {
     }
 }
 
+/// Prints a line for who does not hold the bar: it goes over what is drawn of it, and the bar is drawn anew below.
+#[cfg(feature = "full")]
+pub(crate) fn tell_over(line: &str) {
+    let clears = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+    tell!("{clears}{line}");
+}
+
 /// Stderr, if that is a terminal, and records do not go to a terminal too.
 pub(crate) fn target(records_on_stdout: bool) -> ProgressDrawTarget {
     match std::io::stderr().is_terminal() && !(records_on_stdout && std::io::stdout().is_terminal()) {

@@ -1,7 +1,10 @@
 //! Ctrl-C and SIGTERM: a wish to stop, told to whoever waits.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// The one that listens: signals come to the process, and are listened for once.
+static LISTENS: OnceLock<Stop> = OnceLock::new();
 
 /// Set once a person or the system wants the run to end.
 #[derive(Clone, Default)]
@@ -22,7 +25,13 @@ impl Stop {
             }
             wake();
         })?;
-        Ok(stop)
+        Ok(LISTENS.get_or_init(|| stop).clone())
+    }
+
+    /// Whether the process is to stop, for whoever waits where nobody has handed on what listens.
+    #[cfg(feature = "full")]
+    pub(crate) fn is_wished() -> bool {
+        LISTENS.get().is_some_and(Self::is_set)
     }
 
     /// Whether to stop.

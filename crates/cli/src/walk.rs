@@ -149,6 +149,8 @@ pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
     };
     let begun = if matches!(ended, Ended::Refused(_)) { Ok(()) } else { pass.begin() };
     match begun.and_then(|()| pass.flush()) {
+        // The last answers may be waited for, and somebody may have ended that.
+        Ok(_) if matches!(ended, Ended::AtEnd) && stop.is_set() => Ended::Stopped,
         Ok(_) => ended,
         Err(error) => Ended::Output(error),
     }

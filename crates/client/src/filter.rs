@@ -19,7 +19,7 @@ use crate::degraded::Degraded;
 use crate::error::CallError;
 use crate::intake::{Events, FilterCore};
 use crate::line;
-use crate::outage::MissingSlices;
+use crate::outage::{MissingSlices, down_nodes};
 use crate::queue::Asked;
 use crate::trace::TraceParent;
 
@@ -108,6 +108,13 @@ impl Filter {
     /// Slices that say nothing now: why events are told [`Reason::SlicesDown`], and whether waiting will help.
     pub fn missing_slices(&self) -> MissingSlices {
         line::newest(&self.core).missing_slices()
+    }
+
+    /// Names of the nodes that have slices of it and are down, as far as the map tells: whom calls that need those wait for.
+    pub fn down_nodes(&self) -> Vec<String> {
+        let filter = line::newest(&self.core);
+        let map = filter.core().map();
+        map.filters.get(&filter.id()).map_or_else(Vec::new, |record| down_nodes(&map, record))
     }
 
     /// Whether events must bring their times.

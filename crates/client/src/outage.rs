@@ -60,6 +60,12 @@ impl MissingSlices {
     }
 }
 
+/// Names of the nodes that are down and have slices of `record`.
+pub(crate) fn down_nodes(map: &ClusterMap, record: &FilterRecord) -> Vec<String> {
+    let down = map.nodes.iter().filter(|(id, node)| node.is_down && record.is_on(**id));
+    down.map(|(_, node)| node.name.clone()).collect()
+}
+
 /// Whether the window of a filter passes within `patience`, and with it what slices lack.
 pub(crate) fn passes_within(record: &FilterRecord, patience: Duration) -> bool {
     match record.definition.group.window {

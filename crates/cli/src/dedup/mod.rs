@@ -14,6 +14,8 @@ mod run;
 mod setup;
 mod tally;
 mod troubles;
+#[cfg(feature = "full")]
+mod waits;
 
 use std::path::PathBuf;
 

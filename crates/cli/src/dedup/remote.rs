@@ -17,6 +17,7 @@ use tokio::runtime::Runtime;
 use super::ClusterArgs;
 use super::here::times_ms;
 use super::troubles::Why;
+use super::waits::{Waits, words};
 use crate::connect::mismatched;
 use crate::describe::describe;
 use crate::exit::UsageError;
@@ -50,6 +51,7 @@ pub(super) struct Remote {
     undecided: BTreeMap<Reason, u64>,
     lookup: bool,
     inflight: VecDeque<Asking>,
+    waits: Waits,
     /// Of the batch that is being handled.
     verdicts: Vec<Verdict>,
     // Last, so that the client ends before its runtime.
@@ -151,6 +153,7 @@ impl Remote {
             undecided: BTreeMap::new(),
             lookup,
             inflight: VecDeque::new(),
+            waits: Waits::new(),
             verdicts: Vec::new(),
             client,
             runtime,
@@ -176,9 +179,14 @@ impl Remote {
     /// Asks about all events of `batch`, behind which come events of the times `ahead_ms`.
     pub(super) fn ask(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) {
         let (filter, lookup, ahead_ms) = (self.filter.clone(), self.lookup, ahead_ms.to_vec());
-        let events = batch.parsed.len();
+        let (events, given_up) = (batch.parsed.len(), self.waits.given_up());
         let mut answer: Pin<Box<dyn Future<Output = Answered>>> = Box::pin(async move {
-            let verdicts = verdicts(&filter, lookup, (&batch, &ahead_ms)).await;
+            let verdicts = tokio::select! {
+                biased;
+                verdicts = verdicts(&filter, lookup, (&batch, &ahead_ms)) => verdicts,
+                // They are on their way, and may be recorded.
+                () = given_up => Ok(vec![Verdict::Undecided(Reason::Unknown); events]),
+            };
             (batch, verdicts)
         });
         // The first poll queues the events in the client, and so before those of the next batch.
@@ -191,13 +199,16 @@ impl Remote {
         self.inflight.push_back(Asking { answer, events });
     }
 
-    /// Waits for the oldest batch; [`Self::answer`] then tells of its events.
+    /// Waits for the oldest batch; [`Self::answer`] then tells of its events. Who waits for long is told why, and who interrupts
+    /// the run ends the wait: what is unanswered is undecided then.
     ///
     /// # Errors
     /// Where the client could not even ask.
     pub(super) fn oldest(&mut self) -> anyhow::Result<Option<Box<Batch>>> {
         let Some(oldest) = self.inflight.pop_front() else { return Ok(None) };
-        let (batch, verdicts) = self.runtime.block_on(oldest.answer);
+        let Self { runtime, waits, filter, .. } = self;
+        let words = || words(DEADLINE_MS, &filter.down_nodes());
+        let (batch, verdicts) = runtime.block_on(waits.until(oldest.answer, words));
         self.verdicts = verdicts?;
         Ok(Some(batch))
     }

@@ -1,0 +1,146 @@
+//! The wait for the answers of a cluster: a person is told when it grows long, and ends it by an interrupt.
+//!
+//! Promises: a long wait is told as it begins, once an outage; after an interrupt answers that are on their way are waited for
+//! shortly, and others not at all. Must not know: what is asked, why no answer comes.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, interval};
+
+use crate::progress;
+use crate::stop::Stop;
+
+/// A wait is long from then on: healthy clusters answer within milliseconds.
+const LONG: Duration = Duration::from_secs(1);
+/// What answers may still take when somebody wants the run to end.
+const LAST: Duration = Duration::from_secs(1);
+/// No wait having been long for so long, the next one is told again.
+const OVER_AFTER: Duration = Duration::from_secs(10);
+/// How often a wait is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What a look at a wait finds.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    GoesOn,
+    /// It is long, and nobody knows.
+    Tells,
+    /// It has lasted for long enough, as the run is to end.
+    GivesUp,
+}
+
+/// The waits of a run, one after the other.
+pub(super) struct Waits {
+    known: Known,
+    give_up: watch::Sender<bool>,
+}
+
+/// What is known of them.
+#[derive(Default)]
+struct Known {
+    /// When a wait was last found to be long.
+    long: Option<Instant>,
+    /// When it was first found that the run is to end.
+    stopped: Option<Instant>,
+}
+
+impl Known {
+    /// Looks at a wait that has begun at `begun`.
+    fn look(&mut self, begun: Instant, now: Instant, is_stopped: bool) -> Look {
+        if is_stopped && now.saturating_duration_since(*self.stopped.get_or_insert(now)) >= LAST {
+            return Look::GivesUp;
+        }
+        if now.saturating_duration_since(begun) < LONG {
+            return Look::GoesOn;
+        }
+        let is_known = self.long.is_some_and(|last| now.saturating_duration_since(last) < OVER_AFTER);
+        self.long = Some(now);
+        if is_known || is_stopped { Look::GoesOn } else { Look::Tells }
+    }
+}
+
+impl Waits {
+    pub(super) fn new() -> Self {
+        Self { known: Known::default(), give_up: watch::Sender::new(false) }
+    }
+
+    /// What ends when nobody waits any more.
+    pub(super) fn given_up(&self) -> impl Future<Output = ()> + use<> {
+        let mut given_up = self.give_up.subscribe();
+        // Where the sender has gone there is nobody left who waits.
+        async move { drop(given_up.wait_for(|given_up| *given_up).await) }
+    }
+
+    /// Waits for `answer`, which comes as soon as [`Self::given_up`] has ended; `words` are told where that lasts.
+    pub(super) async fn until<T>(
+        &mut self,
+        mut answer: impl Future<Output = T> + Unpin,
+        words: impl Fn() -> String,
+    ) -> T {
+        let (begun, mut looks) = (Instant::now(), interval(LOOK));
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => return answer,
+                _ = looks.tick() => {}
+            }
+            match self.known.look(begun, Instant::now(), Stop::is_wished()) {
+                Look::GoesOn => {}
+                Look::Tells => progress::tell_over(&format!("firstseen: {}", words())),
+                Look::GivesUp => drop(self.give_up.send_replace(true)),
+            }
+        }
+    }
+}
+
+/// What is told of a wait of `wait_ms` at most, for `nodes` that are down, as far as that is known.
+pub(super) fn words(wait_ms: u64, nodes: &[String]) -> String {
+    let seconds = wait_ms / 1000;
+    match nodes {
+        [] => format!("waiting up to {seconds} s for answers: nodes are slow, or out of reach"),
+        [node] => format!("waiting up to {seconds} s for {node}, which is down"),
+        nodes => format!("waiting up to {seconds} s for {}, which are down", nodes.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_wait_is_told_once_an_outage() {
+        let (mut known, start) = (Known::default(), Instant::now());
+        let mut look = |begun_ms, now_ms| {
+            let at = |ms| start + Duration::from_millis(ms);
+            known.look(at(begun_ms), at(now_ms), false)
+        };
+        assert_eq!(look(0, 900), Look::GoesOn);
+        assert_eq!([look(0, 1_000), look(0, 1_100), look(0, 9_000)], [Look::Tells, Look::GoesOn, Look::GoesOn]);
+        assert_eq!(look(9_000, 10_000), Look::GoesOn, "the same outage");
+        assert_eq!(look(20_000, 20_900), Look::GoesOn);
+        assert_eq!(look(20_000, 21_000), Look::Tells, "another one");
+    }
+
+    #[test]
+    fn an_interrupt_leaves_what_is_on_its_way_a_moment_and_no_more() {
+        let (mut known, start) = (Known::default(), Instant::now());
+        let mut look = |now: Duration| known.look(start, start + now, true);
+        let first = LONG * 3;
+        assert_eq!([look(first), look(first + LAST / 2)], [Look::GoesOn, Look::GoesOn], "nothing is told any more");
+        assert_eq!(look(first + LAST), Look::GivesUp);
+        assert_eq!(
+            known.look(start + first + LAST, start + first + LAST, true),
+            Look::GivesUp,
+            "nor for the next batch"
+        );
+    }
+
+    #[test]
+    fn the_words_name_the_nodes() {
+        let told = |nodes: &[&str]| words(15_000, &nodes.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(told(&["node-1"]), "waiting up to 15 s for node-1, which is down");
+        assert_eq!(told(&["a", "b"]), "waiting up to 15 s for a, b, which are down");
+        assert!(told(&[]).contains("out of reach"));
+    }
+}
