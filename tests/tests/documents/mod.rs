@@ -71,6 +71,16 @@ fn a_page_that_is_wrong_is_found() {
     assert!(fault("```sh\nfirstseen plan --capacity 1M --flag-that-is-not\n```\n").contains("page:1: exit"));
     assert!(fault("```sh\nfirstseen dedup absent.log | cat\n```\n").contains("page:1: exit"), "also in a pipe");
     assert!(fault("```sh\ntrue > once.log\n```\n").contains("once.log is empty"));
+    let cargo = |flags: &str| fault(&format!("```sh\ncargo run {flags} -- plan --capacity 1M\n```\n"));
+    for flags in ["--release --no-default-features", "--features full -p firstseen-cli", "--profile dist"] {
+        assert_eq!(cargo(flags), "");
+    }
+    for flags in
+        ["--relase", "--release --nothing", "--features absent", "--profile absent", "-p firstseen-sim", "plan"]
+    {
+        assert!(cargo(flags).contains("page:1: exit"), "{flags}");
+    }
+    assert!(fault("```sh\ncargo run plan\n```\n").contains("page:1: exit"), "no end of cargo's own flags");
     let shown = "```sh\nprintf 'a 1\\nb 2\\n'\n```\n```text\na 1\nb 3\n```\n";
     assert!(fault(shown).contains("page:4: the page shows `b 3`"), "{}", fault(shown));
     let hanging = faults("page", "```sh\nsleep 600\n```\n", false, Duration::from_secs(1)).join("\n");

@@ -29,11 +29,24 @@ const LAST_PORT: u16 = 32_000;
 /// Lines of a web log: enough for repeats.
 const LINES: usize = 1_000;
 
-/// `cargo run -- WORDS` is the binary with these words; what else is asked of cargo a page has to leave out.
+/// `cargo run FLAGS -- WORDS` is the binary with these words, where cargo would take the flags: profiles and features are those of
+/// the sources. What else is asked of cargo a page has to leave out.
 const CARGO: &str = r#"#!/bin/sh
-case " $* " in *" -p "*) echo "the stage has one program" >&2; exit 1;; esac
-[ "$1" = run ] || { echo "the stage has no cargo $1" >&2; exit 1; }
-while [ "$1" != -- ]; do shift; done
+refuse() { echo "cargo: $*" >&2; exit 1; }
+has() { grep -q "^$2" "$SOURCES/$1/Cargo.toml" || refuse "$1/Cargo.toml has no line that begins with $2"; }
+[ "$1" = run ] || refuse "the stage has no $1"
+shift
+while [ "$1" != -- ]; do
+    case "$1" in
+        --release | --quiet | --locked) ;;
+        --no-default-features) has crates/cli 'default = ' ;;
+        --features) shift; has crates/cli "$1 = \[" ;;
+        --profile) shift; has . "\[profile\.$1\]" ;;
+        -p) shift; [ "$1" = firstseen-cli ] || refuse "the stage has one program, and no $1" ;;
+        *) refuse "the stage does not know '$1' before --" ;;
+    esac
+    shift
+done
 shift
 exec firstseen "$@"
 "#;
@@ -66,6 +79,7 @@ pub(crate) fn play(script: impl FnOnce(u16) -> String, patience: Duration) -> Pl
     let path = std::env::var("PATH").unwrap_or_default();
     shell.env("PATH", format!("{}:{path}", folder.path("bin").display())).env("TERM", "dumb");
     shell.env("TLS", "--tls-ca certs/ca.pem --tls-cert certs/admin.pem --tls-key certs/admin.key");
+    shell.env("SOURCES", Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
     let child = shell.process_group(0).stdin(stdin).stdout(out).stderr(err).spawn().expect("a shell");
     let mut group = Group(child);
     let status = group.wait(patience);
