@@ -46,6 +46,15 @@ fn tells_of_no_leader(survivor: &OwnNode) {
     assert!(told.out.contains("no majority of the 3 voters (2)"), "{}", told.out);
 }
 
+/// A backup without a majority has the slice that is left, and names how many it lacks.
+fn what_is_left_is_saved(survivor: &OwnNode) {
+    let backup = format!("cluster backup --addr {} --out left --allow-missing --json", survivor.address);
+    let taken = document(&survivor.folder.run(&backup));
+    let filter = &taken["filters"][0];
+    assert_eq!((&filter["slices"], &filter["contained_slices"]), (&Value::from(3), &Value::from(1)), "{taken}");
+    assert!(survivor.folder.has("left/MANIFEST"));
+}
+
 #[test]
 fn one_node_of_three_goes_on() {
     let [mut survivor, mut second, mut third] = cluster();
@@ -67,6 +76,7 @@ fn one_node_of_three_goes_on() {
         count(&ask(&filter, new..new + 100), Verdict::FirstSeen) == 0
     });
     assert_eq!(count(&ask(&filter, 0..KEYS), Verdict::Duplicate), known, "and what it has, it answers");
+    what_is_left_is_saved(&survivor);
     survivor.kill();
     let kept = || {
         let changed = std::fs::metadata(survivor.folder.path("data")).and_then(|folder| folder.modified());
