@@ -69,6 +69,7 @@ fn help_mentions_every_flag() {
     }
     let longest = help.lines().map(|line| line.chars().count()).max();
     assert!(longest <= Some(100), "a line of {longest:?} characters");
+    assert!(help.lines().count() <= 120, "{} lines", help.lines().count());
     let example = help.find("tail -F app.log | firstseen dedup --window 24h");
     assert!(example < help.find("--format"), "examples come first:\n{help}");
     let rare = help.find("Filter, rarely needed:").expect("a heading of its own");
@@ -121,6 +122,24 @@ fn other_commands_explain_themselves() {
         let longest = help.lines().map(|line| line.chars().count()).max();
         assert!(longest <= Some(100), "{command}: a line of {longest:?} characters");
         assert!(!help.contains("--end-with"), "{command} shows what only `up` needs");
+    }
+}
+
+#[test]
+fn examples_can_be_pasted() {
+    for (command, examples) in [("dedup", 4), ("plan", 3), ("filter create", 3)] {
+        for asks in ["-h", "--help"] {
+            let mut asked = firstseen();
+            asked.args(command.split(' ')).arg(asks);
+            let help = text(asked);
+            let lines: Vec<&str> = help.lines().take_while(|line| !line.is_empty()).collect();
+            let is_command = |line: &str| line.starts_with("firstseen ") || line.starts_with("tail -F");
+            let commands = lines.iter().filter(|line| is_command(line)).count();
+            assert_eq!(commands, examples, "{command} {asks}:\n{help}");
+            let is_whole = |line: &&str| is_command(line) || line.starts_with("# ") || line.starts_with("`-h` ");
+            assert!(lines.iter().all(is_whole), "a part of a command, which a shell would run: {lines:?}");
+            assert!(lines.iter().all(|line| line.chars().count() <= 100), "{lines:?}");
+        }
     }
 }
 

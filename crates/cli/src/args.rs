@@ -1,6 +1,6 @@
 //! The command line.
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::dedup::DedupArgs;
 use crate::estimate::EstimateArgs;
@@ -18,22 +18,29 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// A command a line, which is never broken, so that it can be pasted.
 const DEDUP_EXAMPLES: &str = "\
-Each line once:             firstseen dedup access.log > once.log
-Once a day, as they come:   tail -F app.log | firstseen dedup --window 24h --state seen.fs
-By the record's own time:   firstseen dedup --format csv --key user,ad --time time --window 1h clicks.csv.gz
-Keep what is dropped, too:  firstseen dedup --duplicates again.log access.log > once.log
-`-h` lists the flags in short; more: docs/dedup.md, docs/kinds.md";
+firstseen dedup access.log > once.log                                            # each line once
+tail -F app.log | firstseen dedup --window 24h --state seen.fs                   # once a day
+firstseen dedup --format csv --key user,ad --time time --window 1h clicks.csv.gz # by its own time
+firstseen dedup --duplicates again.log access.log > once.log                     # the others, too
+`-h` leaves out what is rarely needed; more: docs/dedup.md, docs/kinds.md";
+
+const PLAN_EXAMPLES: &str = "\
+firstseen plan --capacity 100M --fpr 0.001 --window 24h                # what to buy
+firstseen plan --capacity 100M --window 24h --kind generations         # more of one kind
+firstseen plan --capacity 100M --window 24h --nodes 8 --failures 1     # one node may fail";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Pass on each record whose key was not seen within the window
-    #[command(before_long_help = DEDUP_EXAMPLES)]
+    #[command(before_help = DEDUP_EXAMPLES)]
     Dedup(Box<DedupArgs>),
     /// Estimate how often each key occurred lately, where old occurrences count less
     Estimate(Box<EstimateArgs>),
     /// Say what a filter for a given load costs, before building it
+    #[command(before_help = PLAN_EXAMPLES)]
     Plan(PlanArgs),
     /// Clusters, and the papers' figures.
     #[cfg(feature = "full")]
@@ -41,12 +48,26 @@ pub enum Command {
     Full(FullCommand),
 }
 
+/// The commands, where both spellings of help print fifty flags of `dedup` beside what they do, and not below each other: `-h` those
+/// that many need, `--help` all.
+fn described(shows_rare: bool) -> clap::Command {
+    Cli::command().mut_subcommand("dedup", |dedup| {
+        let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort);
+        let dedup = dedup.disable_help_flag(true).arg(help.help("Print help (`-h`: without what is rarely needed)"));
+        dedup.mut_args(|arg| if shows_rare { arg.hide_short_help(false) } else { arg })
+    })
+}
+
 impl Cli {
     /// What the process was asked for; ends it where that cannot be understood.
     pub fn of_process() -> Self {
-        Self::try_parse().unwrap_or_else(|error| match left_out::remedy(&error) {
-            Some(remedy) => Self::command().error(error.kind(), remedy).exit(),
-            None => error.exit(),
+        let shows_rare = std::env::args_os().any(|word| word == "--help");
+        let matches = described(shows_rare).try_get_matches();
+        matches.and_then(|matches| Self::from_arg_matches(&matches)).unwrap_or_else(|error| {
+            match left_out::remedy(&error) {
+                Some(remedy) => Self::command().error(error.kind(), remedy).exit(),
+                None => error.exit(),
+            }
         })
     }
 }

@@ -95,7 +95,8 @@ pub struct OutputArgs {
     /// Duplicates go to FILE, for audit; by default nowhere
     #[arg(long, value_name = "FILE")]
     pub duplicates: Option<PathBuf>,
-    /// What to answer for a record older than the window and the lateness
+    /// What to do with a record older than the window and the lateness: pass it on, drop it as a duplicate, or pass it on and
+    /// count it as undecided
     #[arg(long, value_enum, default_value = "first-seen")]
     pub late: LateArg,
     /// Check called duplicates in an exact cache of this size (`exact:64MiB`)

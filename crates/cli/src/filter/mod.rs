@@ -113,9 +113,10 @@ pub enum WhenLostArg {
 
 /// What is said before the flags of `create`.
 const EXAMPLES: &str = "\
-Times in the events:        firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M
-Events count as they come:  firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M --clock wall
-One node may be lost:       firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M --copies 1
+# times in the events; events that count as they come; one node may be lost
+firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M
+firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M --clock wall
+firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M --copies 1
 `-h` lists the flags in short; firstseen plan says what a filter takes; more: docs/operations.md";
 
 /// Flags of `firstseen filter create`.
