@@ -72,4 +72,5 @@ fn a_scenario_that_is_not_there_is_named() {
     assert!(ran.code == Some(2) && ran.err.contains("--containers"), "{}", ran.err);
     let ran = Folder::new().run("chaos list");
     assert!(ran.code == Some(0) && ran.out.lines().count() >= 8, "{}", ran.out);
+    assert!(ran.out.lines().all(|line| line.chars().count() <= 100), "{}", ran.out);
 }

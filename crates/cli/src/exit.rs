@@ -20,8 +20,17 @@ pub fn failure(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    tell!("firstseen: {error:#}");
+    tell!("firstseen: {}", words(error));
     ExitCode::from(if is_usage(error) { USAGE } else { FAILED })
+}
+
+/// What went wrong and why, each cause once: some messages have theirs in them.
+fn words(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.contains(&cause) {
+        true => told,
+        false if told.is_empty() => cause,
+        false => format!("{told}: {cause}"),
+    })
 }
 
 /// Whether the run was asked for something that it cannot do.
@@ -34,4 +43,21 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
         .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe))
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = io::Error::from(ErrorKind::OutOfMemory);
+        let error = anyhow!(firstseen_filter::BuildError::Memory { bytes: 7, source: cause });
+        let told = words(&error);
+        assert_eq!(told.matches(&io::Error::from(ErrorKind::OutOfMemory).to_string()).count(), 1, "{told}");
+        let told: anyhow::Result<()> = Err(io::Error::from(ErrorKind::NotFound)).context("cannot read a");
+        assert_eq!(words(&told.unwrap_err()), format!("cannot read a: {}", io::Error::from(ErrorKind::NotFound)));
+    }
 }

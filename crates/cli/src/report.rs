@@ -256,6 +256,23 @@ pub(crate) fn wrapped(value: &str) -> String {
     lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
+/// `text` in lines of at most a hundred letters, broken at blanks; those after the first are indented by `indent`.
+#[cfg(feature = "full")]
+pub(crate) fn folded(text: &str, indent: usize) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= LINE_WIDTH_MAX => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(format!("{:indent$}{word}", "")),
+        }
+    }
+    lines.join("\n")
+}
+
 /// Parts of their sum in tenths of a percent that add up to the whole: what rounding leaves goes where it is missed most.
 fn shares<const PARTS: usize>(counts: [u64; PARTS]) -> [String; PARTS] {
     let sum = counts.iter().map(|count| u128::from(*count)).sum::<u128>().max(1);

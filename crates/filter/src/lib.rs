@@ -25,6 +25,7 @@ mod growth;
 mod kernel;
 mod kind;
 mod memory;
+mod number;
 mod packed;
 mod probe;
 mod probes;

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::definition::{FilterDefinition, Kind};
 use crate::growth::Limit;
+use crate::number::number;
 use crate::rates::SizingError;
 use crate::stable::StableError;
 use crate::{DecayingError, GeometryError, Layout, Refresh, Window};
@@ -178,7 +179,7 @@ fn load_of_one(whole: u64, slices: u64) -> u64 {
 #[derive(Debug, Error)]
 pub enum SpecError {
     /// A rate that is none.
-    #[error("a false-positive rate of {0}: choose one above 0 and below 1, such as 0.01")]
+    #[error("a false-positive rate of {}: choose one above 0 and below 1, such as 0.01", number(.0))]
     Rate(f64),
     /// A capacity of nothing.
     #[error("a capacity of 0 events: choose at least 1, or leave it out")]
@@ -231,7 +232,10 @@ pub enum SpecError {
         hashes: u32,
     },
     /// Growth that cannot be.
-    #[error("growth to {generations_max} generations by {ratio}: choose 1 to 16 generations and a ratio from 1 to 16")]
+    #[error(
+        "growth to {generations_max} generations by {}: choose 1 to 16 generations and a ratio from 1 to 16",
+        number(.ratio)
+    )]
     Growth {
         /// Generations asked for.
         generations_max: u32,

@@ -12,6 +12,7 @@ use crate::ahead::{Positions, walk};
 use crate::body::{invalid, read_u64, write_u64};
 use crate::events::Events;
 use crate::flags::FlagKind;
+use crate::number::number;
 use crate::packed::PackedCells;
 use crate::{Digest, Geometry, GeometryError, Layout, Stamp, rates, reduce};
 
@@ -28,7 +29,7 @@ pub enum StableError {
     #[error("cells are set to 0: choose Max from 1 to 255")]
     Max,
     /// The cells to decrement at an arrival are not a number between 0 and all of them.
-    #[error("{decrements} cells decremented at an arrival: choose more than 0 and at most all {cells}")]
+    #[error("{} cells decremented at an arrival: choose more than 0 and at most all {cells}", number(.decrements))]
     Decrements {
         /// Cells to decrement asked for (P).
         decrements: f64,
@@ -36,7 +37,7 @@ pub enum StableError {
         cells: u64,
     },
     /// A rate must lie between 0 and 1.
-    #[error("a false-positive rate of {0}: choose more than 0 and less than 1")]
+    #[error("a false-positive rate of {}: choose more than 0 and less than 1", number(.0))]
     Rate(f64),
     /// The system refused the memory.
     #[error("no memory for the filter: {0}; choose fewer cells")]

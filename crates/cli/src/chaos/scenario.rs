@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::UsageError;
 use crate::filter_args::parse_duration_ms;
+use crate::report::folded;
 
 /// What happens in a run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -201,7 +202,7 @@ pub(super) fn list(folder: Option<&Path>, out: &mut dyn Write) -> anyhow::Result
     for name in names(folder)? {
         let scenario = Scenario::read(folder, &name)?;
         let needs = if scenario.needs_containers { " (--containers)" } else { "" };
-        writeln!(out, "{name}{needs}: {}", scenario.about)?;
+        writeln!(out, "{}", folded(&format!("{name}{needs}: {}", scenario.about), 4))?;
     }
     Ok(ExitCode::SUCCESS)
 }

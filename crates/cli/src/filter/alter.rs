@@ -20,6 +20,7 @@ use crate::connect::{Operator, fresh_id};
 use crate::describe::describe;
 use crate::exit::UsageError;
 use crate::filter_args::{GrowthArg, KindArg, parse_duration_ms};
+use crate::report::folded;
 use crate::size::{ByteSize, Count, rate};
 
 /// How often is asked whether nodes have ended what they had in flight.
@@ -273,21 +274,21 @@ pub(super) async fn run(args: &AlterArgs, operator: &Operator, out: &mut dyn Wri
 fn tell(document: &Document<'_>, filter: &FilterRecord, out: &mut dyn Write) -> anyhow::Result<()> {
     let Document { name, number, before, definition, cells_bytes, .. } = document;
     writeln!(out, "filter {name}, number {number}")?;
-    writeln!(out, "before   {}, window {}", describe(before), before.group.window)?;
-    writeln!(out, "then     {}, window {}", describe(definition), definition.group.window)?;
-    writeln!(out, "memory   {} at most, beside that of the former filter", ByteSize(*cells_bytes))?;
+    let mut line = |text: String| writeln!(out, "{}", folded(&text, "memory   ".len()));
+    line(format!("before   {}, window {}", describe(before), before.group.window))?;
+    line(format!("then     {}, window {}", describe(definition), definition.group.window))?;
+    line(format!("memory   {} at most, beside that of the former filter", ByteSize(*cells_bytes)))?;
     let horizon_ms = filter.policies.retry_horizon_ms;
-    writeln!(
-        out,
+    line(format!(
         "former   asked first, and gone once what it has has expired by its clock (window {} and lateness), and retries \
          of {horizon_ms} ms are over",
         before.group.window
-    )?;
+    ))?;
     if document.new_secret {
-        writeln!(
-            out,
+        line(
             "secret   a new one: producers that hash events themselves (`observe_digests` of the client crate) get `altered` \
              for new events until they have opened the filter again, once the former one has gone"
+                .to_owned(),
         )?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::describe::{Description, Fares, Former, Slice, Tree};
 use crate::describe::describe as define;
 use crate::places::{self, mode_name};
-use crate::report::{grouped, rate, wrapped};
+use crate::report::{folded, grouped, rate};
 use crate::size::{ByteSize, duration};
 use crate::table::Table;
 
@@ -18,9 +18,9 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     let all_policies = policies;
     let FilterPolicies { clock, lookup, answer, retry_horizon_ms, durability, .. } = policies;
     let mut text = String::new();
-    let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<14} {value}");
+    let mut line = |name: &str, value: String| _ = writeln!(text, "{}", folded(&format!("{name:<14} {value}"), 15));
     line("filter", format!("{name}, number {number}; epoch {epoch}, which rises when nodes go or come back"));
-    line("definition", wrapped(&format!("{}, window {}", define(definition), definition.group.window)));
+    line("definition", format!("{}, window {}", define(definition), definition.group.window));
     let policies = format!("clock {clock:?}, lookup {lookup:?}, answer {answer:?}").to_lowercase();
     line("policies", format!("{policies}, a retry is known for {}", duration(u64::from(*retry_horizon_ms))));
     line("durability", promise(*durability));
@@ -64,11 +64,7 @@ pub(super) fn describe(description: &Description<'_>) -> String {
         text += &format!("\n{}\n", places::table(places));
     }
     text.push_str(&table(slices));
-    text.push_str("start: how often the node of a slice had been started when it began to have everything\n");
-    if states().count() < slices.len() || slices.iter().any(|slice| !slice.complete) {
-        text.push_str("set only: events are recorded there, and what is not there says nothing until all that is missing has expired\n");
-    }
-    text
+    text + &notes(slices)
 }
 
 /// How far an alteration has come.
@@ -126,18 +122,7 @@ fn thresholds(FilterPolicies { thresholds, when_lost, .. }: &FilterPolicies, sha
 }
 
 fn table(slices: &[Slice<'_>]) -> String {
-    let heading = [
-        "slice",
-        "node",
-        "state",
-        "live events",
-        "fill",
-        "expected fpr",
-        "memory",
-        "generations",
-        "tested",
-        "recorded",
-    ];
+    let heading = ["slice", "node", "state", "start", "live", "fill", "fpr", "memory", "gens", "tested", "recorded"];
     let mut table = Table::new(&heading);
     for slice in slices {
         let told = |tell: &dyn Fn(&Fares) -> String| slice.state.as_ref().map_or_else(|| "?".to_owned(), tell);
@@ -147,7 +132,8 @@ fn table(slices: &[Slice<'_>]) -> String {
                 copy => format!("{} copy {copy}", slice.slice),
             },
             slice.node.to_owned(),
-            state(slice),
+            state(slice).to_owned(),
+            start(slice),
             told(&|state| state.live_events.map_or_else(|| "-".to_owned(), grouped)),
             told(&|state| state.fill.map_or_else(|| "-".to_owned(), |fill| format!("{:.1} %", 100.0 * fill))),
             told(&|state| rate(state.expected_rate)),
@@ -160,17 +146,55 @@ fn table(slices: &[Slice<'_>]) -> String {
     table.text()
 }
 
-fn state(slice: &Slice<'_>) -> String {
+/// A word or two; [`notes`] say what they mean.
+fn state(slice: &Slice<'_>) -> &'static str {
     match &slice.state {
-        _ if slice.down => "down: its node does not answer the others".to_owned(),
-        _ if slice.missing => "missing: its node cannot hold it, see its log".to_owned(),
-        _ if slice.moves_from.is_some() => format!("on its way from {}", slice.moves_from.unwrap_or("?")),
-        None => "unknown".to_owned(),
-        Some(state) if !state.ready => "not ready".to_owned(),
-        Some(_) if slice.complete => format!("complete since start {}", slice.complete_since),
-        Some(Fares { complete_from_ms: Some(from_ms), .. }) => {
-            format!("set only since start {}, until {}", slice.node_start, time(*from_ms))
-        }
-        Some(_) => format!("set only since start {}: what came before is lost, or missed", slice.node_start),
+        _ if slice.down => "down",
+        _ if slice.missing => "missing",
+        _ if slice.moves_from.is_some() => "moving",
+        None => "unknown",
+        Some(state) if !state.ready => "not ready",
+        Some(_) if slice.complete => "complete",
+        Some(_) => "set only",
     }
+}
+
+/// Since which start of its node the slice has been what it is.
+fn start(slice: &Slice<'_>) -> String {
+    match state(slice) {
+        "complete" => slice.complete_since.to_string(),
+        "set only" => slice.node_start.to_string(),
+        _ => "-".to_owned(),
+    }
+}
+
+/// What the words of the table mean, and what is known of single slices.
+fn notes(slices: &[Slice<'_>]) -> String {
+    let has = |wanted: &str| slices.iter().any(|slice| state(slice) == wanted);
+    let mut notes = vec![
+        "start: how often the node of a slice had been started when it began to have everything, or to be set only; live: \
+         events that count; gens: generations of cells"
+            .to_owned(),
+    ];
+    for (word, meaning) in [
+        ("down", "its node does not answer the others"),
+        ("missing", "its node cannot hold it, see its log"),
+        (
+            "set only",
+            "events are recorded there, and what is not there says nothing until all that is missing has expired",
+        ),
+    ] {
+        notes.extend(has(word).then(|| format!("{word}: {meaning}")));
+    }
+    for slice in slices {
+        let (number, node) = (slice.slice, slice.node);
+        if let (Some(from), "moving") = (slice.moves_from, state(slice)) {
+            notes.push(format!("slice {number} is on its way from {from} to {node}"));
+        }
+        let from_ms = slice.state.as_ref().and_then(|state| state.complete_from_ms);
+        if let (Some(from_ms), "set only") = (from_ms, state(slice)) {
+            notes.push(format!("slice {number} on {node} is set only until {}", time(from_ms)));
+        }
+    }
+    notes.iter().map(|note| folded(note, 2) + "\n").collect()
 }

@@ -11,6 +11,10 @@ use super::nodes::{Spread, SpreadError};
 const GIB: u64 = 1 << 30;
 /// Replay guards and what is in flight, by their limits, and the process and the system: beside the cells of a node.
 const BESIDE_CELLS_BYTES: u64 = 2 * GIB;
+/// The least that a node takes for `memory_max_bytes`.
+const MEMORY_MIN_BYTES: u64 = 1 << 20;
+/// More than any machine has.
+const CORES_MAX: u32 = 1024;
 /// Memory that machines are sold with, in GiB; beyond, a multiple of the last.
 const SIZES_GIB: [u64; 12] = [4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768];
 /// The agreement, logs, and room that is kept back.
@@ -55,6 +59,11 @@ pub(super) struct Peak {
 }
 
 impl Machines {
+    /// Whether there are such machines.
+    pub(super) fn can_be_had(&self) -> bool {
+        self.cores <= CORES_MAX
+    }
+
     /// What there is to choose from: `nodes`, or else as many as go on when one fails, and one alone.
     ///
     /// # Errors
@@ -85,7 +94,7 @@ impl Machines {
         let per_s = window_ms(&spec.window)
             .map(|window_ms| PEAK_TIMES * spec.capacity_events.unwrap_or(0) as f64 * 1000.0 / window_ms as f64);
         let held_times = u64::from(copies) + 1;
-        let cells_bytes = slice.memory_bytes_per_node.saturating_mul(held_times);
+        let cells_bytes = slice.memory_bytes_per_node.saturating_mul(held_times).max(MEMORY_MIN_BYTES);
         let wire_bits = slice.wire_bits_per_event_blocked.unwrap_or(slice.wire_bits_per_event) * WIRE_TIMES;
         // A share of the producers' events, and what each copy is told of them, going out at one node and in at another.
         let shares = (1.0 + 2.0 * f64::from(copies)) / f64::from(nodes);
@@ -156,7 +165,15 @@ mod tests {
         assert_eq!(machines(Kind::Timing, "1h"), [(3, 1), (1, 0)]);
         assert_eq!(machines(Kind::Stable, "unbounded"), [(1, 0)]);
         let busy = Machines::choices(&spec(Kind::Generations, "1s", 10_000_000), Some(1), 0).unwrap();
-        assert!(busy[0].cores > 10, "{busy:?}");
+        assert!(busy[0].cores > 10 && busy[0].can_be_had(), "{busy:?}");
+        let wild = Machines::choices(&spec(Kind::Generations, "1ms", 1_000_000_000), None, 0).unwrap();
+        assert!(!wild.iter().any(Machines::can_be_had), "{wild:?}");
+    }
+
+    #[test]
+    fn a_node_takes_the_memory_that_is_planned_for_it() {
+        let least = Machines::choices(&spec(Kind::Timing, "1h", 1), None, 0).unwrap();
+        assert!(least.iter().all(|it| it.cells_bytes == MEMORY_MIN_BYTES), "{least:?}");
     }
 
     #[test]

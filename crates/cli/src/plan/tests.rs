@@ -332,6 +332,12 @@ fn a_plan_begins_with_what_to_buy() {
     let document = json(&format!("{day} --nodes 8 --failures 1"));
     let (cells, slice) = (&document["buy"][0]["cells_bytes"], &document["spread"]["horizontal"]["on_nodes"]);
     assert_eq!(number(cells), 2.0 * number(&slice["memory_bytes_per_node"]), "copies are in it");
+    let wild = plan("--capacity 1G --window 1ms").unwrap();
+    assert!(
+        wild.starts_with("No machine does this: it takes 2,666,668 cores on each of 3.") && !wild.contains("Buy"),
+        "{wild}"
+    );
+    assert!(plan("--capacity 1").unwrap().contains("1 MiB for cells"));
     let lines = told.lines().filter(|line| !line.contains("firstseen")).map(|line| line.chars().count()).max();
     assert!(lines <= Some(80), "{told}");
 }

@@ -22,6 +22,7 @@ use thiserror::Error;
 use crate::ahead::{Positions, walk};
 use crate::body::{read_u64, write_u64};
 use crate::events::Events;
+use crate::number::number;
 use crate::{Digest, Geometry, GeometryError, Layout, Stamp, rates};
 use counters::Counters;
 use rule::{Decay, LAMBDA_RANGE};
@@ -35,7 +36,7 @@ pub enum DecayingError {
     #[error(transparent)]
     Geometry(#[from] GeometryError),
     /// The decay factor does not decay, or leaves nothing.
-    #[error("a decay factor of {0} an epoch: choose {start} to {end}", start = LAMBDA_RANGE.start(), end = LAMBDA_RANGE.end())]
+    #[error("a decay factor of {} an epoch: choose {start} to {end}", number(.0), start = LAMBDA_RANGE.start(), end = LAMBDA_RANGE.end())]
     Lambda(f64),
     /// The number of fractional bits is outside `2..=12`.
     #[error("{0} fractional bits: choose 2 to {FRACTION_BITS_MAX}")]

@@ -25,6 +25,7 @@ pub mod timing;
 use thiserror::Error;
 
 use crate::geometry::CELLS_MAX;
+use crate::number::number;
 
 /// A size that keeps its target rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,18 +51,19 @@ impl Size {
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum SizingError {
     /// Fewer than one event, or not a number.
-    #[error("{0} events: choose a finite number, at least 1")]
+    #[error("{} events: choose a finite number, at least 1", number(.0))]
     Events(f64),
     /// A jumping window without jumps.
     #[error("a jumping window of 0 jumps: choose at least 1")]
     Jumps,
     /// A target rate that no filter has.
-    #[error("a false positive rate of {0}: choose one above 0 and below 1")]
+    #[error("a false positive rate of {}: choose one above 0 and below 1", number(.0))]
     Rate(f64),
     /// More cells than a filter may have.
     #[error(
-        "{events} events at a rate of {rate} need more than {CELLS_MAX} cells: raise the rate, shorten the window, \
-         or choose larger blocks"
+        "{} events at a rate of {} need more than {CELLS_MAX} cells: raise the rate, shorten the window, or choose larger blocks",
+        number(.events),
+        number(.rate)
     )]
     Cells {
         /// Events asked for.

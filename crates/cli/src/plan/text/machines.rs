@@ -14,8 +14,16 @@ use crate::size::ByteSize;
 /// Ahead of everything else.
 pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let Some((first, others)) = plan.buy.split_first() else { return Ok(()) };
-    let mut answer = format!("Buy {}, for kind {}.", size(first), plan.buy_kind);
-    for other in others {
+    let mut answer = match first.can_be_had() {
+        true => format!("Buy {}, for kind {}.", size(first), plan.buy_kind),
+        false => format!(
+            "No machine does this: it takes {} cores on each of {}. Spread the filter over more nodes (--nodes), or plan for fewer \
+             events in a longer window.",
+            grouped(first.cores.into()),
+            first.machines
+        ),
+    };
+    for other in others.iter().filter(|other| other.can_be_had()) {
         answer += &format!(" Or {}.", size(other));
     }
     if let Some(smaller) = smaller(plan) {
@@ -43,7 +51,7 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         let (events, bits) = (grouped(*events_per_s), bits_text(*bits_per_s));
         line(out, "network each", format!("{bits} at {events} events/s in all, 4 times the mean"))?;
     }
-    line(out, "cores each", cores.to_string())?;
+    line(out, "cores each", grouped((*cores).into()))?;
     writeln!(out)
 }
 

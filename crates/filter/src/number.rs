@@ -1,0 +1,35 @@
+//! Numbers in messages.
+//!
+//! Promises: at most some twenty letters, however large or small the number is. Must not know: what is counted.
+
+use std::fmt;
+
+/// Below and from these on a number is written in powers of ten.
+const PLAIN: std::ops::Range<f64> = 1e-6..1e15;
+/// What a person reads at a glance.
+const LETTERS_MAX: usize = 8;
+
+/// `value` as people write it: `0.01`, `1e-30`, `1.84e19`.
+pub(crate) fn number(value: &f64) -> impl fmt::Display + use<> {
+    let value = *value;
+    match PLAIN.contains(&value.abs()) || value == 0.0 || !value.is_finite() {
+        true => value.to_string(),
+        false => {
+            let exact = format!("{value:e}");
+            if exact.len() <= LETTERS_MAX { exact } else { format!("{value:.2e}") }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let shown = |value: f64| number(&value).to_string();
+        assert_eq!([shown(0.0), shown(0.01), shown(-2.5), shown(1e6)], ["0", "0.01", "-2.5", "1000000"]);
+        assert_eq!([shown(1e30), shown(1e-30), shown(u64::MAX as f64)], ["1e30", "1e-30", "1.84e19"]);
+        assert_eq!([shown(f64::NAN), shown(f64::INFINITY)], ["NaN", "inf"]);
+    }
+}
