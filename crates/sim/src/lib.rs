@@ -17,6 +17,7 @@ mod moves;
 pub mod net;
 mod operator;
 pub mod producers;
+mod real_time;
 pub mod results;
 pub mod run;
 pub mod scenario;

@@ -19,6 +19,7 @@ use crate::faults::{Fault, Fired, Happened};
 use crate::net::{Breaker, SimConnector, Streams};
 use crate::operator::Operator;
 use crate::producers::{SharedHistory, produce};
+use crate::real_time::standing_still;
 use crate::scenario::{Dice, Nemesis, Scenario};
 use crate::torment::{Order, Orders, Stage, Torment, hosts_at, producer_name};
 use crate::trace::{Recorder, Trace};
@@ -95,6 +96,10 @@ fn window_at_most_ms(definition: &SlicedDefinition) -> u64 {
 /// # Errors
 /// What kept the run from ending; that says nothing about laws.
 pub fn run(scenario: &Scenario) -> Result<Run, String> {
+    standing_still(|| carry_out(scenario))
+}
+
+fn carry_out(scenario: &Scenario) -> Result<Run, String> {
     let history: SharedHistory = Arc::new(Mutex::new(no_calls(scenario)?));
     let mut sim = network(scenario);
     let (streams, recorder) = (Streams::default(), Recorder::default());
