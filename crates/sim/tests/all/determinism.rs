@@ -80,6 +80,31 @@ fn traces((family, seeds): &Seeds) -> Vec<String> {
     of_seeds.filter_map(|line| line.split(", ").last()).map(str::to_owned).collect()
 }
 
+/// Which of two branches that are both ready is taken, over and over.
+fn branches_taken(seed: u64) -> Vec<bool> {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let mut sim = turmoil::Builder::new().rng_seed(seed).build();
+    sim.client("host", async move {
+        for _ in 0..64 {
+            let is_first = tokio::select! {
+                () = std::future::ready(()) => true,
+                () = std::future::ready(()) => false,
+            };
+            sender.send(is_first)?;
+        }
+        Ok(())
+    });
+    sim.run().unwrap();
+    receiver.iter().collect()
+}
+
+#[test]
+fn what_tokio_draws_follows_from_the_seed() {
+    let flags = "RUSTFLAGS of your own take the place of those in .cargo/config.toml: add `--cfg tokio_unstable` to them";
+    assert_eq!(branches_taken(1), branches_taken(1), "{flags}");
+    assert_ne!(branches_taken(1), branches_taken(2));
+}
+
 #[test]
 fn same_seed_same_trace() {
     come_out_the_same(&SAMPLE);
