@@ -1,0 +1,51 @@
+# `just` lists these commands (https://just.systems); CONTRIBUTING.md says more of each.
+
+_list:
+    @just --list --unsorted
+
+# Quick tests: of all, or of a crate and what matches, as in `just test routing closing::`
+test crate="" filter="":
+    cargo test --locked {{ if crate == "" { "--workspace" } else { "-p firstseen-" + crate } }} -- {{ filter }}
+
+# Tests that take minutes each
+test-long:
+    cargo test --locked --workspace --tests -- --ignored --skip whole_logs
+
+# Format and lints, as CI wants them
+lint:
+    cargo fmt --all --check
+    cargo clippy --locked --workspace --all-targets -- -D warnings
+    cargo clippy --locked -p firstseen-cli --no-default-features -- -D warnings
+
+# Pages of the API, and the rules for pages and sources
+docs:
+    RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+    cargo test --locked -p firstseen-tidy --test all
+
+# A benchmark of a crate: `just bench`, `just bench records parse`, `just bench wire packing`
+bench crate="filter" name="observe":
+    cargo bench -p firstseen-{{ crate }} --bench {{ name }}
+
+# A storm by its seed
+storm seed="0":
+    cargo run --locked -p firstseen-sim -- --storms {{ seed }}..$(({{ seed }} + 1))
+
+# All that a seed of a family does, as in `just trace moves 7 > trace.txt`
+trace family seed:
+    cargo run --locked -p firstseen-sim -- --{{ family }} {{ seed }}..$(({{ seed }} + 1)) --trace
+
+# Whether a rule that nodes break is found, as in `just without SingleFlight`
+without rule family="storms" seeds="0..100":
+    cargo run --locked -p firstseen-sim -- --{{ family }} {{ seeds }} --without {{ rule }}
+
+# A cluster on this machine, until Ctrl-C
+up nodes="3":
+    cargo run --locked -- up --nodes {{ nodes }}
+
+# A scenario with real nodes: kill, rolling-restart, pause, ...
+chaos name="kill":
+    cargo run --locked -- chaos run {{ name }}
+
+# Everything that must hold before a change lands
+ci:
+    .ci/run
