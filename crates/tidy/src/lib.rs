@@ -1,16 +1,20 @@
-//! Reading this repository's own sources, for the checks in `tests/`.
+//! Reading this repository's own sources and pages, for the checks in `tests/`.
 //!
-//! Promises: looks at every Rust file of every member. Must not know: what the sources do.
+//! Promises: looks at every Rust file of every member, and at every page. Must not know: what they say.
+
+mod pages;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+pub use pages::{Link, headings, links, pages, prose};
 
 /// The top folder of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(Path::to_owned).unwrap_or_default()
 }
 
-/// A Rust file.
+/// A file of text.
 pub struct Source {
     /// Its path from the top folder.
     pub path: String,
@@ -23,23 +27,28 @@ pub fn sources() -> Vec<Source> {
     let root = root();
     let mut sources = Vec::new();
     for folder in ["crates", "tests", "fuzz"] {
-        collect(&root, &root.join(folder), &mut sources);
+        collect(&root, &root.join(folder), "rs", &mut sources);
     }
     sources.sort_by(|one, other| one.path.cmp(&other.path));
     assert!(sources.len() > 50, "the walk found only {} files", sources.len());
     sources
 }
 
-fn collect(root: &Path, folder: &Path, sources: &mut Vec<Source>) {
+/// Adds the files below `folder` whose names end in `extension`.
+fn collect(root: &Path, folder: &Path, extension: &str, sources: &mut Vec<Source>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.is_dir() && !["target", "corpus", "artifacts", "generated"].contains(&name) {
-            collect(root, &path, sources);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).unwrap_or_default();
-            let path = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
-            sources.push(Source { path, text });
+            collect(root, &path, extension, sources);
+        } else if path.extension().is_some_and(|of| of == extension) {
+            sources.push(read(root, &path));
         }
     }
+}
+
+fn read(root: &Path, path: &Path) -> Source {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let path = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
+    Source { path, text }
 }

@@ -1,4 +1,5 @@
-//! The commands of the README and of the pages in `docs/`: each block runs as it stands there, so that none goes stale.
+//! The commands of the README, of CONTRIBUTING.md and of the pages in `docs/`: each block runs as it stands there, so
+//! that none goes stale.
 //!
 //! A block that cannot be run here says why, in a comment before it that no reader sees (`blocks::Mark`); how many there are is
 //! known, so that the list does not grow unnoticed. A block without such a comment is run.
@@ -20,8 +21,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LONG: Duration = Duration::from_secs(900);
 
 /// Comments of each page that keep a block, or commands of one, from being run.
-const LEFT_OUT: [(&str, usize); 6] = [
+const LEFT_OUT: [(&str, usize); 8] = [
+    ("CONTRIBUTING.md", 4),
     ("README.md", 3),
+    ("docs/README.md", 1),
     ("docs/client.md", 2),
     ("docs/hashing.md", 1),
     ("docs/operations.md", 4),
@@ -140,9 +143,9 @@ fn text(page: &str) -> String {
     fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{page}: {error}"))
 }
 
-/// The README, and all pages in `docs/` and its folders, by name.
+/// The README, the page for contributors, and all pages in `docs/` and its folders, by name.
 fn pages() -> Vec<String> {
-    let mut pages = vec!["README.md".to_owned()];
+    let mut pages = vec!["CONTRIBUTING.md".to_owned(), "README.md".to_owned()];
     collect("docs", &mut pages);
     pages.sort();
     pages

@@ -5,5 +5,6 @@ mod client_crates;
 mod dependencies;
 mod generated;
 mod map;
+mod pages;
 mod sizes;
 mod test_binaries;
