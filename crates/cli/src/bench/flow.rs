@@ -4,6 +4,8 @@
 //! Promises: every event got a definite answer, and as many were told first-seen as there are distinct keys (but for
 //! false positives at the filter's rate); otherwise the measurement is an error. Must not know: who answers.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::bail;
@@ -21,9 +23,13 @@ const HIDDEN_MAX: f64 = 0.02;
 /// Events a second.
 pub(super) async fn events_per_s(filter: &Filter, keys: Keys, batch_events: u32) -> anyhow::Result<f64> {
     let begin_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64 - WINDOW_MS;
+    let times = Arc::new(Times { begin_ms, events: keys.events(), taken: AtomicU64::new(0) });
     let started = Instant::now();
     let callers: Vec<_> = (0..CALLERS)
-        .map(|caller| tokio::spawn(send(filter.clone(), keys.share(caller, CALLERS), batch_events as usize, begin_ms)))
+        .map(|caller| {
+            let (keys, times) = (keys.share(caller, CALLERS), times.clone());
+            tokio::spawn(send(filter.clone(), keys, batch_events as usize, times))
+        })
         .collect();
     let mut first_seen = 0;
     for caller in callers {
@@ -37,8 +43,23 @@ pub(super) async fn events_per_s(filter: &Filter, keys: Keys, batch_events: u32)
     Ok(keys.events() as f64 / seconds)
 }
 
+/// The times of all callers' events. They rise in the order in which batches are sent, whichever caller has one: the events of a
+/// caller that falls behind would be late otherwise, and count where the window is now.
+struct Times {
+    begin_ms: u64,
+    events: u64,
+    taken: AtomicU64,
+}
+
+impl Times {
+    /// The time of the next so many events.
+    fn next_ms(&self, events: u64) -> u64 {
+        self.begin_ms + self.taken.fetch_add(events, Ordering::Relaxed) * WINDOW_MS / self.events
+    }
+}
+
 /// Sends a share batch by batch; how many were told first-seen.
-async fn send(filter: Filter, keys: Keys, batch_events: usize, begin_ms: u64) -> anyhow::Result<u64> {
+async fn send(filter: Filter, keys: Keys, batch_events: usize, times: Arc<Times>) -> anyhow::Result<u64> {
     let (mut events, mut times_ms) = (Vec::with_capacity(batch_events), Vec::with_capacity(batch_events));
     let (mut first_seen, mut next) = (0, 0);
     while next < keys.events() {
@@ -46,7 +67,7 @@ async fn send(filter: Filter, keys: Keys, batch_events: usize, begin_ms: u64) ->
         events.clear();
         events.extend((next..end).map(|event| keys.key(event)));
         times_ms.clear();
-        times_ms.resize(events.len(), begin_ms + next * WINDOW_MS / keys.events());
+        times_ms.resize(events.len(), times.next_ms(events.len() as u64));
         for verdict in filter.observe_batch(&events, &times_ms).await? {
             match verdict {
                 Verdict::FirstSeen => first_seen += 1,
