@@ -146,7 +146,7 @@ fn named(call: &Call) -> Option<(u128, u64)> {
     call.name.map(|name| (name.source, name.number))
 }
 
-/// What was told before and after of one filter; `altered_us` is when the command had returned.
+/// What was told before and after of one filter; `altered_us` is when its command had returned.
 fn judge(name: &str, calls: &[Call], (asked_us, altered_us): (u64, u64)) {
     let undecided = calls.iter().filter(|call| matches!(call.told, Some(Verdict::Undecided(_)))).count();
     let longest_us = calls.iter().map(|call| call.returned_us.unwrap_or(u64::MAX) - call.began_us).max();
@@ -166,7 +166,8 @@ fn judge(name: &str, calls: &[Call], (asked_us, altered_us): (u64, u64)) {
     let before: BTreeSet<u64> =
         calls.iter().filter(|call| call.won() && call.returned_us < Some(asked_us)).map(|call| call.event).collect();
     let is_found = |call: &&Call| call.told == Some(Verdict::Duplicate) && before.contains(&call.event);
-    assert!(since.iter().filter(is_found).count() > 50, "{name}: duplicates are found across the alteration");
+    // How many there are before the former window is over is for the machine's speed to say; that they are found, is not.
+    assert!(since.iter().filter(is_found).count() > 10, "{name}: duplicates are found across the alteration");
 }
 
 #[test]
@@ -190,14 +191,21 @@ fn a_filter_is_altered_while_producers_go_on() {
     std::thread::scope(|scope| {
         let producers = filters.each_ref().map(|filter| scope.spawn(|| produce(filter, begun, &is_over)));
         eventually("a load", || begun.elapsed() > Duration::from_secs(3));
-        let asked_us = begun.elapsed().as_micros() as u64;
         let changes = "--window 60s --capacity 400k --fpr 0.0000001 --new-secret";
         let planned = alter(&nodes[0], "across", &format!("{changes} --plan"));
         assert_eq!((planned["done"].as_bool(), slices(&nodes[0])), (Some(false), before), "a plan alters nothing");
-        alter(&nodes[0], "across", changes);
-        alter(&nodes[1], "down", &format!("{changes} --slicing vertical:4"));
-        alter(&nodes[2], "copied", &format!("{changes} --slicing vertical:6"));
-        let altered_us = begun.elapsed().as_micros() as u64;
+        // By its own command each: on a slow machine most of the former window is over when all have returned.
+        let now_us = || begun.elapsed().as_micros() as u64;
+        let alter_timed = |node: &OwnNode, name: &str, flags: &str| {
+            let asked_us = now_us();
+            alter(node, name, flags);
+            (asked_us, now_us())
+        };
+        let altered = [
+            alter_timed(&nodes[0], "across", changes),
+            alter_timed(&nodes[1], "down", &format!("{changes} --slicing vertical:4")),
+            alter_timed(&nodes[2], "copied", &format!("{changes} --slicing vertical:6")),
+        ];
         for name in names {
             let former = &describe(&nodes[0], name)["former"];
             assert_eq!(former["name"], format!("{name}~former"), "both are there: {former}");
@@ -208,12 +216,12 @@ fn a_filter_is_altered_while_producers_go_on() {
         let refused = nodes[0].folder.run(&format!("filter alter down --capacity 1M --cluster {}", nodes[0].address));
         refused.fails(1, &["being altered"]);
         eventually("the former ones go", || names.iter().all(|name| describe(&nodes[2], name)["former"].is_null()));
-        let gone_us = begun.elapsed().as_micros() as u64;
-        assert!(gone_us - asked_us > 8_000_000, "a window and a retry horizon are the least");
-        eventually("some calls more", || begun.elapsed().as_micros() as u64 > gone_us + 1_000_000);
+        let gone_us = now_us();
+        assert!(gone_us - altered[0].0 > 8_000_000, "a window and a retry horizon are the least");
+        eventually("some calls more", || now_us() > gone_us + 1_000_000);
         is_over.store(true, Ordering::Relaxed);
-        for (name, producer) in names.iter().zip(producers) {
-            judge(name, &producer.join().expect("calls"), (asked_us, altered_us));
+        for ((name, producer), altered) in names.iter().zip(producers).zip(altered) {
+            judge(name, &producer.join().expect("calls"), altered);
         }
     });
     assert_eq!(
