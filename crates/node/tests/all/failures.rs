@@ -12,7 +12,7 @@ use crate::common::cluster::TestCluster;
 
 const SLICES: u32 = 40;
 const HASHES: u32 = 8;
-const CELLS: u64 = 240_000;
+const CELLS: u64 = 96_000;
 /// Half of the cells are set by as many.
 const KEYS: u64 = CELLS * 69 / 100 / HASHES as u64;
 const CONFIDENCE: f64 = 0.999;

@@ -39,12 +39,12 @@ async fn events_whose_answers_were_lost_are_told_what_was_decided() {
     for slicing in SLICINGS {
         let cluster = TestCluster::start(3).await;
         cluster.create("clicks", &roomy(slicing), wall()).await;
-        let proxies = ProxyConnector::that_loses_replies(20_000, CUTS);
+        let proxies = ProxyConnector::that_loses_replies(8_000, CUTS);
         let builder = cluster.builder(0).connector(Arc::new(proxies.clone())).batch_events_max(128);
         let client = builder.connect().await.expect("a client");
         let filter = client.filter("clicks").await.expect("a filter");
-        let digests = digests(&filter, 40_000);
-        let (before, after) = digests.split_at(20_000);
+        let digests = digests(&filter, 16_000);
+        let (before, after) = digests.split_at(8_000);
         // The map changes while batches are in flight.
         let changes = async {
             for number in 0..5 {

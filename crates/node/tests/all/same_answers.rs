@@ -179,7 +179,7 @@ async fn all_cases(events: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn first_events_of_the_logs() {
-    all_cases(EVENTS).await;
+    all_cases(EVENTS / 2).await;
 }
 
 /// Frequencies: the estimate of every event, as it is counted.

@@ -12,7 +12,7 @@ use firstseen_routing::{FilterPolicies, SlicedDefinition};
 use firstseen_wire::proto::producer::{ObserveReply, ObserveRequest, observe_reply, observe_request};
 use prost::Message;
 
-const EVENTS: usize = 60 * 1024;
+const EVENTS: usize = 24 * 1024;
 const BATCH_EVENTS: u32 = 1024;
 const START_MS: u64 = 1_600_000_000_000;
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -24,7 +24,7 @@ const ALL: [Seeds; 6] = [
 ];
 /// A little of each.
 const SAMPLE: [Seeds; 6] = [
-    ("--seeds", 20..22),
+    ("--seeds", 20..21),
     ("--trees", 20..21),
     ("--durable", 0..1),
     ("--copies", 0..1),
@@ -100,7 +100,8 @@ fn branches_taken(seed: u64) -> Vec<bool> {
 
 #[test]
 fn what_tokio_draws_follows_from_the_seed() {
-    let flags = "RUSTFLAGS of your own take the place of those in .cargo/config.toml: add `--cfg tokio_unstable` to them";
+    let flags =
+        "RUSTFLAGS of your own take the place of those in .cargo/config.toml: add `--cfg tokio_unstable` to them";
     assert_eq!(branches_taken(1), branches_taken(1), "{flags}");
     assert_ne!(branches_taken(1), branches_taken(2));
 }
