@@ -113,33 +113,36 @@ impl DividedGroup {
         self.level.as_ref().is_some_and(|level| level.parent.is_some())
     }
 
-    /// Sends an event that is not known here to the level above; false where there is none.
-    pub(super) fn climb(&mut self, ticket: u64, operation: Operation) -> bool {
-        let Some(parent) = self.level.as_ref().and_then(|level| level.parent) else { return false };
+    /// Sends an event that is not known here to the level above, which there is.
+    pub(super) fn climb(&mut self, ticket: u64, operation: Operation) {
+        let Some(parent) = self.level.as_ref().and_then(|level| level.parent) else { return };
         self.set_phase(ticket, Phase::Climbing);
         self.climbs.push((parent, operation), ticket);
         part(&mut self.parting, ticket);
-        true
     }
 
-    /// Checks an event that is found here in the levels below, but for the one that it came from; false where its verdict
-    /// needs no check.
-    pub(super) fn check_below(&mut self, ticket: u64, from: Option<FromLevel>) -> bool {
-        let Some(level) = self.level.as_ref().filter(|level| level.number < level.top_down) else { return false };
+    /// Whether what is found here of an event that came from this level is checked in the levels below: there are others.
+    pub(super) fn is_checked_below(&self, from: Option<FromLevel>) -> bool {
+        self.checkers(from).next().is_some()
+    }
+
+    /// The levels below that may know an event that is found here, but for the one that it came from.
+    fn checkers(&self, from: Option<FromLevel>) -> impl Iterator<Item = FilterId> {
+        let checks = |level: &&Level| level.number < level.top_down && from.is_none_or(|from| from.complete);
+        let level = self.level.as_ref().filter(checks);
+        let children = level.into_iter().flat_map(|level| level.children.iter().copied());
         // It would know its own, had it lost nothing.
-        if from.is_some_and(|from| !from.complete) {
-            return false;
-        }
-        let from = from.map(|from| from.filter);
-        let others: Vec<FilterId> = level.children.iter().copied().filter(|child| Some(*child) != from).collect();
-        if others.is_empty() {
-            return false;
-        }
+        children.filter(move |child| from.is_none_or(|from| from.filter != *child))
+    }
+
+    /// Asks the levels below about an event that is found here.
+    pub(super) fn check_below(&mut self, ticket: u64) {
+        let from = self.flights.as_ref().and_then(|flights| flights.batch(ticket)).and_then(|batch| batch.head.from);
+        let others: Vec<FilterId> = self.checkers(from).collect();
         if let Some(flight) = self.flight_mut(ticket) {
             (flight.phase, flight.waiting, flight.is_confirmed) = (Phase::Checking, others.len() as u16, false);
         }
         others.into_iter().for_each(|child| self.climbs.push((child, Operation::Verify), ticket));
-        true
     }
 
     /// Whether a level below would not know an event that is told first-seen here: it has come from nobody there.

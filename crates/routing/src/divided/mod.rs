@@ -19,6 +19,7 @@
 mod check;
 mod climb;
 mod copying;
+mod decide;
 mod durable;
 mod fill;
 mod flights;

@@ -4,6 +4,7 @@
 //! know: limits, how events were found.
 
 use super::DividedGroup;
+use super::decide::{Next, Tested, after_test, not_found};
 use super::fill::Room;
 use super::flights::{Flight, Flights, Phase, Queue};
 use super::found::part;
@@ -49,42 +50,75 @@ impl DividedGroup {
                 flight.expiry = flight.expiry.min(expiry);
                 flight.waiting = flight.waiting.saturating_sub(1);
                 if flight.waiting == 0 || flight.generations == 0 {
-                    self.found(*ticket);
+                    self.tested(*ticket);
                 }
             }
             self.run_ready();
         }
     }
 
-    /// All that had to be asked at this level was asked.
-    pub(super) fn found(&mut self, ticket: u64) {
-        let Some((batch, index)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
-        if batch.flights[index].generations == 0 {
-            return self.not_found(ticket);
+    /// All that had to be asked at this level has answered.
+    pub(super) fn tested(&mut self, ticket: u64) {
+        let Some(facts) = self.facts(ticket) else { return };
+        if !facts.is_found {
+            self.note_expiry(ticket);
         }
-        let (records, from) = (batch.head.records(), batch.head.from);
-        if batch.head.is_brought_up() {
-            return self.found_again(ticket);
-        }
-        if batch.head.may_be_again() && self.may_be_its_own(ticket) {
-            return self.settle(ticket, Decision::Undecided(Reason::TooOld));
-        }
-        if let Some(decision) = self.too_few_left(ticket) {
-            return self.settle(ticket, decision);
-        }
-        if self.check_below(ticket, from) {
-            return;
-        }
-        if !records || self.refresh == Refresh::Fixed {
-            return self.settle(ticket, Decision::Duplicate);
-        }
-        match self.cut_off() {
-            Some(reason) => self.settle(ticket, Decision::Undecided(reason)),
-            None => self.record_again(ticket),
+        self.carry_out(ticket, after_test(&facts));
+    }
+
+    /// This level does not know an event, whatever its slices have.
+    pub(super) fn not_found(&mut self, ticket: u64) {
+        let Some(facts) = self.facts(ticket) else { return };
+        self.note_expiry(ticket);
+        self.carry_out(ticket, not_found(&facts));
+    }
+
+    /// What is known of an event that was tested.
+    fn facts(&self, ticket: u64) -> Option<Tested> {
+        let flights = self.flights.as_ref()?;
+        let (head, flight) = (&flights.batch(ticket)?.head, flights.flight(ticket)?);
+        let is_found = flight.generations != 0;
+        Some(Tested {
+            is_found,
+            operation: head.operation,
+            may_be_its_own: is_found && head.may_be_again() && self.may_be_its_own(ticket),
+            too_few_left: if is_found { self.too_few_left(ticket) } else { None },
+            is_checked_below: is_found && self.is_checked_below(head.from),
+            has_parent: self.has_parent(),
+            refreshes: self.refresh != Refresh::Fixed,
+            closed: self.absent,
+            cut_off: self.cut_off(),
+        })
+    }
+
+    /// Cells that are set for an event that is new live as long as its window.
+    fn note_expiry(&mut self, ticket: u64) {
+        let rule = *self.own.rule();
+        if let Some(flight) = self.flight_mut(ticket) {
+            flight.expiry = rule.expiry(flight.stamp.unit);
         }
     }
 
-    /// Records an event anew that was found here.
+    fn carry_out(&mut self, ticket: u64, next: Next) {
+        match next {
+            Next::Climb(operation) => self.climb(ticket, operation),
+            Next::CheckBelow => self.check_below(ticket),
+            Next::Decide(decision) => self.settle(ticket, decision),
+            Next::Record => self.record_if_room(ticket),
+            Next::RecordAgain => self.record_again(ticket),
+        }
+    }
+
+    /// Records a new event in the newest generation.
+    fn record_if_room(&mut self, ticket: u64) {
+        let Some(unit) = self.flight_mut(ticket).map(|flight| flight.stamp.unit) else { return };
+        match self.room(unit) {
+            Ok(()) => self.record(ticket, self.fill.newest(), Decision::FirstSeen),
+            Err(reason) => self.settle(ticket, Decision::Undecided(reason)),
+        }
+    }
+
+    /// Records an event anew that was found here; where there is no room, in the oldest generation that has it.
     fn record_again(&mut self, ticket: u64) {
         let Some(flight) = self.flight_mut(ticket) else { return };
         let (generations, unit) = (flight.generations, flight.stamp.unit);
@@ -93,37 +127,6 @@ impl DividedGroup {
             Err(_) => oldest_of(generations, self.fill.newest()),
         };
         self.record(ticket, number, Decision::Duplicate);
-    }
-
-    /// This level knows an event that a level below has told by itself: it counts from then on, here and above.
-    fn found_again(&mut self, ticket: u64) {
-        if !self.climb(ticket, Operation::Record) {
-            self.record_again(ticket);
-        }
-    }
-
-    /// This level does not know an event.
-    pub(super) fn not_found(&mut self, ticket: u64) {
-        let expiry = |unit| self.own.rule().expiry(unit);
-        let Some((batch, index)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
-        let (operation, unit) = (batch.head.operation, batch.flights[index].stamp.unit);
-        batch.flights[index].expiry = expiry(unit);
-        if operation != Operation::Verify && self.climb(ticket, operation) {
-            return;
-        }
-        if let Some(reason) = self.absent {
-            return self.settle(ticket, Decision::Undecided(reason));
-        }
-        if !operation.records() {
-            return self.settle(ticket, Decision::FirstSeen);
-        }
-        if let Some(reason) = self.cut_off() {
-            return self.settle(ticket, Decision::Undecided(reason));
-        }
-        match self.room(unit) {
-            Ok(()) => self.record(ticket, self.fill.newest(), Decision::FirstSeen),
-            Err(reason) => self.settle(ticket, Decision::Undecided(reason)),
-        }
     }
 
     /// Whether a submission that is found may be found because of itself. A process of this node before may have told it

@@ -6,11 +6,12 @@
 use firstseen_filter::{Placed, ProbeShape, Probes, Refresh, Sighting};
 
 use super::DividedGroup;
+use super::decide::{Asked, Head, before_test};
 use super::flights::{BATCH_EVENTS_MAX, BatchHead, Flights, NONE, Phase};
 use super::level::Level;
 use super::outbox::Question;
 use super::placement::Voters;
-use super::thresholds::{Course, TOO_FEW_LEFT, course, lost, min_live, rate_of_positions};
+use super::thresholds::{Course, lost, min_live, rate_of_positions};
 use crate::owner::Heading;
 use crate::owner::rules::{Rule, remembered};
 use crate::{
@@ -286,17 +287,22 @@ impl DividedGroup {
             WhenLost::Undecided | WhenLost::Duplicate => 0,
         };
         let voters = placement.voters(positions, asks_all_below);
-        let course = match placement.head(positions) {
-            None => Course::Tell(TOO_FEW_LEFT),
-            Some(head) if head != self.me => Course::Tell(Decision::Undecided(Reason::StaleMap)),
-            Some(_) if limits.rules.keep(Rule::AwaitsFormerHeads) && handing.awaits_head_of(positions) => {
-                Course::Tell(Decision::Undecided(Reason::NotReady))
-            }
-            Some(_) if !own.has_all(placement, positions) => Course::Tell(Decision::Undecided(Reason::NotReady)),
-            Some(_) if unreachable.has_any(placement, positions.iter().copied()) => Course::Tell(TOO_FEW_LEFT),
-            Some(_) if has_parent => Course::Ask,
-            Some(_) => course(policies, voters.live, positions.len()),
-        };
+        let course = before_test(
+            policies,
+            &Asked {
+                head: match placement.head(positions) {
+                    None => Head::Nowhere,
+                    Some(head) if head == self.me => Head::Here,
+                    Some(_) => Head::Elsewhere,
+                },
+                awaits_former_head: limits.rules.keep(Rule::AwaitsFormerHeads) && handing.awaits_head_of(positions),
+                lacks_slice: !own.has_all(placement, positions),
+                needs_unreachable: unreachable.has_any(placement, positions.iter().copied()),
+                has_parent,
+                hashes: positions.len(),
+                live: voters.live,
+            },
+        );
         let is_partial = match has_parent {
             true => voters.positions().len() < positions.len(),
             false => voters.live < positions.len(),
@@ -400,7 +406,7 @@ impl DividedGroup {
             (flight.generations, flight.expiry) = (found.generations, found.expiry);
         }
         if next.is_none() {
-            self.found(ticket);
+            self.tested(ticket);
         }
     }
 }
