@@ -6,15 +6,13 @@
 
 mod accept;
 mod admin;
+mod agreement;
 mod budget;
 mod clocks;
-mod closing;
 mod config;
 mod dates;
 mod delegate;
-mod doubt;
 mod edges;
-mod follow;
 mod gate;
 mod http;
 mod ids;
@@ -22,7 +20,6 @@ mod keeper;
 mod lease;
 mod links;
 mod metrics;
-mod missing;
 mod node;
 mod owner;
 mod pending;

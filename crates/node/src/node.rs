@@ -20,11 +20,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::agreement::{self, Closing, Doubts, Follower, Missing};
 use crate::budget::Budget;
 use crate::clocks::{self, Clocks};
 use crate::config::{ConfigError, NodeConfig};
 use crate::edges::Edges;
-use crate::follow::{self, Follower};
 use crate::ids::Ids;
 use crate::keeper::{self, Keeper, Yielding};
 use crate::lease::{self, Downs, Held};
@@ -34,7 +34,7 @@ use crate::owner::{self, Loss, Owners, Proposal, Worker, WorkerParts};
 use crate::shared::Shared;
 use crate::uplink::CLIMBS_WAITING_MAX;
 use crate::view::View;
-use crate::{closing, doubt, http, missing, serve, stopping, uplink};
+use crate::{http, serve, stopping, uplink};
 
 /// Generations that may wait to be asked for.
 const PROPOSALS_MAX: usize = 64;
@@ -297,16 +297,16 @@ fn act_on_map(
 ) {
     let stopping = || shared.stopping.clone();
     tokio::spawn(stopping().run_until_cancelled_owned(follower.run(shared.clone())));
-    tokio::spawn(stopping().run_until_cancelled_owned(follow::propose(shared.clone(), proposed)));
+    tokio::spawn(stopping().run_until_cancelled_owned(agreement::propose(shared.clone(), proposed)));
     tokio::spawn(stopping().run_until_cancelled_owned(uplink::bring_up(shared.clone(), climbing)));
 }
 
 /// Tells the cluster what changes here, until the node stops.
 fn tell_cluster(shared: &Arc<Shared>) {
     let stopping = || shared.stopping.clone();
-    tokio::spawn(stopping().run_until_cancelled_owned(doubt::tell(shared.clone())));
-    tokio::spawn(stopping().run_until_cancelled_owned(missing::tell(shared.clone())));
-    tokio::spawn(stopping().run_until_cancelled_owned(closing::tell(shared.clone())));
+    tokio::spawn(stopping().run_until_cancelled_owned(agreement::report(shared.clone(), Doubts::default())));
+    tokio::spawn(stopping().run_until_cancelled_owned(agreement::report(shared.clone(), Missing)));
+    tokio::spawn(stopping().run_until_cancelled_owned(agreement::report(shared.clone(), Closing::default())));
     tokio::spawn(stopping().run_until_cancelled_owned(lease::keep(shared.clone())));
     tokio::spawn(stopping().run_until_cancelled_owned(clocks::keep(shared.clone())));
     if shared.rules.keep(Rule::GivesUpHungDisks) {

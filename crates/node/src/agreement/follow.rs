@@ -6,13 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firstseen_meta::{Change, Command, Meta};
+use firstseen_meta::Meta;
 use firstseen_routing::{ClusterMap, Incarnation};
 use firstseen_wire::watch;
-use tokio::sync::mpsc;
 
 use crate::links::Links;
-use crate::owner::Proposal;
 use crate::shared::Shared;
 use crate::view::{Me, View};
 
@@ -86,28 +84,5 @@ impl Follower {
         let identity = self.meta.identity()?;
         let shown = map.nodes.get(&identity.node)?.incarnation;
         (shown == incarnation).then_some(Me { identity, incarnation })
-    }
-}
-
-/// Asks the cluster for what groups want changed.
-pub(crate) async fn propose(shared: Arc<Shared>, mut proposals: mpsc::Receiver<Proposal>) {
-    let mut views = shared.views.clone();
-    while let Some(proposal) = proposals.recv().await {
-        // An owner acts on a view a little before it is published.
-        if views.wait_for(|view| view.me.is_some()).await.is_err() {
-            return;
-        }
-        let change = match proposal {
-            Proposal::Generation { filter, group, number } => Change::OpenGeneration { filter, group, number },
-            Proposal::Complete { filter, group, slices, epoch, incarnation } => {
-                let Some(Me { identity, .. }) = shared.view().me else { continue };
-                Change::SlicesComplete { filter, group, slices, epoch, node: identity.node, incarnation }
-            }
-        };
-        let what = change.name();
-        // A group asks again while it needs it.
-        if let Err(error) = shared.meta.propose(Command { id: shared.ids.next(), change }).await {
-            tracing::warn!(what, %error, "the map is not changed");
-        }
     }
 }

@@ -1,58 +1,63 @@
-//! Tells the cluster how far this node has come with filters that are closed, as others have followed them: that nothing is
-//! in flight here any more that began before, and that by the clocks here all that they have has expired.
+//! How far this node has come with filters that are closed, as others have followed them: that nothing is in flight here any
+//! more that began before, and that by the clocks here all that they have has expired.
 //!
-//! Promises: what is told is of this start of the node, and told again until the map says so; a filter that has expired is
-//! kept for its retry horizon, as it remembers what was told under which name. Must not know: what follows from it.
+//! Promises: what is reported is of this start of the node; a filter that has expired is kept for its retry horizon, as it
+//! remembers what was told under which name. Must not know: what follows from it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_meta::{Change, Command};
+use firstseen_meta::{Change, MetaError};
 use firstseen_routing::rules::Rule;
 use firstseen_routing::{Closed, Ending, FilterId, FilterRecord};
 
-use crate::doubt::AGAIN;
+use super::report::{AGAIN, Next, Report, Wait};
 use crate::shared::Shared;
 use crate::view::{Me, View};
 
 /// How often is looked whether what a closed filter has has expired.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Tells what changes.
-pub(crate) async fn tell(shared: Arc<Shared>) {
-    let mut views = shared.views.clone();
-    // Since when all of a filter has expired here, in monotonic milliseconds.
-    let mut expired_since: BTreeMap<FilterId, u64> = BTreeMap::new();
-    loop {
-        let view = views.borrow_and_update().clone();
-        expired_since.retain(|filter, _| view.map.filters.contains_key(filter));
-        let mut wait = None;
-        for (filter, record, closed) in untold(&view) {
+/// Closed filters, and the round that goes through them.
+#[derive(Default)]
+pub(crate) struct Closing {
+    /// Since when all of a filter has expired here, in monotonic milliseconds.
+    expired_since: BTreeMap<FilterId, u64>,
+    /// The last filter that this round has looked at.
+    looked_at: Option<FilterId>,
+    /// When the next round begins, by those that this one has looked at.
+    wait: Option<Duration>,
+}
+
+impl Report for Closing {
+    async fn next(&mut self, shared: &Shared, view: &View) -> Next {
+        if self.looked_at.is_none() {
+            self.expired_since.retain(|filter, _| view.map.filters.contains_key(filter));
+        }
+        let looked_at = self.looked_at;
+        for (filter, record, closed) in unreported(view).filter(|(filter, ..)| Some(*filter) > looked_at) {
+            self.looked_at = Some(filter);
             let is_awaited = view.node().is_some_and(|node| closed.awaited.contains(&node));
             let change = match is_awaited {
-                true => ended(&shared, &view, filter).await,
-                false => passed(&shared, &view, (filter, record), &mut expired_since).await,
+                true => ended(shared, view, filter).await,
+                false => passed(shared, view, (filter, record), &mut self.expired_since).await,
             };
-            if let Some(change) = change
-                && let Err(error) = shared.meta.propose(Command { id: shared.ids.next(), change }).await
-            {
-                tracing::debug!(%filter, %error, "the cluster does not know how far a closed filter has come here");
+            self.wait = Some(if is_awaited { AGAIN } else { self.wait.unwrap_or(LOOK) });
+            if let Some(change) = change {
+                return Next::Propose(Box::new(change));
             }
-            wait = Some(if is_awaited { AGAIN } else { wait.unwrap_or(LOOK) });
         }
-        let changed = match wait {
-            None => views.changed().await,
-            Some(wait) => tokio::time::timeout(wait, views.changed()).await.unwrap_or(Ok(())),
-        };
-        if changed.is_err() {
-            return;
-        }
+        self.looked_at = None;
+        Next::Rest(self.wait.take().map_or(Wait::View, Wait::ViewFor))
+    }
+
+    fn proposed(&mut self, _: &Change, _: Option<&MetaError>) -> Option<Wait> {
+        None
     }
 }
 
 /// Filters of which the map does not have this node's word yet.
-fn untold(view: &View) -> impl Iterator<Item = (FilterId, &FilterRecord, &Closed)> {
+fn unreported(view: &View) -> impl Iterator<Item = (FilterId, &FilterRecord, &Closed)> {
     let node = view.node();
     let closed = view.map.filters.iter().filter_map(|(id, record)| Some((*id, record, record.line.closed.as_ref()?)));
     closed.filter(move |(_, record, closed)| {

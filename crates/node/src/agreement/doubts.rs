@@ -1,0 +1,54 @@
+//! Whom this node cannot reach, and whom it can again.
+//!
+//! Promises: what is reported is of the starts that this node sees. Must not know: what follows from it.
+
+use std::collections::BTreeMap;
+
+use firstseen_meta::{Change, MetaError};
+use firstseen_routing::{Incarnation, NodeId};
+
+use super::report::{AGAIN, Next, Report, Wait};
+use crate::shared::Shared;
+use crate::view::View;
+
+/// A start of another node, seen by a start of this one.
+type Seen = (NodeId, Incarnation, Incarnation);
+
+/// Whom the cluster knows to be doubted by this node, and whom to be reached.
+#[derive(Default)]
+pub(crate) struct Doubts {
+    reported: BTreeMap<Seen, bool>,
+}
+
+impl Report for Doubts {
+    async fn next(&mut self, _: &Shared, view: &View) -> Next {
+        let seen = seen(view);
+        self.reported.retain(|peer, _| seen.contains_key(peer));
+        let is_news =
+            |(peer, is_doubted): &(&Seen, &bool)| self.reported.get(*peer).copied().unwrap_or(false) != **is_doubted;
+        let Some(((peer, is_doubted), by)) = seen.iter().find(is_news).zip(view.node()) else {
+            return Next::Rest(Wait::View);
+        };
+        let (peer, peer_incarnation, by_incarnation) = *peer;
+        let is_reached = !is_doubted;
+        Next::Propose(Box::new(Change::PeerReached { by, by_incarnation, peer, peer_incarnation, is_reached }))
+    }
+
+    fn proposed(&mut self, change: &Change, error: Option<&MetaError>) -> Option<Wait> {
+        match *change {
+            Change::PeerReached { by_incarnation, peer, peer_incarnation, is_reached, .. } if error.is_none() => {
+                self.reported.insert((peer, peer_incarnation, by_incarnation), !is_reached);
+                Some(Wait::Not)
+            }
+            _ => Some(Wait::For(AGAIN)),
+        }
+    }
+}
+
+/// The other nodes that are not down, and whether they cannot be reached.
+fn seen(view: &View) -> BTreeMap<Seen, bool> {
+    let Some(me) = view.me else { return BTreeMap::new() };
+    let others = view.links.keys().filter_map(|peer| Some((peer, view.map.nodes.get(peer)?)));
+    let up = others.filter(|(_, record)| !record.is_down);
+    up.map(|(peer, record)| ((*peer, record.incarnation, me.incarnation), view.unreachable.contains(peer))).collect()
+}

@@ -1,0 +1,87 @@
+//! Reports to the cluster, one after the other.
+//!
+//! Promises: what could not be agreed on is reported again. Must not know: what is reported.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_meta::{Change, Command, MetaError};
+use firstseen_wire::watch;
+
+use crate::shared::Shared;
+use crate::view::View;
+
+/// Before the cluster is told again what it could not agree on.
+pub(super) const AGAIN: Duration = Duration::from_millis(100);
+
+/// Something that a node reports of itself.
+pub(crate) trait Report: Send {
+    /// What comes next in a round, which looks at one view.
+    fn next(&mut self, shared: &Shared, view: &View) -> impl Future<Output = Next> + Send;
+
+    /// The cluster has agreed on what came next, or has not: whether that ends the round.
+    fn proposed(&mut self, change: &Change, error: Option<&MetaError>) -> Option<Wait>;
+}
+
+/// What comes next in a round.
+pub(crate) enum Next {
+    /// The cluster is to agree on this.
+    Propose(Box<Change>),
+    /// Nothing: the round is over.
+    Rest(Wait),
+}
+
+/// When the next round begins.
+pub(crate) enum Wait {
+    /// At once.
+    Not,
+    /// With another view.
+    View,
+    /// After so long, whatever happens.
+    For(Duration),
+    /// With another view, and after so long without one.
+    ViewFor(Duration),
+}
+
+/// Reports round after round, until the node ends.
+pub(crate) async fn report(shared: Arc<Shared>, mut what: impl Report) {
+    let mut views = shared.views.clone();
+    loop {
+        let view = views.borrow_and_update().clone();
+        let wait = round(&shared, &view, &mut what).await;
+        if wait.over(&mut views).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn round(shared: &Shared, view: &View, what: &mut impl Report) -> Wait {
+    loop {
+        let change = match what.next(shared, view).await {
+            Next::Propose(change) => change,
+            Next::Rest(wait) => return wait,
+        };
+        let error = shared.meta.propose(Command { id: shared.ids.next(), change: Change::clone(&change) }).await.err();
+        if let Some(error) = &error {
+            tracing::debug!(what = change.name(), %error, "the cluster does not know what this node has reported");
+        }
+        if let Some(wait) = what.proposed(&change, error.as_ref()) {
+            return wait;
+        }
+    }
+}
+
+impl Wait {
+    async fn over(self, views: &mut watch::Receiver<Arc<View>>) -> Result<(), watch::Closed> {
+        match self {
+            Self::Not => Ok(()),
+            Self::View => views.changed().await,
+            Self::For(pause) => {
+                tokio::time::sleep(pause).await;
+                Ok(())
+            }
+            Self::ViewFor(pause) => tokio::time::timeout(pause, views.changed()).await.unwrap_or(Ok(())),
+        }
+    }
+}
