@@ -113,7 +113,7 @@ impl FilterCore {
         secret: FilterSecret,
         clock_ms: u64,
     ) -> Result<Self, SlicedBuildError> {
-        let prober = Prober::of(&core.map(), &record)?;
+        let prober = core.map().prober(&record)?;
         let group = &record.definition.group;
         let has_clock = group.unit.needs_time() && record.policies.clock == ClockSource::Event;
         let mut clock = has_clock.then(|| WindowClock::new(group.unit.clone(), group.rule, group.future_max_ms));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use firstseen_filter::FilterSecret;
-use firstseen_routing::divided::Climbed;
+use firstseen_routing::Climbed;
 use firstseen_routing::{Climb, ClusterMap, Decision, FilterId, Reason};
 use firstseen_wire::net::Connector;
 use tokio::time::Instant;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use firstseen_filter::{Digest, Probes};
-use firstseen_routing::divided::Climbed;
+use firstseen_routing::Climbed;
 use firstseen_routing::{
     Branch, Climb, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply,
     Heads, HopCounts, Incarnation, Line, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerMessage, Prober,
@@ -140,7 +140,7 @@ impl Nodes {
 
     fn start_all(&mut self) -> Result<(), EvalError> {
         for (id, record) in &self.map.filters {
-            self.probers.insert(*id, Prober::of(&self.map, record)?);
+            self.probers.insert(*id, self.map.prober(record)?);
         }
         let nodes: Vec<NodeId> = self.map.nodes.keys().copied().collect();
         nodes.into_iter().try_for_each(|node| self.start(node))

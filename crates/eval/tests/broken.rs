@@ -44,7 +44,7 @@ const FAULTS: [Fault; 3] = [
         flagged: &[("Repeats called duplicates, by age", "measured")],
     },
     Fault {
-        file: "crates/routing/src/divided/thresholds.rs",
+        file: "crates/routing/src/group/thresholds.rs",
         sound: "live < policies.thresholds.set_min as usize",
         broken: "live <= policies.thresholds.set_min as usize",
         experiment: "faults",

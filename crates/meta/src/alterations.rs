@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use firstseen_filter::{CellDefinition, Kind, Refresh, Unit};
-use firstseen_routing::divided::{check, check_copies, check_durability, check_thresholds};
+use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
 use firstseen_routing::{
     Closed, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, Line, NodeId, SlicedDefinition,
 };
@@ -163,7 +163,7 @@ fn check_follower(definition: &SlicedDefinition, policies: &FilterPolicies) -> R
             "a filter whose duplicates start its window again cannot follow: create it beside this one".to_owned()
         );
     }
-    check(definition)
+    check_definition(definition)
         .and_then(|()| check_durability(definition, policies.durability, false))
         .and_then(|()| check_thresholds(definition, policies.thresholds))
         .and_then(|()| check_copies(definition, policies.copies, false))

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use firstseen_routing::divided::{check, check_copies, check_durability, check_thresholds};
+use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
 use firstseen_routing::{
     AnswerWhen, ClusterMap, Durability, FilterId, FilterRecord, Incarnation, Line, NodeId, SliceOwner,
 };
@@ -28,7 +28,7 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
             "names of filters that are restored (restoring:NAME) or altered (NAME~former) are given by the cluster";
         return Err(Refusal::Text { what: "the name of a filter".to_owned(), value: name, rule: rule.to_owned() });
     }
-    check(&definition)
+    check_definition(&definition)
         .and_then(|()| check_durability(&definition, policies.durability, tree.is_some()))
         .and_then(|()| check_thresholds(&definition, policies.thresholds))
         .and_then(|()| check_copies(&definition, policies.copies, tree.is_some()))

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firstseen_routing::divided::check_copies;
+use firstseen_routing::check::check_copies;
 use firstseen_routing::{
     COPIES_MAX, ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, SliceCopy, SliceMove, SliceOwner,
 };

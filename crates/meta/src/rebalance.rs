@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_filter::Unit;
-use firstseen_routing::divided::check_copies;
+use firstseen_routing::check::check_copies;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, NodeRecord, SliceMove};
 
 use crate::placement::{slice_bytes, used_bytes};

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use firstseen_routing::divided::{check, check_copies, check_durability, check_thresholds};
+use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
 use firstseen_routing::{
     Branch, FilterId, FilterRecord, Incarnation, Line, SliceOwner, TREE_LEVELS_MAX, TREE_PLACES_MAX,
 };
@@ -97,7 +97,7 @@ fn check_place(places: &[RestoredPlace], index: usize) -> Result<(), String> {
 fn check_record(record: &FilterRecord) -> Result<(), String> {
     let FilterRecord { definition, policies, generations, branch, .. } = record;
     let is_in_tree = branch.is_some();
-    check(definition)
+    check_definition(definition)
         .and_then(|()| check_durability(definition, policies.durability, is_in_tree))
         .and_then(|()| check_thresholds(definition, policies.thresholds))
         .and_then(|()| check_copies(definition, policies.copies, is_in_tree))

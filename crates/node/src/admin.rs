@@ -15,7 +15,7 @@ use firstseen_meta::{
 };
 use firstseen_routing::{
     ClockSource, FilterId, FilterPolicies, FilterRecord, NodeId, SecretMaterial, SliceMove, SlicedDefinition,
-    Thresholds, divided,
+    Thresholds, check,
 };
 use firstseen_wire::map as wire_map;
 use firstseen_wire::proto::admin;
@@ -372,8 +372,8 @@ fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<Ne
     // The cluster would refuse it too, but only after all of its nodes had written it down.
     let impossible = |refusal| ErrorKind::Invalid.status(format!("filter `{name}`: {refusal}"));
     let thresholds = Thresholds { min_live, set_min };
-    divided::check(&definition)
-        .and_then(|()| divided::check_thresholds(&definition, thresholds))
+    check::check_definition(&definition)
+        .and_then(|()| check::check_thresholds(&definition, thresholds))
         .map_err(impossible)?;
     let policies = FilterPolicies {
         thresholds,
@@ -430,7 +430,8 @@ fn altered(
 fn altered_filter(request: AlterFilterRequest) -> Result<AlteredFilter, Status> {
     let AlterFilterRequest { name, filter_id, definition_json, new_secret, secret, forgets, .. } = request;
     let definition = wire_map::definition(&name, &definition_json).map_err(|error| ErrorKind::Invalid.status(error))?;
-    divided::check(&definition).map_err(|refusal| ErrorKind::Invalid.status(format!("filter `{name}`: {refusal}")))?;
+    check::check_definition(&definition)
+        .map_err(|refusal| ErrorKind::Invalid.status(format!("filter `{name}`: {refusal}")))?;
     let secret = match (new_secret, &secret[..]) {
         (false, _) => None,
         (true, given) => Some(SecretMaterial(secret_of(given)?)),

@@ -16,7 +16,7 @@ mod worker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstseen_routing::divided::Climbed;
+use firstseen_routing::Climbed;
 use firstseen_routing::{AskCells, CellParts, Ending, FilterId, GroupState, NodeId, PeerMessage, Reason, Submission};
 use tokio::sync::{mpsc, oneshot};
 

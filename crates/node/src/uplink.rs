@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_routing::divided::Climbed;
+use firstseen_routing::Climbed;
 use firstseen_routing::{Climb, Decision, FilterId, Operation, Reason, SliceOwner};
 use tokio::sync::mpsc;
 

@@ -49,7 +49,7 @@ pub(crate) struct FilterView {
 
 impl FilterView {
     fn new(map: &ClusterMap, record: &FilterRecord) -> Result<Self, SlicedBuildError> {
-        let prober = Prober::of(map, record)?;
+        let prober = map.prober(record)?;
         let position_range = match (record.has_flights(), prober.shape()) {
             // Those of the level, not of the root.
             (true, _) => GroupPlan::of_level(&record.definition)?.group_cells(),

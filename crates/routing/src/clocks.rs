@@ -10,7 +10,8 @@ mod time_of_day;
 
 use std::collections::BTreeMap;
 
-use crate::{Moment, NodeId};
+use crate::ids::NodeId;
+use crate::protocol::Moment;
 use offsets::Offsets;
 pub use offsets::{Exchange, Offset};
 use time_of_day::ahead_of_monotonic;

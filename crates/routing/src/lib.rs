@@ -5,67 +5,39 @@
 //! network, files, the clock (times are passed in), a source of randomness.
 #![warn(missing_docs)]
 
-mod answer;
-mod batch;
+// Each room imports those above it only.
 mod clocks;
-mod copying;
-mod decision;
-mod definition;
-pub mod divided;
-mod entry;
-mod failing;
-mod guard;
-mod heads;
-mod horizontal;
-mod itinerary;
-mod lease;
-mod ledger;
-mod line;
-mod link;
-mod load;
+mod engine;
+mod group;
+mod ids;
 mod map;
-mod owner;
-mod peer;
 mod plan;
-mod prober;
-mod rescan;
-mod sliced;
-mod slicing;
-pub mod stopping;
-mod submission;
-mod tree;
-mod vertical;
+mod protocol;
+mod verdict;
 
-pub use answer::Answer;
 pub use clocks::{BELIEVED_AFTER_MS, ClockStanding, ClockWatch, Exchange, Offset, Reading, TimeOfDay};
-pub use decision::{Decision, Reason, Seen};
-pub use definition::{DefinitionError, SlicedDefinition};
-pub use entry::{CheckpointCursor, ClockReading, Entry, Record};
-pub use failing::Belief;
-pub use guard::{Admission, BatchName, EventTag, ReplayGuard, Standing};
-pub use heads::Heads;
-pub use lease::{Lease, leases_over_after_ms};
-pub use line::{Closed, Ending, Line};
-pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender};
-pub use load::{Load, fairness, greatest_share};
+pub use engine::{BATCH_EVENTS, Belief, SlicedFilter, Visits, replay};
+pub use group::rules;
+pub use group::{
+    Admission, DecisionCounts, GroupOwner, GroupState, HopCounts, JournalCounts, Lease, OwnerLimits, ReplayGuard,
+    Shares, SliceState, Standing, leases_over_after_ms, refuse,
+};
+pub use ids::{ClusterId, FilterId, Incarnation, NodeId};
 pub use map::{
-    AnswerWhen, COPIES_MAX, ClockSource, ClusterId, ClusterMap, Durability, FilterId, FilterPolicies, FilterRecord,
-    Incarnation, Lookup, NodeId, NodeRecord, SecretMaterial, SliceCopy, SliceMove, SliceOwner, Thresholds, WhenLost,
+    AnswerWhen, Branch, COPIES_MAX, ClockSource, Closed, ClusterMap, ClusterRefusal, CutOff, Durability, Ending,
+    FilterPolicies, FilterRecord, Heads, Line, Lookup, NodeRecord, Place, PlaceSpec, SecretMaterial, SliceCopy,
+    SliceMove, SliceOwner, TREE_LEVELS_MAX, TREE_PLACES_MAX, Thresholds, TreeMode, TreeRefusal, TreeSpec, WhenLost,
+    folded,
 };
-pub use owner::rules;
-pub use owner::{DecisionCounts, GroupOwner, GroupState, HopCounts, OwnerLimits, Shares, SliceState};
-pub use peer::{
-    AskCells, CellParts, CellPlace, HandedOver, MirrorNumber, Mirrored, Past, PeerBody, PeerMessage, PositionLists,
-    Resolved, SetAcks, SetBatch, TestBatch,
+pub use map::{check, stopping};
+pub use plan::{
+    Cut, DefinitionError, Fold, GroupPlan, Load, PlanError, Prober, Route, SLICES_MAX, SlicePlan, SlicedBuildError,
+    SlicedDefinition, Slicing, SlicingError, Step, fairness, greatest_share,
 };
-pub use plan::{PlanError, Route, SlicePlan, Step};
-pub use prober::{GroupPlan, Prober};
-pub use sliced::{BATCH_EVENTS, SlicedBuildError, SlicedFilter};
-pub use slicing::{Cut, SLICES_MAX, Slicing, SlicingError};
-pub use submission::{
-    Climb, Command, Found, FromLevel, GroupReply, Moment, NamedEvent, Operation, Submission, SubmissionName, Tick,
-    Times,
+pub use protocol::{
+    AskCells, BatchName, CellParts, CellPlace, CheckpointCursor, Climb, Climbed, ClockReading, Command, Entry,
+    EventTag, Found, FromLevel, GroupReply, HandedOver, LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver,
+    LinkSender, MirrorNumber, Mirrored, Moment, NamedEvent, Operation, Past, PeerBody, PeerMessage, PositionLists,
+    Record, Resolved, SetAcks, SetBatch, Submission, SubmissionName, TestBatch, Tick, Times,
 };
-pub use tree::{
-    Branch, CutOff, Fold, Place, PlaceSpec, TREE_LEVELS_MAX, TREE_PLACES_MAX, TreeMode, TreeRefusal, TreeSpec, folded,
-};
+pub use verdict::{Answer, Decision, Reason, Seen};

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_checker::history::{Call, CellsRead, History, Stamped};
 use firstseen_filter::{FilterSecret, FilterSlice, Probes, Stamp, Unit};
-use firstseen_routing::{AskCells, ClusterMap, Decision, FilterId, FilterRecord, GroupPlan, NodeId, Prober};
+use firstseen_routing::{AskCells, ClusterMap, Decision, FilterId, FilterRecord, GroupPlan, NodeId};
 use firstseen_wire::cells::{CellsOf, decode, encode_ask};
 use firstseen_wire::net::{Connector, admin_client};
 
@@ -122,7 +122,7 @@ fn expected(
     within: Within<'_>,
     history: &History,
 ) -> turmoil::Result<BTreeMap<u32, Expected>> {
-    let (prober, plan) = (Prober::of(map, record)?, GroupPlan::new(&record.definition)?);
+    let (prober, plan) = (map.prober(record)?, GroupPlan::new(&record.definition)?);
     let all_nodes: Vec<usize> = (0..scenario.nodes).collect();
     let (now_ms, mut positions) = (EPOCH_MS + now_us() / 1000, Vec::new());
     let rounded_ms = match history.stamped {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use firstseen_client::Levels;
 use firstseen_filter::{FilterSecret, Probes, Unit};
-use firstseen_routing::{Climb, ClusterMap, Decision, FilterId, FromLevel, Operation, Prober, Times};
+use firstseen_routing::{Climb, ClusterMap, Decision, FilterId, FromLevel, Operation, Times};
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
@@ -94,7 +94,7 @@ fn wanted(
     history: &History,
 ) -> turmoil::Result<BTreeMap<FilterId, Vec<Sought>>> {
     let (_, record) = map.filter_named(FILTER).ok_or("no filter")?;
-    let prober = Prober::of(map, record)?;
+    let prober = map.prober(record)?;
     let secret = FilterSecret::from_material(&secret(scenario));
     let now_ms = EPOCH_MS + now_us() / 1000;
     let mut wanted: BTreeMap<FilterId, Vec<Sought>> = BTreeMap::new();

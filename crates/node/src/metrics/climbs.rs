@@ -2,7 +2,7 @@
 //!
 //! Promises: counted once a climb, by the filter that the events came from. Must not know: how events climb.
 
-use firstseen_routing::divided::Climbed;
+use firstseen_routing::Climbed;
 use firstseen_routing::{Decision, Reason};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

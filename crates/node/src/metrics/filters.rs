@@ -3,7 +3,7 @@
 //! Promises: one set of series a filter: sums of what its groups and slices count, and the least, the mean and the
 //! greatest of what does not add up. Must not know: how slices show themselves one by one.
 
-use firstseen_routing::divided::JournalCounts;
+use firstseen_routing::JournalCounts;
 use firstseen_routing::{DecisionCounts, Reason};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::registry::{Registry, Unit};

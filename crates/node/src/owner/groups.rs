@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use firstseen_filter::FILL_SAMPLE_BYTES;
 use firstseen_journal::ScanError;
-use firstseen_routing::divided::Climbed;
+use firstseen_routing::Climbed;
 use firstseen_routing::{
     AskCells, CellParts, Command, Durability, Ending, FilterId, GroupOwner, Incarnation, Lease, Moment, NodeId,
-    OwnerLimits, PeerBody, PeerMessage, Reason, Shares, SliceOwner, Submission, divided,
+    OwnerLimits, PeerBody, PeerMessage, Reason, Shares, SliceOwner, Submission, refuse,
 };
 
 use super::kept::Kept;
@@ -316,7 +316,7 @@ impl Groups {
         let (filter, group) = (message.filter, message.group);
         let is_question = matches!(message.body, PeerBody::Test(_) | PeerBody::AskCells(_));
         if is_question && self.kept.is_full((filter, group)) {
-            return commands.extend(divided::refuse(from, message, Reason::Overloaded));
+            return commands.extend(refuse(from, message, Reason::Overloaded));
         }
         if !self.groups.contains_key(&(filter, group)) || self.kept.is_given_up((filter, group)) {
             tracing::debug!(%from, %filter, group, "a message for a group that is not here");
@@ -326,7 +326,7 @@ impl Groups {
                 return;
             }
             let epoch = known.unwrap_or(message.epoch);
-            return commands.extend(divided::refuse(from, PeerMessage { epoch, ..message }, NOT_HERE));
+            return commands.extend(refuse(from, PeerMessage { epoch, ..message }, NOT_HERE));
         }
         self.run((filter, group), commands, |group, commands| group.receive(from, message, now, commands));
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use firstseen_routing::{
     Climb, Command, FilterId, GroupReply, Incarnation, Lease, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage,
-    Reading, Reason, divided,
+    Reading, Reason, refuse,
 };
 use firstseen_wire::watch;
 use tokio::sync::{mpsc, oneshot};
@@ -255,7 +255,7 @@ impl Worker {
 
     /// Tells whoever waits for a message to come to something that it will not; that may be a group of this owner.
     fn refused(&mut self, sender: NodeId, receiver: NodeId, message: PeerMessage, now: Moment) {
-        match divided::refuse(sender, message, Reason::Invalid) {
+        match refuse(sender, message, Reason::Invalid) {
             Some(Command::Send { to, message }) if Some(to) == self.groups.view().node() => {
                 self.groups.receive(receiver, message, now, &mut self.commands);
             }

@@ -4,8 +4,8 @@
 use crate::common::cluster::{TestCluster, secret};
 use firstseen_client::Verdict;
 use firstseen_filter::{FilterSlice, FilterSpec, Kind, Placed, WindowClock};
-use firstseen_routing::divided::{Visits, replay};
 use firstseen_routing::{AnswerWhen, FilterPolicies, Lookup, NodeId, Route, SlicePlan, SlicedDefinition, Step};
+use firstseen_routing::{Visits, replay};
 
 const EVENTS: u64 = 900;
 const KEYS: u64 = 400;

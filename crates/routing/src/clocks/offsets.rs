@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use super::time_of_day::ahead_of_monotonic;
-use crate::Moment;
+use crate::protocol::Moment;
 
 /// Exchanges that are kept. Not more: where the network is slow, newer ones cannot contradict a good one from before a clock was set.
 const KEPT_MAX: usize = 8;

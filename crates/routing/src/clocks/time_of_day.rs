@@ -4,7 +4,8 @@
 //! believed, by the monotonic clock, and nothing is to be stamped by it. Must not know: why it is believed.
 
 use super::ClockStanding;
-use crate::{Moment, Reason};
+use crate::protocol::Moment;
+use crate::verdict::Reason;
 
 /// How far the time of day is ahead of the monotonic clock, in milliseconds.
 pub(super) fn ahead_of_monotonic(moment: Moment) -> i64 {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::common::{Dice, definition, digest, spec as filter};
 use crate::forest::{Forest, ROOT, spec};
 use firstseen_filter::{Kind, Probes};
-use firstseen_routing::divided::Climbed;
+use firstseen_routing::Climbed;
 use firstseen_routing::{
     Climb, Command, Decision, FilterId, FilterPolicies, Found, GroupOwner, GroupReply, Moment, Operation, OwnerLimits,
     Prober, Seen, Submission, Times, TreeMode,
@@ -37,7 +37,7 @@ impl Leaf {
         let node = map.filters[&leaf].owners[0].node;
         Self {
             owner: GroupOwner::build(leaf, &map, 0, node, OwnerLimits::default()).unwrap(),
-            prober: Prober::of(&map, &map.filters[&leaf]).unwrap(),
+            prober: map.prober(&map.filters[&leaf]).unwrap(),
             now_us: 0,
             under_way: VecDeque::new(),
             climbs: 0,

@@ -12,7 +12,7 @@ use firstseen_filter::{Digest, FilterSecret, Kind, Probes};
 use firstseen_records::{
     Block, BlockOptions, BlockReader, Decompressed, ParsedBlock, ParserConfig, RecordFormat, RecordParser,
 };
-use firstseen_routing::{Decision, FilterPolicies, Prober, TreeMode};
+use firstseen_routing::{Decision, FilterPolicies, TreeMode};
 use model::{Counts, Model};
 
 const HASHES: u32 = 6;
@@ -63,7 +63,7 @@ fn carried_out(log: &Log, mode: TreeMode, shape: &[(usize, u8)]) -> Counts {
     let definition = definition(&filter(Kind::Bloom, "unbounded", cells, HASHES), "vertical:3");
     let mut forest = Forest::new(&spec(mode, shape, &["none"]), &definition, FilterPolicies::default(), Dice(1));
     let (mut producers, mut model) = (Producers::new(&definition), Model::new(mode, shape));
-    let (leaves, prober) = (forest.leaves(), Prober::of(&forest.map, &forest.map.filters[&ROOT]).unwrap());
+    let (leaves, prober) = (forest.leaves(), forest.map.prober(&forest.map.filters[&ROOT]).unwrap());
     let mut told = Counts { hits: vec![0; model.counts.hits.len()], ..Counts::default() };
     for (number, (event, site)) in log.events.iter().zip(&log.sites).enumerate() {
         let leaf = leaves[*site];

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::common::{Dice, definition, digest, spec as filter, stream};
 use crate::forest::{self, Forest, Producers, ROOT, spec};
 use firstseen_filter::Kind;
-use firstseen_routing::divided::JournalCounts;
+use firstseen_routing::JournalCounts;
 use firstseen_routing::{
     Answer, AnswerWhen, CutOff, Decision, FilterId, FilterPolicies, Lookup, Reason, Seen, SlicedDefinition,
     SlicedFilter, TreeMode, TreeSpec, WhenLost,

@@ -6,5 +6,6 @@ mod dependencies;
 mod generated;
 mod map;
 mod pages;
+mod rooms;
 mod sizes;
 mod test_binaries;

@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 use firstseen_filter::CellDefinition;
 use firstseen_node::is_restoring;
-use firstseen_routing::divided::check_copies;
+use firstseen_routing::check::check_copies;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord};
 use serde::Serialize;
 

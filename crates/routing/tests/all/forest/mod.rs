@@ -5,12 +5,12 @@ mod restart;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use firstseen_filter::{Digest, Probes, WindowClock};
-use firstseen_routing::divided::{Climbed, JournalCounts};
 use firstseen_routing::{
     Branch, Climb, ClusterMap, Command, CutOff, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner,
     GroupReply, Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerMessage, PlaceSpec, Prober,
     Reason, Seen, SliceOwner, SlicedDefinition, Submission, Tick, Times, TreeMode, TreeSpec,
 };
+use firstseen_routing::{Climbed, JournalCounts};
 
 use crate::common::{Dice, filter_record, node_record};
 
@@ -211,7 +211,7 @@ impl Forest {
     }
 
     fn prober(&self, filter: FilterId) -> Prober {
-        Prober::of(&self.map, &self.map.filters[&filter]).unwrap()
+        self.map.prober(&self.map.filters[&filter]).unwrap()
     }
 
     fn head(&self, filter: FilterId, prober: &Prober, group: u32, probes: &Probes, event: usize) -> Key {

@@ -10,7 +10,7 @@ use firstseen_filter::{Digest, Probes, WindowClock};
 use firstseen_routing::{
     ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply, Heads, HopCounts,
     Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerBody, PeerMessage, Prober, Reason, SetAcks,
-    SliceOwner, SlicedDefinition, Submission, SubmissionName, Tick, Times, divided,
+    SliceOwner, SlicedDefinition, Submission, SubmissionName, Tick, Times, refuse,
 };
 
 use crate::common::{Dice, filter_record, node_record};
@@ -72,7 +72,7 @@ impl Network {
         limits: OwnerLimits,
         dice: Dice,
     ) -> Self {
-        firstseen_routing::divided::check(definition).unwrap();
+        firstseen_routing::check::check_definition(definition).unwrap();
         let owner = |node: &NodeId| SliceOwner { node: *node, ..SliceOwner::default() };
         let generations = vec![0; definition.slicing.groups() as usize];
         let record = filter_record(definition, policies, owners.iter().map(owner).collect());
@@ -264,7 +264,7 @@ impl Network {
         if !self.owners.contains_key(&(group, to)) {
             let epoch = self.views.get(&to).map_or(message.epoch, |view| view.filters[&FILTER].epoch);
             let message = PeerMessage { epoch, ..message };
-            if let Some(Command::Send { to: head, message }) = divided::refuse(from, message, Reason::NotReady) {
+            if let Some(Command::Send { to: head, message }) = refuse(from, message, Reason::NotReady) {
                 self.send(to, head, message);
             }
             return true;

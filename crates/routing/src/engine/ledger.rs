@@ -1,0 +1,204 @@
+//! What the slices of one group have recorded together, and when they open a generation.
+//!
+//! An event's cells are judged within one generation, so the slices that share events open generations together, when
+//! all of them together are full (slices that grew alone would give `(1 - (1-p)^L)^k` instead of `1 - (1-P)^L`, K11 5).
+//!
+//! Promises: decides as a filter that is not cut does. Must not know: cells, digests.
+
+use std::io::{self, Read, Write};
+
+use firstseen_filter::{FilterSlice, GENERATIONS_MAX, Geometry, Growth, Limit, LiveEvents, WindowRule};
+
+use crate::plan::{SlicePlan, Slicing};
+
+/// A group's generations.
+pub(crate) struct Ledger {
+    slicing: Slicing,
+    window: WindowRule,
+    growth: Option<Growth>,
+    kept_units: u64,
+    /// The greatest unit any event has brought.
+    now: u64,
+    /// The number of the oldest generation since the filter was made.
+    oldest: u64,
+    /// Oldest first; never empty.
+    stack: Vec<GroupGeneration>,
+    /// Cells in use in the newest generation, where density limits it.
+    used_cells: u64,
+}
+
+/// One generation of all slices.
+pub(crate) struct GroupGeneration {
+    pub(crate) plan: SlicePlan,
+    live: LiveEvents,
+}
+
+impl Ledger {
+    /// Of slices that are empty. `None` where they do not divide the cells of a kind that can be divided.
+    pub(crate) fn new(
+        slicing: Slicing,
+        window: WindowRule,
+        growth: Option<Growth>,
+        slice: &FilterSlice,
+    ) -> Option<Self> {
+        let plan = SlicePlan::new(slicing, *slice.geometry()).ok()?;
+        let stack = vec![GroupGeneration { plan, live: LiveEvents::default() }];
+        let kept_units = slice.kept_units()?;
+        Some(Self { slicing, window, growth, kept_units, now: 0, oldest: 0, stack, used_cells: 0 })
+    }
+
+    /// Generations with their numbers, oldest first.
+    pub(crate) fn generations(&self) -> impl ExactSizeIterator<Item = (u64, &GroupGeneration)> {
+        self.stack.iter().enumerate().map(|(index, generation)| (self.oldest + index as u64, generation))
+    }
+
+    pub(crate) fn oldest(&self) -> u64 {
+        self.oldest
+    }
+
+    pub(crate) fn newest(&self) -> u64 {
+        self.oldest + self.stack.len() as u64 - 1
+    }
+
+    pub(crate) fn live_events(&self) -> u64 {
+        self.stack.iter().map(|generation| generation.live.total()).sum()
+    }
+
+    /// Whether it matters how many cells are used.
+    pub(crate) fn limited_by_density(&self) -> bool {
+        self.growth.is_some_and(|growth| growth.limit == Limit::Density)
+    }
+
+    /// Moves the window to unit `next`, if that is later.
+    pub(crate) fn advance(&mut self, next: u64, slices: &mut [FilterSlice]) {
+        if next <= self.now {
+            return;
+        }
+        self.now = next;
+        self.stack.iter_mut().for_each(|generation| generation.live.advance(&self.window, next));
+        let emptied = |generation: &GroupGeneration| {
+            generation.live.newest_unit().is_none_or(|unit| unit.saturating_add(self.kept_units) <= next)
+        };
+        let older = &self.stack[..self.stack.len() - 1];
+        let dropped = older.iter().take_while(|generation| emptied(generation)).count();
+        self.stack.drain(..dropped);
+        self.oldest += dropped as u64;
+        if self.limited_by_density() {
+            self.count_used(slices);
+        }
+    }
+
+    /// Brings all slices to the present and counts what they use.
+    fn count_used(&mut self, slices: &mut [FilterSlice]) {
+        slices.iter_mut().for_each(|slice| slice.advance(self.now));
+        self.used_cells = slices.iter().map(FilterSlice::used_cells).sum();
+    }
+
+    /// Whether another event may be recorded; opens a generation in all slices where the newest is full.
+    pub(crate) fn make_room(&mut self, slices: &mut [FilterSlice]) -> bool {
+        let Some(growth) = self.growth else { return true };
+        if self.room_in_newest(&growth) > 0 {
+            return true;
+        }
+        if self.stack.len() >= growth.generations_max.min(GENERATIONS_MAX) as usize {
+            return false;
+        }
+        self.open(slices) && self.room_in_newest(&growth) > 0
+    }
+
+    fn room_in_newest(&self, growth: &Growth) -> u64 {
+        let Some(newest) = self.stack.last() else { return 0 };
+        let slices = u64::from(self.slicing.slices_per_group());
+        match whole(newest.plan.slice(), slices) {
+            Some(geometry) => growth.room(self.newest(), &geometry, &newest.live, self.now, self.used_cells),
+            None => 0,
+        }
+    }
+
+    fn open(&mut self, slices: &mut [FilterSlice]) -> bool {
+        // What has emptied goes first, so that no slice keeps more generations than the group.
+        slices.iter_mut().for_each(|slice| slice.advance(self.now));
+        for opened in 0..slices.len() {
+            if slices[opened].open_generation().is_err() {
+                slices[..opened].iter_mut().for_each(FilterSlice::close_generation);
+                return false;
+            }
+        }
+        match self.plan_of(self.newest() + 1, slices) {
+            Some(plan) => self.stack.push(GroupGeneration { plan, live: LiveEvents::default() }),
+            None => return false,
+        }
+        self.used_cells = 0;
+        true
+    }
+
+    /// The plan of a generation whose shape all slices that have it agree on.
+    fn plan_of(&self, number: u64, slices: &[FilterSlice]) -> Option<SlicePlan> {
+        let mut shapes = slices.iter().filter_map(|slice| slice.generation_geometry(number));
+        let Some(shape) = shapes.next() else {
+            // All have dropped it: it will be asked no more than the group needs to see that it is empty.
+            return SlicePlan::new(self.slicing, *slices.first()?.geometry()).ok();
+        };
+        if shapes.any(|other| other != shape) {
+            return None;
+        }
+        SlicePlan::new(self.slicing, shape).ok()
+    }
+
+    /// Counts an event that was recorded in the newest generation, whose cells have come to `newly_used` more.
+    pub(crate) fn record(&mut self, newly_used: u64) {
+        self.used_cells += newly_used;
+        if let Some(newest) = self.stack.last_mut() {
+            newest.live.record(self.now, 1);
+        }
+    }
+
+    /// Notes that a duplicate lives on in generation `number`.
+    pub(crate) fn refresh(&mut self, number: u64, newly_used: u64) {
+        self.used_cells += newly_used;
+        if let Some(generation) = self.stack.get_mut(number.saturating_sub(self.oldest) as usize) {
+            generation.live.refresh(self.now);
+        }
+    }
+
+    pub(crate) fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
+        for value in [self.now, self.oldest, self.stack.len() as u64] {
+            sink.write_all(&value.to_le_bytes())?;
+        }
+        self.stack.iter().try_for_each(|generation| generation.live.write(sink))
+    }
+
+    /// Goes on where a ledger of the same definition was written, of slices that were read before.
+    pub(crate) fn read_body(&mut self, source: &mut dyn Read, slices: &mut [FilterSlice]) -> io::Result<()> {
+        let mut numbers = [[0; 8]; 3];
+        numbers.iter_mut().try_for_each(|bytes| source.read_exact(bytes))?;
+        let [now, oldest, generations] = numbers.map(u64::from_le_bytes);
+        let most = self.growth.map_or(1, |growth| u64::from(growth.generations_max.min(GENERATIONS_MAX)));
+        if !(1..=most).contains(&generations) || oldest > u64::MAX - most {
+            return Err(invalid("more generations than the filter may have"));
+        }
+        let newest = oldest + generations - 1;
+        if slices.iter().any(|slice| slice.newest_generation() != newest) {
+            return Err(invalid("slices of one group with different generations"));
+        }
+        self.stack.clear();
+        for number in oldest..=newest {
+            let live = LiveEvents::read(source, self.kept_units.saturating_add(2))?;
+            let plan =
+                self.plan_of(number, slices).ok_or_else(|| invalid("slices of one group with different sizes"))?;
+            self.stack.push(GroupGeneration { plan, live });
+        }
+        (self.now, self.oldest) = (now, oldest);
+        self.used_cells = slices.iter().map(FilterSlice::used_cells).sum();
+        Ok(())
+    }
+}
+
+/// The geometry of all slices of a group together.
+fn whole(slice: &Geometry, slices: u64) -> Option<Geometry> {
+    Geometry::new(slice.cells().checked_mul(slices)?, slice.hashes(), slice.cell_bits(), slice.layout()).ok()
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

@@ -1,0 +1,169 @@
+//! Slices that share events: the positions of one event lie in several of them (K11 3.1, pipelined).
+//!
+//! An event that its test does not find sets its cells in *all* its slices, also those that the test has passed: a cell
+//! that was found alive may expire sooner than the event.
+//!
+//! Promises: decides event by event as the classic filter that was cut. (Where density limits timers, when a generation
+//! opens depends on which expired timers were swept already, and that on the cut.) Must not know: clocks.
+
+use std::io::{self, Read, Write};
+
+use firstseen_filter::{CellDefinition, FilterSlice, Refresh, Stamp};
+
+use super::itinerary::{Cells, Itinerary};
+use super::ledger::Ledger;
+use super::placed_batch::PlacedBatch;
+use crate::plan::{DefinitionError, SlicedDefinition};
+use crate::verdict::Answer;
+
+/// Events between the prefetch of cells and their use.
+const AHEAD: usize = 8;
+
+/// The groups of a filter whose slices share events.
+pub(crate) struct Vertical {
+    ledgers: Vec<Ledger>,
+    slices_per_group: usize,
+    refresh: Refresh,
+    equal_timers: usize,
+    /// Of the event at hand and those that follow.
+    itineraries: [Itinerary; AHEAD],
+}
+
+impl Vertical {
+    /// The groups of empty `slices`; `None` where the definition does not divide cells.
+    pub(crate) fn new(definition: &SlicedDefinition, slices: &[FilterSlice]) -> Result<Option<Self>, DefinitionError> {
+        let slicing = definition.slicing;
+        if !slicing.divides_cells() {
+            return Ok(None);
+        }
+        let refused = || DefinitionError::Kind { kind: definition.group.cells.kind(), slicing };
+        let (growth, refresh, equal_timers) = match definition.group.cells {
+            CellDefinition::Timing { growth, refresh, equal_timers, .. } => (growth, refresh, equal_timers),
+            CellDefinition::Bloom { growth, .. } | CellDefinition::Generations { growth, .. } => {
+                (growth, Refresh::Fixed, 0)
+            }
+            _ => return Err(refused()),
+        };
+        let ledger = |slice| Ledger::new(slicing, definition.group.rule, growth, slice);
+        let firsts = slices.iter().step_by(slicing.slices_per_group() as usize);
+        Ok(Some(Self {
+            ledgers: firsts.map(ledger).collect::<Option<_>>().ok_or_else(refused)?,
+            slices_per_group: slicing.slices_per_group() as usize,
+            refresh,
+            equal_timers: equal_timers as usize,
+            itineraries: Default::default(),
+        }))
+    }
+
+    /// Asks about every event that was placed, one after the other, and records those that are not there if the batch
+    /// says so.
+    pub(crate) fn ask(&mut self, cells: &mut Cells<'_>, batch: &PlacedBatch<'_>, answers: &mut [Answer]) {
+        let group_of = |event: usize| batch.groups.get(event).map_or(0, |group| *group as usize);
+        for next in 0..batch.digests.len() + AHEAD {
+            if let Some(event) = next.checked_sub(AHEAD)
+                && answers[event].is_placed()
+            {
+                let group = group_of(event);
+                let has_room = self.make_room(cells, group, batch.stamps[event], batch.record);
+                // A generation may have opened or gone since the event was routed.
+                let itinerary = &mut self.itineraries[event % AHEAD];
+                if !itinerary.is_current(&self.ledgers[group]) {
+                    itinerary.plan(&self.ledgers[group], batch.digests[event]);
+                }
+                answers[event] = self.decide(cells, event, group, batch, has_room);
+            }
+            if next < batch.digests.len() && answers[next].is_placed() {
+                let itinerary = &mut self.itineraries[next % AHEAD];
+                itinerary.plan(&self.ledgers[group_of(next)], batch.digests[next]);
+                itinerary.prefetch(cells.slices);
+            }
+        }
+    }
+
+    fn make_room(&mut self, cells: &mut Cells<'_>, group: usize, stamp: Stamp, record: bool) -> bool {
+        let start = group * self.slices_per_group;
+        let own = &mut cells.slices[start..start + self.slices_per_group];
+        self.ledgers[group].advance(stamp.unit, own);
+        record && self.ledgers[group].make_room(own)
+    }
+
+    fn decide(
+        &mut self,
+        cells: &mut Cells<'_>,
+        event: usize,
+        group: usize,
+        batch: &PlacedBatch<'_>,
+        has_room: bool,
+    ) -> Answer {
+        let (stamp, newest) = (batch.stamps[event], self.ledgers[group].newest());
+        let itinerary = &mut self.itineraries[event % AHEAD];
+        match itinerary.test(cells, stamp, self.equal_timers) {
+            Some(number) => {
+                if batch.record && self.refresh == Refresh::Refresh {
+                    let number = if has_room { newest } else { number };
+                    let newly_used = set(itinerary, cells, &self.ledgers[group], number, stamp);
+                    self.ledgers[group].refresh(number, newly_used);
+                }
+                Answer::Duplicate
+            }
+            None if has_room => {
+                let newly_used = set(itinerary, cells, &self.ledgers[group], newest, stamp);
+                self.ledgers[group].record(newly_used);
+                Answer::FirstSeen
+            }
+            None if batch.record => Answer::Undecided,
+            None => Answer::FirstSeen,
+        }
+    }
+
+    /// Brings all slices to the present.
+    pub(crate) fn catch_up(&mut self, unit: u64, slices: &mut [FilterSlice]) {
+        for (ledger, own) in self.ledgers.iter_mut().zip(slices.chunks_mut(self.slices_per_group)) {
+            ledger.advance(unit, own);
+        }
+    }
+
+    pub(crate) fn live_events(&self) -> u64 {
+        self.ledgers.iter().map(Ledger::live_events).sum()
+    }
+
+    pub(crate) fn generations(&self) -> usize {
+        self.ledgers.iter().map(|ledger| ledger.generations().len()).max().unwrap_or(0)
+    }
+
+    /// The mean over groups of the rate of all their cells together: S slices whose rates are `r_s`, each from its own
+    /// fill to the k-th power, have `(mean r_s^(1/k))^k`. That is exact for one generation of cells, and too high by up
+    /// to the part `k^2 / 2u` for several, of each of which a slice has u cells in use.
+    pub(crate) fn expected_rate(&self, slices: &[FilterSlice]) -> f64 {
+        let group_rate = |own: &[FilterSlice]| {
+            let hashes = own.first().map_or(1.0, |slice| f64::from(slice.geometry().hashes()));
+            let fills = own.iter().map(|slice| slice.expected_rate().powf(1.0 / hashes));
+            (fills.sum::<f64>() / own.len() as f64).powf(hashes)
+        };
+        slices.chunks(self.slices_per_group).map(group_rate).sum::<f64>() / self.ledgers.len() as f64
+    }
+
+    pub(crate) fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
+        self.ledgers.iter().try_for_each(|ledger| ledger.write_body(sink))
+    }
+
+    pub(crate) fn read_body(&mut self, source: &mut dyn Read, slices: &mut [FilterSlice]) -> io::Result<()> {
+        let groups = self.ledgers.iter_mut().zip(slices.chunks_mut(self.slices_per_group));
+        groups.into_iter().try_for_each(|(ledger, own)| ledger.read_body(source, own))
+    }
+}
+
+/// Sets all of the event's cells in generation `number` and tells how many of them were empty, where that matters.
+fn set(itinerary: &Itinerary, cells: &mut Cells<'_>, ledger: &Ledger, number: u64, stamp: Stamp) -> u64 {
+    let Some(route) = itinerary.route_in(number) else { return 0 };
+    let counts_cells = ledger.limited_by_density();
+    let mut newly_used = 0;
+    for step in route.steps() {
+        let slice = &mut cells.slices[step.slice as usize];
+        let used = if counts_cells { slice.used_cells() } else { 0 };
+        slice.set_generation(number, step.positions, stamp);
+        newly_used += if counts_cells { slice.used_cells() - used } else { 0 };
+        cells.loads[step.slice as usize].record_visits += 1;
+    }
+    newly_used
+}

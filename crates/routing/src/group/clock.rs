@@ -1,0 +1,166 @@
+//! The clock of a group: from the times of a batch to the place of each event in the window.
+//!
+//! Promises: one clock for the group, never stepping back. An event in order is placed as an engine in one place would
+//! place it, because producers send what their clock shows with every time. Must not know: cells, other groups.
+
+mod event_clock;
+mod lately;
+
+use firstseen_filter::{FilterDefinition, Placed, Stamp, Unit, WindowClock};
+
+use super::limits::OwnerLimits;
+use crate::map::ClockSource;
+use crate::protocol::{ClockReading, Times};
+use event_clock::EventClock;
+pub(super) use event_clock::Heading;
+
+/// Above every unit that a clock shows.
+const UNIT_MAX: u64 = 1 << 62;
+
+/// The clock of a group's head.
+pub(crate) enum HeadClock {
+    /// There is one unit that never ends.
+    Endless,
+    /// Producers bring units.
+    Event(Box<EventClock>),
+    /// The owner's own clocks: the time of day, or the count of events.
+    Own { clock: WindowClock, wall_ms: Option<u64> },
+}
+
+impl HeadClock {
+    /// A clock that has seen nothing, for slices of `definition`.
+    pub(crate) fn new(definition: &FilterDefinition, source: ClockSource, limits: &OwnerLimits) -> Self {
+        let FilterDefinition { unit, rule, .. } = definition;
+        // The owner's own time is never too far ahead.
+        let own = || WindowClock::new(unit.clone(), *rule, u64::MAX);
+        match (unit, source) {
+            (Unit::Endless, _) => Self::Endless,
+            (Unit::Events(_), _) => Self::Own { clock: own(), wall_ms: None },
+            (_, ClockSource::Wall) => Self::Own { clock: own(), wall_ms: Some(0) },
+            (_, ClockSource::Event) => Self::Event(Box::new(EventClock::new(definition, limits))),
+        }
+    }
+
+    /// Whether it rests on the node's time of day: events are stamped by that, or may not be far ahead of it.
+    pub(crate) fn follows_time(&self) -> bool {
+        matches!(self, Self::Event { .. } | Self::Own { wall_ms: Some(_), .. })
+    }
+
+    /// Whether `times` can be those of `events` events.
+    pub(crate) fn is_valid(&self, times: &Times, events: usize) -> bool {
+        match self {
+            Self::Event(_) => times.ticks.is_empty() || times.ticks.len() == events,
+            Self::Endless | Self::Own { .. } => true,
+        }
+    }
+
+    /// Before the events of a batch.
+    pub(crate) fn open_batch(&mut self, heading: Heading, times: &Times, now_wall_ms: u64) {
+        match self {
+            Self::Event(clock) => clock.open_batch(heading, times, now_wall_ms),
+            Self::Own { wall_ms: Some(wall_ms), .. } => *wall_ms = now_wall_ms.max(*wall_ms),
+            Self::Own { wall_ms: None, .. } | Self::Endless => {}
+        }
+    }
+
+    /// The place that all events of the open batch have, where it is one.
+    pub(crate) fn common_place(&mut self, heading: Heading, times: &Times) -> Option<Placed> {
+        match self {
+            Self::Endless => Some(Placed::At(Stamp::on_time(0))),
+            Self::Event(clock) if times.ticks.is_empty() => Some(clock.place(heading, times, 0)),
+            Self::Event(_) | Self::Own { .. } => None,
+        }
+    }
+
+    /// The place of event `index` of the open batch. One that is recorded is counted, where events are, and moves the clock;
+    /// one that is only looked up does neither.
+    #[inline]
+    pub(crate) fn place(&mut self, heading: Heading, times: &Times, index: usize) -> Placed {
+        match self {
+            Self::Endless => Placed::At(Stamp::on_time(0)),
+            Self::Event(clock) => clock.place(heading, times, index),
+            // The owner's own time passes by itself, whatever is asked.
+            Self::Own { clock, wall_ms } if heading.records || wall_ms.is_some() => clock.place(*wall_ms),
+            Self::Own { clock, .. } => clock.place_lookup(None),
+        }
+    }
+
+    /// After the events of a batch.
+    pub(crate) fn close_batch(&mut self, heading: Heading, times: &Times) {
+        if let Self::Event(clock) = self {
+            clock.close_batch(heading, times);
+        }
+    }
+
+    /// The greatest time accepted, in milliseconds since 1970; 0 where there is none.
+    pub(crate) fn clock_ms(&self) -> u64 {
+        match self {
+            Self::Endless => 0,
+            Self::Event(clock) => clock.clock_ms(),
+            Self::Own { wall_ms, .. } => wall_ms.unwrap_or(0),
+        }
+    }
+
+    /// The unit that it is at this time of day; one that was shown where units are no times.
+    pub(crate) fn unit_at(&self, wall_ms: u64) -> u64 {
+        match self {
+            Self::Event(clock) => clock.unit_at(wall_ms),
+            Self::Own { clock, wall_ms: Some(_) } => {
+                let mut clock = clock.clone();
+                clock.catch_up_ms(wall_ms);
+                clock.now_unit()
+            }
+            Self::Endless | Self::Own { .. } => self.now_unit(),
+        }
+    }
+
+    /// The unit that it is now: time passes by itself only where it is the owner's own.
+    pub(crate) fn present_unit(&self, wall_ms: u64) -> u64 {
+        match self {
+            Self::Own { wall_ms: Some(_), .. } => self.unit_at(wall_ms),
+            Self::Endless | Self::Event(_) | Self::Own { .. } => self.now_unit(),
+        }
+    }
+
+    /// `unit`, but not after this time of day where units are times: what is known of it by the time that has passed.
+    pub(crate) fn not_after(&self, wall_ms: u64, unit: u64) -> u64 {
+        match self {
+            Self::Event(_) => unit.min(self.unit_at(wall_ms)),
+            Self::Endless | Self::Own { .. } => unit,
+        }
+    }
+
+    /// What it shows.
+    pub(crate) fn reading(&self) -> ClockReading {
+        let events = match self {
+            Self::Own { clock, .. } => clock.events(),
+            Self::Endless | Self::Event(_) => 0,
+        };
+        ClockReading { unit: self.now_unit(), time_ms: self.clock_ms(), events }
+    }
+
+    /// Shows at least what a clock of this group has shown before.
+    pub(crate) fn restore(&mut self, reading: ClockReading) {
+        if reading.unit > UNIT_MAX {
+            return;
+        }
+        match self {
+            Self::Endless => {}
+            Self::Event(clock) => clock.restore(reading),
+            Self::Own { clock, wall_ms } => {
+                *wall_ms = wall_ms.map(|wall_ms| wall_ms.max(reading.time_ms));
+                clock.catch_up_ms(reading.time_ms);
+                clock.catch_up_events(reading.events);
+            }
+        }
+    }
+
+    /// The greatest unit placed so far.
+    pub(crate) fn now_unit(&self) -> u64 {
+        match self {
+            Self::Endless => 0,
+            Self::Event(clock) => clock.now_unit(),
+            Self::Own { clock, .. } => clock.now_unit(),
+        }
+    }
+}

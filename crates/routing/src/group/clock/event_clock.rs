@@ -1,0 +1,153 @@
+//! The clock of a group whose events bring their times: what of them is taken, and what bears it out.
+//!
+//! Promises: no producer moves it more than a step, and the skew of clocks, beyond the owner's time of day, to the millisecond,
+//! however long a unit is; within that, only what is borne out moves it far (`lately.rs`); what is only looked up moves nothing.
+//! Must not know: cells, other groups.
+
+use firstseen_filter::{FilterDefinition, Jump, Placed, UnitClock, WindowClock};
+
+use super::lately::{Lately, Sender};
+use crate::group::limits::OwnerLimits;
+use crate::group::rules::Rule;
+use crate::protocol::{ClockReading, Submission, Times};
+
+/// What the clock must know of the batch in hand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heading {
+    sender: Sender,
+    events: usize,
+    pub(super) records: bool,
+}
+
+impl Heading {
+    pub(crate) fn of(submission: &Submission) -> Self {
+        let sender = match submission.from {
+            Some(_) => Sender::Level,
+            None => Sender::Producer(submission.producer),
+        };
+        Self { sender, events: submission.probes.len(), records: submission.operation.records() }
+    }
+}
+
+/// Clocks show no later time.
+const TIME_MAX_MS: u64 = 1 << 62;
+
+/// A clock that follows producers.
+pub(crate) struct EventClock {
+    clock: UnitClock,
+    /// The greatest time that producers have shown, of those in units that were accepted.
+    shown: WindowClock,
+    /// The time of day, by the clock of a node that is ahead as far as may be.
+    present: WindowClock,
+    /// The same by the clock of one that is as far behind.
+    earliest: WindowClock,
+    /// The greatest time that is taken now.
+    latest: WindowClock,
+    clock_skew_max_ms: u64,
+    future_max_ms: u64,
+    lately: Lately,
+    /// What is far ahead must be borne out.
+    minds_others: bool,
+}
+
+impl EventClock {
+    /// A clock that has seen nothing, for slices of `definition`.
+    pub(super) fn new(definition: &FilterDefinition, limits: &OwnerLimits) -> Self {
+        let FilterDefinition { unit, rule, future_max_ms, .. } = definition;
+        // What was accepted by its unit is never too far ahead, and neither is the owner's own time.
+        let own = || WindowClock::new(unit.clone(), *rule, u64::MAX);
+        let minds_others = limits.rules.keep(Rule::BearsOutTimes);
+        let clock = UnitClock::new(*rule, unit.future_units(*future_max_ms));
+        let clock_skew_max_ms = limits.clock_skew_max_ms;
+        Self {
+            clock,
+            shown: own(),
+            present: own(),
+            earliest: own(),
+            latest: own(),
+            clock_skew_max_ms,
+            future_max_ms: *future_max_ms,
+            lately: Lately::default(),
+            minds_others,
+        }
+    }
+
+    /// Before the events of a batch.
+    pub(super) fn open_batch(&mut self, heading: Heading, times: &Times, now_wall_ms: u64) {
+        let latest_ms = now_wall_ms.saturating_add(self.clock_skew_max_ms);
+        self.present.catch_up_ms(latest_ms);
+        self.earliest.catch_up_ms(now_wall_ms.saturating_sub(self.clock_skew_max_ms));
+        self.latest.catch_up_ms(latest_ms.saturating_add(self.future_max_ms).min(TIME_MAX_MS));
+        if self.minds_others {
+            self.lately.open(self.clock.anchor_unit(), now_wall_ms);
+            let units = self.earliest.now_unit()..=self.latest.now_unit();
+            self.clock.show_present(units, !self.lately.outweighs_present(heading.sender));
+        }
+        if heading.records {
+            let Self { clock, lately, minds_others, .. } = self;
+            clock.catch_up(times.base_unit, |jump| is_said(lately, *minds_others, heading, times, jump));
+        }
+    }
+
+    /// The place of event `index` of the open batch, or of all where they share one.
+    #[inline]
+    pub(super) fn place(&mut self, heading: Heading, times: &Times, index: usize) -> Placed {
+        let (clock_unit, unit) = match times.ticks.get(index) {
+            Some(tick) => (tick.clock_unit, tick.unit),
+            None => (times.base_unit, times.base_unit),
+        };
+        let Self { clock, lately, minds_others, .. } = self;
+        match heading.records {
+            true => clock.place(clock_unit, unit, |jump| is_said(lately, *minds_others, heading, times, jump)),
+            false => clock.look_up(clock_unit, unit),
+        }
+    }
+
+    /// After the events of a batch. What a producer's clock shows counts unless it is ahead of the units that were
+    /// accepted.
+    pub(super) fn close_batch(&mut self, heading: Heading, times: &Times) {
+        if !heading.records {
+            return;
+        }
+        match self.clock.is_live() {
+            true => self.lately.forget(),
+            false => self.lately.note(heading.sender, times, heading.events),
+        }
+        // A unit may be long, so that what is in it may be far ahead all the same.
+        let clock_ms = times.clock_ms.min(self.latest.now_ms().unwrap_or(u64::MAX));
+        if self.shown.now_ms().is_none_or(|shown_ms| shown_ms < clock_ms) {
+            let mut next = self.shown.clone();
+            next.catch_up_ms(clock_ms);
+            if next.now_unit() <= self.clock.now_unit() {
+                self.shown = next;
+            }
+        }
+    }
+
+    /// The greatest time accepted, in milliseconds since 1970; 0 where there is none.
+    pub(super) fn clock_ms(&self) -> u64 {
+        self.shown.now_ms().unwrap_or(0)
+    }
+
+    /// The greatest unit placed so far.
+    pub(super) fn now_unit(&self) -> u64 {
+        self.clock.now_unit()
+    }
+
+    /// The unit that it is at this time of day, which no earlier one that was shown to be the present is after.
+    pub(super) fn unit_at(&self, wall_ms: u64) -> u64 {
+        let mut present = self.present.clone();
+        present.catch_up_ms(wall_ms);
+        present.now_unit()
+    }
+
+    /// Shows at least what a clock of this group has shown before.
+    pub(super) fn restore(&mut self, reading: ClockReading) {
+        self.clock.restore(reading.unit);
+        self.shown.catch_up_ms(reading.time_ms);
+    }
+}
+
+fn is_said(lately: &Lately, minds_others: bool, heading: Heading, times: &Times, jump: Jump) -> bool {
+    !minds_others || lately.bears_out(heading.sender, times, heading.events, jump)
+}

@@ -1,0 +1,241 @@
+//! What was sent lately, and by whom: what bears out a jump of the clock that the time of day does not.
+//!
+//! Where old events are replayed, a step ahead of days is as good as any if whoever sends is alone: then nobody else's window
+//! ends by it, and its own clock has looked at what comes next. Where others send too, more than half of what was sent last,
+//! the events of the batch in hand among it, must be of that time, also where that is the present.
+//!
+//! Promises: bounded; a run of equal units of one producer is one entry, and nothing is allocated for an event. Must not
+//! know: clocks, what a unit is, what time it is (moments are passed in).
+
+use std::collections::VecDeque;
+
+use firstseen_filter::{AHEAD_EVENTS_MAX, Jump};
+
+use crate::protocol::{Tick, Times};
+
+/// Who sends the batch in hand, and how far it is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// A producer, by its incarnation.
+    Producer(u128),
+    /// Another level of a tree, whose own clock has taken the times.
+    Level,
+}
+
+/// Events of one producer and unit.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    producer: u128,
+    unit: u64,
+    events: usize,
+    noted_ms: u64,
+}
+
+/// The last events, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Lately {
+    runs: VecDeque<Run>,
+    events: usize,
+    /// What was borne out.
+    anchor: Option<u64>,
+    now_ms: u64,
+}
+
+/// What was sent longer ago tells nothing of where the stream is.
+const LATELY_MS: u64 = 60_000;
+
+/// So many events are looked at least; of what is missing, what was borne out before stands for each.
+const LOOKED_AT_MIN: usize = 16;
+
+/// So many events of others, far from the present, outweigh it.
+const OUTWEIGHING_EVENTS: usize = 64;
+
+impl Lately {
+    /// Before a batch, at `now_ms` by the clock of whoever looks, where what was borne out is `anchor`.
+    pub(crate) fn open(&mut self, anchor: Option<u64>, now_ms: u64) {
+        (self.anchor, self.now_ms) = (anchor, now_ms);
+        self.drop_while(|run, _| run.noted_ms < now_ms.saturating_sub(LATELY_MS));
+    }
+
+    /// Whether so much that is far from the present came from others that the present does not bear out what `sender` sends.
+    pub(crate) fn outweighs_present(&self, sender: Sender) -> bool {
+        let Sender::Producer(producer) = sender else { return false };
+        let others = self.runs.iter().filter(|run| run.producer != producer);
+        others.map(|run| run.events).sum::<usize>() >= OUTWEIGHING_EVENTS
+    }
+
+    /// Whether a jump of the batch in hand, of `events` events, is borne out.
+    pub(crate) fn bears_out(&self, sender: Sender, times: &Times, events: usize, jump: Jump) -> bool {
+        let Sender::Producer(producer) = sender else { return true };
+        if self.runs.iter().all(|run| run.producer == producer) {
+            return true;
+        }
+        let own = events.min(AHEAD_EVENTS_MAX);
+        let own_from = match &times.ticks[..] {
+            [] if times.base_unit >= jump.from => own,
+            [] => 0,
+            ticks => ticks.iter().rev().take(own).filter(|tick| tick.unit >= jump.from).count(),
+        };
+        let looked_at = self.looked_at(jump);
+        let (mut known, mut said) = (own, own_from);
+        for run in self.runs.iter().rev() {
+            let events = run.events.min(looked_at.saturating_sub(known));
+            known += events;
+            said += if run.unit >= jump.from { events } else { 0 };
+        }
+        if let Some(anchor) = jump.anchor {
+            let missing = looked_at.saturating_sub(known);
+            known += missing;
+            said += if anchor >= jump.from { missing } else { 0 };
+        }
+        2 * said > known
+    }
+
+    /// How many events are looked at: half as many again as are near where the clock is, so that a stream that goes on as it did
+    /// bears itself out, however few come while it goes a step.
+    fn looked_at(&self, Jump { now, tolerance, .. }: Jump) -> usize {
+        let Some(now) = now else { return AHEAD_EVENTS_MAX };
+        let is_near = |run: &&Run| run.unit <= now && run.unit.saturating_add(tolerance) > now;
+        let near: usize = self.runs.iter().filter(is_near).map(|run| run.events).sum();
+        (near + near / 2).clamp(LOOKED_AT_MIN, AHEAD_EVENTS_MAX)
+    }
+
+    /// Takes note of a batch; what is behind all that was borne out tells nothing of where the stream is.
+    pub(crate) fn note(&mut self, sender: Sender, times: &Times, events: usize) {
+        let Sender::Producer(producer) = sender else { return };
+        match &times.ticks[..] {
+            [] => self.push(producer, times.base_unit, events.min(AHEAD_EVENTS_MAX)),
+            ticks => {
+                let last = &ticks[ticks.len().saturating_sub(AHEAD_EVENTS_MAX)..];
+                last.iter().for_each(|Tick { unit, .. }| self.push(producer, *unit, 1));
+            }
+        }
+        self.drop_while(|oldest, events| events - oldest.events >= AHEAD_EVENTS_MAX);
+    }
+
+    /// Nothing of it matters any more.
+    pub(crate) fn forget(&mut self) {
+        self.drop_while(|_, _| true);
+    }
+
+    fn drop_while(&mut self, is_spent: impl Fn(&Run, usize) -> bool) {
+        while let Some(oldest) = self.runs.front()
+            && is_spent(oldest, self.events)
+        {
+            self.events -= oldest.events;
+            self.runs.pop_front();
+        }
+    }
+
+    fn push(&mut self, producer: u128, unit: u64, events: usize) {
+        if self.anchor.is_some_and(|anchor| unit < anchor) {
+            return;
+        }
+        self.events += events;
+        match self.runs.back_mut() {
+            Some(last) if (last.producer, last.unit) == (producer, unit) => {
+                last.events += events;
+                last.noted_ms = self.now_ms;
+            }
+            _ => self.runs.push_back(Run { producer, unit, events, noted_ms: self.now_ms }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Sender = Sender::Producer(1);
+    const B: Sender = Sender::Producer(2);
+
+    fn jump(from: u64) -> Jump {
+        Jump { from, anchor: None, now: None, tolerance: 0 }
+    }
+
+    fn times(units: &[u64]) -> Times {
+        let ticks = units.iter().map(|unit| Tick { clock_unit: *unit, unit: *unit }).collect();
+        Times { base_unit: 0, ticks, clock_ms: 0 }
+    }
+
+    fn noted(batches: &[(Sender, u64, usize)]) -> Lately {
+        let mut lately = Lately::default();
+        batches.iter().for_each(|(sender, unit, events)| lately.note(*sender, &times(&vec![*unit; *events]), *events));
+        lately
+    }
+
+    #[test]
+    fn whoever_is_alone_bears_itself_out() {
+        let new = times(&[900]);
+        assert!(Lately::default().bears_out(A, &new, 1, jump(900)));
+        assert!(noted(&[(A, 5, 300)]).bears_out(A, &new, 1, jump(900)));
+        assert!(!noted(&[(A, 5, 300)]).bears_out(B, &new, 1, jump(900)));
+        assert!(!noted(&[(B, 5, 1), (A, 5, 200)]).bears_out(A, &new, 1, jump(900)));
+        // B has sent nothing for long.
+        assert!(noted(&[(B, 5, 1), (A, 5, 256)]).bears_out(A, &new, 1, jump(900)));
+        assert!(noted(&[(B, 5, 300)]).bears_out(Sender::Level, &new, 1, jump(900)));
+    }
+
+    #[test]
+    fn more_than_half_of_the_last_events_bear_a_jump_out() {
+        let many = |new: usize, old: usize| times(&[vec![900; new], vec![5; old]].concat());
+        let lately = noted(&[(A, 5, 100), (B, 5, 156)]);
+        assert!(
+            !lately.bears_out(A, &many(128, 0), 128, jump(900)) && lately.bears_out(A, &many(129, 0), 129, jump(900))
+        );
+        assert!(!lately.bears_out(A, &many(100, 400), 500, jump(900)));
+        let still = Times { base_unit: 900, ..Times::default() };
+        assert!(lately.bears_out(A, &still, 129, jump(900)) && !lately.bears_out(A, &still, 128, jump(900)));
+        // What was refused before counts: a stream that has gone on takes its clock along.
+        let lately = noted(&[(A, 5, 256), (B, 900, 60), (A, 900, 60)]);
+        assert!(!lately.bears_out(B, &many(8, 0), 8, jump(900)) && lately.bears_out(B, &many(9, 0), 9, jump(900)));
+    }
+
+    #[test]
+    fn many_events_of_others_outweigh_the_present_until_they_are_long_ago() {
+        assert!(!Lately::default().outweighs_present(A));
+        let mut lately = noted(&[(A, 5, 63), (B, 5, 256)]);
+        assert!(
+            !lately.outweighs_present(B) && lately.outweighs_present(A) && !lately.outweighs_present(Sender::Level)
+        );
+        assert!(noted(&[(A, 5, 64), (B, 5, 10)]).outweighs_present(B));
+        lately.open(None, LATELY_MS);
+        assert!(lately.outweighs_present(A));
+        lately.open(None, LATELY_MS + 1);
+        assert!(!lately.outweighs_present(A) && lately.runs.is_empty());
+    }
+
+    #[test]
+    fn a_stream_that_goes_on_as_it_did_bears_itself_out() {
+        // Ten events a step of ten units, by two producers, each at its own unit.
+        let mut lately = Lately::default();
+        for unit in 0..300 {
+            lately.note(if unit % 2 == 0 { A } else { B }, &times(&[unit]), 1);
+        }
+        let jump = |from| Jump { from, anchor: Some(289), now: Some(299), tolerance: 10 };
+        let next = |unit| lately.bears_out(A, &times(&[unit]), 1, jump(unit - 10));
+        assert!(next(301) && next(302) && !next(303) && !next(400));
+        // What was borne out stands for what is not known.
+        let mut few = Lately::default();
+        few.open(Some(5), 0);
+        few.note(B, &times(&[4, 4, 4]), 3);
+        assert!(few.runs.is_empty(), "what is behind it tells nothing");
+        few.note(B, &times(&[6]), 1);
+        let jump = |from| Jump { from, anchor: Some(5), now: Some(6), tolerance: 1 };
+        let many = |events: usize| few.bears_out(A, &times(&vec![9; events]), events, jump(9));
+        assert!(few.bears_out(A, &times(&[9]), 1, jump(5)) && !many(1) && !many(8) && many(9));
+    }
+
+    #[test]
+    fn no_more_is_kept_than_is_looked_at() {
+        let mut lately = Lately::default();
+        for unit in 0..10_000 {
+            lately.note(A, &times(&[unit, unit + 1, unit + 2]), 3);
+            assert!(lately.events <= 2 * AHEAD_EVENTS_MAX && lately.runs.len() <= AHEAD_EVENTS_MAX);
+        }
+        lately.note(B, &Times::default(), 1 << 20);
+        assert_eq!((lately.runs.len(), lately.events), (1, AHEAD_EVENTS_MAX));
+        lately.forget();
+        assert_eq!((lately.runs.len(), lately.events), (0, 0));
+    }
+}

@@ -1,0 +1,403 @@
+//! Slices that share events, on the nodes of a cluster: what one node does for one group.
+//!
+//! An event goes to its *head*, the node of its first position, which has it in flight, tests its own slices and sends
+//! it on from node to node until one finds a zero. A new event is set in all of its slices, and stays in flight until
+//! all have acknowledged: the next of the same positions finds it there, wherever it looks first.
+//!
+//! Promises: of submissions of one event one is told first-seen; a test sets nothing; what is told never rests on a set
+//! that may still be overtaken. Must not know: threads, clocks (moments are passed in), how messages travel.
+//!
+//! A process that ends takes its guard and its cells with it, unless they are kept (`durable.rs`). Slices that have lost
+//! cells are set, but do not vote (`placement.rs`), until all that they may lack has expired or was handed over (`gap.rs`), or
+//! was fetched from another copy (`copying.rs`);
+//! where too few are left for an event, the filter says what it is told (`thresholds.rs`). A retry that is found is undecided
+//! where it may be found because of itself (`resolve.rs`).
+//!
+//! Differences from the embedded engine: nodes agree on generations, so these open a little earlier and by estimate
+//! (`fill.rs`); a slice opens one when the first event is set there.
+
+mod climb;
+mod copying;
+mod decide;
+mod durable;
+mod fill;
+mod flights;
+mod follow;
+mod found;
+mod gap;
+mod handing;
+mod journal;
+mod level;
+mod line;
+mod loss;
+mod missed;
+mod outbox;
+mod own;
+mod passage;
+mod placement;
+mod reach;
+mod resolve;
+mod sets;
+mod submit;
+
+use firstseen_filter::{CellDefinition, Geometry, Refresh};
+use hashbrown::HashMap;
+
+use super::clock::HeadClock;
+use super::copying::Copying;
+use super::guard::{ReplayGuard, Standing};
+use super::lease::Lease;
+use super::limits::OwnerLimits;
+use super::rescan::Rescan;
+use super::rules::{Rule, with_window};
+use super::state::{DecisionCounts, GroupState, HopCounts, SliceState};
+use super::state::{begin_ms, share_of_sample};
+use crate::ids::{FilterId, Incarnation, NodeId};
+use crate::map::{AnswerWhen, ClusterMap, Durability, FilterPolicies, FilterRecord};
+use crate::plan::{DefinitionError, GroupPlan, SlicedBuildError};
+use crate::protocol::{Command, Moment, PeerBody, PeerMessage, SubmissionName, TestBatch};
+use crate::verdict::Reason;
+use climb::Climbs;
+use fill::Fill;
+use flights::Flights;
+use follow::FormerHeads;
+use gap::Gaps;
+use handing::Handing;
+use journal::Journal;
+pub(crate) use level::Level;
+use missed::Missed;
+use outbox::{Outbox, Sender};
+use own::OwnSlices;
+pub use passage::refuse;
+use placement::Placement;
+use reach::Unreachable;
+use sets::SetFlight;
+
+/// The slices of one group that a node has, and the events that it is the head of.
+pub(crate) struct DividedGroup {
+    filter: FilterId,
+    group: u32,
+    me: NodeId,
+    /// The start of this node that the group was built in.
+    incarnation: Incarnation,
+    limits: OwnerLimits,
+    /// Until when this node may record.
+    lease: Lease,
+    /// Why the time of day is not to be relied on, where that is so and matters.
+    doubt: Option<Reason>,
+    policies: FilterPolicies,
+    refresh: Refresh,
+    complete: bool,
+    /// It has read back all that it has had, whatever the map says.
+    is_restored: bool,
+    is_draining: bool,
+    /// What is told of events that are not here, where another filter has followed and nothing is recorded any more.
+    absent: Option<Reason>,
+    /// Since then, tickets from this one on are of events for which nothing is recorded.
+    absent_from: u64,
+    now: Moment,
+    /// When the first input came, in monotonic milliseconds.
+    first_ms: Option<u64>,
+    placement: Placement,
+    former_heads: FormerHeads,
+    handing: Handing,
+    missed: Missed,
+    /// It had all that was ever recorded here when the others went on without it.
+    was_whole: bool,
+    /// What the slices here may lack; nothing where they are complete, or nobody has looked yet.
+    gaps: Option<Gaps>,
+    copying: Copying,
+    rescan: Rescan,
+    /// When the map is told next that the slices here are complete, should it not know.
+    next_claim_ms: u64,
+    unreachable: Unreachable,
+    /// Where the filter is in a tree.
+    level: Option<Level>,
+    climbs: Climbs,
+    journal: Journal,
+    /// When the last event expires that was told first-seen and found no room here; 0 where all have found room.
+    forgotten_expiry: u64,
+    /// How dense cells are, until when that is believed.
+    density: Option<(u64, (f64, usize))>,
+    /// When a submission was told degraded last.
+    degraded_ms: Option<u64>,
+    own: OwnSlices,
+    fill: Fill,
+    outbox: Outbox,
+    clock: HeadClock,
+    guard: ReplayGuard,
+    standings: Vec<Standing>,
+    /// Made with the first submission.
+    flights: Option<Flights>,
+    sets: HashMap<u64, SetFlight>,
+    /// Named submissions whose batches are not settled.
+    named: HashMap<SubmissionName, u64>,
+    /// Events to be run that have waited for another.
+    ready: Vec<u64>,
+    /// Events whose batches may be answered or dropped.
+    closing: Vec<u64>,
+    /// An event of each batch of which others climb.
+    parting: Vec<u64>,
+    /// The generation asked for last, and when.
+    asked: Option<(u64, u64)>,
+    counts: Counts,
+    kept: durable::Kept,
+}
+
+/// What a group has done as head.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    batches: u64,
+    events: u64,
+    tests: u64,
+    sets: u64,
+    decisions: DecisionCounts,
+}
+
+impl DividedGroup {
+    /// The slices of `group` that `record` gives to node `me`, empty.
+    ///
+    /// # Errors
+    /// [`SlicedBuildError`]: no memory, or a definition whose cells are not divided.
+    pub(crate) fn new(
+        filter: FilterId,
+        (map, record): (&ClusterMap, &FilterRecord),
+        group: u32,
+        (me, incarnation): (NodeId, Incarnation),
+        level: Option<Level>,
+        limits: &OwnerLimits,
+    ) -> Result<Self, SlicedBuildError> {
+        let definition = with_window(record.definition.slice()?, record.policies.clock, limits);
+        let plan = GroupPlan::of_level(&record.definition)?;
+        let placement = Placement::new(map, record, group, me, plan);
+        let complete = placement.is_complete_here();
+        let refresh = match definition.cells {
+            CellDefinition::Timing { refresh, .. } => refresh,
+            _ => Refresh::Fixed,
+        };
+        let whole = whole(&plan, &definition.cells)?;
+        let fill = Fill::new(&record.definition.group, whole, u64::from(plan.slices_per_group()));
+        let mut divided = Self {
+            filter,
+            group,
+            me,
+            incarnation,
+            limits: *limits,
+            lease: Lease::ENDLESS,
+            doubt: None,
+            policies: record.policies,
+            refresh,
+            complete,
+            is_restored: false,
+            is_draining: false,
+            absent: record.line.absent(),
+            absent_from: 0,
+            now: Moment::default(),
+            first_ms: None,
+            own: OwnSlices::build(definition.clone(), &placement)?,
+            former_heads: FormerHeads::default(),
+            handing: Handing::default(),
+            missed: Missed::begin(&placement),
+            was_whole: false,
+            gaps: None,
+            copying: Copying::default(),
+            rescan: Rescan::new((definition.rule, &definition.unit), group, 0, limits.rescan_every_ms),
+            next_claim_ms: 0,
+            placement,
+            unreachable: Unreachable::default(),
+            level,
+            climbs: Climbs::default(),
+            journal: Journal::default(),
+            forgotten_expiry: 0,
+            density: None,
+            degraded_ms: None,
+            fill,
+            outbox: Outbox::new(Sender { filter, epoch: record.epoch, group }),
+            clock: HeadClock::new(&definition, record.policies.clock, limits),
+            guard: ReplayGuard::new(u64::from(record.policies.retry_horizon_ms), limits.guard_bytes_max),
+            standings: Vec::new(),
+            flights: None,
+            sets: HashMap::new(),
+            named: HashMap::new(),
+            ready: Vec::new(),
+            closing: Vec::new(),
+            parting: Vec::new(),
+            asked: None,
+            counts: Counts::default(),
+            kept: durable::Kept::new(record.policies.durability),
+        };
+        divided.begin_by(map, record);
+        Ok(divided)
+    }
+
+    /// The first map that counts.
+    fn begin_by(&mut self, map: &ClusterMap, record: &FilterRecord) {
+        if !self.complete && (self.placement.has_gap_here() || !record.copies.is_empty()) {
+            self.former_heads.forget();
+        }
+        self.open_generation(record);
+        let placement = self.placement.clone();
+        self.follow_handing(map, &placement);
+        if record.epoch > FilterRecord::FIRST_EPOCH {
+            self.hand_over_the_past();
+        }
+        self.fill.spread_over(self.placement.live_slices(), self.placement.asked_here());
+    }
+
+    /// Until when this node may record.
+    pub(crate) fn set_lease(&mut self, lease: Lease) {
+        if self.limits.rules.keep(Rule::HoldsLease) {
+            self.lease = lease;
+        }
+    }
+
+    /// Why the time of day is not to be relied on, where that is so.
+    pub(crate) fn set_doubt(&mut self, doubt: Option<Reason>) {
+        self.doubt = doubt.filter(|_| self.clock.follows_time());
+    }
+
+    /// Why nothing is recorded here, where others may answer in this node's place.
+    fn cut_off(&self) -> Option<Reason> {
+        (!self.lease.holds(self.now)).then_some(Reason::CutOff)
+    }
+
+    /// Takes a message of another node.
+    pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
+        self.now = now;
+        let epoch = self.placement.epoch();
+        // Whoever heads an event by another map must not be told by this one: two heads could find the same zero. By a newer
+        // map there may be more slices here that are to be set.
+        let is_stale = matches!(message.body, PeerBody::Test(_) | PeerBody::Set(_)) && message.epoch != epoch;
+        if is_stale && self.limits.rules.keep(Rule::FencesEpochs) {
+            self.has_refused(from);
+            commands.extend(refuse(from, PeerMessage { epoch, ..message }, Reason::StaleMap));
+            return self.finish(commands);
+        }
+        match message.body {
+            PeerBody::Test(batch) => {
+                let degraded = batch.degraded || self.placement.asks_incomplete_here() && !self.is_whole();
+                let batch = TestBatch { degraded, ..batch };
+                let Self { own, placement, unreachable, outbox, .. } = self;
+                passage::test(&batch, own, placement, unreachable, outbox, self.level.is_some());
+            }
+            PeerBody::Set(batch) => {
+                // Its sender knows that the generation was committed.
+                self.fill.open(batch.generation);
+                let cells = passage::set(from, &batch, &mut self.own, &self.placement, &mut self.outbox);
+                if cells == 0 && !batch.stamps.is_empty() {
+                    self.has_refused(from);
+                }
+                if cells > 0 && self.limits.rules.keep(Rule::KeepsPeerSets) {
+                    self.kept.set_all(batch);
+                }
+            }
+            PeerBody::Resolved(resolved) => self.resolved(&resolved),
+            PeerBody::SetAcks(acks) => self.acknowledged(from, &acks, message.epoch),
+            PeerBody::AskPast => {
+                self.tell_past(from, message.epoch);
+                self.hand_over_again(from);
+            }
+            PeerBody::Past(past) => self.hear_past(from, past, message.epoch),
+            PeerBody::AskCells(ask) => self.tell_cells(from, &ask, message.epoch),
+            PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch),
+            PeerBody::Mirror(_, mirrored) => self.hear_told(&mirrored),
+            PeerBody::HandedOver(handed) => self.hear_handed_over(from, handed),
+        }
+        self.finish(commands);
+    }
+
+    fn open_generation(&mut self, record: &FilterRecord) {
+        self.fill.open(record.generations.get(self.group as usize).copied().unwrap_or(0));
+    }
+
+    pub(crate) fn inflight_events(&self) -> u64 {
+        self.flights.as_ref().map_or(0, Flights::open_events) as u64
+    }
+
+    pub(crate) fn unbuilt_slices(&self) -> usize {
+        let is_unbuilt = |slice: &u32| self.placement.holds_slice(*slice as usize) && !self.own.has(*slice);
+        (0..self.placement.slices() as u32).filter(is_unbuilt).count()
+    }
+
+    /// Whether somebody waits for this node to end what it has headed.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.handing.is_awaited()
+    }
+
+    pub(crate) fn shared(&mut self) -> (&mut ReplayGuard, &mut OwnerLimits) {
+        (&mut self.guard, &mut self.limits)
+    }
+
+    pub(crate) fn clock_ms(&self) -> u64 {
+        self.clock.clock_ms()
+    }
+
+    /// The group as it is now, its slices told by samples.
+    pub(crate) fn state(&mut self, sample_bytes: usize) -> GroupState {
+        let slice_sample_bytes = share_of_sample(sample_bytes, self.own.len());
+        let inflight_events = self.inflight_events();
+        let first = self.group.saturating_mul(self.placement.slices() as u32);
+        let placement = &self.placement;
+        let complete_from_ms = self.complete_from_unit().and_then(|unit| begin_ms(self.own.unit(), unit));
+        let (test_nodes, set_nodes) = (self.own.test_node_visits, self.own.set_node_visits);
+        let states = self.own.states().map(|(index, slice, load)| {
+            let (fill, expected_rate) = slice.fill_and_rate(slice_sample_bytes);
+            SliceState {
+                slice: first + index as u32,
+                load,
+                bytes: slice.bytes(),
+                generations: slice.generations() as u32,
+                live_events: slice.live_events(),
+                fill,
+                expected_rate,
+                ready: true,
+                complete: placement.is_slice_complete_here(index),
+                complete_from_ms: complete_from_ms.filter(|_| !placement.is_slice_complete_here(index)),
+            }
+        });
+        let slices: Vec<SliceState> = states.collect();
+        let Counts { batches, events, tests, sets, decisions } = self.counts;
+        GroupState {
+            batches,
+            events,
+            decisions,
+            journal: self.journal_counts(),
+            mended_runs: self.rescan.mended_runs(),
+            guard_bytes: self.guard.bytes(),
+            guard_bytes_per_horizon_second: self.guard.bytes_per_horizon_second(),
+            inflight_events,
+            hops: HopCounts {
+                tests,
+                test_slices: slices.iter().map(|slice| slice.load.test_visits).sum(),
+                test_nodes,
+                sets,
+                set_slices: slices.iter().map(|slice| slice.load.record_visits).sum(),
+                set_nodes,
+            },
+            clock_ms: self.clock.clock_ms(),
+            slices,
+        }
+    }
+
+    /// Whether the slices here have all that was ever recorded in them.
+    fn is_whole(&self) -> bool {
+        self.complete || self.is_restored && !self.placement.has_gap_here()
+    }
+
+    fn is_safe(&self) -> bool {
+        let Self { policies, .. } = self;
+        policies.answer == AnswerWhen::Safe || policies.durability == Durability::Durable || policies.copies > 0
+    }
+}
+
+/// The shape of all slices of a group together.
+fn whole(plan: &GroupPlan, cells: &CellDefinition) -> Result<Geometry, DefinitionError> {
+    let cell_bits = match cells {
+        CellDefinition::Bloom { geometry, .. }
+        | CellDefinition::Timing { geometry, .. }
+        | CellDefinition::Generations { geometry, .. } => geometry.cell_bits(),
+        _ => 1,
+    };
+    let hashes = plan.shape().hashes();
+    Ok(Geometry::new(plan.group_cells(), hashes, cell_bits, firstseen_filter::Layout::Classic)?)
+}

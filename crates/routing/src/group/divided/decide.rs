@@ -1,0 +1,295 @@
+//! What an event comes to: from what is known of it to the one step that follows.
+//!
+//! Promises: pure; every combination of facts has one step, and the tables of the tests have a row for it. Must not know: how a
+//! fact was found out, how a step is carried out.
+
+use crate::group::thresholds::{Course, TOO_FEW_LEFT, course};
+use crate::map::FilterPolicies;
+use crate::protocol::Operation;
+use crate::verdict::{Decision, Reason};
+
+/// What is known of an event before any of its cells is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// Where it begins by the map that counts.
+    pub(super) head: Head,
+    /// The one that headed it before has not ended yet.
+    pub(super) awaits_former_head: bool,
+    /// A slice here that it needs could not be built.
+    pub(super) lacks_slice: bool,
+    /// A node that it needs has been out of reach for long.
+    pub(super) needs_unreachable: bool,
+    /// There is a level above, to which goes what is not known here.
+    pub(super) has_parent: bool,
+    /// Its positions, and those of them on live, complete slices.
+    pub(super) hashes: usize,
+    pub(super) live: usize,
+}
+
+/// The node at which an event begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Head {
+    Here,
+    Elsewhere,
+    /// All of its nodes are down.
+    Nowhere,
+}
+
+/// What is known of an event once all that had to be asked at this level has answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tested {
+    /// All positions that were asked were set.
+    pub(super) is_found: bool,
+    pub(super) operation: Operation,
+    /// It may be found because of an attempt of its own before this one.
+    pub(super) may_be_its_own: bool,
+    /// What it is told where it was found, and too few of its slices were asked for a verdict.
+    pub(super) too_few_left: Option<Decision>,
+    /// Levels below are asked whether they know it, too.
+    pub(super) is_checked_below: bool,
+    /// There is a level above, to which goes what is not known here.
+    pub(super) has_parent: bool,
+    /// What was recorded before is recorded anew when it comes again.
+    pub(super) refreshes: bool,
+    /// Another filter has followed, and nothing is recorded here any more.
+    pub(super) closed: Option<Reason>,
+    /// This node may not record, as others may answer in its place.
+    pub(super) cut_off: Option<Reason>,
+}
+
+/// What happens to it next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The level above is asked.
+    Climb(Operation),
+    /// Levels below are asked.
+    CheckBelow,
+    /// It is decided, and nothing is set for it.
+    Decide(Decision),
+    /// It is new: it is recorded if there is room, and then told first-seen.
+    Record,
+    /// It was recorded, and is again: it is told to be a duplicate.
+    RecordAgain,
+}
+
+/// Whether an event is asked about, and of whom.
+pub(super) fn before_test(policies: &FilterPolicies, asked: &Asked) -> Course {
+    let undecided = |reason| Course::Tell(Decision::Undecided(reason));
+    match asked.head {
+        Head::Nowhere => Course::Tell(TOO_FEW_LEFT),
+        Head::Elsewhere => undecided(Reason::StaleMap),
+        Head::Here if asked.awaits_former_head || asked.lacks_slice => undecided(Reason::NotReady),
+        Head::Here if asked.needs_unreachable => Course::Tell(TOO_FEW_LEFT),
+        // What this level does not know climbs: whatever can be asked may say so.
+        Head::Here if asked.has_parent => Course::Ask,
+        Head::Here => course(policies, asked.live, asked.hashes),
+    }
+}
+
+/// What follows from a test.
+pub(super) fn after_test(tested: &Tested) -> Next {
+    if tested.is_found { found(tested) } else { not_found(tested) }
+}
+
+fn found(tested: &Tested) -> Next {
+    let Tested { operation, too_few_left, cut_off, .. } = *tested;
+    if operation == Operation::Record {
+        // A level below has told it already: it counts from now on, here and above.
+        return if tested.has_parent { Next::Climb(Operation::Record) } else { Next::RecordAgain };
+    }
+    if tested.may_be_its_own {
+        return Next::undecided(Reason::TooOld);
+    }
+    if let Some(decision) = too_few_left {
+        return Next::Decide(decision);
+    }
+    if tested.is_checked_below {
+        return Next::CheckBelow;
+    }
+    if !operation.records() || !tested.refreshes {
+        return Next::Decide(Decision::Duplicate);
+    }
+    cut_off.map_or(Next::RecordAgain, Next::undecided)
+}
+
+/// What follows where this level does not know an event.
+pub(super) fn not_found(tested: &Tested) -> Next {
+    let Tested { operation, closed, cut_off, .. } = *tested;
+    if tested.has_parent && operation != Operation::Verify {
+        return Next::Climb(operation);
+    }
+    if let Some(reason) = closed {
+        return Next::undecided(reason);
+    }
+    if !operation.records() {
+        return Next::Decide(Decision::FirstSeen);
+    }
+    cut_off.map_or(Next::Record, Next::undecided)
+}
+
+impl Next {
+    fn undecided(reason: Reason) -> Self {
+        Self::Decide(Decision::Undecided(reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Some of all combinations of facts, and the step that follows there.
+    struct Row<Facts, Step> {
+        what: &'static str,
+        holds: fn(&Facts) -> bool,
+        step: fn(&Facts) -> Step,
+    }
+
+    /// Every combination of facts is in one row, every row has some, and what is decided is what the row says.
+    fn check<Facts: std::fmt::Debug, Step: PartialEq + std::fmt::Debug>(
+        rows: &[Row<Facts, Step>],
+        all: impl Iterator<Item = Facts>,
+        decide: impl Fn(&Facts) -> Step,
+    ) {
+        let mut met = vec![0; rows.len()];
+        for facts in all {
+            let of: Vec<usize> = (0..rows.len()).filter(|row| (rows[*row].holds)(&facts)).collect();
+            let [row] = of[..] else {
+                panic!("{facts:?} is in {:?}", of.iter().map(|row| rows[*row].what).collect::<Vec<_>>());
+            };
+            assert_eq!(decide(&facts), (rows[row].step)(&facts), "{}: {facts:?}", rows[row].what);
+            met[row] += 1;
+        }
+        let never = rows.iter().zip(&met).filter(|(_, met)| **met == 0).map(|(row, _)| row.what);
+        assert_eq!(never.collect::<Vec<_>>(), [""; 0]);
+    }
+
+    const OPERATIONS: [Operation; 4] = [Operation::Observe, Operation::Lookup, Operation::Verify, Operation::Record];
+
+    #[rustfmt::skip]
+    const AFTER_TEST: [Row<Tested, Next>; 13] = [
+        Row { what: "found, told below already, a level above", holds: |it| it.is_found && it.is_brought_up() && it.has_parent,
+              step: |_| Next::Climb(Operation::Record) },
+        Row { what: "found, told below already, at the root", holds: |it| it.is_found && it.is_brought_up() && !it.has_parent,
+              step: |_| Next::RecordAgain },
+        Row { what: "found, perhaps because of its own attempt", holds: |it| it.is_asked_and_found() && it.may_be_its_own,
+              step: |_| Next::undecided(Reason::TooOld) },
+        Row { what: "found, of too few slices", holds: |it| it.is_found_by_others() && it.too_few_left.is_some(),
+              step: |it| Next::Decide(it.too_few_left.unwrap()) },
+        Row { what: "found, levels below may deny it", holds: |it| it.is_certain() && it.is_checked_below,
+              step: |_| Next::CheckBelow },
+        Row { what: "found, looked up, or kept as it was", holds: |it| it.is_known() && !it.records_again(),
+              step: |_| Next::Decide(Decision::Duplicate) },
+        Row { what: "found, to be refreshed, cut off", holds: |it| it.is_known() && it.records_again() && it.cut_off.is_some(),
+              step: |it| Next::undecided(it.cut_off.unwrap()) },
+        Row { what: "found, to be refreshed", holds: |it| it.is_known() && it.records_again() && it.cut_off.is_none(),
+              step: |_| Next::RecordAgain },
+        Row { what: "not found, a level above", holds: |it| it.climbs(),
+              step: |it| Next::Climb(it.operation) },
+        Row { what: "not found, closed", holds: |it| it.is_last() && it.closed.is_some(),
+              step: |it| Next::undecided(it.closed.unwrap()) },
+        Row { what: "not found, looked up", holds: |it| it.is_new() && !it.operation.records(),
+              step: |_| Next::Decide(Decision::FirstSeen) },
+        Row { what: "not found, cut off", holds: |it| it.is_new() && it.operation.records() && it.cut_off.is_some(),
+              step: |it| Next::undecided(it.cut_off.unwrap()) },
+        Row { what: "not found, to be recorded", holds: |it| it.is_new() && it.operation.records() && it.cut_off.is_none(),
+              step: |_| Next::Record },
+    ];
+
+    /// What several rows have in common.
+    impl Tested {
+        fn is_brought_up(&self) -> bool {
+            self.operation == Operation::Record
+        }
+        fn is_asked_and_found(&self) -> bool {
+            self.is_found && !self.is_brought_up()
+        }
+        fn is_found_by_others(&self) -> bool {
+            self.is_asked_and_found() && !self.may_be_its_own
+        }
+        fn is_certain(&self) -> bool {
+            self.is_found_by_others() && self.too_few_left.is_none()
+        }
+        fn is_known(&self) -> bool {
+            self.is_certain() && !self.is_checked_below
+        }
+        fn records_again(&self) -> bool {
+            self.operation.records() && self.refreshes
+        }
+        fn climbs(&self) -> bool {
+            !self.is_found && self.has_parent && self.operation != Operation::Verify
+        }
+        fn is_last(&self) -> bool {
+            !self.is_found && !self.climbs()
+        }
+        fn is_new(&self) -> bool {
+            self.is_last() && self.closed.is_none()
+        }
+    }
+
+    fn all_tested() -> impl Iterator<Item = Tested> {
+        let too_few = [None, Some(TOO_FEW_LEFT), Some(Decision::Duplicate)];
+        let flags = move |operation| {
+            too_few.into_iter().flat_map(move |too_few| (0..128_u32).map(move |bits| (operation, too_few, bits)))
+        };
+        OPERATIONS.into_iter().flat_map(flags).map(|(operation, too_few_left, bits)| {
+            let is = |bit: u32| bits >> bit & 1 == 1;
+            Tested {
+                is_found: is(0),
+                operation,
+                may_be_its_own: is(1),
+                too_few_left,
+                is_checked_below: is(2),
+                has_parent: is(3),
+                refreshes: is(4),
+                closed: is(5).then_some(Reason::NotReady),
+                cut_off: is(6).then_some(Reason::CutOff),
+            }
+        })
+    }
+
+    #[test]
+    fn every_event_that_was_tested_has_one_next_step() {
+        check(&AFTER_TEST, all_tested(), after_test);
+    }
+
+    #[rustfmt::skip]
+    const BEFORE_TEST: [Row<Asked, Course>; 7] = [
+        Row { what: "all of its nodes are down", holds: |it| it.head == Head::Nowhere,
+              step: |_| Course::Tell(TOO_FEW_LEFT) },
+        Row { what: "another node heads it", holds: |it| it.head == Head::Elsewhere,
+              step: |_| Course::Tell(Decision::Undecided(Reason::StaleMap)) },
+        Row { what: "its former head has not ended", holds: |it| it.head == Head::Here && it.awaits_former_head,
+              step: |_| Course::Tell(Decision::Undecided(Reason::NotReady)) },
+        Row { what: "a slice could not be built", holds: |it| it.head == Head::Here && !it.awaits_former_head && it.lacks_slice,
+              step: |_| Course::Tell(Decision::Undecided(Reason::NotReady)) },
+        Row { what: "a node is out of reach", holds: |it| it.is_whole_here() && it.needs_unreachable,
+              step: |_| Course::Tell(TOO_FEW_LEFT) },
+        Row { what: "what is not known climbs", holds: |it| it.is_in_reach() && it.has_parent,
+              step: |_| Course::Ask },
+        Row { what: "thresholds say", holds: |it| it.is_in_reach() && !it.has_parent,
+              step: |it| course(&FilterPolicies::default(), it.live, it.hashes) },
+    ];
+
+    impl Asked {
+        fn is_whole_here(&self) -> bool {
+            self.head == Head::Here && !self.awaits_former_head && !self.lacks_slice
+        }
+        fn is_in_reach(&self) -> bool {
+            self.is_whole_here() && !self.needs_unreachable
+        }
+    }
+
+    #[test]
+    fn every_event_is_asked_about_or_told_at_once() {
+        let heads = [Head::Here, Head::Elsewhere, Head::Nowhere];
+        let counts = (0..=7).map(|live| (7, live));
+        let all = heads.into_iter().flat_map(|head| counts.clone().map(move |count| (head, count))).flat_map(|of| {
+            (0..16_u32).map(move |bits| {
+                let (is, (head, (hashes, live))) = (|bit: u32| bits >> bit & 1 == 1, of);
+                let (awaits_former_head, lacks_slice, needs_unreachable, has_parent) = (is(0), is(1), is(2), is(3));
+                Asked { head, awaits_former_head, lacks_slice, needs_unreachable, has_parent, hashes, live }
+            })
+        });
+        check(&BEFORE_TEST, all, |asked| before_test(&FilterPolicies::default(), asked));
+    }
+}

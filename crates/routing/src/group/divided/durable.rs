@@ -1,0 +1,230 @@
+//! What a group does not forget when its process ends.
+//!
+//! Promises: a batch is kept as unknown before any cell is set for it, so that a retry is never taken for a duplicate of
+//! itself; what is to be kept is told ahead of all that follows from it. Must not know: bytes, disks.
+
+use std::collections::BTreeMap;
+
+use firstseen_filter::{FilterSlice, LiveEvents, PartError, Stamp};
+
+use super::DividedGroup;
+use super::flights::Flights;
+use crate::group::rules::Rule;
+use crate::ids::FilterId;
+use crate::map::Durability;
+use crate::protocol::{
+    BatchName, CheckpointCursor, ClockReading, Command, Entry, Moment, NamedEvent, PositionLists, Record, SetBatch,
+};
+use crate::verdict::{Decision, Reason};
+
+/// What is to be kept of the input that is worked on.
+pub(super) struct Kept {
+    keeps_journal: bool,
+    entries: Vec<Entry>,
+    /// Parts of copies, which are kept by themselves: they are long.
+    copied: Vec<Entry>,
+    /// While it is restored: batches that were taken up, and of which nothing else was read yet.
+    taken: BTreeMap<BatchName, (Vec<NamedEvent>, u32)>,
+    /// By which map this node headed events when all that others had headed could come no more.
+    headed_epoch: Option<u64>,
+}
+
+impl Kept {
+    pub(super) fn new(durability: Durability) -> Self {
+        let (entries, copied) = (Vec::new(), Vec::new());
+        Self { keeps_journal: durability.keeps_journal(), entries, copied, taken: BTreeMap::new(), headed_epoch: None }
+    }
+
+    /// A batch was taken up, and nobody knows yet what it comes to.
+    pub(super) fn taken(&mut self, name: BatchName, names: &[NamedEvent], events: usize) {
+        if self.keeps_journal {
+            self.entries.push(Entry::Taken { name, names: names.to_vec(), events: events as u32 });
+        }
+    }
+
+    /// What the guard has learnt of a batch.
+    pub(super) fn told(&mut self, name: BatchName, names: &[NamedEvent], decisions: &[Decision], clock: ClockReading) {
+        if self.keeps_journal {
+            self.entries.push(Entry::Told { name, names: names.to_vec(), decisions: decisions.to_vec(), clock });
+        }
+    }
+
+    /// Cells of an event were set here.
+    pub(super) fn set(&mut self, number: u64, positions: impl Iterator<Item = u64>, stamp: Stamp) {
+        if !self.keeps_journal {
+            return;
+        }
+        if !matches!(self.entries.last(), Some(Entry::Set { generation, .. }) if *generation == number) {
+            let (cells, stamps) = (PositionLists::default(), Vec::new());
+            self.entries.push(Entry::Set { generation: number, cells, stamps, counted: 0 });
+        }
+        if let Some(Entry::Set { cells, stamps, .. }) = self.entries.last_mut() {
+            cells.push(positions);
+            stamps.push(stamp);
+        }
+    }
+
+    /// The event whose cells were set last counts as recorded by this node.
+    pub(super) fn count(&mut self) {
+        if let Some(Entry::Set { counted, .. }) = self.entries.last_mut() {
+            *counted += 1;
+        }
+    }
+
+    /// Cells of another node's events were set here.
+    pub(super) fn set_all(&mut self, batch: SetBatch) {
+        if self.keeps_journal {
+            let SetBatch { generation, cells, stamps, .. } = batch;
+            self.entries.push(Entry::Set { generation, cells, stamps, counted: 0 });
+        }
+    }
+
+    /// No submission may come again that another node has headed, by the map of this epoch.
+    fn headed(&mut self, epoch: u64) {
+        if self.keeps_journal && self.headed_epoch.replace(epoch) != Some(epoch) {
+            self.entries.push(Entry::Headed { epoch });
+        }
+    }
+
+    /// Part of a copy was put in here.
+    pub(super) fn copied(&mut self, part: Entry) {
+        if self.keeps_journal {
+            self.copied.push(part);
+        }
+    }
+
+    /// All of the input.
+    pub(super) fn take(&mut self, filter: FilterId, group: u32, commands: &mut Vec<Command>) {
+        let record = |entries| Command::Record(Record { filter, group, entries });
+        commands.extend(self.copied.drain(..).map(|part| record(vec![part])));
+        if !self.entries.is_empty() {
+            commands.push(record(std::mem::take(&mut self.entries)));
+        }
+    }
+}
+
+impl DividedGroup {
+    /// Takes up what a process of this node before has kept.
+    pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
+        self.now = now;
+        match entry {
+            // The map, which is newer than any entry, knows of every generation that was opened.
+            Entry::Set { generation, .. } | Entry::Checkpoint { newest: generation, .. }
+                if generation > self.fill.newest() =>
+            {
+                return Err(PartError::Misfit("a generation that was never opened"));
+            }
+            Entry::Set { generation, cells, stamps, counted } => {
+                for (positions, stamp) in cells.iter().zip(&stamps) {
+                    if !self.placement.admits(positions) {
+                        return Err(PartError::Misfit("positions of another group"));
+                    }
+                    self.own.put(&self.placement, positions, *stamp, generation)?;
+                    self.fill.advance(stamp.unit);
+                }
+                if self.fill.newest() == generation {
+                    (0..counted.min(stamps.len() as u64)).for_each(|_| self.fill.record());
+                }
+            }
+            Entry::Taken { name, names, events } => drop(self.kept.taken.insert(name, (names, events))),
+            Entry::Told { name, names, decisions, clock } => {
+                self.kept.taken.remove(&name);
+                if self.limits.rules.keep(Rule::RestoresNames) {
+                    self.guard.restore(&(name, names, decisions), now.monotonic_ms);
+                }
+                self.clock.restore(clock);
+            }
+            Entry::Checkpoint { clock, newest, counted, .. } => {
+                self.clock.restore(clock);
+                if self.fill.newest() == newest {
+                    self.fill.restore(counted);
+                }
+            }
+            Entry::Marks { producers, sources } => {
+                self.guard.restore_marks(&producers, &sources, now.monotonic_ms);
+            }
+            Entry::Slice { slice, outline } => {
+                if let Some(slice) = self.own.slice_mut(slice as usize) {
+                    slice.put_outline(&outline)?;
+                }
+            }
+            Entry::Cells { slice, run } => {
+                if let Some(slice) = self.own.slice_mut(slice as usize) {
+                    slice.put_cells(&run)?;
+                }
+            }
+            Entry::Headed { epoch } => self.kept.headed_epoch = Some(epoch),
+            Entry::CheckpointEnd => {}
+            Entry::Events { .. } => return Err(PartError::Misfit("an entry of a group that is one slice")),
+        }
+        Ok(())
+    }
+
+    /// All has been taken up.
+    pub(crate) fn end_restore(&mut self, is_whole: bool) {
+        self.is_restored = is_whole;
+        let has_others = self.placement.nodes().len() > 1;
+        if has_others && self.kept.headed_epoch != Some(self.placement.epoch()) {
+            self.former_heads.forget();
+        }
+        for (name, (names, events)) in std::mem::take(&mut self.kept.taken) {
+            let decisions = vec![Decision::Undecided(Reason::Unknown); events as usize];
+            if self.limits.rules.keep(Rule::RestoresNames) {
+                self.guard.restore(&(name, names, decisions), self.now.monotonic_ms);
+            }
+        }
+        self.own.recount();
+    }
+
+    /// Begins a checkpoint: all but the cells.
+    pub(crate) fn checkpoint(&self, is_complete: bool) -> Vec<Entry> {
+        let clock = self.clock.reading();
+        let counted: LiveEvents = self.fill.counted().clone();
+        let mut entries = vec![Entry::Checkpoint { is_complete, clock, newest: self.fill.newest(), counted }];
+        entries.extend(self.kept.headed_epoch.map(|epoch| Entry::Headed { epoch }));
+        entries.extend(self.guard.marks());
+        let outline = |(slice, own): (usize, &Option<FilterSlice>)| {
+            let outline = own.as_ref()?.outline()?;
+            Some(Entry::Slice { slice: slice as u32, outline })
+        };
+        entries.extend(self.own.slices().iter().enumerate().filter_map(outline));
+        let told = |(name, names, decisions)| Entry::Told { name, names, decisions, clock };
+        entries.extend(self.guard.kept().map(told));
+        let first_tickets = self.flights.as_ref().map(Flights::batches).unwrap_or_default();
+        let open = first_tickets.into_iter().filter_map(|ticket| self.flights.as_ref()?.batch(ticket));
+        entries.extend(open.filter(|batch| batch.head.records() && !batch.is_settled).map(|batch| Entry::Taken {
+            name: BatchName { producer: batch.head.producer, sequence: batch.head.sequence },
+            names: batch.head.names.clone(),
+            events: batch.flights.len() as u32,
+        }));
+        entries
+    }
+
+    /// Keeps by which map this node heads events, once all that others have headed is over.
+    pub(super) fn keep_head(&mut self) {
+        if self.first_ms.is_some() && self.former_heads.are_over(self.now.monotonic_ms) {
+            self.kept.headed(self.placement.epoch());
+        }
+    }
+
+    /// The first input has come: what was before is remembered for the retry horizon.
+    pub(super) fn begin(&mut self) {
+        let now_ms = self.now.monotonic_ms;
+        self.first_ms.get_or_insert(now_ms);
+        self.former_heads.begin(now_ms.saturating_add(u64::from(self.policies.retry_horizon_ms)));
+    }
+
+    /// The next cells of a checkpoint; none when it has all.
+    pub(crate) fn checkpoint_cells(&self, cursor: &mut CheckpointCursor, bytes_max: usize) -> Option<Vec<Entry>> {
+        let slices: Vec<Option<&FilterSlice>> = self.own.slices().iter().map(Option::as_ref).collect();
+        cursor.next(&slices, bytes_max)
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.own.slices().iter().flatten().map(FilterSlice::bytes).sum()
+    }
+}

@@ -1,0 +1,172 @@
+//! How full the newest generation of a group is, as far as one node can tell from its own slices.
+//!
+//! Promises: where one node has all slices, the events are counted exactly; otherwise they are estimated from those whose
+//! head this node is, as heads are uniform over slices, and where that leaves little room, from the cells in use. Must not
+//! know: cells, when a generation is committed.
+//!
+//! A key is counted again when it is first-seen again because another node has lost its cells with its process. Its cells
+//! here are set already, so those in use do not count it twice. Words of generations are not counted: there a key that
+//! comes again after such a loss takes the room of two until its window is over.
+//!
+//! The embedded engine opens a generation when the newest is full, at that event. A cluster has to agree on it first, so
+//! it is asked for a little earlier, and each node judges by its own estimate: generations open at other events, and where
+//! events are refused is as uncertain as the root of the events counted.
+
+use firstseen_filter::rates::plain;
+use firstseen_filter::{
+    CellDefinition, FilterDefinition, GENERATIONS_MAX, Geometry, Growth, Limit, LiveEvents, WindowRule,
+};
+
+use crate::map::check::growth_of;
+
+/// A generation is asked for when the newest has room for less than one part in this many of its capacity.
+const ROOM_PARTS: u64 = 8;
+
+/// The newest generation of a group.
+pub(crate) struct Fill {
+    growth: Option<Growth>,
+    /// Whether the kind counts the cells in use.
+    counts_cells: bool,
+    /// The rate of false positives that was asked for.
+    rate: f64,
+    rule: WindowRule,
+    /// All slices of the group together.
+    whole: Geometry,
+    slices: u64,
+    /// Slices over which heads are spread, those that are not down, and how many of them are asked here.
+    live_slices: u64,
+    asked_slices: u64,
+    /// The committed number of the newest generation.
+    newest: u64,
+    live: LiveEvents,
+    /// Slices of events recorded here, beyond whole shares of all slices.
+    carry: u64,
+    now: u64,
+}
+
+/// Whether another event may be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Yes.
+    Free,
+    /// Yes, and the next generation should be opened.
+    Scarce,
+    /// Not in this generation.
+    None,
+}
+
+impl Fill {
+    /// Of a group of this definition, whose `slices` slices are `whole` together.
+    pub(crate) fn new(group: &FilterDefinition, whole: Geometry, slices: u64) -> Self {
+        let counts_cells = matches!(group.cells, CellDefinition::Bloom { .. } | CellDefinition::Timing { .. });
+        Self {
+            growth: growth_of(&group.cells),
+            counts_cells,
+            rate: group.rate,
+            rule: group.rule,
+            whole,
+            slices,
+            live_slices: slices,
+            asked_slices: 0,
+            newest: 0,
+            live: LiveEvents::default(),
+            carry: 0,
+            now: 0,
+        }
+    }
+
+    /// Heads are spread over so many slices from now on, of which this node has `asked_slices`.
+    pub(crate) fn spread_over(&mut self, live_slices: usize, asked_slices: usize) {
+        self.live_slices = (live_slices as u64).max(1);
+        self.asked_slices = asked_slices as u64;
+    }
+
+    /// The committed number of the newest generation.
+    pub(crate) fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// Generations open up to `number`, as was committed.
+    pub(crate) fn open(&mut self, number: u64) {
+        if number > self.newest {
+            self.newest = number;
+            self.live = LiveEvents::default();
+            self.carry = 0;
+        }
+    }
+
+    pub(crate) fn advance(&mut self, unit: u64) {
+        if unit > self.now {
+            self.now = unit;
+            self.live.advance(&self.rule, unit);
+        }
+    }
+
+    /// A new event was recorded whose head is this node.
+    pub(crate) fn record(&mut self) {
+        self.carry += self.live_slices;
+        if let Some(events) = self.carry.checked_div(self.asked_slices) {
+            self.live.record(self.now, events);
+            self.carry -= events * self.asked_slices;
+        }
+    }
+
+    /// Events counted in the newest generation.
+    pub(crate) fn counted(&self) -> &LiveEvents {
+        &self.live
+    }
+
+    /// Counts what another process of this node has counted.
+    pub(crate) fn restore(&mut self, counted: LiveEvents) {
+        self.now = self.now.max(counted.newest_unit().unwrap_or(0));
+        self.live = counted;
+    }
+
+    /// Counts the events of which so many, `of_slice`, had cells in one of the slices, where that is more than is known.
+    pub(crate) fn adopt(&mut self, of_slice: &LiveEvents) {
+        let misses_slice = (1.0 - 1.0 / self.slices.max(1) as f64).powf(f64::from(self.whole.hashes()));
+        let all = of_slice.times(1.0 / (1.0 - misses_slice));
+        if all.total() > self.live.total() {
+            self.restore(all);
+        }
+    }
+
+    /// Room in the newest generation, of which the own slices use `used_cells`; these are counted only where they matter.
+    pub(crate) fn room(&self, own_slices: u64, used_cells: impl FnOnce() -> u64) -> Room {
+        let Some(growth) = &self.growth else { return Room::Free };
+        let used_cells = || (used_cells() * self.slices).checked_div(own_slices).unwrap_or(0);
+        let left = |used_cells| growth.room(self.newest, &self.whole, &self.live, self.now, used_cells);
+        let scarce_events = growth.capacity_events / ROOM_PARTS;
+        let room_events = match growth.limit {
+            Limit::Density => left(used_cells()),
+            Limit::Cardinality => match left(0) {
+                counted if counted <= scarce_events && self.counts_cells && self.asked_slices < self.slices => {
+                    counted.max(growth.capacity_events.saturating_sub(self.events_in(used_cells())))
+                }
+                counted => counted,
+            },
+        };
+        match room_events {
+            0 => Room::None,
+            room_events if room_events <= scarce_events => Room::Scarce,
+            _ => Room::Free,
+        }
+    }
+
+    /// Different events behind so many cells in use.
+    fn events_in(&self, used_cells: u64) -> u64 {
+        let cells = self.whole.cells() as f64;
+        plain::events_from_fill(cells, self.whole.hashes(), (used_cells as f64 / cells).min(1.0)) as u64
+    }
+
+    /// Whether an event finds this many positions set by others more often than the filter may err.
+    pub(crate) fn is_likely_set(&self, positions: usize) -> bool {
+        let fill = plain::fill(self.whole.cells() as f64, self.whole.hashes(), self.live.total() as f64);
+        plain::rate_from_fill(positions as u32, fill) > self.rate
+    }
+
+    /// Most generations alive at once.
+    pub(crate) fn generations_max(&self) -> u64 {
+        self.growth.map_or(1, |growth| u64::from(growth.generations_max.min(GENERATIONS_MAX)))
+    }
+}

@@ -1,0 +1,459 @@
+//! Events in flight: those that are tested, whose cells are being set, or that wait for another of the same positions.
+//!
+//! Promises: of the events of the same positions one is in flight and the others wait for it, in order; nothing is
+//! allocated for an event. Must not know: cells, nodes, what is told to whom.
+//!
+//! A ticket names an event: the number of its batch, and its index there. Numbers are not used again, so what comes back
+//! late for an event that is over finds nothing.
+
+use std::sync::Arc;
+
+use firstseen_filter::{Probes, Refresh, Stamp, WindowRule};
+use hashbrown::HashTable;
+
+use crate::protocol::{FromLevel, NamedEvent, Operation};
+use crate::verdict::{Decision, Reason, Seen};
+
+/// No ticket.
+pub(crate) const NONE: u64 = u64::MAX;
+/// A ticket has 16 bits for the index.
+pub(crate) const BATCH_EVENTS_MAX: usize = 1 << 16;
+const SLOTS_MIN: usize = 64;
+/// Batches whose memory is kept.
+const SPARES_MAX: usize = 16;
+
+/// What an event is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing: it is decided, or was never taken up.
+    Over,
+    /// Nodes are asked.
+    Testing,
+    /// The level above is asked.
+    Climbing,
+    /// It is found here, and levels below are asked whether that is so.
+    Checking,
+    /// It is decided, and nodes set its cells.
+    Setting,
+    /// It waits for another event of the same positions.
+    Joined,
+    /// It is a retry of another event, which is in flight, and will be told the same.
+    Echo,
+    /// As joined or echo, but nobody waits for it any more.
+    Abandoned,
+}
+
+/// One event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
+    pub(crate) phase: Phase,
+    pub(crate) stamp: Stamp,
+    /// Generations still possible.
+    pub(crate) generations: u16,
+    /// The least expiry that it was found with, or that its cells get; in trees only.
+    pub(crate) expiry: u64,
+    /// The level of the tree at which it was found.
+    pub(crate) level: u8,
+    /// A level below knows it too, or cannot tell.
+    pub(crate) is_confirmed: bool,
+    /// Answers or acknowledgements that are missing.
+    pub(crate) waiting: u16,
+    /// What it comes to; not yet told while `told` is false.
+    pub(crate) outcome: Decision,
+    pub(crate) told: bool,
+    /// It was told before, to a submission of the same name.
+    pub(crate) is_repeat: bool,
+    /// Events that wait for this one, oldest first.
+    pub(crate) joiners: Queue,
+    /// Retries of this event.
+    pub(crate) echoes: Queue,
+    /// The next in the queue that this event waits in.
+    next: u64,
+}
+
+impl Flight {
+    /// Whether an event of the same positions with this stamp is certainly a duplicate, now that this one is decided,
+    /// and leaves nothing more to be set.
+    pub(crate) fn covers(&self, stamp: Stamp, rule: &WindowRule, refresh: Refresh) -> bool {
+        let is_found = match self.outcome {
+            Decision::FirstSeen => stamp.judged < rule.expiry(self.stamp.unit),
+            Decision::Duplicate => stamp.judged <= self.stamp.judged,
+            Decision::Undecided(_) => false,
+        };
+        is_found && (refresh == Refresh::Fixed || stamp.unit <= self.stamp.unit)
+    }
+}
+
+impl Flight {
+    /// Where it was found, in a window of so many units.
+    pub(crate) fn seen(&self, span_units: u64) -> Seen {
+        let unit = (self.expiry != u64::MAX).then(|| self.expiry.saturating_sub(span_units));
+        Seen { unit, level: self.level }
+    }
+}
+
+/// A list of events that is threaded through them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queue {
+    first: u64,
+    last: u64,
+    pub(crate) len: u32,
+}
+
+impl Queue {
+    pub(crate) const EMPTY: Self = Self { first: NONE, last: NONE, len: 0 };
+}
+
+impl Flight {
+    pub(crate) const IDLE: Self = Self {
+        phase: Phase::Over,
+        stamp: Stamp { unit: 0, judged: 0 },
+        generations: u16::MAX,
+        expiry: u64::MAX,
+        level: 0,
+        is_confirmed: false,
+        waiting: 0,
+        outcome: Decision::Undecided(Reason::Unknown),
+        told: false,
+        is_repeat: false,
+        joiners: Queue::EMPTY,
+        echoes: Queue::EMPTY,
+        next: NONE,
+    };
+}
+
+/// What a batch is, beside its events.
+#[derive(Clone, Debug)]
+pub(crate) struct BatchHead {
+    pub(crate) reply_to: u64,
+    pub(crate) operation: Operation,
+    /// The level that it came from, in trees.
+    pub(crate) from: Option<FromLevel>,
+    pub(crate) producer: u128,
+    pub(crate) sequence: u64,
+    pub(crate) names: Vec<NamedEvent>,
+    pub(crate) deadline_ms: u64,
+    /// It was sent before, and may have been recorded.
+    pub(crate) again: bool,
+    pub(crate) traceparent: Option<Arc<str>>,
+}
+
+impl BatchHead {
+    /// Events are recorded, not only looked up.
+    pub(crate) fn records(&self) -> bool {
+        self.operation.records()
+    }
+
+    /// A level below has told its events already.
+    pub(crate) fn is_brought_up(&self) -> bool {
+        self.operation == Operation::Record
+    }
+
+    /// Its events may have been recorded under its name before.
+    pub(crate) fn may_be_again(&self) -> bool {
+        self.operation == Operation::Observe && (self.again || !self.names.is_empty())
+    }
+}
+
+/// A submission whose events are in flight.
+pub(crate) struct Batch {
+    pub(crate) head: BatchHead,
+    pub(crate) probes: Probes,
+    /// Positions of the tree's root, where they are others.
+    above: Option<Probes>,
+    pub(crate) flights: Vec<Flight>,
+    /// Given away with the reply.
+    pub(crate) decisions: Vec<Decision>,
+    /// The same, in trees.
+    pub(crate) seen: Vec<Seen>,
+    /// Events that are not told.
+    pub(crate) untold: usize,
+    /// Events that are not over.
+    pub(crate) open: usize,
+    pub(crate) replied: bool,
+    /// Some of its events were told before.
+    pub(crate) has_repeats: bool,
+    /// What was found is told ahead of the reply.
+    pub(crate) is_found_told: bool,
+    /// The guard has learnt all decisions.
+    pub(crate) is_settled: bool,
+    pub(crate) degraded: bool,
+    /// Events of which not all positions were asked, and the sum of the chances that a new one is called a duplicate.
+    partial_events: u32,
+    partial_rates: f64,
+}
+
+impl Batch {
+    /// Not all positions of an event are asked; a new one is called a duplicate by this chance.
+    pub(crate) fn degrade(&mut self, rate: f64) {
+        self.degraded = true;
+        self.partial_events += 1;
+        self.partial_rates += rate;
+    }
+
+    /// The mean chance that a new event of the batch is called a duplicate, where that is `rate` for those of which all
+    /// positions were asked; none where that is all of them.
+    pub(crate) fn expected_rate(&self, rate: impl FnOnce() -> f64) -> Option<f64> {
+        let events = self.flights.len() as f64;
+        let partial_events = f64::from(self.partial_events);
+        (self.partial_events > 0).then(|| (self.partial_rates + (events - partial_events).max(0.0) * rate()) / events)
+    }
+
+    /// Whether something of it is in flight.
+    pub(crate) fn is_open(&self) -> bool {
+        self.flights.iter().any(|flight| !matches!(flight.phase, Phase::Over | Phase::Abandoned))
+    }
+
+    /// An event is decided.
+    pub(crate) fn decide(&mut self, index: usize, outcome: Decision, seen: Option<Seen>) {
+        self.decisions[index] = outcome;
+        self.untold = self.untold.saturating_sub(1);
+        if let Some(seen) = seen {
+            self.seen.resize(self.decisions.len(), Seen::default());
+            self.seen[index] = seen;
+        }
+    }
+}
+
+/// All batches with events in flight, and the events by their positions.
+pub(crate) struct Flights {
+    /// By number, modulo their count, which is a power of two.
+    slots: Vec<Option<(u64, Batch)>>,
+    batches: usize,
+    next_number: u64,
+    /// Tickets of events that others of the same positions wait for.
+    leaders: HashTable<u64>,
+    open_events: usize,
+    spares: Vec<(Probes, Vec<Flight>)>,
+}
+
+fn ticket(number: u64, index: usize) -> u64 {
+    number << 16 | index as u64
+}
+
+/// Whether two events came together.
+pub(crate) fn same_batch(one: u64, other: u64) -> bool {
+    one >> 16 == other >> 16
+}
+
+fn index_of(ticket: u64) -> usize {
+    (ticket & 0xFFFF) as usize
+}
+
+/// Positions are uniform already; what matters is that their order counts and all bits reach the table.
+fn hash(positions: &[u64]) -> u64 {
+    positions.iter().fold(0x9E37_79B9_7F4A_7C15, |hash: u64, position| {
+        let product = u128::from(hash ^ position) * 0xD6E8_FEB8_6659_FD93_u128;
+        (product as u64 ^ (product >> 64) as u64).wrapping_add(*position)
+    })
+}
+
+impl Flights {
+    /// None yet. Numbers start at `first_number`, apart from those that an owner of this group has given in another
+    /// process.
+    pub(crate) fn new(first_number: u64) -> Self {
+        Self {
+            slots: (0..SLOTS_MIN).map(|_| None).collect(),
+            batches: 0,
+            next_number: first_number,
+            leaders: HashTable::new(),
+            open_events: 0,
+            spares: Vec::new(),
+        }
+    }
+
+    /// Takes a batch, none of whose events is in flight yet, and gives the ticket of its first event; the others follow.
+    pub(crate) fn push(&mut self, head: BatchHead, probes: Probes, above: Option<Probes>) -> u64 {
+        if self.batches * 2 >= self.slots.len() {
+            self.grow();
+        }
+        while self.slots[self.slot(self.next_number)].is_some() {
+            self.next_number += 1;
+        }
+        let (number, events) = (self.next_number, probes.len());
+        self.next_number += 1;
+        let mut flights = self.spares.pop().map(|(_, flights)| flights).unwrap_or_default();
+        flights.clear();
+        flights.resize(events, Flight::IDLE);
+        let decisions = vec![Decision::Undecided(Reason::Unknown); events];
+        let batch = Batch {
+            head,
+            probes,
+            above,
+            flights,
+            decisions,
+            seen: Vec::new(),
+            untold: events,
+            open: events,
+            replied: false,
+            has_repeats: false,
+            is_found_told: false,
+            is_settled: false,
+            degraded: false,
+            partial_events: 0,
+            partial_rates: 0.0,
+        };
+        self.open_events += events;
+        self.batches += 1;
+        let slot = self.slot(number);
+        self.slots[slot] = Some((number, batch));
+        ticket(number, 0)
+    }
+
+    fn slot(&self, number: u64) -> usize {
+        number as usize & (self.slots.len() - 1)
+    }
+
+    fn grow(&mut self) {
+        let slots = (0..self.slots.len() * 2).map(|_| None).collect();
+        for (number, batch) in std::mem::replace(&mut self.slots, slots).into_iter().flatten() {
+            let slot = self.slot(number);
+            self.slots[slot] = Some((number, batch));
+        }
+    }
+
+    pub(crate) fn batch(&self, ticket: u64) -> Option<&Batch> {
+        let (number, batch) = self.slots[self.slot(ticket >> 16)].as_ref()?;
+        (*number == ticket >> 16).then_some(batch)
+    }
+
+    pub(crate) fn batch_mut(&mut self, ticket: u64) -> Option<&mut Batch> {
+        let slot = self.slot(ticket >> 16);
+        let (number, batch) = self.slots[slot].as_mut()?;
+        (*number == ticket >> 16).then_some(batch)
+    }
+
+    /// The batch of an event, and the event's index there.
+    pub(crate) fn event_mut(&mut self, ticket: u64) -> Option<(&mut Batch, usize)> {
+        let index = index_of(ticket);
+        self.batch_mut(ticket).filter(|batch| index < batch.flights.len()).map(|batch| (batch, index))
+    }
+
+    pub(crate) fn flight(&self, ticket: u64) -> Option<&Flight> {
+        self.batch(ticket)?.flights.get(index_of(ticket))
+    }
+
+    pub(crate) fn flight_mut(&mut self, ticket: u64) -> Option<&mut Flight> {
+        self.batch_mut(ticket)?.flights.get_mut(index_of(ticket))
+    }
+
+    pub(crate) fn positions(&self, ticket: u64) -> &[u64] {
+        self.batch(ticket).map_or(&[], |batch| batch.probes.positions(index_of(ticket)))
+    }
+
+    /// The positions by which an event is told from others: in a tree those of the root, which other events seldom share.
+    pub(crate) fn identity(&self, ticket: u64) -> &[u64] {
+        let Some(batch) = self.batch(ticket) else { return &[] };
+        batch.above.as_ref().unwrap_or(&batch.probes).positions(index_of(ticket))
+    }
+
+    /// The event in flight that has the same positions.
+    pub(crate) fn leader_of(&self, ticket: u64) -> Option<u64> {
+        let positions = self.identity(ticket);
+        self.leaders.find(hash(positions), |leader| self.identity(*leader) == positions).copied()
+    }
+
+    /// Lets others wait for this event.
+    pub(crate) fn lead(&mut self, ticket: u64) {
+        let mut leaders = std::mem::take(&mut self.leaders);
+        leaders.insert_unique(hash(self.identity(ticket)), ticket, |leader| hash(self.identity(*leader)));
+        self.leaders = leaders;
+    }
+
+    /// Lets nobody wait for this event any more.
+    pub(crate) fn unlead(&mut self, ticket: u64) {
+        let hash = hash(self.identity(ticket));
+        if let Ok(leader) = self.leaders.find_entry(hash, |leader| *leader == ticket) {
+            leader.remove();
+        }
+    }
+
+    /// Puts an event at the end of a queue that `queue` picks of `owner`.
+    pub(crate) fn enqueue(&mut self, owner: u64, ticket: u64, queue: impl Fn(&mut Flight) -> &mut Queue) {
+        let Some(last) = self.flight_mut(owner).map(|owner| {
+            let queue = queue(owner);
+            queue.len += 1;
+            if queue.first == NONE {
+                queue.first = ticket;
+            }
+            std::mem::replace(&mut queue.last, ticket)
+        }) else {
+            return;
+        };
+        if let Some(last) = self.flight_mut(last) {
+            last.next = ticket;
+        }
+        if let Some(flight) = self.flight_mut(ticket) {
+            flight.next = NONE;
+        }
+    }
+
+    /// Takes the first event of a queue that was taken out of its owner.
+    pub(crate) fn dequeue(&self, queue: &mut Queue) -> Option<u64> {
+        let first = queue.first;
+        let flight = self.flight(first)?;
+        queue.first = flight.next;
+        queue.len = queue.len.saturating_sub(1);
+        if queue.first == NONE {
+            queue.last = NONE;
+        }
+        Some(first)
+    }
+
+    /// An event is over; its batch goes when all are and it has been answered.
+    pub(crate) fn end(&mut self, ticket: u64) {
+        let Some((batch, index)) = self.event_mut(ticket) else { return };
+        batch.flights[index].phase = Phase::Over;
+        batch.open = batch.open.saturating_sub(1);
+        self.open_events = self.open_events.saturating_sub(1);
+    }
+
+    /// Drops the batch of this event if nothing of it is in flight and it has been answered.
+    pub(crate) fn retire(&mut self, ticket: u64) {
+        if self.batch(ticket).is_some_and(|batch| batch.open == 0 && batch.replied) {
+            let slot = self.slot(ticket >> 16);
+            if let Some((_, batch)) = self.slots[slot].take() {
+                self.batches -= 1;
+                if self.spares.len() < SPARES_MAX {
+                    self.spares.push((batch.above.unwrap_or(batch.probes), batch.flights));
+                }
+            }
+        }
+    }
+
+    /// Memory for a producer's next batch, if some is to spare.
+    pub(crate) fn spare_probes(&mut self) -> Option<Probes> {
+        self.spares.pop().map(|(probes, _)| probes)
+    }
+
+    /// The ticket from which on those of the next batches are.
+    pub(crate) fn first_free(&self) -> u64 {
+        ticket(self.next_number, 0)
+    }
+
+    /// First tickets of all batches, oldest first.
+    pub(crate) fn batches(&self) -> Vec<u64> {
+        let mut numbers: Vec<u64> = self.slots.iter().flatten().map(|(number, _)| *number).collect();
+        numbers.sort_unstable();
+        numbers.into_iter().map(|number| ticket(number, 0)).collect()
+    }
+
+    /// Events that are tested at present, oldest first.
+    pub(crate) fn testing(&self) -> Vec<u64> {
+        let events = |first: u64| (first..).zip(self.batch(first).map_or(&[][..], |batch| &batch.flights));
+        let tested =
+            |first| events(first).filter(|(_, flight)| flight.phase == Phase::Testing).map(|(ticket, _)| ticket);
+        self.batches().into_iter().flat_map(tested).collect()
+    }
+
+    /// The first deadline of a batch that is not answered.
+    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+        let waiting = self.slots.iter().flatten().filter(|(_, batch)| !batch.replied);
+        waiting.map(|(_, batch)| batch.head.deadline_ms).min()
+    }
+
+    /// Events that are not over.
+    pub(crate) fn open_events(&self) -> usize {
+        self.open_events
+    }
+}

@@ -1,0 +1,283 @@
+//! Heads that move: a node that gives a slice to another tells it all that is told meanwhile under which name, and says when
+//! nothing is in flight any more of what it headed; until then the other heads none of these events.
+//!
+//! Promises: of the two heads of an event, one before and one after its slice has moved, the second begins when the first has
+//! ended or is gone; a submission that comes again is told the same by either, as long as it may come again. Must not know:
+//! how cells move.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use firstseen_filter::Probes;
+
+use super::DividedGroup;
+use super::flights::{Batch, Flights};
+use super::outbox::Outbox;
+use super::placement::{Placement, distinct};
+use crate::group::limits::NAMES_AWAITED_MS_MAX;
+use crate::group::rules::Rule;
+use crate::ids::{Incarnation, NodeId};
+use crate::map::ClusterMap;
+use crate::protocol::{BatchName, ClockReading, HandedOver, MirrorNumber, Mirrored, NamedEvent, PeerBody};
+use crate::verdict::Decision;
+
+/// Who has headed events before is not waited for any longer than this: it has had time to end everything, or to be called
+/// down.
+const AWAITED_MS_MAX: u64 = 30_000;
+
+/// After so long it is asked: where it has started anew in between, it may have nothing of the group, and need not know that
+/// anybody waits.
+const ASK_AFTER_MS: u64 = 1_000;
+
+/// What this node hands over, and is handed.
+#[derive(Default)]
+pub(super) struct Handing {
+    /// Nodes that slices here are on their way to, with the monotonic time since when they are told everything.
+    targets: Vec<(NodeId, u64)>,
+    due: Vec<Due>,
+    /// Who was told lately, with the time since when it was told everything, and until when it may wait: by a map that follows,
+    /// it may not know which of the two has given it its slices.
+    told: Vec<(NodeId, u64, u64)>,
+    awaited: Vec<Awaited>,
+    /// Who has ended already, by a map that has not been heard of here: until when not all names are known.
+    early: BTreeMap<NodeId, (u64, u64)>,
+    /// The starts of nodes by the map that was followed last.
+    starts: BTreeMap<NodeId, Incarnation>,
+    /// When this node was given slices that are on their way here.
+    arrivals: Vec<((u32, u64), u64)>,
+}
+
+/// A node that has taken over.
+struct Due {
+    node: NodeId,
+    /// Since when it is told everything, in monotonic milliseconds.
+    since_ms: u64,
+    /// The ticket from which on this node has headed nothing for it.
+    first_free: u64,
+    /// The map by which it has.
+    epoch: u64,
+}
+
+/// Who headed events before, and has not ended yet.
+struct Awaited {
+    node: NodeId,
+    start: Incarnation,
+    /// By which it did.
+    former: Placement,
+    /// The map by which it does no more.
+    epoch: u64,
+    until_ms: u64,
+    next_ask_ms: u64,
+}
+
+impl Handing {
+    /// Follows the map: `former` is what counted before, `first_free` the ticket of the next event.
+    pub(super) fn follow(
+        &mut self,
+        map: &ClusterMap,
+        former: &Placement,
+        placement: &Placement,
+        (now_ms, first_free): (u64, u64),
+    ) {
+        let epoch = placement.epoch();
+        let gone: Vec<_> = self.targets.extract_if(.., |(node, _)| !placement.targets().contains(node)).collect();
+        // The map in which they were on their way may have gone by unseen.
+        let told_since =
+            |node: NodeId| self.targets.iter().find(|(target, _)| *target == node).map(|(_, since)| *since);
+        let others = former.taken_from_here(placement).into_iter();
+        let others: Vec<_> = others.map(|node| (node, told_since(node).unwrap_or(now_ms))).collect();
+        self.told.retain(|(_, _, until_ms)| *until_ms > now_ms);
+        let is_next = epoch != former.epoch();
+        let again: Vec<_> =
+            self.told.iter().filter(|_| is_next).map(|(node, since_ms, _)| (*node, *since_ms)).collect();
+        for (node, since_ms) in gone.into_iter().chain(others).chain(again) {
+            if !self.due.iter().any(|due| due.node == node && due.epoch == epoch) {
+                self.due.push(Due { node, since_ms, first_free, epoch });
+            }
+        }
+        let is_new = |node: &&NodeId| !self.targets.iter().any(|(target, _)| target == *node);
+        let new: Vec<NodeId> = placement.targets().iter().filter(is_new).copied().collect();
+        self.targets.extend(new.into_iter().map(|node| (node, now_ms)));
+        let start = |node: NodeId| map.nodes.get(&node).filter(|node| !node.is_down).map(|node| node.incarnation);
+        let before = std::mem::take(&mut self.starts);
+        self.starts =
+            placement.nodes().iter().chain(former.nodes()).filter_map(|node| Some((*node, start(*node)?))).collect();
+        for node in placement.arrived_since(former) {
+            // Another start of the node has headed nothing by the map before.
+            if let Some(start) = start(node).filter(|start| before.get(&node) == Some(start)) {
+                let (former, until_ms, next_ask_ms) = (former.clone(), now_ms + AWAITED_MS_MAX, now_ms + ASK_AFTER_MS);
+                self.awaited.push(Awaited { node, start, former, epoch, until_ms, next_ask_ms });
+            }
+        }
+        self.awaited.retain(|awaited| start(awaited.node) == Some(awaited.start));
+        self.due.retain(|due| start(due.node).is_some());
+        let arriving = placement.arriving_here();
+        self.arrivals.retain(|(arrival, _)| arriving.contains(arrival));
+        let is_new = |arrival: &&(u32, u64)| !self.arrivals.iter().any(|(known, _)| known == *arrival);
+        let new: Vec<(u32, u64)> = arriving.iter().filter(is_new).copied().collect();
+        self.arrivals.extend(new.into_iter().map(|arrival| (arrival, now_ms)));
+    }
+
+    /// The node counts as started anew: the others have gone on without it, and whom it awaited need not tell it any more.
+    pub(super) fn begin_anew(&mut self) {
+        self.awaited.clear();
+    }
+
+    /// Whom to ask whether it has ended, and when next.
+    fn ask(&mut self, now_ms: u64) -> Vec<NodeId> {
+        let due = self.awaited.iter_mut().filter(|awaited| awaited.next_ask_ms <= now_ms);
+        let asked = due.map(|awaited| {
+            awaited.next_ask_ms = now_ms + ASK_AFTER_MS;
+            awaited.node
+        });
+        distinct(asked)
+    }
+
+    /// When [`DividedGroup::hand_over`] has something to do, if nothing comes.
+    pub(super) fn next_ms(&self) -> Option<u64> {
+        self.awaited.iter().map(|awaited| awaited.next_ask_ms.min(awaited.until_ms)).min()
+    }
+
+    /// Whether the head of an event before this one has not ended yet.
+    pub(super) fn awaits_head_of(&self, positions: &[u64]) -> bool {
+        self.awaited.iter().any(|awaited| awaited.former.head(positions) == Some(awaited.node))
+    }
+
+    /// Whether somebody waits for this node to end what it has headed.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Whether others are told what is told here under a name.
+    pub(super) fn is_told(&self) -> bool {
+        !self.targets.is_empty() || !self.due.is_empty()
+    }
+
+    /// What was told under a name, who may have to tell it again is told too; of the events there is nothing but their number.
+    pub(super) fn tell(
+        &self,
+        outbox: &mut Outbox,
+        (name, names, decisions): (BatchName, &[NamedEvent], &[Decision]),
+        clock: ClockReading,
+        probes: Probes,
+    ) {
+        let (names, decisions) = (names.to_vec(), decisions.to_vec());
+        let told = Mirrored { name, names, decisions, clock, generation: 0, probes, stamps: Vec::new() };
+        let told = Arc::new(told);
+        let targets = self.targets.iter().map(|(node, _)| node);
+        for node in targets.chain(self.due.iter().map(|due| &due.node)) {
+            outbox.tell(*node, PeerBody::Mirror(MirrorNumber::NONE, told.clone()));
+        }
+    }
+}
+
+impl DividedGroup {
+    /// The map has changed.
+    pub(super) fn follow_handing(&mut self, map: &ClusterMap, former: &Placement) {
+        let first_free = self.flights.as_ref().map_or(0, |flights| flights.first_free());
+        self.handing.follow(map, former, &self.placement, (self.now.monotonic_ms, first_free));
+        let epoch_now = self.placement.epoch();
+        let known: Vec<_> = self.handing.early.extract_if(.., |_, (epoch, _)| *epoch <= epoch_now).collect();
+        known.into_iter().for_each(|(from, (epoch, until_ms))| self.end_awaited(from, epoch, until_ms));
+    }
+
+    /// When the names that may come again of a slice's events are known here, where the node that it comes from tells them.
+    fn known_ms(&self, slice: u32) -> u64 {
+        let wait_ms = u64::from(self.policies.retry_horizon_ms).min(NAMES_AWAITED_MS_MAX);
+        let since = self.handing.arrivals.iter().filter(|((arriving, _), _)| *arriving == slice);
+        let since_ms = since.map(|(_, since_ms)| *since_ms).filter(|_| self.placement.has_live_origin(slice)).max();
+        let begun_ms = self.first_ms.unwrap_or(self.now.monotonic_ms);
+        since_ms.map_or(0, |since_ms| since_ms.max(begun_ms) + wait_ms)
+    }
+
+    /// Whether they are.
+    pub(super) fn knows_names_of(&self, slice: u32) -> bool {
+        self.known_ms(slice) <= self.now.monotonic_ms
+    }
+
+    /// When they will be of the next slice.
+    pub(super) fn next_known_ms(&self) -> Option<u64> {
+        let arrivals = self.handing.arrivals.iter().map(|((slice, _), _)| self.known_ms(*slice));
+        arrivals.filter(|known_ms| *known_ms > self.now.monotonic_ms).min()
+    }
+
+    /// What another head has told.
+    pub(super) fn hear_told(&mut self, mirrored: &Mirrored) {
+        let told = (mirrored.name, mirrored.names.clone(), mirrored.decisions.clone());
+        if self.limits.rules.keep(Rule::RestoresNames) {
+            self.guard.restore(&told, self.now.monotonic_ms);
+        }
+        self.kept.told(mirrored.name, &mirrored.names, &mirrored.decisions, mirrored.clock);
+    }
+
+    /// Tells who has taken over that this node has ended what it headed, once it has, and who has headed that before it.
+    pub(super) fn hand_over(&mut self) {
+        let now_ms = self.now.monotonic_ms;
+        self.handing.awaited.retain(|awaited| awaited.until_ms > now_ms);
+        for node in self.handing.ask(now_ms) {
+            // Who has nothing of the group says that there is nothing to end.
+            self.outbox.tell(node, PeerBody::AskPast);
+        }
+        if self.handing.due.is_empty() {
+            return;
+        }
+        let Self { handing, flights, guard, outbox, former_heads, first_ms, .. } = self;
+        // What others headed before, this one knows no names of.
+        let known_since_ms = guard.whole_since_ms().max(former_heads.gained_ms()).max(first_ms.unwrap_or(0));
+        let Handing { due, awaited, told, .. } = handing;
+        let has_ended = |due: &mut Due| {
+            let flights = flights.as_ref();
+            let open = |first: u64| flights.and_then(|flights| flights.batch(first)).is_some_and(Batch::is_open);
+            let batches = flights.map(Flights::batches).unwrap_or_default();
+            let is_first = awaited.iter().all(|awaited| awaited.epoch >= due.epoch);
+            is_first && !batches.into_iter().any(|first| first < due.first_free && open(first))
+        };
+        for Due { node, since_ms, epoch, .. } in due.extract_if(.., has_ended) {
+            told.retain(|(known, ..)| *known != node);
+            told.push((node, since_ms, now_ms + AWAITED_MS_MAX));
+            let told_for_ms = now_ms.saturating_sub(since_ms.max(known_since_ms));
+            outbox.tell(node, PeerBody::HandedOver(HandedOver { epoch, told_for_ms }));
+        }
+    }
+
+    /// Another node asks, which may wait for what it was told and has not got, or for what this one has never known of, as it
+    /// has seen several maps as one: it is told once all that is in flight has ended.
+    pub(super) fn hand_over_again(&mut self, to: NodeId) {
+        let Self { handing, flights, placement, now, .. } = self;
+        if handing.due.iter().all(|due| due.node != to) {
+            let first_free = flights.as_ref().map_or(0, |flights| flights.first_free());
+            // No more than what nobody else has to end first.
+            let awaited = handing.awaited.iter().map(|awaited| awaited.epoch).min();
+            let epoch = awaited.map_or(placement.epoch(), |awaited| awaited.min(placement.epoch()));
+            handing.due.push(Due { node: to, since_ms: now.monotonic_ms, first_free, epoch });
+        }
+    }
+
+    /// This process has headed nothing by the maps before its first: who has taken over by one of these may know of its start
+    /// and wait for it.
+    pub(super) fn hand_over_the_past(&mut self) {
+        let handed = HandedOver { epoch: self.placement.epoch(), told_for_ms: 0 };
+        let Self { placement, outbox, .. } = self;
+        placement.live_peers().for_each(|(peer, _)| outbox.tell(peer, PeerBody::HandedOver(handed)));
+    }
+
+    /// Another node heads nothing any more of what this one has taken over by a map up to that epoch.
+    pub(super) fn hear_handed_over(&mut self, from: NodeId, handed: HandedOver) {
+        let epoch = handed.epoch;
+        let horizon_ms = u64::from(self.policies.retry_horizon_ms);
+        let until_ms = self.now.monotonic_ms + horizon_ms.saturating_sub(handed.told_for_ms);
+        if epoch > self.placement.epoch() {
+            self.handing.early.insert(from, (epoch, until_ms));
+            return;
+        }
+        self.end_awaited(from, epoch, until_ms);
+    }
+
+    fn end_awaited(&mut self, from: NodeId, epoch: u64, until_ms: u64) {
+        let before = self.handing.awaited.len();
+        self.handing.awaited.retain(|awaited| awaited.node != from || awaited.epoch > epoch);
+        if self.handing.awaited.len() < before {
+            self.former_heads.handed_over(from, epoch, until_ms);
+        }
+    }
+}

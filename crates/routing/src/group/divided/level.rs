@@ -1,0 +1,84 @@
+//! The level of a tree that a group belongs to: its positions from the root's, and what becomes of what it does not know.
+//!
+//! Promises: what is told by the levels above is recorded here for as long as it counts there, and no longer. Must not
+//! know: how events climb.
+
+use firstseen_filter::{ProbeShape, Probes};
+
+use super::DividedGroup;
+use crate::ids::FilterId;
+use crate::map::{Branch, ClusterMap, CutOff, FilterRecord, TreeMode};
+use crate::plan::{Fold, GroupPlan, SlicedBuildError};
+
+/// A level of a tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Level {
+    /// Steps from the root.
+    pub(super) number: u8,
+    /// Who is asked for what is not known here.
+    pub(super) parent: Option<FilterId>,
+    pub(super) mode: TreeMode,
+    pub(super) cut_off: CutOff,
+    /// Whose place above is this, in the order of their numbers.
+    pub(super) children: Vec<FilterId>,
+    /// What is found above this level is checked below.
+    pub(super) top_down: u8,
+    fold: Fold,
+    /// Of the positions that travel.
+    root_shape: ProbeShape,
+}
+
+impl DividedGroup {
+    /// An event of `unit` that was told first-seen is not recorded here.
+    pub(super) fn forget(&mut self, unit: u64) {
+        self.forgotten_expiry = self.forgotten_expiry.max(self.own.rule().expiry(unit));
+    }
+
+    /// Whether such an event would still count, so that not to know one says nothing.
+    pub(super) fn has_forgotten(&self) -> bool {
+        self.forgotten_expiry.saturating_add(self.own.rule().lateness_units) > self.own.now_unit()
+    }
+}
+
+impl Level {
+    /// The level of a filter as `map` has it; none where it is in no tree.
+    ///
+    /// # Errors
+    /// [`SlicedBuildError`] where the map lacks the root.
+    pub(crate) fn of(
+        map: &ClusterMap,
+        filter: FilterId,
+        record: &FilterRecord,
+    ) -> Result<Option<Self>, SlicedBuildError> {
+        let Some(Branch { parent, level: number, fold, mode, cut_off, top_down, .. }) = record.branch else {
+            return Ok(None);
+        };
+        let is_child = |record: &FilterRecord| record.branch.as_ref().is_some_and(|it| it.parent == Some(filter));
+        let children = map.filters.iter().filter(|(_, record)| is_child(record)).map(|(id, _)| *id).collect();
+        let (fold, root_shape) = (Fold::new(fold), map.prober(record)?.shape());
+        Ok(Some(Self { number, parent, mode, cut_off, children, top_down, fold, root_shape }))
+    }
+
+    /// The shape of what producers send.
+    pub(super) fn root_shape(&self) -> ProbeShape {
+        self.root_shape
+    }
+
+    /// The positions of events at this level, from those of the root.
+    pub(super) fn fold(&self, probes: &Probes, plan: &GroupPlan) -> Probes {
+        let mut folded = Probes::new(plan.shape());
+        let mut positions = Vec::new();
+        for event in 0..probes.len() {
+            positions.clear();
+            positions.extend(probes.positions(event).iter().map(|position| self.fold.of(*position)));
+            let pushed = folded.push_positions(&positions);
+            debug_assert!(pushed.is_ok(), "a level has room for every folded position");
+        }
+        folded
+    }
+
+    /// Whether positions are the root's.
+    pub(super) fn is_whole(&self) -> bool {
+        self.fold.is_whole()
+    }
+}

@@ -1,0 +1,99 @@
+//! What time and the loss of nodes do to events in flight.
+//!
+//! Promises: every batch is answered by its deadline. A test sets nothing, so it can be given up at any time, and a retry
+//! runs anew; an event whose cells are being set goes on after its deadline, and a retry is told what it came to. Must
+//! not know: how a loss is noticed.
+
+use super::DividedGroup;
+use super::flights::{Flights, Phase};
+use crate::ids::NodeId;
+use crate::protocol::{Command, Moment};
+use crate::verdict::{Decision, Reason};
+
+/// What a submission that was given up before anything was set is remembered as: not at all.
+const GIVEN_UP: Decision = Decision::Undecided(Reason::NotReady);
+
+impl DividedGroup {
+    /// Answers what nobody waits for any longer, and forgets what need not be remembered.
+    pub(crate) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        self.now = now;
+        self.guard.expire(now.monotonic_ms);
+        for first in self.flights.as_ref().map(Flights::batches).unwrap_or_default() {
+            let batch = self.flights.as_ref().and_then(|flights| flights.batch(first));
+            if batch.is_some_and(|batch| !batch.replied && batch.head.deadline_ms <= now.monotonic_ms) {
+                self.expire(first);
+            }
+        }
+        self.replay_journal();
+        self.keep_head();
+        self.finish(commands);
+    }
+
+    /// When [`Self::tick`] has something to do.
+    pub(crate) fn next_tick_ms(&self) -> Option<u64> {
+        let deadline_ms = self.flights.as_ref().and_then(Flights::next_deadline_ms);
+        let gathered_ms = self.outbox.has_gathered().then_some(0);
+        let of_copies = self.next_gap_ms().into_iter().chain(self.next_rescan_ms()).chain(self.handing.next_ms());
+        let others = [gathered_ms, self.guard.next_expiry_ms(), self.next_replay_ms()];
+        deadline_ms.into_iter().chain(others.into_iter().flatten()).chain(of_copies).min()
+    }
+
+    /// Answers a batch whose deadline has come.
+    fn expire(&mut self, first: u64) {
+        let Some(batch) = self.flights.as_ref().and_then(|flights| flights.batch(first)) else { return };
+        let events = batch.flights.len();
+        for ticket in (first..).take(events) {
+            let Some(flight) = self.flight_mut(ticket).filter(|flight| !flight.told) else { continue };
+            match flight.phase {
+                Phase::Testing | Phase::Checking => self.settle(ticket, GIVEN_UP),
+                Phase::Joined => {
+                    flight.phase = Phase::Abandoned;
+                    self.tell(ticket, GIVEN_UP);
+                }
+                // The submission of the same name may still come to something.
+                Phase::Echo => {
+                    flight.phase = Phase::Abandoned;
+                    self.tell(ticket, Decision::Undecided(Reason::Unknown));
+                }
+                // It may be recorded above already.
+                Phase::Climbing => {}
+                Phase::Setting | Phase::Abandoned | Phase::Over => {}
+            }
+        }
+        self.answer(first);
+    }
+
+    /// A node's process is gone: what was asked of it will not be answered, and what was set there is lost.
+    pub(crate) fn peer_lost(&mut self, peer: NodeId, now: Moment, commands: &mut Vec<Command>) {
+        self.now = now;
+        self.end_sets_of(peer);
+        self.count_stuck_events();
+        if let Some(index) = self.placement.index_of(peer) {
+            // An event may have got stuck on its way to that node, wherever it is now.
+            let asked = |group: &Self, ticket: u64| {
+                let positions = group.flights.as_ref().map_or(&[][..], |flights| flights.positions(ticket));
+                positions.iter().any(|position| group.placement.node_at(*position) == index)
+            };
+            self.give_up_tests(asked, Decision::Undecided(Reason::NotReady));
+        }
+        self.finish(commands);
+    }
+
+    /// The slices have moved: what was asked of their nodes means nothing.
+    pub(super) fn abandon_tests(&mut self) {
+        self.give_up_tests(|_, _| true, Decision::Undecided(Reason::StaleMap));
+    }
+
+    pub(super) fn give_up_tests(&mut self, is_lost: impl Fn(&Self, u64) -> bool, outcome: Decision) {
+        let testing = self.flights.as_ref().map(Flights::testing).unwrap_or_default();
+        let lost: Vec<u64> = testing.into_iter().filter(|ticket| is_lost(self, *ticket)).collect();
+        lost.into_iter().for_each(|ticket| self.settle(ticket, outcome));
+    }
+
+    /// The node is about to stop: what is in flight goes on, nothing new is taken up.
+    pub(crate) fn drain(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        self.now = now;
+        self.is_draining = true;
+        self.finish(commands);
+    }
+}

@@ -1,0 +1,322 @@
+//! The slices of a group that this node has.
+//!
+//! Promises: a test visits slices in the order of the event's hash functions, stops at the first zero and sets nothing;
+//! a set sets all positions that lie here. Every visit is counted. Must not know: other nodes, who asks.
+
+use firstseen_filter::{
+    CellRun, FilterDefinition, FilterSlice, GENERATIONS_MAX, HASHES_MAX, PartError, Sighting, Stamp, Unit, WindowRule,
+};
+
+use super::placement::Placement;
+use crate::group::state::share_of_sample;
+use crate::plan::{Load, SlicedBuildError};
+use crate::protocol::Entry;
+
+/// What a slice says that does not know the positions.
+const NOTHING: Sighting = Sighting { generations: 0, expiry: u64::MAX };
+
+/// Own slices with what they have done.
+pub(crate) struct OwnSlices {
+    definition: FilterDefinition,
+    /// By slice of the group.
+    slices: Vec<Option<FilterSlice>>,
+    loads: Vec<Load>,
+    /// The greatest unit that a stamp brought here.
+    now: u64,
+    /// Events that came by to be tested, and to be set.
+    pub(crate) test_node_visits: u64,
+    pub(crate) set_node_visits: u64,
+}
+
+/// Positions of one event in one slice.
+struct InSlice {
+    offsets: [u64; HASHES_MAX as usize],
+    len: usize,
+}
+
+impl OwnSlices {
+    pub(crate) fn build(definition: FilterDefinition, placement: &Placement) -> Result<Self, SlicedBuildError> {
+        let mut slices = Vec::with_capacity(placement.slices());
+        for slice in 0..placement.slices() {
+            slices.push(if placement.holds_slice(slice) { Some(FilterSlice::build(&definition)?) } else { None });
+        }
+        let loads = vec![Load::default(); slices.len()];
+        Ok(Self { definition, slices, loads, now: 0, test_node_visits: 0, set_node_visits: 0 })
+    }
+
+    /// Takes empty slices that came to this node, and drops those that went; which have come. One that cannot be built is
+    /// not there, what is asked of it is undecided, and it is tried again.
+    pub(crate) fn follow(&mut self, placement: &Placement) -> Vec<u32> {
+        let mut come = Vec::new();
+        for (index, slice) in self.slices.iter_mut().enumerate() {
+            match (placement.holds_slice(index), slice.is_some()) {
+                (true, false) => {
+                    *slice = FilterSlice::build(&self.definition).ok();
+                    come.extend(slice.is_some().then_some(index as u32));
+                }
+                (false, true) => *slice = None,
+                _ => {}
+            }
+        }
+        come
+    }
+
+    /// Whether a slice is here.
+    pub(crate) fn has(&self, slice: u32) -> bool {
+        self.slices.get(slice as usize).is_some_and(Option::is_some)
+    }
+
+    /// What the window is counted in.
+    pub(crate) fn unit(&self) -> &Unit {
+        &self.definition.unit
+    }
+
+    /// Whether what is recorded expires.
+    pub(crate) fn has_window(&self) -> bool {
+        self.definition.unit != Unit::Endless
+    }
+
+    /// The greatest unit that a stamp brought here.
+    pub(crate) fn now_unit(&self) -> u64 {
+        self.now
+    }
+
+    pub(crate) fn rule(&self) -> &WindowRule {
+        &self.definition.rule
+    }
+
+    /// Whether every position that the placement has tested here can be. A slice on its way here that cannot be built holds
+    /// nothing up: it is not complete before all of it has come again.
+    pub(crate) fn has_all(&self, placement: &Placement, positions: &[u64]) -> bool {
+        positions.iter().all(|position| {
+            let slice = placement.locate(*position).0;
+            !placement.tests_slice(slice) || self.slices[slice].is_some()
+        })
+    }
+
+    /// The stamp as it is judged here: not before the edge of lateness, beyond which cells may have been cleared.
+    /// `None` where the event's own window is over then; what is only looked up may be judged after it.
+    pub(crate) fn rejudge(&mut self, stamp: Stamp) -> Option<Stamp> {
+        self.now = self.now.max(stamp.unit);
+        let edge = self.now.saturating_sub(self.definition.rule.lateness_units);
+        let judged = stamp.judged.max(edge);
+        let is_alive = self.definition.rule.expiry(stamp.unit) > judged || judged == stamp.judged;
+        is_alive.then_some(Stamp { unit: stamp.unit, judged })
+    }
+
+    pub(crate) fn prefetch(&self, placement: &Placement, positions: &[u64], generation: u64) {
+        for position in positions {
+            let (index, offset) = placement.locate(*position);
+            if let Some(slice) = &self.slices[index] {
+                slice.prefetch(generation, &[offset]);
+            }
+        }
+    }
+
+    /// Narrows `found` to the generations that hold all of the event's positions that are tested here, and to the least
+    /// expiry there; tells how many slices were visited.
+    pub(crate) fn test(&mut self, placement: &Placement, positions: &[u64], stamp: Stamp, found: &mut Sighting) -> u64 {
+        let mut visits = 0;
+        for (first, position) in positions.iter().enumerate() {
+            let (index, _) = placement.locate(*position);
+            let Some(slice) = self.slices[index].as_ref().filter(|_| placement.tests_slice(index)) else { continue };
+            let Some(own) = InSlice::starting_at(placement, positions, first) else { continue };
+            let sighting = slice.test_at(own.offsets(), stamp).unwrap_or(NOTHING);
+            visits += 1;
+            self.loads[index].test_visits += 1;
+            self.loads[index].positions_tested += own.len as u64;
+            *found = found.and(sighting);
+            if !found.is_hit() {
+                break;
+            }
+        }
+        self.test_node_visits += u64::from(visits > 0);
+        visits
+    }
+
+    /// Whether all positions that lie here are set; no visit that counts.
+    pub(crate) fn has_set(&self, placement: &Placement, positions: &[u64], stamp: Stamp) -> bool {
+        let mut found = Sighting::ALL;
+        for (first, position) in positions.iter().enumerate() {
+            let Some(slice) = &self.slices[placement.locate(*position).0] else { continue };
+            let Some(own) = InSlice::starting_at(placement, positions, first) else { continue };
+            found = found.and(slice.test_at(own.offsets(), stamp).unwrap_or(NOTHING));
+        }
+        found.is_hit()
+    }
+
+    /// Whether generation `number`, which was committed, is there in every slice here that has some of `positions`;
+    /// opens it where it is newer than what a slice has.
+    pub(crate) fn open(&mut self, placement: &Placement, positions: &[u64], unit: u64, number: u64) -> bool {
+        self.now = self.now.max(unit);
+        let now = self.now;
+        positions.iter().all(|position| {
+            let slice = &mut self.slices[placement.locate(*position).0];
+            slice.as_mut().is_none_or(|slice| open_up_to(slice, number, now))
+        })
+    }
+
+    /// Sets all positions that lie here in generation `number`, which [`Self::open`] has found, whatever is there; tells
+    /// how many that were.
+    pub(crate) fn set(&mut self, placement: &Placement, positions: &[u64], stamp: Stamp, number: u64) -> u64 {
+        // What has expired here already would read as alive when the wheel of timers comes round.
+        let Some(stamp) = self.rejudge(stamp) else { return 0 };
+        let mut cells = 0;
+        for (first, position) in positions.iter().enumerate() {
+            let (index, _) = placement.locate(*position);
+            let Some(slice) = &mut self.slices[index] else { continue };
+            let Some(own) = InSlice::starting_at(placement, positions, first) else { continue };
+            slice.set_generation(number, own.offsets(), stamp);
+            self.loads[index].record_visits += 1;
+            cells += own.len as u64;
+        }
+        self.set_node_visits += u64::from(cells > 0);
+        cells
+    }
+
+    /// Sets cells that another process of this node has set, in its order.
+    pub(crate) fn put(
+        &mut self,
+        placement: &Placement,
+        positions: &[u64],
+        stamp: Stamp,
+        number: u64,
+    ) -> Result<(), PartError> {
+        let Some(stamp) = self.rejudge(stamp) else { return Ok(()) };
+        for (first, position) in positions.iter().enumerate() {
+            let Some(slice) = &mut self.slices[placement.locate(*position).0] else { continue };
+            let Some(own) = InSlice::starting_at(placement, positions, first) else { continue };
+            slice.put_event(number, own.offsets(), stamp)?;
+        }
+        Ok(())
+    }
+
+    /// By slice of the group.
+    pub(crate) fn slices(&self) -> &[Option<FilterSlice>] {
+        &self.slices
+    }
+
+    /// Slice `slice` of the group, where it is here.
+    pub(crate) fn slice_mut(&mut self, slice: usize) -> Option<&mut FilterSlice> {
+        self.slices.get_mut(slice)?.as_mut()
+    }
+
+    /// Puts a part of a copy into its slice; one that could not be built takes nothing.
+    pub(crate) fn put_part(&mut self, part: &Entry) -> Result<(), PartError> {
+        match part {
+            Entry::Slice { slice, outline } => self.slice_mut(*slice as usize).map(|own| own.put_outline(outline)),
+            Entry::Cells { slice, run } => self.slice_mut(*slice as usize).map(|own| own.put_cells(run)),
+            _ => None,
+        }
+        .unwrap_or(Err(PartError::Misfit("a slice that is not here")))
+    }
+
+    /// Whether a slice lacks anything of a run of cells.
+    pub(crate) fn lacks_cells(&mut self, slice: u32, run: &CellRun) -> Result<bool, PartError> {
+        // A slice is never ahead of the others here: what is late is late in all.
+        self.advance(run.unit);
+        let own = self.slice_mut(slice as usize).ok_or(PartError::Misfit("a slice that is not here"))?;
+        own.lacks_cells(run)
+    }
+
+    /// Puts in what a slice lacks of a run of cells; whether there was anything.
+    pub(crate) fn put_missing_cells(&mut self, slice: u32, run: &CellRun) -> Result<bool, PartError> {
+        let own = self.slice_mut(slice as usize).ok_or(PartError::Misfit("a slice that is not here"))?;
+        own.put_missing_cells(run)
+    }
+
+    /// Counts the cells in use anew, and takes the time from the slices.
+    pub(crate) fn recount(&mut self) {
+        for slice in self.slices.iter_mut().flatten() {
+            slice.recount();
+            self.now = self.now.max(slice.outline().map_or(0, |outline| outline.unit));
+        }
+    }
+
+    /// Own slices with their number in the group and what they have done, brought to the present.
+    pub(crate) fn states(&mut self) -> impl Iterator<Item = (usize, &FilterSlice, Load)> {
+        let now = self.now;
+        let slices = self.slices.iter_mut().zip(&self.loads).enumerate();
+        slices.filter_map(move |(index, (slice, load))| {
+            let slice = slice.as_mut()?;
+            slice.advance(now);
+            Some((index, &*slice, *load))
+        })
+    }
+
+    /// How densely the cells of each generation are set, as if all were alike: by the rate of the own slices, of whose cells
+    /// about `sample_bytes` are read.
+    pub(crate) fn density(&self, sample_bytes: usize) -> (f64, usize) {
+        let own = || self.slices.iter().flatten();
+        let rates = own().map(|slice| slice.fill_and_rate(share_of_sample(sample_bytes, self.len())).1);
+        let rate = rates.sum::<f64>() / self.len().max(1) as f64;
+        let generations = self.generations().max(1);
+        let hashes = own().next().map_or(1, |slice| slice.geometry().hashes());
+        ((rate / generations as f64).powf(1.0 / f64::from(hashes)), generations)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slices.iter().flatten().count()
+    }
+
+    /// Brings all slices to unit `unit`, if that is later: what has expired goes.
+    pub(crate) fn advance(&mut self, unit: u64) {
+        self.now = self.now.max(unit);
+        let now = self.now;
+        self.slices.iter_mut().flatten().for_each(|slice| slice.advance(now));
+    }
+
+    /// Cells in use in generation `number`, the newest, where the kind counts them; a slice opens it when the first event
+    /// is set there.
+    pub(crate) fn used_cells(&self, number: u64) -> u64 {
+        let has_it = |slice: &&FilterSlice| slice.newest_generation() == number;
+        self.slices.iter().flatten().filter(has_it).map(FilterSlice::used_cells).sum()
+    }
+
+    /// The most generations that one of the slices has.
+    pub(crate) fn generations(&self) -> usize {
+        self.slices.iter().flatten().map(FilterSlice::generations).max().unwrap_or(0)
+    }
+
+    /// The number of the newest generation that one of the slices has opened.
+    pub(crate) fn newest_generation(&self) -> u64 {
+        self.slices.iter().flatten().map(FilterSlice::newest_generation).max().unwrap_or(0)
+    }
+}
+
+impl InSlice {
+    /// The positions of the slice that position `first` lies in; `None` where an earlier one lies there too.
+    #[inline]
+    fn starting_at(placement: &Placement, positions: &[u64], first: usize) -> Option<Self> {
+        let (slice, offset) = placement.locate(positions[first]);
+        if positions[..first].iter().any(|earlier| placement.locate(*earlier).0 == slice) {
+            return None;
+        }
+        let mut own = Self { offsets: [0; HASHES_MAX as usize], len: 1 };
+        own.offsets[0] = offset;
+        for position in &positions[first + 1..] {
+            let (other, offset) = placement.locate(*position);
+            if other == slice {
+                own.offsets[own.len] = offset;
+                own.len += 1;
+            }
+        }
+        Some(own)
+    }
+
+    fn offsets(&self) -> &[u64] {
+        &self.offsets[..self.len]
+    }
+}
+
+/// Whether the slice has generation `number`, or could open it; no slice ever has more than a mask has bits.
+fn open_up_to(slice: &mut FilterSlice, number: u64, now: u64) -> bool {
+    slice.advance(now);
+    while slice.newest_generation() < number {
+        if slice.generations() >= GENERATIONS_MAX as usize || slice.open_generation().is_err() {
+            return false;
+        }
+    }
+    // One that has emptied is gone: cells set in another would not be judged together with those elsewhere.
+    slice.generation_geometry(number).is_some()
+}

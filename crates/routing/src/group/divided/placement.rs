@@ -1,0 +1,493 @@
+//! Where the slices of one group live, and which of them may deny that an event was recorded.
+//!
+//! Promises: every position below the group's cells has a slice, and every slice a node; who heads an event and who votes
+//! on it is what the map says. Must not know: cells, events.
+
+use firstseen_filter::HASHES_MAX;
+
+use crate::ids::{Incarnation, NodeId};
+use crate::map::{COPIES_MAX, ClusterMap, FilterRecord, SliceOwner};
+use crate::plan::GroupPlan;
+
+/// The nodes of a group's slices, and which positions each slice has.
+#[derive(Clone, Debug)]
+pub(crate) struct Placement {
+    plan: GroupPlan,
+    epoch: u64,
+    /// Every node once.
+    nodes: Vec<NodeId>,
+    /// By node: its start, and whether the others go on without what it has of the group.
+    starts: Vec<(Incarnation, bool)>,
+    /// By slice of the group: index into `nodes` of who is asked.
+    node_of_slice: Vec<usize>,
+    /// By slice of the group: who is set.
+    holders: Vec<Holders>,
+    /// Where `nodes` has this node; one beyond the end where it has none of the slices.
+    me: usize,
+    /// By slice of the group.
+    standings: Vec<SliceStanding>,
+    all_complete: bool,
+    /// All slices have one copy each.
+    is_single: bool,
+    any_down: bool,
+    /// Events may have been recorded without a slice here.
+    has_gap_here: bool,
+    /// A slice here lacks something.
+    lacks_here: bool,
+    /// Slices that are on their way here, and since which epoch.
+    arriving_here: Vec<(u32, u64)>,
+    /// Slices that are on their way here, and from whom.
+    origins: Vec<(u32, NodeId)>,
+    /// Nodes that slices of this one are on their way to.
+    targets: Vec<NodeId>,
+}
+
+/// The copies of a slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Holders {
+    /// Indices into the nodes.
+    nodes: [u16; COPIES_MAX],
+    len: u8,
+    /// By bit: which of them are live and complete.
+    complete: u8,
+    /// By bit: which of them are on their way there.
+    arriving: u8,
+}
+
+/// What a slice may be asked, as the map says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SliceStanding {
+    /// It has had everything that was ever recorded in it.
+    Complete,
+    /// It has lost something: it is set, but does not vote.
+    Incomplete,
+    /// Its node is down: it is neither set nor asked.
+    Down,
+}
+
+/// Which positions of an event are tested: the first of these.
+pub(super) struct Voters {
+    positions: [u64; HASHES_MAX as usize],
+    len: usize,
+    /// Positions on live, complete slices.
+    pub(super) live: usize,
+}
+
+impl Voters {
+    pub(super) fn positions(&self) -> &[u64] {
+        &self.positions[..self.len]
+    }
+}
+
+impl Placement {
+    /// As `map` says of `group`; slices beyond its owners belong to no node.
+    pub(crate) fn new(map: &ClusterMap, record: &FilterRecord, group: u32, me: NodeId, plan: GroupPlan) -> Self {
+        let slices = plan.slices_per_group();
+        let first = group.saturating_mul(slices);
+        let asked =
+            |slice| map.asked(record, first.saturating_add(slice)).map_or(NodeId::default(), |owner| owner.node);
+        let owners: Vec<NodeId> = (0..slices).map(asked).collect();
+        let copies = |slice: u32| record.copies_of(first.saturating_add(slice)).take(COPIES_MAX);
+        let mut nodes: Vec<NodeId> = (0..slices).flat_map(copies).map(|copy| copy.node).chain(owners.clone()).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let index_of = |node: &NodeId| nodes.binary_search(node).unwrap_or(nodes.len());
+        let node_of_slice = owners.iter().map(index_of).collect();
+        let me_here = index_of(&me);
+        let holders = |slice: u32| {
+            let number = first.saturating_add(slice);
+            let is_arriving = |copy: &SliceOwner| record.arriving_since(number, copy.node).is_some();
+            Holders::new(copies(slice), index_of, |copy| map.is_complete_copy(copy), is_arriving)
+        };
+        let holders: Vec<Holders> = (0..slices).map(holders).collect();
+        let start = |node: &NodeId| {
+            let incarnation = map.nodes.get(node).map(|node| node.incarnation);
+            (incarnation.unwrap_or_default(), incarnation.is_none() || map.is_gone_from(record, group, *node))
+        };
+        let standing = |(slice, node): (u32, &NodeId)| match map.is_complete(record, first.saturating_add(slice)) {
+            true => SliceStanding::Complete,
+            false if start(node).1 => SliceStanding::Down,
+            false => SliceStanding::Incomplete,
+        };
+        let standings: Vec<SliceStanding> = (0..).zip(&owners).map(standing).collect();
+        let arriving = |slice: u32| Some((slice, record.arriving_since(first.saturating_add(slice), me)?));
+        let is_settled = |slice: &u32| arriving(*slice).is_none();
+        let mut own = (0..slices).filter(is_settled).flat_map(copies).filter(|copy| copy.node == me);
+        let per_group = record.definition.slicing.slices_per_group().max(1);
+        let moves = || record.moves().filter(|way| way.slice / per_group == group);
+        let lacks = |holders: &Holders| holders.has(me_here) && !holders.is_complete_at(me_here);
+        Self {
+            plan,
+            epoch: record.epoch,
+            starts: nodes.iter().map(start).collect(),
+            node_of_slice,
+            me: me_here,
+            lacks_here: holders.iter().any(lacks),
+            arriving_here: (0..slices).filter_map(arriving).collect(),
+            origins: moves().filter(|way| way.to == me).map(|way| (way.slice % per_group, way.from)).collect(),
+            targets: distinct(moves().filter(|way| way.from == me).map(|way| way.to)),
+            is_single: holders.iter().all(|holders| holders.len <= 1),
+            holders,
+            all_complete: standings.iter().all(|standing| *standing == SliceStanding::Complete),
+            any_down: nodes.iter().any(|node| start(node).1),
+            has_gap_here: own.any(|copy| copy.has_gap),
+            standings,
+            nodes,
+        }
+    }
+
+    /// The epoch of the filter.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether the same nodes have and serve the same slices in `other`, so that every event has the same head.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let down = |placement: &Self| -> Vec<bool> { placement.starts.iter().map(|(_, down)| *down).collect() };
+        let have_same = || self.holders.iter().zip(&other.holders).all(|(one, other)| one.nodes() == other.nodes());
+        self.nodes == other.nodes
+            && self.node_of_slice == other.node_of_slice
+            && down(self) == down(other)
+            && have_same()
+    }
+
+    /// Whether all slices that this node has are complete, but for those on their way here.
+    pub(crate) fn is_complete_here(&self) -> bool {
+        self.is_complete_of(self.me)
+    }
+
+    /// Whether a node has slices that are not on their way there, and all of these have had everything that was ever recorded
+    /// in them.
+    fn is_complete_of(&self, node: usize) -> bool {
+        let is_settled = |holders: &&Holders| holders.has(node) && !holders.is_arriving_at(node);
+        let mut own = self.holders.iter().filter(is_settled).peekable();
+        own.peek().is_some() && own.all(|holders| holders.is_complete_at(node))
+    }
+
+    /// Whether every slice has a live copy that has had everything.
+    pub(super) fn is_all_complete(&self) -> bool {
+        self.all_complete
+    }
+
+    /// Whether a slice that is asked here has lost something.
+    pub(crate) fn asks_incomplete_here(&self) -> bool {
+        let asked = self.node_of_slice.iter().zip(&self.standings).filter(|(node, _)| **node == self.me);
+        asked.into_iter().any(|(_, standing)| *standing != SliceStanding::Complete)
+    }
+
+    /// Slices that are asked here.
+    pub(crate) fn asked_here(&self) -> usize {
+        self.node_of_slice.iter().filter(|node| **node == self.me).count()
+    }
+
+    /// Whether this node has slices of the group.
+    pub(super) fn has_any_here(&self) -> bool {
+        self.nodes.get(self.me).is_some()
+    }
+
+    /// Whether an own slice lacks something.
+    pub(super) fn lacks_here(&self) -> bool {
+        self.lacks_here
+    }
+
+    /// Own slices that lack something.
+    pub(super) fn lacking_here(&self) -> impl Iterator<Item = u32> {
+        let is_lacking = |holders: &Holders| holders.has(self.me) && !holders.is_complete_at(self.me);
+        (0..).zip(&self.holders).filter(move |(_, holders)| is_lacking(holders)).map(|(slice, _)| slice)
+    }
+
+    /// Slices that are on their way here, each with the epoch since which it is.
+    pub(super) fn arriving_here(&self) -> &[(u32, u64)] {
+        &self.arriving_here
+    }
+
+    /// Nodes that slices of this one are on their way to.
+    pub(super) fn targets(&self) -> &[NodeId] {
+        &self.targets
+    }
+
+    /// Whether a slice is on its way here from a node that is not down.
+    pub(super) fn has_live_origin(&self, slice: u32) -> bool {
+        let mut origins = self.origins.iter().filter(|(of, _)| *of == slice);
+        origins.any(|(_, from)| self.live_peers().any(|(peer, _)| peer == *from))
+    }
+
+    /// Where slices came from that were on their way here by `former`, and have arrived since, whether they are here now or
+    /// have gone on.
+    pub(super) fn arrived_since(&self, former: &Self) -> Vec<NodeId> {
+        let has_arrived = |(slice, from): &&(u32, NodeId)| {
+            let was_asked = former.asked(*slice) == Some(*from);
+            was_asked && self.asked(*slice) != Some(*from) && !self.is_arriving_here(*slice)
+        };
+        distinct(former.origins.iter().filter(has_arrived).map(|(_, from)| *from))
+    }
+
+    /// Nodes that are asked by `next` about slices that are asked here now, or are on their way here, and that are not here
+    /// any more then.
+    pub(super) fn taken_from_here(&self, next: &Self) -> Vec<NodeId> {
+        let is_here = |slice: &u32| self.node_of_slice[*slice as usize] == self.me || self.is_arriving_here(*slice);
+        let goes = |slice: &u32| is_here(slice) && !next.holders[*slice as usize].has(next.me);
+        distinct((0..self.slices() as u32).filter(goes).filter_map(|slice| next.asked(slice)))
+    }
+
+    fn asked(&self, slice: u32) -> Option<NodeId> {
+        self.nodes.get(*self.node_of_slice.get(slice as usize)?).copied()
+    }
+
+    /// Whether the same nodes are asked about the same slices in `other`: every event has the same head.
+    pub(super) fn heads_as(&self, other: &Self) -> bool {
+        let asked = |placement: &Self| -> Vec<(NodeId, bool)> {
+            let node = |index: &usize| (placement.nodes[*index], placement.starts[*index].1);
+            placement.node_of_slice.iter().map(node).collect()
+        };
+        asked(self) == asked(other)
+    }
+
+    /// Whether this node may be the head of events that another one headed by `former`.
+    pub(super) fn heads_more_than(&self, former: &Self) -> bool {
+        let down = |placement: &Self| -> Vec<NodeId> { placement.down_peers().collect() };
+        let is_gained = |slice: u32| {
+            self.node_of_slice[slice as usize] == self.me && former.asked(slice) != self.nodes.get(self.me).copied()
+        };
+        down(self) != down(former) || (0..self.slices() as u32).any(is_gained)
+    }
+
+    /// Whether this node has begun to have slices of the group by the map of this placement: it has recorded nothing before.
+    pub(super) fn is_fresh_here(&self) -> bool {
+        let own = self.holders.iter().filter(|holders| holders.has(self.me)).count();
+        own == self.arriving_here.len() && self.arriving_here.iter().all(|(_, since)| *since == self.epoch)
+    }
+
+    /// Whether a slice is on its way here.
+    pub(super) fn is_arriving_here(&self, slice: u32) -> bool {
+        self.arriving_here.iter().any(|(arriving, _)| *arriving == slice)
+    }
+
+    /// Own slices that lack something, each with a node that has all of it.
+    pub(super) fn sources(&self) -> impl Iterator<Item = (u32, NodeId)> {
+        let source = |slice: u32| Some((slice, self.nodes[self.holders[slice as usize].complete_nodes().next()?]));
+        self.lacking_here().filter_map(source)
+    }
+
+    /// Own slices that have everything, each with every other node that has all of it.
+    pub(super) fn equals(&self) -> impl Iterator<Item = (u32, NodeId)> {
+        let own = (0..).zip(&self.holders).filter(|(_, holders)| holders.is_complete_at(self.me));
+        own.flat_map(move |(slice, holders)| {
+            let others = holders.complete_nodes().filter(|node| *node != self.me);
+            others.map(move |node| (slice, self.nodes[node]))
+        })
+    }
+
+    /// Whether this start of this node has all that was ever recorded in a slice of the group.
+    pub(super) fn is_source(&self, slice: usize, start: Incarnation) -> bool {
+        self.is_slice_complete_here(slice) && self.starts.get(self.me) == Some(&(start, false))
+    }
+
+    /// Whether all that was ever recorded in a slice of the group is here.
+    pub(super) fn is_slice_complete_here(&self, slice: usize) -> bool {
+        self.holders.get(slice).is_some_and(|holders| holders.is_complete_at(self.me))
+    }
+
+    /// Whether the others go on without this node.
+    pub(super) fn is_down_here(&self) -> bool {
+        self.starts.get(self.me).is_some_and(|(_, down)| *down)
+    }
+
+    /// Whether events may have been recorded without one of the slices that this node has.
+    pub(super) fn has_gap_here(&self) -> bool {
+        self.has_gap_here
+    }
+
+    /// The other nodes of the group that are not down, with their starts.
+    pub(crate) fn live_peers(&self) -> impl Iterator<Item = (NodeId, Incarnation)> {
+        let nodes = self.nodes.iter().zip(&self.starts).enumerate();
+        nodes
+            .filter(|(index, (_, (_, down)))| *index != self.me && !down)
+            .map(|(_, (node, (start, _)))| (*node, *start))
+    }
+
+    /// The other nodes of the group that are down.
+    pub(super) fn down_peers(&self) -> impl Iterator<Item = NodeId> {
+        let nodes = self.nodes.iter().zip(&self.starts).enumerate();
+        nodes.filter(|(index, (_, (_, down)))| *index != self.me && *down).map(|(_, (node, _))| *node)
+    }
+
+    /// Whether all slices of a node have had everything that was ever recorded in them.
+    pub(super) fn is_complete_at(&self, node: NodeId) -> bool {
+        self.index_of(node).is_some_and(|node| self.is_complete_of(node))
+    }
+
+    /// The node at which an event begins: that of its first position that is not down.
+    #[inline]
+    pub(super) fn head(&self, positions: &[u64]) -> Option<NodeId> {
+        let mut live = positions.iter().map(|position| self.node_at(*position)).filter(|node| !self.is_down(*node));
+        live.next().map(|node| self.nodes[node])
+    }
+
+    /// Whether the others go on without this node.
+    #[inline]
+    pub(super) fn is_down(&self, node: usize) -> bool {
+        self.any_down && self.starts[node].1
+    }
+
+    /// The positions of an event that are asked: those on live, complete slices, which alone may deny that it was
+    /// recorded. Where fewer than `min_live` are left, those on incomplete ones too.
+    pub(super) fn voters(&self, positions: &[u64], min_live: usize) -> Voters {
+        let standing = |position: &u64| self.standings[self.locate(*position).0];
+        let live = match self.all_complete {
+            true => positions.len(),
+            false => positions.iter().filter(|position| standing(position) == SliceStanding::Complete).count(),
+        };
+        let mut voters = Voters { positions: [0; HASHES_MAX as usize], len: 0, live };
+        let is_asked = |position: &&u64| match standing(position) {
+            SliceStanding::Complete => true,
+            SliceStanding::Incomplete => live < min_live,
+            SliceStanding::Down => false,
+        };
+        for position in positions.iter().filter(|position| self.all_complete || is_asked(position)) {
+            voters.positions[voters.len] = *position;
+            voters.len += 1;
+        }
+        voters
+    }
+
+    /// Whether none of these positions is on a slice here that has lost something.
+    pub(super) fn has_lost_nothing_of(&self, positions: &[u64]) -> bool {
+        let is_lost = |position: &u64| {
+            let slice = self.locate(*position).0;
+            self.node_of_slice[slice] == self.me && self.standings[slice] != SliceStanding::Complete
+        };
+        self.all_complete || !positions.iter().any(is_lost)
+    }
+
+    /// Slices of the group whose nodes are not down.
+    pub(crate) fn live_slices(&self) -> usize {
+        self.standings.iter().filter(|standing| **standing != SliceStanding::Down).count()
+    }
+
+    pub(crate) fn plan(&self) -> &GroupPlan {
+        &self.plan
+    }
+
+    pub(crate) fn slices(&self) -> usize {
+        self.node_of_slice.len()
+    }
+
+    /// Slice of the group, and the position in it.
+    #[inline]
+    pub(crate) fn locate(&self, position: u64) -> (usize, u64) {
+        let (slice, offset) = self.plan.place(position);
+        (slice as usize, offset)
+    }
+
+    /// The index of the node that is asked about this position.
+    #[inline]
+    pub(crate) fn node_at(&self, position: u64) -> usize {
+        self.node_of_slice[self.locate(position).0]
+    }
+
+    pub(crate) fn nodes(&self) -> &[NodeId] {
+        &self.nodes
+    }
+
+    pub(crate) fn index_of(&self, node: NodeId) -> Option<usize> {
+        self.nodes.binary_search(&node).ok()
+    }
+
+    pub(crate) fn me(&self) -> usize {
+        self.me
+    }
+
+    /// Whether node `node` has a copy of the slice of this position.
+    #[inline]
+    pub(super) fn is_held(&self, node: usize, position: u64) -> bool {
+        let slice = self.locate(position).0;
+        match self.is_single {
+            true => self.node_of_slice[slice] == node,
+            false => self.holders[slice].has(node),
+        }
+    }
+
+    /// Whether this node has a copy of the slice of this position.
+    #[inline]
+    pub(crate) fn is_held_here(&self, position: u64) -> bool {
+        self.is_held(self.me, position)
+    }
+
+    /// Whether a position is tested here when an event comes by: this node is the one that is asked, or has a copy that is
+    /// as good.
+    #[inline]
+    pub(crate) fn is_tested_here(&self, position: u64) -> bool {
+        self.tests_slice(self.locate(position).0)
+    }
+
+    /// The same of a slice.
+    #[inline]
+    pub(crate) fn tests_slice(&self, slice: usize) -> bool {
+        self.node_of_slice[slice] == self.me || !self.is_single && self.holders[slice].is_complete_at(self.me)
+    }
+
+    /// Whether this node has a copy of a slice.
+    pub(crate) fn holds_slice(&self, slice: usize) -> bool {
+        self.holders[slice].has(self.me)
+    }
+
+    /// Whether a list that came from outside can be one of an event of this group.
+    pub(crate) fn admits(&self, positions: &[u64]) -> bool {
+        let cells = self.plan.group_cells();
+        (1..=self.plan.shape().hashes() as usize).contains(&positions.len())
+            && positions.iter().all(|position| *position < cells)
+    }
+}
+
+pub(super) fn distinct(nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> = nodes.collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
+impl Holders {
+    fn new<'map>(
+        copies: impl Iterator<Item = &'map SliceOwner>,
+        index_of: impl Fn(&NodeId) -> usize,
+        is_complete: impl Fn(&SliceOwner) -> bool,
+        is_arriving: impl Fn(&SliceOwner) -> bool,
+    ) -> Self {
+        let mut holders = Self::default();
+        for copy in copies {
+            let place = usize::from(holders.len);
+            holders.nodes[place] = index_of(&copy.node) as u16;
+            holders.complete |= u8::from(is_complete(copy)) << place;
+            holders.arriving |= u8::from(is_arriving(copy)) << place;
+            holders.len += 1;
+        }
+        holders
+    }
+
+    #[inline]
+    fn nodes(&self) -> &[u16] {
+        &self.nodes[..usize::from(self.len)]
+    }
+
+    #[inline]
+    fn has(&self, node: usize) -> bool {
+        self.nodes().iter().any(|holder| usize::from(*holder) == node)
+    }
+
+    fn is_arriving_at(&self, node: usize) -> bool {
+        let mut nodes = self.nodes().iter().enumerate();
+        nodes.any(|(place, holder)| usize::from(*holder) == node && self.arriving >> place & 1 == 1)
+    }
+
+    #[inline]
+    fn is_complete_at(&self, node: usize) -> bool {
+        self.complete_nodes().any(|holder| holder == node)
+    }
+
+    #[inline]
+    fn complete_nodes(&self) -> impl Iterator<Item = usize> {
+        let nodes = self.nodes().iter().enumerate();
+        nodes.filter(|(place, _)| self.complete >> place & 1 == 1).map(|(_, node)| usize::from(*node))
+    }
+}

@@ -1,0 +1,414 @@
+//! What becomes of events: from what was found to what is told.
+//!
+//! Promises: an event is told once; those that wait for it are told what follows from it, or run, oldest first. Must not
+//! know: limits, how events were found.
+
+use super::DividedGroup;
+use super::decide::{Next, Tested, after_test, not_found};
+use super::fill::Room;
+use super::flights::{Flight, Flights, Phase, Queue};
+use super::found::part;
+use crate::map::Durability;
+use crate::protocol::{BatchName, Command, GroupReply, Operation, Resolved};
+use crate::verdict::{Decision, Reason, Seen};
+use firstseen_filter::{Probes, Refresh};
+
+/// A generation that has not come is asked for again after so long.
+const ASK_AGAIN_MS: u64 = 1000;
+
+impl DividedGroup {
+    pub(super) fn flight_mut(&mut self, ticket: u64) -> Option<&mut Flight> {
+        self.flights.as_mut()?.flight_mut(ticket)
+    }
+
+    pub(super) fn set_phase(&mut self, ticket: u64, phase: Phase) {
+        if let Some(flight) = self.flight_mut(ticket) {
+            flight.phase = phase;
+        }
+    }
+
+    /// What another node has found.
+    pub(super) fn resolved(&mut self, resolved: &Resolved) {
+        let mut generations = resolved.generations.iter();
+        let mut expiries = resolved.expiries.iter();
+        let mut undecided = resolved.undecided.iter().peekable();
+        for (index, ticket) in resolved.tickets.iter().enumerate() {
+            let hit = resolved.hits.get(index).copied().unwrap_or(false);
+            let held = if hit { generations.next().copied().unwrap_or(u16::MAX) } else { 0 };
+            let expiry = if hit { expiries.next().copied().unwrap_or(u64::MAX) } else { u64::MAX };
+            let reason = undecided.next_if(|(at, _)| *at as usize == index).map(|(_, reason)| *reason);
+            let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(*ticket)) else {
+                continue;
+            };
+            batch.degraded |= resolved.degraded;
+            let flight = &mut batch.flights[event];
+            if flight.phase != Phase::Testing {
+                continue;
+            }
+            if let Some(reason) = reason {
+                self.settle(*ticket, Decision::Undecided(reason));
+            } else {
+                flight.generations &= held;
+                flight.expiry = flight.expiry.min(expiry);
+                flight.waiting = flight.waiting.saturating_sub(1);
+                if flight.waiting == 0 || flight.generations == 0 {
+                    self.tested(*ticket);
+                }
+            }
+            self.run_ready();
+        }
+    }
+
+    /// All that had to be asked at this level has answered.
+    pub(super) fn tested(&mut self, ticket: u64) {
+        let Some(facts) = self.facts(ticket) else { return };
+        if !facts.is_found {
+            self.note_expiry(ticket);
+        }
+        self.carry_out(ticket, after_test(&facts));
+    }
+
+    /// This level does not know an event, whatever its slices have.
+    pub(super) fn not_found(&mut self, ticket: u64) {
+        let Some(facts) = self.facts(ticket) else { return };
+        self.note_expiry(ticket);
+        self.carry_out(ticket, not_found(&facts));
+    }
+
+    /// What is known of an event that was tested.
+    fn facts(&self, ticket: u64) -> Option<Tested> {
+        let flights = self.flights.as_ref()?;
+        let (head, flight) = (&flights.batch(ticket)?.head, flights.flight(ticket)?);
+        let is_found = flight.generations != 0;
+        Some(Tested {
+            is_found,
+            operation: head.operation,
+            may_be_its_own: is_found && head.may_be_again() && self.may_be_its_own(ticket),
+            too_few_left: if is_found { self.too_few_left(ticket) } else { None },
+            is_checked_below: is_found && self.is_checked_below(head.from),
+            has_parent: self.has_parent(),
+            refreshes: self.refresh != Refresh::Fixed,
+            closed: self.absent,
+            cut_off: self.cut_off(),
+        })
+    }
+
+    /// Cells that are set for an event that is new live as long as its window.
+    fn note_expiry(&mut self, ticket: u64) {
+        let rule = *self.own.rule();
+        if let Some(flight) = self.flight_mut(ticket) {
+            flight.expiry = rule.expiry(flight.stamp.unit);
+        }
+    }
+
+    fn carry_out(&mut self, ticket: u64, next: Next) {
+        match next {
+            Next::Climb(operation) => self.climb(ticket, operation),
+            Next::CheckBelow => self.check_below(ticket),
+            Next::Decide(decision) => self.settle(ticket, decision),
+            Next::Record => self.record_if_room(ticket),
+            Next::RecordAgain => self.record_again(ticket),
+        }
+    }
+
+    /// Records a new event in the newest generation.
+    fn record_if_room(&mut self, ticket: u64) {
+        let Some(unit) = self.flight_mut(ticket).map(|flight| flight.stamp.unit) else { return };
+        match self.room(unit) {
+            Ok(()) => self.record(ticket, self.fill.newest(), Decision::FirstSeen),
+            Err(reason) => self.settle(ticket, Decision::Undecided(reason)),
+        }
+    }
+
+    /// Records an event anew that was found here; where there is no room, in the oldest generation that has it.
+    fn record_again(&mut self, ticket: u64) {
+        let Some(flight) = self.flight_mut(ticket) else { return };
+        let (generations, unit) = (flight.generations, flight.stamp.unit);
+        let number = match self.room(unit) {
+            Ok(()) => self.fill.newest(),
+            Err(_) => oldest_of(generations, self.fill.newest()),
+        };
+        self.record(ticket, number, Decision::Duplicate);
+    }
+
+    /// Whether a submission that is found may be found because of itself. A process of this node before may have told it
+    /// first-seen: the guard that knew is lost, the cells on other nodes are not. Somebody else may have recorded it since,
+    /// here too, but for what is set here by chance; below the root of a tree, whoever asked meanwhile. Only who names
+    /// submissions makes them again without knowing what they were told, and no longer than for the retry horizon.
+    fn may_be_its_own(&self, ticket: u64) -> bool {
+        if self.was_headed_elsewhere(ticket) {
+            return true;
+        }
+        if !self.is_young() || self.has_parent() {
+            return self.is_young();
+        }
+        let Some(flights) = &self.flights else { return false };
+        let is_here = |position: &&u64| self.placement.is_held_here(**position);
+        let here = flights.positions(ticket).iter().filter(is_here).count();
+        let stamp = flights.flight(ticket).map(|flight| flight.stamp);
+        let is_set = stamp.is_some_and(|stamp| self.own.has_set(&self.placement, flights.positions(ticket), stamp));
+        !is_set || self.fill.is_likely_set(here)
+    }
+
+    /// Whether another node may have taken up an event before, whose guard this one does not have.
+    pub(super) fn was_headed_elsewhere(&self, ticket: u64) -> bool {
+        let positions = self.flights.as_ref().map_or(&[][..], |flights| flights.positions(ticket));
+        self.former_heads.are_elsewhere(positions, self.me, self.now.monotonic_ms)
+    }
+
+    /// Whether submissions may come again whose first attempt a process of this node before has taken up.
+    pub(super) fn is_young(&self) -> bool {
+        let first_ms = self.first_ms.unwrap_or(self.now.monotonic_ms);
+        let is_over = self.now.monotonic_ms.saturating_sub(first_ms) >= u64::from(self.policies.retry_horizon_ms);
+        // An interval loses what came last, and with it what the guard knew.
+        let has_lost = !self.is_whole() || self.is_restored && self.policies.durability != Durability::Durable;
+        has_lost && !is_over
+    }
+
+    /// Whether the newest generation has room; asks for the next in time.
+    pub(super) fn room(&mut self, unit: u64) -> Result<(), Reason> {
+        let Self { own, fill, .. } = self;
+        let room = fill.room(own.len() as u64, || {
+            own.advance(unit);
+            own.used_cells(fill.newest())
+        });
+        if room == Room::Free {
+            return Ok(());
+        }
+        let opens = self.ask_for_generation(unit);
+        match room {
+            Room::None if opens => Err(Reason::Overloaded),
+            Room::None => Err(Reason::Full),
+            Room::Scarce | Room::Free => Ok(()),
+        }
+    }
+
+    /// Asks for another generation where one may open; tells whether one may.
+    fn ask_for_generation(&mut self, unit: u64) -> bool {
+        self.own.advance(unit);
+        let (newest, opened) = (self.fill.newest(), self.own.newest_generation());
+        let alive = self.own.generations() as u64 + newest.saturating_sub(opened);
+        if alive >= self.fill.generations_max() {
+            return false;
+        }
+        let (number, now_ms) = (newest.saturating_add(1), self.now.monotonic_ms);
+        let asked_lately = |(asked, at_ms): (u64, u64)| asked == number && now_ms.saturating_sub(at_ms) < ASK_AGAIN_MS;
+        if !self.asked.is_some_and(asked_lately) {
+            self.asked = Some((number, now_ms));
+            self.outbox.push(Command::OpenGeneration { filter: self.filter, group: self.group, number });
+        }
+        true
+    }
+
+    /// An event is decided, and nothing is set for it.
+    pub(super) fn settle(&mut self, ticket: u64, outcome: Decision) {
+        if let Some(flight) = self.flight_mut(ticket) {
+            flight.outcome = outcome;
+        }
+        self.tell(ticket, outcome);
+        self.release(ticket);
+    }
+
+    /// Tells the decision on an event, and those that wait for it what follows.
+    pub(super) fn tell(&mut self, ticket: u64, outcome: Decision) {
+        let span_units = self.level.as_ref().map(|_| self.own.rule().span_units);
+        let Some(flights) = &mut self.flights else { return };
+        let Some((batch, index)) = flights.event_mut(ticket) else { return };
+        let flight = &mut batch.flights[index];
+        if flight.told {
+            return;
+        }
+        (flight.told, flight.outcome) = (true, outcome);
+        let mut echoes = std::mem::replace(&mut flight.echoes, Queue::EMPTY);
+        let seen = span_units.map(|span_units| flight.seen(span_units));
+        batch.decide(index, outcome, seen);
+        match batch.untold {
+            0 => self.closing.push(ticket),
+            _ if seen.is_some() => part(&mut self.parting, ticket),
+            _ => {}
+        }
+        while let Some(echo) = flights.dequeue(&mut echoes) {
+            end_waiting(flights, echo, Some((outcome, seen)), &mut self.closing);
+        }
+        if !matches!(outcome, Decision::Undecided(_)) {
+            self.settle_joiners(ticket);
+        }
+    }
+
+    /// Whether `ticket` needs nothing more once `leader`, of the same positions, is decided.
+    pub(super) fn covers(&self, leader: &Flight, ticket: u64) -> bool {
+        let Some(flights) = &self.flights else { return false };
+        let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { return false };
+        match batch.head.is_brought_up() {
+            // It was told, so it is recorded, unless the other is for as long.
+            true => leader.outcome == Decision::FirstSeen && flight.stamp.unit <= leader.stamp.unit,
+            false => leader.covers(flight.stamp, self.own.rule(), self.refresh),
+        }
+    }
+
+    /// Tells those that wait for an event that they are duplicates, but for those that are not for certain.
+    fn settle_joiners(&mut self, ticket: u64) {
+        let Some(leader) = self.flight_mut(ticket) else { return };
+        let mut joiners = std::mem::replace(&mut leader.joiners, Queue::EMPTY);
+        let leader = *leader;
+        while let Some(flights) = &mut self.flights
+            && let Some(joiner) = flights.dequeue(&mut joiners)
+        {
+            let Some(flight) = flights.flight(joiner) else { continue };
+            let is_over = flight.phase == Phase::Abandoned;
+            if is_over || self.covers(&leader, joiner) {
+                self.conclude_as(ticket, joiner);
+            } else if let Some(flights) = &mut self.flights {
+                flights.enqueue(ticket, joiner, |leader| &mut leader.joiners);
+            }
+        }
+    }
+
+    /// Ends an event that is a duplicate of another in flight.
+    pub(super) fn conclude_as(&mut self, leader: u64, ticket: u64) {
+        let Some(leader) = self.flight_mut(leader).copied() else { return };
+        let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
+        batch.flights[event].expiry = leader.expiry;
+        let may_be_again = batch.head.may_be_again();
+        // The other may have been found because of it.
+        let outcome = match leader.outcome {
+            Decision::Duplicate if may_be_again && self.may_be_its_own(ticket) => Decision::Undecided(Reason::TooOld),
+            _ => Decision::Duplicate,
+        };
+        self.conclude(ticket, outcome);
+    }
+
+    /// Ends an event that nobody waits for.
+    pub(super) fn conclude(&mut self, ticket: u64, outcome: Decision) {
+        self.tell(ticket, outcome);
+        self.end(ticket);
+    }
+
+    fn end(&mut self, ticket: u64) {
+        if let Some(flights) = &mut self.flights {
+            flights.end(ticket);
+            self.closing.push(ticket);
+        }
+    }
+
+    /// An event is over: the oldest of those that still wait for it takes its place.
+    pub(super) fn release(&mut self, ticket: u64) {
+        let Some(flights) = &mut self.flights else { return };
+        if flights.leader_of(ticket) == Some(ticket) {
+            flights.unlead(ticket);
+        }
+        let joiners = flights.flight_mut(ticket).map(|leader| std::mem::replace(&mut leader.joiners, Queue::EMPTY));
+        let mut joiners = joiners.unwrap_or(Queue::EMPTY);
+        while let Some(joiner) = flights.dequeue(&mut joiners) {
+            if flights.flight(joiner).is_some_and(|flight| flight.phase == Phase::Abandoned) {
+                end_waiting(flights, joiner, None, &mut self.closing);
+                continue;
+            }
+            flights.lead(joiner);
+            if let Some(flight) = flights.flight_mut(joiner) {
+                (flight.phase, flight.joiners) = (Phase::Testing, joiners);
+            }
+            self.ready.push(joiner);
+            break;
+        }
+        self.end(ticket);
+    }
+
+    /// Runs what became ready, answers batches that are decided, drops those that are over, and sends what was gathered.
+    pub(super) fn finish(&mut self, commands: &mut Vec<Command>) {
+        self.begin();
+        self.run_ready();
+        self.mind_gap();
+        self.fetch();
+        self.rescan();
+        self.tell_found();
+        self.begin_climbs();
+        while let Some(ticket) = self.closing.pop() {
+            let Some(batch) = self.flights.as_ref().and_then(|flights| flights.batch(ticket)) else { continue };
+            if batch.untold == 0 {
+                self.answer(ticket);
+            }
+            if let Some(flights) = &mut self.flights {
+                flights.retire(ticket);
+            }
+        }
+        self.hand_over();
+        // Ahead of all that follows from it.
+        self.kept.take(self.filter, self.group, commands);
+        self.outbox.flush(commands);
+    }
+
+    /// The chance that a new event is called a duplicate of which all positions are asked; told only where the batch has others.
+    fn rate_if_partial(&mut self, ticket: u64) -> f64 {
+        let batch = self.flights.as_ref().and_then(|flights| flights.batch(ticket));
+        match batch.is_some_and(|batch| batch.degraded) {
+            true => self.expected_rate(self.placement.plan().shape().hashes() as usize),
+            false => 0.0,
+        }
+    }
+
+    /// Answers the batch of an event, unless it has been answered; the guard learns what is known of it.
+    pub(super) fn answer(&mut self, ticket: u64) {
+        let cannot_deny = !self.is_whole() || self.has_forgotten();
+        let full_rate = self.rate_if_partial(ticket);
+        let no_probes = self.handing.is_told().then(|| Probes::new(self.shape()));
+        let Some(flights) = &mut self.flights else { return };
+        let Some(batch) = flights.batch_mut(ticket) else { return };
+        let mut reply_to = batch.head.reply_to;
+        if batch.head.records() && !batch.is_settled {
+            let name = BatchName { producer: batch.head.producer, sequence: batch.head.sequence };
+            self.guard.learn(name, batch.head.names.iter().map(|event| event.name), &batch.decisions);
+            // Once it is answered, what is in flight under its name is a retry.
+            if !batch.replied {
+                reply_to = self.guard.arrive(name).unwrap_or(reply_to);
+            }
+            batch.is_settled = batch.untold == 0;
+            self.kept.told(name, &batch.head.names, &batch.decisions, self.clock.reading());
+            for event in &batch.head.names {
+                self.named.remove(&event.name);
+            }
+            if let Some(probes) = no_probes {
+                let told = (name, &batch.head.names[..], &batch.decisions[..]);
+                self.handing.tell(&mut self.outbox, told, self.clock.reading(), probes);
+            }
+        }
+        let degraded = batch.degraded || batch.head.operation == Operation::Verify && cannot_deny;
+        let expected_rate = batch.expected_rate(|| full_rate).unwrap_or(0.0) as f32;
+        if degraded && batch.head.records() {
+            self.degraded_ms = Some(self.now.monotonic_ms);
+        }
+        if !std::mem::replace(&mut batch.replied, true) {
+            let (decisions, seen) = (batch.decisions.clone(), batch.seen.clone());
+            match batch.has_repeats {
+                true => {
+                    let new = batch.flights.iter().zip(&decisions).filter(|(flight, _)| !flight.is_repeat);
+                    self.counts.decisions.count(&new.map(|(_, decision)| *decision).collect::<Vec<_>>());
+                }
+                false => self.counts.decisions.count(&decisions),
+            }
+            let (clock_ms, spent) = (self.clock.clock_ms(), flights.spare_probes());
+            let estimates = Vec::new();
+            let reply = GroupReply { reply_to, decisions, estimates, clock_ms, degraded, expected_rate, seen, spent };
+            self.outbox.push(Command::Reply(reply));
+        }
+    }
+}
+
+/// Ends an event that waited for another, and tells it what it waited for unless nobody waits for that any more.
+fn end_waiting(flights: &mut Flights, ticket: u64, outcome: Option<(Decision, Option<Seen>)>, closing: &mut Vec<u64>) {
+    let Some((batch, index)) = flights.event_mut(ticket) else { return };
+    let flight = &mut batch.flights[index];
+    if let Some((outcome, seen)) = outcome.filter(|_| !flight.told) {
+        (flight.told, flight.outcome) = (true, outcome);
+        batch.decide(index, outcome, seen);
+    }
+    flights.end(ticket);
+    closing.push(ticket);
+}
+
+/// The number of the oldest generation of a mask that is not empty, of those up to `newest`.
+fn oldest_of(generations: u16, newest: u64) -> u64 {
+    let bits = u64::from(u16::BITS);
+    let held = |number: &u64| generations >> (number % bits) & 1 == 1;
+    (newest.saturating_sub(bits - 1)..=newest).find(held).unwrap_or(newest)
+}

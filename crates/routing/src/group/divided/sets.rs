@@ -1,0 +1,192 @@
+//! Cells of new events on all nodes: sent by the head, acknowledged by the others.
+//!
+//! Promises: all positions of an event are set, also those that its test has passed, as these may expire sooner; the
+//! event stays in flight until every node has acknowledged, where a process is gone the next one of its node. Must not
+//! know: why an event is new.
+
+use std::cmp::Ordering;
+
+use super::DividedGroup;
+use super::flights::Phase;
+use crate::group::rules::Rule;
+use crate::ids::NodeId;
+use crate::protocol::SetAcks;
+use crate::verdict::{Decision, Reason};
+
+/// A set on its way to a node.
+pub(super) struct SetFlight {
+    to: NodeId,
+    generation: u64,
+    /// The epoch by which it was sent.
+    epoch: u64,
+    /// It was refused by a newer one.
+    awaits_map: bool,
+    tickets: Vec<u64>,
+}
+
+/// How a set ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SetEnd {
+    /// The cells are set, or need not be.
+    Done,
+    /// They could not be set, as the generation is gone there.
+    Refused,
+    /// The process that was to set them is gone.
+    Lost,
+    /// The map by which it was sent is over.
+    Stale,
+    /// The map by which it was sent is not known there yet.
+    Early,
+}
+
+impl SetFlight {
+    pub(super) fn to(&self) -> NodeId {
+        self.to
+    }
+
+    pub(super) fn tickets(&self) -> &[u64] {
+        &self.tickets
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub(super) fn awaits_map(&self) -> bool {
+        self.awaits_map
+    }
+}
+
+impl DividedGroup {
+    /// Sets an event in generation `number` on all of its nodes.
+    pub(super) fn record(&mut self, ticket: u64, number: u64, outcome: Decision) {
+        let has_parent = self.has_parent();
+        let Some(waiting) = self.set(ticket, number) else {
+            // What is known above needs no cells here.
+            if let Some(unit) = self.flight_mut(ticket).map(|flight| flight.stamp.unit).filter(|_| has_parent) {
+                self.forget(unit);
+            }
+            let outcome = if has_parent { outcome } else { Decision::Undecided(Reason::NotReady) };
+            return self.settle(ticket, outcome);
+        };
+        self.counts.sets += 1;
+        if outcome == Decision::FirstSeen || has_parent {
+            self.fill.record();
+            self.kept.count();
+        }
+        if let Some(flight) = self.flight_mut(ticket) {
+            (flight.phase, flight.outcome, flight.waiting) = (Phase::Setting, outcome, waiting);
+        }
+        if waiting == 0 || !self.limits.rules.keep(Rule::AwaitsSets) {
+            self.settle(ticket, outcome);
+        } else if !self.is_safe() || !self.limits.rules.keep(Rule::AwaitsAcknowledgements) {
+            self.tell(ticket, outcome);
+        }
+    }
+
+    /// Sets the cells of an event here and sends for the others; how many nodes are to acknowledge. `None` where the
+    /// generation is not here, and nothing is set.
+    fn set(&mut self, ticket: u64, number: u64) -> Option<u16> {
+        let Self { flights: Some(flights), own, placement, outbox, sets, kept, missed, limits, .. } = self else {
+            return None;
+        };
+        let stamp = flights.flight(ticket)?.stamp;
+        let positions = flights.positions(ticket);
+        if !own.open(placement, positions, stamp.unit, number) {
+            return None;
+        }
+        if limits.rules.keep(Rule::SetsAllCells) {
+            own.set(placement, positions, stamp, number);
+        } else {
+            let unset: Vec<u64> =
+                positions.iter().copied().filter(|position| !own.has_set(placement, &[*position], stamp)).collect();
+            own.set(placement, &unset, stamp, number);
+        }
+        kept.set(number, positions.iter().copied().filter(|position| placement.is_held_here(*position)), stamp);
+        let mut waiting = 0;
+        for (index, node) in placement.nodes().iter().enumerate() {
+            let there = || positions.iter().copied().filter(|position| placement.is_held(index, *position));
+            if index == placement.me() || there().next().is_none() {
+                continue;
+            }
+            if placement.is_down(index) {
+                missed.push(*node, number, there(), stamp, limits.missed_events_max);
+            } else {
+                let set_number = outbox.set(*node, number, there(), stamp);
+                let (to, epoch) = (*node, placement.epoch());
+                let new = || SetFlight { to, generation: number, epoch, awaits_map: false, tickets: Vec::new() };
+                sets.entry(set_number).or_insert_with(new).tickets.push(ticket);
+                waiting += 1;
+            }
+        }
+        Some(waiting)
+    }
+
+    /// Another node has set cells, or refused to.
+    pub(super) fn acknowledged(&mut self, from: NodeId, acks: &SetAcks, epoch: u64) {
+        let done = acks.set_numbers.iter().map(|number| (*number, SetEnd::Done));
+        let refused = acks.refused_numbers.iter().map(|number| (*number, SetEnd::Refused));
+        for (number, end) in done.chain(refused) {
+            let Some(set) = self.sets.get(&number).filter(|set| set.to == from) else { continue };
+            let end = match epoch.cmp(&set.epoch) {
+                Ordering::Greater if end == SetEnd::Refused => SetEnd::Stale,
+                Ordering::Less if end == SetEnd::Refused => SetEnd::Early,
+                _ => end,
+            };
+            self.end_set(number, end);
+        }
+    }
+
+    /// The process of a node is gone, and with it what it was to set: the next one is to set it.
+    pub(super) fn end_sets_of(&mut self, node: NodeId) {
+        self.end_sets_by(|_, set| set.to == node, SetEnd::Lost);
+    }
+
+    /// Some sets are over, in the order in which they were sent.
+    pub(super) fn end_sets_by(&mut self, is_over: impl Fn(&Self, &SetFlight) -> bool, end: SetEnd) {
+        let over = self.sets.iter().filter(|(_, set)| is_over(self, set));
+        let mut numbers: Vec<u64> = over.map(|(number, _)| *number).collect();
+        numbers.sort_unstable();
+        numbers.into_iter().for_each(|number| self.end_set(number, end));
+    }
+
+    /// A set is over. One that was not done is done again in the newest generation, unless that is the one that refused.
+    fn end_set(&mut self, number: u64, end: SetEnd) {
+        let Some(set) = self.sets.remove(&number) else { return };
+        let (newest, epoch) = (self.fill.newest(), self.placement.epoch());
+        if end == SetEnd::Stale && epoch <= set.epoch {
+            self.sets.insert(number, SetFlight { awaits_map: true, ..set });
+            return;
+        }
+        for ticket in set.tickets {
+            let Some(flight) = self.flight_mut(ticket).filter(|flight| flight.phase == Phase::Setting) else {
+                continue;
+            };
+            let told = flight.told;
+            let goes_again = match end {
+                SetEnd::Done => false,
+                SetEnd::Refused => newest > set.generation,
+                SetEnd::Lost => true,
+                SetEnd::Early if epoch == set.epoch => true,
+                // By maps between, another node may have headed it.
+                SetEnd::Stale | SetEnd::Early => told || epoch == set.epoch + 1 && self.heads(ticket),
+            };
+            let again = if goes_again { self.set(ticket, newest) } else { None };
+            let Some(flight) = self.flight_mut(ticket) else { continue };
+            if end != SetEnd::Done && again.is_none() && !flight.told {
+                flight.outcome = Decision::Undecided(Reason::Unknown);
+            }
+            flight.waiting = flight.waiting.saturating_sub(1) + again.unwrap_or(0);
+            if flight.waiting == 0 {
+                let outcome = flight.outcome;
+                self.settle(ticket, outcome);
+            }
+        }
+    }
+
+    /// Whether an event begins here, by the map that counts.
+    fn heads(&self, ticket: u64) -> bool {
+        let positions = self.flights.as_ref().map_or(&[][..], |flights| flights.positions(ticket));
+        self.placement.head(positions) == Some(self.me)
+    }
+}

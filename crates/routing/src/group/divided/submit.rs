@@ -1,0 +1,412 @@
+//! Submissions: limits, the replay guard, the clock, single-flight; then an event is tested.
+//!
+//! Promises: what is refused is refused before anything is set; a submission that comes again is not run again. Must not
+//! know: what nodes answer.
+
+use firstseen_filter::{Placed, ProbeShape, Probes, Refresh, Sighting};
+
+use super::DividedGroup;
+use super::decide::{Asked, Head, before_test};
+use super::flights::{BATCH_EVENTS_MAX, BatchHead, Flights, NONE, Phase};
+use super::level::Level;
+use super::outbox::Question;
+use super::placement::Voters;
+use crate::group::clock::Heading;
+use crate::group::guard::{Admission, Standing};
+use crate::group::rules::{Rule, remembered};
+use crate::group::thresholds::{Course, lost, min_live, rate_of_positions};
+use crate::map::{Lookup, WhenLost};
+use crate::protocol::{BatchName, Command, GroupReply, Moment, Operation, Submission, Times};
+use crate::verdict::{Decision, Reason, Seen};
+
+/// Events between the prefetch of cells and their use.
+const AHEAD: u64 = 8;
+
+/// Cells that are read to tell how dense they are, and for how long that is believed.
+const DENSITY_SAMPLE_BYTES: usize = 64 << 10;
+const DENSITY_HOLDS_MS: u64 = 10;
+
+/// What an event is told whose name stands for another.
+const NAME_REUSED: Decision = Decision::Undecided(Reason::NameReused);
+
+/// Bits of a number that count. The eight above, all that a ticket has room for, are of the incarnation: what other
+/// nodes still tell of the numbers of a process before is not taken for one of these.
+const NUMBER_BITS: u32 = 40;
+
+impl DividedGroup {
+    /// Takes up a submission; its reply comes now or later.
+    pub(crate) fn submit(&mut self, submission: Submission, now: Moment, commands: &mut Vec<Command>) {
+        self.now = now;
+        self.counts.batches += 1;
+        self.counts.events += submission.probes.len() as u64;
+        let admission = match self.refusal(&submission) {
+            Some(reason) => Admission::Refused(reason),
+            None if !submission.operation.records() => Admission::New,
+            None => self.guard.admit(&submission, now.monotonic_ms, &mut self.standings),
+        };
+        let admission = remembered(admission, &mut self.standings, self.limits.rules);
+        match admission {
+            Admission::Refused(reason) => self.refuse(submission, reason),
+            Admission::Attached => {}
+            Admission::New | Admission::Known => self.take_up(submission, admission == Admission::Known),
+        }
+        self.finish(commands);
+    }
+
+    /// Why the whole submission cannot be taken up.
+    fn refusal(&self, submission: &Submission) -> Option<Reason> {
+        let events = submission.probes.len();
+        let named = submission.names.is_empty() || submission.names.len() == events;
+        let can_run = match submission.operation {
+            Operation::Observe | Operation::Lookup => true,
+            Operation::Verify => self.level.is_some(),
+            Operation::Record => self.level.is_some() && submission.from.is_some(),
+            Operation::Count | Operation::Estimate => false,
+        };
+        let whole = can_run
+            && submission.probes.shape() == self.shape()
+            && events <= self.limits.batch_events_max.min(BATCH_EVENTS_MAX)
+            && named
+            && self.clock.is_valid(&submission.times, events);
+        let inflight = self.flights.as_ref().map_or(0, Flights::open_events);
+        let inflight = inflight.saturating_sub(self.unreachable.stuck_events());
+        match () {
+            () if !whole => Some(Reason::Invalid),
+            () if submission.operation == Operation::Observe && self.must_come_from_below(submission.from) => {
+                Some(Reason::Invalid)
+            }
+            () if self.is_draining => Some(Reason::NotReady),
+            () if !self.placement.has_any_here() => Some(Reason::StaleMap),
+            () if self.doubt.is_some() => self.doubt,
+            () if inflight + events > self.limits.inflight_events_max => Some(Reason::Overloaded),
+            () => None,
+        }
+    }
+
+    /// The shape of what producers send.
+    pub(super) fn shape(&self) -> ProbeShape {
+        self.level.as_ref().map_or_else(|| self.placement.plan().shape(), Level::root_shape)
+    }
+
+    /// Positions here, and those of the root where they are others.
+    fn split(&self, probes: Probes) -> (Probes, Option<Probes>) {
+        match self.level.as_ref().filter(|level| !level.is_whole()) {
+            Some(level) => (level.fold(&probes, self.placement.plan()), Some(probes)),
+            None => (probes, None),
+        }
+    }
+
+    fn refuse(&mut self, submission: Submission, reason: Reason) {
+        let decisions = vec![Decision::Undecided(reason); submission.probes.len()];
+        self.counts.decisions.count(&decisions);
+        self.outbox.push(Command::Reply(GroupReply {
+            reply_to: submission.reply_to,
+            decisions,
+            estimates: Vec::new(),
+            clock_ms: self.clock.clock_ms(),
+            degraded: false,
+            expected_rate: 0.0,
+            seen: Vec::new(),
+            spent: Some(submission.probes),
+        }));
+    }
+
+    fn take_up(&mut self, submission: Submission, is_known: bool) {
+        let heading = Heading::of(&submission);
+        let (operation, from) = (submission.operation, submission.from);
+        if operation.records() {
+            self.guard.depart(&submission);
+        }
+        let names = submission.named_events().collect::<Vec<_>>();
+        let Submission { reply_to, producer, sequence, probes, times, deadline_ms, again, traceparent, .. } =
+            submission;
+        let events = probes.len();
+        if operation.records() {
+            // Whatever becomes of it: its cells may be found by who asks again.
+            self.kept.taken(BatchName { producer, sequence }, &names, events);
+        }
+        let head = BatchHead { reply_to, operation, from, producer, sequence, names, deadline_ms, again, traceparent };
+        let (probes, above) = self.split(probes);
+        let is_degraded = is_known && self.may_have_told_degraded();
+        let first = self.flights_mut().push(head, probes, above);
+        if let Some(batch) = self.flights_mut().batch_mut(first) {
+            batch.degraded = is_degraded;
+        }
+        self.clock.open_batch(heading, &times, self.now.wall_ms);
+        let standings = std::mem::take(&mut self.standings);
+        (0..AHEAD.min(events as u64)).for_each(|ahead| self.prefetch(first + ahead));
+        for (index, ticket) in (first..).take(events).enumerate() {
+            if index as u64 + AHEAD < events as u64 {
+                self.prefetch(ticket + AHEAD);
+            }
+            match standings.get(index).filter(|_| is_known) {
+                None | Some(Standing::New) => self.place(ticket, (heading, &times), index, operation),
+                // Nobody was told this before.
+                Some(Standing::Answered(refused @ NAME_REUSED)) => self.conclude(ticket, *refused),
+                Some(Standing::Answered(decision)) => self.repeat(ticket, *decision),
+                Some(Standing::InFlight) => self.echo(ticket, index),
+            }
+            self.run_ready();
+        }
+        self.standings = standings;
+        self.clock.close_batch(heading, &times);
+        if events == 0 {
+            self.closing.push(first);
+        }
+    }
+
+    /// Tells an event what it was told before.
+    fn repeat(&mut self, ticket: u64, decision: Decision) {
+        if let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) {
+            batch.has_repeats = true;
+            (batch.flights[event].is_repeat, batch.flights[event].level) = (true, Seen::LEVEL_FORGOTTEN);
+        }
+        self.conclude(ticket, decision);
+    }
+
+    /// Whether what is told again now may have been told degraded the first time: the guard does not remember that.
+    fn may_have_told_degraded(&self) -> bool {
+        let horizon_ms = u64::from(self.policies.retry_horizon_ms);
+        self.degraded_ms.is_some_and(|told_ms| self.now.monotonic_ms.saturating_sub(told_ms) <= horizon_ms)
+    }
+
+    fn flights_mut(&mut self) -> &mut Flights {
+        let first_number = (self.incarnation.0 & 0xFF) << NUMBER_BITS;
+        if self.flights.is_none() {
+            self.outbox.number_sets_from(first_number);
+        }
+        self.flights.get_or_insert_with(|| Flights::new(first_number))
+    }
+
+    fn prefetch(&self, ticket: u64) {
+        if let Some(flights) = &self.flights {
+            self.own.prefetch(&self.placement, flights.positions(ticket), self.fill.newest());
+        }
+    }
+
+    /// Finds an event's place in the window and runs it.
+    fn place(&mut self, ticket: u64, (heading, times): (Heading, &Times), index: usize, operation: Operation) {
+        let records = operation.records();
+        if let (true, Some((batch, _))) = (records, self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)))
+            && let Some(event) = batch.head.names.get(index)
+        {
+            self.named.insert(event.name, ticket);
+        }
+        match self.clock.place(heading, times, index) {
+            Placed::At(stamp) => {
+                self.fill.advance(stamp.unit);
+                let level = self.level.as_ref().map_or(0, |level| level.number);
+                if let Some(flight) = self.flight_mut(ticket) {
+                    (flight.stamp, flight.level) = (stamp, level);
+                }
+                self.start(ticket, operation);
+            }
+            Placed::Late => self.conclude(ticket, Decision::Undecided(Reason::Late)),
+            Placed::Refused => self.conclude(ticket, Decision::Undecided(Reason::Future)),
+        }
+    }
+
+    /// Lets an event wait for another of the same positions, or tests it.
+    fn start(&mut self, ticket: u64, operation: Operation) {
+        let records = operation.records();
+        let Some(flights) = &mut self.flights else { return };
+        if self.limits.rules.keep(Rule::SingleFlight) {
+            match flights.leader_of(ticket) {
+                None if records => flights.lead(ticket),
+                Some(leader) if records => return self.join(leader, ticket),
+                // Its cells may be about to be set here, as they are above already.
+                Some(leader) if operation == Operation::Verify => return self.conclude_as(leader, ticket),
+                Some(leader) if self.has_told(leader, ticket) => return self.conclude_as(leader, ticket),
+                // What is only looked up waits for nobody, and nobody waits for it.
+                Some(_) | None => {}
+            }
+        }
+        self.set_phase(ticket, Phase::Testing);
+        self.test(ticket);
+    }
+
+    /// Whether an event that is only looked up is a duplicate of one whose cells may not all be set yet.
+    fn has_told(&self, leader: u64, ticket: u64) -> bool {
+        let flight = |ticket| self.flights.as_ref().and_then(|flights| flights.flight(ticket));
+        let (Some(leading), Some(asking)) = (flight(leader), flight(ticket)) else { return false };
+        // It leaves nothing to be set, so whether cells would be refreshed does not matter.
+        leading.told && leading.covers(asking.stamp, self.own.rule(), Refresh::Fixed)
+    }
+
+    fn join(&mut self, leader: u64, ticket: u64) {
+        let Some(leading) = self.flight_mut(leader).copied() else { return };
+        if leading.told && self.covers(&leading, ticket) {
+            return self.conclude_as(leader, ticket);
+        }
+        let Some(flights) = &mut self.flights else { return };
+        if leading.joiners.len as usize >= self.limits.joiners_max {
+            self.conclude(ticket, Decision::Undecided(Reason::Overloaded));
+        } else {
+            flights.enqueue(leader, ticket, |leader| &mut leader.joiners);
+            self.set_phase(ticket, Phase::Joined);
+        }
+    }
+
+    /// Has an event told what the one of the same name is told.
+    fn echo(&mut self, ticket: u64, index: usize) {
+        let Some(flights) = &mut self.flights else { return };
+        let event = flights.batch(ticket).and_then(|batch| batch.head.names.get(index));
+        let original = event.and_then(|event| self.named.get(&event.name)).copied().unwrap_or(NONE);
+        match flights.flight(original).map(|original| (original.told, original.outcome)) {
+            Some((false, _)) => {
+                flights.enqueue(original, ticket, |original| &mut original.echoes);
+                self.set_phase(ticket, Phase::Echo);
+            }
+            Some((true, outcome)) => self.conclude(ticket, outcome),
+            None => self.conclude(ticket, Decision::Undecided(Reason::Overloaded)),
+        }
+    }
+
+    /// Runs what has waited for an event that is over.
+    pub(super) fn run_ready(&mut self) {
+        while let Some(ticket) = self.ready.pop() {
+            self.test(ticket);
+        }
+    }
+
+    /// Tests an event at own slices, and sends it on if no zero is found.
+    fn test(&mut self, ticket: u64) {
+        let has_parent = self.has_parent();
+        let Self { flights: Some(flights), own, placement, handing, unreachable, policies, limits, .. } = self else {
+            return;
+        };
+        // One that became ready may have been given up since.
+        let Some(flight) = flights.flight(ticket).filter(|flight| flight.phase == Phase::Testing).copied() else {
+            return;
+        };
+        let positions = flights.positions(ticket);
+        // What a level does not know climbs, so all of its slices may say so.
+        let asks_all_below = match policies.when_lost {
+            _ if has_parent => usize::MAX,
+            WhenLost::FirstSeen => min_live(policies, positions.len()),
+            WhenLost::Undecided | WhenLost::Duplicate => 0,
+        };
+        let voters = placement.voters(positions, asks_all_below);
+        let course = before_test(
+            policies,
+            &Asked {
+                head: match placement.head(positions) {
+                    None => Head::Nowhere,
+                    Some(head) if head == self.me => Head::Here,
+                    Some(_) => Head::Elsewhere,
+                },
+                awaits_former_head: limits.rules.keep(Rule::AwaitsFormerHeads) && handing.awaits_head_of(positions),
+                lacks_slice: !own.has_all(placement, positions),
+                needs_unreachable: unreachable.has_any(placement, positions.iter().copied()),
+                has_parent,
+                hashes: positions.len(),
+                live: voters.live,
+            },
+        );
+        let is_partial = match has_parent {
+            true => voters.positions().len() < positions.len(),
+            false => voters.live < positions.len(),
+        };
+        let Some(stamp) = own.rejudge(flight.stamp) else {
+            return self.settle(ticket, Decision::Undecided(Reason::Late));
+        };
+        if let Some(flight) = flights.flight_mut(ticket) {
+            flight.stamp = stamp;
+        }
+        match course {
+            Course::Tell(decision @ Decision::Undecided(_)) => self.settle(ticket, decision),
+            Course::Tell(decision) => {
+                self.degrade(ticket, 1.0);
+                self.settle(ticket, decision);
+            }
+            Course::New => {
+                self.degrade(ticket, 0.0);
+                self.not_found(ticket);
+            }
+            Course::Ask => {
+                if is_partial {
+                    let rate = match self.too_few_left(ticket) {
+                        Some(Decision::Undecided(_)) => 0.0,
+                        _ => self.expected_rate(voters.positions().len()),
+                    };
+                    self.degrade(ticket, rate);
+                }
+                self.ask(ticket, &voters, voters.live < asks_all_below);
+            }
+        }
+    }
+
+    /// The chance that a new event of which so many positions are asked is called a duplicate.
+    pub(super) fn expected_rate(&mut self, positions: usize) -> f64 {
+        let now_ms = self.now.monotonic_ms;
+        let (density, generations) = match self.density {
+            Some((until_ms, density)) if now_ms < until_ms => density,
+            _ => {
+                let density = self.own.density(DENSITY_SAMPLE_BYTES);
+                self.density = Some((now_ms + DENSITY_HOLDS_MS, density));
+                density
+            }
+        };
+        rate_of_positions(density, positions, generations)
+    }
+
+    /// What an event is told that no slice denies, where too few of its slices are left for a verdict.
+    pub(super) fn too_few_left(&self, ticket: u64) -> Option<Decision> {
+        let flights = self.flights.as_ref().filter(|_| !self.placement.is_all_complete() && !self.has_parent())?;
+        let positions = flights.positions(ticket);
+        lost(&self.policies, self.placement.voters(positions, 0).live, positions.len())
+    }
+
+    /// Not all positions of an event can be asked: if it is new, it is called a duplicate by this chance.
+    fn degrade(&mut self, ticket: u64, rate: f64) {
+        if let Some(batch) = self.flights.as_mut().and_then(|flights| flights.batch_mut(ticket)) {
+            batch.degrade(rate);
+        }
+    }
+
+    /// Asks own slices about the positions of an event that are to be asked, and other nodes if no zero is found there.
+    fn ask(&mut self, ticket: u64, voters: &Voters, asks_all: bool) {
+        let Self { flights: Some(flights), own, placement, outbox, .. } = self else { return };
+        let Some((stamp, head)) = flights.flight(ticket).map(|flight| flight.stamp).zip(flights.batch(ticket)) else {
+            return;
+        };
+        let (head, positions) = (&head.head, voters.positions());
+        self.counts.tests += 1;
+        let mut found = Sighting::ALL;
+        own.test(placement, positions, stamp, &mut found);
+        let elsewhere = || positions.iter().copied().filter(|position| !placement.is_tested_here(*position));
+        let next = elsewhere().next().filter(|_| found.is_hit());
+        let mut waiting = 0;
+        if let Some(next) = next {
+            let left_ms = head.deadline_ms.saturating_sub(self.now.monotonic_ms);
+            let parallel = self.policies.lookup == Lookup::Parallel;
+            let question = Question {
+                head: self.me,
+                ticket,
+                stamp,
+                found,
+                in_tree: self.level.is_some(),
+                parallel,
+                asks_all,
+                deadline_in_ms: u32::try_from(left_ms).unwrap_or(u32::MAX),
+                degraded: false,
+                traceparent: head.traceparent.as_ref(),
+            };
+            for (index, node) in placement.nodes().iter().enumerate() {
+                let is_asked = if parallel { index != placement.me() } else { index == placement.node_at(next) };
+                let here = || elsewhere().filter(|position| !parallel || placement.node_at(*position) == index);
+                if is_asked && here().next().is_some() {
+                    outbox.test(*node, question, here());
+                    waiting += 1;
+                }
+            }
+        }
+        if let Some(flight) = flights.flight_mut(ticket) {
+            flight.waiting = waiting;
+            (flight.generations, flight.expiry) = (found.generations, found.expiry);
+        }
+        if next.is_none() {
+            self.tested(ticket);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Batches that were taken up: what their events were told.
+//!
+//! Promises: in order of arrival, so that the oldest is forgotten first. Must not know: marks, memory limits.
+
+use super::Standing;
+use super::queue::{Keyed, KeyedQueue, mix};
+use super::verdicts::Verdicts;
+use crate::protocol::{BatchName, EventTag};
+use crate::verdict::Decision;
+
+struct Batch {
+    name: BatchName,
+    events: u32,
+    tag: EventTag,
+    taken_ms: u64,
+    verdicts: Verdicts,
+}
+
+impl Keyed for Batch {
+    type Key = BatchName;
+
+    fn key(&self) -> BatchName {
+        self.name
+    }
+
+    fn hash(name: BatchName) -> u64 {
+        mix(name.producer, name.sequence)
+    }
+}
+
+/// All batches that are remembered.
+pub(super) struct Batches {
+    batches: KeyedQueue<Batch>,
+    verdict_bytes: u64,
+    scratch: Vec<u64>,
+}
+
+impl Batches {
+    pub(super) fn new() -> Self {
+        Self { batches: KeyedQueue::new(), verdict_bytes: 0, scratch: Vec::new() }
+    }
+
+    /// The number of events of a batch that is remembered, and their tag.
+    pub(super) fn content(&mut self, name: BatchName) -> Option<(u32, EventTag)> {
+        self.batches.find_mut(name).map(|batch| (batch.events, batch.tag))
+    }
+
+    /// Writes what is known of each event.
+    pub(super) fn standings(&mut self, name: BatchName, standings: &mut Vec<Standing>) {
+        if let Some(batch) = self.batches.find_mut(name) {
+            let of = |event: u32| batch.verdicts.word(event as usize / 64).standing(event % 64);
+            standings.extend((0..batch.events).map(of));
+        }
+    }
+
+    /// Remembers a batch that is not there yet.
+    pub(super) fn take(&mut self, name: BatchName, (events, tag): (u32, EventTag), now_ms: u64) {
+        self.batches.push_back(Batch { name, events, tag, taken_ms: now_ms, verdicts: Verdicts::None });
+    }
+
+    /// Adds what was told; `false` where the batch is not remembered.
+    pub(super) fn learn(&mut self, name: BatchName, decisions: &[Decision]) -> bool {
+        let Some(batch) = self.batches.find_mut(name) else { return false };
+        if batch.events as usize == decisions.len() {
+            self.verdict_bytes -= batch.verdicts.bytes();
+            batch.verdicts.learn(decisions, &mut self.scratch);
+            self.verdict_bytes += batch.verdicts.bytes();
+        }
+        true
+    }
+
+    /// All that are remembered, oldest first, with what is known of each event.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (BatchName, impl Iterator<Item = Standing>)> {
+        let standings = |batch: &'_ Batch| {
+            let of = |event: u32| batch.verdicts.word(event as usize / 64).standing(event % 64);
+            (0..batch.events).map(of).collect::<Vec<_>>().into_iter()
+        };
+        self.batches.iter().map(move |batch| (batch.name, standings(batch)))
+    }
+
+    /// When the oldest was taken up.
+    pub(super) fn oldest_ms(&self) -> Option<u64> {
+        self.batches.front().map(|batch| batch.taken_ms)
+    }
+
+    /// Forgets the oldest.
+    pub(super) fn forget(&mut self) -> Option<BatchName> {
+        let batch = self.batches.pop_front()?;
+        self.verdict_bytes -= batch.verdicts.bytes();
+        Some(batch.name)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.batches.len() as u64 * KeyedQueue::<Batch>::ENTRY_BYTES + self.verdict_bytes
+    }
+}

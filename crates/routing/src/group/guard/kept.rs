@@ -1,0 +1,77 @@
+//! What a guard knows, to be kept on disk and taken up again by another process.
+//!
+//! Promises: what is taken up is remembered for a whole horizon from then on, so a restart never shortens it. Must not
+//! know: disks.
+
+use super::{ReplayGuard, Standing};
+use crate::protocol::{BatchName, Entry, EventTag, NamedEvent};
+use crate::verdict::{Decision, Reason};
+
+/// Marks of one entry.
+const MARKS_MAX: usize = 1 << 14;
+
+/// A batch in a guard: its name, those of its submissions, and what they were told.
+pub(crate) type KeptBatch = (BatchName, Vec<NamedEvent>, Vec<Decision>);
+
+/// What is remembered of a submission. One of which nothing is may be run again; who has one in flight keeps that apart.
+fn known(standing: Standing) -> Decision {
+    match standing {
+        Standing::Answered(decision) => decision,
+        Standing::InFlight | Standing::New => Decision::Undecided(Reason::Overloaded),
+    }
+}
+
+impl ReplayGuard {
+    /// All that it remembers.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = KeptBatch> {
+        let batches = self.batches.iter().map(|(name, standings)| (name, Vec::new(), standings.map(known).collect()));
+        let names = self.names.iter().map(|block| {
+            let (names, standings): (Vec<_>, Vec<_>) = block.into_iter().unzip();
+            (BatchName::default(), names, standings.into_iter().map(known).collect())
+        });
+        batches.chain(names)
+    }
+
+    /// The low-water marks of producers and of sources, some at a time.
+    pub(crate) fn marks(&self) -> Vec<Entry> {
+        let (producers, sources): (Vec<_>, Vec<_>) = (self.producers.iter().collect(), self.sources.iter().collect());
+        let of_producers = producers.chunks(MARKS_MAX);
+        let of_sources = sources.chunks(MARKS_MAX);
+        let of_producers = of_producers.map(|marks| Entry::Marks { producers: marks.to_vec(), sources: Vec::new() });
+        let of_sources = of_sources.map(|marks| Entry::Marks { producers: Vec::new(), sources: marks.to_vec() });
+        of_producers.chain(of_sources).collect()
+    }
+
+    /// Takes up what another guard of the same group has remembered.
+    pub(crate) fn restore(&mut self, (name, names, decisions): &KeptBatch, now_ms: u64) {
+        match u32::try_from(decisions.len()) {
+            Ok(events) if names.is_empty() => {
+                if self.producers.touch(name.producer, now_ms).is_some() && self.batches.content(*name).is_none() {
+                    self.batches.take(*name, (events, EventTag::NONE), now_ms);
+                }
+                self.batches.learn(*name, decisions);
+            }
+            _ => {
+                let told_more = |decision: Decision| decision != Decision::Undecided(Reason::NameReused);
+                for (event, decision) in names.iter().zip(decisions).filter(|(_, decision)| told_more(**decision)) {
+                    let is_known = self.sources.touch(event.name.source, now_ms).is_some();
+                    if !is_known || self.names.take(*event, 0, now_ms) != Standing::NAME_REUSED {
+                        self.learn_named(event.name, *decision);
+                    }
+                }
+            }
+        }
+        self.make_room(now_ms);
+    }
+
+    /// Takes up low-water marks.
+    pub(crate) fn restore_marks(&mut self, producers: &[(u128, u64)], sources: &[(u128, u64)], now_ms: u64) {
+        for (marks, kept) in [(&mut self.producers, producers), (&mut self.sources, sources)] {
+            for (owner, low_water) in kept {
+                if marks.touch(*owner, now_ms).is_some() {
+                    marks.raise(*owner, low_water.saturating_sub(1));
+                }
+            }
+        }
+    }
+}

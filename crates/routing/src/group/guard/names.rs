@@ -1,0 +1,144 @@
+//! Submissions that callers have named: blocks of 64 numbers of one source.
+//!
+//! Promises: numbers that follow each other share a block; what is known of a name is told only to the event that has it.
+//! Must not know: marks, memory limits.
+
+use super::Standing;
+use super::queue::{Keyed, KeyedQueue, mix};
+use super::verdicts::Word;
+use crate::protocol::{EventTag, NamedEvent, SubmissionName};
+use crate::verdict::Decision;
+
+struct Block {
+    source: u128,
+    /// `number / 64` of the submissions.
+    block: u64,
+    told: Word,
+    in_flight: u64,
+    /// Of the events that were taken up under these names.
+    tags: [EventTag; 64],
+    /// When one of them was last taken up.
+    used_ms: u64,
+    queued_ms: u64,
+}
+
+impl Block {
+    /// A submission is in flight from now on.
+    fn begin(&mut self, bit: u32, tag: EventTag) {
+        self.in_flight |= 1 << bit;
+        self.tags[bit as usize] = tag;
+    }
+
+    fn standing(&self, bit: u32) -> Standing {
+        match self.in_flight >> bit & 1 {
+            0 => self.told.standing(bit),
+            _ => Standing::InFlight,
+        }
+    }
+}
+
+impl Keyed for Block {
+    type Key = (u128, u64);
+
+    fn key(&self) -> (u128, u64) {
+        (self.source, self.block)
+    }
+
+    fn hash((source, block): (u128, u64)) -> u64 {
+        mix(source, block)
+    }
+}
+
+fn place(name: SubmissionName) -> ((u128, u64), u32) {
+    ((name.source, name.number / 64), (name.number % 64) as u32)
+}
+
+/// All named submissions that are remembered.
+pub(super) struct Names {
+    blocks: KeyedQueue<Block>,
+}
+
+impl Names {
+    pub(super) fn new() -> Self {
+        Self { blocks: KeyedQueue::new() }
+    }
+
+    /// What is known of a submission. A new one is in flight from now on; one of which nothing is known and whose number
+    /// is below `low_water` is too old. One of another event than the name stands for is told so.
+    pub(super) fn take(&mut self, NamedEvent { name, tag }: NamedEvent, low_water: u64, now_ms: u64) -> Standing {
+        let (key, bit) = place(name);
+        let is_new = name.number >= low_water;
+        let Some(block) = self.blocks.find_mut(key) else {
+            if is_new {
+                self.open(key, now_ms).begin(bit, tag);
+                return Standing::New;
+            }
+            return Standing::TOO_OLD;
+        };
+        block.used_ms = now_ms;
+        match block.standing(bit) {
+            // Nothing was recorded for whoever had the name, or he was told nothing: it may stand for another event.
+            Standing::New if is_new => {
+                block.begin(bit, tag);
+                Standing::New
+            }
+            Standing::New => Standing::TOO_OLD,
+            _ if !block.tags[bit as usize].may_be(tag) => Standing::NAME_REUSED,
+            standing => standing,
+        }
+    }
+
+    fn open(&mut self, (source, block): (u128, u64), now_ms: u64) -> &mut Block {
+        let (told, tags) = (Word::default(), [EventTag::NONE; 64]);
+        self.blocks.push_back(Block { source, block, told, in_flight: 0, tags, used_ms: now_ms, queued_ms: now_ms })
+    }
+
+    /// What is known of a submission; nothing changes.
+    pub(super) fn recall(&mut self, name: SubmissionName) -> Standing {
+        let (key, bit) = place(name);
+        self.blocks.find_mut(key).map_or(Standing::TOO_OLD, |block| block.standing(bit))
+    }
+
+    /// Adds what was told; `false` where the block is not remembered.
+    pub(super) fn learn(&mut self, name: SubmissionName, decision: Decision) -> bool {
+        let (key, bit) = place(name);
+        let Some(block) = self.blocks.find_mut(key) else { return false };
+        let told = Word::of(&[decision]);
+        block.told = block.told.with(Word { decided: told.decided << bit, verdicts: told.verdicts << bit });
+        block.in_flight &= !(1 << bit);
+        true
+    }
+
+    /// All submissions that are remembered, with what is known of each, block by block.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Vec<(NamedEvent, Standing)>> {
+        self.blocks.iter().map(|block| {
+            let taken = block.told.decided | block.told.verdicts | block.in_flight;
+            let bits = (0..64).filter(|bit| taken >> bit & 1 == 1);
+            let name = |bit: u32| SubmissionName { source: block.source, number: block.block * 64 + u64::from(bit) };
+            let event = |bit: u32| NamedEvent { name: name(bit), tag: block.tags[bit as usize] };
+            bits.map(|bit| (event(bit), block.standing(bit))).collect()
+        })
+    }
+
+    /// When the oldest block was taken up, or was last put off.
+    pub(super) fn oldest_ms(&self) -> Option<u64> {
+        self.blocks.front().map(|block| block.queued_ms)
+    }
+
+    /// Puts the oldest block off if it was used within `keep_ms`; otherwise forgets it and returns the source and the
+    /// greatest number that was taken up.
+    pub(super) fn pass(&mut self, now_ms: u64, keep_ms: u64) -> Option<SubmissionName> {
+        let block = self.blocks.pop_front()?;
+        if now_ms.saturating_sub(block.used_ms) < keep_ms {
+            self.blocks.push_back(Block { queued_ms: now_ms, ..block });
+            return None;
+        }
+        let taken = block.told.decided | block.told.verdicts | block.in_flight;
+        let greatest = taken.checked_ilog2()?;
+        Some(SubmissionName { source: block.source, number: block.block * 64 + u64::from(greatest) })
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.blocks.len() as u64 * KeyedQueue::<Block>::ENTRY_BYTES
+    }
+}

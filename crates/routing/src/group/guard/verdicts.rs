@@ -1,0 +1,107 @@
+//! Two bits an event: what a producer was told of it.
+//!
+//! Promises: a definite decision never changes; 1,024 decided events take 128 bytes. Must not know: whose events.
+
+use super::Standing;
+use crate::verdict::{Decision, Reason};
+
+/// What is known of 64 events: decided or not, and which way. Not decided with the second bit set is
+/// [`Reason::Unknown`]: it may have been recorded, and must not be run again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Word {
+    pub(super) decided: u64,
+    pub(super) verdicts: u64,
+}
+
+impl Word {
+    /// What `decisions`, at most 64, leave behind.
+    #[inline]
+    pub(super) fn of(decisions: &[Decision]) -> Self {
+        let mut word = Self::default();
+        for (bit, decision) in decisions.iter().enumerate() {
+            // Without branches: which decision comes next cannot be predicted.
+            let decided = u64::from(!matches!(decision, Decision::Undecided(_)));
+            let verdict = u64::from(matches!(decision, Decision::Duplicate | Decision::Undecided(Reason::Unknown)));
+            word.decided |= decided << bit;
+            word.verdicts |= verdict << bit;
+        }
+        word
+    }
+
+    /// What was known, and what `later` adds.
+    #[inline]
+    pub(super) fn with(self, later: Self) -> Self {
+        let decided = self.decided | later.decided;
+        let kept = self.verdicts & self.decided;
+        let added = later.verdicts & later.decided & !self.decided;
+        let unknown = (self.verdicts | later.verdicts) & !decided;
+        Self { decided, verdicts: kept | added | unknown }
+    }
+
+    #[inline]
+    pub(super) fn standing(self, bit: u32) -> Standing {
+        match (self.decided >> bit & 1, self.verdicts >> bit & 1) {
+            (0, 0) => Standing::New,
+            (0, _) => Standing::Answered(Decision::Undecided(Reason::Unknown)),
+            (_, 0) => Standing::Answered(Decision::FirstSeen),
+            _ => Standing::Answered(Decision::Duplicate),
+        }
+    }
+}
+
+/// What is known of the events of a batch.
+#[derive(Debug, Default)]
+pub(super) enum Verdicts {
+    /// Nothing yet.
+    #[default]
+    None,
+    /// Of up to 64 events.
+    Few(Word),
+    /// Every event is decided: one bit each.
+    Decided(Box<[u64]>),
+    /// Both bits of each: decided or not, then which way.
+    Mixed(Box<[u64]>),
+}
+
+impl Verdicts {
+    /// Adds what `decisions` tell. `scratch` is there to be used again.
+    pub(super) fn learn(&mut self, decisions: &[Decision], scratch: &mut Vec<u64>) {
+        if decisions.len() <= 64 {
+            *self = Self::Few(self.word(0).with(Word::of(decisions)));
+            return;
+        }
+        let words = decisions.len().div_ceil(64);
+        scratch.clear();
+        scratch.resize(2 * words, 0);
+        let mut decided = 0;
+        for (index, chunk) in decisions.chunks(64).enumerate() {
+            let word = self.word(index).with(Word::of(chunk));
+            decided += word.decided.count_ones() as usize;
+            (scratch[index], scratch[words + index]) = (word.decided, word.verdicts);
+        }
+        *self = match decided == decisions.len() {
+            true => Self::Decided(scratch[words..].into()),
+            false => Self::Mixed(scratch[..].into()),
+        };
+    }
+
+    #[inline]
+    pub(super) fn word(&self, index: usize) -> Word {
+        let at = |words: &[u64], index: usize| words.get(index).copied().unwrap_or(0);
+        match self {
+            Self::None => Word::default(),
+            Self::Few(word) if index == 0 => *word,
+            Self::Few(_) => Word::default(),
+            Self::Decided(words) => Word { decided: u64::MAX, verdicts: at(words, index) },
+            Self::Mixed(words) => Word { decided: at(words, index), verdicts: at(words, words.len() / 2 + index) },
+        }
+    }
+
+    /// Bytes beside those of the value itself, with what an allocator adds.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::None | Self::Few(_) => 0,
+            Self::Decided(words) | Self::Mixed(words) => 8 * words.len() as u64 + 16,
+        }
+    }
+}

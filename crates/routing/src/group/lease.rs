@@ -1,0 +1,85 @@
+//! For how long a node may record without word from the cluster.
+//!
+//! A node that is cut off does not hear that the others go on without it. Epochs stop it only where another node that knows
+//! of them must acknowledge what it records; where nobody has to, or only nodes that are cut off with it, both sides would
+//! tell the same event first-seen. So whoever records has a lease.
+//!
+//! Why that is enough:
+//!
+//! 1. At `t0` by its own clock, the node asks whoever leads whether it counts as up. The leader has a majority confirm after
+//!    `t0` that it leads, and answers by all that is agreed on then. The answer counts once the node acts on that, or on
+//!    something newer, and it is a lease until `t0 + lease`.
+//! 2. A map by which others answer for its slices is therefore agreed on after `t0` of every lease that the node has without
+//!    acting on that map.
+//! 3. Whoever is to answer by that map has it after it was agreed on, and calls a slice complete, as all that it may lack has
+//!    expired, only when it takes what it lacks to have been recorded until `lease`, a 64th of that as clocks do not go at one
+//!    rate, and the skew of clocks (see 4), after it got that map. By then the lease is over, and what was recorded under it has expired. (A copy that
+//!    was complete all along must acknowledge, and knows the map; `filter forgive` waits for as long as said here.)
+//! 4. Time that passes while a machine sleeps is shown by its time of day at least, which may differ by the skew: a lease is
+//!    over by whichever clock says so first.
+//!
+//! Promises: pure. Must not know: who leads, how the leader is asked.
+
+use super::limits::OwnerLimits;
+use super::rules::Rule;
+use crate::protocol::Moment;
+
+/// Clocks that measure the same time differ by at most one part in so many.
+const RATE_PARTS: u64 = 64;
+
+/// Until when a node may record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    until: Moment,
+}
+
+impl Lease {
+    /// One that never ends: of a node that nobody else answers for.
+    pub const ENDLESS: Self = Self { until: Moment { monotonic_ms: u64::MAX, wall_ms: u64::MAX } };
+
+    /// None at all.
+    pub const NONE: Self = Self { until: Moment { monotonic_ms: 0, wall_ms: 0 } };
+
+    /// The lease of a node that asked for it at `asked`. The time of day may be set by `clock_skew_max_ms` meanwhile.
+    ///
+    /// ```
+    /// use firstseen_routing::{Lease, Moment};
+    /// let at = |monotonic_ms, wall_ms| Moment { monotonic_ms, wall_ms };
+    /// let lease = Lease::granted(at(500, 1_000_000), 10_000, 1_000);
+    /// assert!(lease.holds(at(10_499, 1_009_999)));
+    /// assert!(!lease.holds(at(10_500, 1_010_000)));
+    /// assert!(!lease.holds(at(600, 1_011_000)), "the machine has slept");
+    /// ```
+    pub fn granted(asked: Moment, lease_ms: u64, clock_skew_max_ms: u64) -> Self {
+        let monotonic_ms = asked.monotonic_ms.saturating_add(lease_ms);
+        let wall_ms = asked.wall_ms.saturating_add(lease_ms).saturating_add(clock_skew_max_ms);
+        Self { until: Moment { monotonic_ms, wall_ms } }
+    }
+
+    /// Whether the node may record.
+    pub fn holds(&self, now: Moment) -> bool {
+        now.monotonic_ms < self.until.monotonic_ms && now.wall_ms < self.until.wall_ms
+    }
+}
+
+/// Milliseconds after which a lease of another node is over that was granted before now.
+///
+/// ```
+/// use firstseen_routing::leases_over_after_ms;
+/// assert_eq!(leases_over_after_ms(0, 1_000), 0, "there are none");
+/// assert_eq!(leases_over_after_ms(6_400, 1_000), 7_500);
+/// ```
+pub fn leases_over_after_ms(lease_ms: u64, clock_skew_max_ms: u64) -> u64 {
+    match lease_ms {
+        0 => 0,
+        _ => lease_ms.saturating_add(lease_ms.div_ceil(RATE_PARTS)).saturating_add(clock_skew_max_ms),
+    }
+}
+
+/// For how long others may record from now on whose leases are not known here.
+pub(crate) fn others_may_record_ms(limits: &OwnerLimits) -> u64 {
+    match limits.rules.keep(Rule::AwaitsLeases) {
+        true => leases_over_after_ms(limits.lease_ms, limits.clock_skew_max_ms),
+        false => 0,
+    }
+}

@@ -1,0 +1,376 @@
+//! The owner of a group of slices: takes submissions, messages of other nodes and the time, gives commands.
+//!
+//! Promises: the same inputs in the same order give the same commands; every submission is answered exactly once, a
+//! retry at the newest place that asked. Must not know: threads, clocks (moments are passed in), how commands are
+//! carried out.
+
+mod clock;
+mod copying;
+mod divided;
+mod guard;
+mod lease;
+mod limits;
+mod rescan;
+pub mod rules;
+mod state;
+mod thresholds;
+mod together;
+
+use std::collections::BTreeSet;
+
+use firstseen_filter::{BuildError, PartError, Unit};
+
+use crate::ids::{FilterId, Incarnation, NodeId};
+use crate::map::{ClusterMap, Ending, FilterRecord};
+use crate::plan::SlicedBuildError;
+use crate::protocol::{
+    AskCells, CellParts, CheckpointCursor, Climbed, Command, Entry, Moment, PeerMessage, Record, Submission,
+};
+use crate::verdict::Reason;
+use divided::{DividedGroup, Level};
+use together::TogetherGroup;
+
+pub use divided::refuse;
+pub use guard::{Admission, ReplayGuard, Standing};
+pub use lease::{Lease, leases_over_after_ms};
+pub use limits::{OwnerLimits, Shares};
+pub use state::{DecisionCounts, GroupState, HopCounts, JournalCounts, SliceState};
+
+/// The slices of one group that a node owns, and what is in flight there.
+pub struct GroupOwner {
+    filter: FilterId,
+    group: u32,
+    cells: Cells,
+}
+
+enum Cells {
+    /// One slice has all positions of an event.
+    Together(Box<TogetherGroup>),
+    /// They are divided over several.
+    Divided(Box<DividedGroup>),
+}
+
+impl GroupOwner {
+    /// Empty slices of `group` of `filter`, those that node `me` has in `map`.
+    ///
+    /// # Errors
+    /// [`SlicedBuildError`]: no memory, or a group that the map does not give to this node.
+    pub fn build(
+        filter: FilterId,
+        map: &ClusterMap,
+        group: u32,
+        me: NodeId,
+        limits: OwnerLimits,
+    ) -> Result<Self, SlicedBuildError> {
+        let record = map.filters.get(&filter).ok_or(SlicedBuildError::Filter(filter))?;
+        if own_slices(record, group, me).next().is_none() {
+            return Err(SlicedBuildError::Group { filter, group, node: me });
+        }
+        if let Unit::Milliseconds(0) | Unit::Events(0) = record.definition.group.unit {
+            return Err(BuildError::Window.into());
+        }
+        let start = map.nodes.get(&me).map_or(Incarnation::default(), |node| node.incarnation);
+        let cells = match record.has_flights() {
+            true => {
+                let level = Level::of(map, filter, record)?;
+                Cells::Divided(Box::new(DividedGroup::new(filter, (map, record), group, (me, start), level, &limits)?))
+            }
+            false => Cells::Together(Box::new(TogetherGroup::new(filter, (map, record), group, (me, start), &limits)?)),
+        };
+        Ok(Self { filter, group, cells })
+    }
+
+    /// The filter.
+    pub fn filter(&self) -> FilterId {
+        self.filter
+    }
+
+    /// The group.
+    pub fn group(&self) -> u32 {
+        self.group
+    }
+
+    /// Takes up an entry that a process of this node before has kept, in the order in which they were told, before
+    /// anything else is done with the group.
+    ///
+    /// # Errors
+    /// [`PartError`] where it is none of this group: nothing that follows can be relied on.
+    pub fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
+        match &mut self.cells {
+            Cells::Together(group) => group.restore(entry, now),
+            Cells::Divided(group) => group.restore(entry, now),
+        }
+    }
+
+    /// All that was kept has been taken up; `is_whole` says whether that is all that was ever recorded here, which the
+    /// map does not know yet.
+    pub fn end_restore(&mut self, is_whole: bool) {
+        match &mut self.cells {
+            Cells::Together(group) => group.end_restore(is_whole),
+            Cells::Divided(group) => group.end_restore(is_whole),
+        }
+    }
+
+    /// Begins a checkpoint: what was told to be kept before is in what follows. All but its cells: records of
+    /// an entry each, so that none is very long.
+    /// `is_complete` says whether the group has all that was ever recorded in it.
+    pub fn checkpoint(&self, is_complete: bool) -> Vec<Record> {
+        let entries = match &self.cells {
+            Cells::Together(group) => group.checkpoint(is_complete),
+            Cells::Divided(group) => group.checkpoint(is_complete),
+        };
+        entries.into_iter().map(|entry| self.record(vec![entry])).collect()
+    }
+
+    /// The next cells of a checkpoint, about `bytes_max` bytes of memory, in records of a run each; None when there are
+    /// no more. Then its end is due.
+    pub fn checkpoint_cells(&self, cursor: &mut CheckpointCursor, bytes_max: usize) -> Option<Vec<Record>> {
+        let entries = match &self.cells {
+            Cells::Together(group) => group.checkpoint_cells(cursor, bytes_max),
+            Cells::Divided(group) => group.checkpoint_cells(cursor, bytes_max),
+        };
+        entries.map(|entries| entries.into_iter().map(|entry| self.record(vec![entry])).collect())
+    }
+
+    /// The end of a checkpoint.
+    pub fn checkpoint_end(&self) -> Record {
+        self.record(vec![Entry::CheckpointEnd])
+    }
+
+    /// Cells of a slice for a backup, as another copy is told them, and whether the slice has all that was ever recorded in it;
+    /// none where it is not here, or its kind has no parts.
+    pub fn read_cells(&mut self, ask: &AskCells) -> Option<(CellParts, bool)> {
+        match &mut self.cells {
+            Cells::Together(group) => group.read_cells(ask),
+            Cells::Divided(group) => group.read_cells(ask),
+        }
+    }
+
+    /// Puts cells of a backup in, in the order in which they were told. The slice is no more complete than before.
+    ///
+    /// # Errors
+    /// [`PartError`] where they are none of a slice here.
+    pub fn write_cells(&mut self, parts: CellParts, now: Moment, commands: &mut Vec<Command>) -> Result<(), PartError> {
+        match &mut self.cells {
+            Cells::Together(group) => group.write_cells(parts, now, commands),
+            Cells::Divided(group) => group.write_cells(parts, now, commands),
+        }
+    }
+
+    fn record(&self, entries: Vec<Entry>) -> Record {
+        Record { filter: self.filter, group: self.group, entries }
+    }
+
+    /// Whether all slices here have had everything that was ever recorded in them, as the map says.
+    pub fn is_complete(&self) -> bool {
+        match &self.cells {
+            Cells::Together(group) => group.is_complete(),
+            Cells::Divided(group) => group.is_complete(),
+        }
+    }
+
+    /// Whether the others may still hand over what slices here have missed, or have done so and the map does not say so yet.
+    /// It begins with a map, and ends for good: with the next one, or when somebody says that he cannot.
+    pub fn is_catching_up(&self) -> bool {
+        match &self.cells {
+            Cells::Together(group) => group.is_catching_up(),
+            Cells::Divided(group) => group.is_catching_up(),
+        }
+    }
+
+    /// Slices that have come to this node since the group was built, and that it has no memory for: they are tried again at
+    /// every change of the map, and are not complete before.
+    pub fn unbuilt_slices(&self) -> usize {
+        match &self.cells {
+            Cells::Together(_) => 0,
+            Cells::Divided(group) => group.unbuilt_slices(),
+        }
+    }
+
+    /// Bytes of cells at present.
+    pub fn bytes(&self) -> u64 {
+        match &self.cells {
+            Cells::Together(group) => group.bytes(),
+            Cells::Divided(group) => group.bytes(),
+        }
+    }
+
+    /// Takes up a submission; its reply comes now or later.
+    pub fn submit(&mut self, submission: Submission, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            Cells::Together(group) => group.submit(submission, now, commands),
+            Cells::Divided(group) => group.submit(submission, now, commands),
+        }
+    }
+
+    /// Takes a message of another node, in the order of its link.
+    pub fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            Cells::Together(group) => group.receive(from, message, now, commands),
+            Cells::Divided(group) => group.receive(from, message, now, commands),
+        }
+    }
+
+    /// The level above has answered a climb.
+    pub fn climbed(&mut self, climbed: &Climbed, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            // It has no level above.
+            Cells::Together(_) => {}
+            Cells::Divided(group) => group.climbed(climbed, now, commands),
+        }
+    }
+
+    /// The process of a node is gone, and what was in flight to it.
+    pub fn peer_lost(&mut self, peer: NodeId, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            // The map that says so comes next.
+            Cells::Together(_) => {}
+            Cells::Divided(group) => group.peer_lost(peer, now, commands),
+        }
+    }
+
+    /// These nodes have been out of reach for so long that events are not to wait for them; others are not.
+    pub fn reach_changed(&mut self, unreachable: &BTreeSet<NodeId>, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            Cells::Together(group) => group.reach_changed(unreachable),
+            Cells::Divided(group) => group.reach_changed(unreachable, now, commands),
+        }
+    }
+
+    /// The group's share of what the node has, from now on.
+    pub fn set_shares(&mut self, shares: Shares, now: Moment) {
+        let (guard, limits) = match &mut self.cells {
+            Cells::Together(group) => group.shared(),
+            Cells::Divided(group) => group.shared(),
+        };
+        guard.set_bytes_max(shares.guard_bytes_max, now.monotonic_ms);
+        limits.missed_events_max = shares.missed_events_max;
+        limits.copied_bytes_per_s_max = shares.copied_bytes_per_s_max;
+        limits.compared_bytes_per_s_max = shares.compared_bytes_per_s_max;
+        // Where one slice has all positions, copies count on each other's limit.
+        if let Cells::Divided(group) = &mut self.cells {
+            group.shared().1.inflight_events_max = shares.inflight_events_max;
+        }
+    }
+
+    /// The node counts as started anew though its process goes on, as the others had given it up: what is in flight here
+    /// is given up too, and cells may be missing. The map that says so comes next.
+    pub fn begin_anew(&mut self, incarnation: Incarnation, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            Cells::Together(group) => group.begin_anew(incarnation, commands),
+            Cells::Divided(group) => group.begin_anew(incarnation, now, commands),
+        }
+    }
+
+    /// Until when the node may record. A group that is told nothing may for ever.
+    pub fn set_lease(&mut self, lease: Lease) {
+        match &mut self.cells {
+            Cells::Together(group) => group.set_lease(lease),
+            Cells::Divided(group) => group.set_lease(lease),
+        }
+    }
+
+    /// Why the time of day is not to be relied on from now on, where that is so (`clocks.rs`): a window of time takes nothing up
+    /// then, and is not called complete because of what time it is. A group that is told nothing relies on it.
+    pub fn set_doubt(&mut self, doubt: Option<Reason>) {
+        match &mut self.cells {
+            Cells::Together(group) => group.set_doubt(doubt),
+            Cells::Divided(group) => group.set_doubt(doubt),
+        }
+    }
+
+    /// The map has changed.
+    pub fn map_changed(&mut self, map: &ClusterMap, now: Moment, commands: &mut Vec<Command>) {
+        match (&mut self.cells, map.filters.get(&self.filter)) {
+            (Cells::Together(group), record) => group.map_changed(map, record, now, commands),
+            (Cells::Divided(group), Some(record)) => {
+                group.map_changed(map, record, now, commands);
+            }
+            // Dropped with all that is in flight; the node ends this owner.
+            (Cells::Divided(group), None) => group.drain(now, commands),
+        }
+    }
+
+    /// Looks after what time brings: deadlines, what need not be remembered any more.
+    pub fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            Cells::Together(group) => group.tick(now, commands),
+            Cells::Divided(group) => group.tick(now, commands),
+        }
+    }
+
+    /// The monotonic time at which [`Self::tick`] has something to do, if nothing else happens before.
+    pub fn next_tick_ms(&self) -> Option<u64> {
+        match &self.cells {
+            Cells::Together(group) => group.next_tick_ms(),
+            Cells::Divided(group) => group.next_tick_ms(),
+        }
+    }
+
+    /// The node is about to stop: what is in flight goes on, nothing new is taken up.
+    pub fn drain(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            Cells::Together(group) => group.drain(),
+            Cells::Divided(group) => group.drain(now, commands),
+        }
+    }
+
+    /// The group as it is now. How densely its slices are set is told by `sample_bytes` of their cells together, but by
+    /// 4 KiB of each at least; `usize::MAX` reads all of them.
+    pub fn state(&mut self, sample_bytes: usize) -> GroupState {
+        match &mut self.cells {
+            Cells::Together(group) => group.state(sample_bytes),
+            Cells::Divided(group) => group.state(sample_bytes),
+        }
+    }
+
+    /// Events that are neither answered nor refused yet, or whose cells are not all set; reads no cells.
+    pub fn inflight_events(&self) -> u64 {
+        match &self.cells {
+            Cells::Together(group) => group.held_events() as u64,
+            Cells::Divided(group) => group.inflight_events(),
+        }
+    }
+
+    /// Whether nothing is in flight here, nothing is left to be brought up, and nobody waits for what was headed here.
+    pub fn is_idle(&self) -> bool {
+        let is_awaited = match &self.cells {
+            Cells::Together(_) => false,
+            Cells::Divided(group) => group.is_awaited(),
+        };
+        self.inflight_events() == 0 && self.journal_events() == 0 && !is_awaited
+    }
+
+    /// Events that a level of a tree has told without the one above and not brought up yet.
+    pub fn journal_events(&self) -> u64 {
+        match &self.cells {
+            Cells::Together(_) => 0,
+            Cells::Divided(group) => group.journal_counts().waiting_events,
+        }
+    }
+
+    /// How far it has come since it was closed.
+    pub fn ending(&self, now: Moment) -> Ending {
+        match &self.cells {
+            Cells::Together(group) => group.ending(now),
+            Cells::Divided(group) => group.ending(now),
+        }
+    }
+
+    /// The greatest time accepted so far, in milliseconds since 1970, 0 where there is none; reads no cells.
+    pub fn clock_ms(&self) -> u64 {
+        match &self.cells {
+            Cells::Together(group) => group.clock_ms(),
+            Cells::Divided(group) => group.clock_ms(),
+        }
+    }
+}
+
+/// The slices of the group that node `me` has, by number.
+pub(crate) fn own_slices(record: &FilterRecord, group: u32, me: NodeId) -> impl Iterator<Item = u32> {
+    let slicing = record.definition.slicing;
+    let per_group = slicing.slices_per_group();
+    let first = group.saturating_mul(per_group);
+    let slices = if group < slicing.groups() { first..first + per_group } else { 0..0 };
+    slices.filter(move |slice| record.copies_of(*slice).any(|copy| copy.node == me))
+}

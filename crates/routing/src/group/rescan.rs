@@ -1,0 +1,279 @@
+//! Copies that have everything are compared all the same: what one has and another lacks, for whatever reason, is put in
+//! there. Recordings that were given up half-way leave such differences.
+//!
+//! What is on its way is missing for a moment everywhere. So what is missing at first sight is looked at again a little later,
+//! and put in if it is still missing then; or later still, where a submission that comes again could be found because of what
+//! itself has left elsewhere.
+//!
+//! Promises: twice a window each slice is read from one other copy, from each of them in turn, as fast as it may be; memory is
+//! bounded; who does not answer is left out. Must not know: why copies differ, how parts travel.
+
+use std::collections::VecDeque;
+
+use firstseen_filter::{CellRun, PartError, Unit, WindowRule};
+
+use crate::ids::NodeId;
+use crate::protocol::{AskCells, CellParts, CellPlace};
+
+/// So often where the window is short, and where it is long, or no matter of time.
+const EVERY_MS_MIN: u64 = 1_000;
+const EVERY_MS_MAX: u64 = 12 * 3_600_000;
+/// Groups begin at so many different times.
+const SPREAD: u64 = 64;
+/// A question that is not answered is asked again after so long, and so often.
+const AGAIN_MS: u64 = 1_000;
+const TRIES_MAX: u32 = 3;
+/// Between two questions at least: reading may cost where nothing is told.
+const PAUSE_MS: u64 = 20;
+/// What is on its way has come by then.
+const SETTLED_MS: u64 = 500;
+/// Runs that are looked at again; nothing is asked for while there are so many.
+const SUSPECTS_MAX: usize = 16;
+
+/// The copies of a group that have everything, and what is read of others.
+#[derive(Debug)]
+pub(crate) struct Rescan {
+    every_ms: u64,
+    /// How long after the first input the first round begins.
+    first_ms: u64,
+    next_ask_ms: Option<u64>,
+    rounds: u64,
+    /// Slices below were read in this round.
+    next_slice: u32,
+    question: Option<Question>,
+    suspects: VecDeque<Suspect>,
+    /// What was missing the second time, too.
+    missing: VecDeque<Suspect>,
+    /// How long that stays so.
+    horizon_ms: u64,
+    mended_runs: u64,
+}
+
+/// The cells that are asked for.
+#[derive(Clone, Copy, Debug)]
+struct Question {
+    slice: u32,
+    source: NodeId,
+    from: Option<CellPlace>,
+    tries: u32,
+}
+
+/// A run of which something was missing.
+#[derive(Debug)]
+struct Suspect {
+    again_ms: u64,
+    /// Nobody submits again what was submitted before it was read, from then on.
+    put_ms: u64,
+    slice: u32,
+    run: CellRun,
+}
+
+/// Whether what is missing is put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IsPut {
+    Not,
+    Put,
+}
+
+impl Rescan {
+    /// Of group `group`, in which nothing is put in before `horizon_ms`; `every_ms` where a test says so.
+    pub(crate) fn new((rule, unit): (WindowRule, &Unit), group: u32, horizon_ms: u64, every_ms: Option<u64>) -> Self {
+        let window_ms = match unit {
+            Unit::Milliseconds(unit_ms) => rule.span_units.saturating_mul(*unit_ms),
+            _ => u64::MAX,
+        };
+        let every_ms = every_ms.unwrap_or((window_ms / 2).clamp(EVERY_MS_MIN, EVERY_MS_MAX));
+        Self {
+            every_ms,
+            first_ms: every_ms - every_ms / 2 / SPREAD * (u64::from(group) % SPREAD),
+            next_ask_ms: None,
+            rounds: 0,
+            next_slice: 0,
+            question: None,
+            suspects: VecDeque::new(),
+            missing: VecDeque::new(),
+            horizon_ms,
+            mended_runs: 0,
+        }
+    }
+
+    /// Asks for the next cells, if it is time; `sources` are slices that have everything here, each with every other copy that
+    /// has, slice after slice; `unit` is the greatest that has been seen here.
+    pub(crate) fn ask(
+        &mut self,
+        sources: impl Iterator<Item = (u32, NodeId)>,
+        unit: u64,
+        now_ms: u64,
+    ) -> Option<(NodeId, AskCells)> {
+        let next_ask_ms = *self.next_ask_ms.get_or_insert(now_ms.saturating_add(self.first_ms));
+        if now_ms < next_ask_ms || self.is_full() {
+            return None;
+        }
+        let sources: Vec<(u32, NodeId)> = sources.collect();
+        if self.question.take_if(|question| !sources.contains(&(question.slice, question.source))).is_none()
+            && let Some(question) = self.question.take_if(|question| question.tries >= TRIES_MAX)
+        {
+            self.next_slice = question.slice + 1;
+        }
+        let next = || {
+            let mut copies = sources.chunk_by(|one, other| one.0 == other.0);
+            let copies = copies.find(|copies| copies[0].0 >= self.next_slice)?;
+            let (slice, source) = copies[self.rounds as usize % copies.len()];
+            Some(Question { slice, source, from: None, tries: 0 })
+        };
+        let Some(question) = self.question.or_else(next) else {
+            (self.rounds, self.next_slice) = (self.rounds + 1, 0);
+            self.next_ask_ms = Some(now_ms.saturating_add(self.every_ms));
+            return None;
+        };
+        self.question = Some(Question { tries: question.tries + 1, ..question });
+        self.next_ask_ms = Some(now_ms + AGAIN_MS);
+        Some((question.source, AskCells { slice: question.slice, unit, from: question.from }))
+    }
+
+    /// Takes cells of another copy that were asked for; `lacks` tells whether anything of them is missing here.
+    pub(crate) fn hear(
+        &mut self,
+        parts: CellParts,
+        now_ms: u64,
+        bytes_per_s_max: u64,
+        mut lacks: impl FnMut(u32, &CellRun) -> Result<bool, PartError>,
+    ) {
+        let is_asked = |question: &Question| (question.slice, question.from) == (parts.slice, parts.asked);
+        let Some(question) = self.question.filter(is_asked) else { return };
+        let (slice, mut bytes) = (question.slice, 0);
+        for run in parts.runs {
+            bytes += run.cells.len() as u64;
+            // What does not fit, as one of the two has gone on, is compared the next time.
+            if lacks(slice, &run).is_ok_and(|lacks| lacks) {
+                let (again_ms, put_ms) = (now_ms + SETTLED_MS, now_ms + SETTLED_MS.max(self.horizon_ms));
+                self.suspects.push_back(Suspect { again_ms, put_ms, slice, run });
+            }
+        }
+        self.question = parts.next.map(|next| Question { from: Some(next), tries: 0, ..question });
+        if self.question.is_none() {
+            self.next_slice = slice + 1;
+        }
+        let pause_ms = (bytes * 1000).checked_div(bytes_per_s_max).unwrap_or(AGAIN_MS).max(PAUSE_MS);
+        self.next_ask_ms = Some(now_ms + pause_ms);
+    }
+
+    fn is_full(&self) -> bool {
+        self.suspects.len() + self.missing.len() >= SUSPECTS_MAX
+    }
+
+    /// Looks again at what was missing: `look` tells whether anything still is, and puts that in where it is told to.
+    pub(crate) fn mend(&mut self, now_ms: u64, mut look: impl FnMut(u32, &CellRun, IsPut) -> Result<bool, PartError>) {
+        // A slice that is not here any more lacks nothing.
+        while let Some(suspect) = self.suspects.pop_front_if(|suspect| suspect.again_ms <= now_ms) {
+            if look(suspect.slice, &suspect.run, IsPut::Not).is_ok_and(|lacks| lacks) {
+                self.missing.push_back(suspect);
+            }
+        }
+        while let Some(Suspect { slice, run, .. }) = self.missing.pop_front_if(|missing| missing.put_ms <= now_ms) {
+            self.mended_runs += u64::from(look(slice, &run, IsPut::Put).is_ok_and(|lacked| lacked));
+        }
+    }
+
+    /// When [`Self::ask`] or [`Self::mend`] has something to do.
+    pub(crate) fn next_ms(&self) -> u64 {
+        let ask_ms = if self.is_full() { u64::MAX } else { self.next_ask_ms.unwrap_or(0) };
+        let again_ms = self.suspects.front().map_or(u64::MAX, |suspect| suspect.again_ms);
+        let put_ms = self.missing.front().map_or(u64::MAX, |missing| missing.put_ms);
+        ask_ms.min(again_ms).min(put_ms)
+    }
+
+    /// How often something was missing for longer.
+    pub(crate) fn mended_runs(&self) -> u64 {
+        self.mended_runs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COPIES: [(u32, NodeId); 5] = [(0, NodeId(2)), (0, NodeId(3)), (4, NodeId(2)), (4, NodeId(3)), (5, NodeId(1))];
+
+    fn of_ten_seconds() -> Rescan {
+        let rule = WindowRule { span_units: 10, lateness_units: 0 };
+        Rescan::new((rule, &Unit::Milliseconds(1_000)), 0, 0, None)
+    }
+
+    /// Who is asked for which slice in a round, and when it has ended.
+    fn round(rescan: &mut Rescan, mut now_ms: u64, is_there: impl Fn(NodeId) -> bool) -> (Vec<(u32, NodeId)>, u64) {
+        let mut asked = Vec::new();
+        while let Some((source, ask)) = rescan.ask(COPIES.into_iter(), 0, now_ms) {
+            asked.push((ask.slice, source));
+            if is_there(source) {
+                let parts = CellParts { slice: ask.slice, ..CellParts::default() };
+                rescan.hear(parts, now_ms, 1, |_, _| Ok(false));
+            }
+            now_ms = rescan.next_ms();
+        }
+        (asked, now_ms)
+    }
+
+    #[test]
+    fn every_slice_is_read_from_every_other_copy_in_turn() {
+        let mut rescan = of_ten_seconds();
+        assert_eq!(rescan.ask(COPIES.into_iter(), 0, 100), None, "half a window after it has begun");
+        assert_eq!(rescan.next_ms(), 5_100);
+        let (asked, now_ms) = round(&mut rescan, 5_100, |_| true);
+        assert_eq!(asked, [(0, NodeId(2)), (4, NodeId(2)), (5, NodeId(1))]);
+        assert_eq!(rescan.next_ms(), now_ms + 5_000);
+        let (asked, _) = round(&mut rescan, now_ms + 5_000, |_| true);
+        assert_eq!(asked, [(0, NodeId(3)), (4, NodeId(3)), (5, NodeId(1))]);
+    }
+
+    #[test]
+    fn who_does_not_answer_is_left_out() {
+        let mut rescan = of_ten_seconds();
+        assert_eq!(rescan.ask(COPIES.into_iter(), 0, 0), None);
+        let (asked, _) = round(&mut rescan, 5_000, |node| node != NodeId(2));
+        let twice = [(0, NodeId(2)), (4, NodeId(2))];
+        assert_eq!(asked[..3], [twice[0]; 3]);
+        assert_eq!(asked[3..], [twice[1], twice[1], twice[1], (5, NodeId(1))]);
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_not_put_in() {
+        let mut rescan = of_ten_seconds();
+        rescan.ask(COPIES.into_iter(), 0, 0);
+        let (_, ask) = rescan.ask(COPIES.into_iter(), 0, 5_000).unwrap();
+        let run = |start_bytes| CellRun { start_bytes, ..CellRun::default() };
+        let parts = CellParts { slice: ask.slice, runs: vec![run(2), run(4), run(6)], ..CellParts::default() };
+        rescan.hear(parts, 5_000, u64::MAX, |_, run| Ok(run.start_bytes > 2));
+        let mut looked_at = Vec::new();
+        rescan.mend(5_400, |_, _, _| panic!("too soon"));
+        rescan.mend(5_500, |slice, run, is_put| {
+            looked_at.push((slice, run.start_bytes, is_put));
+            Ok(run.start_bytes > 4)
+        });
+        assert_eq!(looked_at, [(0, 4, IsPut::Not), (0, 6, IsPut::Not), (0, 6, IsPut::Put)]);
+        assert_eq!(rescan.mended_runs(), 1);
+    }
+
+    #[test]
+    fn nothing_is_put_in_while_it_may_be_submitted_again() {
+        let rule = WindowRule { span_units: 10, lateness_units: 0 };
+        let mut rescan = Rescan::new((rule, &Unit::Milliseconds(1_000)), 0, 8_000, None);
+        rescan.ask(COPIES.into_iter(), 0, 0);
+        let (_, ask) = rescan.ask(COPIES.into_iter(), 0, 5_000).unwrap();
+        let parts = CellParts { slice: ask.slice, runs: vec![CellRun::default()], ..CellParts::default() };
+        rescan.hear(parts, 5_000, u64::MAX, |_, _| Ok(true));
+        rescan.mend(12_999, |_, _, is_put| Ok(is_put == IsPut::Not));
+        assert_eq!(rescan.mended_runs(), 0);
+        rescan.mend(13_000, |_, _, is_put| Ok(is_put == IsPut::Put));
+        assert_eq!(rescan.mended_runs(), 1);
+    }
+
+    #[test]
+    fn nobody_is_asked_where_there_is_nobody() {
+        let rule = WindowRule { span_units: 1, lateness_units: 0 };
+        let mut rescan = Rescan::new((rule, &Unit::Endless), 0, 0, None);
+        assert_eq!(rescan.ask(std::iter::empty(), 0, 0), None);
+        assert_eq!(rescan.ask(std::iter::empty(), 0, EVERY_MS_MAX), None);
+        assert_eq!(rescan.next_ms(), 2 * EVERY_MS_MAX);
+    }
+}

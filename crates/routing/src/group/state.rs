@@ -1,0 +1,142 @@
+//! What the owner of a group tells of itself.
+//!
+//! Promises: counts rise and never fall while the owner lives. Must not know: who asks.
+
+use firstseen_filter::Unit;
+
+use crate::plan::Load;
+use crate::verdict::{Decision, Reason};
+
+/// Bytes of cells of each slice that are read at least: as many timers give the fill within 3 %.
+const SLICE_SAMPLE_MIN_BYTES: usize = 4 << 10;
+
+/// When a unit begins, in milliseconds since 1970; none where that is no matter of counting.
+pub(crate) fn begin_ms(unit: &Unit, number: u64) -> Option<u64> {
+    match unit {
+        Unit::Milliseconds(unit_ms) => number.checked_mul(*unit_ms),
+        Unit::Endless | Unit::Events(_) | Unit::Calendar(_) => None,
+    }
+}
+
+/// What each of `slices` may read where all together may read `sample_bytes`.
+pub(crate) fn share_of_sample(sample_bytes: usize, slices: usize) -> usize {
+    (sample_bytes / slices.max(1)).max(SLICE_SAMPLE_MIN_BYTES)
+}
+
+/// The owner of a group, as it is now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroupState {
+    /// The slices of the group that this node has, by number.
+    pub slices: Vec<SliceState>,
+    /// Runs of cells in which copies here that have everything lacked something that another one had.
+    pub mended_runs: u64,
+    /// Submissions that were taken up.
+    pub batches: u64,
+    /// Events of these submissions.
+    pub events: u64,
+    /// What their producers were told.
+    pub decisions: DecisionCounts,
+    /// Bytes of what is remembered of submissions.
+    pub guard_bytes: u64,
+    /// The same for each second of the retry horizon.
+    pub guard_bytes_per_horizon_second: f64,
+    /// Events that are neither answered nor refused yet, or whose cells are not all set.
+    pub inflight_events: u64,
+    /// The way of events through the slices.
+    pub hops: HopCounts,
+    /// What it has told without the level above, in trees.
+    pub journal: JournalCounts,
+    /// The greatest time accepted so far, in milliseconds since 1970; 0 where there is none.
+    pub clock_ms: u64,
+}
+
+/// A slice of the group.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SliceState {
+    /// Its number in the filter.
+    pub slice: u32,
+    /// What it has done.
+    pub load: Load,
+    /// Bytes of cells.
+    pub bytes: u64,
+    /// Generations of cells.
+    pub generations: u32,
+    /// Events recorded that have not expired, where the slice counts them.
+    pub live_events: Option<u64>,
+    /// The share of cells that are set, where it says how full the slice is; told by a sample of the cells.
+    pub fill: Option<f64>,
+    /// The chance that an event never seen is called a duplicate, from the same cells as they are.
+    pub expected_rate: f64,
+    /// Whether the slice answers.
+    pub ready: bool,
+    /// Whether it has all that was ever recorded in it.
+    pub complete: bool,
+    /// An incomplete slice is complete again once the clock shows this, in milliseconds since 1970; none where that is not
+    /// known, or no matter of time.
+    pub complete_from_ms: Option<u64>,
+}
+
+/// Decisions told, by what they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecisionCounts {
+    /// [`Decision::FirstSeen`].
+    pub first_seen: u64,
+    /// [`Decision::Duplicate`].
+    pub duplicate: u64,
+    /// [`Decision::Undecided`], in the order of [`Reason::ALL`].
+    pub undecided: [u64; Reason::ALL.len()],
+}
+
+impl DecisionCounts {
+    /// Counts what was told.
+    pub fn count(&mut self, decisions: &[Decision]) {
+        // Sums without branches: which of the two comes next cannot be predicted.
+        let count = |decision: Decision| decisions.iter().map(|other| u64::from(*other == decision)).sum::<u64>();
+        let (first_seen, duplicate) = (count(Decision::FirstSeen), count(Decision::Duplicate));
+        self.first_seen += first_seen;
+        self.duplicate += duplicate;
+        if first_seen + duplicate < decisions.len() as u64 {
+            for decision in decisions {
+                if let Decision::Undecided(reason) = decision {
+                    self.undecided[*reason as usize] += 1;
+                }
+            }
+        }
+    }
+
+    /// Events undecided for this reason.
+    pub fn undecided_for(&self, reason: Reason) -> u64 {
+        self.undecided[reason as usize]
+    }
+}
+
+/// How many slices and nodes events went through. Events are counted at their head; slices and nodes where they are, so
+/// the sums over all nodes of a group belong together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HopCounts {
+    /// Events tested.
+    pub tests: u64,
+    /// Slices that tested them.
+    pub test_slices: u64,
+    /// Nodes that tested them.
+    pub test_nodes: u64,
+    /// Events recorded.
+    pub sets: u64,
+    /// Slices that recorded them.
+    pub set_slices: u64,
+    /// Nodes that recorded them.
+    pub set_nodes: u64,
+}
+
+/// What has become of events that a level has told by itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalCounts {
+    /// Events that wait to be brought up.
+    pub waiting_events: u64,
+    /// Events told first-seen without the level above.
+    pub local_events: u64,
+    /// Those of them that others had been told first-seen too.
+    pub double_deliveries: u64,
+    /// Those of them that could not be recorded above any more: too late, or it is full.
+    pub lost_events: u64,
+}

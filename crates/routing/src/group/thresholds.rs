@@ -1,0 +1,85 @@
+//! What may be said of an event of which some positions cannot be asked (Koloniari 2011, section 3.2).
+//!
+//! Of k positions, a lie on live, complete slices. A zero on one of these proves that the event is new, at any a: the
+//! strict rule, by which an event that comes to the end of the pipeline was found at all a. So with x of k required,
+//!
+//! `FP(x) = sum over a >= x of C(k,a) q^a p^(k-a) fill^a`, `FN(x) = sum over a < x of C(k,a) q^a p^(k-a)`
+//!
+//! where p is the share of slices that are down and q = 1 - p.
+//!
+//! Promises: the same for everybody who has the same map. Must not know: cells, nodes.
+
+use crate::map::{FilterPolicies, WhenLost};
+use crate::verdict::{Decision, Reason};
+
+/// What events are told for which too few slices are left.
+pub(crate) const TOO_FEW_LEFT: Decision = Decision::Undecided(Reason::SlicesDown);
+
+/// What becomes of an event, as far as that rests on how many of its positions can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    /// Its slices decide. Where too few are left, a zero does, and what they all know is told as [`lost`] says.
+    Ask,
+    /// It counts as new: x are required for a duplicate, and fewer can be asked.
+    New,
+    /// Nothing is asked, and nothing set.
+    Tell(Decision),
+}
+
+/// How many positions on live, complete slices an event of `hashes` needs for a verdict: by default half of them.
+pub(super) fn min_live(policies: &FilterPolicies, hashes: usize) -> usize {
+    match policies.thresholds.min_live {
+        0 => hashes.div_ceil(2),
+        min_live => min_live as usize,
+    }
+}
+
+/// The chance that a new event of which `positions` are asked is called a duplicate, in so many generations whose cells are
+/// set by this share each: `1 - (1 - fill^a)^generations`.
+pub(super) fn rate_of_positions(fill: f64, positions: usize, generations: usize) -> f64 {
+    let of_one = fill.powi(i32::try_from(positions).unwrap_or(i32::MAX));
+    1.0 - (1.0 - of_one).powi(i32::try_from(generations).unwrap_or(i32::MAX))
+}
+
+/// The course of an event of `hashes` positions, `live` of which lie on live, complete slices.
+pub(super) fn course(policies: &FilterPolicies, live: usize, hashes: usize) -> Course {
+    let is_enough = live >= min_live(policies, hashes);
+    match lost(policies, live, hashes) {
+        Some(decision) if live == 0 => Course::Tell(decision),
+        None if is_enough && live < policies.thresholds.set_min as usize => Course::New,
+        Some(_) | None => Course::Ask,
+    }
+}
+
+/// What an event is told that no slice denies, where too few of them are live and complete for a verdict.
+pub(super) fn lost(policies: &FilterPolicies, live: usize, hashes: usize) -> Option<Decision> {
+    match policies.when_lost {
+        _ if live >= min_live(policies, hashes) => None,
+        WhenLost::Undecided => Some(TOO_FEW_LEFT),
+        WhenLost::Duplicate => Some(Decision::Duplicate),
+        WhenLost::FirstSeen => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::Thresholds;
+
+    #[test]
+    fn every_number_of_live_positions_has_one_course() {
+        let mut policies = FilterPolicies { thresholds: Thresholds { min_live: 0, set_min: 7 }, ..Default::default() };
+        let courses = |policies: &FilterPolicies| -> Vec<Course> { (0..=9).map(|a| course(policies, a, 9)).collect() };
+        let few = |none| [vec![none], vec![Course::Ask; 4], vec![Course::New; 2], vec![Course::Ask; 3]].concat();
+        assert_eq!(courses(&policies), few(Course::Tell(TOO_FEW_LEFT)));
+        policies.when_lost = WhenLost::Duplicate;
+        assert_eq!(courses(&policies), few(Course::Tell(Decision::Duplicate)));
+        policies.when_lost = WhenLost::FirstSeen;
+        assert_eq!(courses(&policies), few(Course::Ask));
+        policies.thresholds = Thresholds { min_live: 9, set_min: 0 };
+        policies.when_lost = WhenLost::Undecided;
+        assert_eq!(courses(&policies), [vec![Course::Tell(TOO_FEW_LEFT)], vec![Course::Ask; 9]].concat());
+        let told: Vec<_> = (0..=9).map(|a| lost(&policies, a, 9)).collect();
+        assert_eq!(told, [vec![Some(TOO_FEW_LEFT); 9], vec![None]].concat(), "but where a slice denies it");
+    }
+}

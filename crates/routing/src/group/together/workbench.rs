@@ -1,0 +1,108 @@
+//! What is worked on while a batch is answered: which of its events are asked, and what came of it.
+//!
+//! Promises: buffers are used again, so that nothing is allocated for an event. Must not know: the slice, the guard.
+
+use std::ops::Range;
+
+use firstseen_filter::{Placed, Stamp, Verdict};
+
+use crate::group::clock::{HeadClock, Heading};
+use crate::group::guard::{Admission, Standing};
+use crate::protocol::{Operation, Submission};
+use crate::verdict::{Decision, Reason};
+
+/// Buffers of a batch, kept to be used again; one entry an event unless they say otherwise.
+#[derive(Default)]
+pub(super) struct Workbench {
+    pub(super) standings: Vec<Standing>,
+    pub(super) stamps: Vec<Stamp>,
+    pub(super) verdicts: Vec<Verdict>,
+    pub(super) estimates: Vec<f64>,
+    /// Events in a row that the slice is asked about.
+    pub(super) runs: Vec<Range<usize>>,
+}
+
+/// Whether names came twice in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standings {
+    AllOnce,
+    SomeTwice,
+}
+
+impl Workbench {
+    /// Stamps the events that are to be run and gathers them in `runs`; decides all others.
+    pub(super) fn place(
+        &mut self,
+        clock: &mut HeadClock,
+        submission: &Submission,
+        admission: Admission,
+        decisions: &mut [Decision],
+    ) -> Standings {
+        let (events, heading) = (decisions.len(), Heading::of(submission));
+        self.stamps.clear();
+        self.runs.clear();
+        // What is counted has no verdicts: first-seen is what it is told.
+        self.verdicts.clear();
+        self.verdicts.resize(events, Verdict::FirstSeen);
+        self.estimates.clear();
+        if matches!(submission.operation, Operation::Count | Operation::Estimate) {
+            self.estimates.resize(events, 0.0);
+        }
+        if admission == Admission::New
+            && let Some(Placed::At(stamp)) = clock.common_place(heading, &submission.times)
+        {
+            self.stamps.resize(events, stamp);
+            self.runs.push(0..events);
+            return Standings::AllOnce;
+        }
+        self.stamps.resize(events, Stamp::default());
+        let (mut standings, mut start) = (Standings::AllOnce, 0);
+        for (event, decision) in decisions.iter_mut().enumerate() {
+            let standing = if admission == Admission::Known { self.standings[event] } else { Standing::New };
+            *decision = match standing {
+                Standing::New => match clock.place(heading, &submission.times, event) {
+                    Placed::At(stamp) => {
+                        self.stamps[event] = stamp;
+                        continue;
+                    }
+                    Placed::Late => Decision::Undecided(Reason::Late),
+                    Placed::Refused => Decision::Undecided(Reason::Future),
+                },
+                Standing::InFlight => {
+                    standings = Standings::SomeTwice;
+                    Decision::Undecided(Reason::Overloaded)
+                }
+                Standing::Answered(decision) => decision,
+            };
+            self.end_run(start..event);
+            start = event + 1;
+        }
+        self.end_run(start..events);
+        standings
+    }
+
+    /// What is looked up after all that was recorded, by `now_unit`, is judged there where the slice can: a frequency is what is
+    /// left then.
+    pub(super) fn judge_ahead(&mut self, operation: Operation, now_unit: u64, judges_ahead: bool) {
+        for stamp in self.stamps.iter_mut().filter(|stamp| stamp.judged > now_unit) {
+            match operation {
+                Operation::Estimate => *stamp = Stamp::on_time(stamp.judged),
+                _ if judges_ahead => {}
+                _ => stamp.judged = now_unit,
+            }
+        }
+    }
+
+    fn end_run(&mut self, run: Range<usize>) {
+        if !run.is_empty() {
+            self.runs.push(run);
+        }
+    }
+
+    /// The slice could not be asked.
+    pub(super) fn refuse(&self, reason: Reason, decisions: &mut [Decision]) {
+        for run in &self.runs {
+            decisions[run.clone()].fill(Decision::Undecided(reason));
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Which filters a cluster can run.
+//!
+//! Promises: what is refused is refused by name when it is created, with what to do instead. Must not know: nodes.
+
+use firstseen_filter::{BuildError, CELLS_MAX, CellDefinition, Growth, Kind};
+use thiserror::Error;
+
+use super::policies::{Durability, Thresholds};
+use crate::plan::{DefinitionError, GroupPlan, Prober, SlicedBuildError, SlicedDefinition, Slicing};
+
+/// Why a filter cannot run in a cluster.
+#[derive(Debug, Error)]
+pub enum ClusterRefusal {
+    /// It cannot be built in one place either.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// A definition that no description of a filter gives.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// Nobody could tell the positions of its events.
+    #[error(transparent)]
+    Positions(#[from] SlicedBuildError),
+    /// Timers of one event lie on several nodes, and none of them sees which are equal.
+    #[error(
+        "equal timers ({equal_timers}) cannot be compared over the nodes of slicing `{slicing}`: leave them out, or \
+         use `horizontal:S`"
+    )]
+    EqualTimers {
+        /// k' that was asked for.
+        equal_timers: u32,
+        /// The slicing asked for.
+        slicing: Slicing,
+    },
+    /// Generations of different sizes need positions of their own each.
+    #[error(
+        "generations that grow in size (ratio {ratio}) cannot run in a cluster, where one set of positions serves all: \
+         give --capacity"
+    )]
+    Ratio {
+        /// The growth that was asked for.
+        ratio: f64,
+    },
+    /// A group has more cells than positions can name.
+    #[error(
+        "{slices} slices of {cells} cells are more than the {CELLS_MAX} cells that positions can name: use fewer slices, or \
+         describe a smaller filter"
+    )]
+    Cells {
+        /// Slices that share events.
+        slices: u32,
+        /// Cells of each.
+        cells: u64,
+    },
+    /// What it has recorded cannot be told apart from how it came about.
+    #[error("kind {kind} keeps no journal: use `--durability memory`, or kind bloom, timing or generations")]
+    NoJournal {
+        /// The kind that was asked for.
+        kind: Kind,
+    },
+    /// Nothing can be kept so seldom, or so often.
+    #[error("a durability interval of {interval_ms} ms is refused: from 10 ms to 1 hour")]
+    Interval {
+        /// The interval that was asked for.
+        interval_ms: u32,
+    },
+    /// Positions that no event has cannot be required.
+    #[error("{flag} {asked} is refused: {reason}")]
+    Threshold {
+        /// The flag that asks for it.
+        flag: &'static str,
+        /// The threshold.
+        asked: u32,
+        /// Why not.
+        reason: String,
+    },
+    /// More copies than a slice can have.
+    #[error("{copies} copies of each slice are refused: 0 to {COPIES_WANTED_MAX} beside the first")]
+    Copies {
+        /// What was asked for.
+        copies: u32,
+    },
+    /// Only cells that are set in any order come to the same on all copies.
+    #[error("kind {kind} has no copies: use `--copies 0`, or kind bloom, timing or generations")]
+    NoCopies {
+        /// The kind that was asked for.
+        kind: Kind,
+    },
+    /// Levels of a tree have one copy.
+    #[error("slices of a tree have no copies: use `--copies 0`")]
+    TreeCopies,
+    /// Levels of a tree keep what they have told alone in memory.
+    #[error("filters of a tree keep no journal: use `--durability memory`")]
+    TreeJournal,
+}
+
+/// The shortest interval after which a journal is on disk: half of it is for the disk.
+const INTERVAL_MIN_MS: u32 = 10;
+
+/// The longest.
+const INTERVAL_MAX_MS: u32 = 3_600_000;
+
+/// Whether a filter of this definition, in a tree or not, can be as durable as asked.
+///
+/// # Errors
+/// [`ClusterRefusal`]: what cannot be, and what to do instead.
+pub fn check_durability(
+    definition: &SlicedDefinition,
+    durability: Durability,
+    is_in_tree: bool,
+) -> Result<(), ClusterRefusal> {
+    match durability {
+        Durability::Memory => return Ok(()),
+        Durability::Interval { interval_ms } if !(INTERVAL_MIN_MS..=INTERVAL_MAX_MS).contains(&interval_ms) => {
+            return Err(ClusterRefusal::Interval { interval_ms });
+        }
+        Durability::Interval { .. } | Durability::Durable => {}
+    }
+    let kind = definition.group.cells.kind();
+    match kind {
+        _ if is_in_tree => Err(ClusterRefusal::TreeJournal),
+        Kind::Bloom | Kind::Timing | Kind::Generations => Ok(()),
+        _ => Err(ClusterRefusal::NoJournal { kind }),
+    }
+}
+
+/// Copies of a slice beside the first at most.
+const COPIES_WANTED_MAX: u32 = 2;
+
+/// Whether slices of a filter of this definition, in a tree or not, can have so many further copies.
+///
+/// # Errors
+/// [`ClusterRefusal`]: what cannot be, and what to do instead.
+pub fn check_copies(definition: &SlicedDefinition, copies: u32, is_in_tree: bool) -> Result<(), ClusterRefusal> {
+    let kind = definition.group.cells.kind();
+    match kind {
+        _ if copies == 0 => Ok(()),
+        _ if copies > COPIES_WANTED_MAX => Err(ClusterRefusal::Copies { copies }),
+        _ if is_in_tree => Err(ClusterRefusal::TreeCopies),
+        Kind::Bloom | Kind::Timing | Kind::Generations => Ok(()),
+        _ => Err(ClusterRefusal::NoCopies { kind }),
+    }
+}
+
+/// Whether so many positions of an event can be required.
+///
+/// # Errors
+/// [`ClusterRefusal::Threshold`].
+pub fn check_thresholds(definition: &SlicedDefinition, thresholds: Thresholds) -> Result<(), ClusterRefusal> {
+    let (hashes, reason) = match definition.slicing.divides_cells() {
+        true => {
+            let hashes = GroupPlan::of_level(definition)?.shape().hashes();
+            (hashes, format!("an event has {hashes} positions"))
+        }
+        false => (0, "all positions of an event are in one slice here (see `vertical:S`)".to_owned()),
+    };
+    for (flag, asked) in [("--min-live", thresholds.min_live), ("--set-min", thresholds.set_min)] {
+        if asked > hashes {
+            return Err(ClusterRefusal::Threshold { flag, asked, reason });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a cluster can run a filter of this definition.
+///
+/// ```
+/// use firstseen_filter::{FilterSpec, Kind};
+/// use firstseen_routing::{SlicedDefinition, check};
+/// let spec = FilterSpec {
+///     capacity_events: Some(1000),
+///     equal_timers: 2,
+///     ..FilterSpec::new(Kind::Timing, "1h".parse().unwrap())
+/// };
+/// let cut = |slicing: &str| SlicedDefinition::new(&spec, slicing.parse().unwrap()).unwrap();
+/// assert!(check::check_definition(&cut("horizontal:8")).is_ok());
+/// assert!(check::check_definition(&cut("vertical:8")).unwrap_err().to_string().contains("equal timers (2)"));
+/// ```
+///
+/// # Errors
+/// [`ClusterRefusal`]: what cannot be, and what to do instead.
+pub fn check_definition(definition: &SlicedDefinition) -> Result<(), ClusterRefusal> {
+    definition.group.check()?;
+    let slice = definition.slice()?;
+    slice.check()?;
+    let slicing = definition.slicing;
+    if let CellDefinition::Timing { equal_timers: equal_timers @ 2.., .. } = slice.cells
+        && slicing.divides_cells()
+    {
+        return Err(ClusterRefusal::EqualTimers { equal_timers, slicing });
+    }
+    if let Some(Growth { ratio, generations_max: 2.., .. }) = growth_of(&slice.cells)
+        && ratio != 1.0
+    {
+        return Err(ClusterRefusal::Ratio { ratio });
+    }
+    if let CellDefinition::Bloom { geometry, .. }
+    | CellDefinition::Timing { geometry, .. }
+    | CellDefinition::Generations { geometry, .. } = slice.cells
+    {
+        let (slices, cells) = (slicing.slices_per_group(), geometry.cells());
+        if cells.checked_mul(u64::from(slices)).is_none_or(|all| all > CELLS_MAX) {
+            return Err(ClusterRefusal::Cells { slices, cells });
+        }
+    }
+    Prober::new(definition)?;
+    Ok(())
+}
+
+/// How a kind that lives in generations of cells grows.
+pub(crate) fn growth_of(cells: &CellDefinition) -> Option<Growth> {
+    match cells {
+        CellDefinition::Bloom { growth, .. }
+        | CellDefinition::Timing { growth, .. }
+        | CellDefinition::Generations { growth, .. } => *growth,
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::{FilterSpec, Geometry, Kind, Layout};
+
+    use super::*;
+
+    /// A definition in JSON, and the same with another number at `path`.
+    fn with(slicing: &str, path: &str, number: u64) -> SlicedDefinition {
+        let spec = FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Timing, "1h".parse().unwrap()) };
+        let definition = SlicedDefinition::new(&spec, slicing.parse().unwrap()).unwrap();
+        let mut json = serde_json::to_value(&definition).unwrap();
+        *json.pointer_mut(path).unwrap_or_else(|| panic!("{path} in {definition:?}")) = number.into();
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn what_can_never_be_built_is_refused_by_its_field() {
+        for (path, number, said) in [
+            ("/group/cells/geometry/cell_bits", 1, "`cell_bits` of the definition is 1"),
+            ("/group/cells/growth/generations_max", 4_000_000_000, "`generations_max` of the definition is 4000000000"),
+            ("/group/cells/growth/capacity_events", 0, "`capacity_events` of the definition is 0"),
+            ("/group/cells/equal_timers", 17, "`equal_timers` of the definition is 17"),
+            ("/group/rule/span_units", u64::MAX, "window does not fit its cells"),
+            ("/group/unit/milliseconds", 0, "`unit` of the definition is 0"),
+            ("/group/rate", 1, "`rate` of the definition is 1"),
+        ] {
+            for slicing in ["none", "horizontal:4", "vertical:4"] {
+                let error = check_definition(&with(slicing, path, number)).unwrap_err().to_string();
+                assert!(error.contains(said), "{slicing}, {path}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_has_no_more_cells_than_positions_can_name() {
+        let mut definition = with("vertical:3", "/group/cells/equal_timers", 0);
+        let CellDefinition::Timing { geometry, .. } = &mut definition.group.cells else { panic!("{definition:?}") };
+        *geometry = Geometry::new(CELLS_MAX - 1, geometry.hashes(), 8, Layout::Classic).unwrap();
+        check_definition(&definition).unwrap();
+        let CellDefinition::Timing { geometry, .. } = &mut definition.group.cells else { panic!("{definition:?}") };
+        *geometry = Geometry::new(CELLS_MAX, geometry.hashes(), 8, Layout::Classic).unwrap();
+        let error = check_definition(&definition).unwrap_err().to_string();
+        assert!(error.contains("3 slices of 366503875926 cells"), "{error}");
+    }
+}

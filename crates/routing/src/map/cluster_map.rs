@@ -1,0 +1,241 @@
+//! The committed truth that requests are routed by: nodes, filters, and which node owns which slice.
+//!
+//! Promises: plain data, the same on every node at the same version. Must not know: how it is agreed on, how it
+//! travels, what cells hold.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::line::Line;
+use super::policies::FilterPolicies;
+use super::tree::Branch;
+use crate::ids::{ClusterId, FilterId, Incarnation, NodeId};
+use crate::plan::{PlanError, Prober, SlicedBuildError, SlicedDefinition};
+
+/// A node as the cluster knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// What its certificate says; of the living, one has it.
+    pub name: String,
+    /// Datacenter or location.
+    pub site: String,
+    /// Where others reach it: `host:port`.
+    pub address: String,
+    /// The newest start that was committed.
+    pub incarnation: Incarnation,
+    /// Bytes of cells that it may be given.
+    pub memory_bytes: u64,
+    /// Whether it votes on the map.
+    pub voter: bool,
+    /// The others go on without it, until it starts anew: its slices are neither asked nor set.
+    pub is_down: bool,
+}
+
+/// Copies of a slice that there are at most: one that answers, two more, and one that is to replace another.
+pub const COPIES_MAX: usize = 4;
+
+/// The material of a filter's hash secret; it never prints itself.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SecretMaterial(pub [u8; 32]);
+
+impl fmt::Debug for SecretMaterial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretMaterial(..)")
+    }
+}
+
+/// Who has a slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceOwner {
+    /// The node.
+    pub node: NodeId,
+    /// The incarnation since which its cells are complete; a younger one has lost what came before it started.
+    pub complete_since: Incarnation,
+    /// Events may have been recorded without it since it was complete last, as its node was down: what it has kept is not
+    /// all.
+    pub has_gap: bool,
+    /// The start of the node that could not hold the slice: in it, the others go on as if the node was down.
+    pub missing_in: Option<Incarnation>,
+}
+
+/// A further copy of a slice: it is set as the first is, and asked where that cannot answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceCopy {
+    /// The slice.
+    pub slice: u32,
+    /// Who has it.
+    pub owner: SliceOwner,
+    /// The slice is on its way here from this node, whose copy is gone once this one is complete.
+    pub replaces: Option<NodeId>,
+    /// The epoch by which the node was given the slice.
+    pub since_epoch: u64,
+}
+
+/// A copy of a slice that is to go to another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SliceMove {
+    /// The slice.
+    pub slice: u32,
+    /// Who has it.
+    pub from: NodeId,
+    /// Who gets it.
+    pub to: NodeId,
+}
+
+/// A filter as the cluster knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FilterRecord {
+    /// What users call it.
+    pub name: String,
+    /// Rises with every change of owners or generations.
+    pub epoch: u64,
+    /// All that answers depend on, beside the secret.
+    pub definition: SlicedDefinition,
+    /// What it does beside filtering.
+    pub policies: FilterPolicies,
+    /// By number of the slice: who is asked, where it can answer.
+    pub owners: Vec<SliceOwner>,
+    /// Further copies, by rising number of the slice; those of one slice in the order in which they are asked.
+    pub copies: Vec<SliceCopy>,
+    /// The committed number of the newest generation, by group of slices that share events; empty while all are 0.
+    pub generations: Vec<u64>,
+    /// Its place in a tree, where it has one.
+    pub branch: Option<Branch>,
+    /// The filters before and after it under its name.
+    pub line: Line,
+}
+
+impl FilterRecord {
+    /// The epoch of a filter since which nothing has changed.
+    pub const FIRST_EPOCH: u64 = 1;
+
+    /// Whether events are in flight while they are tested and set: their cells lie in several slices, or levels.
+    pub fn has_flights(&self) -> bool {
+        self.definition.slicing.divides_cells() || self.branch.is_some()
+    }
+
+    /// All copies of slice `slice`, in the order in which they are asked.
+    pub fn copies_of(&self, slice: u32) -> impl Iterator<Item = &SliceOwner> {
+        self.owners.get(slice as usize).into_iter().chain(self.further_of(slice).map(|copy| &copy.owner))
+    }
+
+    fn further_of(&self, slice: u32) -> impl Iterator<Item = &SliceCopy> {
+        let first = self.copies.partition_point(|copy| copy.slice < slice);
+        self.copies[first..].iter().take_while(move |copy| copy.slice == slice)
+    }
+
+    /// All copies of all slices, with the slices.
+    pub fn all_copies(&self) -> impl Iterator<Item = (u32, &SliceOwner)> {
+        (0..).zip(&self.owners).chain(self.copies.iter().map(|copy| (copy.slice, &copy.owner)))
+    }
+
+    /// The same, to be changed.
+    pub fn all_copies_mut(&mut self) -> impl Iterator<Item = (u32, &mut SliceOwner)> {
+        (0..).zip(&mut self.owners).chain(self.copies.iter_mut().map(|copy| (copy.slice, &mut copy.owner)))
+    }
+
+    /// Copies that are on their way to other nodes.
+    pub fn moves(&self) -> impl Iterator<Item = SliceMove> {
+        let way =
+            |copy: &SliceCopy| copy.replaces.map(|from| SliceMove { slice: copy.slice, from, to: copy.owner.node });
+        self.copies.iter().filter_map(way)
+    }
+
+    /// Since which epoch the copy of slice `slice` at `node` is on its way there; none where it is not.
+    pub fn arriving_since(&self, slice: u32, node: NodeId) -> Option<u64> {
+        let mut arriving = self.further_of(slice).filter(|copy| copy.replaces.is_some() && copy.owner.node == node);
+        arriving.next().map(|copy| copy.since_epoch)
+    }
+
+    /// Whether a node has a copy of one of its slices.
+    pub fn is_on(&self, node: NodeId) -> bool {
+        self.all_copies().any(|(_, owner)| owner.node == node)
+    }
+}
+
+/// Nodes and filters at one version.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClusterMap {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// Rises with every change.
+    pub version: u64,
+    /// Members, by number.
+    pub nodes: BTreeMap<NodeId, NodeRecord>,
+    /// Filters, by number.
+    pub filters: BTreeMap<FilterId, FilterRecord>,
+    /// The number that the next filter gets. Below it, one that is not here is gone; from it on, this map is too old to
+    /// know.
+    pub next_filter: FilterId,
+}
+
+impl ClusterMap {
+    /// The filter of this name.
+    pub fn filter_named(&self, name: &str) -> Option<(FilterId, &FilterRecord)> {
+        self.filters.iter().find(|(_, filter)| filter.name == name).map(|(id, filter)| (*id, filter))
+    }
+
+    /// The filter whose positions name the events of `filter`: the root of its tree, or itself.
+    pub fn root_of<'map>(&'map self, filter: &'map FilterRecord) -> Option<&'map FilterRecord> {
+        match &filter.branch {
+            Some(branch) if !branch.is_root() => self.filters.get(&branch.root),
+            _ => Some(filter),
+        }
+    }
+
+    /// From digests to the positions that travel: at a level of a tree, events have the positions of its root.
+    ///
+    /// # Errors
+    /// As [`Prober::new`], and [`PlanError::Root`] where the root is not here.
+    pub fn prober(&self, filter: &FilterRecord) -> Result<Prober, SlicedBuildError> {
+        let Some(branch) = filter.branch.as_ref().filter(|branch| !branch.is_root()) else {
+            return Prober::new(&filter.definition);
+        };
+        let root = self.root_of(filter).ok_or(PlanError::Root(branch.root.0))?;
+        Prober::of_level(&root.definition, &filter.definition, branch.fold)
+    }
+
+    /// The node of this name.
+    pub fn node_named(&self, name: &str) -> Option<(NodeId, &NodeRecord)> {
+        self.nodes.iter().find(|(_, node)| node.name == name).map(|(id, node)| (*id, node))
+    }
+
+    /// Whether a copy of slice `slice` of `filter` that is not down has had everything that was ever recorded in it.
+    pub fn is_complete(&self, filter: &FilterRecord, slice: u32) -> bool {
+        filter.copies_of(slice).any(|copy| self.is_complete_copy(copy))
+    }
+
+    /// Whether this copy of a slice has had everything that was ever recorded in it, and can be asked.
+    pub fn is_complete_copy(&self, copy: &SliceOwner) -> bool {
+        let is_since = |node: &NodeRecord| node.incarnation == copy.complete_since;
+        self.nodes.get(&copy.node).is_some_and(is_since) && !self.is_gone(copy)
+    }
+
+    /// Whether the others go on without this copy of a slice: its node is down, or cannot hold it.
+    pub fn is_gone(&self, copy: &SliceOwner) -> bool {
+        self.nodes.get(&copy.node).is_none_or(|node| node.is_down || copy.missing_in == Some(node.incarnation))
+    }
+
+    /// Whether the others go on without what `node` has of a group of slices of `filter`.
+    pub fn is_gone_from(&self, filter: &FilterRecord, group: u32, node: NodeId) -> bool {
+        let per_group = filter.definition.slicing.slices_per_group().max(1);
+        let is_own = |(slice, copy): &(u32, &SliceOwner)| slice / per_group == group && copy.node == node;
+        self.is_down(node) || filter.all_copies().filter(is_own).any(|(_, copy)| self.is_gone(copy))
+    }
+
+    /// Which copy of slice `slice` of `filter` is asked: the first that is complete; where none is, the first that is not
+    /// down; where all are, the first.
+    pub fn asked(&self, filter: &FilterRecord, slice: u32) -> Option<SliceOwner> {
+        let copies = || filter.copies_of(slice);
+        let complete = copies().find(|copy| self.is_complete_copy(copy));
+        complete.or_else(|| copies().find(|copy| !self.is_gone(copy))).or_else(|| copies().next()).copied()
+    }
+
+    /// Whether the others go on without this node.
+    pub fn is_down(&self, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|node| node.is_down)
+    }
+}

@@ -1,0 +1,61 @@
+//! Who heads events: where each of them begins.
+//!
+//! Promises: the same for producers and nodes that have the same map. Must not know: cells, messages.
+
+use std::borrow::Cow;
+
+use firstseen_filter::Probes;
+
+use super::cluster_map::{ClusterMap, FilterRecord, SliceOwner};
+use crate::ids::NodeId;
+use crate::plan::Prober;
+
+/// The heads of a filter's events: the node that is asked of an event's first slice that somebody serves. Where nobody serves
+/// any, that of its first: there one finds out.
+pub struct Heads<'map> {
+    /// By slice: the copy that is asked.
+    owners: Cow<'map, [SliceOwner]>,
+    /// By slice: whether the others go on without it; empty where they do without none.
+    gone: Vec<bool>,
+}
+
+impl<'map> Heads<'map> {
+    /// As `map` has them.
+    pub fn new(map: &ClusterMap, filter: &'map FilterRecord) -> Self {
+        let asked = || (0..filter.owners.len() as u32).filter_map(|slice| map.asked(filter, slice)).collect();
+        let owners = if filter.copies.is_empty() { Cow::Borrowed(&filter.owners[..]) } else { Cow::Owned(asked()) };
+        let per_group = filter.definition.slicing.slices_per_group().max(1);
+        let any_gone = filter.all_copies().any(|(_, copy)| map.is_gone(copy));
+        let is_gone = |(slice, owner): (u32, &SliceOwner)| map.is_gone_from(filter, slice / per_group, owner.node);
+        let gone = if any_gone { (0..).zip(owners.iter()).map(is_gone).collect() } else { Vec::new() };
+        Self { owners, gone }
+    }
+
+    /// Of event `index` of these probes; none where the slice has no owner.
+    #[inline]
+    pub fn of(&self, prober: &Prober, group: u32, probes: &Probes, index: usize) -> Option<NodeId> {
+        let mut slices = prober.slices(group, probes, index);
+        let first = slices.next()?;
+        let served = match self.is_gone(first) {
+            false => first,
+            true => slices.find(|slice| !self.is_gone(*slice)).unwrap_or(first),
+        };
+        Some(self.owners.get(served as usize)?.node)
+    }
+
+    /// Whether nobody serves any of the slices of an event.
+    pub fn are_gone(&self, prober: &Prober, group: u32, probes: &Probes, index: usize) -> bool {
+        prober.slices(group, probes, index).all(|slice| self.is_gone(slice))
+    }
+
+    /// Whether the others go on without whoever would be asked about slice `slice`.
+    #[inline]
+    pub fn is_gone(&self, slice: u32) -> bool {
+        self.gone.get(slice as usize).copied().unwrap_or(false)
+    }
+
+    /// Who is asked, by slice.
+    pub fn owners(&self) -> &[SliceOwner] {
+        &self.owners
+    }
+}

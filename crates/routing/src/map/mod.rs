@@ -1,0 +1,23 @@
+//! The committed truth that requests are routed by: nodes, filters, which node owns which slice, and what follows from that.
+//!
+//! Promises: plain data and pure functions of it, the same on every node at the same version. Must not know: how it is agreed
+//! on, how it travels, what cells hold.
+
+pub mod check;
+mod cluster_map;
+mod heads;
+mod line;
+mod policies;
+pub mod stopping;
+mod tree;
+
+pub use check::ClusterRefusal;
+pub use cluster_map::{
+    COPIES_MAX, ClusterMap, FilterRecord, NodeRecord, SecretMaterial, SliceCopy, SliceMove, SliceOwner,
+};
+pub use heads::Heads;
+pub use line::{Closed, Ending, Line};
+pub use policies::{AnswerWhen, ClockSource, Durability, FilterPolicies, Lookup, Thresholds, WhenLost};
+pub use tree::{
+    Branch, CutOff, Place, PlaceSpec, TREE_LEVELS_MAX, TREE_PLACES_MAX, TreeMode, TreeRefusal, TreeSpec, folded,
+};

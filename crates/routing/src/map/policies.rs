@@ -1,0 +1,121 @@
+//! What a filter does beside filtering, as its operator has chosen.
+//!
+//! Promises: plain data. Must not know: how a policy is carried out.
+
+use serde::{Deserialize, Serialize};
+
+/// Who stamps events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClockSource {
+    /// Events bring their times.
+    #[default]
+    Event,
+    /// The node where an event enters.
+    Wall,
+}
+
+/// How slices that share events are asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lookup {
+    /// One after the other, until the first zero.
+    #[default]
+    Pipelined,
+    /// All at once: lower latency, more messages.
+    Parallel,
+}
+
+/// When first-seen may be told where slices share events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerWhen {
+    /// At the first zero; sets are resent until they are acknowledged.
+    #[default]
+    Early,
+    /// When every slice has acknowledged the event.
+    Safe,
+}
+
+/// What of a filter survives its process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// Nothing: a process that ends loses its slices.
+    #[default]
+    Memory,
+    /// Everything but what came in the last so many milliseconds before a crash.
+    Interval {
+        /// How long what was told may be on no disk.
+        interval_ms: u32,
+    },
+    /// Everything that was told: it is on disk before.
+    Durable,
+}
+
+impl Durability {
+    /// Whether a journal is kept.
+    pub fn keeps_journal(self) -> bool {
+        self != Self::Memory
+    }
+}
+
+/// How many of an event's k positions a verdict needs where slices are down (Koloniari 2011, section 3.2); 0 stands for
+/// the default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// Positions on live, complete slices, for any verdict at all.
+    pub min_live: u32,
+    /// Positions that are set, for a duplicate: x of k.
+    pub set_min: u32,
+}
+
+/// What events are told of which fewer than `min_live` positions lie on live, complete slices; where one slice has all
+/// positions of an event, that is one whose slice is down or incomplete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenLost {
+    /// That slices are down; nothing is set.
+    #[default]
+    Undecided,
+    /// Duplicate, known or not; nothing is set (Koloniari 2011, section 3.2: what failed counts as a hit).
+    Duplicate,
+    /// What is left is asked, and a zero there counts: what was lost is first-seen again.
+    FirstSeen,
+}
+
+/// What a filter does beside filtering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FilterPolicies {
+    /// Who stamps events.
+    pub clock: ClockSource,
+    /// How slices that share events are asked.
+    pub lookup: Lookup,
+    /// When first-seen may be told.
+    pub answer: AnswerWhen,
+    /// How long a submission may be tried again, in milliseconds.
+    pub retry_horizon_ms: u32,
+    /// When slices are down.
+    pub thresholds: Thresholds,
+    /// When too few are left.
+    pub when_lost: WhenLost,
+    /// What survives a process.
+    pub durability: Durability,
+    /// Copies of each slice beside the first, on other nodes.
+    pub copies: u32,
+}
+
+impl Default for FilterPolicies {
+    fn default() -> Self {
+        Self {
+            clock: ClockSource::default(),
+            lookup: Lookup::default(),
+            answer: AnswerWhen::default(),
+            retry_horizon_ms: 60_000,
+            thresholds: Thresholds::default(),
+            when_lost: WhenLost::default(),
+            durability: Durability::default(),
+            copies: 0,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The shape of a level below the root.
+//!
+//! Promises: a cell of the root belongs to one cell of the level, in the same group. Must not know: trees.
+
+use firstseen_filter::{CellDefinition, FilterDefinition, Geometry, Kind, Layout, Refresh, Unit};
+
+use super::check::TreeRefusal;
+use crate::map::check::growth_of as growth;
+use crate::plan::{Cut, FOLD_MAX, Fold, SlicedDefinition, Slicing};
+
+/// The filter of a level: as the root's, with a fold of its cells, cut as `slicing` says.
+///
+/// It never opens a second generation of cells: what finds no room there is not remembered there, and climbs again.
+///
+/// # Errors
+/// [`TreeRefusal`]: a root that can have no levels, a slicing with other groups.
+pub fn folded(root: &SlicedDefinition, shift: u8, slicing: Slicing) -> Result<SlicedDefinition, TreeRefusal> {
+    check_root(root)?;
+    if slicing.groups() != root.slicing.groups() {
+        return Err(TreeRefusal::Groups { slicing, groups: root.slicing.groups() });
+    }
+    if shift > FOLD_MAX {
+        return Err(TreeRefusal::Fold { fold: shift });
+    }
+    let mut group: FilterDefinition = root.group.clone();
+    let (geometry, growth) = match &mut group.cells {
+        CellDefinition::Bloom { geometry, growth }
+        | CellDefinition::Timing { geometry, growth, .. }
+        | CellDefinition::Generations { geometry, growth } => (geometry, growth),
+        cells => return Err(TreeRefusal::Kind { kind: cells.kind() }),
+    };
+    let root_cells = geometry.cells().next_multiple_of(u64::from(root.slicing.slices_per_group()));
+    let cells = (Fold::new(shift).of(root_cells - 1) + 1).next_multiple_of(u64::from(slicing.slices_per_group()));
+    *geometry = Geometry::new(cells, geometry.hashes(), geometry.cell_bits(), Layout::Classic)
+        .map_err(|_| TreeRefusal::Fold { fold: shift })?;
+    if let Some(growth) = growth {
+        growth.generations_max = 1;
+        growth.capacity_events = (growth.capacity_events >> shift).max(1);
+        if let Some(jumps) = &mut growth.jumps {
+            jumps.events /= f64::from(shift).exp2();
+        }
+    }
+    Ok(SlicedDefinition { slicing, group })
+}
+
+/// Whether a filter can be the root of a tree.
+pub(super) fn check_root(root: &SlicedDefinition) -> Result<(), TreeRefusal> {
+    let cells = &root.group.cells;
+    let (CellDefinition::Bloom { geometry, .. }
+    | CellDefinition::Timing { geometry, .. }
+    | CellDefinition::Generations { geometry, .. }) = cells
+    else {
+        return Err(TreeRefusal::Kind { kind: cells.kind() });
+    };
+    if geometry.layout() != Layout::Classic {
+        return Err(TreeRefusal::Layout);
+    }
+    if let Unit::Events(_) = root.group.unit {
+        return Err(TreeRefusal::CountWindow { window: root.group.window.clone() });
+    }
+    if let CellDefinition::Timing { refresh: Refresh::Refresh, .. } = cells {
+        return Err(TreeRefusal::Refresh);
+    }
+    if let CellDefinition::Timing { equal_timers: 2.., .. } = cells {
+        return Err(TreeRefusal::EqualTimers);
+    }
+    if cells.kind() == Kind::Generations && growth_of(cells) > 1 {
+        return Err(TreeRefusal::Growth);
+    }
+    Ok(())
+}
+
+fn growth_of(cells: &CellDefinition) -> u32 {
+    growth(cells).map_or(1, |growth| growth.generations_max)
+}
+
+/// The slicing of a level where nothing else is said: the groups of the root, on one place each.
+pub(super) fn default_slicing(root: Slicing) -> Slicing {
+    match root.cut() {
+        Cut::Horizontal(groups) | Cut::HorizontalVertical(groups, _) => {
+            Slicing::new(Cut::Horizontal(groups)).unwrap_or(Slicing::NONE)
+        }
+        Cut::None | Cut::Vertical(_) | Cut::VerticalHorizontal(..) => Slicing::NONE,
+    }
+}

@@ -1,0 +1,182 @@
+//! What a group must not forget when its process ends, and how it takes it up again.
+//!
+//! Entries are of two sorts: what has happened (cells were set, a batch was told) and parts of a checkpoint, by which
+//! what happened before the checkpoint began need not be kept. A checkpoint is taken while the group goes on: its parts
+//! and what happens meanwhile, put in again in the same order, give a group that knows at least what this one knew.
+//!
+//! Promises: plain data; an entry that is put in twice changes nothing. Must not know: bytes, disks.
+
+use firstseen_filter::{CellRun, FilterSlice, LiveEvents, Probes, SliceOutline, Stamp};
+
+use super::names::{BatchName, NamedEvent};
+use super::peer::{CellPlace, PositionLists};
+use crate::ids::FilterId;
+use crate::verdict::Decision;
+
+/// Something that a group must not forget.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry {
+    /// Events recorded in a group that is one slice.
+    Events {
+        /// The number of the generation.
+        generation: u64,
+        /// The events.
+        probes: Probes,
+        /// One an event.
+        stamps: Vec<Stamp>,
+    },
+    /// Cells set of events whose cells lie in several slices.
+    Set {
+        /// The number of the generation.
+        generation: u64,
+        /// Positions in the group, of those that lie here, one list an event.
+        cells: PositionLists,
+        /// One an event.
+        stamps: Vec<Stamp>,
+        /// How many of the events count as recorded by this node.
+        counted: u64,
+    },
+    /// A batch was taken up, and nobody knows yet what it comes to. Where nothing else is told of it, it may have been
+    /// recorded.
+    Taken {
+        /// Names the batch.
+        name: BatchName,
+        /// One an event where the caller named its submissions.
+        names: Vec<NamedEvent>,
+        /// Its events.
+        events: u32,
+    },
+    /// What a batch was told.
+    Told {
+        /// Names the batch.
+        name: BatchName,
+        /// One an event where the caller named its submissions.
+        names: Vec<NamedEvent>,
+        /// One an event.
+        decisions: Vec<Decision>,
+        /// What the clock shows after it.
+        clock: ClockReading,
+    },
+    /// A checkpoint begins.
+    Checkpoint {
+        /// The group has all that was ever recorded in it.
+        is_complete: bool,
+        /// What the clock shows.
+        clock: ClockReading,
+        /// The number of the newest generation.
+        newest: u64,
+        /// Events of that generation that count as recorded by this node.
+        counted: LiveEvents,
+    },
+    /// Low-water marks of a checkpoint.
+    Marks {
+        /// Of producers.
+        producers: Vec<(u128, u64)>,
+        /// Of sources of names.
+        sources: Vec<(u128, u64)>,
+    },
+    /// Since this epoch of the map, by which nobody else has headed events of the group's that may come again, nothing has
+    /// changed.
+    Headed {
+        /// The epoch.
+        epoch: u64,
+    },
+    /// A slice of the checkpoint, by its number in the group.
+    Slice {
+        /// The number.
+        slice: u32,
+        /// What it is beside its cells.
+        outline: SliceOutline,
+    },
+    /// Cells of the checkpoint.
+    Cells {
+        /// The number of the slice in the group.
+        slice: u32,
+        /// The cells.
+        run: CellRun,
+    },
+    /// The checkpoint is whole.
+    CheckpointEnd,
+}
+
+/// Entries of one group that are kept together or not at all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// The filter.
+    pub filter: FilterId,
+    /// The group.
+    pub group: u32,
+    /// The entries.
+    pub entries: Vec<Entry>,
+}
+
+/// What the clock of a group shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockReading {
+    /// The greatest unit.
+    pub unit: u64,
+    /// The greatest time, in milliseconds since 1970; 0 where there is none.
+    pub time_ms: u64,
+    /// Events counted, where they make the window.
+    pub events: u64,
+}
+
+/// How far a checkpoint has come.
+#[derive(Clone, Debug, Default)]
+pub struct CheckpointCursor {
+    slice: usize,
+    /// None before the first cells of the slice.
+    generation: Option<u64>,
+    start_bytes: u64,
+}
+
+impl CheckpointCursor {
+    /// In the cells of one slice.
+    pub(crate) fn at(place: Option<CellPlace>) -> Self {
+        let (generation, start_bytes) = place.map_or((None, 0), |place| (Some(place.generation), place.start_bytes));
+        Self { slice: 0, generation, start_bytes }
+    }
+
+    /// Where the next cells of one slice begin; none where it has no more.
+    pub(crate) fn place(&self) -> Option<CellPlace> {
+        let Self { slice, generation, start_bytes } = *self;
+        generation.filter(|_| slice == 0).map(|generation| CellPlace { generation, start_bytes })
+    }
+
+    /// The next cells of `slices`, about `bytes_max` bytes of memory; those that are empty are left out. None when all
+    /// have been told.
+    pub(crate) fn next(&mut self, slices: &[Option<&FilterSlice>], bytes_max: usize) -> Option<Vec<Entry>> {
+        let mut entries = Vec::new();
+        let mut left_bytes = bytes_max;
+        while left_bytes > 0 {
+            let Some(slice) = slices.get(self.slice) else { break };
+            let Some(slice) = slice else {
+                self.slice += 1;
+                continue;
+            };
+            let oldest = slice.newest_generation() + 1 - slice.generations() as u64;
+            // What has been dropped meanwhile is empty, and what has opened meanwhile was told as it happened.
+            let generation = self.generation.map_or(oldest, |generation| generation.max(oldest));
+            if self.generation != Some(generation) {
+                (self.generation, self.start_bytes) = (Some(generation), 0);
+            }
+            match slice.cell_run(generation, self.start_bytes, left_bytes.min(RUN_BYTES)) {
+                Some(run) => {
+                    self.start_bytes += run.cells.len() as u64;
+                    left_bytes = left_bytes.saturating_sub(run.cells.len());
+                    if run.cells.iter().any(|byte| *byte != 0) {
+                        entries.push(Entry::Cells { slice: self.slice as u32, run });
+                    }
+                }
+                None if generation < slice.newest_generation() => {
+                    (self.generation, self.start_bytes) = (Some(generation + 1), 0);
+                }
+                None => *self = Self { slice: self.slice + 1, ..Self::default() },
+            }
+        }
+        (self.slice < slices.len() || !entries.is_empty()).then_some(entries)
+    }
+}
+
+/// Cells of one entry.
+const RUN_BYTES: usize = 64 << 10;

@@ -1,0 +1,279 @@
+//! What the nodes of a group tell each other about events in flight.
+//!
+//! Promises: plain data; lists of one message have one entry an event, unless they say otherwise. Must not know: how it
+//! travels.
+
+use std::sync::Arc;
+
+use firstseen_filter::{CellRun, Probes, SliceOutline, Stamp};
+
+use super::entry::{ClockReading, Entry};
+use super::names::{BatchName, NamedEvent};
+use crate::ids::{FilterId, NodeId};
+use crate::verdict::{Decision, Reason};
+
+/// A message about one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerMessage {
+    /// The filter.
+    pub filter: FilterId,
+    /// Its epoch as the sender knows it.
+    pub epoch: u64,
+    /// The group.
+    pub group: u32,
+    /// What is told.
+    pub body: PeerBody,
+}
+
+impl PeerMessage {
+    /// It has waited for so long.
+    pub fn pass_time(&mut self, waited_ms: u64) {
+        if let PeerBody::Test(test) = &mut self.body {
+            let waited_ms = u32::try_from(waited_ms).unwrap_or(u32::MAX);
+            test.deadline_in_ms = test.deadline_in_ms.saturating_sub(waited_ms);
+        }
+    }
+}
+
+/// What is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerBody {
+    /// To the next node of the pipeline, or from the head to all nodes of an event.
+    Test(TestBatch),
+    /// To the head.
+    Resolved(Resolved),
+    /// From the head.
+    Set(SetBatch),
+    /// To the head.
+    SetAcks(SetAcks),
+    /// To every node of the group, by one that may lack what was recorded while it was away: when was that?
+    AskPast,
+    /// The answer, by one that sets its events there from now on.
+    Past(Past),
+    /// To a node that has all of a slice, by one whose copy lacks something.
+    AskCells(AskCells),
+    /// The answer.
+    Cells(CellParts),
+    /// From the copy of a slice that answers, to the others; acknowledged by this number. Where slices share events, from a
+    /// head to a node that is to head its events, without what was recorded; not acknowledged.
+    Mirror(MirrorNumber, Arc<Mirrored>),
+    /// To a node that has taken over a slice.
+    HandedOver(HandedOver),
+}
+
+/// The sender heads nothing any more of what the receiver has taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandedOver {
+    /// The epoch by which, or before which, the receiver has taken over.
+    pub epoch: u64,
+    /// For so long the receiver has been told everything that the sender told under a name.
+    pub told_for_ms: u64,
+}
+
+/// Which of what a copy sends to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MirrorNumber {
+    /// Acknowledged by this number.
+    pub number: u64,
+    /// What has smaller numbers is on all copies.
+    pub acknowledged_below: u64,
+}
+
+impl MirrorNumber {
+    /// Of what nobody acknowledges.
+    pub const NONE: Self = Self { number: u64::MAX, acknowledged_below: 0 };
+}
+
+/// What was recorded in a slice that has all positions of its events, and told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mirrored {
+    /// Names the batch.
+    pub name: BatchName,
+    /// One an event where the caller named its submissions.
+    pub names: Vec<NamedEvent>,
+    /// One an event.
+    pub decisions: Vec<Decision>,
+    /// What the clock shows after it.
+    pub clock: ClockReading,
+    /// The number of the generation.
+    pub generation: u64,
+    /// Events that were recorded.
+    pub probes: Probes,
+    /// One a recorded event.
+    pub stamps: Vec<Stamp>,
+}
+
+impl Mirrored {
+    /// The same as what is to be kept.
+    pub fn into_entries(self) -> Vec<Entry> {
+        let Self { name, names, decisions, clock, generation, probes, stamps } = self;
+        let mut entries = vec![Entry::Told { name, names, decisions, clock }];
+        if !stamps.is_empty() {
+            entries.push(Entry::Events { generation, probes, stamps });
+        }
+        entries
+    }
+}
+
+/// A place in the cells of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellPlace {
+    /// The number of the generation.
+    pub generation: u64,
+    /// The byte of its memory.
+    pub start_bytes: u64,
+}
+
+/// Asks for cells of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskCells {
+    /// The number of the slice in the group.
+    pub slice: u32,
+    /// The greatest unit that has been seen there.
+    pub unit: u64,
+    /// Where they begin; none for the first.
+    pub from: Option<CellPlace>,
+}
+
+/// Some cells of a slice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CellParts {
+    /// The number of the slice in the group.
+    pub slice: u32,
+    /// What was asked for.
+    pub asked: Option<CellPlace>,
+    /// What the slice is beside its cells: with the first of them.
+    pub outline: Option<SliceOutline>,
+    /// Cells; what is empty is left out.
+    pub runs: Vec<CellRun>,
+    /// Where those that follow begin; none where there are no more.
+    pub next: Option<CellPlace>,
+    /// What the clock shows there.
+    pub clock: ClockReading,
+}
+
+impl CellParts {
+    /// The same as parts of a checkpoint, in the order in which they are put in.
+    pub fn into_entries(self) -> impl Iterator<Item = Entry> {
+        let slice = self.slice;
+        let outline = self.outline.map(|outline| Entry::Slice { slice, outline });
+        outline.into_iter().chain(self.runs.into_iter().map(move |run| Entry::Cells { slice, run }))
+    }
+}
+
+/// What a node knows of the past of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// No event that it may have recorded, or knows to be recorded, is of a later unit.
+    pub newest_unit: u64,
+    /// It has sent everything before this that it has recorded while the other was away.
+    pub has_handed_over: bool,
+}
+
+/// Group positions of several events, in the order of the hash functions of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PositionLists {
+    /// Positions of each event, 1 to 16.
+    pub counts: Vec<u8>,
+    /// All positions, event after event.
+    pub positions: Vec<u64>,
+}
+
+impl PositionLists {
+    /// Adds an event.
+    pub fn push(&mut self, positions: impl IntoIterator<Item = u64>) {
+        let before = self.positions.len();
+        self.positions.extend(positions);
+        self.counts.push((self.positions.len() - before) as u8);
+    }
+
+    /// The lists, one an event.
+    pub fn iter(&self) -> impl Iterator<Item = &[u64]> {
+        let mut rest = &self.positions[..];
+        self.counts.iter().map(move |count| {
+            let (own, others) = rest.split_at((*count as usize).min(rest.len()));
+            rest = others;
+            own
+        })
+    }
+
+    /// Events.
+    pub fn len(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+}
+
+/// Events as far as they have been tested.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TestBatch {
+    /// The node that has the events in flight.
+    pub head: NodeId,
+    /// The head's numbers for them.
+    pub tickets: Vec<u64>,
+    /// Positions that are not tested yet.
+    pub left: PositionLists,
+    /// When the events occurred and are judged.
+    pub stamps: Vec<Stamp>,
+    /// Generations still possible; empty where all are.
+    pub generations: Vec<u16>,
+    /// The node answers the head of what it finds, instead of sending the events on.
+    pub parallel: bool,
+    /// Slices that have lost something are asked too: too few are left without them.
+    pub asks_all: bool,
+    /// Milliseconds left until nobody waits for the answer.
+    pub deadline_in_ms: u32,
+    /// A slice that was asked is incomplete.
+    pub degraded: bool,
+    /// W3C trace context of the first of these events whose producer traces.
+    pub traceparent: Option<Arc<str>>,
+    /// The least expiry that each was found with so far; empty outside of trees.
+    pub expiries: Vec<u64>,
+}
+
+/// What became of events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// The head's numbers.
+    pub tickets: Vec<u64>,
+    /// Whether no position was a zero.
+    pub hits: Vec<bool>,
+    /// Generations that hold the event: one a hit, or empty where the head need not know.
+    pub generations: Vec<u16>,
+    /// Events that could not be tested, by index, with the reason.
+    pub undecided: Vec<(u32, Reason)>,
+    /// Slices that were visited since the head.
+    pub slice_visits: u64,
+    /// Nodes that were visited since the head, the sender included.
+    pub node_visits: u64,
+    /// A slice that was asked is incomplete.
+    pub degraded: bool,
+    /// The least expiry of each hit; empty outside of trees.
+    pub expiries: Vec<u64>,
+}
+
+/// Cells to be set, whatever is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetBatch {
+    /// Acknowledged by this number.
+    pub set_number: u64,
+    /// The committed number of the generation to set in.
+    pub generation: u64,
+    /// Positions of the receiver's slices.
+    pub cells: PositionLists,
+    /// When the events occurred and are judged.
+    pub stamps: Vec<Stamp>,
+}
+
+/// Sets that are done, or were refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetAcks {
+    /// Done.
+    pub set_numbers: Vec<u64>,
+    /// Refused: nothing was recorded by them.
+    pub refused_numbers: Vec<u64>,
+}

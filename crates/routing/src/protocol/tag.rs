@@ -1,0 +1,91 @@
+//! A few bits of an event, by which it is noticed that a name comes again for another event.
+//!
+//! Promises: the same for the same positions, on every machine and in every version, as tags are kept in journals and
+//! travel; two events have the same by one chance in 65,535. Must not know: names, what is remembered.
+
+use firstseen_filter::Probes;
+
+/// Positions that make a tag: those of two events are hardly ever all the same, though they are not all that there are.
+const POSITIONS_MAX: usize = 4;
+
+/// What tells an event apart from others, as far as 16 bits can.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct EventTag(u16);
+
+impl EventTag {
+    /// Of an event that is not known: it may be any.
+    pub const NONE: Self = Self(0);
+
+    /// Of the event at `index`, of those that are there.
+    #[inline]
+    pub fn of(probes: &Probes, index: usize) -> Self {
+        let fold = |sum: u64, word: &u64| (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+        let sum = match probes.block(index) {
+            Some(probe) => [probe.block, probe.words[0], probe.words[1]].iter().fold(0, fold),
+            None => probes.positions(index).iter().take(POSITIONS_MAX).fold(0, fold),
+        };
+        Self(((sum ^ sum >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 48).max(1) as u16)
+    }
+
+    /// Of a batch: of its first event and its last, as batches that differ do so there.
+    pub(crate) fn of_batch(probes: &Probes) -> Self {
+        match probes.len().checked_sub(1) {
+            Some(last) => Self(Self::of(probes, 0).0.wrapping_mul(2).wrapping_add(Self::of(probes, last).0).max(1)),
+            None => Self::NONE,
+        }
+    }
+
+    /// From [`Self::bits`].
+    pub fn from_bits(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    /// As it is kept and travels.
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// Whether both may be of one event.
+    #[inline]
+    pub(crate) fn may_be(self, other: Self) -> bool {
+        self == other || self == Self::NONE || other == Self::NONE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::{BlockProbe, ProbeShape};
+
+    use super::*;
+
+    fn spread(positions: &[u64]) -> EventTag {
+        let mut probes = Probes::new(ProbeShape::Spread { cells: 1 << 40, hashes: positions.len() as u32 });
+        probes.push_positions(positions).expect("inside");
+        EventTag::of(&probes, 0)
+    }
+
+    fn block(block: u64, words: [u64; 2]) -> EventTag {
+        let mut probes = Probes::new(ProbeShape::Blocked { blocks: 1 << 20, offset_bits: 9, hashes: 8 });
+        probes.push_block(BlockProbe { block, words }).expect("inside");
+        EventTag::of(&probes, 0)
+    }
+
+    #[test]
+    fn tags_that_were_kept_are_read_by_every_version() {
+        let tags = [spread(&[7]), spread(&[1, 2, 3, 4, 5]), block(1, [2, 3])];
+        assert_eq!(tags.map(EventTag::bits), [23904, 50276, 27936]);
+    }
+
+    #[test]
+    fn events_that_differ_little_have_other_tags() {
+        let same = |tags: Vec<EventTag>| tags.windows(2).filter(|pair| pair[0] == pair[1]).count();
+        for step in [1, 64, 1 << 20, 1 << 33] {
+            assert!(same((0..4000).map(|event| spread(&[event * step % (1 << 40)])).collect()) <= 2, "{step}");
+            assert!(same((0..4000).map(|event| spread(&[5, 9, 2, event * step % (1 << 40)])).collect()) <= 2, "{step}");
+        }
+        for bit in 0..50 {
+            assert_ne!(block(1, [2, 3]), block(1, [2, 3 ^ 1 << bit]), "{bit}");
+        }
+        assert!(EventTag::NONE.may_be(spread(&[1])) && !spread(&[1]).may_be(spread(&[2])));
+    }
+}

@@ -1,0 +1,116 @@
+//! What a producer is told of one event, and why when nothing can be told.
+//!
+//! Promises: three answers, never two. Must not know: how they travel.
+
+use serde::{Deserialize, Serialize};
+
+use super::answer::Answer;
+
+/// The answer of a cluster to one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Not delivered within the window; it is recorded now (unless it was only looked up).
+    FirstSeen,
+    /// Delivered within the window, or a false positive at the filter's rate.
+    Duplicate,
+    /// Nothing is known.
+    Undecided(Reason),
+}
+
+/// Why an event is undecided. Only [`Reason::may_have_recorded`] ones may have left cells set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The filter is full.
+    Full,
+    /// So old that its own window, and the lateness, are over.
+    Late,
+    /// Further ahead of the clock than allowed, or without the time that the window needs.
+    Future,
+    /// Refused before anything was set.
+    Overloaded,
+    /// The producer's map is old.
+    StaleMap,
+    /// The submission is older than what is remembered of its producer.
+    TooOld,
+    /// The answer was lost on the way, or a slice could not be asked in time.
+    Unknown,
+    /// The node does not hold the slice yet, or is about to stop.
+    NotReady,
+    /// The batch breaks the protocol.
+    Invalid,
+    /// No such filter.
+    UnknownFilter,
+    /// Too few of the event's slices are live and complete.
+    SlicesDown,
+    /// The filter was altered, and the one before does not have the event: the one that has followed is to be asked. Callers
+    /// are told so only where they have hashed events themselves, and the secret is another now: hash them anew.
+    Altered,
+    /// The name of the submission stands for another event, which was told something: that is not this one's verdict.
+    NameReused,
+    /// The node has not heard from a majority of the cluster for so long that others may answer in its place; it does not
+    /// know the event, and has not recorded it.
+    CutOff,
+    /// The clock of the node differs from those of most others by more than clocks may, or was set by more than that: it stamps
+    /// nothing, and has not recorded the event.
+    ClockSkew,
+}
+
+/// Where an event was found, or is recorded now, by the levels of a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The unit of the window that counts as its occurrence: when it was recorded, or the earliest that its cells tell.
+    /// None where that is not remembered.
+    pub unit: Option<u64>,
+    /// Of a duplicate, the level at which it was found, counted from the root.
+    pub level: u8,
+}
+
+impl Seen {
+    /// The level of an event that is told again what it was told before: where it was found is not remembered.
+    pub const LEVEL_FORGOTTEN: u8 = 0x7F;
+}
+
+impl Reason {
+    /// All, in the order in which they are counted.
+    pub const ALL: [Self; 15] = [
+        Self::Full,
+        Self::Late,
+        Self::Future,
+        Self::Overloaded,
+        Self::StaleMap,
+        Self::TooOld,
+        Self::Unknown,
+        Self::NotReady,
+        Self::Invalid,
+        Self::UnknownFilter,
+        Self::SlicesDown,
+        Self::Altered,
+        Self::NameReused,
+        Self::CutOff,
+        Self::ClockSkew,
+    ];
+
+    /// Whether the event may have been recorded all the same.
+    pub fn may_have_recorded(self) -> bool {
+        self == Self::Unknown
+    }
+
+    /// Whether the same submission may get a definite answer if it is sent again.
+    pub fn is_worth_retrying(self) -> bool {
+        matches!(self, Self::Overloaded | Self::StaleMap | Self::Unknown | Self::NotReady)
+    }
+}
+
+impl From<Answer> for Decision {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::FirstSeen => Self::FirstSeen,
+            Answer::Duplicate => Self::Duplicate,
+            Answer::Undecided => Self::Undecided(Reason::Full),
+            Answer::Late => Self::Undecided(Reason::Late),
+            Answer::Refused => Self::Undecided(Reason::Future),
+        }
+    }
+}

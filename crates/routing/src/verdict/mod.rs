@@ -1,0 +1,7 @@
+//! What is said of an event: by the engine in one process, and by a cluster.
+
+mod answer;
+mod decision;
+
+pub use answer::Answer;
+pub use decision::{Decision, Reason, Seen};

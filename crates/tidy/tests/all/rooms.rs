@@ -1,0 +1,55 @@
+//! The top folders of a crate import only those that stand before them in the order in which `lib.rs` names them.
+
+use firstseen_tidy::{Source, sources};
+
+/// Where rooms stand in an order, and that order.
+const ORDERED: [(&str, &[&str]); 1] =
+    [("crates/routing/src/", &["ids", "verdict", "plan", "map", "protocol", "clocks", "engine", "group"])];
+
+/// The room of a file, from the folder of its crate's sources.
+fn room<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    let inside = path.strip_prefix(folder)?;
+    inside.split(['/', '.']).next().filter(|room| *room != "lib")
+}
+
+/// Rooms that a file names by a path from the top of its crate.
+fn named(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let paths = code.flat_map(|line| line.split("crate::").skip(1));
+    paths.filter_map(|path| path.split(|it: char| !it.is_alphanumeric() && it != '_').next())
+}
+
+/// What a file imports though it must not.
+fn faults(source: &Source, folder: &str, order: &[&str]) -> Vec<String> {
+    let Some(own) = room(&source.path, folder) else { return Vec::new() };
+    let place = |room: &str| order.iter().position(|known| *known == room);
+    let Some(own_place) = place(own) else {
+        return vec![format!("{}: room `{own}` has no place in the order", source.path)];
+    };
+    let wrong = named(&source.text).filter(|other| place(other).is_none_or(|other| other > own_place));
+    wrong
+        .map(|other| format!("{}: `{own}` imports `crate::{other}`, which does not stand before it", source.path))
+        .collect()
+}
+
+#[test]
+fn rooms_import_only_those_before_them() {
+    let sources = sources();
+    for (folder, order) in ORDERED {
+        let faults: Vec<String> = sources.iter().flat_map(|source| faults(source, folder, order)).collect();
+        assert!(faults.is_empty(), "{faults:#?}");
+        for room in order {
+            assert!(sources.iter().any(|source| self::room(&source.path, folder) == Some(room)), "{room} is empty");
+        }
+    }
+}
+
+#[test]
+fn what_imports_a_later_room_is_found() {
+    let source = |path: &str, text: &str| Source { path: path.to_owned(), text: text.to_owned() };
+    let of = |source: &Source| faults(source, "x/src/", &["low", "high"]).len();
+    assert_eq!(of(&source("x/src/low/one.rs", "use crate::high::Thing;")), 1);
+    assert_eq!(of(&source("x/src/low.rs", "pub(crate) use crate::Thing;")), 1, "through lib.rs");
+    assert_eq!(of(&source("x/src/high/one.rs", "use crate::low::Thing;\nuse crate::high::Other;")), 0);
+    assert_eq!(of(&source("x/src/other.rs", "")), 1);
+}
