@@ -154,9 +154,10 @@ impl Operator {
 
 /// Where waiting changes nothing, and what to do instead.
 pub fn mismatched(address: &str, mismatch: &Mismatch) -> String {
-    match mismatch.concerns_certificates() {
-        true => format!("{address} {mismatch} (--tls-ca, --tls-cert, --tls-key)"),
-        false => format!("{address} {mismatch}"),
+    if mismatch.concerns_certificates() {
+        format!("{address} {mismatch} (--tls-ca, --tls-cert, --tls-key)")
+    } else {
+        format!("{address} {mismatch}")
     }
 }
 

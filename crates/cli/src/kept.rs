@@ -55,9 +55,10 @@ pub(crate) fn beginning_of(mut file: impl Read + Seek, header: &[u8]) -> io::Res
         return Ok(Beginning::Header);
     }
     let first = begun.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    match first.len() < begun.len() || found.ends_with(b"\n") || found.len() == bytes_max {
-        true => Ok(Beginning::Other(shown(first))),
-        false => Ok(Beginning::Nothing),
+    if first.len() < begun.len() || found.ends_with(b"\n") || found.len() == bytes_max {
+        Ok(Beginning::Other(shown(first)))
+    } else {
+        Ok(Beginning::Nothing)
     }
 }
 

@@ -57,8 +57,9 @@ pub(crate) fn tell_over(line: &str) {
 
 /// Stderr, if that is a terminal, and records do not go to a terminal too.
 pub(crate) fn target(records_on_stdout: bool) -> ProgressDrawTarget {
-    match std::io::stderr().is_terminal() && !(records_on_stdout && std::io::stdout().is_terminal()) {
-        true => ProgressDrawTarget::stderr_with_hz(5),
-        false => ProgressDrawTarget::hidden(),
+    if std::io::stderr().is_terminal() && !(records_on_stdout && std::io::stdout().is_terminal()) {
+        ProgressDrawTarget::stderr_with_hz(5)
+    } else {
+        ProgressDrawTarget::hidden()
     }
 }

@@ -28,9 +28,10 @@ pub(crate) struct Summary {
 /// Submits one event until there is something to do with it; `true` if it must be delivered.
 async fn must_deliver(filter: &Filter, event: &str, summary: &mut Summary) -> Result<bool, CallError> {
     for _ in 0..3 {
-        let verdict = match filter.needs_times() {
-            true => filter.observe_at(event.as_bytes(), now_ms()).await?,
-            false => filter.observe(event.as_bytes()).await?,
+        let verdict = if filter.needs_times() {
+            filter.observe_at(event.as_bytes(), now_ms()).await?
+        } else {
+            filter.observe(event.as_bytes()).await?
         };
         match verdict {
             Verdict::FirstSeen => {

@@ -175,10 +175,7 @@ impl Core {
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = lock(&self.tasks);
-        match self.room.is_closed() {
-            true => drop(task),
-            false => tasks.push(self.runtime.spawn(task).abort_handle()),
-        }
+        if self.room.is_closed() { drop(task) } else { tasks.push(self.runtime.spawn(task).abort_handle()) }
     }
 
     pub(crate) fn close(&self) {

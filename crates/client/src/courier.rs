@@ -401,9 +401,12 @@ fn take_found(message: &proto::Found, unanswered: &mut Unanswered) {
     let Some(Slot::Awaited(piece)) = unanswered.get_mut(&message.sequence) else { return };
     match reply::decode_found(message, piece.events()) {
         Ok(found) => {
-            piece.answer_definite(message.clock_ms, |event| match found[event] {
-                true => Answer { decision: Decision::Duplicate, estimate: 0.0 },
-                false => Answer::undecided(Reason::Unknown),
+            piece.answer_definite(message.clock_ms, |event| {
+                if found[event] {
+                    Answer { decision: Decision::Duplicate, estimate: 0.0 }
+                } else {
+                    Answer::undecided(Reason::Unknown)
+                }
             });
         }
         // The reply will tell.

@@ -349,9 +349,8 @@ impl Filter {
     ) -> Result<Vec<Verdict>, CallError> {
         let trace = self.core.core().current_trace();
         let mut filter = line::first(&self.core);
-        let hash = |filter: &Arc<FilterCore>| match filter.secret() == secret {
-            true => Cow::Borrowed(events.digests),
-            false => Cow::Owned(rehash(filter.secret())),
+        let hash = |filter: &Arc<FilterCore>| {
+            if filter.secret() == secret { Cow::Borrowed(events.digests) } else { Cow::Owned(rehash(filter.secret())) }
         };
         let hashed = hash(filter);
         if hashed.len() != events.digests.len() {

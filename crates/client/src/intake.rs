@@ -89,9 +89,10 @@ impl Drop for LaneTicket {
             lane.inflight_batches -= 1;
         }
         pace.end(self.unit);
-        match pace.holds_back() {
-            true => self.filter.list_all_due(&mut intake),
-            false => self.filter.list_if_due(&mut intake, self.lane),
+        if pace.holds_back() {
+            self.filter.list_all_due(&mut intake)
+        } else {
+            self.filter.list_if_due(&mut intake, self.lane)
         }
     }
 }
@@ -382,10 +383,7 @@ impl FilterCore {
         if time_ms.is_some_and(|time_ms| !clock.takes_freely(time_ms)) {
             clock.show_present_ms(self.core.present().wall_ms());
         }
-        let placed = match operation.records() {
-            true => clock.tick_nth(times_ms, event),
-            false => clock.look_up_tick(time_ms),
-        };
+        let placed = if operation.records() { clock.tick_nth(times_ms, event) } else { clock.look_up_tick(time_ms) };
         let (clock_unit, unit) = placed.ok_or(Reason::Future)?;
         Ok(When { tick: Tick { clock_unit, unit }, before_unit })
     }
@@ -422,9 +420,10 @@ impl FilterCore {
         let limits = self.core.limits();
         // What climbs from a leaf takes long, and what the leaf knows would gather behind it.
         let climbs = self.record.branch.as_ref().is_some_and(|branch| !branch.is_root());
-        let inflight_max = match climbs || lane.queue.len() >= limits.batch_events_max as usize {
-            true => limits.inflight_batches_max,
-            false => limits.gathering_batches_max.min(limits.inflight_batches_max),
+        let inflight_max = if climbs || lane.queue.len() >= limits.batch_events_max as usize {
+            limits.inflight_batches_max
+        } else {
+            limits.gathering_batches_max.min(limits.inflight_batches_max)
         };
         lane.inflight_batches < inflight_max && lane.queue.first_unit().is_some_and(|unit| unit <= unit_max)
     }

@@ -66,12 +66,11 @@ impl Piece {
         let first = whens.first().map(|run| run.when).unwrap_or_default();
         let all_at = |unit: u64| whens.iter().all(|run| run.when.tick == Tick { clock_unit: unit, unit });
         // Where all are of one unit it is told once, also by a clock that stepped there for the first of them.
-        let (base_unit, mut ticks) = match all_at(first.tick.clock_unit) {
-            true => (first.tick.clock_unit, Vec::new()),
-            false => {
-                let ticks = whens.iter().flat_map(|run| std::iter::repeat_n(run.when.tick, run.events));
-                (first.before_unit, ticks.collect())
-            }
+        let (base_unit, mut ticks) = if all_at(first.tick.clock_unit) {
+            (first.tick.clock_unit, Vec::new())
+        } else {
+            let ticks = whens.iter().flat_map(|run| std::iter::repeat_n(run.when.tick, run.events));
+            (first.before_unit, ticks.collect())
         };
         let still = Tick { clock_unit: base_unit, unit: base_unit };
         if filter.prober().groups() > 1 {

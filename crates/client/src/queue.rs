@@ -136,9 +136,10 @@ impl Queue {
 
     /// The first events; all of them without a copy.
     fn take_events(&mut self, count: usize) -> Vec<Queued> {
-        match count == self.events.len() {
-            true => std::mem::take(&mut self.events).into(),
-            false => self.events.drain(..count).collect(),
+        if count == self.events.len() {
+            std::mem::take(&mut self.events).into()
+        } else {
+            self.events.drain(..count).collect()
         }
     }
 

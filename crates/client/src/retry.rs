@@ -121,10 +121,7 @@ impl Tries {
 
     /// What to tell when the deadline is over: `is_sent` while a try is on its way.
     pub(crate) fn out_of_time(&self, is_sent: bool, otherwise: Reason) -> Reason {
-        match is_sent || self.may_have_recorded {
-            true => Reason::Unknown,
-            false => self.refused.unwrap_or(otherwise),
-        }
+        if is_sent || self.may_have_recorded { Reason::Unknown } else { self.refused.unwrap_or(otherwise) }
     }
 }
 

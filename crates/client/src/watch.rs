@@ -146,9 +146,10 @@ impl Watcher {
         }
         // Of a node's own words a status has no cause: that is how tonic tells of connections.
         let is_connection = std::error::Error::source(status).is_some();
-        let mismatch = match is_connection && self.core.map_version() == 0 {
-            true => self.core.connector().examine(address, node_name.as_deref()).await,
-            false => None,
+        let mismatch = if is_connection && self.core.map_version() == 0 {
+            self.core.connector().examine(address, node_name.as_deref()).await
+        } else {
+            None
         };
         mismatch.map_or_else(|| complaint(status).into(), Failure::from)
     }

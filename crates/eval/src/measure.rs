@@ -98,9 +98,10 @@ impl Subject {
             self.times_ms.extend(batch.iter().map(|event| event.time_ms));
             self.answers.clear();
             self.answers.resize(batch.len(), Answer::Undecided);
-            match record {
-                true => self.filter.observe_batch(&self.digests, &self.times_ms, &mut self.answers),
-                false => self.filter.lookup_batch(&self.digests, &self.times_ms, &mut self.answers),
+            if record {
+                self.filter.observe_batch(&self.digests, &self.times_ms, &mut self.answers)
+            } else {
+                self.filter.lookup_batch(&self.digests, &self.times_ms, &mut self.answers)
             }
             for (event, answer) in batch.iter().zip(&self.answers) {
                 match answer {

@@ -45,9 +45,10 @@ struct Layout {
 
 impl Layout {
     fn of(panels: usize) -> Self {
-        match panels > ONE_COLUMN_MAX {
-            true => Self { columns: 2, panel_width: 760, legend_width: 270 },
-            false => Self { columns: 1, panel_width: 1080, legend_width: 360 },
+        if panels > ONE_COLUMN_MAX {
+            Self { columns: 2, panel_width: 760, legend_width: 270 }
+        } else {
+            Self { columns: 1, panel_width: 1080, legend_width: 360 }
         }
     }
 }

@@ -12,12 +12,11 @@ const LETTERS_MAX: usize = 8;
 /// `value` as people write it: `0.01`, `1e-30`, `1.84e19`.
 pub(crate) fn number(value: &f64) -> impl fmt::Display + use<> {
     let value = *value;
-    match PLAIN.contains(&value.abs()) || value == 0.0 || !value.is_finite() {
-        true => value.to_string(),
-        false => {
-            let exact = format!("{value:e}");
-            if exact.len() <= LETTERS_MAX { exact } else { format!("{value:.2e}") }
-        }
+    if PLAIN.contains(&value.abs()) || value == 0.0 || !value.is_finite() {
+        value.to_string()
+    } else {
+        let exact = format!("{value:e}");
+        if exact.len() <= LETTERS_MAX { exact } else { format!("{value:.2e}") }
     }
 }
 

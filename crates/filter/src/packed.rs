@@ -170,9 +170,10 @@ pub(crate) fn check_zero_from(bytes: &[u8], first_bit: u64) -> io::Result<()> {
     let Some((first, rest)) = bytes.get((first_bit / 8) as usize..).and_then(<[u8]>::split_first) else {
         return Ok(());
     };
-    match first >> (first_bit % 8) == 0 && rest.iter().all(|byte| *byte == 0) {
-        true => Ok(()),
-        false => Err(invalid("a cell past the last one is set")),
+    if first >> (first_bit % 8) == 0 && rest.iter().all(|byte| *byte == 0) {
+        Ok(())
+    } else {
+        Err(invalid("a cell past the last one is set"))
     }
 }
 

@@ -174,9 +174,10 @@ impl<K: CellKind> CellSlice<K> {
         let Some(index) = self.index_of(run.generation) else { return Ok(None) };
         let start = usize::try_from(run.start_bytes).unwrap_or(usize::MAX);
         let end = start.saturating_add(run.cells.len());
-        match start % 2 != 0 || end > self.stack[index].memory.bytes().len() {
-            true => Err(PartError::Misfit("cells beyond the end")),
-            false => Ok(Some((index, start..end))),
+        if start % 2 != 0 || end > self.stack[index].memory.bytes().len() {
+            Err(PartError::Misfit("cells beyond the end"))
+        } else {
+            Ok(Some((index, start..end)))
         }
     }
 

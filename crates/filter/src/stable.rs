@@ -252,9 +252,10 @@ impl StableFilter {
             return Err(invalid("the carried fraction is a whole cell or more"));
         }
         self.cells.read(source)?;
-        match (0..self.shape.cells as usize).any(|index| self.cells.get(index) > self.shape.max) {
-            true => Err(invalid("a cell holds more than Max")),
-            false => Ok(()),
+        if (0..self.shape.cells as usize).any(|index| self.cells.get(index) > self.shape.max) {
+            Err(invalid("a cell holds more than Max"))
+        } else {
+            Ok(())
         }
     }
 }

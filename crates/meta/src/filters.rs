@@ -103,14 +103,15 @@ pub(crate) fn check_map(map: &ClusterMap, filter: FilterId, record: &FilterRecor
     let bytes_of = |(filter, record): (&FilterId, &FilterRecord)| filter_bytes_max(*filter, record);
     let (bytes, used_bytes) = (bytes_of((&filter, record)), map.filters.iter().map(bytes_of).sum());
     let free_bytes = MAP_FILTERS_BYTES_MAX.saturating_sub(used_bytes);
-    match bytes <= free_bytes {
-        true => Ok(()),
-        false => Err(Refusal::MapFull {
+    if bytes <= free_bytes {
+        Ok(())
+    } else {
+        Err(Refusal::MapFull {
             name: record.name.clone(),
             slices: record.definition.slicing.slices(),
             bytes: bytes as u64,
             free_bytes: free_bytes as u64,
-        }),
+        })
     }
 }
 

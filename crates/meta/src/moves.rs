@@ -79,9 +79,10 @@ fn check(
     }
     let used = used.entry(to).or_default();
     *used = used.saturating_add(bytes);
-    match *used <= node.memory_bytes {
-        true => Ok(()),
-        false => Err(format!("node {to} has no {bytes} bytes left for slice {slice}: raise its memory")),
+    if *used <= node.memory_bytes {
+        Ok(())
+    } else {
+        Err(format!("node {to} has no {bytes} bytes left for slice {slice}: raise its memory"))
     }
 }
 

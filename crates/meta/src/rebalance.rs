@@ -26,10 +26,7 @@ pub fn plan_moves(map: &ClusterMap, drained: &BTreeSet<NodeId>) -> Result<Vec<(F
         let refused = |reason: String| Refusal::Move { name: record.name.clone(), reason };
         let is_drained = record.all_copies().any(|(_, copy)| drained.contains(&copy.node));
         if check_copies(&record.definition, 1, false).is_err() {
-            match is_drained {
-                true => return Err(refused("its kind cannot move: drop it first".to_owned())),
-                false => continue,
-            }
+            if is_drained { return Err(refused("its kind cannot move: drop it first".to_owned())) } else { continue }
         }
         let bytes = slice_bytes(&record.definition).map_err(refused)?;
         let mut layout = Layout::new(map, record, drained, bytes);
@@ -167,14 +164,15 @@ impl<'map> Layout<'map> {
             };
             let Some(to) = free.min_by_key(key) else {
                 let is_everywhere = !self.rooms.is_empty() && self.rooms.iter().all(|node| self.has(slice, *node));
-                return Err(match is_everywhere {
-                    true => format!(
+                return Err(if is_everywhere {
+                    format!(
                         "every other node that is up has a copy of slice {slice} already: add a node, or drop the filter"
-                    ),
-                    false => format!(
+                    )
+                } else {
+                    format!(
                         "no other node has room for slice {slice} of {} bytes: add a node, or raise memory",
                         self.slice_bytes
-                    ),
+                    )
                 });
             };
             self.go(slice, from, to, used);

@@ -88,9 +88,10 @@ fn check_place(places: &[RestoredPlace], index: usize) -> Result<(), String> {
         }
     };
     check_text("a place", &own.place).map_err(|refusal| refusal.to_string())?;
-    match hangs && places.len() <= TREE_PLACES_MAX && usize::from(own.level) < TREE_LEVELS_MAX {
-        true => Ok(()),
-        false => Err("its levels are not those of one tree, the root first".to_owned()),
+    if hangs && places.len() <= TREE_PLACES_MAX && usize::from(own.level) < TREE_LEVELS_MAX {
+        Ok(())
+    } else {
+        Err("its levels are not those of one tree, the root first".to_owned())
     }
 }
 

@@ -15,9 +15,10 @@ impl Short {
     /// A node says whether its disk has no room but what is kept back.
     pub(crate) fn note(&self, node: NodeId, is_short: bool) {
         let mut short = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match is_short {
-            true => short.insert(node),
-            false => short.remove(&node),
+        if is_short {
+            short.insert(node)
+        } else {
+            short.remove(&node)
         };
     }
 

@@ -62,10 +62,7 @@ impl Sender {
             return self.must_be(running, node);
         }
         let leads = running.leader() == Some(running.identity.node);
-        match leads || running.heard.is_within(patience) {
-            true => self.must_be(running, node),
-            false => Ok(()),
-        }
+        if leads || running.heard.is_within(patience) { self.must_be(running, node) } else { Ok(()) }
     }
 
     /// What [`Self::may_be`] does, for a message of a leader.
@@ -79,12 +76,11 @@ impl Sender {
 
     fn must_be_named(&self, name: &str) -> Result<(), Status> {
         let is_named = self.certificates.as_ref().is_none_or(|certificates| tls::is_node_named(certificates, name));
-        match is_named {
-            true => Ok(()),
-            false => {
-                let wrong = format!("this needs the certificate of node `{name}` (`{name}.{}`)", tls::NODE_NAME);
-                Err(ErrorKind::Forbidden.status(wrong))
-            }
+        if is_named {
+            Ok(())
+        } else {
+            let wrong = format!("this needs the certificate of node `{name}` (`{name}.{}`)", tls::NODE_NAME);
+            Err(ErrorKind::Forbidden.status(wrong))
         }
     }
 }

@@ -56,9 +56,10 @@ impl MetaService {
             return Err(ErrorKind::Forbidden.status(format!("this is node {me} itself: another process has its data")));
         }
         let patience = self.meta.config().timing.attempt();
-        match T::LEADS {
-            true => sender.may_lead(running, from, patience)?,
-            false => sender.may_be(running, from, patience)?,
+        if T::LEADS {
+            sender.may_lead(running, from, patience)?
+        } else {
+            sender.may_be(running, from, patience)?
         }
         let question: T = codec::decode(&message.payload).map_err(|error| ErrorKind::Invalid.status(error))?;
         let voice = question.vote().leader_id.node_id;

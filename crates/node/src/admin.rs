@@ -153,9 +153,10 @@ impl Admin for AdminService {
     async fn status(&self, request: Request<StatusRequest>) -> Result<Response<StatusReply>, Status> {
         let StatusRequest { committed } = self.admit(request)?;
         let not_leading = || ErrorKind::NotNow.status("this node does not lead the cluster, or no majority answers it");
-        let map = match committed {
-            true => self.shared.meta.committed_map().await.ok_or_else(not_leading)?,
-            false => self.shared.meta.map().borrow().clone(),
+        let map = if committed {
+            self.shared.meta.committed_map().await.ok_or_else(not_leading)?
+        } else {
+            self.shared.meta.map().borrow().clone()
         };
         let consensus = self.shared.meta.status();
         Ok(Response::new(StatusReply {

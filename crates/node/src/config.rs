@@ -335,17 +335,15 @@ fn default_site() -> String {
 }
 
 fn range(field: &'static str, value: u64, min: u64, max: u64) -> Result<(), ConfigError> {
-    match (min..=max).contains(&value) {
-        true => Ok(()),
-        false => Err(ConfigError::Range { field, value, min, max }),
-    }
+    if (min..=max).contains(&value) { Ok(()) } else { Err(ConfigError::Range { field, value, min, max }) }
 }
 
 fn check_name(field: &'static str, value: &str) -> Result<(), ConfigError> {
     let letters = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    match letters && (1..=63).contains(&value.len()) {
-        true => Ok(()),
-        false => Err(ConfigError::Name { field, value: value.to_owned() }),
+    if letters && (1..=63).contains(&value.len()) {
+        Ok(())
+    } else {
+        Err(ConfigError::Name { field, value: value.to_owned() })
     }
 }
 
@@ -357,10 +355,7 @@ fn check_address(address: &str) -> Result<(), ConfigError> {
         return Err(wrong());
     }
     let anywhere = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(is_anywhere);
-    match host.is_empty() || port == 0 || anywhere {
-        true => Err(wrong()),
-        false => Ok(()),
-    }
+    if host.is_empty() || port == 0 || anywhere { Err(wrong()) } else { Ok(()) }
 }
 
 fn is_anywhere(ip: IpAddr) -> bool {

@@ -177,9 +177,10 @@ impl OwnerQueue {
     pub(crate) fn offer(&self, run: Run) {
         let events = run.place.events() as u64;
         let waiting = self.events.fetch_add(events, Ordering::Relaxed);
-        let sent = match waiting + events > self.events_max {
-            true => Err(mpsc::error::TrySendError::Full(Work::Run(run))),
-            false => self.work.try_send(Work::Run(run)),
+        let sent = if waiting + events > self.events_max {
+            Err(mpsc::error::TrySendError::Full(Work::Run(run)))
+        } else {
+            self.work.try_send(Work::Run(run))
         };
         let Err(refused) = sent else { return };
         self.events.fetch_sub(events, Ordering::Relaxed);

@@ -72,8 +72,5 @@ impl Caller {
 }
 
 fn allow(allowed: bool, needed: &str) -> Result<(), Status> {
-    match allowed {
-        true => Ok(()),
-        false => Err(ErrorKind::Forbidden.status(format!("this needs {needed}"))),
-    }
+    if allowed { Ok(()) } else { Err(ErrorKind::Forbidden.status(format!("this needs {needed}"))) }
 }

@@ -48,9 +48,10 @@ struct OpenStream(Arc<Shared>, fn(&Shared) -> &AtomicU32);
 impl OpenStream {
     fn open(shared: &Arc<Shared>, count: fn(&Shared) -> &AtomicU32, streams_max: u32) -> Result<Self, Status> {
         let stream = Self(shared.clone(), count);
-        match count(shared).fetch_add(1, Ordering::Relaxed) < streams_max {
-            true => Ok(stream),
-            false => Err(ErrorKind::Overloaded.status(format!("the node has {streams_max} such streams, its limit"))),
+        if count(shared).fetch_add(1, Ordering::Relaxed) < streams_max {
+            Ok(stream)
+        } else {
+            Err(ErrorKind::Overloaded.status(format!("the node has {streams_max} such streams, its limit")))
         }
     }
 }

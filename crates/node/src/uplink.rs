@@ -49,13 +49,12 @@ fn begin(shared: Arc<Shared>, climb: Climb, meter: Option<ClimbMeter>) -> impl F
     let target = Target { filter: climb.to, group };
     let lost = undecided(&climb, Reason::Unknown);
     let begun_us = shared.clock.monotonic_us();
-    let climbing = match target.is_out_of_reach(&shared.view()) {
-        true => Err(undecided(&climb, Reason::SlicesDown)),
-        false => {
-            let left_ms = climb.deadline_ms.saturating_sub(shared.clock.monotonic_ms());
-            meter.iter().for_each(|meter| meter.sent(climb.probes.len()));
-            Ok(shared.levels.climb(climb, Duration::from_millis(left_ms)))
-        }
+    let climbing = if target.is_out_of_reach(&shared.view()) {
+        Err(undecided(&climb, Reason::SlicesDown))
+    } else {
+        let left_ms = climb.deadline_ms.saturating_sub(shared.clock.monotonic_ms());
+        meter.iter().for_each(|meter| meter.sent(climb.probes.len()));
+        Ok(shared.levels.climb(climb, Duration::from_millis(left_ms)))
     };
     async move {
         let climbed = match climbing {

@@ -72,9 +72,10 @@ impl<R: Read> BlockReader<R> {
         self.keep(&[]);
         let mut cut = Cut::new(self.options.quoted_newlines, block.is_first);
         cut.advance(block.bytes());
-        let bytes_max = match self.options.quoted_newlines {
-            true => self.options.record_bytes_max.saturating_mul(QUOTE_WAIT_RECORDS).min(QUOTE_WAIT_BYTES_MAX),
-            false => self.options.record_bytes_max,
+        let bytes_max = if self.options.quoted_newlines {
+            self.options.record_bytes_max.saturating_mul(QUOTE_WAIT_RECORDS).min(QUOTE_WAIT_BYTES_MAX)
+        } else {
+            self.options.record_bytes_max
         };
         while cut.end == 0 {
             if block.filled > bytes_max {

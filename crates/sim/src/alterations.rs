@@ -124,10 +124,7 @@ async fn ask(scenario: &Scenario, alteration: Alteration, former: FilterId, conn
     let asked = dice.below(scenario.nodes as u64) as usize;
     let Ok(channel) = connector.channel(&node_address(asked), None) else { return };
     let Ok(definition) = definition(scenario, alteration) else { return };
-    let secret = match alteration.has_new_secret {
-        true => (!scenario.seed).to_le_bytes().repeat(4),
-        false => Vec::new(),
-    };
+    let secret = if alteration.has_new_secret { (!scenario.seed).to_le_bytes().repeat(4) } else { Vec::new() };
     let request = AlterFilterRequest {
         command_id: u128::from(dice.below(u64::MAX)).to_le_bytes().to_vec().into(),
         name: FILTER.to_owned(),

@@ -214,10 +214,7 @@ pub async fn run_node(
     // A panic of an owner would otherwise end in its task.
     tokio::select! {
         biased;
-        failure = node.failure() => match machine.agreement.has_lost_power() {
-            true => std::future::pending().await,
-            false => Err(failure.into()),
-        },
+        failure = node.failure() => if machine.agreement.has_lost_power() { std::future::pending().await } else { Err(failure.into()) },
         () = machine.watch(index, &node) => Ok(()),
     }
 }

@@ -92,10 +92,8 @@ impl Lane {
         let place = u64::from(self.number * AT_ONCE + self.lane);
         let mut dice = Dice::new(self.scenario.seed.wrapping_mul(31).wrapping_add(place));
         for call in 0.. {
-            let is_over = match self.scenario.is_staged() {
-                true => self.stage.is_over(),
-                false => call >= self.scenario.calls / AT_ONCE,
-            };
+            let is_over =
+                if self.scenario.is_staged() { self.stage.is_over() } else { call >= self.scenario.calls / AT_ONCE };
             if is_over {
                 break;
             }
@@ -116,9 +114,10 @@ impl Lane {
     /// The event that is asked about next, and when it occurred.
     fn draw(&self, dice: &mut Dice) -> (u64, u64) {
         let now_ms = EPOCH_MS + now_us() / 1000;
-        match self.scenario.is_staged() {
-            true => workload::draw(dice, now_ms, self.scenario.window_ms),
-            false => (dice.below(self.scenario.events), now_ms),
+        if self.scenario.is_staged() {
+            workload::draw(dice, now_ms, self.scenario.window_ms)
+        } else {
+            (dice.below(self.scenario.events), now_ms)
         }
     }
 

@@ -190,10 +190,7 @@ pub fn decode(batch: &proto::Batch, shape: BatchShape, spare: &mut Vec<Probes>) 
         names = others;
         runs.push(OwnedRun { group, probes, times, names: own.chunks_exact(NAME_BYTES).map(unpack_name).collect() });
     }
-    match ticks.is_empty() {
-        true => Ok(runs),
-        false => Err(WireError::Damaged { field: "ticks" }),
-    }
+    if ticks.is_empty() { Ok(runs) } else { Err(WireError::Damaged { field: "ticks" }) }
 }
 
 /// Groups rise, none is empty, and together they are no more than a batch may have.

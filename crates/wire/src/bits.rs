@@ -143,18 +143,20 @@ mod tests {
             let mut bytes = vec![7];
             let mut writer = BitWriter::new(&mut bytes, bits);
             for i in 0..fields {
-                match wide(i) {
-                    true => writer.put_wide(value_of(i), bits_of(i)),
-                    false => writer.put(value_of(i) as u64, bits_of(i)),
+                if wide(i) {
+                    writer.put_wide(value_of(i), bits_of(i))
+                } else {
+                    writer.put(value_of(i) as u64, bits_of(i))
                 }
             }
             writer.finish();
             assert_eq!((bytes.len(), bytes[0]), (1 + bits.div_ceil(8), 7));
             let mut reader = BitReader::new(&bytes[1..]);
             for i in 0..fields {
-                let value = match wide(i) {
-                    true => reader.take_wide(bits_of(i)) & ((1 << bits_of(i)) - 1),
-                    false => reader.take(bits_of(i)).into(),
+                let value = if wide(i) {
+                    reader.take_wide(bits_of(i)) & ((1 << bits_of(i)) - 1)
+                } else {
+                    reader.take(bits_of(i)).into()
                 };
                 assert_eq!(value, value_of(i), "field {i} of {fields}");
             }

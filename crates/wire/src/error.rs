@@ -59,16 +59,14 @@ pub enum WireError {
 
 /// The error of a list of another length than the rest of the message says.
 pub(crate) fn check_length(field: &'static str, found: usize, expected: usize) -> Result<(), WireError> {
-    match found == expected {
-        true => Ok(()),
-        false => Err(WireError::Length { field, found: found as u64, expected: expected as u64 }),
+    if found == expected {
+        Ok(())
+    } else {
+        Err(WireError::Length { field, found: found as u64, expected: expected as u64 })
     }
 }
 
 /// The error of a number above its limit.
 pub(crate) fn check_at_most(field: &'static str, found: u64, max: u64) -> Result<(), WireError> {
-    match found <= max {
-        true => Ok(()),
-        false => Err(WireError::TooGreat { field, found, max }),
-    }
+    if found <= max { Ok(()) } else { Err(WireError::TooGreat { field, found, max }) }
 }

@@ -76,8 +76,5 @@ pub fn accept_welcome(reply: &proto::ObserveReply) -> Result<Credit, WireError> 
 }
 
 fn check_version(theirs: u32) -> Result<(), WireError> {
-    match theirs == PROTOCOL_VERSION {
-        true => Ok(()),
-        false => Err(WireError::Version { theirs, ours: PROTOCOL_VERSION }),
-    }
+    if theirs == PROTOCOL_VERSION { Ok(()) } else { Err(WireError::Version { theirs, ours: PROTOCOL_VERSION }) }
 }

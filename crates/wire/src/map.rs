@@ -389,8 +389,5 @@ pub fn answer_message(answer: AnswerWhen) -> proto::AnswerWhen {
 }
 
 pub(crate) fn check_length(field: &'static str, length: usize, length_max: usize) -> Result<(), MapError> {
-    match length <= length_max {
-        true => Ok(()),
-        false => Err(MapError::TooLong { field, length, length_max }),
-    }
+    if length <= length_max { Ok(()) } else { Err(MapError::TooLong { field, length, length_max }) }
 }

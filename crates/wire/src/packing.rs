@@ -184,15 +184,13 @@ pub fn unpack_lists(counts: &[u8], positions: &[u8], events: usize, range: u64) 
 
 #[inline(always)]
 fn check_position(position: u64, range: u64) -> Result<(), WireError> {
-    match position < range {
-        true => Ok(()),
-        false => Err(WireError::TooGreat { field: "positions", found: position, max: range.saturating_sub(1) }),
+    if position < range {
+        Ok(())
+    } else {
+        Err(WireError::TooGreat { field: "positions", found: position, max: range.saturating_sub(1) })
     }
 }
 
 fn check_padding(field: &'static str, reader: &BitReader<'_>) -> Result<(), WireError> {
-    match reader.is_padding() {
-        true => Ok(()),
-        false => Err(WireError::Damaged { field }),
-    }
+    if reader.is_padding() { Ok(()) } else { Err(WireError::Damaged { field }) }
 }

@@ -162,12 +162,11 @@ fn unpack_seen(decisions: &[Decision], mut bytes: &[u8]) -> Result<Vec<Seen>, Wi
         }
         let (first, rest) = bytes.split_first().ok_or(WireError::Missing { field: "seen" })?;
         bytes = rest;
-        let unit = match first & NO_UNIT == 0 {
-            true => {
-                last = last.wrapping_add(varint::unzigzag(varint::take("seen", &mut bytes)?) as u64);
-                Some(last)
-            }
-            false => None,
+        let unit = if first & NO_UNIT == 0 {
+            last = last.wrapping_add(varint::unzigzag(varint::take("seen", &mut bytes)?) as u64);
+            Some(last)
+        } else {
+            None
         };
         seen.push(Seen { unit, level: first & !NO_UNIT });
     }

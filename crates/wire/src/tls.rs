@@ -122,9 +122,10 @@ impl TlsFiles {
 
 fn read(what: &'static str, path: &Path, expected: &'static str) -> Result<Vec<u8>, TlsError> {
     let bytes = fs::read(path).map_err(|source| TlsError::Read { what, path: path.to_owned(), source })?;
-    match bytes.windows(expected.len()).any(|window| window == expected.as_bytes()) {
-        true => Ok(bytes),
-        false => Err(TlsError::NotPem { what, path: path.to_owned(), expected }),
+    if bytes.windows(expected.len()).any(|window| window == expected.as_bytes()) {
+        Ok(bytes)
+    } else {
+        Err(TlsError::NotPem { what, path: path.to_owned(), expected })
     }
 }
 

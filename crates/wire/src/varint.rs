@@ -56,10 +56,7 @@ pub(crate) fn unzigzag(value: u64) -> i64 {
 
 /// Nothing may be left.
 pub(crate) fn check_end(field: &'static str, bytes: &[u8]) -> Result<(), WireError> {
-    match bytes.is_empty() {
-        true => Ok(()),
-        false => Err(WireError::Damaged { field }),
-    }
+    if bytes.is_empty() { Ok(()) } else { Err(WireError::Damaged { field }) }
 }
 
 #[cfg(test)]

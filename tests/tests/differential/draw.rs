@@ -147,10 +147,8 @@ impl Filter {
     }
 
     fn landmark(by_time: bool, length: u64) -> Self {
-        let (unit, landmark) = match by_time {
-            true => ("ms", Landmark::Duration(length)),
-            false => ("events", Landmark::Events(length)),
-        };
+        let (unit, landmark) =
+            if by_time { ("ms", Landmark::Duration(length)) } else { ("events", Landmark::Events(length)) };
         let flags = format!("--window landmark:{length}{unit} --capacity 20000 --fpr 1e-8");
         Self::steady(flags, Window::Landmark(landmark))
     }

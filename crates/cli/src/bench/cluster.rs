@@ -50,9 +50,10 @@ pub(super) fn run(args: &ClusterBenchArgs) -> anyhow::Result<()> {
     let redis_events_per_s = (!redis_values.is_empty()).then(|| Measured::of(redis_values));
     let figures = Figures { events: args.events, batch_events: args.batch, clusters, redis_events_per_s };
     let mut out = std::io::stdout().lock();
-    match args.json {
-        true => serde_json::to_writer_pretty(&mut out, &figures)?,
-        false => figures.print(&mut out)?,
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &figures)?
+    } else {
+        figures.print(&mut out)?
     }
     Ok(())
 }

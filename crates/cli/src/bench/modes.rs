@@ -89,9 +89,10 @@ pub(super) fn run(args: &ModesBenchArgs, Modes { nodes, modes }: &Modes) -> anyh
     });
     let figures = Figures { events: args.events, batch_events: args.batch, nodes: *nodes, modes: figures.collect() };
     let mut out = io::stdout().lock();
-    match args.json {
-        true => serde_json::to_writer_pretty(&mut out, &figures)?,
-        false => figures.print(&mut out)?,
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &figures)?
+    } else {
+        figures.print(&mut out)?
     }
     Ok(())
 }

@@ -54,9 +54,10 @@ pub(super) fn run(args: &MovesBenchArgs) -> anyhow::Result<()> {
     }
     let figures = Figures { events: args.events, calls_per_s: args.calls_per_s, nodes: NODES, slicings };
     let mut out = io::stdout().lock();
-    match args.json {
-        true => serde_json::to_writer_pretty(&mut out, &figures)?,
-        false => figures.print(&mut out)?,
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &figures)?
+    } else {
+        figures.print(&mut out)?
     }
     Ok(())
 }

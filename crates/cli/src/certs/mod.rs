@@ -54,9 +54,10 @@ pub struct CertsArgs {
 pub fn run(args: &CertsArgs, told: &mut dyn Write) -> anyhow::Result<()> {
     let mut wanted = wanted(args)?;
     let folder = Folder::open(&args.out)?;
-    match args.if_absent {
-        true => wanted.retain(|(file, _)| folder.check_absent(file).is_ok()),
-        false => wanted.iter().try_for_each(|(file, _)| folder.check_absent(file))?,
+    if args.if_absent {
+        wanted.retain(|(file, _)| folder.check_absent(file).is_ok())
+    } else {
+        wanted.iter().try_for_each(|(file, _)| folder.check_absent(file))?
     }
     if wanted.is_empty() {
         return Ok(writeln!(told, "everything is there: {}", args.out.display())?);

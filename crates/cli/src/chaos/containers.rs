@@ -47,10 +47,8 @@ impl Containers {
                 UsageError("no container engine answers (docker info): leave --containers out".to_owned()).into()
             );
         }
-        let words: &[&str] = match is_there("docker", &["compose", "version"]) {
-            true => &["docker", "compose"],
-            false => &["docker-compose"],
-        };
+        let words: &[&str] =
+            if is_there("docker", &["compose", "version"]) { &["docker", "compose"] } else { &["docker-compose"] };
         let mut compose: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         compose.extend(["-p", PROJECT, "-f", "docker-compose.yml"].map(str::to_owned));
         compose.extend(further_file.iter().flat_map(|file| ["-f".to_owned(), (*file).to_owned()]));

@@ -55,9 +55,10 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     if !args.json {
         println!("{}: {}", args.name, scenario.about);
     }
-    let mut stage: Box<dyn Stage> = match args.containers {
-        true => Box::new(Containers::start(scenario.compose.as_deref())?),
-        false => Box::new(Local::start()?),
+    let mut stage: Box<dyn Stage> = if args.containers {
+        Box::new(Containers::start(scenario.compose.as_deref())?)
+    } else {
+        Box::new(Local::start()?)
     };
     let clock = if scenario.broken_clocks.is_empty() { "wall" } else { "event" };
     let create: Vec<&str> =
@@ -67,9 +68,10 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let complete_after = complete(&*stage, &scenario)?;
     let judgement = judge(&scenario, &calls, complete_after);
     let mut out = std::io::stdout().lock();
-    match args.json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&judgement)?)?,
-        false => out.write_all(judgement.text().as_bytes())?,
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&judgement)?)?
+    } else {
+        out.write_all(judgement.text().as_bytes())?
     }
     Ok(if judgement.holds() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
@@ -127,10 +129,7 @@ fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyh
     for second in (told..scenario.seconds).filter(|_| !is_quiet) {
         print_second(&calls, second);
     }
-    match producer.wait()?.success() {
-        true => Ok(calls),
-        false => bail!("the producer has ended badly"),
-    }
+    if producer.wait()?.success() { Ok(calls) } else { bail!("the producer has ended badly") }
 }
 
 fn act(stage: &mut dyn Stage, action: Action, node: usize) -> anyhow::Result<()> {

@@ -167,9 +167,10 @@ impl Scenario {
             return Err(UsageError(format!("no scenario `{name}`: there are {names}")).into());
         };
         let scenario: Self = toml::from_str(&text).map_err(|error| UsageError(format!("scenario {name}: {error}")))?;
-        match scenario.steps.is_sorted_by_key(|step| step.at_s) {
-            true => Ok(scenario),
-            false => Err(UsageError(format!("scenario {name}: steps are not in the order of their times")).into()),
+        if scenario.steps.is_sorted_by_key(|step| step.at_s) {
+            Ok(scenario)
+        } else {
+            Err(UsageError(format!("scenario {name}: steps are not in the order of their times")).into())
         }
     }
 }

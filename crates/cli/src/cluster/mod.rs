@@ -164,9 +164,10 @@ pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
             }
             ClusterCommand::Status(StatusArgs { member, json }) => {
                 let status = leading::looked_at(&member.operator()?, LEADER_MAX).await?;
-                match json {
-                    true => writeln!(out, "{}", status::json(&status)?)?,
-                    false => out.write_all(status::text(&status).as_bytes())?,
+                if *json {
+                    writeln!(out, "{}", status::json(&status)?)?
+                } else {
+                    out.write_all(status::text(&status).as_bytes())?
                 }
                 if status.leader.is_none() {
                     code = ExitCode::from(FAILED);

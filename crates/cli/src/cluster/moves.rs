@@ -96,10 +96,7 @@ struct MoveDocument {
 /// What the cluster says.
 pub(super) async fn rebalance(args: &RebalanceArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let member = args.member.operator()?;
-    match args.cancel {
-        true => cancel(&member, out).await,
-        false => carry_out(&member, &[], &args.how, out).await,
-    }
+    if args.cancel { cancel(&member, out).await } else { carry_out(&member, &[], &args.how, out).await }
 }
 
 /// Moves everything off a node.

@@ -81,12 +81,11 @@ pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::R
         let is_safe = against.is_empty();
         if is_safe || !args.wait || !against.iter().all(|found| found.may_pass()) {
             let name = map.nodes.get(&node).map_or_else(|| node.to_string(), |record| record.name.clone());
-            match args.json {
-                true => {
-                    let document = Document { node: name, safe: is_safe, reasons };
-                    writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?;
-                }
-                false => out.write_all(text(&name, is_safe, &reasons).as_bytes())?,
+            if args.json {
+                let document = Document { node: name, safe: is_safe, reasons };
+                writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?;
+            } else {
+                out.write_all(text(&name, is_safe, &reasons).as_bytes())?
             }
             return Ok(if is_safe { ExitCode::SUCCESS } else { ExitCode::from(FAILED) });
         }
@@ -146,12 +145,11 @@ fn reason(map: &ClusterMap, node: NodeId, obstacle: &Obstacle) -> Reason {
         }
         Obstacle::Majority { voters, left } => {
             let needed = voters / 2 + 1;
-            let what = match obstacle.may_pass() {
-                true => "start the others first",
-                false => {
-                    "let another node join (firstseen cluster join), or stop it all the same: the others answer, but no \
+            let what = if obstacle.may_pass() {
+                "start the others first"
+            } else {
+                "let another node join (firstseen cluster join), or stop it all the same: the others answer, but no \
                           node can be said to be down until it is back"
-                }
             };
             let text = format!("{left} of {voters} voters are up without it, and {needed} are a majority: {what}");
             (None, Vec::new(), text)

@@ -192,9 +192,10 @@ fn clocks_text(status: &ClusterStatus) -> String {
         let Some(node) = map.nodes.get(number) else { continue };
         let side = if *ahead_ms < 0 { "behind" } else { "ahead of" };
         let apart_ms = ahead_ms.unsigned_abs();
-        let then = match apart_ms > *clock_skew_max_ms {
-            true => "events in windows of time are undecided there until it is set right",
-            false => "look after it",
+        let then = if apart_ms > *clock_skew_max_ms {
+            "events in windows of time are undecided there until it is set right"
+        } else {
+            "look after it"
         };
         let name = printable(&node.name);
         let _ = writeln!(
@@ -238,9 +239,10 @@ pub(crate) fn filters_text(map: &ClusterMap) -> String {
 /// `dense, level 1, fold 2`.
 fn tree_text(branch: &Branch) -> String {
     let Branch { level, fold, place, mode, .. } = branch;
-    match branch.is_root() {
-        true => format!("{}, root, place {place}", mode_name(*mode)),
-        false => format!("{}, level {level}, place {place}, fold {fold}", mode_name(*mode)),
+    if branch.is_root() {
+        format!("{}, root, place {place}", mode_name(*mode))
+    } else {
+        format!("{}, level {level}, place {place}, fold {fold}", mode_name(*mode))
     }
 }
 

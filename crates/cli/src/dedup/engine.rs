@@ -223,9 +223,6 @@ impl Engine {
         let destination = self.decided(event, answer);
         let Source::Here(here) = &mut self.source else { return destination };
         here.measure(digest, place, answer);
-        match here.is_certain(digest, place, answer) {
-            false => Destination::Uncertain,
-            true => destination,
-        }
+        if here.is_certain(digest, place, answer) { destination } else { Destination::Uncertain }
     }
 }

@@ -243,9 +243,10 @@ async fn verdicts(
     }
     let Batch { block, parsed, .. } = batch;
     let rehash = |secret: &FilterSecret| parsed.digests_under(secret, block);
-    match lookup {
-        true => filter.test_digests_or(parsed.digests(), &times, &rehash).await,
-        false => filter.observe_digests_or(parsed.digests(), &times, &rehash).await,
+    if lookup {
+        filter.test_digests_or(parsed.digests(), &times, &rehash).await
+    } else {
+        filter.observe_digests_or(parsed.digests(), &times, &rehash).await
     }
 }
 

@@ -143,9 +143,10 @@ impl Pass for DedupPass {
 
 fn open(DedupArgs { input, output, run, cluster, .. }: &DedupArgs) -> anyhow::Result<Outputs> {
     let has_quotes = input.format.has_quoted_newlines();
-    let earlier = match cluster.cluster.is_empty() {
-        true => run.earlier(&[&output.out, &output.duplicates, &output.uncertain, &run.rejected], has_quotes),
-        false => Earlier::Kept { has_quotes },
+    let earlier = if cluster.cluster.is_empty() {
+        run.earlier(&[&output.out, &output.duplicates, &output.uncertain, &run.rejected], has_quotes)
+    } else {
+        Earlier::Kept { has_quotes }
     };
     let optional = |path: &Option<PathBuf>| Output::optional(path.as_deref(), earlier);
     Ok(Outputs {

@@ -90,9 +90,10 @@ impl Engine {
         self.chunk.clear();
         for index in events {
             let (clock, times_ms) = (&mut self.clocked.clock, &self.times_ms);
-            let placed = match self.lookup {
-                true => clock.place_lookup(times_ms.get(index).copied()),
-                false => clock.place_nth(times_ms, index),
+            let placed = if self.lookup {
+                clock.place_lookup(times_ms.get(index).copied())
+            } else {
+                clock.place_nth(times_ms, index)
             };
             match placed {
                 Placed::At(stamp) => {

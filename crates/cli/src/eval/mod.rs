@@ -96,9 +96,10 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         return Err(UsageError("name an experiment, or `all`; `firstseen eval` lists them".to_owned()).into());
     }
     if experiments.is_empty() {
-        match args.json {
-            true => summary::list_json(out)?,
-            false => summary::list(out)?,
+        if args.json {
+            summary::list_json(out)?
+        } else {
+            summary::list(out)?
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -125,9 +126,10 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     measure(&experiments, &mut report, &logs, folder.as_ref(), &stop, &mut failures);
     report.seconds = begun.elapsed().as_secs_f64();
     let page = folder.as_ref().and_then(|folder| failures.take(folder.write_page(&report)));
-    match args.json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
-        false => summary::tell(&report, args.out.is_some().then_some(page.as_deref()), out)?,
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?
+    } else {
+        summary::tell(&report, args.out.is_some().then_some(page.as_deref()), out)?
     }
     failures.0.iter().for_each(|error| tell!("firstseen: {error:#}"));
     let is_interrupted = stop.is_set() && !report.not_ended.is_empty();

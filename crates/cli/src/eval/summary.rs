@@ -70,10 +70,7 @@ impl Report {
         let Self { began, version, machine, seconds, command, .. } = self;
         let made =
             format!("Made on {began} by firstseen {version} on {machine} in {seconds:.0} seconds; again: {command}");
-        match self.not_ended.is_empty() {
-            true => made,
-            false => format!("{made}. Not ended: {}", self.not_ended.join(", ")),
-        }
+        if self.not_ended.is_empty() { made } else { format!("{made}. Not ended: {}", self.not_ended.join(", ")) }
     }
 
     /// Whether nothing is out.
@@ -85,9 +82,10 @@ impl Report {
 /// The command for a shell that makes the same again, as far as the machine lets it.
 fn command(args: &EvalArgs, experiments: &[&'static Experiment], seed: u64) -> String {
     let mut words = vec!["firstseen".to_owned(), "eval".to_owned()];
-    match experiments.len() == EXPERIMENTS.len() {
-        true => words.push(ALL.to_owned()),
-        false => words.extend(experiments.iter().map(|experiment| experiment.name.to_owned())),
+    if experiments.len() == EXPERIMENTS.len() {
+        words.push(ALL.to_owned())
+    } else {
+        words.extend(experiments.iter().map(|experiment| experiment.name.to_owned()))
     }
     if args.quick {
         words.push("--quick".to_owned());

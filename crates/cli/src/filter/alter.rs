@@ -143,12 +143,13 @@ impl ChangeArgs {
         };
         let definition = SlicedDefinition::new(&spec, self.slicing.unwrap_or(old.slicing))
             .map_err(|error| UsageError(error.to_string()))?;
-        match definition.group.one_shape() {
-            true => Ok(definition),
-            false => Err(UsageError(format!(
+        if definition.group.one_shape() {
+            Ok(definition)
+        } else {
+            Err(UsageError(format!(
                 "filter `{name}` would grow to other shapes, which a filter of a cluster cannot: use --growth equal:N"
             ))
-            .into()),
+            .into())
         }
     }
 }
@@ -169,9 +170,10 @@ impl Kept {
     fn of(record: &FilterRecord, window: &Window, has_new_window: bool) -> Self {
         let group = &record.definition.group;
         let is_stamped_by_nodes = record.policies.clock == ClockSource::Wall;
-        let future_max_ms = match group.future_max_ms == group.window.future_default_ms() {
-            true => window.future_default_ms(),
-            false => group.future_max_ms,
+        let future_max_ms = if group.future_max_ms == group.window.future_default_ms() {
+            window.future_default_ms()
+        } else {
+            group.future_max_ms
         };
         let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (&group.window, &group.unit) else {
             return Self {
@@ -350,9 +352,10 @@ async fn finish(
     agreed(args.yes, &format!("filter `{}`: what only the former filter remembers is first-seen again", args.name))?;
     let request = FinishAlterationRequest { command_id: fresh_id().into(), name: args.name.clone() };
     operator.call(async |mut client| client.finish_alteration(request.clone()).await).await?;
-    match args.json {
-        true => writeln!(out, "{}", serde_json::json!({ "name": args.name, "number": number, "finished": former }))?,
-        false => writeln!(out, "the former filter of {}, number {former}, is gone", args.name)?,
+    if args.json {
+        writeln!(out, "{}", serde_json::json!({ "name": args.name, "number": number, "finished": former }))?
+    } else {
+        writeln!(out, "the former filter of {}, number {former}, is gone", args.name)?
     }
     Ok(())
 }

@@ -131,9 +131,10 @@ pub(super) async fn run(args: &DescribeArgs, operator: &Operator, out: &mut dyn 
         }
     }
     let description = description(&map, number, filter, &replies);
-    match args.json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&description)?)?,
-        false => out.write_all(text::describe(&description).as_bytes())?,
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&description)?)?
+    } else {
+        out.write_all(text::describe(&description).as_bytes())?
     }
     Ok(())
 }

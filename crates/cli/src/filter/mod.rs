@@ -342,9 +342,10 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
             FilterCommand::Alter(args) => alter::run(args, &args.at.operator()?, out).await?,
             FilterCommand::List(args) => {
                 let status = cluster::status(&args.at.operator()?).await?;
-                match args.json {
-                    true => writeln!(out, "{}", cluster::filters_json(&status.map)?)?,
-                    false => out.write_all(cluster::filters_text(&status.map).as_bytes())?,
+                if args.json {
+                    writeln!(out, "{}", cluster::filters_json(&status.map)?)?
+                } else {
+                    out.write_all(cluster::filters_text(&status.map).as_bytes())?
                 }
             }
             FilterCommand::Describe(args) => describe::run(args, &args.at.operator()?, out).await?,
@@ -365,10 +366,7 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
 
 /// Goes on where that was said, or is now.
 fn agreed(is_agreed: bool, what: &str) -> anyhow::Result<()> {
-    match is_agreed || confirms(what)? {
-        true => Ok(()),
-        false => anyhow::bail!("nothing was changed"),
-    }
+    if is_agreed || confirms(what)? { Ok(()) } else { anyhow::bail!("nothing was changed") }
 }
 
 /// Names of filters in a message at most.

@@ -115,9 +115,10 @@ fn thresholds(FilterPolicies { thresholds, when_lost, .. }: &FilterPolicies, sha
         WhenLost::Duplicate => "a duplicate",
         WhenLost::FirstSeen => "decided by what is left",
     };
-    match shares_events {
-        true => format!("{needs}{duplicate}; otherwise an event that none denies is {lost}"),
-        false => format!("an event whose slice is down is {lost}"),
+    if shares_events {
+        format!("{needs}{duplicate}; otherwise an event that none denies is {lost}")
+    } else {
+        format!("an event whose slice is down is {lost}")
     }
 }
 

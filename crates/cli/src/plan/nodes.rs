@@ -182,20 +182,22 @@ impl Slices {
     fn on_nodes(&self) -> OnNodes {
         let (hashes, slices) = (f64::from(self.hashes), f64::from(self.slices));
         let (slice_bits, position_bits) = (slices.log2(), (self.slice_cells as f64).log2());
-        let (new, duplicate) = match self.is_vertical {
-            true => (
+        let (new, duplicate) = if self.is_vertical {
+            (
                 // A word goes on to be possible while any generation does.
                 slicing::visits(self.slices, self.hashes, growth::live_rate(self.fill(), self.generations)),
                 slicing::slices_touched(self.slices, self.hashes),
-            ),
-            false => (1.0, 1.0),
+            )
+        } else {
+            (1.0, 1.0)
         };
         OnNodes {
             memory_bytes_per_node: self.slice_bytes,
             rate_worst: self.rate,
-            wire_bits_per_event: match self.is_vertical {
-                true => hashes * (position_bits + slice_bits),
-                false => hashes * position_bits + slice_bits,
+            wire_bits_per_event: if self.is_vertical {
+                hashes * (position_bits + slice_bits)
+            } else {
+                hashes * position_bits + slice_bits
             },
             wire_bits_per_event_blocked: self.block_cells().map(|block_cells| {
                 let block_bits = block_cells.log2();
@@ -230,12 +232,11 @@ impl Slices {
 
     fn slices_for_failures(&self, failed: u32, rate_max: f64) -> u64 {
         let failed = f64::from(failed);
-        let slices = match self.is_vertical {
-            true => {
-                let (rate, rate_max) = (self.generation_rate(self.rate), self.generation_rate(rate_max));
-                failures::slices_vertical(failed, rate, rate_max, self.hashes)
-            }
-            false => failures::slices_horizontal(failed, self.rate, rate_max),
+        let slices = if self.is_vertical {
+            let (rate, rate_max) = (self.generation_rate(self.rate), self.generation_rate(rate_max));
+            failures::slices_vertical(failed, rate, rate_max, self.hashes)
+        } else {
+            failures::slices_horizontal(failed, self.rate, rate_max)
         };
         slices.ceil() as u64
     }

@@ -265,10 +265,7 @@ fn percent(share: f64) -> String {
 
 /// Digits without zeros that say nothing: `1.00` is `1`, `9.90` is `9.9`.
 fn plain(digits: &str) -> &str {
-    match digits.contains('.') {
-        true => digits.trim_end_matches('0').trim_end_matches('.'),
-        false => digits,
-    }
+    if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }
 
 /// Writes words in lines of at most [`COLUMNS`], all of them indented.

@@ -41,17 +41,16 @@ pub(super) fn detach(args: &UpArgs, out: &mut dyn Write) -> anyhow::Result<ExitC
         return Ok(ExitCode::from(FAILED));
     }
     let process = child.id();
-    match args.json {
-        true => out.write_all(line.as_bytes())?,
-        false => {
-            let ready: serde_json::Value = serde_json::from_str(&line).context("it says something else")?;
-            let cluster = ready["cluster"].as_str().unwrap_or("?");
-            let ends = format!(
-                "It runs in the background (process {process}); `firstseen up --end{}` ends it. Make a filter, and send it a log:",
-                shown.data_flag()
-            );
-            out.write_all(shown.text(cluster, &ends).as_bytes())?;
-        }
+    if args.json {
+        out.write_all(line.as_bytes())?
+    } else {
+        let ready: serde_json::Value = serde_json::from_str(&line).context("it says something else")?;
+        let cluster = ready["cluster"].as_str().unwrap_or("?");
+        let ends = format!(
+            "It runs in the background (process {process}); `firstseen up --end{}` ends it. Make a filter, and send it a log:",
+            shown.data_flag()
+        );
+        out.write_all(shown.text(cluster, &ends).as_bytes())?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -101,10 +101,7 @@ impl Asked {
 
     /// The site of each node of a new folder.
     fn sites(&self) -> Vec<String> {
-        match self.sites.is_empty() {
-            true => vec![default_site(); self.nodes.unwrap_or(NODES)],
-            false => self.sites.clone(),
-        }
+        if self.sites.is_empty() { vec![default_site(); self.nodes.unwrap_or(NODES)] } else { self.sites.clone() }
     }
 }
 

@@ -211,10 +211,7 @@ impl Shown {
 
     /// What names the folder to another `firstseen up`.
     fn data_flag(&self) -> String {
-        match self.data.as_path() == Path::new(DATA) {
-            true => String::new(),
-            false => format!(" --data {}", self.data.display()),
-        }
+        if self.data.as_path() == Path::new(DATA) { String::new() } else { format!(" --data {}", self.data.display()) }
     }
 
     /// Where the nodes are, how the cluster ends, and what to type next.

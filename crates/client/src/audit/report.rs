@@ -62,10 +62,7 @@ impl ErrorRate {
         let (mut low, mut high) = (self.rate(), 1.0);
         for _ in 0..60 {
             let middle = (low + high) / 2.0;
-            match self.chance_of_no_more(middle) > BOUND_ALPHA {
-                true => low = middle,
-                false => high = middle,
-            }
+            if self.chance_of_no_more(middle) > BOUND_ALPHA { low = middle } else { high = middle }
         }
         high
     }

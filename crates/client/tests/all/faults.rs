@@ -291,10 +291,11 @@ async fn what_stalls_does_not_hold_up_other_filters_and_nodes() {
     let cluster = FakeCluster::start(2).await;
     let stalled = cluster.add_filter("stalled", definition("1h", "horizontal:2"), ClockSource::Wall);
     cluster.add_filter("lively", definition("1h", "horizontal:2"), ClockSource::Wall);
-    cluster.judge(move |arrival, _| match arrival.filter == stalled && arrival.node == NodeId(1) {
-        true => Fate::Ignore,
-        false => Fate::Answer,
-    });
+    cluster.judge(
+        move |arrival, _| {
+            if arrival.filter == stalled && arrival.node == NodeId(1) { Fate::Ignore } else { Fate::Answer }
+        },
+    );
     let client = cluster.builder().batch_events_max(16).deadline_ms(600_000).connect().await.expect("a client");
     let (slow, lively) =
         (client.filter("stalled").await.expect("a filter"), client.filter("lively").await.expect("one"));

@@ -46,9 +46,10 @@ fn found_in(shape: Shape, size: Size, seed: u64) -> Result<Found, EvalError> {
             found.errors.push(checked(checking, &stream, seed)?);
             // Nodes of a dense level have keys in common, and err together; there is one root.
             let has_formula = mode == TreeMode::Sparse || top_down == 0;
-            found.expected.push(match has_formula {
-                true => Level::over(&stream, checking),
-                false => checking.rate(&stream, seed),
+            found.expected.push(if has_formula {
+                Level::over(&stream, checking)
+            } else {
+                checking.rate(&stream, seed)
             });
         }
     }

@@ -65,9 +65,10 @@ impl Events {
     }
 
     fn lateness_ms(&mut self) -> u64 {
-        match self.spec.late_share > 0.0 && self.late_random.random_bool(self.spec.late_share) {
-            true => self.late_random.random_range(0..=self.spec.late_ms_max),
-            false => 0,
+        if self.spec.late_share > 0.0 && self.late_random.random_bool(self.spec.late_share) {
+            self.late_random.random_range(0..=self.spec.late_ms_max)
+        } else {
+            0
         }
     }
 }

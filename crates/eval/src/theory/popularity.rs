@@ -72,10 +72,7 @@ pub fn fitted_exponent(counts: &[u64]) -> f64 {
     let (mut low, mut high) = (0.0, EXPONENT_MAX);
     for _ in 0..40 {
         let exponent = (low + high) / 2.0;
-        match mean(&|index| (-exponent * logs[index]).exp()) > observed {
-            true => low = exponent,
-            false => high = exponent,
-        }
+        if mean(&|index| (-exponent * logs[index]).exp()) > observed { low = exponent } else { high = exponent }
     }
     (low + high) / 2.0
 }

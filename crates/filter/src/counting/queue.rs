@@ -133,9 +133,10 @@ impl Queue {
         source.read_exact(self.memory.bytes_mut())?;
         let cells = self.geometry.cells() as usize;
         let outside = |positions: Positions| positions.iter().any(|position| position >= cells);
-        match holds_positions && (0..self.places as usize).any(|place| self.positions(place).is_some_and(outside)) {
-            true => Err(invalid("an arrival has a position past the last cell")),
-            false => Ok(()),
+        if holds_positions && (0..self.places as usize).any(|place| self.positions(place).is_some_and(outside)) {
+            Err(invalid("an arrival has a position past the last cell"))
+        } else {
+            Ok(())
         }
     }
 }

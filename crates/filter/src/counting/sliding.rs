@@ -71,9 +71,10 @@ impl SlidingCounting {
 
     /// The shape, if a filter of it is possible.
     pub(crate) fn check(cells: u64, hashes: u32, window_events: u64) -> Result<Geometry, CountingError> {
-        match (1..=WINDOW_EVENTS_MAX).contains(&window_events) {
-            true => Ok(Geometry::new(cells, hashes, 1, Layout::Classic)?),
-            false => Err(CountingError::WindowEvents(window_events)),
+        if (1..=WINDOW_EVENTS_MAX).contains(&window_events) {
+            Ok(Geometry::new(cells, hashes, 1, Layout::Classic)?)
+        } else {
+            Err(CountingError::WindowEvents(window_events))
         }
     }
 

@@ -114,9 +114,10 @@ impl Pool {
         }
         (self.touched, self.free) = (touched as u32, free as u32);
         source.read_exact(&mut self.memory.bytes_mut()[..touched as usize * EXTENSION_BYTES])?;
-        match (1..=self.touched).any(|id| self.get(id).cell >= 64 || self.get(id).digit >> DIGIT_BITS != 0) {
-            true => Err(invalid("an extension has an impossible cell or digit")),
-            false => Ok(()),
+        if (1..=self.touched).any(|id| self.get(id).cell >= 64 || self.get(id).digit >> DIGIT_BITS != 0) {
+            Err(invalid("an extension has an impossible cell or digit"))
+        } else {
+            Ok(())
         }
     }
 
@@ -134,10 +135,7 @@ impl Pool {
             id = self.get(id).next;
         }
         self.used = in_chains;
-        match visits.count == self.touched {
-            true => Ok(()),
-            false => Err(invalid("an extension is neither in a chain nor free")),
-        }
+        if visits.count == self.touched { Ok(()) } else { Err(invalid("an extension is neither in a chain nor free")) }
     }
 }
 

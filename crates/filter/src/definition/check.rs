@@ -103,13 +103,10 @@ impl FilterDefinition {
 }
 
 fn cell_bits(geometry: &Geometry, allowed: &[u32]) -> Result<(), BuildError> {
-    match allowed.contains(&geometry.cell_bits()) {
-        true => Ok(()),
-        false => Err(refused(
-            "cell_bits",
-            geometry.cell_bits(),
-            "choose 1 for kind bloom, 8 or 16 for timing and generations",
-        )),
+    if allowed.contains(&geometry.cell_bits()) {
+        Ok(())
+    } else {
+        Err(refused("cell_bits", geometry.cell_bits(), "choose 1 for kind bloom, 8 or 16 for timing and generations"))
     }
 }
 
@@ -137,10 +134,7 @@ fn grows(growth: &Growth) -> Result<(), BuildError> {
 
 /// A rate lies between the two.
 fn share(field: &'static str, value: f64) -> Result<(), BuildError> {
-    match value > 0.0 && value < 1.0 {
-        true => Ok(()),
-        false => Err(refused(field, value, "choose more than 0 and less than 1")),
-    }
+    if value > 0.0 && value < 1.0 { Ok(()) } else { Err(refused(field, value, "choose more than 0 and less than 1")) }
 }
 
 fn refused(field: &'static str, value: impl ToString, rule: &'static str) -> BuildError {

@@ -33,14 +33,16 @@ fn events() -> impl Strategy<Value = Entry> {
     (1..30usize, any::<bool>()).prop_flat_map(|(events, is_spread)| {
         (stamps(events), prop::collection::vec((0..1000u64, any::<[u64; 2]>()), events), 0..9u64).prop_map(
             move |(stamps, places, generation)| {
-                let mut probes = Probes::new(match is_spread {
-                    true => ProbeShape::Spread { cells: 1000, hashes: 3 },
-                    false => ProbeShape::Blocked { blocks: 1000, offset_bits: 9, hashes: 7 },
+                let mut probes = Probes::new(if is_spread {
+                    ProbeShape::Spread { cells: 1000, hashes: 3 }
+                } else {
+                    ProbeShape::Blocked { blocks: 1000, offset_bits: 9, hashes: 7 }
                 });
                 for (place, words) in places {
-                    match is_spread {
-                        true => probes.push_positions(&[place, words[0] % 1000, words[1] % 1000]).expect("inside"),
-                        false => probes.push_block(BlockProbe { block: place, words }).expect("inside"),
+                    if is_spread {
+                        probes.push_positions(&[place, words[0] % 1000, words[1] % 1000]).expect("inside")
+                    } else {
+                        probes.push_block(BlockProbe { block: place, words }).expect("inside")
                     }
                 }
                 Entry::Events { generation, probes, stamps }

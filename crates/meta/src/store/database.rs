@@ -182,9 +182,12 @@ impl Database {
     fn opened(&self) -> Result<Opened, StoreError> {
         let (file, health) =
             self.inner.storage.open(&self.inner.reserve).map_err(|error| self.failed("open it", error))?;
-        let lacking = |error: &dyn fmt::Display| match health.lacks_room() {
-            true => StoreError::Full { place: self.inner.place.clone() },
-            false => self.failed("open it", error),
+        let lacking = |error: &dyn fmt::Display| {
+            if health.lacks_room() {
+                StoreError::Full { place: self.inner.place.clone() }
+            } else {
+                self.failed("open it", error)
+            }
         };
         let redb = redb::Builder::new().create_with_backend(file).map_err(|error| lacking(&error))?;
         let has_tables = || -> Result<bool, redb::Error> {
@@ -238,13 +241,14 @@ impl Database {
 
     fn tell_hang(&self, hangs: bool, patience: Duration) {
         let place = &self.inner.place;
-        match hangs {
-            true => tracing::error!(
+        if hangs {
+            tracing::error!(
                 %place, ?patience,
                 "the disk of what the cluster agrees on hangs: a change does not get there. The others are told nothing until it \
                  answers, and go on without this node"
-            ),
-            false => tracing::warn!(%place, "the disk of what the cluster agrees on answers again"),
+            )
+        } else {
+            tracing::warn!(%place, "the disk of what the cluster agrees on answers again")
         }
     }
 

@@ -77,10 +77,7 @@ impl MetaStorage {
         }
         let copy = of_bytes(&bytes).map_err(redb::StorageError::from)?;
         let mut database = redb::Builder::new().create_with_backend(copy)?;
-        Ok(match database.check_integrity()? {
-            true => Soundness::Sound,
-            false => Soundness::Damaged,
-        })
+        Ok(if database.check_integrity()? { Soundness::Sound } else { Soundness::Damaged })
     }
 
     fn file(&self) -> io::Result<Box<dyn StorageBackend>> {
@@ -139,10 +136,7 @@ impl fmt::Debug for Careful {
 impl Careful {
     /// Does what takes room, once more where there was none and some has been given up.
     fn growing(&self, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
-        let again = |error: io::Error| match is_full(&error) && self.reserve.give_up() {
-            true => write(),
-            false => Err(error),
-        };
+        let again = |error: io::Error| if is_full(&error) && self.reserve.give_up() { write() } else { Err(error) };
         write().or_else(again).inspect_err(|error| self.health.note(error))
     }
 

@@ -161,9 +161,10 @@ pub(crate) async fn tend(database: Database, stop: CancellationToken) {
         let is_kept = database.keep_reserve().await;
         let is_short = *short.borrow_and_update();
         let change = async {
-            match is_kept && !is_short {
-                true => drop(short.wait_for(|is_short| *is_short).await),
-                false => tokio::time::sleep(AGAIN).await,
+            if is_kept && !is_short {
+                _ = short.wait_for(|is_short| *is_short).await;
+            } else {
+                tokio::time::sleep(AGAIN).await;
             }
         };
         tokio::select! {

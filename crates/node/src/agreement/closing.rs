@@ -38,9 +38,10 @@ impl Report for Closing {
         for (filter, record, closed) in unreported(view).filter(|(filter, ..)| Some(*filter) > looked_at) {
             self.looked_at = Some(filter);
             let is_awaited = view.node().is_some_and(|node| closed.awaited.contains(&node));
-            let change = match is_awaited {
-                true => ended(shared, view, filter).await,
-                false => passed(shared, view, (filter, record), &mut self.expired_since).await,
+            let change = if is_awaited {
+                ended(shared, view, filter).await
+            } else {
+                passed(shared, view, (filter, record), &mut self.expired_since).await
             };
             self.wait = Some(if is_awaited { AGAIN } else { self.wait.unwrap_or(LOOK) });
             if let Some(change) = change {

@@ -35,12 +35,13 @@ pub(crate) async fn look_after(keeper: Arc<Keeper>, patience: Duration) {
 }
 
 fn tell(hangs: bool, patience: Duration) {
-    match hangs {
-        true => tracing::error!(
+    if hangs {
+        tracing::error!(
             ?patience,
             "the disk of the journal hangs: a write or sync does not end. What the node keeps there is given up, and the \
              others go on without it"
-        ),
-        false => tracing::warn!("the disk of the journal answers again: the node counts as started anew"),
+        )
+    } else {
+        tracing::warn!("the disk of the journal answers again: the node counts as started anew")
     }
 }

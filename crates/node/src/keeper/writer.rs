@@ -194,9 +194,10 @@ impl Writer {
 
     fn tell_full(&self, is_full: bool) {
         if self.keeper.is_full.swap(is_full, Ordering::Relaxed) != is_full {
-            match is_full {
-                true => tracing::error!("the disk of the journal is full: events of durable filters are refused"),
-                false => tracing::info!("the disk of the journal has room again"),
+            if is_full {
+                tracing::error!("the disk of the journal is full: events of durable filters are refused")
+            } else {
+                tracing::info!("the disk of the journal has room again")
             }
         }
     }

@@ -24,10 +24,7 @@ impl Yielding {
 }
 
 fn yields(is_short: &watch::Receiver<bool>) -> io::Result<()> {
-    match *is_short.borrow() {
-        true => Err(io::ErrorKind::StorageFull.into()),
-        false => Ok(()),
-    }
+    if *is_short.borrow() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
 }
 
 impl Disk for Yielding {

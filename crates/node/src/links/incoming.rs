@@ -173,9 +173,10 @@ async fn read(
     let meter = shared.metrics.link(&name);
     let mut warned = false;
     let mut warn = |number: u64, reason: &dyn std::fmt::Display| {
-        match std::mem::replace(&mut warned, true) {
-            false => tracing::warn!(%peer, number, %reason, "a node sends what cannot be read (told once a stream)"),
-            true => tracing::debug!(%peer, number, %reason, "a node sends what cannot be read"),
+        if std::mem::replace(&mut warned, true) {
+            tracing::debug!(%peer, number, %reason, "a node sends what cannot be read")
+        } else {
+            tracing::warn!(%peer, number, %reason, "a node sends what cannot be read (told once a stream)")
         };
     };
     loop {

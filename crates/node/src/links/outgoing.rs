@@ -76,11 +76,10 @@ impl Outgoing {
                 Ok(()) => return,
                 Err(status) => {
                     let (peer, name) = (self.peer, &self.node.name);
-                    match std::mem::replace(&mut self.is_down, true) {
-                        false => {
-                            tracing::warn!(%peer, name, %status, "node cannot be reached; tried again until it can")
-                        }
-                        true => tracing::debug!(%peer, name, %status, "node cannot be reached"),
+                    if std::mem::replace(&mut self.is_down, true) {
+                        tracing::debug!(%peer, name, %status, "node cannot be reached")
+                    } else {
+                        tracing::warn!(%peer, name, %status, "node cannot be reached; tried again until it can")
                     }
                 }
             }

@@ -23,10 +23,7 @@ impl Backlog {
         message: PeerMessage,
         link: impl Fn(NodeId, PeerMessage) -> Option<PeerMessage>,
     ) {
-        let refused = match self.waiting.contains_key(&to) {
-            true => Some(message),
-            false => link(to, message),
-        };
+        let refused = if self.waiting.contains_key(&to) { Some(message) } else { link(to, message) };
         match refused {
             Some(kept) if is_kept(&kept.body) => self.waiting.entry(to).or_default().push_back(kept),
             Some(_) => tracing::debug!(%to, "too much waits for a node: a test is given up"),

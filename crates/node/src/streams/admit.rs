@@ -136,13 +136,11 @@ fn check_level(view: &View, sender: Sender, head: &BatchHead) -> Result<(), Refu
         return Err(refused(Reason::Invalid, detail));
     }
     let root = |filter: FilterId| Some(view.map.filters.get(&filter)?.branch.as_ref()?.root);
-    match root(from.filter).is_some_and(|of| root(head.filter) == Some(of)) {
-        true => Ok(()),
-        false => {
-            let detail =
-                format!("filter {} is not known here as a level of filter {}'s tree", from.filter, head.filter);
-            Err(refused(Reason::NotReady, detail))
-        }
+    if root(from.filter).is_some_and(|of| root(head.filter) == Some(of)) {
+        Ok(())
+    } else {
+        let detail = format!("filter {} is not known here as a level of filter {}'s tree", from.filter, head.filter);
+        Err(refused(Reason::NotReady, detail))
     }
 }
 
@@ -181,11 +179,10 @@ fn owner(view: &View, filter: &FilterView, runs: &[OwnedRun]) -> Result<NodeId, 
 }
 
 fn check_incarnation(me: Me, head: &BatchHead) -> Result<(), Refused> {
-    match head.incarnation == me.incarnation {
-        true => Ok(()),
-        false => {
-            let detail = format!("this is start {} of the node, not {}", me.incarnation.0, head.incarnation.0);
-            Err(refused(Reason::StaleMap, detail))
-        }
+    if head.incarnation == me.incarnation {
+        Ok(())
+    } else {
+        let detail = format!("this is start {} of the node, not {}", me.incarnation.0, head.incarnation.0);
+        Err(refused(Reason::StaleMap, detail))
     }
 }

@@ -53,10 +53,7 @@ async fn batches_for_a_node_that_is_gone_are_refused() {
     let (mut stream, _) = RawStream::greeted(&a, 1).await;
     let events = events(0, 100);
     for (node, indexes, batch) in hashing.batches(1, &names(&events)) {
-        let reply = match node == NodeId(2) {
-            true => ask_again(&b, &mut stream, &batch).await,
-            false => stream.ask(batch).await,
-        };
+        let reply = if node == NodeId(2) { ask_again(&b, &mut stream, &batch).await } else { stream.ask(batch).await };
         let expected = if node == gone { producer::Reason::NotReady } else { producer::Reason::Unspecified };
         assert_eq!(reply.refused, i32::from(expected), "node {node}, {} events: {reply:?}", indexes.len());
     }

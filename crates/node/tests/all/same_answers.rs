@@ -126,11 +126,10 @@ fn runs(case: (&'static str, FilterSpec, &[&str]), (turn, log_name): (usize, &st
         let slicing: Slicing = slicing.parse().expect("a slicing");
         let lookup = if turn % 2 == 0 { Lookup::Pipelined } else { Lookup::Parallel };
         // Slices that share no events answer batches of one producer alike, however many are in flight.
-        let ways = match slicing.divides_cells() {
-            true => {
-                [(AnswerWhen::Safe, false, spec.clone()), (AnswerWhen::Early, true, roomy(&spec, log.digests.len()))]
-            }
-            false => [false, true].map(|is_batched| (AnswerWhen::Early, is_batched, spec.clone())),
+        let ways = if slicing.divides_cells() {
+            [(AnswerWhen::Safe, false, spec.clone()), (AnswerWhen::Early, true, roomy(&spec, log.digests.len()))]
+        } else {
+            [false, true].map(|is_batched| (AnswerWhen::Early, is_batched, spec.clone()))
         };
         for (answer, is_batched, spec) in ways {
             let definition = SlicedDefinition::new(&spec, slicing).expect("a definition");
@@ -149,9 +148,10 @@ fn runs(case: (&'static str, FilterSpec, &[&str]), (turn, log_name): (usize, &st
 
 impl Run {
     async fn run(self, filter: Filter) {
-        let told = match self.is_batched {
-            true => filter.observe_digests(&self.log.digests, &self.log.times_ms).await.expect("verdicts"),
-            false => one_by_one(&filter, &self.log).await,
+        let told = if self.is_batched {
+            filter.observe_digests(&self.log.digests, &self.log.times_ms).await.expect("verdicts")
+        } else {
+            one_by_one(&filter, &self.log).await
         };
         assert_same(&self.name, &told, &self.expected);
     }

@@ -52,9 +52,10 @@ impl SlicedFilter {
         let (mut set, mut is_disproved) = (0, false);
         for step in route.steps().filter(|step| !is_down(step.slice)) {
             for position in step.positions {
-                match self.slice(step.slice)?.test_at(&[*position], stamp)?.is_hit() {
-                    true => set += 1,
-                    false => is_disproved = true,
+                if self.slice(step.slice)?.test_at(&[*position], stamp)?.is_hit() {
+                    set += 1
+                } else {
+                    is_disproved = true
                 }
             }
         }

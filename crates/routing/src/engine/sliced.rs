@@ -144,9 +144,10 @@ impl SlicedFilter {
         stamps.clear();
         let mut all_placed = true;
         let mut stamp = |clock: &mut WindowClock, event: usize| {
-            let placed = match record {
-                true => clock.place_nth(times_ms, event),
-                false => look_up(clock, times_ms.get(event).copied(), *judges_ahead),
+            let placed = if record {
+                clock.place_nth(times_ms, event)
+            } else {
+                look_up(clock, times_ms.get(event).copied(), *judges_ahead)
             };
             let (stamp, unplaced) = match placed {
                 Placed::At(stamp) => (stamp, Answer::Undecided),

@@ -139,9 +139,10 @@ impl ReplayGuard {
             flight.reply_to = submission.reply_to;
             return Admission::Attached;
         }
-        let admission = match submission.names.is_empty() {
-            true => self.admit_batch(name, (events, tag), now_ms, standings),
-            false => self.admit_names(submission.named_events(), now_ms, standings),
+        let admission = if submission.names.is_empty() {
+            self.admit_batch(name, (events, tag), now_ms, standings)
+        } else {
+            self.admit_names(submission.named_events(), now_ms, standings)
         };
         self.make_room(now_ms);
         admission
@@ -192,10 +193,7 @@ impl ReplayGuard {
                 None => Standing::NO_ROOM,
             });
         }
-        match standings.iter().all(|standing| *standing == Standing::New) {
-            true => Admission::New,
-            false => Admission::Known,
-        }
+        if standings.iter().all(|standing| *standing == Standing::New) { Admission::New } else { Admission::Known }
     }
 
     /// The batch is not settled at once: until it is, the same one attaches to it.

@@ -78,8 +78,9 @@ pub fn leases_over_after_ms(lease_ms: u64, clock_skew_max_ms: u64) -> u64 {
 
 /// For how long others may record from now on whose leases are not known here.
 pub(crate) fn others_may_record_ms(limits: &OwnerLimits) -> u64 {
-    match limits.rules.keep(Rule::AwaitsLeases) {
-        true => leases_over_after_ms(limits.lease_ms, limits.clock_skew_max_ms),
-        false => 0,
+    if limits.rules.keep(Rule::AwaitsLeases) {
+        leases_over_after_ms(limits.lease_ms, limits.clock_skew_max_ms)
+    } else {
+        0
     }
 }

@@ -70,12 +70,11 @@ impl GroupOwner {
             return Err(BuildError::Window.into());
         }
         let start = map.nodes.get(&me).map_or(Incarnation::default(), |node| node.incarnation);
-        let cells = match record.has_flights() {
-            true => {
-                let level = Level::of(map, filter, record)?;
-                Cells::Divided(Box::new(DividedGroup::new(filter, (map, record), group, (me, start), level, &limits)?))
-            }
-            false => Cells::Together(Box::new(TogetherGroup::new(filter, (map, record), group, (me, start), &limits)?)),
+        let cells = if record.has_flights() {
+            let level = Level::of(map, filter, record)?;
+            Cells::Divided(Box::new(DividedGroup::new(filter, (map, record), group, (me, start), level, &limits)?))
+        } else {
+            Cells::Together(Box::new(TogetherGroup::new(filter, (map, record), group, (me, start), &limits)?))
         };
         Ok(Self { filter, group, cells })
     }

@@ -161,9 +161,10 @@ impl TogetherGroup {
             seen: Vec::new(),
             spent: Some(submission.probes),
         };
-        match self.limits.rules.keep(Rule::AwaitsSets) && self.limits.rules.keep(Rule::AwaitsAcknowledgements) {
-            true => self.mirrors.reply(reply, submission.deadline_ms, commands),
-            false => commands.push(Command::Reply(reply)),
+        if self.limits.rules.keep(Rule::AwaitsSets) && self.limits.rules.keep(Rule::AwaitsAcknowledgements) {
+            self.mirrors.reply(reply, submission.deadline_ms, commands)
+        } else {
+            commands.push(Command::Reply(reply))
         }
         self.mind_gap(now, commands);
     }
@@ -207,9 +208,10 @@ impl TogetherGroup {
     /// Guard, clock, slice, guard. `decisions` come as first-seen, one an event.
     fn run(&mut self, submission: &Submission, now: Moment, decisions: &mut [Decision], estimates: &mut Vec<f32>) {
         let records = submission.operation.records();
-        let admission = match records {
-            true => self.guard.admit(submission, now.monotonic_ms, &mut self.workbench.standings),
-            false => Admission::New,
+        let admission = if records {
+            self.guard.admit(submission, now.monotonic_ms, &mut self.workbench.standings)
+        } else {
+            Admission::New
         };
         let admission = remembered(admission, &mut self.workbench.standings, self.limits.rules);
         if let Admission::Refused(reason) = admission {

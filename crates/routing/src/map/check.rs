@@ -146,12 +146,11 @@ pub fn check_copies(definition: &SlicedDefinition, copies: u32, is_in_tree: bool
 /// # Errors
 /// [`ClusterRefusal::Threshold`].
 pub fn check_thresholds(definition: &SlicedDefinition, thresholds: Thresholds) -> Result<(), ClusterRefusal> {
-    let (hashes, reason) = match definition.slicing.divides_cells() {
-        true => {
-            let hashes = GroupPlan::of_level(definition)?.shape().hashes();
-            (hashes, format!("an event has {hashes} positions"))
-        }
-        false => (0, "all positions of an event are in one slice here (see `vertical:S`)".to_owned()),
+    let (hashes, reason) = if definition.slicing.divides_cells() {
+        let hashes = GroupPlan::of_level(definition)?.shape().hashes();
+        (hashes, format!("an event has {hashes} positions"))
+    } else {
+        (0, "all positions of an event are in one slice here (see `vertical:S`)".to_owned())
     };
     for (flag, asked) in [("--min-live", thresholds.min_live), ("--set-min", thresholds.set_min)] {
         if asked > hashes {

@@ -36,10 +36,8 @@ impl<'map> Heads<'map> {
     pub fn of(&self, prober: &Prober, group: u32, probes: &Probes, index: usize) -> Option<NodeId> {
         let mut slices = prober.slices(group, probes, index);
         let first = slices.next()?;
-        let served = match self.is_gone(first) {
-            false => first,
-            true => slices.find(|slice| !self.is_gone(*slice)).unwrap_or(first),
-        };
+        let served =
+            if self.is_gone(first) { slices.find(|slice| !self.is_gone(*slice)).unwrap_or(first) } else { first };
         Some(self.owners.get(served as usize)?.node)
     }
 

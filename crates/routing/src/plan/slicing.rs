@@ -126,9 +126,12 @@ impl FromStr for Slicing {
             return Ok(Self::NONE);
         }
         let form = || SlicingError::Form(text.to_owned());
-        let number = |digits: &str| match digits.bytes().all(|digit| digit.is_ascii_digit()) {
-            true => digits.parse::<u32>().map_err(|_| form()),
-            false => Err(form()),
+        let number = |digits: &str| {
+            if digits.bytes().all(|digit| digit.is_ascii_digit()) {
+                digits.parse::<u32>().map_err(|_| form())
+            } else {
+                Err(form())
+            }
         };
         let (name, numbers) = text.split_once(':').ok_or_else(form)?;
         let (outer, inner) = match (name, numbers.split_once('x')) {

@@ -238,9 +238,10 @@ fn names_tell_nothing_to_other_events_after_a_start_either() {
         (0..EVENTS as u64).for_each(|event| bench.prober.push(digest(KEYS + event), &mut others));
         let others = Submission { producer: 8, probes: others, ..batch.clone() };
         let mut again = bench.again();
-        let expected: Vec<Decision> = match knows_tags {
-            true => told.iter().map(|told| renamed(*told)).collect(),
-            false => told.iter().map(|told| again_or_new(*told)).collect(),
+        let expected: Vec<Decision> = if knows_tags {
+            told.iter().map(|told| renamed(*told)).collect()
+        } else {
+            told.iter().map(|told| again_or_new(*told)).collect()
         };
         assert_eq!(again.submit(others), expected, "{slicing}");
         let retry = again.submit(Submission { producer: 9, ..batch });

@@ -84,9 +84,10 @@ impl Run {
         let number = self.asked.len() as u64 + 1;
         // Where its head has left, nobody takes it.
         self.asked.push(key);
-        match self.submit_as((number, number), key, map) {
-            true => self.asked_ms.push(self.network.now.monotonic_ms),
-            false => drop(self.asked.pop()),
+        if self.submit_as((number, number), key, map) {
+            self.asked_ms.push(self.network.now.monotonic_ms)
+        } else {
+            drop(self.asked.pop())
         }
     }
 

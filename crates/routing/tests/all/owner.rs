@@ -76,9 +76,10 @@ impl Cluster {
         let mut runs: BTreeMap<u32, (Vec<usize>, Submission)> = BTreeMap::new();
         let times_ms: Vec<u64> = events.iter().map(|(_, time_ms)| *time_ms).collect();
         for (event, (digest, time_ms)) in events.iter().enumerate() {
-            let tick = match operation.records() {
-                true => self.clock.tick_nth(&times_ms, event),
-                false => self.clock.look_up_tick(Some(*time_ms)),
+            let tick = if operation.records() {
+                self.clock.tick_nth(&times_ms, event)
+            } else {
+                self.clock.look_up_tick(Some(*time_ms))
             };
             let Some((clock_unit, unit)) = tick else {
                 decisions[event] = Decision::Undecided(Reason::Future);

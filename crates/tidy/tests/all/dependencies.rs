@@ -139,9 +139,10 @@ fn consensus_and_its_bytes_are_named_in_one_place() {
         let mut found_there = 0;
         for source in sources().iter().filter(|source| !source.path.starts_with("crates/tidy/")) {
             let lines = names(&source.text, name);
-            match source.path.starts_with(place) {
-                true => found_there += lines.len(),
-                false => assert!(lines.is_empty(), "{} names {name} in lines {lines:?}: {why}", source.path),
+            if source.path.starts_with(place) {
+                found_there += lines.len()
+            } else {
+                assert!(lines.is_empty(), "{} names {name} in lines {lines:?}: {why}", source.path)
             }
         }
         assert!(found_there > 0, "{place} does not name {name}: this test looks in the wrong place");

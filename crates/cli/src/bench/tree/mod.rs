@@ -47,9 +47,10 @@ pub(super) fn run(args: &TreeBenchArgs) -> anyhow::Result<()> {
         measured
     })?;
     let mut out = std::io::stdout().lock();
-    match args.json {
-        true => serde_json::to_writer_pretty(&mut out, &figures)?,
-        false => figures.print(&mut out)?,
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &figures)?
+    } else {
+        figures.print(&mut out)?
     }
     Ok(())
 }

@@ -42,9 +42,10 @@ impl Draws {
 
     /// Which site's event is repeated at `site`.
     fn origin(&mut self, site: usize) -> usize {
-        match self.share() < LOCAL_SHARE {
-            true => site,
-            false => (site + 1 + (self.next() % (NAMES.len() as u64 - 1)) as usize) % NAMES.len(),
+        if self.share() < LOCAL_SHARE {
+            site
+        } else {
+            (site + 1 + (self.next() % (NAMES.len() as u64 - 1)) as usize) % NAMES.len()
         }
     }
 }
@@ -163,12 +164,11 @@ fn batches(events_per_site: u64, run: u64) -> (Vec<Batches>, u64) {
         for site in 0..NAMES.len() {
             let origin = draws.origin(site);
             let is_repeat = draws.share() < REPEAT_SHARE && sent[origin] > 0;
-            let event = match is_repeat {
-                true => key(1, origin, draws.popular(sent[origin])),
-                false => {
-                    sent[site] += 1;
-                    key(1, site, sent[site] - 1)
-                }
+            let event = if is_repeat {
+                key(1, origin, draws.popular(sent[origin]))
+            } else {
+                sent[site] += 1;
+                key(1, site, sent[site] - 1)
             };
             streams[site].push(event);
         }

@@ -99,9 +99,10 @@ pub(super) async fn run(args: &BackupArgs, out: &mut dyn Write) -> anyhow::Resul
     }
     match taken {
         Ok(Ok(document)) => {
-            match args.json {
-                true => writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?,
-                false => out.write_all(text(&document).as_bytes())?,
+            if args.json {
+                writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?
+            } else {
+                out.write_all(text(&document).as_bytes())?
             }
             for name in &document.left_out {
                 tell!(
@@ -230,9 +231,10 @@ fn text(document: &Document) -> String {
     let mut table = Table::new(&["filter", "kind", "slices", "in the backup"]);
     for filter in &document.filters {
         let FilterDocument { name, kind, slices, contained_slices, incomplete_slices, definition_only } = filter;
-        let mut contained = match definition_only {
-            true => "definition and secret only: cells of this kind cannot be copied".to_owned(),
-            false => contained_slices.to_string(),
+        let mut contained = if *definition_only {
+            "definition and secret only: cells of this kind cannot be copied".to_owned()
+        } else {
+            contained_slices.to_string()
         };
         if *incomplete_slices > 0 {
             contained += &format!(", {incomplete_slices} of which may lack something");

@@ -96,14 +96,11 @@ impl Sources {
             }
         }
         let name = self.map.filters.get(&filter).map_or("?", |record| &record.name);
-        match self.allow_missing {
-            true => {
-                tell!("firstseen: slice {slice} of filter {name} is left out: {complaint}");
-                Ok(None)
-            }
-            false => bail!(
-                "slice {slice} of filter {name} cannot be told: {complaint}. --allow-missing leaves out what is lost"
-            ),
+        if self.allow_missing {
+            tell!("firstseen: slice {slice} of filter {name} is left out: {complaint}");
+            Ok(None)
+        } else {
+            bail!("slice {slice} of filter {name} cannot be told: {complaint}. --allow-missing leaves out what is lost")
         }
     }
 

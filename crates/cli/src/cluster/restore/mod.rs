@@ -67,9 +67,10 @@ pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Resu
     }
     plan.lacking().for_each(|why| tell!("firstseen: {why}"));
     if args.plan {
-        match args.json {
-            true => writeln!(out, "{}", plan.json(&args.backup, false)?)?,
-            false => writeln!(out, "nothing was changed: leave out --plan")?,
+        if args.json {
+            writeln!(out, "{}", plan.json(&args.backup, false)?)?
+        } else {
+            writeln!(out, "nothing was changed: leave out --plan")?
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -87,9 +88,10 @@ pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Resu
     restoring.progress_ends();
     match restored {
         Ok(Ok(not_forgiven)) => {
-            match args.json {
-                true => writeln!(out, "{}", plan.json(&args.backup, true)?)?,
-                false => out.write_all(plan.afterwards().as_bytes())?,
+            if args.json {
+                writeln!(out, "{}", plan.json(&args.backup, true)?)?
+            } else {
+                out.write_all(plan.afterwards().as_bytes())?
             }
             not_forgiven.iter().for_each(|why| tell!("firstseen: {why}"));
             Ok(if not_forgiven.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })

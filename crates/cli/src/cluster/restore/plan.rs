@@ -162,9 +162,10 @@ impl Plan {
                 decided,
                 ..
             } = filter.clone();
-            let mut contained = match definition_only {
-                true => "none: definition and secret only".to_owned(),
-                false => contained_slices.to_string(),
+            let mut contained = if definition_only {
+                "none: definition and secret only".to_owned()
+            } else {
+                contained_slices.to_string()
             };
             if incomplete_slices > 0 {
                 contained += &format!(", {incomplete_slices} of which lacked something");
@@ -241,10 +242,7 @@ fn check_names(former: &ClusterMap, map: &ClusterMap, address: &str) -> Result<(
              If none is, drop them first:{drops}"
         ));
     }
-    match against.is_empty() {
-        true => Ok(()),
-        false => Err(UsageError(against.join("\n"))),
-    }
+    if against.is_empty() { Ok(()) } else { Err(UsageError(against.join("\n"))) }
 }
 
 /// Where the slices of a level of a tree were; anywhere for other filters.

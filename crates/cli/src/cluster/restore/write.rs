@@ -196,9 +196,10 @@ impl<'a> Restoring<'a> {
                 left.push(name);
             }
         }
-        match left.is_empty() {
-            true => "the restore has failed, and what was made is dropped".to_owned(),
-            false => format!("the restore has failed, and these filters are left: drop {}", left.join(", ")),
+        if left.is_empty() {
+            "the restore has failed, and what was made is dropped".to_owned()
+        } else {
+            format!("the restore has failed, and these filters are left: drop {}", left.join(", "))
         }
     }
 }

@@ -14,14 +14,15 @@ use crate::size::ByteSize;
 /// Ahead of everything else.
 pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let Some((first, others)) = plan.buy.split_first() else { return Ok(()) };
-    let mut answer = match first.can_be_had() {
-        true => format!("Buy {}, for kind {}.", size(first), plan.buy_kind),
-        false => format!(
+    let mut answer = if first.can_be_had() {
+        format!("Buy {}, for kind {}.", size(first), plan.buy_kind)
+    } else {
+        format!(
             "No machine does this: it takes {} cores on each of {}. Spread the filter over more nodes (--nodes), or plan for fewer \
              events in a longer window.",
             grouped(first.cores.into()),
             first.machines
-        ),
+        )
     };
     for other in others.iter().filter(|other| other.can_be_had()) {
         answer += &format!(" Or {}.", size(other));

@@ -120,20 +120,17 @@ fn sheet(
     let of_case = |(place, case): (usize, usize)| {
         let of_draw = panel * FACTORS.len() + place;
         let points = (0..BINS as usize).map(|bin| {
-            let (estimate, expected) = match is_rate {
-                true => {
-                    let errors: Vec<_> = runs.iter().map(|run| run[case].errors.clone()).collect();
-                    let rates: Vec<_> = drawn.iter().map(|run| run[of_draw].rates()).collect();
-                    pooled_beside(&errors, &rates, bin)
-                }
-                false => {
-                    let measured: Vec<_> = runs.iter().map(|run| run[case].generations()).collect();
-                    let expected: Vec<_> = drawn.iter().map(|run| run[of_draw].generations()).collect();
-                    let (estimate, expected) = averaged_beside(&measured, &expected, bin, size.ticks() / BINS);
-                    // Ticks are whole: a run may have one more or less, though none of these runs has.
-                    let tick = BINS as f64 / size.ticks() as f64;
-                    (estimate.with_error_of(tick / (runs.len() as f64).sqrt()), expected)
-                }
+            let (estimate, expected) = if is_rate {
+                let errors: Vec<_> = runs.iter().map(|run| run[case].errors.clone()).collect();
+                let rates: Vec<_> = drawn.iter().map(|run| run[of_draw].rates()).collect();
+                pooled_beside(&errors, &rates, bin)
+            } else {
+                let measured: Vec<_> = runs.iter().map(|run| run[case].generations()).collect();
+                let expected: Vec<_> = drawn.iter().map(|run| run[of_draw].generations()).collect();
+                let (estimate, expected) = averaged_beside(&measured, &expected, bin, size.ticks() / BINS);
+                // Ticks are whole: a run may have one more or less, though none of these runs has.
+                let tick = BINS as f64 / size.ticks() as f64;
+                (estimate.with_error_of(tick / (runs.len() as f64).sqrt()), expected)
             };
             Reading { x: 100.0 * (bin as f64 + 0.5) / BINS as f64, estimate, expected, printed: None }
         });
@@ -143,9 +140,10 @@ fn sheet(
             points: points.collect(),
         }
     };
-    let (figure, y) = match is_rate {
-        true => ("Figure 11: false positives", "false positives (share of new events)"),
-        false => ("Figure 10: live generations", "generations (mean)"),
+    let (figure, y) = if is_rate {
+        ("Figure 11: false positives", "false positives (share of new events)")
+    } else {
+        ("Figure 10: live generations", "generations (mean)")
     };
     Sheet {
         title: format!("{figure}, by {}, window of {} ticks", LIMITS[shown.limit].1, size.windows_ticks[shown.window]),

@@ -30,9 +30,10 @@ pub(super) struct Cells {
 impl Cells {
     /// An empty filter of them.
     pub(super) fn subject(self, seed: u64) -> Result<Subject, EvalError> {
-        let spec = match self.decrements > 0.0 {
-            true => spec(self.cells, self.hashes, Some(self.decrements), seed),
-            false => shaped(Kind::Bloom, Window::Unbounded, self.cells, self.hashes),
+        let spec = if self.decrements > 0.0 {
+            spec(self.cells, self.hashes, Some(self.decrements), seed)
+        } else {
+            shaped(Kind::Bloom, Window::Unbounded, self.cells, self.hashes)
         };
         Subject::new("stable", &spec, "none", seed)
     }

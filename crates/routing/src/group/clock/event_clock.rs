@@ -97,9 +97,10 @@ impl EventClock {
             None => (times.base_unit, times.base_unit),
         };
         let Self { clock, lately, minds_others, .. } = self;
-        match heading.records {
-            true => clock.place(clock_unit, unit, |jump| is_said(lately, *minds_others, heading, times, jump)),
-            false => clock.look_up(clock_unit, unit),
+        if heading.records {
+            clock.place(clock_unit, unit, |jump| is_said(lately, *minds_others, heading, times, jump))
+        } else {
+            clock.look_up(clock_unit, unit)
         }
     }
 
@@ -109,9 +110,10 @@ impl EventClock {
         if !heading.records {
             return;
         }
-        match self.clock.is_live() {
-            true => self.lately.forget(),
-            false => self.lately.note(heading.sender, times, heading.events),
+        if self.clock.is_live() {
+            self.lately.forget()
+        } else {
+            self.lately.note(heading.sender, times, heading.events)
         }
         // A unit may be long, so that what is in it may be far ahead all the same.
         let clock_ms = times.clock_ms.min(self.latest.now_ms().unwrap_or(u64::MAX));

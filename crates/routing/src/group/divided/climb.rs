@@ -161,10 +161,8 @@ impl DividedGroup {
             // Other levels judge an event as it was judged here; their clocks never step back either, and what is only looked
             // up, after all that was recorded perhaps, moves none.
             let Stamp { unit, judged } = flight.stamp;
-            let (shown_unit, unit) = match target.1.records() {
-                true => (judged, unit),
-                false => (judged.min(self.clock.now_unit()), judged),
-            };
+            let (shown_unit, unit) =
+                if target.1.records() { (judged, unit) } else { (judged.min(self.clock.now_unit()), judged) };
             clock_unit = shown_unit.max(clock_unit);
             ticks.push(Tick { clock_unit, unit });
             deadline_ms = batch.head.deadline_ms.max(deadline_ms);

@@ -125,9 +125,10 @@ impl Gaps {
             self.arriving = None;
         }
         self.arrivals = placement.arriving_here().to_vec();
-        match self.arrivals.is_empty() {
-            true => self.arriving = None,
-            false => drop(self.arriving.get_or_insert_with(|| Gap::of(placement, unknown, None))),
+        if self.arrivals.is_empty() {
+            self.arriving = None;
+        } else {
+            self.arriving.get_or_insert_with(|| Gap::of(placement, unknown, None));
         }
     }
 }
@@ -150,9 +151,10 @@ impl DividedGroup {
         let known_unit = (self.was_whole || self.is_restored).then_some(known_unit);
         let Self { placement, gaps, .. } = self;
         let gaps = gaps.get_or_insert_default();
-        match placement.lacking_here().any(|slice| !placement.is_arriving_here(slice)) {
-            false => gaps.settled = None,
-            true => drop(gaps.settled.get_or_insert_with(|| Gap::of(placement, unknown, known_unit))),
+        if placement.lacking_here().any(|slice| !placement.is_arriving_here(slice)) {
+            gaps.settled.get_or_insert_with(|| Gap::of(placement, unknown, known_unit));
+        } else {
+            gaps.settled = None;
         }
         gaps.follow_arrivals(placement, unknown);
         gaps.all_mut().for_each(|gap| gap.follow(placement, unknown));

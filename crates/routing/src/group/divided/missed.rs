@@ -65,9 +65,10 @@ impl Missed {
         events_max: usize,
     ) {
         let Some(missing) = self.down.get_mut(&node).filter(|missing| missing.is_all) else { return };
-        match missing.sets.len() < events_max {
-            true => missing.sets.push(MissingSet { generation, cells: cells.collect(), stamp }),
-            false => (missing.sets, missing.is_all) = (Vec::new(), false),
+        if missing.sets.len() < events_max {
+            missing.sets.push(MissingSet { generation, cells: cells.collect(), stamp })
+        } else {
+            (missing.sets, missing.is_all) = (Vec::new(), false)
         }
     }
 

@@ -334,9 +334,10 @@ impl Placement {
     /// recorded. Where fewer than `min_live` are left, those on incomplete ones too.
     pub(super) fn voters(&self, positions: &[u64], min_live: usize) -> Voters {
         let standing = |position: &u64| self.standings[self.locate(*position).0];
-        let live = match self.all_complete {
-            true => positions.len(),
-            false => positions.iter().filter(|position| standing(position) == SliceStanding::Complete).count(),
+        let live = if self.all_complete {
+            positions.len()
+        } else {
+            positions.iter().filter(|position| standing(position) == SliceStanding::Complete).count()
         };
         let mut voters = Voters { positions: [0; HASHES_MAX as usize], len: 0, live };
         let is_asked = |position: &&u64| match standing(position) {
@@ -402,10 +403,7 @@ impl Placement {
     #[inline]
     pub(super) fn is_held(&self, node: usize, position: u64) -> bool {
         let slice = self.locate(position).0;
-        match self.is_single {
-            true => self.node_of_slice[slice] == node,
-            false => self.holders[slice].has(node),
-        }
+        if self.is_single { self.node_of_slice[slice] == node } else { self.holders[slice].has(node) }
     }
 
     /// Whether this node has a copy of the slice of this position.

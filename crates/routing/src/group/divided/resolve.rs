@@ -341,9 +341,10 @@ impl DividedGroup {
     /// The chance that a new event is called a duplicate of which all positions are asked; told only where the batch has others.
     fn rate_if_partial(&mut self, ticket: u64) -> f64 {
         let batch = self.flights.as_ref().and_then(|flights| flights.batch(ticket));
-        match batch.is_some_and(|batch| batch.degraded) {
-            true => self.expected_rate(self.placement.plan().shape().hashes() as usize),
-            false => 0.0,
+        if batch.is_some_and(|batch| batch.degraded) {
+            self.expected_rate(self.placement.plan().shape().hashes() as usize)
+        } else {
+            0.0
         }
     }
 
@@ -379,12 +380,11 @@ impl DividedGroup {
         }
         if !std::mem::replace(&mut batch.replied, true) {
             let (decisions, seen) = (batch.decisions.clone(), batch.seen.clone());
-            match batch.has_repeats {
-                true => {
-                    let new = batch.flights.iter().zip(&decisions).filter(|(flight, _)| !flight.is_repeat);
-                    self.counts.decisions.count(&new.map(|(_, decision)| *decision).collect::<Vec<_>>());
-                }
-                false => self.counts.decisions.count(&decisions),
+            if batch.has_repeats {
+                let new = batch.flights.iter().zip(&decisions).filter(|(flight, _)| !flight.is_repeat);
+                self.counts.decisions.count(&new.map(|(_, decision)| *decision).collect::<Vec<_>>());
+            } else {
+                self.counts.decisions.count(&decisions)
             }
             let (clock_ms, spent) = (self.clock.clock_ms(), flights.spare_probes());
             let estimates = Vec::new();

@@ -303,10 +303,8 @@ impl DividedGroup {
                 live: voters.live,
             },
         );
-        let is_partial = match has_parent {
-            true => voters.positions().len() < positions.len(),
-            false => voters.live < positions.len(),
-        };
+        let is_partial =
+            if has_parent { voters.positions().len() < positions.len() } else { voters.live < positions.len() };
         let Some(stamp) = own.rejudge(flight.stamp) else {
             return self.settle(ticket, Decision::Undecided(Reason::Late));
         };

@@ -79,9 +79,10 @@ impl Verdicts {
             decided += word.decided.count_ones() as usize;
             (scratch[index], scratch[words + index]) = (word.decided, word.verdicts);
         }
-        *self = match decided == decisions.len() {
-            true => Self::Decided(scratch[words..].into()),
-            false => Self::Mixed(scratch[..].into()),
+        *self = if decided == decisions.len() {
+            Self::Decided(scratch[words..].into())
+        } else {
+            Self::Mixed(scratch[..].into())
         };
     }
 

@@ -168,10 +168,8 @@ impl TogetherGroup {
                     let events_max = 2 * (self.limits.inflight_events_max + self.limits.batch_events_max);
                     self.mirrors.heard((from, message.epoch), number, &mirrored, events_max);
                 }
-                let (set_numbers, refused_numbers) = match is_done {
-                    true => (vec![number.number], Vec::new()),
-                    false => (Vec::new(), vec![number.number]),
-                };
+                let (set_numbers, refused_numbers) =
+                    if is_done { (vec![number.number], Vec::new()) } else { (Vec::new(), vec![number.number]) };
                 let acks = PeerBody::SetAcks(SetAcks { set_numbers, refused_numbers });
                 commands.push(self.mirrors.send(from, acks));
             }

@@ -245,12 +245,11 @@ impl Mirrors {
 
     /// Answers, once all that was recorded before is on all copies.
     pub(super) fn reply(&mut self, reply: GroupReply, deadline_ms: u64, commands: &mut Vec<Command>) {
-        match self.held.is_empty() {
-            true => commands.push(Command::Reply(reply)),
-            false => {
-                self.held_events += reply.decisions.len();
-                self.held.push_back(Held::Reply(reply, deadline_ms));
-            }
+        if self.held.is_empty() {
+            commands.push(Command::Reply(reply))
+        } else {
+            self.held_events += reply.decisions.len();
+            self.held.push_back(Held::Reply(reply, deadline_ms));
         }
     }
 

@@ -285,9 +285,10 @@ impl TreeSpec {
         if let Some(other) = roots.next() {
             return Err(TreeRefusal::TwoRoots { one: root.name.clone(), other: other.name.clone() });
         }
-        match root.fold == 0 && root.slicing.is_none() {
-            true => Ok(names),
-            false => Err(TreeRefusal::Root { place: root.name.clone() }),
+        if root.fold == 0 && root.slicing.is_none() {
+            Ok(names)
+        } else {
+            Err(TreeRefusal::Root { place: root.name.clone() })
         }
     }
 
@@ -319,9 +320,10 @@ impl TreeSpec {
                 return Err(TreeRefusal::Cycle { place: at.name.clone() });
             }
         }
-        match level < TREE_LEVELS_MAX {
-            true => Ok(level),
-            false => Err(TreeRefusal::Depth { place: place.name.clone(), levels: level + 1 }),
+        if level < TREE_LEVELS_MAX {
+            Ok(level)
+        } else {
+            Err(TreeRefusal::Depth { place: place.name.clone(), levels: level + 1 })
         }
     }
 }

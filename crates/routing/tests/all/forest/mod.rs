@@ -446,10 +446,7 @@ impl Producers {
     /// The next question, at a time.
     pub(crate) fn ask(&mut self, time_ms: u64, records: bool) -> Option<Question> {
         let base_unit = self.clock.now_unit();
-        let tick = match records {
-            true => self.clock.place_tick(Some(time_ms)),
-            false => self.clock.look_up_tick(Some(time_ms)),
-        };
+        let tick = if records { self.clock.place_tick(Some(time_ms)) } else { self.clock.look_up_tick(Some(time_ms)) };
         let (clock_unit, unit) = tick?;
         let times =
             Times { base_unit, ticks: vec![Tick { clock_unit, unit }], clock_ms: self.clock.now_ms().unwrap_or(0) };

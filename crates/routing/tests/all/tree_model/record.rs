@@ -149,9 +149,10 @@ impl Record {
         // What is looked up ahead of all clocks is told what would be left then.
         let clock_unit = if other.records { clock_unit } else { clock_unit.max(other.stamp.judged) };
         let units = [one.stamp.unit, other.stamp.unit];
-        let alive = match other.records {
-            true => units.iter().all(|unit| rule.expiry(*unit) > clock_unit),
-            false => rule.expiry(one.stamp.unit) > clock_unit,
+        let alive = if other.records {
+            units.iter().all(|unit| rule.expiry(*unit) > clock_unit)
+        } else {
+            rule.expiry(one.stamp.unit) > clock_unit
         };
         let has_lost = self.has_lost_root(one.began().min(other.began()), ended(first).max(ended(second)));
         alive && !(has_lost && (one.is_degraded() || other.is_degraded() || !self.has_all_marks))
