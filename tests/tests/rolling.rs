@@ -6,6 +6,7 @@
 //!   A node that is ready before it has fetched its copies lets the other copy be stopped too: then no copy is complete, and
 //!   everything is undecided until its window has passed.
 //! - SIGTERM to b, b is started; SIGTERM to a at once, whatever b says: a goes on until b has what only a has.
+//! - SIGTERM to b; SIGTERM to a while b is gone; then b is started: a goes on until b has what only a has.
 //! - `cluster safe-to-stop` says what would be lost: while another copy is down, or is being fetched, or where there is none.
 
 use std::net::TcpListener;
@@ -30,10 +31,10 @@ struct Served {
 }
 
 impl Served {
-    fn start(name: &str) -> Self {
+    fn start(name: &str, limits: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
         let health = format!("127.0.0.1:{port}");
-        Self { node: OwnNode::start(name, &format!("http_listen = \"{health}\"\n")), health }
+        Self { node: OwnNode::start(name, &format!("http_listen = \"{health}\"\n{limits}")), health }
     }
 
     fn run(&self, flags: &str) -> Ran {
@@ -49,7 +50,11 @@ impl Served {
 
 /// Nodes a, b and c, with a filter whose slices are on two of them each.
 fn cluster() -> [Served; 3] {
-    let nodes = ["a", "b", "c"].map(Served::start);
+    cluster_with("")
+}
+
+fn cluster_with(limits: &str) -> [Served; 3] {
+    let nodes = ["a", "b", "c"].map(|name| Served::start(name, limits));
     let form = nodes.iter().map(|served| served.node.address.as_str()).collect::<Vec<_>>().join(" ");
     eventually("a cluster", || nodes[0].run(&format!("cluster form {form}")).code == Some(0));
     let create =
@@ -135,6 +140,34 @@ fn who_alone_has_something_stops_when_another_has_fetched_it() {
     for word in ["is lost with this process", "clicks", "slices", "down, or out of reach"] {
         assert!(log.contains(word), "{word} is not in {log}");
     }
+}
+
+#[test]
+fn who_alone_has_something_waits_for_a_node_that_is_being_started_again() {
+    // Time for b to start, on a slow machine too: a node that is away is waited for for a quarter of this.
+    let mut nodes = cluster_with("[limits]\ndrain_max_ms = 120000\n");
+    let (_client, filter) = filter(&nodes);
+    eventually("every slice answers", || count(&filter, KEYS..KEYS + 100, Verdict::Duplicate) == 100);
+    assert!(count(&filter, 0..KEYS, Verdict::FirstSeen) > KEYS - 20);
+    let [a, b, c] = &mut nodes;
+    b.node.stop();
+    let (at, health) = (a.node.address.clone(), a.health.clone());
+    let unsafe_now = c.run(&format!("cluster safe-to-stop a --addr {at}"));
+    assert!(unsafe_now.code == Some(1) && unsafe_now.out.contains("filter clicks"), "at once: {unsafe_now:?}");
+    std::thread::scope(|scope| {
+        let stopping = scope.spawn(|| a.node.restart());
+        eventually("a waits", || c.run(&format!("node health --addr {health}")).code != Some(0));
+        b.node.start_again();
+        stopping.join().expect("a ends and starts");
+    });
+    eventually("all copies are complete", || copies(c) == (6, 6));
+    eventually("every slice answers", || count(&filter, KEYS..KEYS + 100, Verdict::Duplicate) == 100);
+    assert_eq!(count(&filter, 0..KEYS, Verdict::Duplicate), KEYS, "nothing is forgotten");
+    let log = a.node.log();
+    assert!(
+        log.contains("waiting until other nodes have fetched") && !log.contains("is lost with this process"),
+        "{log}"
+    );
 }
 
 #[test]

@@ -158,14 +158,15 @@ impl Admin for AdminService {
         } else {
             self.shared.meta.map().borrow().clone()
         };
-        let consensus = self.shared.meta.status();
+        let (consensus, view) = (self.shared.meta.status(), self.shared.view());
         Ok(Response::new(StatusReply {
             map: Some(ClusterMap::from(&*map)),
             leader: consensus.leader.map_or(0, |leader| leader.0),
             term: consensus.term,
             last_applied: consensus.last_applied,
-            unreachable: self.shared.view().unreachable.iter().map(|node| node.0).collect(),
-            clocks: self.shared.clocks.of_nodes(self.shared.clock.now(), &self.shared.view()),
+            unreachable: view.unreachable.iter().map(|node| node.0).collect(),
+            not_answering: view.links.keys().filter(|node| !view.reaches(**node)).map(|node| node.0).collect(),
+            clocks: self.shared.clocks.of_nodes(self.shared.clock.now(), &view),
             clock_skew_max_ms: self.shared.config.timing.clock_skew_max_ms,
         }))
     }

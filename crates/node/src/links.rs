@@ -31,6 +31,7 @@ pub(crate) struct LinkHandle {
     messages: mpsc::Sender<PeerMessage>,
     /// Messages that were handed over and are not acknowledged.
     waiting: Arc<AtomicU64>,
+    up: watch::Receiver<bool>,
     end: CancellationToken,
     incarnation: Incarnation,
 }
@@ -39,8 +40,13 @@ impl LinkHandle {
     /// A link whose messages go to `messages`.
     #[cfg(test)]
     pub(crate) fn to(messages: mpsc::Sender<PeerMessage>) -> Self {
-        let end = CancellationToken::new();
-        Self { messages, waiting: Arc::default(), end, incarnation: Incarnation::default() }
+        let (end, up) = (CancellationToken::new(), watch::Sender::new(true).subscribe());
+        Self { messages, waiting: Arc::default(), up, end, incarnation: Incarnation::default() }
+    }
+
+    /// Whether the peer answers at this moment.
+    pub(crate) fn is_up(&self) -> bool {
+        *self.up.borrow()
     }
 
     /// Hands over a message; waits for nothing. It comes back where too many wait already, or the peer's process is gone.
@@ -109,8 +115,14 @@ impl Links {
 
 fn open(shared: &Arc<Shared>, unreachable: &Unreachable, id: NodeId, node: &NodeRecord, me: Me) -> LinkHandle {
     let (messages, queue) = mpsc::channel(shared.config.limits.link_queue_max as usize);
-    let handle =
-        LinkHandle { messages, waiting: Arc::default(), end: CancellationToken::new(), incarnation: node.incarnation };
+    let up = watch::Sender::new(false);
+    let handle = LinkHandle {
+        messages,
+        waiting: Arc::default(),
+        up: up.subscribe(),
+        end: CancellationToken::new(),
+        incarnation: node.incarnation,
+    };
     let patience = Duration::from_millis(shared.config.timing.unreachable_after_ms);
     let link = outgoing::Outgoing {
         me,
@@ -120,7 +132,7 @@ fn open(shared: &Arc<Shared>, unreachable: &Unreachable, id: NodeId, node: &Node
         meter: shared.metrics.link(&node.name),
         queue,
         waiting: handle.waiting.clone(),
-        up: watch::Sender::new(false),
+        up,
         is_down: false,
         silence_max: patience / 2,
         is_pinged: false,

@@ -226,12 +226,12 @@ impl Node {
         let until = tokio::time::Instant::now() + limit;
         shared.leaving.store(true, Ordering::Relaxed);
         if shared.not_alive().is_none() {
-            // The rest is for what is in flight.
-            stopping::wait_for_copies(&shared, limit * 3 / 4).await;
+            stopping::wait_for_copies(&shared, limit).await;
         }
         shared.draining.store(true, Ordering::Relaxed);
         shared.drained.cancel();
-        if tokio::time::timeout_at(until, drain(&shared)).await.is_err() {
+        // The rest is for the journal, and for the agreement.
+        if tokio::time::timeout_at(until - limit / 8, drain(&shared)).await.is_err() {
             let batches = shared.batches.load(Ordering::Relaxed);
             tracing::warn!(batches, ?limit, "the node stops before all is done");
             warn_of_journals(&shared).await;
@@ -246,11 +246,11 @@ impl Node {
             }
         }
         shared.kept.cancel();
-        if tokio::time::timeout(limit, shared.keeper.written()).await.is_err() {
+        if tokio::time::timeout_at(until, shared.keeper.written()).await.is_err() {
             tracing::warn!(?limit, "the node stops before its journal is written");
         }
         // Where its disk hangs, what is to be written there is lost as in a crash.
-        if tokio::time::timeout(limit, shared.meta.shutdown()).await.is_err() {
+        if tokio::time::timeout_at(until, shared.meta.shutdown()).await.is_err() {
             tracing::warn!(?limit, "the node stops before the cluster's agreement is closed");
         }
     }

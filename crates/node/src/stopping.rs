@@ -1,12 +1,13 @@
 //! What a node that is told to stop does before it takes no more events: where it alone has what slices remember, and another
-//! copy is about to have it, too, it goes on until that is so.
+//! copy is about to have it, too, or was there a moment ago, it goes on until the other has it.
 //!
-//! Promises: nobody waits for a copy that cannot come; what is lost with the process, the log says. Must not know: how copies
+//! Promises: nobody waits for long for a copy that does not come; what is lost with the process, the log says. Must not know: how copies
 //! are fetched.
 
 use std::time::Duration;
 
 use firstseen_routing::stopping::{Loss, Obstacle, losses, ranges};
+use tokio::time::Instant;
 
 use crate::shared::Shared;
 use crate::view::View;
@@ -14,23 +15,44 @@ use crate::view::View;
 /// Filters that are named in the log.
 const TOLD_MAX: usize = 64;
 
+/// Of the time that a stop may take, in quarters, copies that fetch are waited for so long: the rest is for what is in flight.
+const FETCHING_QUARTERS: u32 = 3;
+
+/// And nodes that are away: one that is being started again is back by then.
+const AWAY_QUARTERS: u32 = 1;
+
+/// How often is looked: a link that breaks makes no new view.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// What would be lost with this process now.
 fn lost_with(view: &View) -> Vec<Obstacle> {
-    view.node().map_or_else(Vec::new, |node| losses(&view.map, node, |other| !view.unreachable.contains(&other)))
+    view.node().map_or_else(Vec::new, |node| losses(&view.map, node, |other| view.reaches(other)))
 }
 
-/// Waits until no other copy is about to have what only this node has, for at most `patience`.
-pub(crate) async fn wait_for_copies(shared: &Shared, patience: Duration) {
-    let mut views = shared.views.clone();
-    let is_awaited = |found: &Obstacle| matches!(found, Obstacle::Loss { why: Loss::Fetching(_), .. });
-    let nothing_awaited = |view: &std::sync::Arc<View>| !lost_with(view).iter().any(is_awaited);
-    if nothing_awaited(&shared.view()) {
-        return;
+/// Waits until no other copy is about to have what only this node has, for its part of `limit`.
+pub(crate) async fn wait_for_copies(shared: &Shared, limit: Duration) {
+    let begun = Instant::now();
+    let mut has_told = false;
+    while let Some(patience) = patience(&lost_with(&shared.view()), limit) {
+        if begun.elapsed() >= patience {
+            tracing::warn!(?patience, "the node stops before other nodes have fetched what only it has");
+            return;
+        }
+        if !std::mem::replace(&mut has_told, true) {
+            tracing::info!(?patience, "waiting until other nodes have fetched what only this one has; it still serves");
+        }
+        tokio::time::sleep(LOOK).await;
     }
-    tracing::info!(?patience, "waiting until other nodes have fetched what only this one has; it still serves");
-    if tokio::time::timeout(patience, views.wait_for(nothing_awaited)).await.is_err() {
-        tracing::warn!(?patience, "the node stops before other nodes have fetched what only it has");
-    }
+}
+
+/// For how long is waited where this would be lost; not at all where nobody can come to have it.
+fn patience(losses: &[Obstacle], limit: Duration) -> Option<Duration> {
+    let quarters = |found: &Obstacle| match found {
+        Obstacle::Loss { why: Loss::Fetching(_), .. } => Some(FETCHING_QUARTERS),
+        Obstacle::Loss { why: Loss::Away(_), .. } => Some(AWAY_QUARTERS),
+        _ => None,
+    };
+    losses.iter().filter_map(quarters).max().map(|quarters| limit * quarters / 4)
 }
 
 /// Says what is lost with this process.
@@ -50,5 +72,25 @@ pub(crate) fn tell_losses(shared: &Shared) {
     }
     if losses.len() > TOLD_MAX {
         tracing::warn!(filters = losses.len() - TOLD_MAX, "so it is with further filters");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use firstseen_routing::{FilterId, NodeId};
+
+    use super::*;
+
+    #[test]
+    fn a_copy_that_fetches_is_waited_for_longer_than_one_that_is_away_and_no_other_at_all() {
+        let limit = Duration::from_secs(8);
+        let others = || BTreeSet::from([NodeId(2)]);
+        let loss = |why| Obstacle::Loss { filter: FilterId(1), slices: vec![0], why };
+        let of = |losses: &[Obstacle]| patience(losses, limit).map(|patience| patience.as_secs());
+        assert_eq!(of(&[loss(Loss::OnlyCopy), loss(Loss::Incomplete)]), None);
+        assert_eq!(of(&[loss(Loss::OnlyCopy), loss(Loss::Away(others()))]), Some(2));
+        assert_eq!(of(&[loss(Loss::Away(others())), loss(Loss::Fetching(others()))]), Some(6));
     }
 }

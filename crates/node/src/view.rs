@@ -103,6 +103,11 @@ impl View {
         Self { map, me, filters, links, unreachable, is_disk_hung: false, faults: Vec::new() }
     }
 
+    /// Whether another node answers this one at this moment; that it is not listed as out of reach may be a second old.
+    pub(crate) fn reaches(&self, node: NodeId) -> bool {
+        !self.unreachable.contains(&node) && self.links.get(&node).is_some_and(LinkHandle::is_up)
+    }
+
     /// The number of this node.
     pub(crate) fn node(&self) -> Option<NodeId> {
         self.me.map(|me| me.identity.node)

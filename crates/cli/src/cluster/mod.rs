@@ -234,6 +234,8 @@ pub(crate) struct ClusterStatus {
     pub(crate) last_applied: u64,
     /// Nodes that the one that was asked cannot reach.
     pub(crate) unreachable: Vec<NodeId>,
+    /// Nodes that do not answer the one that was asked at this moment.
+    pub(crate) not_answering: Vec<NodeId>,
     /// How many milliseconds clocks are ahead of the middle one, as far as they were measured.
     pub(crate) clocks: BTreeMap<NodeId, i64>,
     /// How far two of them may differ.
@@ -252,15 +254,26 @@ impl TryFrom<StatusReply> for ClusterStatus {
     type Error = anyhow::Error;
 
     fn try_from(reply: StatusReply) -> anyhow::Result<Self> {
-        let StatusReply { map, leader, term, last_applied, unreachable, clocks, clock_skew_max_ms } = reply;
+        let StatusReply { map, leader, term, last_applied, unreachable, clocks, clock_skew_max_ms, not_answering } =
+            reply;
         let map = match map {
             Some(map) if map.version > 0 => map,
             _ => anyhow::bail!("this node belongs to no cluster yet: firstseen cluster init, join or form"),
         };
         let leader = (leader > 0).then_some(NodeId(leader));
-        let unreachable = unreachable.into_iter().map(NodeId).collect();
+        let nodes = |numbers: Vec<u64>| numbers.into_iter().map(NodeId).collect();
+        let (unreachable, not_answering) = (nodes(unreachable), nodes(not_answering));
         let clocks = clocks.into_iter().map(|clock| (NodeId(clock.node_id), clock.ahead_ms)).collect();
-        Ok(Self { map: map.try_into()?, leader, term, last_applied, unreachable, clocks, clock_skew_max_ms })
+        Ok(Self {
+            map: map.try_into()?,
+            leader,
+            term,
+            last_applied,
+            unreachable,
+            not_answering,
+            clocks,
+            clock_skew_max_ms,
+        })
     }
 }
 

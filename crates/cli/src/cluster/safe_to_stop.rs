@@ -73,9 +73,10 @@ pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::R
     let member = args.member.operator()?;
     let mut told: Vec<Reason> = Vec::new();
     loop {
-        let ClusterStatus { map, unreachable, .. } = committed(&member, LEADER_MAX).await?;
+        let ClusterStatus { map, unreachable, not_answering, .. } = committed(&member, LEADER_MAX).await?;
         let node = node_named(&map, &args.node)?;
-        let found = obstacles(&map, node, |other| !unreachable.contains(&other));
+        let is_away = |other| unreachable.contains(&other) || not_answering.contains(&other);
+        let found = obstacles(&map, node, |other| !is_away(other));
         let against: Vec<&Obstacle> = found.iter().filter(|found| !(args.accept_loss && found.is_loss())).collect();
         let reasons: Vec<Reason> = found.iter().map(|found| reason(&map, node, found)).collect();
         let is_safe = against.is_empty();

@@ -310,6 +310,7 @@ mod tests {
             term: 1,
             last_applied: 1,
             unreachable: Vec::new(),
+            not_answering: Vec::new(),
             clocks,
             clock_skew_max_ms: 1_000,
         };

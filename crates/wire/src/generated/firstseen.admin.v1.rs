@@ -85,6 +85,9 @@ pub struct StatusReply {
     /// How far the clocks of two nodes may differ.
     #[prost(uint64, tag = "7")]
     pub clock_skew_max_ms: u64,
+    /// Nodes whose link to the one that is asked is broken at this moment, for however short a time.
+    #[prost(uint64, repeated, tag = "8")]
+    pub not_answering: ::prost::alloc::vec::Vec<u64>,
 }
 /// How far the clock of a node is from the middle one of all that are known.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
