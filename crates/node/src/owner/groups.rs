@@ -146,7 +146,7 @@ impl Groups {
             self.kept.forget_sends_to(lost);
             self.run_all(commands, |group, commands| group.peer_lost(lost, now, commands));
         }
-        self.mind_disk(&view, commands);
+        self.mind_disk(&view, now, commands);
         if let Some(me) = view.me
             && self.start.replace(me.incarnation).is_some_and(|before| before != me.incarnation)
         {
@@ -209,15 +209,24 @@ impl Groups {
     }
 
     /// Gives up what is kept where the disk hangs, and takes it up again when the node counts as started anew.
-    fn mind_disk(&mut self, view: &View, commands: &mut Vec<Command>) {
+    fn mind_disk(&mut self, view: &View, now: Moment, commands: &mut Vec<Command>) {
         let Some(me) = view.me else { return };
         if view.is_disk_hung {
             if self.given_up_in.replace(me.incarnation).is_none() {
                 self.kept.give_up(commands);
+                self.give_up_flights(now, commands);
             }
         } else if self.given_up_in.is_some_and(|start| start != me.incarnation) {
             self.given_up_in = None;
             self.kept.take_up_again();
+        }
+    }
+
+    /// What is in flight in groups that are given up would wait for acknowledgements of what was not sent.
+    fn give_up_flights(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        let given_up: Vec<GroupKey> = self.kept.given_up().collect();
+        for key in given_up {
+            self.run(key, commands, |group, commands| group.give_up_flights(now, commands));
         }
     }
 

@@ -105,6 +105,17 @@ fn undecided(told: &[Verdict]) -> usize {
     told.iter().filter(|verdict| matches!(verdict, Verdict::Undecided(_))).count()
 }
 
+/// A call that begins while the disk hangs, by somebody who has time.
+async fn waits(node: &TestNode) -> impl Future<Output = Vec<Verdict>> + use<> {
+    let client = Client::builder().seeds([node.node.addr()]).deadline_ms(15_000).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    async move {
+        let told = told(&filter, &keys(5_000)).await;
+        drop(client);
+        told
+    }
+}
+
 /// Asks about new events until all of a call are decided; the last of them, and how many calls were not.
 async fn ask_until_decided(filter: &Filter, first: u32) -> (Vec<[u8; 4]>, u32) {
     let asking = async {
@@ -131,8 +142,15 @@ async fn other_copies_answer_for_a_node_whose_disk_hangs() {
         assert!(told(&filter, &before).await.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{slicing}");
 
         disks[1].set_hung(true);
+        let waiting = tokio::spawn(waits(&cluster.nodes[0]).await);
         let (during, calls) = ask_until_decided(&filter, 10_000).await;
         println!("{slicing}: {calls} calls had to wait for the disk");
+        let answered = waiting.await.expect("a call");
+        assert_eq!(
+            undecided(&answered),
+            0,
+            "{slicing}: who waits is answered by other copies, long before the deadline"
+        );
         assert!(calls > 0, "{slicing}: nothing is told before it is on the disk");
         let b = &cluster.nodes[1];
         wait_for("b says why", || b.node.not_ready().is_some_and(|why| why.contains("the disk of the journal hangs")))

@@ -261,6 +261,15 @@ impl GroupOwner {
         }
     }
 
+    /// The disk hangs that this group's answers wait for: whoever waits for one is told that nobody knows, and may ask another
+    /// copy under the same name. The map that gives the group to others comes next.
+    pub fn give_up_flights(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        match &mut self.cells {
+            Cells::Together(group) => group.give_up_flights(commands),
+            Cells::Divided(group) => group.give_up_flights(now, commands),
+        }
+    }
+
     /// Until when the node may record. A group that is told nothing may for ever.
     pub fn set_lease(&mut self, lease: Lease) {
         match &mut self.cells {

@@ -167,10 +167,7 @@ impl DividedGroup {
         if !self.placement.is_down_here() {
             self.was_whole = self.is_whole();
         }
-        for first in self.flights.as_ref().map(Flights::batches).unwrap_or_default() {
-            self.give_up(first);
-            self.answer(first);
-        }
+        self.answer_all();
         (self.flights, self.incarnation) = (None, incarnation);
         self.sets.clear();
         self.named.clear();
@@ -189,6 +186,20 @@ impl DividedGroup {
         (self.complete, self.first_ms) = (false, Some(now.monotonic_ms));
         self.gaps = None;
         self.fetch_anew();
+    }
+
+    /// Nothing of what is in flight can come to an end here: whoever waits for an answer gets one, and asks elsewhere.
+    pub(crate) fn give_up_flights(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        self.now = now;
+        self.answer_all();
+        self.finish(commands);
+    }
+
+    fn answer_all(&mut self) {
+        for first in self.flights.as_ref().map(Flights::batches).unwrap_or_default() {
+            self.give_up(first);
+            self.answer(first);
+        }
     }
 
     /// Tells all events of a batch that are not told what is known of them.

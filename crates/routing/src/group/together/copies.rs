@@ -350,6 +350,11 @@ impl TogetherGroup {
         self.mirrors.set_unreachable(unreachable.iter().copied());
     }
 
+    /// Nothing of what waits for other copies can come to an end here: whoever waits for an answer gets one, and asks elsewhere.
+    pub(crate) fn give_up_flights(&mut self, commands: &mut Vec<Command>) {
+        self.mirrors.give_up(commands);
+    }
+
     /// Events whose answers wait for other copies.
     pub(crate) fn held_events(&self) -> usize {
         self.mirrors.held_events()
