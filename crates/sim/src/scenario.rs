@@ -53,9 +53,9 @@ const LATENESS_MS: u64 = 5_000;
 const LATENESS_MS_MIN: u64 = 200;
 /// How long a node records without word from a majority: longer than it takes to find who leads.
 const LEASE_MS: u64 = 2_000;
-/// Dice of disks that hang fall apart from all others.
 /// Dice of what broken times need.
 const OF_BROKEN_TIMES: u64 = 0xB40_4E7;
+/// Dice of disks that hang fall apart from all others.
 const OF_HANGS: u64 = 0x8A_9C5 << 32;
 /// Calls of a producer while disks hang, and most milliseconds between two of them.
 const HANG_CALLS: u32 = 120;

@@ -243,13 +243,12 @@ impl Slices {
 
     fn rate_under_failures(&self, failed: u32) -> f64 {
         let down = f64::from(failed) / f64::from(self.slices);
-        match self.is_vertical {
-            true => {
-                let generation = failures::vertical_as_duplicate(down, self.fill(), self.hashes);
-                growth::live_rate(generation, self.generations)
-            }
+        if self.is_vertical {
+            let generation = failures::vertical_as_duplicate(down, self.fill(), self.hashes);
+            growth::live_rate(generation, self.generations)
+        } else {
             // A whole rate is that of one position.
-            false => failures::horizontal_as_duplicate(down, self.rate, 1),
+            failures::horizontal_as_duplicate(down, self.rate, 1)
         }
     }
 }

@@ -86,10 +86,11 @@ impl FrequencySpec {
             }
         };
         let (cells, hashes) = self.size()?;
-        let storage = match self.basic {
-            true => CounterStorage::Basic,
+        let storage = if self.basic {
+            CounterStorage::Basic
+        } else {
             // C05 4: half as many extensions as cells.
-            false => CounterStorage::Extended { extensions: u32::try_from(cells / 2).unwrap_or(u32::MAX) },
+            CounterStorage::Extended { extensions: u32::try_from(cells / 2).unwrap_or(u32::MAX) }
         };
         let shape = DecayingShape { cells, hashes, rule: self.rule, storage };
         shape.check()?;

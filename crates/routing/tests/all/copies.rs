@@ -83,10 +83,11 @@ impl Run {
             again: reply_to > number,
         };
         let head = self.network.head_by(map, digest(key));
-        match self.network.owners.contains_key(&head) {
-            true => self.network.submit_at(head, &[digest(key)], question),
+        if self.network.owners.contains_key(&head) {
+            self.network.submit_at(head, &[digest(key)], question);
+        } else {
             // Its process is gone: nobody takes it.
-            false => drop(self.asked.pop()),
+            self.asked.pop();
         }
     }
 

@@ -85,9 +85,9 @@ impl Run {
         // Where its head has left, nobody takes it.
         self.asked.push(key);
         if self.submit_as((number, number), key, map) {
-            self.asked_ms.push(self.network.now.monotonic_ms)
+            self.asked_ms.push(self.network.now.monotonic_ms);
         } else {
-            drop(self.asked.pop())
+            self.asked.pop();
         }
     }
 

@@ -239,10 +239,11 @@ impl DividedGroup {
     pub(super) fn covers(&self, leader: &Flight, ticket: u64) -> bool {
         let Some(flights) = &self.flights else { return false };
         let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { return false };
-        match batch.head.is_brought_up() {
+        if batch.head.is_brought_up() {
             // It was told, so it is recorded, unless the other is for as long.
-            true => leader.outcome == Decision::FirstSeen && flight.stamp.unit <= leader.stamp.unit,
-            false => leader.covers(flight.stamp, self.own.rule(), self.refresh),
+            leader.outcome == Decision::FirstSeen && flight.stamp.unit <= leader.stamp.unit
+        } else {
+            leader.covers(flight.stamp, self.own.rule(), self.refresh)
         }
     }
 
