@@ -161,14 +161,17 @@ fn producers_from_the_future_end_no_window_of_a_cluster() {
             assert_eq!(looked_up, left, "{name}: {ahead_ms} ms ahead");
             assert_eq!((told(&producer), told(&broken)), (DUPLICATES.to_vec(), DUPLICATES.to_vec()), "{name}");
         }
-        node.folder
-            .write("input", [keys(now_ms()), format!("{},x\n", now_ms() + 13 * DAY_MS), keys(now_ms())].concat());
-        let report = node
-            .folder
-            .dedup(&format!("{FLAGS} --cluster {} --filter {name} --out out input", node.address))
-            .ok()
-            .report();
-        assert_eq!((number(&report, "duplicates"), number(&report, "rejected")), (10, 1), "{name}: {report}");
+        let ahead = format!("{},x\n", now_ms() + 13 * DAY_MS);
+        node.folder.write("input", [keys(now_ms()), ahead.clone(), keys(now_ms())].concat());
+        let flags = format!("{FLAGS} --cluster {} --filter {name}", node.address);
+        let ran = node.folder.dedup(&format!("{flags} --out {name} input")).ok();
+        assert!(ran.err.contains("input:6 is undecided (future: its time is ahead"), "{}", ran.err);
+        let report = ran.report();
+        let counted = ["duplicates", "undecided", "rejected"].map(|count| number(&report, count));
+        let reason = number(&report["undecided_reasons"], "future");
+        assert_eq!((counted, reason), ([10, 1, 0], 1), "{name}: {report}");
+        assert_eq!(node.folder.read(name), ahead, "{name}: what is not taken is passed on");
+        node.folder.dedup(&format!("{flags} --strict input")).fails(2, &["undecided (future"]);
     }
 }
 

@@ -182,12 +182,7 @@ impl Engine {
             }
             Answer::Refused => {
                 let line = event.parsed.spans()[event.index].line;
-                let reason = match &self.source {
-                    Source::Here(_) => {
-                        "its time is more than --future-max ahead of the others, which do not bear it out"
-                    }
-                    Source::Cluster(_) => "its time is ahead of the others or of the present, which do not bear it out",
-                };
+                let reason = "its time is more than --future-max ahead of the others, which do not bear it out";
                 self.rejects.tell(file, line, reason, progress);
                 Destination::Rejected
             }

@@ -217,17 +217,23 @@ impl Remote {
     pub(super) fn answer(&mut self, chunk: Range<usize>, answers: &mut Vec<Answer>) {
         answers.clear();
         for verdict in &self.verdicts[chunk] {
-            answers.push(match verdict {
-                Verdict::FirstSeen => Answer::FirstSeen,
-                Verdict::Duplicate => Answer::Duplicate,
-                Verdict::Undecided(Reason::Late) => Answer::Late,
-                Verdict::Undecided(Reason::Future) => Answer::Refused,
-                Verdict::Undecided(reason) => {
-                    *self.undecided.entry(*reason).or_default() += 1;
-                    Answer::Undecided
-                }
-            });
+            let answer = answer_of(*verdict);
+            if let (Verdict::Undecided(reason), Answer::Undecided) = (verdict, answer) {
+                *self.undecided.entry(*reason).or_default() += 1;
+            }
+            answers.push(answer);
         }
+    }
+}
+
+/// What a verdict is to who writes records. Whether a time was broken depends on who else has sent, so what a cluster does not
+/// take is never dropped as broken.
+fn answer_of(verdict: Verdict) -> Answer {
+    match verdict {
+        Verdict::FirstSeen => Answer::FirstSeen,
+        Verdict::Duplicate => Answer::Duplicate,
+        Verdict::Undecided(Reason::Late) => Answer::Late,
+        Verdict::Undecided(_) => Answer::Undecided,
     }
 }
 
@@ -253,4 +259,18 @@ async fn verdicts(
 fn node_report(traffic: NodeTraffic) -> NodeReport {
     let NodeTraffic { name: node, batches, sent_bytes, received_bytes } = traffic;
     NodeReport { node, batches, sent_bytes, received_bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_cluster_says_drops_a_record_but_a_duplicate() {
+        let told = |reason| answer_of(Verdict::Undecided(reason));
+        assert_eq!((told(Reason::Future), told(Reason::SlicesDown)), (Answer::Undecided, Answer::Undecided));
+        assert_eq!(told(Reason::Late), Answer::Late, "--late says what becomes of it");
+        assert_eq!(answer_of(Verdict::FirstSeen), Answer::FirstSeen);
+        assert_eq!(answer_of(Verdict::Duplicate), Answer::Duplicate);
+    }
 }

@@ -43,6 +43,7 @@ impl Why {
             (Reason::SlicesDown, true, true) => {
                 ": nodes that have slices are down, and other slices have lost what they knew (`firstseen filter describe`)"
             }
+            (Reason::Future, ..) => ": its time is ahead of the others or of the present, which do not bear it out",
             _ => "",
         }
     }
@@ -148,6 +149,7 @@ mod tests {
             assert!(told.contains(words), "{told}");
         }
         assert!(cluster(Reason::Overloaded, true, true).contains("(overloaded)"));
+        assert!(cluster(Reason::Future, true, true).contains("(future: its time is ahead"));
         let ended = Turn::Ended(1200).words("log:9", None);
         assert!(ended.contains("log:9") && ended.contains("1,200"), "{ended}");
     }
