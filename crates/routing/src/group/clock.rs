@@ -92,6 +92,13 @@ impl HeadClock {
         }
     }
 
+    /// A producer has ended: what it has sent withholds nothing from others any more.
+    pub(crate) fn end_producer(&mut self, producer: u128) {
+        if let Self::Event(clock) = self {
+            clock.end_producer(producer);
+        }
+    }
+
     /// The greatest time accepted, in milliseconds since 1970; 0 where there is none.
     pub(crate) fn clock_ms(&self) -> u64 {
         match self {

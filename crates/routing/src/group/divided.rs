@@ -124,7 +124,7 @@ pub(crate) struct DividedGroup {
     own: OwnSlices,
     fill: Fill,
     outbox: Outbox,
-    clock: HeadClock,
+    pub(super) clock: HeadClock,
     guard: ReplayGuard,
     standings: Vec<Standing>,
     /// Made with the first submission.

@@ -202,6 +202,15 @@ impl GroupOwner {
         }
     }
 
+    /// A producer has ended: until it sends again, nothing that it has sent bears out the times of others, or withholds that
+    /// from them.
+    pub fn end_producer(&mut self, producer: u128) {
+        match &mut self.cells {
+            Cells::Together(group) => group.clock.end_producer(producer),
+            Cells::Divided(group) => group.clock.end_producer(producer),
+        }
+    }
+
     /// Takes a message of another node, in the order of its link.
     pub fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         match &mut self.cells {

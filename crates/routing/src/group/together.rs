@@ -59,7 +59,7 @@ pub(crate) struct TogetherGroup {
     refreshes: bool,
     slice: FilterSlice,
     estimates_frequencies: bool,
-    clock: HeadClock,
+    pub(super) clock: HeadClock,
     guard: ReplayGuard,
     when_lost: WhenLost,
     gap: Gap,

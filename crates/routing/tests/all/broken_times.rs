@@ -14,6 +14,8 @@ const HOUR_MS: u64 = 60 * MINUTE_MS;
 /// A Tuesday, half past noon in UTC, so also in every zone below in the middle of an hour.
 const NOW_MS: u64 = 1_789_993_800_000;
 const SKEW_MS: u64 = 500;
+/// Who has sent nothing for longer than this is silent.
+const SILENT_MS: u64 = 3_000;
 
 const WINDOWS: [(Kind, &str); 9] = [
     (Kind::Bloom, "landmark:1h"),
@@ -114,12 +116,16 @@ const FIRST_SEEN: [Decision; 5] = [Decision::FirstSeen; 5];
 const DUPLICATES: [Decision; 5] = [Decision::Duplicate; 5];
 const FUTURE: Decision = Decision::Undecided(Reason::Future);
 
-fn each_window(check: impl Fn(World, &str)) {
-    for window in WINDOWS {
+fn windows() -> impl Iterator<Item = ((Kind, &'static str), &'static str)> {
+    WINDOWS.into_iter().flat_map(|window| {
         let slicings: &[&str] = if window.0 == Kind::Counting { &["none"] } else { &["none", "vertical:2"] };
-        for slicing in slicings {
-            check(World::new(window, slicing), &format!("{window:?} {slicing}"));
-        }
+        slicings.iter().map(move |slicing| (window, *slicing))
+    })
+}
+
+fn each_window(check: impl Fn(World, &str)) {
+    for (window, slicing) in windows() {
+        check(World::new(window, slicing), &format!("{window:?} {slicing}"));
     }
 }
 
@@ -171,8 +177,79 @@ fn an_event_of_now_does_not_end_a_replay_of_others() {
         world.observe(3, NOW_MS, &batch(2000, old_ms));
         assert_eq!(world.observe(9, NOW_MS, &[(7, NOW_MS)]), [FUTURE], "{case}");
         assert_eq!(world.observe(2, NOW_MS, &batch(2000, old_ms)), [Decision::Duplicate; 50], "{case}");
-        // A minute after the replay nobody speaks for its times.
-        assert_eq!(world.observe(9, NOW_MS + MINUTE_MS + 1, &[(7, NOW_MS)]), [Decision::FirstSeen], "{case}");
+        // When those who replay have been silent for some seconds, nobody speaks for its times.
+        assert_eq!(world.observe(9, NOW_MS + SILENT_MS, &[(7, NOW_MS)]), [FUTURE], "{case}");
+        assert_eq!(world.observe(9, NOW_MS + SILENT_MS + 1, &[(7, NOW_MS)]), [Decision::FirstSeen], "{case}");
+    });
+}
+
+/// A log of `hours` ago, as one process brings it: a batch has the hundred lines of a second.
+fn replay(world: &mut World, producer: u128, wall_ms: u64, hours: u64, lines: u64) -> Vec<Decision> {
+    let from_ms = NOW_MS - hours * HOUR_MS;
+    let lines: Vec<_> = (0..lines).map(|line| (hours << 32 | line, from_ms + line / 100 * 1_000)).collect();
+    lines.chunks(100).flat_map(|batch| world.observe(producer, wall_ms, batch)).collect()
+}
+
+fn unlike(told: &[Decision], expected: Decision) -> usize {
+    told.iter().filter(|decision| **decision != expected && **decision != Decision::Duplicate).count()
+}
+
+/// What came before is silent, or has ended and its node knows it.
+const PAUSES_MS: [(u64, bool); 2] = [(SILENT_MS + 1, false), (0, true)];
+
+#[test]
+fn after_a_backfill_the_tail_is_served() {
+    for (window, slicing) in windows() {
+        for (pause_ms, is_told) in PAUSES_MS {
+            let (mut world, case) = (World::new(window, slicing), format!("{window:?} {slicing} {pause_ms}"));
+            assert_eq!(unlike(&replay(&mut world, 1, NOW_MS, 720, 3_000), Decision::FirstSeen), 0, "{case}");
+            if is_told {
+                world.owner.end_producer(1);
+            }
+            for line in 0..20 {
+                let now_ms = NOW_MS + pause_ms + line * 500;
+                let told = world.observe(2, now_ms, &[(line, now_ms)]);
+                assert_eq!(unlike(&told, Decision::FirstSeen), 0, "{case}: line {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn files_that_one_process_each_replays_lose_nothing() {
+    for (window, slicing) in windows() {
+        for (pause_ms, is_told) in PAUSES_MS {
+            for lines in [1, 100, 300] {
+                let (mut world, mut wall_ms) = (World::new(window, slicing), NOW_MS);
+                for (process, days) in (1..).zip([30, 29, 27]) {
+                    let told =
+                        replay(&mut world, process, wall_ms, 24 * days, if process == 1 { 3_000 } else { lines });
+                    let case = format!("{window:?} {slicing} {pause_ms}: process {process}, {lines} lines");
+                    assert_eq!(unlike(&told, Decision::FirstSeen), 0, "{case}");
+                    if is_told {
+                        world.owner.end_producer(process);
+                    }
+                    wall_ms += pause_ms;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_broken_clock_moves_nothing_while_others_send() {
+    each_window(|mut world, case| {
+        let old_ms = NOW_MS - 1000 * HOUR_MS;
+        let batch: Vec<_> = (0..100).map(|key| (1_000 + key, old_ms)).collect();
+        world.observe(2, NOW_MS, &batch);
+        for turn in 1..100 {
+            // The one whose times are right pauses as long as it may.
+            let now_ms = NOW_MS + turn * SILENT_MS;
+            let ahead_ms = [400, 700, 1000][turn as usize % 3] * HOUR_MS;
+            let told = world.observe(9, now_ms, &[(1 << 40 | turn, old_ms + ahead_ms)]);
+            assert_eq!(told, [FUTURE], "{case}: turn {turn}");
+            assert_eq!(world.observe(2, now_ms, &batch), [Decision::Duplicate; 100], "{case}: turn {turn}");
+        }
     });
 }
 

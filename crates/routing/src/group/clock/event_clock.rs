@@ -126,6 +126,11 @@ impl EventClock {
         }
     }
 
+    /// A producer has ended.
+    pub(super) fn end_producer(&mut self, producer: u128) {
+        self.lately.end(producer);
+    }
+
     /// The greatest time accepted, in milliseconds since 1970; 0 where there is none.
     pub(super) fn clock_ms(&self) -> u64 {
         self.shown.now_ms().unwrap_or(0)

@@ -4,6 +4,9 @@
 //! ends by it, and its own clock has looked at what comes next. Where others send too, more than half of what was sent last,
 //! the events of the batch in hand among it, must be of that time, also where that is the present.
 //!
+//! Who has ended, or has been silent for [`SILENT_MS`], does not send: a log that was replayed withholds nothing from who
+//! comes after it.
+//!
 //! Promises: bounded; a run of equal units of one producer is one entry, and nothing is allocated for an event. Must not
 //! know: clocks, what a unit is, what time it is (moments are passed in).
 
@@ -29,6 +32,8 @@ struct Run {
     unit: u64,
     events: usize,
     noted_ms: u64,
+    /// When the producer has sent last, whatever it was.
+    heard_ms: u64,
 }
 
 /// The last events, oldest first.
@@ -44,6 +49,9 @@ pub(crate) struct Lately {
 /// What was sent longer ago tells nothing of where the stream is.
 const LATELY_MS: u64 = 60_000;
 
+/// Who has sent nothing for longer than this does not send any more.
+const SILENT_MS: u64 = 3_000;
+
 /// So many events are looked at least; of what is missing, what was borne out before stands for each.
 const LOOKED_AT_MIN: usize = 16;
 
@@ -54,7 +62,13 @@ impl Lately {
     /// Before a batch, at `now_ms` by the clock of whoever looks, where what was borne out is `anchor`.
     pub(crate) fn open(&mut self, anchor: Option<u64>, now_ms: u64) {
         (self.anchor, self.now_ms) = (anchor, now_ms);
-        self.drop_while(|run, _| run.noted_ms < now_ms.saturating_sub(LATELY_MS));
+        // A clock that was set back says nothing of how long ago that was.
+        self.keep(|run| run.noted_ms >= now_ms.saturating_sub(LATELY_MS) && now_ms.abs_diff(run.heard_ms) <= SILENT_MS);
+    }
+
+    /// A producer has ended, so that nothing that it has sent says where the stream is now.
+    pub(crate) fn end(&mut self, producer: u128) {
+        self.keep(|run| run.producer != producer);
     }
 
     /// Whether so much that is far from the present came from others that the present does not bear out what `sender` sends.
@@ -103,6 +117,8 @@ impl Lately {
     /// Takes note of a batch; what is behind all that was borne out tells nothing of where the stream is.
     pub(crate) fn note(&mut self, sender: Sender, times: &Times, events: usize) {
         let Sender::Producer(producer) = sender else { return };
+        let of_producer = self.runs.iter_mut().filter(|run| run.producer == producer);
+        of_producer.for_each(|run| run.heard_ms = self.now_ms);
         match &times.ticks[..] {
             [] => self.push(producer, times.base_unit, events.min(AHEAD_EVENTS_MAX)),
             ticks => {
@@ -110,21 +126,22 @@ impl Lately {
                 last.iter().for_each(|Tick { unit, .. }| self.push(producer, *unit, 1));
             }
         }
-        self.drop_while(|oldest, events| events - oldest.events >= AHEAD_EVENTS_MAX);
-    }
-
-    /// Nothing of it matters any more.
-    pub(crate) fn forget(&mut self) {
-        self.drop_while(|_, _| true);
-    }
-
-    fn drop_while(&mut self, is_spent: impl Fn(&Run, usize) -> bool) {
         while let Some(oldest) = self.runs.front()
-            && is_spent(oldest, self.events)
+            && self.events - oldest.events >= AHEAD_EVENTS_MAX
         {
             self.events -= oldest.events;
             self.runs.pop_front();
         }
+    }
+
+    /// Nothing of it matters any more.
+    pub(crate) fn forget(&mut self) {
+        self.keep(|_| false);
+    }
+
+    fn keep(&mut self, counts: impl Fn(&Run) -> bool) {
+        self.runs.retain(counts);
+        self.events = self.runs.iter().map(|run| run.events).sum();
     }
 
     fn push(&mut self, producer: u128, unit: u64, events: usize) {
@@ -137,7 +154,7 @@ impl Lately {
                 last.events += events;
                 last.noted_ms = self.now_ms;
             }
-            _ => self.runs.push_back(Run { producer, unit, events, noted_ms: self.now_ms }),
+            _ => self.runs.push_back(Run { producer, unit, events, noted_ms: self.now_ms, heard_ms: self.now_ms }),
         }
     }
 }
@@ -199,10 +216,35 @@ mod tests {
             !lately.outweighs_present(B) && lately.outweighs_present(A) && !lately.outweighs_present(Sender::Level)
         );
         assert!(noted(&[(A, 5, 64), (B, 5, 10)]).outweighs_present(B));
-        lately.open(None, LATELY_MS);
+        // B sends on, and what it sends is behind all that was borne out.
+        for now_ms in (0..=LATELY_MS).step_by(1_000) {
+            lately.open(Some(6), now_ms);
+            lately.note(B, &times(&[5]), 1);
+        }
         assert!(lately.outweighs_present(A));
-        lately.open(None, LATELY_MS + 1);
+        lately.open(Some(6), LATELY_MS + 1);
         assert!(!lately.outweighs_present(A) && lately.runs.is_empty());
+    }
+
+    #[test]
+    fn who_has_ended_or_is_silent_counts_no_more() {
+        let (new, far) = (times(&[900]), jump(900));
+        let mut lately = noted(&[(A, 5, 100), (B, 5, 100)]);
+        lately.open(None, SILENT_MS);
+        assert!(lately.outweighs_present(A) && !lately.bears_out(A, &new, 1, far), "B has paused");
+        lately.note(A, &times(&[5]), 1);
+        lately.open(None, SILENT_MS + 1);
+        assert!(!lately.outweighs_present(A) && lately.bears_out(A, &new, 1, far), "B is silent");
+        assert!(lately.outweighs_present(B) && !lately.bears_out(B, &new, 1, far), "A is not");
+        assert_eq!(lately.events, 101);
+        lately.end(1);
+        assert!(!lately.outweighs_present(B) && lately.bears_out(B, &new, 1, far) && lately.events == 0);
+        // Where the owner's clock was set back by more than that, nobody is waited for.
+        let mut lately = Lately::default();
+        lately.open(None, 1_000_000);
+        lately.note(A, &times(&[5; 100]), 100);
+        lately.open(None, 1_000);
+        assert!(!lately.outweighs_present(B));
     }
 
     #[test]
