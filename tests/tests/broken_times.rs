@@ -175,6 +175,25 @@ fn producers_from_the_future_end_no_window_of_a_cluster() {
     }
 }
 
+/// A node knows that a process has ended, so nobody waits for its silence.
+#[test]
+fn what_a_process_has_replayed_withholds_nothing_from_the_next() {
+    let node = node();
+    for (name, flags) in [("together", "--slicing horizontal:2"), ("divided", "--slicing vertical:3")] {
+        create(&node, name, flags);
+        let flags = format!("{FLAGS} --cluster {} --filter {name} --out out --strict input", node.address);
+        // A backfill, a day of few lines, a day of one, and what occurs now.
+        for (days, lines) in [(30, 3_000), (29, 100), (27, 1), (0, 20)] {
+            let from_ms = now_ms() - days * DAY_MS;
+            let log: String = (0..lines).map(|line| format!("{},k{days}-{line}\n", from_ms + line * 10)).collect();
+            node.folder.write("input", log);
+            let report = node.folder.dedup(&flags).ok().report();
+            let counted = ["undecided", "late", "rejected"].map(|count| number(&report, count));
+            assert_eq!(counted, [0; 3], "{name}, {days} d ago: {report}");
+        }
+    }
+}
+
 #[test]
 fn a_clock_that_went_wrong_is_set_back_by_one_command() {
     let node = node();

@@ -108,6 +108,11 @@ pub(crate) enum Work {
         /// The answer.
         climbed: Climbed,
     },
+    /// A producer has ended a stream.
+    Ended {
+        /// Its incarnation.
+        producer: u128,
+    },
     /// Nothing new will come: finish.
     Drain {
         /// Told when nothing is in flight.
@@ -276,6 +281,11 @@ impl Owners {
     /// How far the groups of a filter here have come that is closed; none where there are none.
     pub(crate) async fn ending(&self, filter: FilterId) -> Option<Ending> {
         self.ask(|reply| Work::Ending { filter, reply }).await.into_iter().flatten().reduce(Ending::and)
+    }
+
+    /// A producer has ended a stream. An owner that has no room for the word learns it from the producer's silence.
+    pub(crate) fn end_producer(&self, producer: u128) {
+        self.queues.iter().for_each(|queue| drop(queue.work.try_send(Work::Ended { producer })));
     }
 
     /// Waits until nothing is in flight anywhere.

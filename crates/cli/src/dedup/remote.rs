@@ -226,8 +226,8 @@ impl Remote {
     }
 }
 
-/// What a verdict is to who writes records. Whether a time was broken depends on who else has sent, so what a cluster does not
-/// take is never dropped as broken.
+/// What a verdict is to who writes records. Whether a time is broken depends on who else has sent, so what a cluster does
+/// not take is never dropped as broken.
 fn answer_of(verdict: Verdict) -> Answer {
     match verdict {
         Verdict::FirstSeen => Answer::FirstSeen,

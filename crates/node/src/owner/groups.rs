@@ -320,6 +320,11 @@ impl Groups {
         self.run(key, commands, |group, commands| group.submit(submission, now, commands)).is_some()
     }
 
+    /// A producer has ended a stream.
+    pub(super) fn end_producer(&mut self, producer: u128) {
+        self.groups.values_mut().for_each(|group| group.end_producer(producer));
+    }
+
     /// Takes a message of another node. What is asked of a group that is not here is refused.
     pub(super) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         let (filter, group) = (message.filter, message.group);

@@ -227,6 +227,7 @@ impl Worker {
             Work::Climbed { filter, group, climbed } => {
                 self.groups.climbed((filter, group), &climbed, now, &mut self.commands);
             }
+            Work::Ended { producer } => self.groups.end_producer(producer),
             Work::Drain { done } => {
                 self.groups.drain(now, &mut self.commands);
                 self.draining.push(done);

@@ -93,6 +93,8 @@ impl Session {
         // Held back, so that the reason for the end finds room behind the replies.
         let Ok(last_word) = self.replies.clone().reserve_owned().await else { return };
         let end = self.serve(requests).await;
+        // Behind the last of its events in each queue.
+        self.shared.owners.end_producer(self.sender.producer);
         self.shared.batches.fetch_sub(u64::from(self.unanswered), Ordering::Relaxed);
         if let Some(status) = end {
             tracing::debug!(code = ?status.code(), message = status.message(), "a producer's stream is ended");
