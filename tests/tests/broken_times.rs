@@ -119,6 +119,70 @@ fn logs_with_gaps_and_tiny_logs_lose_nothing() {
     }
 }
 
+/// Four days of a log, a file each: `days` says in which order they are named.
+fn counts_of_days(days: [u64; 4], broken_ends_ms: Option<u64>, flags: &str) -> [u64; 4] {
+    let folder = Folder::new();
+    let start_ms = 1_431_000_000_000;
+    for day in 0..4 {
+        let line = |line: u64| format!("{},day{day}-key{line}\n", start_ms + day * DAY_MS + line * 43_000);
+        let end = broken_ends_ms.map(|ahead_ms| format!("{},broken{day}\n", start_ms + day * DAY_MS + ahead_ms));
+        folder.write(&format!("day{day}"), (0..2000).map(line).chain(end).collect::<String>());
+    }
+    let files = days.map(|day| format!("day{day}")).join(" ");
+    let report = folder.dedup(&format!("{FLAGS} {flags} --out out {files}")).ok().report();
+    ["first_seen", "duplicates", "undecided", "rejected"].map(|name| number(&report, name))
+}
+
+/// Rotated logs in the order of their names: of each file but the last up to 128 records were rejected before.
+#[test]
+fn files_in_a_wrong_order_lose_nothing() {
+    for days in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 3, 2, 1], [2, 0, 3, 1]] {
+        for flags in [
+            "--window 24h --capacity 10k --fpr 1e-6",
+            "--window 1h --fpr 1e-6",
+            "--window 1h --future-max 44s --fpr 1e-6",
+        ] {
+            assert_eq!(counts_of_days(days, None, flags), [8000, 0, 0, 0], "{days:?} {flags}");
+        }
+    }
+}
+
+#[test]
+fn a_broken_time_at_the_end_of_a_file_ends_no_window() {
+    let hourly = "--window 1h --fpr 1e-6";
+    // In the right order the next file contradicts it, and the last file has none behind it.
+    assert_eq!(counts_of_days([0, 1, 2, 3], Some(40 * DAY_MS), hourly), [8001, 0, 0, 3]);
+    // In the wrong one nothing does: it is passed on, and the clock stays.
+    let folder = Folder::new();
+    let file =
+        |start_ms: u64| (0..200).map(|line| format!("{},key{line}\n", start_ms + line * 1000)).collect::<String>();
+    let (start_ms, early_ms) = (1_431_000_000_000, 1_431_000_000_000 - 60_000);
+    folder.write("newer", file(start_ms) + &format!("{},broken\n", start_ms + 40 * DAY_MS));
+    folder.write("older", file(early_ms));
+    let ran = folder.dedup(&format!("{FLAGS} {hourly} --out out newer older")).ok();
+    let report = ran.report();
+    let told = ["first_seen", "duplicates", "undecided", "late", "rejected"].map(|name| number(&report, name));
+    assert_eq!(told, [200, 200, 1, 0, 0]);
+    assert!(ran.err.contains("newer:201: undecided") && ran.err.contains("oldest file first"), "{}", ran.err);
+    assert!(folder.read("out").contains("broken"));
+    folder.dedup(&format!("{FLAGS} {hourly} --strict --out out newer older")).fails(2, &["newer:201: undecided"]);
+}
+
+/// The logs of two hosts, one after the other.
+#[test]
+fn logs_of_the_same_hours_lose_nothing() {
+    let folder = Folder::new();
+    for (host, shift_ms) in [("a", 0), ("b", 20_000)] {
+        let line = |line: u64| format!("{},{host}{line}\n", 1_431_000_000_000 + shift_ms + line * 43_000);
+        folder.write(host, (0..2000).map(line).collect::<String>());
+    }
+    for files in ["a b", "b a"] {
+        let report = folder.dedup(&format!("{FLAGS} --window 24h --fpr 1e-6 --out out {files}")).ok().report();
+        let told = ["first_seen", "undecided", "rejected"].map(|name| number(&report, name));
+        assert_eq!(told, [4000, 0, 0], "{files}");
+    }
+}
+
 fn node() -> OwnNode {
     let node = OwnNode::start("here", "");
     let init = format!("cluster init --addr {}", node.address);

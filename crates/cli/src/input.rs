@@ -35,6 +35,9 @@ pub struct Batch {
     pub input_bytes: u64,
     /// When they came, in milliseconds since 1970, where that is their time.
     pub arrived_ms: Option<u64>,
+    /// Its file ends here, and the next one begins before that: its last record may be right, though nothing bears it
+    /// out.
+    pub is_before_older: bool,
 }
 
 impl Batch {
@@ -208,7 +211,7 @@ impl Reader<'_> {
             let Batch { block, parsed, .. } = &mut *batch;
             parser.parse(block, parsed).map_err(|error| UsageError(error.to_string()))?;
             self.input_bytes = before_bytes + reader.get_ref().input_bytes_used();
-            (batch.file, batch.input_bytes) = (file, self.input_bytes);
+            (batch.file, batch.input_bytes, batch.is_before_older) = (file, self.input_bytes, false);
             let steady = self.started.elapsed();
             batch.arrived_ms = self.arrivals.as_mut().map(|arrivals| arrivals.at(present_ms(), steady));
             if self.reading.send(Message::Batch(batch)).is_err() {

@@ -20,6 +20,7 @@ pub mod args;
 mod arrivals;
 #[cfg(feature = "full")]
 pub mod bench;
+mod border;
 #[cfg(feature = "full")]
 pub mod certs;
 #[cfg(feature = "full")]

@@ -8,6 +8,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::border::{Behind, behind};
 use crate::exit::{INTERRUPTED, USAGE, is_broken_pipe, is_usage};
 use crate::input::{Batch, Input, Message, present_ms};
 use crate::stop::Stop;
@@ -115,6 +116,20 @@ impl Reached {
     }
 }
 
+/// What comes behind `held`, as far as `next` tells; a record is taken `step_ms` ahead by its own word, and none where
+/// times do not matter.
+fn ahead_ms(held: &mut Batch, next: &Batch, step_ms: Option<u64>) -> Vec<u64> {
+    let Some(step_ms) = step_ms else { return Vec::new() };
+    if held.file == next.file {
+        return next.first_times_ms();
+    }
+    // A file may end in a small batch; what is not known of it then says nothing.
+    let last_ms: Vec<u64> = held.parsed.times_ms().iter().map(|time_ms| time_ms.cast_unsigned()).collect();
+    let Behind { ahead_ms, is_older } = behind(&last_ms, next.first_times_ms(), step_ms, present_ms());
+    held.is_before_older = is_older;
+    ahead_ms
+}
+
 /// Hands all of `input` to `pass`, until it ends or somebody stops it.
 pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
     let (mut held, mut reached): (Option<Box<Batch>>, _) = (None, Reached::default());
@@ -129,8 +144,8 @@ pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
             Ok(message) => message,
             Err(error) => return failed(error, pass),
         };
-        let ahead_ms = match &message {
-            Message::Batch(next) if held.is_some() && pass.step_ms().is_some() => next.first_times_ms(),
+        let ahead_ms = match (&mut held, &message) {
+            (Some(held), Message::Batch(next)) => ahead_ms(held, next, pass.step_ms()),
             _ => Vec::new(),
         };
         if let Err(error) = hand_on(held.take(), &ahead_ms, input, pass) {

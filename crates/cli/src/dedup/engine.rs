@@ -80,6 +80,8 @@ pub(super) struct Engine {
     pub(super) late: LateArg,
     pub(super) troubles: Troubles,
     pub(super) answers: Vec<Answer>,
+    /// Records of which nothing tells whether their time is right.
+    pub(super) unclear: u64,
 }
 
 /// Where one record goes.
@@ -95,6 +97,11 @@ impl Engine {
     /// Whether there was no record yet, not even a rejected one.
     pub(super) fn has_seen_nothing(&self) -> bool {
         self.tally.counts.events + self.rejects.count() == 0
+    }
+
+    /// Whether each record was read and decided, but for late ones.
+    pub(super) fn is_clean(&self) -> bool {
+        self.rejects.count() + self.troubles.total() + self.unclear == 0
     }
 
     /// Answers every record of `batch` and writes it where it belongs; `ahead_ms` has the times of records that come next.
@@ -125,7 +132,12 @@ impl Engine {
                         self.reject(earlier, batch, outputs, progress)?;
                     }
                 }
-                let destination = self.count(event, index - start, *file, progress);
+                let is_last = batch.is_before_older && index + 1 == parsed.len();
+                let destination = if is_last && self.answers[index - start] == Answer::Refused {
+                    self.unclear(event, *file, progress)
+                } else {
+                    self.count(event, index - start, *file, progress)
+                };
                 outputs.of(destination).record(bytes, parsed.spans()[index].range())?;
             }
         }
@@ -144,6 +156,18 @@ impl Engine {
     ) -> anyhow::Result<()> {
         self.rejects.tell(batch.file, rejection.span.line, &rejection.reason, progress);
         outputs.rejected.record(batch.block.bytes(), rejection.span.range())
+    }
+
+    /// The last record of a file is refused, and the next file cannot contradict it, as it begins before: it is passed
+    /// on.
+    fn unclear(&mut self, event: Event<'_>, file: usize, progress: &Progress) -> Destination {
+        progress.note(&format!(
+            "firstseen: {}: undecided, and passed on: its time is more than --future-max ahead of its file, and the \
+             next file is older: name the oldest file first",
+            self.rejects.place(file, event.parsed.spans()[event.index].line)
+        ));
+        self.unclear += 1;
+        self.decided(event, Answer::Undecided)
     }
 
     fn answer(&mut self, batch: &Batch, chunk: Range<usize>, ahead_ms: &[u64]) {

@@ -50,6 +50,7 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
         late: output.late,
         troubles: Troubles::default(),
         answers: Vec::new(),
+        unclear: 0,
     };
     let input = Input::start(args.input.reading(parser, times));
     let stop = Stop::on_signal(input.waker())?;
@@ -68,7 +69,7 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
         let report = report(args, times, &mut engine, started.elapsed().as_secs_f64(), ended.is_interrupted());
         told = report.write(run.report, run.report_file.as_deref());
     }
-    ended.exit_code(saved.and(told), run.strict && engine.rejects.count() + engine.troubles.total() > 0)
+    ended.exit_code(saved.and(told), run.strict && !engine.is_clean())
 }
 
 /// Batches through the filter to the outputs.

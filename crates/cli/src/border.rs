@@ -1,0 +1,98 @@
+//! What is known at the end of an input file of the records behind its last ones.
+//!
+//! The next file may begin long before: rotated logs in the order of their names, the logs of two hosts. Then its
+//! records say nothing against those at the end of this one, which are judged by how far this file itself has come.
+//!
+//! Promises: pure; one record with a broken time, wherever it stands, is never how far a file has come. Must not know:
+//! files, filters.
+
+use firstseen_filter::AHEAD_EVENTS_MAX;
+
+/// So many records at the end of a file tell how far that has come.
+const LAST_EVENTS: usize = 16;
+
+/// What stands behind the last records of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Behind {
+    /// The times that bear those records out, or not.
+    pub(crate) ahead_ms: Vec<u64>,
+    /// The next file begins before this one ended: what is not borne out may be right all the same.
+    pub(crate) is_older: bool,
+}
+
+/// What stands behind a file that ends with records of the times `last_ms`, where the next one begins with those of
+/// `next_ms`. A record is taken `step_ms` ahead by its own word.
+pub(crate) fn behind(last_ms: &[u64], next_ms: Vec<u64>, step_ms: u64, present_ms: u64) -> Behind {
+    let last_ms = &last_ms[last_ms.len().saturating_sub(LAST_EVENTS)..];
+    let reached_ms = reached_ms(last_ms, step_ms, present_ms);
+    let mut sorted_ms = next_ms.clone();
+    sorted_ms.sort_unstable();
+    let middle_ms = sorted_ms.get(sorted_ms.len() / 2).copied().unwrap_or(u64::MAX);
+    match reached_ms {
+        Some(reached_ms) if middle_ms < reached_ms => {
+            Behind { ahead_ms: vec![reached_ms; AHEAD_EVENTS_MAX], is_older: true }
+        }
+        Some(_) => Behind { ahead_ms: next_ms, is_older: false },
+        // A file of one record.
+        None => Behind { is_older: last_ms.last().is_some_and(|last_ms| middle_ms < *last_ms), ahead_ms: next_ms },
+    }
+}
+
+/// How far a file has come: the greatest time of which at least half of the records behind it say the same. What is
+/// after now says nothing, as it may be wrong all together.
+fn reached_ms(last_ms: &[u64], step_ms: u64, present_ms: u64) -> Option<u64> {
+    let is_said = |(index, time_ms): &(usize, &u64)| {
+        let rest_ms = &last_ms[index + 1..];
+        let agree = rest_ms.iter().filter(|other_ms| other_ms.saturating_add(step_ms) >= **time_ms).count();
+        !rest_ms.is_empty() && 2 * agree >= rest_ms.len() && **time_ms <= present_ms.saturating_add(step_ms)
+    };
+    last_ms.iter().enumerate().filter(is_said).map(|(_, time_ms)| *time_ms).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STEP_MS: u64 = 60;
+    const NOW_MS: u64 = 1_000_000;
+    const FAR_MS: u64 = 500_000;
+
+    fn told(last_ms: &[u64], next_ms: &[u64]) -> Behind {
+        behind(last_ms, next_ms.to_vec(), STEP_MS, NOW_MS)
+    }
+
+    fn older(reached_ms: u64) -> Behind {
+        Behind { ahead_ms: vec![reached_ms; AHEAD_EVENTS_MAX], is_older: true }
+    }
+
+    #[test]
+    fn a_next_file_that_goes_on_bears_out_or_contradicts() {
+        for next_ms in [&[500, 600, 700][..], &[300, 400, 500], &[FAR_MS; 4], &[]] {
+            assert_eq!(told(&[100, 200, 300, 400], next_ms), Behind { ahead_ms: next_ms.to_vec(), is_older: false });
+        }
+        assert!(!told(&[100, 200, FAR_MS], &[201, 202]).is_older, "the broken end of a file is contradicted");
+        assert!(!told(&[], &[7]).is_older);
+    }
+
+    #[test]
+    fn an_older_file_says_nothing_against_the_end_of_a_newer_one() {
+        assert_eq!(told(&[100, 200, 300, 400], &[1, 2, 3]), older(300));
+        assert_eq!(told(&[300, 400, 390], &[1, 2, 3, FAR_MS]), older(400));
+        assert_eq!(told(&[400], &[1]), Behind { ahead_ms: vec![1], is_older: true });
+    }
+
+    #[test]
+    fn a_broken_time_is_never_how_far_a_file_has_come() {
+        let right_ms: Vec<u64> = (1..=40).map(|event| 1000 * event).collect();
+        for place in 0..right_ms.len() {
+            for broken_ms in [FAR_MS, 2 * NOW_MS, u64::MAX] {
+                let mut last_ms = right_ms.clone();
+                last_ms[place] = broken_ms;
+                let Behind { ahead_ms, is_older } = told(&last_ms, &[1, 2, 3]);
+                assert!(is_older && (38_000..=40_000).contains(&ahead_ms[0]), "{place}: {ahead_ms:?}");
+            }
+        }
+        // Of after now however many come.
+        assert_eq!(told(&[100, 150, 2 * NOW_MS, 2 * NOW_MS, 2 * NOW_MS], &[1]), older(150));
+    }
+}
