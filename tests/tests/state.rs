@@ -53,6 +53,33 @@ fn two_runs_equal_one_over_the_joined_files() {
     }
 }
 
+/// What `tail -n +1 -F` does after a restart: the file comes from its beginning, longer than it was.
+#[test]
+fn a_log_that_is_fed_again_from_its_beginning_adds_what_is_new() {
+    let lines = requests(3000);
+    let folder = Folder::with(lines.concat());
+    let flags = format!("{INPUT} --window 10m --capacity 3000 --fpr 1e-6 --late duplicate");
+    let whole = folder.dedup(&format!("{flags} input")).ok();
+    for cut in [1, 777, 2048, 2999] {
+        folder.write("head", lines[..cut].concat());
+        let saved = format!("{flags} --state state{cut} --out out{cut}");
+        for file in ["head", "input", "input"] {
+            folder.dedup(&format!("{saved} {file}")).ok();
+        }
+        let told = folder.read(&format!("out{cut}"));
+        let mut all = told.lines();
+        assert!(whole.out.lines().all(|line| all.any(|other| other == line)), "cut at {cut}: something is lost");
+        // Repeats of what the window has forgotten meanwhile.
+        let (expected, more) = (whole.out.lines().count(), told.lines().count() - whole.out.lines().count());
+        assert!(more * 100 < expected, "cut at {cut}: {more} pass again");
+    }
+    // Whoever keeps the default is told old records once more.
+    for _ in 0..2 {
+        folder.dedup(&format!("{flags} --late first-seen --state state --out out input")).ok();
+    }
+    assert!(folder.read("out").len() > whole.out.len());
+}
+
 #[test]
 fn many_runs_leave_the_same_state_as_one() {
     let lines = requests(1000);

@@ -52,7 +52,11 @@ exec firstseen "$@"
 "#;
 
 /// What is followed has come to its end here.
-const TAIL: &str = "#!/bin/sh\n[ \"$1\" = -F ] && shift\nexec cat \"$@\"\n";
+const TAIL: &str = r#"#!/bin/sh
+[ "$1" = -n ] && shift 2
+[ "$1" = -F ] && shift
+exec cat "$@"
+"#;
 
 /// How a block ended.
 pub(crate) struct Played {
