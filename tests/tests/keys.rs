@@ -14,6 +14,20 @@ fn the_whole_record_is_the_key_by_default() {
     assert_eq!(Folder::with("k,v\na,1\na,2\na,1\n").dedup("--format csv input").ok().out, "k,v\na,1\na,2\n");
 }
 
+/// Names of members lead into objects; a number and its text are one key; what is null is not there.
+#[test]
+fn keys_lie_in_objects() {
+    let folder =
+        Folder::with("{\"u\":{\"id\":1}}\n{\"u\":{\"id\":\"1\"}}\n{\"u\":{\"id\":null}}\n{\"u\":{\"id\":2}}\n");
+    let ran = folder.dedup("--format jsonl --key u.id input").ok();
+    assert_eq!(ran.out, "{\"u\":{\"id\":1}}\n{\"u\":{\"id\":2}}\n");
+    assert!(ran.err.contains("input:3: rejected: it has no field `u.id`"), "{}", ran.err);
+    let ran = folder.dedup("--format jsonl --key u.ids input");
+    let ran = ran.fails(2, &["no record has the field `u.ids` (did you mean `u.id`?); the fields are u.id"]);
+    assert_eq!(ran.out, "");
+    folder.run("estimate --format jsonl --key ids --epoch 10events input").fails(2, &["did you mean `u.id`?"]);
+}
+
 #[test]
 fn spellings_of_one_url_are_one_key() {
     let same = ["HTTP://Example.com:80/a/../b?x#part", "http://example.com/b?x", "http://EXAMPLE.com/%62?x"];

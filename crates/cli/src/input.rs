@@ -185,10 +185,10 @@ impl Reader<'_> {
         for (file, path) in files.iter().enumerate() {
             let name = name(path);
             if !self.read_file(file, path, format, &mut parser).with_context(|| name)? {
-                break;
+                return Ok(());
             }
         }
-        Ok(())
+        Ok(parser.finish().map_err(|error| UsageError(error.to_string()))?)
     }
 
     /// Reads one file; `false` if nobody listens any more.

@@ -42,7 +42,8 @@ pub struct InputArgs {
     #[arg(long, default_value = "lines", value_parser = parse_format)]
     pub format: RecordFormat,
     /// Fields that make the key, by header name, JSON field, log field or 1-based number; all must be equal.
-    /// By default the whole record; of a log line `host,request`, of an index line `urlkey`
+    /// By default the whole record; of a log line `host,request`, of an index line `urlkey`. In JSON `user.id` is the
+    /// member `id` of the object `user`
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',')]
     pub key: Vec<String>,
     /// Field that holds the time: seconds or milliseconds since 1970, RFC 3339, log time, or

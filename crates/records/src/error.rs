@@ -24,6 +24,16 @@ pub enum ConfigError {
         /// The nearest name, if one is near.
         suggestion: Option<String>,
     },
+    /// A field that was in no record of the whole input.
+    #[error("no record has the field `{field}`{}{}", did_you_mean(.suggestion), fields(.available))]
+    NoRecordHas {
+        /// What was asked for.
+        field: String,
+        /// The names in the first record, separated by commas, where records name their fields.
+        available: Option<String>,
+        /// The nearest name, if one is near.
+        suggestion: Option<String>,
+    },
     /// A field was named although there is no header.
     #[error("there is no field `{field}`: without a header, fields are numbers from 1 to {index_max}")]
     NotAnIndex {
@@ -66,7 +76,11 @@ pub enum ConfigError {
 }
 
 fn did_you_mean(suggestion: &Option<String>) -> String {
-    suggestion.as_ref().map(|name| format!(", did you mean `{name}`?")).unwrap_or_default()
+    suggestion.as_ref().map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+}
+
+fn fields(available: &Option<String>) -> String {
+    available.as_ref().map(|names| format!("; the fields are {names}")).unwrap_or_default()
 }
 
 /// Why a record is no event.

@@ -36,6 +36,7 @@ mod format;
 mod gzip;
 mod json;
 mod key;
+mod lacking;
 mod layout;
 mod marks;
 mod names;

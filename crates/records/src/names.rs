@@ -60,13 +60,13 @@ mod tests {
     fn names_of_a_foreign_file_are_told_without_their_control_characters() {
         let error = place_of("url", &["url\u{1b}[31m", "host"]).unwrap_err().to_string();
         let url = "url\\u{1b}[31m";
-        assert_eq!(error, format!("there is no field `url`, did you mean `{url}`?; the fields are {url}, host"));
+        assert_eq!(error, format!("there is no field `url` (did you mean `{url}`?); the fields are {url}, host"));
     }
 
     #[test]
     fn an_unknown_name_lists_what_there_is() {
         let error = place_of("usr", &["time", "user", "ad"]).unwrap_err().to_string();
-        assert_eq!(error, "there is no field `usr`, did you mean `user`?; the fields are time, user, ad");
+        assert_eq!(error, "there is no field `usr` (did you mean `user`?); the fields are time, user, ad");
         let error = place_of("0", &["time", "user"]).unwrap_err().to_string();
         assert_eq!(error, "there is no field `0`; the fields are time, user");
         assert!(place_of_index("user").is_err());

@@ -3,6 +3,7 @@
 use crate::cut::count_newlines;
 use crate::field::FieldSpan;
 use crate::key::KeyHasher;
+use crate::lacking::Lacking;
 use crate::layout::{Layout, RawRecord, RecordSink, Scratch, Slots, Walk};
 use crate::names::listed;
 use crate::separated::read_header;
@@ -63,6 +64,7 @@ pub struct RecordParser {
     /// Known from the start, or from the first header on.
     layout: Option<Arc<Layout>>,
     header: Vec<String>,
+    lacking: Lacking,
     scratch: Scratch,
 }
 
@@ -88,6 +90,7 @@ impl RecordParser {
             hasher: KeyHasher::new(secret, normalization),
             layout,
             header: Vec::new(),
+            lacking: Lacking::default(),
             scratch: Scratch::default(),
         })
     }
@@ -121,7 +124,16 @@ impl RecordParser {
         parsed.normalization = self.normalization;
         let mut sink = Events { bytes, hasher: &mut self.hasher, times: &self.times, parsed };
         layout.walk(&walk, &mut self.scratch, &mut sink);
+        self.lacking.note(self.format, bytes, parsed);
         Ok(())
+    }
+
+    /// Looks, at the end of the input, whether it could be what was asked for.
+    ///
+    /// # Errors
+    /// [`ConfigError::NoRecordHas`] where all records that could be read lack one field of the key, or the time.
+    pub fn finish(&self) -> Result<(), ConfigError> {
+        self.lacking.error().map_or(Ok(()), Err)
     }
 
     fn take_header(&mut self, walk: &Walk, parsed: &mut ParsedBlock) -> Result<RecordSpan, ConfigError> {

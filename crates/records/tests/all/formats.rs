@@ -1,7 +1,7 @@
 //! What each format makes of its lines: keys, times, sources, headers and rejections.
 
-use crate::common::{self, config, read_files, read_text, secret};
-use firstseen_records::{ConfigError, KeyNormalization, ParserConfig, RecordFormat, RecordParser};
+use crate::common::{self, Outcome, config, read_files, read_text, secret};
+use firstseen_records::{BlockOptions, ConfigError, KeyNormalization, ParserConfig, RecordFormat, RecordParser};
 
 fn with_time(config: ParserConfig, time: &str) -> ParserConfig {
     ParserConfig { time: Some(time.into()), ..config }
@@ -64,9 +64,33 @@ fn a_header_passes_once_and_must_stay_the_same() {
 fn a_header_without_the_key_is_refused_at_once() {
     let error = |text: &str, key: &str| read_files(&[text], config(RecordFormat::Csv, &[key])).err().unwrap();
     let message = error("time,user\n1,ann\n", "usre").to_string();
-    assert_eq!(message, "there is no field `usre`, did you mean `user`?; the fields are time, user");
+    assert_eq!(message, "there is no field `usre` (did you mean `user`?); the fields are time, user");
     assert!(error("\n1,ann\n", "user").to_string().contains("the line is blank"));
     assert!(error("\"time,user\n1,ann\n", "user").to_string().contains("does not end"));
+}
+
+#[test]
+fn a_field_that_no_record_has_is_told_at_the_end_with_those_that_are_there() {
+    let told = |text: &str, format: RecordFormat, key: &[&str]| {
+        let mut parser = RecordParser::new(config(format, key), secret()).expect("a parser");
+        let mut outcome = Outcome::default();
+        let options = BlockOptions::for_format(format);
+        common::read_into(&mut outcome, text.as_bytes(), &mut parser, options).expect("input");
+        parser.finish().map_or_else(|error| error.to_string(), |()| String::new())
+    };
+    let json = |text: &str, key: &str| told(text, RecordFormat::Jsonl, &[key]);
+    let lines = "\n{\"user\":{\"id\":7,\"a.b\":1},\"n\":null}\n{\"user\":1}\nno json\n";
+    assert_eq!(
+        json(lines, "user.ip"),
+        "no record has the field `user.ip` (did you mean `user.id`?); the fields are user.a\\.b, user.id"
+    );
+    assert!(json(lines, "id").contains("(did you mean `user.id`?)"), "{}", json(lines, "id"));
+    assert_eq!((json(lines, "user"), json(lines, "user.id"), json("", "id")), Default::default());
+    assert_eq!(json("no json\n{\"id\":null}\n", "id"), "no record has the field `id`");
+    // Each record lacks something, and none lacks all.
+    assert_eq!(told("{\"a\":1}\n{\"b\":1}\n", RecordFormat::Jsonl, &["a", "b"]), "");
+    let common = "h - - [10/Oct/2000:13:55:36 -0700] \"\" 408 -\n";
+    assert_eq!(told(common, RecordFormat::Clf, &["agent"]), "no record has the field `agent`");
 }
 
 #[test]

@@ -1,0 +1,81 @@
+//! A field that no record has: a mistake in what was asked for, which shows at the end of the input only.
+//!
+//! Promises: nothing is said once a record was an event. Must not know: what the field is for.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::names::{listed, nearest};
+use crate::{ConfigError, ParsedBlock, RecordFormat, RejectReason, printable};
+
+/// What is known so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Lacking {
+    /// No record has told anything.
+    #[default]
+    Unknown,
+    /// All records that could be read lack this field; the first of them has these.
+    All { field: Arc<str>, names: Vec<String> },
+    /// Records are not alike.
+    Nothing,
+}
+
+impl Lacking {
+    /// Takes note of a block of records in `format`.
+    pub(crate) fn note(&mut self, format: RecordFormat, bytes: &[u8], parsed: &ParsedBlock) {
+        if !parsed.is_empty() {
+            *self = Self::Nothing;
+        }
+        if matches!(self, Self::Nothing) {
+            return;
+        }
+        for rejection in &parsed.rejections {
+            let RejectReason::MissingField { field } = &rejection.reason else { continue };
+            match self {
+                Self::Unknown => {
+                    let names = names(format, &bytes[rejection.span.range()]);
+                    *self = Self::All { field: Arc::clone(field), names };
+                }
+                Self::All { field: first, .. } if first == field => {}
+                _ => *self = Self::Nothing,
+            }
+        }
+    }
+
+    /// What is wrong where the input has ended.
+    pub(crate) fn error(&self) -> Option<ConfigError> {
+        let Self::All { field, names } = self else { return None };
+        let last_step = |name: &&String| name.rsplit('.').next() == Some(field);
+        let suggestion = names.iter().find(last_step).cloned();
+        let suggestion = suggestion.or_else(|| nearest(field, names.iter().map(String::as_str)));
+        Some(ConfigError::NoRecordHas {
+            field: field.to_string(),
+            available: (!names.is_empty()).then(|| listed(names)),
+            suggestion: suggestion.map(|name| printable(&name)),
+        })
+    }
+}
+
+/// The fields of a record where that names them, as somebody would ask for them; a null is none.
+fn names(format: RecordFormat, record: &[u8]) -> Vec<String> {
+    let mut names = Vec::new();
+    if let (RecordFormat::Jsonl | RecordFormat::Cdxj, Some(start)) = (format, memchr::memchr(b'{', record))
+        && let Ok(members) = serde_json::from_slice(&record[start..])
+    {
+        collect("", &members, &mut names);
+    }
+    names
+}
+
+fn collect(path: &str, members: &Map<String, Value>, names: &mut Vec<String>) {
+    for (name, value) in members {
+        let step = name.replace('.', "\\.");
+        let name = if path.is_empty() { step } else { format!("{path}.{step}") };
+        match value {
+            Value::Null => {}
+            Value::Object(members) if !members.is_empty() => collect(&name, members, names),
+            _ => names.push(name),
+        }
+    }
+}
