@@ -135,7 +135,8 @@ fn nobody_there_is_told() {
     let folder = Folder::with("a\n");
     // Port 1 of this machine: nobody listens there.
     folder.run("cluster status --addr 127.0.0.1:1").fails(1, &["nothing answers at 127.0.0.1:1"]);
-    folder.dedup("--cluster 127.0.0.1:1 --filter x input").fails(1, &["no node answered", "127.0.0.1:1"]);
+    let asking = "firstseen: no answer from 127.0.0.1:1 yet: asking again for 15 s in all\n";
+    folder.dedup("--cluster 127.0.0.1:1 --filter x input").fails(1, &[asking, "no node answered", "127.0.0.1:1"]);
 }
 
 #[test]

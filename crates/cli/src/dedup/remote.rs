@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use super::ClusterArgs;
 use super::here::times_ms;
 use super::troubles::Why;
-use super::waits::{Waits, words};
+use super::waits::{Waits, connecting, words};
 use crate::connect::mismatched;
 use crate::describe::describe;
 use crate::exit::UsageError;
@@ -119,16 +119,17 @@ impl Remote {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.context("cannot start")?;
         let (client, filter) = runtime.block_on(async {
-            let client = builder.connect().await.map_err(|error| match error {
-                ConnectError::NoSeed | ConnectError::Address(_) | ConnectError::Tls(_) => {
-                    anyhow::Error::new(UsageError(error.to_string()))
-                }
-                ConnectError::Settings(seeds) => {
-                    let seeds = seeds.iter().map(|seed| mismatched(&seed.address, &seed.mismatch));
-                    UsageError(seeds.collect::<Vec<_>>().join("; ")).into()
-                }
-                error => error.into(),
-            })?;
+            let client =
+                connecting(builder.connect(), &args.cluster, DEADLINE_MS).await.map_err(|error| match error {
+                    ConnectError::NoSeed | ConnectError::Address(_) | ConnectError::Tls(_) => {
+                        anyhow::Error::new(UsageError(error.to_string()))
+                    }
+                    ConnectError::Settings(seeds) => {
+                        let seeds = seeds.iter().map(|seed| mismatched(&seed.address, &seed.mismatch));
+                        UsageError(seeds.collect::<Vec<_>>().join("; ")).into()
+                    }
+                    error => error.into(),
+                })?;
             let filter = client.filter(name).await.map_err(|error| match error {
                 FilterError::NotFound { .. } | FilterError::NoPlace { .. } | FilterError::NoLeaf { .. } => {
                     anyhow::Error::new(UsageError(error.to_string()))

@@ -3,10 +3,11 @@
 //! Promises: a long wait is told as it begins, once an outage; after an interrupt answers that are on their way are waited for
 //! shortly, and others not at all. Must not know: what is asked, why no answer comes.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, interval};
+use tokio::time::{Instant, interval, timeout};
 
 use crate::progress;
 use crate::stop::Stop;
@@ -92,6 +93,18 @@ impl Waits {
             }
         }
     }
+}
+
+/// Waits for a connection to a cluster with nodes at `addresses`, which `connected` does for `wait_ms` at most; a person
+/// is told where that lasts.
+pub(super) async fn connecting<T>(connected: impl Future<Output = T>, addresses: &[String], wait_ms: u64) -> T {
+    let mut connected = pin!(connected);
+    if let Ok(connected) = timeout(LONG, &mut connected).await {
+        return connected;
+    }
+    let (addresses, seconds) = (addresses.join(", "), wait_ms / 1000);
+    progress::tell_over(&format!("firstseen: no answer from {addresses} yet: asking again for {seconds} s in all"));
+    connected.await
 }
 
 /// What is told of a wait of `wait_ms` at most, for `nodes` that are down, as far as that is known.
