@@ -179,13 +179,14 @@ impl Engine {
 
     /// Says when the answers of a chunk, which begins at event `start`, begin or end to be undecided.
     fn watch(&mut self, batch: &Batch, start: usize, progress: &Progress) {
-        let Some((event, turn)) = self.troubles.look(&self.answers, Instant::now()) else { return };
-        let line = batch.parsed.spans()[start + event].line;
-        let why = match &self.source {
+        let source = &self.source;
+        let why = |event| match source {
             Source::Here(_) => None,
             Source::Cluster(remote) => remote.why(start + event),
         };
-        progress.note(&turn.words(&self.rejects.place(batch.file, line), why));
+        let Some((event, turn)) = self.troubles.look(&self.answers, Instant::now(), why) else { return };
+        let line = batch.parsed.spans()[start + event].line;
+        progress.note(&turn.words(&self.rejects.place(batch.file, line), why(event)));
     }
 
     /// Counts one answered event, the `place`th of its chunk, and says where it goes.

@@ -1,7 +1,8 @@
-//! When answers begin to be undecided, and when they are decided again: one line each, while the run goes on.
+//! When answers begin to be undecided, when the reason is another one, and when they are decided again: one line each,
+//! while the run goes on.
 //!
-//! Promises: a run is told of its troubles as they begin; where they come and go quickly, not more often than every
-//! [`QUIET`]. Must not know: clocks (moments are passed in), where the lines go.
+//! Promises: a run is told of its troubles as they begin, and of each kind of reason once a trouble; where they come and
+//! go quickly, not more often than every [`QUIET`]. Must not know: clocks (moments are passed in), where the lines go.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +18,22 @@ const QUIET: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
     total: u64,
-    /// Of the trouble that goes on: what was undecided before it, and when the last one was.
-    current: Option<(u64, Instant)>,
+    current: Option<Trouble>,
 }
+
+/// The trouble that goes on.
+#[derive(Debug)]
+struct Trouble {
+    /// What was undecided before it.
+    before: u64,
+    /// When the last answer was undecided.
+    last: Instant,
+    /// The reasons that were told.
+    told: Vec<Option<Kind>>,
+}
+
+/// What a person does about a reason: the same for all reasons of a kind.
+type Kind = (Reason, bool, bool);
 
 /// Why an event of a cluster's filter is undecided.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +46,12 @@ pub(super) struct Why {
 }
 
 impl Why {
+    /// Nodes that are out of reach are soon known to be down.
+    fn kind(self) -> Kind {
+        let has_lost = self.reason == Reason::SlicesDown && self.has_lost;
+        (self.reason, has_lost, has_lost && self.has_down)
+    }
+
     /// What the reason means here, where its name does not say that.
     fn meaning(self) -> &'static str {
         match (self.reason, self.has_down, self.has_lost) {
@@ -54,27 +74,40 @@ impl Why {
 pub(super) enum Turn {
     /// The first undecided answer.
     Began,
+    /// Answers are undecided for another reason.
+    Changed,
     /// So many were undecided; what comes now is decided.
     Ended(u64),
 }
 
 impl Troubles {
-    /// Looks at the answers of a chunk; the event in it from which on something else holds.
-    pub(super) fn look(&mut self, answers: &[Answer], now: Instant) -> Option<(usize, Turn)> {
+    /// Looks at the answers of a chunk, where `why` says what the cluster tells of one that is undecided; the event in it
+    /// from which on something else holds.
+    pub(super) fn look(
+        &mut self,
+        answers: &[Answer],
+        now: Instant,
+        why: impl Fn(usize) -> Option<Why>,
+    ) -> Option<(usize, Turn)> {
         let undecided = answers.iter().filter(|answer| **answer == Answer::Undecided).count() as u64;
         let first = |wanted: Answer| answers.iter().position(|answer| *answer == wanted);
         let before = self.total;
         self.total += undecided;
-        match &mut self.current {
-            None if undecided > 0 => {
-                self.current = Some((before, now));
-                first(Answer::Undecided).map(|event| (event, Turn::Began))
+        match (&mut self.current, first(Answer::Undecided)) {
+            (None, Some(event)) => {
+                self.current = Some(Trouble { before, last: now, told: vec![why(event).map(Why::kind)] });
+                Some((event, Turn::Began))
             }
-            Some((_, last)) if undecided > 0 => {
+            (Some(Trouble { last, told, .. }), Some(event)) => {
                 *last = now;
-                None
+                let kind = why(event).map(Why::kind);
+                if told.contains(&kind) {
+                    return None;
+                }
+                told.push(kind);
+                Some((event, Turn::Changed))
             }
-            Some((before, last)) if now.saturating_duration_since(*last) >= QUIET => {
+            (Some(Trouble { before, last, .. }), None) if now.saturating_duration_since(*last) >= QUIET => {
                 let (event, ended) = (first(Answer::FirstSeen)?, Turn::Ended(self.total - *before));
                 self.current = None;
                 Some((event, ended))
@@ -93,13 +126,17 @@ impl Turn {
     /// One line; `why` is what the cluster says of the event there, and none of a filter in this process.
     pub(super) fn words(&self, place: &str, why: Option<Why>) -> String {
         match (self, why) {
-            (Self::Began, None) => format!(
+            (Self::Began | Self::Changed, None) => format!(
                 "firstseen: the filter is full at {place}: new records are passed on but not remembered, so that their repeats \
                  pass too (--capacity, --growth)"
             ),
             (Self::Began, Some(why)) => {
                 let (reason, meaning) = (reason_name(why.reason), why.meaning());
                 format!("firstseen: {place} is undecided ({reason}{meaning}), and so are others: they are passed on")
+            }
+            (Self::Changed, Some(why)) => {
+                let (reason, meaning) = (reason_name(why.reason), why.meaning());
+                format!("firstseen: {place} is undecided for another reason ({reason}{meaning}), and so are others")
             }
             (Self::Ended(undecided), _) => {
                 format!("firstseen: records are decided again at {place}, after {} undecided ones", grouped(*undecided))
@@ -118,16 +155,41 @@ mod tests {
     fn a_trouble_is_told_when_it_begins_and_when_it_has_ended() {
         let start = Instant::now();
         let mut troubles = Troubles::default();
-        assert_eq!(troubles.look(&[FirstSeen, Duplicate, Answer::Late], start), None);
-        assert_eq!(troubles.look(&[FirstSeen, Undecided, Undecided], start), Some((1, Turn::Began)));
-        assert_eq!(troubles.look(&[FirstSeen], start + QUIET / 2), None, "too soon");
-        assert_eq!(troubles.look(&[Undecided, FirstSeen], start + QUIET), None, "it goes on");
-        assert_eq!(troubles.look(&[Duplicate; 3], start + 3 * QUIET), None, "nothing new was recorded");
-        assert_eq!(troubles.look(&[Duplicate, FirstSeen], start + 3 * QUIET), Some((1, Turn::Ended(3))));
-        assert_eq!(troubles.look(&[FirstSeen], start + 4 * QUIET), None);
-        assert_eq!(troubles.look(&[Undecided], start + 5 * QUIET), Some((0, Turn::Began)));
-        assert_eq!(troubles.look(&[FirstSeen], start + 6 * QUIET), Some((0, Turn::Ended(1))));
+        let mut look = |answers: &[Answer], passed| troubles.look(answers, start + passed, |_| None);
+        assert_eq!(look(&[FirstSeen, Duplicate, Answer::Late], Duration::ZERO), None);
+        assert_eq!(look(&[FirstSeen, Undecided, Undecided], Duration::ZERO), Some((1, Turn::Began)));
+        assert_eq!(look(&[FirstSeen], QUIET / 2), None, "too soon");
+        assert_eq!(look(&[Undecided, FirstSeen], QUIET), None, "it goes on");
+        assert_eq!(look(&[Duplicate; 3], 3 * QUIET), None, "nothing new was recorded");
+        assert_eq!(look(&[Duplicate, FirstSeen], 3 * QUIET), Some((1, Turn::Ended(3))));
+        assert_eq!(look(&[FirstSeen], 4 * QUIET), None);
+        assert_eq!(look(&[Undecided], 5 * QUIET), Some((0, Turn::Began)));
+        assert_eq!(look(&[FirstSeen], 6 * QUIET), Some((0, Turn::Ended(1))));
         assert_eq!(troubles.total(), 4);
+    }
+
+    /// A node that is down comes back without what it knew: who waits for the node would wait for the window.
+    #[test]
+    fn another_reason_is_told_once_a_trouble() {
+        let start = Instant::now();
+        let mut troubles = Troubles::default();
+        let mut look = |passed, has_down, has_lost| {
+            let why = Why { reason: Reason::SlicesDown, has_down, has_lost };
+            troubles.look(&[Duplicate, Undecided], start + passed, |_| Some(why))
+        };
+        assert_eq!(look(Duration::ZERO, false, false), Some((1, Turn::Began)));
+        assert_eq!(look(QUIET / 4, true, false), None, "out of reach, and so down");
+        assert_eq!(look(QUIET / 2, false, true), Some((1, Turn::Changed)));
+        assert_eq!(look(QUIET, false, true), None);
+        assert_eq!(look(QUIET, true, false), None, "that was told");
+        assert_eq!(look(QUIET, true, true), Some((1, Turn::Changed)));
+        let why = Why { reason: Reason::Overloaded, has_down: true, has_lost: true };
+        assert_eq!(troubles.look(&[Undecided], start + QUIET, |_| Some(why)), Some((0, Turn::Changed)));
+        let why = Why { has_down: false, has_lost: false, ..why };
+        assert_eq!(troubles.look(&[Undecided], start + QUIET, |_| Some(why)), None);
+        // Another trouble is told anew.
+        assert_eq!(troubles.look(&[FirstSeen], start + 2 * QUIET, |_| None), Some((0, Turn::Ended(7))));
+        assert_eq!(troubles.look(&[Undecided], start + 3 * QUIET, |_| Some(why)), Some((0, Turn::Began)));
     }
 
     #[test]
@@ -150,6 +212,11 @@ mod tests {
         }
         assert!(cluster(Reason::Overloaded, true, true).contains("(overloaded)"));
         assert!(cluster(Reason::Future, true, true).contains("(future: its time is ahead"));
+        let lost = Why { reason: Reason::SlicesDown, has_down: false, has_lost: true };
+        let changed = Turn::Changed.words("log:8", Some(lost));
+        for words in ["log:8", "another reason", "filter forgive"] {
+            assert!(changed.contains(words), "{words}: {changed}");
+        }
         let ended = Turn::Ended(1200).words("log:9", None);
         assert!(ended.contains("log:9") && ended.contains("1,200"), "{ended}");
     }
