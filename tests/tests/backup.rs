@@ -171,6 +171,7 @@ fn a_damaged_backup_is_refused_by_the_name_of_the_file() {
     {
         let [node] = cluster(["a"]);
         create(&node, "clicks", "--slicing vertical:2 --window 1h --capacity 1k --clock wall");
+        create(&node, "ever", "--slicing none --window unbounded --capacity 1k");
         let client = client(&node, DEADLINE_MS);
         let filter = client.filter("clicks").expect("the filter");
         eventually("it answers", || count(&ask(&filter, 0..100), Verdict::Duplicate) == 100);
@@ -182,7 +183,7 @@ fn a_damaged_backup_is_refused_by_the_name_of_the_file() {
     let [node] = cluster(["b"]);
     let restore = format!("cluster restore {shown} --yes --addr {}", node.address);
     let whole = files(&backup);
-    assert_eq!(whole.len(), 4, "{whole:?}");
+    assert_eq!(whole.len(), 5, "{whole:?}");
     let refused = |file: &Path, what: &str| {
         let ran = node.folder.run(&restore);
         let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
@@ -210,7 +211,9 @@ fn a_damaged_backup_is_refused_by_the_name_of_the_file() {
     }
     let told = node.folder.run(&format!("{restore} --undecided")).ok().out;
     let forgive = format!("firstseen filter forgive clicks --cluster {}", node.address);
-    assert!(told.contains("is undecided until") && told.contains(&forgive), "{told}");
+    assert!(told.contains("is undecided until all") && told.contains(&forgive), "{told}");
+    let ever = "filter ever: what is not in the backup is undecided until you give it up, as nothing expires";
+    assert!(told.contains(ever), "{told}");
     let client = client(&node, DEADLINE_MS);
     let filter = client.filter("clicks").expect("the filter");
     let told = ask(&filter, 0..100);

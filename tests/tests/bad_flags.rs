@@ -46,6 +46,8 @@ const NONSENSE: &[(&str, &str)] = &[
     ("--kind stable --capacity 100 --stable-max 0", "Max"),
     ("--kind stable --capacity 100 --stable-decrements -1", "P"),
     ("--kind stable --capacity 100 --stable-decrements nan", "P"),
+    ("--kind stable --capacity 100 --stable-decrements 1e30", "decremented"),
+    ("--window 1h --lateness 7d", "a lateness of 7d"),
     ("--growth equal:0 --capacity 10", "generations"),
     ("--growth equal:99 --capacity 10", "generations"),
     ("--growth geometric:0.5 --capacity 10", "ratio"),

@@ -152,6 +152,18 @@ fn a_broken_time_at_the_end_of_a_file_ends_no_window() {
     let hourly = "--window 1h --fpr 1e-6";
     // In the right order the next file contradicts it, and the last file has none behind it.
     assert_eq!(counts_of_days([0, 1, 2, 3], Some(40 * DAY_MS), hourly), [8001, 0, 0, 3]);
+    let burst = |line: u64| (1_950..2_000).contains(&line);
+    let (right, all) = log(2_000, burst, 5 * HOUR_MS);
+    let (next, _) = log(4_000, |line| line < 2_000, 0);
+    let folder = Folder::new();
+    let kept = |first: &str| {
+        folder.write("first", first);
+        folder.write("next", &next);
+        let flags = format!("{FLAGS} {hourly} --seed 1 --capacity 100k");
+        folder.dedup(&format!("{flags} --out out first next")).ok();
+        folder.read("out")
+    };
+    assert_same(&kept(&all), &kept(&right), "a burst at the end of a file");
     // In the wrong one nothing does: it is passed on, and the clock stays.
     let folder = Folder::new();
     let file =

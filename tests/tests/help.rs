@@ -122,6 +122,11 @@ fn other_commands_explain_themselves() {
         let longest = help.lines().map(|line| line.chars().count()).max();
         assert!(longest <= Some(100), "{command}: a line of {longest:?} characters");
         assert!(!help.contains("--end-with"), "{command} shows what only `up` needs");
+        let tls = help.split_once("\nTLS:\n").map_or("", |(_, below)| below);
+        let section = tls.lines().take_while(|line| line.is_empty() || line.starts_with(' '));
+        let is_other =
+            |line: &&str| line.starts_with("      --") && !line.starts_with("      --tls") || line.starts_with("  <");
+        assert_eq!(section.filter(is_other).collect::<Vec<_>>(), [""; 0], "{command}: no flags for TLS");
     }
 }
 

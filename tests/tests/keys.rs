@@ -25,7 +25,7 @@ fn keys_lie_in_objects() {
     let ran = folder.dedup("--format jsonl --key u.ids input");
     let ran = ran.fails(2, &["no record has the field `u.ids` (did you mean `u.id`?); the fields are u.id"]);
     assert_eq!(ran.out, "");
-    folder.run("estimate --format jsonl --key ids --epoch 10events input").fails(2, &["did you mean `u.id`?"]);
+    folder.run("estimate --format jsonl --key id --epoch 10events input").fails(2, &["did you mean `u.id`?"]);
 }
 
 #[test]

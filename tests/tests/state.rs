@@ -58,11 +58,11 @@ fn two_runs_equal_one_over_the_joined_files() {
 fn a_log_that_is_fed_again_from_its_beginning_adds_what_is_new() {
     let lines = requests(3000);
     let folder = Folder::with(lines.concat());
-    let flags = format!("{INPUT} --window 10m --capacity 3000 --fpr 1e-6 --late duplicate");
-    let whole = folder.dedup(&format!("{flags} input")).ok();
+    let flags = format!("{INPUT} --window 10m --capacity 3000 --fpr 1e-6");
+    let whole = folder.dedup(&format!("{flags} --late duplicate input")).ok();
     for cut in [1, 777, 2048, 2999] {
         folder.write("head", lines[..cut].concat());
-        let saved = format!("{flags} --state state{cut} --out out{cut}");
+        let saved = format!("{flags} --late duplicate --state state{cut} --out out{cut}");
         for file in ["head", "input", "input"] {
             folder.dedup(&format!("{saved} {file}")).ok();
         }
@@ -75,7 +75,7 @@ fn a_log_that_is_fed_again_from_its_beginning_adds_what_is_new() {
     }
     // Whoever keeps the default is told old records once more.
     for _ in 0..2 {
-        folder.dedup(&format!("{flags} --late first-seen --state state --out out input")).ok();
+        folder.dedup(&format!("{flags} --state state --out out input")).ok();
     }
     assert!(folder.read("out").len() > whole.out.len());
 }
@@ -183,7 +183,7 @@ fn every_flipped_bit_is_refused() {
     }
     for length in [0, 1, 8, whole.len() / 2, whole.len() - 1] {
         folder.write("state", &whole[..length]);
-        folder.dedup(flags).fails(1, &["state"]);
+        folder.dedup(flags).fails(1, &["state", "put a copy of it back, or delete it to begin anew"]);
     }
     folder.write("state", [&whole[..], b"x"].concat());
     folder.dedup(flags).fails(1, &["state"]);

@@ -21,7 +21,7 @@ pub struct Cli {
 /// A command a line, which is never broken, so that it can be pasted.
 const DEDUP_EXAMPLES: &str = "\
 firstseen dedup access.log > once.log                                            # each line once
-tail -F app.log | firstseen dedup --window 24h                                   # once a day, from now on
+tail -F app.log | firstseen dedup --window 24h                                   # once a day
 # over restarts and crashes: the file is read from its beginning, and what was seen is dropped
 tail -n +1 -F access.log | firstseen dedup --format clf --window 24h --late duplicate --state s.fs
 firstseen dedup --format csv --key user,ad --time time --window 1h clicks.csv.gz # by its own time

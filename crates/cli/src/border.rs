@@ -11,6 +11,9 @@ use firstseen_filter::AHEAD_EVENTS_MAX;
 /// So many records at the end of a file tell how far that has come.
 const LAST_EVENTS: usize = 16;
 
+/// A gap between times is wide where it is so many times the usual one.
+const WIDE: u64 = 16;
+
 /// What stands behind the last records of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Behind {
@@ -23,12 +26,17 @@ pub(crate) struct Behind {
 /// What stands behind a file that ends with records of the times `last_ms`, where the next one begins with those of
 /// `next_ms`. A record is taken `step_ms` ahead by its own word.
 pub(crate) fn behind(last_ms: &[u64], next_ms: Vec<u64>, step_ms: u64, present_ms: u64) -> Behind {
+    let before_burst_ms = before_burst_ms(&last_ms[last_ms.len().saturating_sub(AHEAD_EVENTS_MAX)..], step_ms);
     let last_ms = &last_ms[last_ms.len().saturating_sub(LAST_EVENTS)..];
     let reached_ms = reached_ms(last_ms, step_ms, present_ms);
     let mut sorted_ms = next_ms.clone();
     sorted_ms.sort_unstable();
     let middle_ms = sorted_ms.get(sorted_ms.len() / 2).copied().unwrap_or(u64::MAX);
     match reached_ms {
+        // It goes on where this file was before its times broke.
+        _ if before_burst_ms.is_some_and(|before_ms| before_ms <= middle_ms) => {
+            Behind { ahead_ms: next_ms, is_older: false }
+        }
         Some(reached_ms) if middle_ms < reached_ms => {
             Behind { ahead_ms: vec![reached_ms; AHEAD_EVENTS_MAX], is_older: true }
         }
@@ -47,6 +55,20 @@ fn reached_ms(last_ms: &[u64], step_ms: u64, present_ms: u64) -> Option<u64> {
         !rest_ms.is_empty() && 2 * agree >= rest_ms.len() && **time_ms <= present_ms.saturating_add(step_ms)
     };
     last_ms.iter().enumerate().filter(is_said).map(|(_, time_ms)| *time_ms).max()
+}
+
+/// How far most of the last records go, where less than half of them are far ahead: behind a gap that is wide among those
+/// of this file.
+fn before_burst_ms(last_ms: &[u64], step_ms: u64) -> Option<u64> {
+    let mut sorted_ms = last_ms.to_vec();
+    sorted_ms.sort_unstable();
+    let mut gaps_ms: Vec<u64> = sorted_ms.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let middle = gaps_ms.len() / 2;
+    let upper_ms = gaps_ms.get(middle..)?.to_vec();
+    gaps_ms.sort_unstable();
+    let wide_ms = step_ms.max(gaps_ms.get(middle)?.saturating_mul(WIDE));
+    let place = middle + upper_ms.iter().position(|gap_ms| *gap_ms > wide_ms)?;
+    sorted_ms.get(place).copied()
 }
 
 #[cfg(test)]
@@ -79,6 +101,18 @@ mod tests {
         assert_eq!(told(&[100, 200, 300, 400], &[1, 2, 3]), older(300));
         assert_eq!(told(&[300, 400, 390], &[1, 2, 3, FAR_MS]), older(400));
         assert_eq!(told(&[400], &[1]), Behind { ahead_ms: vec![1], is_older: true });
+    }
+
+    #[test]
+    fn a_burst_of_broken_times_is_contradicted_by_a_file_that_goes_on() {
+        let right_ms: Vec<u64> = (1..=200).map(|event| 100 * event).collect();
+        let next_ms: Vec<u64> = (201..=300).map(|event| 100 * event).collect();
+        for burst in [2, 20, 127] {
+            let broken_ms: Vec<u64> = (0..burst).map(|event| FAR_MS + event * 40_000).collect();
+            let last_ms = [&right_ms[..], &broken_ms].concat();
+            assert_eq!(told(&last_ms, &next_ms), Behind { ahead_ms: next_ms.clone(), is_older: false }, "{burst}");
+        }
+        assert!(told(&right_ms, &[1, 2, 3]).is_older && !told(&right_ms, &next_ms).is_older);
     }
 
     #[test]

@@ -86,7 +86,8 @@ pub struct FilterArgs {
     /// Kind of filter; by default bloom without a window and with landmarks, timing otherwise
     #[arg(long, value_enum)]
     pub kind: Option<KindArg>,
-    /// Events that one window brings (`10M`); without it the filter starts small and grows
+    /// Events that one window brings (`10M`); without it the filter starts small and grows, one of a cluster only with
+    /// `--growth equal:4`
     #[arg(long, alias = "events-per-window", value_name = "EVENTS", allow_negative_numbers = true)]
     pub capacity: Option<Count>,
     /// Highest acceptable rate of false positives: new events called duplicates (`0.01`, `1%`)

@@ -81,7 +81,8 @@ impl NodeReport {
         let Self { node, batches, sent_bytes, received_bytes } = self;
         let node = if node.is_empty() { "any" } else { node };
         let (sent, received) = (ByteSize(*sent_bytes), ByteSize(*received_bytes));
-        format!("{node}: {} batches, {sent}, {received} back", grouped(*batches))
+        let batches = if *batches == 1 { "1 batch".to_owned() } else { format!("{} batches", grouped(*batches)) };
+        format!("{node}: {batches}, {sent}, {received} back")
     }
 }
 
@@ -182,6 +183,13 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!((&json["undecided_reasons"]["unknown"], &json["filter_name"]), (&3.into(), &"clicks".into()));
         assert!(json.get("duplicates_by_level").is_none(), "{json}");
+    }
+
+    #[test]
+    fn batches_are_counted_as_people_do() {
+        let told = |batches| NodeReport { node: "a".to_owned(), batches, sent_bytes: 7, received_bytes: 0 }.text();
+        assert!(told(1).starts_with("a: 1 batch, "), "{}", told(1));
+        assert!(told(1200).starts_with("a: 1,200 batches, "), "{}", told(1200));
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl<D: Definition> SavedState<D> {
             Err(error) => return Err(error).with_context(|| format!("cannot read the state {}", path.display())),
         };
         let snapshot = UnverifiedSnapshot::open(BufReader::with_capacity(1 << 18, file));
-        Ok(Some(Self(snapshot.with_context(|| format!("cannot use the state {}", path.display()))?)))
+        Ok(Some(Self(snapshot.with_context(|| unusable(path))?)))
     }
 
     /// The seed that its keys were hashed under.
@@ -88,8 +88,17 @@ impl<D: Definition> SavedState<D> {
             )));
         }
         let loaded = self.0.verify(read_body);
-        loaded.with_context(|| format!("cannot use the state {}", path.display()))
+        loaded.with_context(|| unusable(path))
     }
+}
+
+/// What is said, and what to do, of a state that is damaged, or that another version has written.
+fn unusable(path: &Path) -> String {
+    let path = path.display();
+    format!(
+        "cannot use the state {path}; put a copy of it back, or delete it to begin anew, which passes on once more what \
+         it knew"
+    )
 }
 
 fn difference<D: Definition>(expected: &StateHeader<D>, found: &StateHeader<D>) -> String {

@@ -7,18 +7,20 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+/// Their heading. One of the whole group would also stand above what a command names after it.
+const TLS: &str = "TLS";
+
 /// Certificates for connecting to a cluster that asks for them.
 #[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "TLS")]
 pub struct TlsArgs {
     /// Certificate of the authority that has signed the nodes' certificates (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_cert", requires = "tls_key")]
+    #[arg(long, help_heading = TLS, value_name = "FILE", requires = "tls_cert", requires = "tls_key")]
     pub tls_ca: Option<PathBuf>,
     /// Own certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_ca", requires = "tls_key")]
+    #[arg(long, help_heading = TLS, value_name = "FILE", requires = "tls_ca", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// Its private key (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_ca", requires = "tls_cert")]
+    #[arg(long, help_heading = TLS, value_name = "FILE", requires = "tls_ca", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
 }
 

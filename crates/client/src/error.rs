@@ -2,6 +2,8 @@
 //!
 //! Promises: kinds follow what the caller does next. Must not know: how requests travel.
 
+use std::time::Duration;
+
 use firstseen_wire::net::{ConnectError as AddressError, Mismatch};
 use firstseen_wire::tls::TlsError;
 use thiserror::Error;
@@ -25,7 +27,10 @@ pub enum ConnectError {
     #[error("no random bytes for the producer's incarnation: {0}; pass them in (Builder::incarnation)")]
     Random(getrandom::Error),
     /// Nobody answered in time.
-    #[error("no node answered within {waited_ms} ms ({tried}): are they running, and is the way to one of them open?")]
+    #[error(
+        "no node answered within {:?} ({tried}): are they running, and is the way to one of them open?",
+        Duration::from_millis(*.waited_ms)
+    )]
     Unreachable {
         /// How long it was tried.
         waited_ms: u64,
@@ -99,7 +104,10 @@ pub enum FilterError {
         name: String,
     },
     /// Nobody could be asked in time.
-    #[error("filter `{name}` could not be described within {waited_ms} ms: {reason}; try again")]
+    #[error(
+        "filter `{name}` could not be described within {:?}: {reason}; try again",
+        Duration::from_millis(*.waited_ms)
+    )]
     Unreachable {
         /// What was asked for.
         name: String,

@@ -64,6 +64,10 @@ impl Why {
                 ": nodes that have slices are down, and other slices have lost what they knew (`firstseen filter describe`)"
             }
             (Reason::Future, ..) => ": its time is ahead of the others or of the present, which do not bear it out",
+            (Reason::Full, ..) => {
+                ": the filter is full, new records are not remembered, and their repeats pass too (`firstseen filter \
+                 alter --capacity`)"
+            }
             _ => "",
         }
     }
@@ -188,7 +192,7 @@ mod tests {
         let why = Why { has_down: false, has_lost: false, ..why };
         assert_eq!(troubles.look(&[Undecided], start + QUIET, |_| Some(why)), None);
         // Another trouble is told anew.
-        assert_eq!(troubles.look(&[FirstSeen], start + 2 * QUIET, |_| None), Some((0, Turn::Ended(7))));
+        assert_eq!(troubles.look(&[FirstSeen], start + 2 * QUIET, |_| None), Some((0, Turn::Ended(8))));
         assert_eq!(troubles.look(&[Undecided], start + 3 * QUIET, |_| Some(why)), Some((0, Turn::Began)));
     }
 
@@ -212,6 +216,7 @@ mod tests {
         }
         assert!(cluster(Reason::Overloaded, true, true).contains("(overloaded)"));
         assert!(cluster(Reason::Future, true, true).contains("(future: its time is ahead"));
+        assert!(cluster(Reason::Full, false, false).contains("filter alter --capacity"));
         let lost = Why { reason: Reason::SlicesDown, has_down: false, has_lost: true };
         let changed = Turn::Changed.words("log:8", Some(lost));
         for words in ["log:8", "another reason", "filter forgive"] {

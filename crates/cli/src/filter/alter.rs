@@ -21,7 +21,7 @@ use crate::describe::describe;
 use crate::exit::UsageError;
 use crate::filter_args::{GrowthArg, KindArg, parse_duration_ms};
 use crate::report::folded;
-use crate::size::{ByteSize, Count, rate};
+use crate::size::{ByteSize, Count, duration, rate};
 
 /// How often is asked whether nodes have ended what they had in flight.
 const ASK: Duration = Duration::from_millis(100);
@@ -280,11 +280,11 @@ fn tell(document: &Document<'_>, filter: &FilterRecord, out: &mut dyn Write) -> 
     line(format!("before   {}, window {}", describe(before), before.group.window))?;
     line(format!("then     {}, window {}", describe(definition), definition.group.window))?;
     line(format!("memory   {} at most, beside that of the former filter", ByteSize(*cells_bytes)))?;
-    let horizon_ms = filter.policies.retry_horizon_ms;
     line(format!(
         "former   asked first, and gone once what it has has expired by its clock (window {} and lateness), and retries \
-         of {horizon_ms} ms are over",
-        before.group.window
+         of {} are over",
+        before.group.window,
+        duration(filter.policies.retry_horizon_ms.into())
     ))?;
     if document.new_secret {
         line(

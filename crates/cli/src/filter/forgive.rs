@@ -67,6 +67,11 @@ pub(super) async fn run(args: &ForgiveArgs, operator: &Operator, out: &mut dyn W
     for filter in &losses {
         writeln!(out, "{}", filter.text())?;
     }
+    // The nodes know best what they have lost, and whoever says --yes may know more than the map.
+    if !args.yes && losses.iter().all(|filter| filter.lost == 0) {
+        writeln!(out, "filter {name}: there is nothing to forgive")?;
+        return Ok(());
+    }
     out.flush()?;
     agreed(
         args.yes,

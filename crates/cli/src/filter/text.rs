@@ -91,7 +91,9 @@ fn stays(former: &Former<'_>) -> String {
 fn promise(durability: Durability) -> String {
     match durability {
         Durability::Memory => "memory: a node that ends loses its slices".to_owned(),
-        Durability::Interval { interval_ms } => format!("interval: a crash loses at most the last {interval_ms} ms"),
+        Durability::Interval { interval_ms } => {
+            format!("interval: a crash loses at most the last {}", duration(interval_ms.into()))
+        }
         Durability::Durable => "durable: what was told survives power loss of all nodes".to_owned(),
     }
 }

@@ -294,7 +294,11 @@ fn stable(spec: &FilterSpec) -> Result<CellDefinition, SpecError> {
         (None, None, None) => return Err(SpecError::CapacityNeeded(spec.kind)),
     };
     let shape = match spec.stable_decrements {
-        Some(decrements) => StableShape { cells, hashes, max, decrements },
+        Some(decrements) => {
+            let shape = StableShape { cells, hashes, max, decrements };
+            shape.check()?;
+            shape
+        }
         None => StableShape::for_rate(cells, hashes, max, spec.rate)?,
     };
     Ok(CellDefinition::Stable { shape, seed: spec.seed })

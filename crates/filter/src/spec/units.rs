@@ -115,7 +115,7 @@ fn ticks(spec: &FilterSpec, window: u64, cell_bits: u32, is_time: bool) -> Resul
     }
     Err(SpecError::Reach {
         window: spec.window.clone(),
-        what: format!("a lateness of {lateness} ms"),
+        what: format!("a lateness of {}", Window::Duration(lateness)),
         instead: "choose a lateness of at most twice the window, or 16-bit cells",
     })
 }
@@ -143,7 +143,10 @@ fn jumps(spec: &FilterSpec, window: u64, (default, most): (u64, u64), is_time: b
     }
     Err(SpecError::Reach {
         window: spec.window.clone(),
-        what: format!("{wanted} sub-windows and a lateness of {lateness}"),
+        what: match lateness {
+            0 => format!("{wanted} sub-windows"),
+            _ => format!("{wanted} sub-windows and a lateness of {}", Window::Duration(lateness)),
+        },
         instead: match spec.kind {
             Kind::Counting => "a counting filter has at most 250 sub-windows; choose fewer, or kind timing",
             _ => {

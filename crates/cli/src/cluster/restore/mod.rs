@@ -40,7 +40,7 @@ pub struct RestoreArgs {
     #[arg(long, conflicts_with = "plan")]
     pub yes: bool,
     /// Do not give up what was recorded since the backup was begun: what is not in it is undecided until all that may be missing
-    /// has expired, or the filter is forgiven
+    /// has expired (without a window nothing does), or the filter is forgiven
     #[arg(long)]
     pub undecided: bool,
     /// Print one JSON document

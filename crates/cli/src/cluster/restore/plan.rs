@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use firstseen_filter::Window;
 use firstseen_node::restoring_name;
 use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, NodeRecord};
 use jiff::Timestamp;
@@ -47,6 +48,9 @@ struct FilterDocument {
     /// Another filter, whose level it is, says that.
     #[serde(skip)]
     is_below: bool,
+    /// Whether it forgets anything.
+    #[serde(skip)]
+    expires: bool,
 }
 
 impl FilterDocument {
@@ -199,13 +203,15 @@ impl Plan {
                 "what was recorded before {begun} counts; what was recorded since is lost, and may be first-seen again\n"
             );
         }
-        for FilterDocument { name, decided, is_below, .. } in &self.filters {
+        for FilterDocument { name, decided, is_below, expires, .. } in &self.filters {
             if !decided && !is_below {
-                text += &format!(
-                    "filter {name}: what is not in the backup is undecided until all that may be missing has expired; or give it up:\n  \
-                     {}\n",
-                    self.forgive(name)
-                );
+                let until = if *expires {
+                    "until all that may be missing has expired; or give it up"
+                } else {
+                    "until you give it up, as nothing expires"
+                };
+                let forgive = self.forgive(name);
+                text += &format!("filter {name}: what is not in the backup is undecided {until}:\n  {forgive}\n");
             }
         }
         text
@@ -288,5 +294,6 @@ fn document(backup: &Backup, filter: FilterId, record: &FilterRecord) -> FilterD
         definition_only: !has_parts(record),
         decided: false,
         is_below: record.branch.as_ref().is_some_and(|branch| !branch.is_root()),
+        expires: record.definition.group.window != Window::Unbounded,
     }
 }
