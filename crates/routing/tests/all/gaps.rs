@@ -184,6 +184,122 @@ fn who_comes_back_when_another_has_left_does_not_know_what_that_has_recorded() {
     assert!(claims(&network).contains(&NodeId(2)));
 }
 
+/// Delivers everything but what goes over these links.
+fn settle_but_for(network: &mut Network, is_cut: impl Fn((NodeId, NodeId)) -> bool) {
+    for _ in 0..200 {
+        let links: Vec<_> = network.links.keys().copied().filter(|ends| !is_cut(*ends)).collect();
+        links.into_iter().for_each(|ends| _ = network.deliver_on(ends));
+    }
+}
+
+/// Three nodes of a filter whose window outlasts the test, and `keys` that node 3 heads and node 2 has to set too.
+fn long_window(answer: AnswerWhen, keys: usize) -> (Network, network::Producer, Vec<u64>) {
+    let definition = definition(&spec(Kind::Timing, "1h", 1 << 20, 5), "vertical:6");
+    let owners: Vec<NodeId> = (0..6).map(|slice| NodeId(1 + slice % 3)).collect();
+    let limits = OwnerLimits { clock_skew_max_ms: 50, ..OwnerLimits::default() };
+    let policies = FilterPolicies { answer, retry_horizon_ms: 400, ..FilterPolicies::default() };
+    let mut network = Network::new(&definition, policies, &owners, limits, Dice(7));
+    network.nodes().into_iter().for_each(|node| network.tell_map(node));
+    let is_meant = |key: &u64| {
+        let probes = network.probes(&[digest(*key)]);
+        let has_slice = network.prober.slices(0, &probes, 0).any(|slice| slice == 1);
+        has_slice && network.head_of(digest(*key)).1 == NodeId(3)
+    };
+    let meant = (0..).filter(is_meant).take(keys).collect();
+    (network, network::Producer::new(1, &definition), meant)
+}
+
+/// Node 2 is back, and all is agreed on that there is to agree on.
+fn bring_back_node_2(network: &mut Network) {
+    network.begin_anew(NodeId(2));
+    for _ in 0..4 {
+        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+        network.settle();
+        network.wait(1_100);
+        network.settle();
+        network.agree_on_complete();
+    }
+    assert!(network.is_all_complete(), "{:?}", network.record());
+}
+
+/// What was told first-seen of `keys` is a duplicate now; how many of them that were.
+fn find_again(network: &mut Network, producer: &mut network::Producer, keys: &[u64], time_ms: u64) -> usize {
+    let told: Vec<Decision> = network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    assert_eq!(told.len(), keys.len(), "each is told something");
+    let first = keys.iter().zip(&told).filter(|(_, told)| **told == Decision::FirstSeen);
+    let first: Vec<u64> = first.map(|(key, _)| *key).collect();
+    for key in &first {
+        network.replies.clear();
+        ask_by_map(network, producer, *key, time_ms);
+        assert_eq!(network.replies[0].decisions, [Decision::Duplicate], "key {key} of {told:?}");
+    }
+    first.len()
+}
+
+/// Who comes back asks those for what it has missed that have slices of the group: another one that had events in flight
+/// when it gave its slices away must not count on being asked.
+#[test]
+fn who_has_left_keeps_nothing_for_who_goes_down_after_that() {
+    let (mut network, mut producer, keys) = long_window(AnswerWhen::Safe, 20);
+    let began_ms = network.now.wall_ms;
+    let moved = [2, 5].map(|slice| SliceMove { slice, from: NodeId(3), to: NodeId(1) });
+    assert!(moved.into_iter().all(|way| network.begin_move(way)));
+    network.nodes().into_iter().for_each(|node| network.tell_map(node));
+    network.settle();
+    while network.complete.iter().all(|(.., slices)| slices.len() < 2) {
+        network.wait(1_000);
+        network.settle();
+    }
+    // Node 2 is cut off with what is to be set there on its way, and node 3 leaves.
+    for key in &keys {
+        let question = producer.ask(began_ms, true).unwrap();
+        network.submit(&[digest(*key)], question);
+    }
+    let is_cut = |(from, to): (NodeId, NodeId)| [from, to].contains(&NodeId(2));
+    settle_but_for(&mut network, is_cut);
+    assert_eq!(network.replies.len(), 0, "node 2 has not acknowledged");
+    network.agree_on_complete();
+    assert!(!network.record().is_on(NodeId(3)));
+    [1, 3].into_iter().for_each(|node| network.tell_map(NodeId(node)));
+    settle_but_for(&mut network, is_cut);
+    // Only then the others go on without node 2.
+    network.take_down(NodeId(2));
+    [1, 3].into_iter().for_each(|node| network.tell_map(NodeId(node)));
+    settle_but_for(&mut network, is_cut);
+    bring_back_node_2(&mut network);
+    find_again(&mut network, &mut producer, &keys, began_ms);
+}
+
+/// A slice that comes has fetched everything from a node that had not been told yet to set an event, and is not set by the
+/// map before: it lacks the event when that node goes down, whatever is kept for the node.
+#[test]
+fn what_is_kept_for_who_is_down_is_not_there_where_its_slice_has_gone() {
+    let (mut network, mut producer, keys) = long_window(AnswerWhen::Safe, 20);
+    let began_ms = network.now.wall_ms;
+    for key in &keys {
+        let question = producer.ask(began_ms, true).unwrap();
+        network.submit(&[digest(*key)], question);
+    }
+    let is_cut = |ends: (NodeId, NodeId)| ends == (NodeId(3), NodeId(2));
+    settle_but_for(&mut network, is_cut);
+    assert_eq!(network.replies.len(), 0, "node 2 has not acknowledged");
+    assert!(network.begin_move(SliceMove { slice: 1, from: NodeId(2), to: NodeId(1) }));
+    network.nodes().into_iter().for_each(|node| network.tell_map(node));
+    while network.complete.is_empty() {
+        settle_but_for(&mut network, is_cut);
+        network.wait(1_000);
+    }
+    network.take_down(NodeId(2));
+    [1, 3].into_iter().for_each(|node| network.tell_map(NodeId(node)));
+    settle_but_for(&mut network, is_cut);
+    assert!(network.agree_on_complete());
+    assert_eq!(network.record().owners[1].node, NodeId(1), "the slice has gone there");
+    [1, 3].into_iter().for_each(|node| network.tell_map(NodeId(node)));
+    settle_but_for(&mut network, is_cut);
+    bring_back_node_2(&mut network);
+    find_again(&mut network, &mut producer, &keys, began_ms);
+}
+
 /// A node is not ready while what it has missed can be handed over: whoever would have to do that must not be stopped.
 #[test]
 fn who_is_back_catches_up_until_the_map_says_that_it_has_everything() {

@@ -146,7 +146,8 @@ impl DividedGroup {
         if self.placement.epoch() != former.epoch() {
             self.abandon_tests();
             self.keep_unacknowledged();
-            self.end_sets_by(|group, set| group.placement.down_peers().any(|peer| peer == set.to()), SetEnd::Done);
+            self.follow_sets(&former);
+            self.end_sets_by(|group, set| group.placement.down_peers().any(|peer| peer == set.to()), SetEnd::Down);
             // What a node was to set that has no slices any more is for whoever has them now.
             let is_stale =
                 |group: &Self, set: &SetFlight| set.awaits_map() || group.placement.index_of(set.to()).is_none();

@@ -1,17 +1,23 @@
 //! Cells of new events on all nodes: sent by the head, acknowledged by the others.
 //!
 //! Promises: all positions of an event are set, also those that its test has passed, as these may expire sooner; the
-//! event stays in flight until every node has acknowledged, where a process is gone the next one of its node. Must not
-//! know: why an event is new.
+//! event stays in flight until every node has acknowledged, where a process is gone the next one of its node; what a node
+//! has not set that goes down is told as set only where it will ask this one for it, and nobody has its slices from it
+//! meanwhile. Must not know: why an event is new.
 
 use std::cmp::Ordering;
 
 use super::DividedGroup;
 use super::flights::Phase;
+use super::placement::Placement;
 use crate::group::rules::Rule;
 use crate::ids::NodeId;
 use crate::protocol::SetAcks;
 use crate::verdict::{Decision, Reason};
+
+/// A slice that leaves a node and comes to it again does so by two epochs, and who gave it goes down by a third: by fewer,
+/// whoever has come is seen.
+const EPOCHS_SEEN_MAX: u64 = 2;
 
 /// A set on its way to a node.
 pub(super) struct SetFlight {
@@ -21,6 +27,8 @@ pub(super) struct SetFlight {
     epoch: u64,
     /// It was refused by a newer one.
     awaits_map: bool,
+    /// Other nodes may have got what its node has since then, without what it has not set yet.
+    is_outrun: bool,
     tickets: Vec<u64>,
 }
 
@@ -33,6 +41,8 @@ pub(super) enum SetEnd {
     Refused,
     /// The process that was to set them is gone.
     Lost,
+    /// The node is down: what it misses is kept for it.
+    Down,
     /// The map by which it was sent is over.
     Stale,
     /// The map by which it was sent is not known there yet.
@@ -40,6 +50,10 @@ pub(super) enum SetEnd {
 }
 
 impl SetFlight {
+    fn new(to: NodeId, generation: u64, epoch: u64) -> Self {
+        Self { to, generation, epoch, awaits_map: false, is_outrun: false, tickets: Vec::new() }
+    }
+
     pub(super) fn to(&self) -> NodeId {
         self.to
     }
@@ -114,7 +128,7 @@ impl DividedGroup {
             } else {
                 let set_number = outbox.set(*node, number, there(), stamp);
                 let (to, epoch) = (*node, placement.epoch());
-                let new = || SetFlight { to, generation: number, epoch, awaits_map: false, tickets: Vec::new() };
+                let new = || SetFlight::new(to, number, epoch);
                 sets.entry(set_number).or_insert_with(new).tickets.push(ticket);
                 waiting += 1;
             }
@@ -137,6 +151,15 @@ impl DividedGroup {
         }
     }
 
+    /// By a new map, other nodes may have slices of those that are to set something: what these have not set when they go down
+    /// they do not pass on.
+    pub(super) fn follow_sets(&mut self, former: &Placement) {
+        let Self { sets, placement, .. } = self;
+        let are_unseen = placement.epoch().saturating_sub(former.epoch()) > EPOCHS_SEEN_MAX;
+        let outrun = sets.values_mut().filter(|set| are_unseen || former.is_joined_at(set.to, placement));
+        outrun.for_each(|set| set.is_outrun = true);
+    }
+
     /// The process of a node is gone, and with it what it was to set: the next one is to set it.
     pub(super) fn end_sets_of(&mut self, node: NodeId) {
         self.end_sets_by(|_, set| set.to == node, SetEnd::Lost);
@@ -154,6 +177,10 @@ impl DividedGroup {
     fn end_set(&mut self, number: u64, end: SetEnd) {
         let Some(set) = self.sets.remove(&number) else { return };
         let (newest, epoch) = (self.fill.newest(), self.placement.epoch());
+        // Who is back asks those for what it has missed that have slices of the group.
+        let is_asked = self.placement.has_any_here();
+        let is_kept = end == SetEnd::Down && is_asked && !set.is_outrun;
+        let end = if is_kept { SetEnd::Done } else { end };
         if end == SetEnd::Stale && epoch <= set.epoch {
             self.sets.insert(number, SetFlight { awaits_map: true, ..set });
             return;
@@ -169,11 +196,12 @@ impl DividedGroup {
                 SetEnd::Lost => true,
                 SetEnd::Early if epoch == set.epoch => true,
                 // By maps between, another node may have headed it.
-                SetEnd::Stale | SetEnd::Early => told || epoch == set.epoch + 1 && self.heads(ticket),
+                SetEnd::Stale | SetEnd::Early | SetEnd::Down => told || epoch == set.epoch + 1 && self.heads(ticket),
             };
             let again = if goes_again { self.set(ticket, newest) } else { None };
+            let is_again = again.is_some() && (is_asked || !self.is_missed(ticket));
             let Some(flight) = self.flight_mut(ticket) else { continue };
-            if end != SetEnd::Done && again.is_none() && !flight.told {
+            if end != SetEnd::Done && !is_again && !flight.told {
                 flight.outcome = Decision::Undecided(Reason::Unknown);
             }
             flight.waiting = flight.waiting.saturating_sub(1) + again.unwrap_or(0);
@@ -182,6 +210,12 @@ impl DividedGroup {
                 self.settle(ticket, outcome);
             }
         }
+    }
+
+    /// Whether a node that is down misses an event.
+    fn is_missed(&self, ticket: u64) -> bool {
+        let positions = self.flights.as_ref().map_or(&[][..], |flights| flights.positions(ticket));
+        positions.iter().any(|position| self.placement.is_missed(*position))
     }
 
     /// Whether an event begins here, by the map that counts.
