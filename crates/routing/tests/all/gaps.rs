@@ -219,7 +219,6 @@ fn bring_back_node_2(network: &mut Network) {
         network.settle();
         network.agree_on_complete();
     }
-    assert!(network.is_all_complete(), "{:?}", network.record());
 }
 
 /// What was told first-seen of `keys` is a duplicate now; how many of them that were.
@@ -236,12 +235,9 @@ fn find_again(network: &mut Network, producer: &mut network::Producer, keys: &[u
     first.len()
 }
 
-/// Who comes back asks those for what it has missed that have slices of the group: another one that had events in flight
-/// when it gave its slices away must not count on being asked.
-#[test]
-fn who_has_left_keeps_nothing_for_who_goes_down_after_that() {
-    let (mut network, mut producer, keys) = long_window(AnswerWhen::Safe, 20);
-    let began_ms = network.now.wall_ms;
+/// Node 2 is cut off with what node 3 is to set there on its way; node 3 leaves, then the others go on without node 2.
+fn leave_before_node_2_is_down(answer: AnswerWhen) -> (Network, network::Producer, Vec<u64>) {
+    let (mut network, mut producer, keys) = long_window(answer, 20);
     let moved = [2, 5].map(|slice| SliceMove { slice, from: NodeId(3), to: NodeId(1) });
     assert!(moved.into_iter().all(|way| network.begin_move(way)));
     network.nodes().into_iter().for_each(|node| network.tell_map(node));
@@ -250,24 +246,44 @@ fn who_has_left_keeps_nothing_for_who_goes_down_after_that() {
         network.wait(1_000);
         network.settle();
     }
-    // Node 2 is cut off with what is to be set there on its way, and node 3 leaves.
     for key in &keys {
-        let question = producer.ask(began_ms, true).unwrap();
+        let question = producer.ask(network.now.wall_ms, true).unwrap();
         network.submit(&[digest(*key)], question);
     }
     let is_cut = |(from, to): (NodeId, NodeId)| [from, to].contains(&NodeId(2));
     settle_but_for(&mut network, is_cut);
-    assert_eq!(network.replies.len(), 0, "node 2 has not acknowledged");
+    assert!(answer == AnswerWhen::Early || network.replies.is_empty(), "node 2 has not acknowledged");
     network.agree_on_complete();
     assert!(!network.record().is_on(NodeId(3)));
     [1, 3].into_iter().for_each(|node| network.tell_map(NodeId(node)));
     settle_but_for(&mut network, is_cut);
-    // Only then the others go on without node 2.
     network.take_down(NodeId(2));
-    [1, 3].into_iter().for_each(|node| network.tell_map(NodeId(node)));
+    // Who has left is the first to know.
+    network.tell_map(NodeId(3));
     settle_but_for(&mut network, is_cut);
+    network.tell_map(NodeId(1));
+    settle_but_for(&mut network, is_cut);
+    (network, producer, keys)
+}
+
+/// Who comes back asks those for what it has missed that have slices of the group: another one that had events in flight
+/// when it gave its slices away must not count on being asked.
+#[test]
+fn who_has_left_keeps_nothing_for_who_goes_down_after_that() {
+    let (mut network, mut producer, keys) = leave_before_node_2_is_down(AnswerWhen::Safe);
     bring_back_node_2(&mut network);
-    find_again(&mut network, &mut producer, &keys, began_ms);
+    assert!(network.is_all_complete(), "{:?}", network.record());
+    let time_ms = network.now.wall_ms;
+    find_again(&mut network, &mut producer, &keys, time_ms);
+}
+
+/// What it has told before that is missing there, and whoever waits for it to end says so.
+#[test]
+fn what_who_has_left_has_told_early_is_missing_where_nobody_can_hand_it_over() {
+    let (mut network, ..) = leave_before_node_2_is_down(AnswerWhen::Early);
+    assert!(network.replies.iter().all(|reply| reply.decisions == [Decision::FirstSeen]));
+    bring_back_node_2(&mut network);
+    assert!(!network.is_all_complete(), "node 2 has not got what node 3 has told");
 }
 
 /// A slice that comes has fetched everything from a node that had not been told yet to set an event, and is not set by the
@@ -297,6 +313,7 @@ fn what_is_kept_for_who_is_down_is_not_there_where_its_slice_has_gone() {
     [1, 3].into_iter().for_each(|node| network.tell_map(NodeId(node)));
     settle_but_for(&mut network, is_cut);
     bring_back_node_2(&mut network);
+    assert!(network.is_all_complete(), "{:?}", network.record());
     find_again(&mut network, &mut producer, &keys, began_ms);
 }
 

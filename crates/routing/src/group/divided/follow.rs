@@ -133,6 +133,7 @@ impl DividedGroup {
                 self.former_heads.gained(now.monotonic_ms);
             }
         }
+        let are_known = !self.is_owed_by_others();
         self.follow_handing(map, &former);
         // A slice may have left and come again in between.
         let is_new = |slice: u32| {
@@ -142,7 +143,7 @@ impl DividedGroup {
             is_new || come.contains(&slice)
         };
         self.copying.retain(|slice| self.placement.lacking_here().any(|lacking| lacking == slice) && !is_new(slice));
-        let returned = self.missed.follow(&former, &self.placement, &mut self.outbox);
+        let returned = self.missed.follow(&former, &self.placement, are_known, &mut self.outbox);
         if self.placement.epoch() != former.epoch() {
             self.abandon_tests();
             self.keep_unacknowledged();

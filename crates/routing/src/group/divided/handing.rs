@@ -261,6 +261,13 @@ impl DividedGroup {
         placement.live_peers().for_each(|(peer, _)| outbox.tell(peer, PeerBody::HandedOver(handed)));
     }
 
+    /// Whether another node may have told events as recorded before all have set them that it headed when it had slices: what
+    /// who goes down now misses of these, nobody knows who has slices. It does not end them before they are set here by the map
+    /// that says so.
+    pub(super) fn is_owed_by_others(&self) -> bool {
+        !self.is_safe() && !self.handing.awaited.is_empty()
+    }
+
     /// Another node heads nothing any more of what this one has taken over by a map up to that epoch.
     pub(super) fn hear_handed_over(&mut self, from: NodeId, handed: HandedOver) {
         let epoch = handed.epoch;

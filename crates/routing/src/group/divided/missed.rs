@@ -88,13 +88,20 @@ impl Missed {
         Self { is_fresh, down: down.collect(), handed_over: BTreeMap::new() }
     }
 
-    /// Nodes go down and come back: what these have missed is sent to them. Tells who has come back.
-    pub(super) fn follow(&mut self, former: &Placement, placement: &Placement, outbox: &mut Outbox) -> Vec<NodeId> {
+    /// Nodes go down and come back: what these have missed is sent to them. Tells who has come back. Of who goes down now,
+    /// whoever has recorded something without it has slices, where all `are_known`.
+    pub(super) fn follow(
+        &mut self,
+        former: &Placement,
+        placement: &Placement,
+        are_known: bool,
+        outbox: &mut Outbox,
+    ) -> Vec<NodeId> {
         for node in placement.down_peers().filter(|node| !former.down_peers().any(|other| other == *node)) {
             self.handed_over.remove(&node);
             // What it lacked before, nobody here has.
             let is_all = former.is_complete_at(node);
-            self.down.entry(node).or_insert(Missing { sets: Vec::new(), is_all, are_all_here: true });
+            self.down.entry(node).or_insert(Missing { sets: Vec::new(), is_all, are_all_here: are_known });
         }
         let has_left = |node: &NodeId| placement.index_of(*node).is_none();
         let epochs = placement.epoch().saturating_sub(former.epoch());

@@ -406,23 +406,11 @@ impl Placement {
         if self.is_single { self.node_of_slice[slice] == node } else { self.holders[slice].has(node) }
     }
 
-    /// Whether a node that is down has a copy of the slice of this position.
-    pub(super) fn is_missed(&self, position: u64) -> bool {
-        let holders = &self.holders[self.locate(position).0];
-        holders.nodes().iter().any(|node| self.is_down(usize::from(*node)))
-    }
-
     /// Whether other nodes have a slice by `next` that `node` has by this placement.
     pub(super) fn is_joined_at(&self, node: NodeId, next: &Self) -> bool {
-        let Some(index) = self.index_of(node) else { return false };
-        let has_joined = |(before, after): (&Holders, &Holders)| {
-            let is_new = |holder: &u16| {
-                let before_index = self.index_of(next.nodes[usize::from(*holder)]);
-                before_index.is_none_or(|holder| !before.has(holder))
-            };
-            before.has(index) && after.nodes().iter().any(is_new)
-        };
-        self.holders.iter().zip(&next.holders).any(has_joined)
+        let had = |holders: &Holders, node| self.index_of(node).is_some_and(|node| holders.has(node));
+        let mut slices = self.holders.iter().zip(&next.holders).filter(|(before, _)| had(before, node));
+        slices.any(|(before, after)| after.nodes().iter().any(|at| !had(before, next.nodes[usize::from(*at)])))
     }
 
     /// Whether this node has a copy of the slice of this position.

@@ -215,7 +215,8 @@ impl DividedGroup {
     /// Whether a node that is down misses an event.
     fn is_missed(&self, ticket: u64) -> bool {
         let positions = self.flights.as_ref().map_or(&[][..], |flights| flights.positions(ticket));
-        positions.iter().any(|position| self.placement.is_missed(*position))
+        let mut down = self.placement.down_peers().filter_map(|node| self.placement.index_of(node));
+        down.any(|node| positions.iter().any(|position| self.placement.is_held(node, *position)))
     }
 
     /// Whether an event begins here, by the map that counts.
