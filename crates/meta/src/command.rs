@@ -195,6 +195,18 @@ pub enum Change {
         /// The filter, or the root of the tree.
         filter: FilterId,
     },
+    /// The others are to go on without what a node has of a group, until it starts anew, if they have copies of all of it that are
+    /// complete. Answered with [`Outcome::Done`], also where they have not.
+    SlicesSpared {
+        /// The filter.
+        filter: FilterId,
+        /// The group.
+        group: u32,
+        /// The node.
+        node: NodeId,
+        /// Its start that says so.
+        incarnation: Incarnation,
+    },
 }
 
 impl Change {
@@ -227,6 +239,7 @@ impl Change {
             Self::FilterEnded { .. } => "filter-ended",
             Self::FilterPassed { .. } => "filter-passed",
             Self::FinishAlteration { .. } => "finish-alteration",
+            Self::SlicesSpared { .. } => "slices-spared",
         }
     }
 }

@@ -226,6 +226,20 @@ pub(crate) fn slices_missing(
     Ok(Outcome::Done)
 }
 
+/// Two nodes that ask for it at once are not both spared: the second one's copies are the last then.
+pub(crate) fn slices_spared(
+    state: &mut State,
+    (filter, group): (FilterId, u32),
+    (node, incarnation): (NodeId, Incarnation),
+) -> Result<Outcome, Refusal> {
+    let record = state.map.filters.get(&filter);
+    if record.is_some_and(|record| state.map.can_spare(record, group, node)) {
+        slices_missing(state, (filter, group), (node, incarnation))
+    } else {
+        Ok(Outcome::Done)
+    }
+}
+
 /// Of a tree, all levels; of a filter that is being altered, the former one too. Nodes that are down may answer beside those
 /// that are called complete, unless they are among those that have `ended`.
 pub(crate) fn forgive(

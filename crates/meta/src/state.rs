@@ -157,6 +157,9 @@ impl State {
             Change::SlicesMissing { filter, group, node, incarnation } => {
                 filters::slices_missing(self, (filter, group), (node, incarnation))
             }
+            Change::SlicesSpared { filter, group, node, incarnation } => {
+                filters::slices_spared(self, (filter, group), (node, incarnation))
+            }
             Change::MoveSlices { filter, moves } => moves::begin(self, filter, &moves),
             Change::CancelMoves { name } => moves::cancel(self, &name),
             Change::PeerReached { by, by_incarnation, peer, peer_incarnation, is_reached } => {

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::edges::Clock;
-pub(crate) use hang::{look_after, patience};
+pub(crate) use hang::{DiskState, look_after, patience};
 pub(crate) use writer::write;
 pub(crate) use yielding::Yielding;
 
@@ -93,9 +93,9 @@ pub(crate) struct Keeper {
     cells_bytes: AtomicU64,
     identity: OnceLock<NodeMark>,
     is_full: AtomicBool,
-    /// What the disk does, and whether it hangs.
+    /// What the disk is doing, and what that comes to.
     steps: Steps,
-    hangs: watch::Sender<bool>,
+    disk_state: watch::Sender<DiskState>,
     /// Bytes of records ever taken, and those that were there at the start.
     journal_bytes: AtomicU64,
     segments: AtomicU64,
@@ -122,7 +122,7 @@ impl Keeper {
             identity: OnceLock::new(),
             is_full: AtomicBool::new(false),
             steps: Steps::default(),
-            hangs: watch::Sender::new(false),
+            disk_state: watch::Sender::new(DiskState::default()),
             journal_bytes: AtomicU64::new(0),
             segments: AtomicU64::new(0),
             failure: OnceLock::new(),
@@ -240,12 +240,17 @@ impl Keeper {
 
     /// Whether the disk hangs.
     pub(crate) fn hangs(&self) -> bool {
-        *self.hangs.borrow()
+        self.disk_state() == DiskState::Hangs
+    }
+
+    /// What the disk does.
+    pub(crate) fn disk_state(&self) -> DiskState {
+        *self.disk_state.borrow()
     }
 
     /// Tells whenever that changes.
-    pub(crate) fn watch_hangs(&self) -> watch::Receiver<bool> {
-        self.hangs.subscribe()
+    pub(crate) fn watch_disk(&self) -> watch::Receiver<DiskState> {
+        self.disk_state.subscribe()
     }
 
     /// Bytes of records that the journal has been given, by this process and those before whose records it still has.

@@ -12,6 +12,7 @@ use firstseen_routing::{
     ClusterMap, FilterId, FilterRecord, GroupPlan, Incarnation, NodeId, Prober, SliceOwner, SlicedBuildError,
 };
 
+use crate::keeper::DiskState;
 use crate::links::LinkHandle;
 
 /// A group that this node should own and cannot.
@@ -73,8 +74,8 @@ pub(crate) struct View {
     pub(crate) links: BTreeMap<NodeId, LinkHandle>,
     /// Nodes that have been out of reach of this one for so long that nobody is to wait for them.
     pub(crate) unreachable: BTreeSet<NodeId>,
-    /// The disk hangs on which groups keep what they record.
-    pub(crate) is_disk_hung: bool,
+    /// What the disk does on which groups keep what they record.
+    pub(crate) disk: DiskState,
     /// What this node should own and cannot.
     pub(crate) faults: Vec<GroupFault>,
 }
@@ -100,7 +101,7 @@ impl View {
             }
         }
         let unreachable = unreachable.into_iter().filter(|node| links.contains_key(node)).collect();
-        Self { map, me, filters, links, unreachable, is_disk_hung: false, faults: Vec::new() }
+        Self { map, me, filters, links, unreachable, disk: DiskState::Works, faults: Vec::new() }
     }
 
     /// Whether another node answers this one at this moment; that it is not listed as out of reach may be a second old.
@@ -140,6 +141,15 @@ impl View {
             let own = (0..slicing.groups()).filter(move |group| of_group(*group).any(has));
             own.map(|group| (*id, group))
         })
+    }
+
+    /// Of these groups, those that the others go on without though this node is up.
+    pub(crate) fn are_missing_here(&self, groups: impl Iterator<Item = (FilterId, u32)>) -> Vec<(FilterId, u32)> {
+        let Some(node) = self.node().filter(|node| !self.map.is_down(*node)) else { return Vec::new() };
+        let is_missing = |(filter, group): &(FilterId, u32)| {
+            self.map.filters.get(filter).is_some_and(|record| self.map.is_gone_from(record, *group, node))
+        };
+        groups.filter(is_missing).collect()
     }
 
     /// Groups of which a slice here lacks something that another copy has.

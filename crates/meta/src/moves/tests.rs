@@ -150,6 +150,27 @@ fn slices_that_cannot_be_held_are_as_on_a_node_that_is_down() {
     assert!(!cluster.state.map().is_gone_from(record(&cluster), 0, NodeId(2)) && record(&cluster).epoch == 3);
 }
 
+#[test]
+fn who_has_the_last_copies_is_not_spared() {
+    let spared =
+        |node| Change::SlicesSpared { filter: FILTER, group: 0, node: NodeId(node), incarnation: Incarnation(1) };
+    let are_gone =
+        |cluster: &Cluster| [1, 2].map(|node| cluster.state.map().is_gone_from(record(cluster), 0, NodeId(node)));
+    for (copies, left) in [(0, [false; 2]), (1, [true, false])] {
+        let mut cluster = Cluster::new(2, 1 << 30);
+        let mut asked = filter("a", definition(Kind::Bloom, 1000, "none"), false);
+        let Change::CreateFilter(new) = &mut asked else { panic!("{asked:?}") };
+        new.policies.copies = copies;
+        cluster.ask(asked).unwrap();
+        let slices = record(&cluster).all_copies().count();
+        assert_eq!(slices, 1 + copies as usize);
+        cluster.ask(spared(1)).unwrap();
+        assert_eq!(are_gone(&cluster), left, "{copies} copies");
+        cluster.ask(spared(2)).unwrap();
+        assert_eq!(are_gone(&cluster), left, "{copies} copies: nobody else has it");
+    }
+}
+
 /// Where nobody else may record, a node that could not hold its slice for a while has missed nothing.
 #[test]
 fn the_only_copy_of_a_slice_misses_nothing_while_it_cannot_be_held() {

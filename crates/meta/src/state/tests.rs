@@ -329,6 +329,10 @@ fn changes() -> impl Strategy<Value = Change> {
             let (filter, node, incarnation) = (FilterId(filter), NodeId(node), Incarnation(start));
             Change::SlicesMissing { filter, group, node, incarnation }
         }),
+        (1u64..4, 0u32..2, 1u64..6, 1u64..4).prop_map(|(filter, group, node, start)| {
+            let (filter, node, incarnation) = (FilterId(filter), NodeId(node), Incarnation(start));
+            Change::SlicesSpared { filter, group, node, incarnation }
+        }),
         (0u8..4).prop_map(|name| Change::CancelMoves { name: format!("f{name}") }),
         (1u64..9, 0u64..200_000).prop_map(|(number, memory)| Change::AddNode { profile: profile(number, memory) }),
         (1u64..9, 1u64..9, 0u64..200_000).prop_map(|(node, at, memory_bytes)| Change::NodeStarted {

@@ -10,6 +10,7 @@ use firstseen_meta::Meta;
 use firstseen_routing::{ClusterMap, Incarnation};
 use firstseen_wire::watch;
 
+use crate::keeper::DiskState;
 use crate::links::Links;
 use crate::shared::Shared;
 use crate::view::{Me, View};
@@ -27,8 +28,8 @@ impl Follower {
         let mut maps = self.meta.map();
         let mut incarnations = self.meta.incarnation();
         let mut unreachable = self.links.unreachable();
-        let mut hangs = shared.keeper.watch_hangs();
-        // The start in which what is kept was given up, as the disk hung.
+        let mut disk_states = shared.keeper.watch_disk();
+        // The start in which what is kept was given up, as its disk hung, or stayed full.
         let mut given_up_in = None;
         let mut has_been = false;
         loop {
@@ -43,19 +44,14 @@ impl Follower {
             }
             let me = incarnation.and_then(|incarnation| self.me(&map, incarnation));
             has_been |= me.is_some();
-            let is_disk_hung = *hangs.borrow_and_update();
-            match me {
-                Some(me) if is_disk_hung => given_up_in = Some(me.incarnation),
-                // The others have gone on without that, and hear of it as of what another process brings.
-                Some(me) if given_up_in.take() == Some(me.incarnation) => self.meta.begin_anew(me.incarnation),
-                _ => {}
-            }
+            let disk = *disk_states.borrow_and_update();
             let links = match me {
                 Some(me) => self.links.follow(&shared, &map, me),
                 None => BTreeMap::new(),
             };
             let unreachable_now = unreachable.borrow_and_update().clone();
-            let view = Arc::new(View { is_disk_hung, ..View::new(map, me, links, unreachable_now) });
+            let view = Arc::new(View { disk, ..View::new(map, me, links, unreachable_now) });
+            self.begin_anew_after(&view, &mut given_up_in);
             shared.levels.follow(&view.map);
             shared.downs.follow(&view.map, shared.clock.monotonic_ms());
             let faults = shared.owners.show(&view).await;
@@ -71,11 +67,24 @@ impl Follower {
                 changed = maps.changed() => changed,
                 changed = incarnations.changed() => changed,
                 changed = unreachable.changed() => changed,
-                changed = hangs.changed() => changed,
+                changed = disk_states.changed() => changed,
             };
             if changed.is_err() {
                 return;
             }
+        }
+    }
+
+    /// Has the node count as started anew where its disk works again, and something was given up: the others have gone on
+    /// without that, and hear of it as of what another process brings.
+    fn begin_anew_after(&self, view: &View, given_up_in: &mut Option<Incarnation>) {
+        let Some(Me { incarnation, .. }) = view.me else { return };
+        match view.disk {
+            DiskState::Hangs => *given_up_in = Some(incarnation),
+            DiskState::StaysFull if view.are_missing_here(view.own_groups()).is_empty() => {}
+            DiskState::StaysFull => *given_up_in = Some(incarnation),
+            DiskState::Works if given_up_in.take() == Some(incarnation) => self.meta.begin_anew(incarnation),
+            DiskState::Works => {}
         }
     }
 

@@ -1,11 +1,13 @@
-//! Which groups of slices this node should hold and cannot: the others go on without them.
+//! Which groups of slices this node should hold and cannot: the others go on without them. On a disk that stays full it could
+//! hold them, and would hold others up: they go on without what they have complete copies of.
 //!
 //! Promises: what is reported is of this start of the node. Must not know: why they cannot be held.
 
-use firstseen_meta::{Change, MetaError};
-use firstseen_routing::FilterId;
+use firstseen_meta::{Change, Identity, MetaError};
+use firstseen_routing::NodeId;
 
 use super::report::{AGAIN, Next, Report, Wait};
+use crate::keeper::{DiskState, GroupKey};
 use crate::shared::Shared;
 use crate::view::{Me, View};
 
@@ -14,9 +16,12 @@ pub(crate) struct Missing;
 
 impl Report for Missing {
     async fn next(&mut self, _: &Shared, view: &View) -> Next {
-        let Some((me, (filter, group))) = view.me.zip(unreported(view)) else { return Next::Rest(Wait::View) };
-        let Me { identity, incarnation } = me;
-        Next::Propose(Box::new(Change::SlicesMissing { filter, group, node: identity.node, incarnation }))
+        let Some(Me { identity: Identity { node, .. }, incarnation }) = view.me else { return Next::Rest(Wait::View) };
+        let missing = unreported(view, node);
+        let missing = missing.map(|(filter, group)| Change::SlicesMissing { filter, group, node, incarnation });
+        let spared = || spared(view, node);
+        let spared = || spared().map(|(filter, group)| Change::SlicesSpared { filter, group, node, incarnation });
+        missing.or_else(spared).map_or(Next::Rest(Wait::View), |change| Next::Propose(Box::new(change)))
     }
 
     fn proposed(&mut self, _: &Change, error: Option<&MetaError>) -> Option<Wait> {
@@ -25,11 +30,21 @@ impl Report for Missing {
 }
 
 /// A group that cannot be held here, though the map does not say so.
-fn unreported(view: &View) -> Option<(FilterId, u32)> {
-    let node = view.node()?;
-    let is_unreported = |(filter, group): &(FilterId, u32)| {
+fn unreported(view: &View, node: NodeId) -> Option<GroupKey> {
+    let is_unreported = |(filter, group): &GroupKey| {
         let record = view.map.filters.get(filter);
         record.is_some_and(|record| record.is_on(node) && !view.map.is_gone_from(record, *group, node))
     };
     view.faults.iter().map(|fault| (fault.filter, fault.group)).find(is_unreported)
+}
+
+/// A group that keeps what it records on a disk that stays full, though others have copies of all of it.
+fn spared(view: &View, node: NodeId) -> Option<GroupKey> {
+    let can_spare = |(filter, group): &GroupKey| {
+        let record = view.map.filters.get(filter).filter(|record| record.policies.durability.keeps_journal());
+        record.is_some_and(|record| {
+            !view.map.is_gone_from(record, *group, node) && view.map.can_spare(record, *group, node)
+        })
+    };
+    view.own_groups().filter(|_| view.disk == DiskState::StaysFull).find(can_spare)
 }

@@ -17,7 +17,7 @@ use firstseen_routing::{
 
 use super::kept::Kept;
 use super::{GroupLook, Owners, reading};
-use crate::keeper::{GroupKey, Keeper};
+use crate::keeper::{DiskState, GroupKey, Keeper};
 use crate::links::LinkHandle;
 use crate::view::{GroupFault, View};
 
@@ -42,6 +42,10 @@ const REPAIR: &str = "give up what cannot be read, with `firstseen node repair`"
 const DISK_HUNG: &str = "the disk of the journal hangs, and the other nodes go on without this one; it goes on by itself \
                          when the disk answers again";
 
+/// The same where the disk has had no room for a while.
+const DISK_FULL: &str =
+    "the disk of the journal is full, and other copies answer; make room, and the node goes on by itself";
+
 /// The groups of one owner.
 pub(super) struct Groups {
     /// Which of the owners this is.
@@ -63,7 +67,7 @@ pub(super) struct Groups {
     restored: BTreeSet<GroupKey>,
     /// The start of this node that owners act on.
     start: Option<Incarnation>,
-    /// The start in which what is kept was given up, as the disk hung.
+    /// The start in which what is kept was given up, as the disk hung, or some of it, as it stayed full.
     given_up_in: Option<Incarnation>,
     /// Groups of which other nodes have all slices now, and that have something in flight.
     leaving: BTreeSet<GroupKey>,
@@ -177,7 +181,8 @@ impl Groups {
         for GroupFault { filter, group, reason } in &faults {
             tracing::error!(%filter, group, reason, "the node cannot hold its slices of a filter");
         }
-        let of_disk = |(filter, group)| GroupFault { filter, group, reason: DISK_HUNG.to_owned() };
+        let why = if view.disk == DiskState::StaysFull { DISK_FULL } else { DISK_HUNG };
+        let of_disk = |(filter, group)| GroupFault { filter, group, reason: why.to_owned() };
         faults.extend(self.kept.given_up().map(of_disk));
         // The node's memory for it, shared by all groups that it has, those of other owners too.
         let groups = (view.own_groups().count() as u64).max(1);
@@ -208,23 +213,24 @@ impl Groups {
         catching_up.len()
     }
 
-    /// Gives up what is kept where the disk hangs, and takes it up again when the node counts as started anew.
+    /// Gives up what is kept where the disk hangs, and where it stays full what the others go on without; takes it up again when
+    /// the node counts as started anew.
     fn mind_disk(&mut self, view: &View, now: Moment, commands: &mut Vec<Command>) {
         let Some(me) = view.me else { return };
-        if view.is_disk_hung {
-            if self.given_up_in.replace(me.incarnation).is_none() {
-                self.kept.give_up(commands);
-                self.give_up_flights(now, commands);
-            }
-        } else if self.given_up_in.is_some_and(|start| start != me.incarnation) {
+        if view.disk != DiskState::Hangs && self.given_up_in.is_some_and(|start| start != me.incarnation) {
             self.given_up_in = None;
             self.kept.take_up_again();
         }
-    }
-
-    /// What is in flight in groups that are given up would wait for acknowledgements of what was not sent.
-    fn give_up_flights(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        let given_up: Vec<GroupKey> = self.kept.given_up().collect();
+        let given_up = match view.disk {
+            DiskState::Works => Vec::new(),
+            DiskState::StaysFull => view.are_missing_here(self.kept.keys()),
+            DiskState::Hangs => self.kept.keys().collect(),
+        };
+        let given_up = self.kept.give_up(given_up, commands);
+        if view.disk == DiskState::Hangs || !given_up.is_empty() {
+            self.given_up_in = Some(me.incarnation);
+        }
+        // What is in flight there would wait for acknowledgements of what was not sent.
         for key in given_up {
             self.run(key, commands, |group, commands| group.give_up_flights(now, commands));
         }

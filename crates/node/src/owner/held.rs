@@ -8,6 +8,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use firstseen_routing::{Command, Decision, NodeId, PeerBody, PeerMessage, Reason};
 
+use crate::keeper::GroupKey;
+
 /// What waits may take about this many bytes in an owner before it looks nothing up any more, for producers or nodes: what
 /// records is bounded elsewhere.
 const HELD_BYTES_MAX: u64 = 64 << 20;
@@ -16,11 +18,19 @@ const HELD_BYTES_MAX: u64 = 64 << 20;
 const COMMAND_BYTES: u64 = 256;
 const EVENT_BYTES: u64 = 160;
 
+/// A command that waits.
+struct Waiting {
+    /// Whose it is.
+    key: GroupKey,
+    /// Records that must be synced before.
+    records: u64,
+    command: Command,
+}
+
 /// What waits, oldest first.
 #[derive(Default)]
 pub(super) struct Held {
-    /// Each for so many records to be synced.
-    waiting: VecDeque<(u64, Command)>,
+    waiting: VecDeque<Waiting>,
     bytes: u64,
     /// Places of answers to what was only looked up.
     lookups: BTreeSet<u64>,
@@ -42,11 +52,11 @@ impl Held {
         self.bytes > HELD_BYTES_MAX
     }
 
-    /// This waits until so many records are synced, and behind all that waits.
-    pub(super) fn push(&mut self, records: u64, command: Command) {
-        let behind = self.waiting.back().map_or(0, |(behind, _)| *behind);
+    /// This of a group waits until so many records are synced, and behind all that waits.
+    pub(super) fn push(&mut self, key: GroupKey, records: u64, command: Command) {
+        let behind = self.waiting.back().map_or(0, |last| last.records);
         self.bytes += bytes_of(&command);
-        self.waiting.push_back((records.max(behind), command));
+        self.waiting.push_back(Waiting { key, records: records.max(behind), command });
     }
 
     /// This has not to wait.
@@ -59,7 +69,7 @@ impl Held {
 
     /// What has waited for `synced` records or fewer.
     pub(super) fn release(&mut self, synced: u64, commands: &mut Vec<Command>) {
-        while let Some((_, command)) = self.waiting.pop_front_if(|(behind, _)| *behind <= synced) {
+        while let Some(Waiting { command, .. }) = self.waiting.pop_front_if(|first| first.records <= synced) {
             self.bytes -= bytes_of(&command);
             self.pass(command, commands);
         }
@@ -68,9 +78,9 @@ impl Held {
     /// Answers to what was only looked up, however long the rest waits.
     pub(super) fn release_lookups(&mut self, commands: &mut Vec<Command>) {
         let (told, waiting): (VecDeque<_>, _) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|(_, command)| self.answers_lookup(command));
+            std::mem::take(&mut self.waiting).into_iter().partition(|held| self.answers_lookup(&held.command));
         self.waiting = waiting;
-        for (_, command) in told {
+        for Waiting { command, .. } in told {
             self.bytes -= bytes_of(&command);
             self.pass(command, commands);
         }
@@ -83,14 +93,24 @@ impl Held {
 
     /// What was to be sent to a process that is gone is not sent to the next one.
     pub(super) fn forget_sends_to(&mut self, peer: NodeId) {
-        self.waiting.retain(|(_, command)| !matches!(command, Command::Send { to, .. } if *to == peer));
-        self.bytes = self.waiting.iter().map(|(_, command)| bytes_of(command)).sum();
+        self.waiting.retain(|held| !matches!(held.command, Command::Send { to, .. } if to == peer));
+        self.recount();
     }
 
-    /// Nobody knows whether the disk takes any of it: who waits for an answer is told so, and nothing is sent.
-    pub(super) fn give_up(&mut self, commands: &mut Vec<Command>) {
-        let Self { waiting, .. } = std::mem::take(self);
-        commands.extend(waiting.into_iter().filter_map(|(_, command)| given_up(command)));
+    /// Nobody knows whether the disk takes any of what these groups have here: who waits for an answer is told so, and nothing is
+    /// sent.
+    pub(super) fn give_up(&mut self, is_of: impl Fn(GroupKey) -> bool, commands: &mut Vec<Command>) {
+        let (theirs, waiting): (VecDeque<_>, _) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|held| is_of(held.key));
+        self.waiting = waiting;
+        self.recount();
+        for told in theirs.into_iter().filter_map(|held| given_up(held.command)) {
+            self.pass(told, commands);
+        }
+    }
+
+    fn recount(&mut self) {
+        self.bytes = self.waiting.iter().map(|held| bytes_of(&held.command)).sum();
     }
 }
 
@@ -126,6 +146,8 @@ mod tests {
 
     use super::*;
 
+    const KEY: GroupKey = (FilterId(1), 0);
+
     fn reply(reply_to: u64, events: usize) -> Command {
         let decisions = vec![Decision::Duplicate; events];
         let (estimates, seen) = (Vec::new(), Vec::new());
@@ -146,7 +168,7 @@ mod tests {
         let (mut held, mut commands) = (Held::default(), Vec::new());
         let mut places = 0;
         while !held.is_full() {
-            held.push(1, reply(places, 8192));
+            held.push(KEY, 1, reply(places, 8192));
             places += 1;
         }
         assert!((10..100).contains(&places), "{places} answers of 8,192 events");
@@ -160,12 +182,12 @@ mod tests {
     fn lookups_leave_a_full_disk_behind_and_the_rest_stays_in_order() {
         let (mut held, mut commands) = (Held::default(), Vec::new());
         held.is_lookup(2);
-        (1..=4).for_each(|place| held.push(place, reply(place, 1)));
+        (1..=4).for_each(|place| held.push(KEY, place, reply(place, 1)));
         held.release_lookups(&mut commands);
         assert_eq!(places(&commands), [2]);
         held.release(3, &mut commands);
         assert_eq!(places(&commands), [2, 1, 3]);
-        held.push(2, reply(5, 1));
+        held.push(KEY, 2, reply(5, 1));
         held.release(3, &mut commands);
         assert_eq!(places(&commands), [2, 1, 3], "behind what waits for more");
     }
@@ -173,17 +195,22 @@ mod tests {
     #[test]
     fn what_is_given_up_is_unknown() {
         let (mut held, mut commands) = (Held::default(), Vec::new());
-        held.push(9, reply(1, 2));
+        let other = (FilterId(2), 0);
+        held.push(KEY, 9, reply(1, 2));
+        held.push(other, 9, reply(2, 1));
         held.push(
+            KEY,
             9,
             Command::Send {
                 to: NodeId(2),
                 message: PeerMessage { filter: FilterId(1), epoch: 1, group: 0, body: PeerBody::AskPast },
             },
         );
-        held.give_up(&mut commands);
-        let [Command::Reply(reply)] = &commands[..] else { panic!("{commands:?}") };
-        assert_eq!(reply.decisions, [Decision::Undecided(Reason::Unknown); 2]);
-        assert_eq!((held.is_empty(), held.bytes), (true, 0));
+        held.give_up(|key| key == KEY, &mut commands);
+        let [Command::Reply(given_up)] = &commands[..] else { panic!("{commands:?}") };
+        assert_eq!(given_up.decisions, [Decision::Undecided(Reason::Unknown); 2]);
+        assert_eq!((held.waiting.len(), held.bytes), (1, bytes_of(&reply(2, 1))), "others wait on");
+        held.release(9, &mut commands);
+        assert_eq!((places(&commands), held.bytes), (vec![1, 2], 0));
     }
 }

@@ -2,10 +2,10 @@
 //! on the medium.
 //!
 //! Promises: of a durable filter nothing is told or sent while something that was recorded before is not synced, and
-//! all leaves in order; while the disk is full, what is only looked up is told from memory; once it hangs, nothing leaves
-//! but that nobody knows. Must not know: what records hold, how they are written.
+//! all leaves in order; while the disk is full, what is only looked up is told from memory; of a group that is given up, as the
+//! disk hangs or other copies answer, nothing leaves but that nobody knows. Must not know: what records hold, how they are written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use firstseen_journal::encode;
@@ -48,8 +48,8 @@ pub(super) struct Kept {
     groups: BTreeMap<GroupKey, GroupJournal>,
     /// What waits for records to be synced.
     held: Held,
-    /// The disk hangs, or has hung and the node does not count as started anew yet: nothing leaves.
-    is_given_up: bool,
+    /// Groups of which nothing leaves until the node counts as started anew: their disk hangs or is full, or has been.
+    given_up: BTreeSet<GroupKey>,
     /// Bytes of cells of these groups, as the keeper knows them.
     cells_bytes: u64,
 }
@@ -62,7 +62,7 @@ impl Kept {
             checkpoint_after_bytes: limits.checkpoint_after_bytes,
             groups: BTreeMap::new(),
             held: Held::default(),
-            is_given_up: false,
+            given_up: BTreeSet::new(),
             cells_bytes: 0,
         }
     }
@@ -114,7 +114,8 @@ impl Kept {
 
     /// Lets go of groups that are gone.
     pub(super) fn retain(&mut self, is_here: impl Fn(GroupKey) -> bool) {
-        let Self { keeper, groups, .. } = self;
+        let Self { keeper, groups, given_up, .. } = self;
+        given_up.retain(|key| is_here(*key));
         groups.retain(|key, _| {
             is_here(*key) || {
                 keeper.forget(*key);
@@ -132,6 +133,7 @@ impl Kept {
     pub(super) fn pass(&mut self, key: GroupKey, scratch: &mut Vec<Command>, commands: &mut Vec<Command>) {
         let Some(group) = self.groups.get_mut(&key) else { return commands.append(scratch) };
         let (synced, is_full) = (self.keeper.synced(), self.keeper.is_full());
+        let is_given_up = self.given_up.contains(&key);
         for command in scratch.drain(..) {
             match command {
                 Command::Record(record) => {
@@ -143,7 +145,7 @@ impl Kept {
                     group.last = self.keeper.keep(key, CheckpointMark::None, encode(record), within_ms);
                 }
                 // Whether it was recorded is for the disk to say, and whatever was to be sent others do not wait for.
-                command if self.is_given_up => commands.extend(given_up(command)),
+                command if is_given_up => commands.extend(given_up(command)),
                 command if is_full && self.held.answers_lookup(&command) => self.held.pass(command, commands),
                 // What was fetched is on the medium before the map calls it complete, however long that may take.
                 command
@@ -152,7 +154,7 @@ impl Kept {
                         && self.rules.keep(Rule::AwaitsDisk)
                         && (group.last > synced || !self.held.is_empty()) =>
                 {
-                    self.held.push(group.last, command);
+                    self.held.push(key, group.last, command);
                 }
                 command => self.held.pass(command, commands),
             }
@@ -170,25 +172,34 @@ impl Kept {
         }
     }
 
-    /// The disk hangs: nothing waits for it any longer, and nothing leaves until the node counts as started anew.
-    pub(super) fn give_up(&mut self, commands: &mut Vec<Command>) {
-        self.is_given_up = true;
-        self.held.give_up(commands);
+    /// Nothing of these groups waits for the disk any longer, and nothing leaves until the node counts as started anew; those
+    /// that were not given up before.
+    pub(super) fn give_up(&mut self, mut groups: Vec<GroupKey>, commands: &mut Vec<Command>) -> Vec<GroupKey> {
+        groups.retain(|key| self.given_up.insert(*key));
+        if !groups.is_empty() {
+            self.held.give_up(|key| groups.contains(&key), commands);
+        }
+        groups
     }
 
-    /// The disk answers, and the node counts as started anew.
+    /// The node counts as started anew.
     pub(super) fn take_up_again(&mut self) {
-        self.is_given_up = false;
+        self.given_up.clear();
+    }
+
+    /// The groups that are kept.
+    pub(super) fn keys(&self) -> impl Iterator<Item = GroupKey> {
+        self.groups.keys().copied()
     }
 
     /// The groups that are given up.
     pub(super) fn given_up(&self) -> impl Iterator<Item = GroupKey> {
-        self.groups.keys().copied().filter(|_| self.is_given_up)
+        self.given_up.iter().copied()
     }
 
     /// Whether the group is.
     pub(super) fn is_given_up(&self, key: GroupKey) -> bool {
-        self.is_given_up && self.has(key)
+        self.given_up.contains(&key)
     }
 
     /// Whether nothing more is to be looked up in the group: what was waits for the disk.

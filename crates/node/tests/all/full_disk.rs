@@ -4,6 +4,10 @@
 //! the map go on; the fifteenth or so finds no room in the agreement's database, the agreement stops, and the node ends. Now
 //! what was kept back is used, the journal does not touch it, what can wait is refused with the name of the node, and where
 //! somebody else takes that room, too, the node waits until there is some.
+//!
+//! Where slices have copies, the sequence that held all of them up: the disk of one copy is full; whoever sets an event there
+//! waits for its disk, and everybody's events are `unknown` by their deadlines. Now the others go on without that copy, unless it
+//! is the last one.
 
 use std::sync::Arc;
 
@@ -16,6 +20,9 @@ use firstseen_wire::proto::admin::ForgiveFilterRequest;
 use tonic::{Code, Status};
 
 use crate::common::cluster::create_at;
+use crate::common::disks::{
+    SlowDisk, ask_until_decided, becomes_complete, cluster, create, hasty, keys, told, undecided,
+};
 use crate::common::{PATIENCE, TestNode, request_to_create, wait_for};
 
 /// What no test fills.
@@ -132,4 +139,83 @@ async fn a_node_whose_disk_is_nearly_full_is_named_by_the_leader() {
     follower.ready().await;
     change(&leader).await.expect("it is changed");
     leader.create("views", "none").await;
+}
+
+/// Fills the disks of these nodes, until they say so.
+async fn fill(nodes: &[&TestNode], disks: &[&SlowDisk]) {
+    disks.iter().for_each(|disk| disk.set_room_bytes(Some(0)));
+    for node in nodes {
+        change_until_short(nodes[0], node).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_that_have_room_answer_without_one_that_has_none() {
+    for slicing in ["horizontal:6", "vertical:3"] {
+        let (cluster, disks) = cluster(true).await;
+        create(&cluster, slicing, 1).await;
+        let (_client, filter) = hasty(&cluster.nodes[0]).await;
+        let before = keys(0);
+        assert_eq!(told(&filter, &before).await, [Verdict::FirstSeen; 300], "{slicing}");
+        let b = &cluster.nodes[1];
+        fill(&[b], &[&disks[1]]).await;
+
+        let (during, calls) = ask_until_decided(&filter, 10_000).await;
+        println!("{slicing}: {calls} calls had to wait for the disk");
+        wait_for("b says why", || {
+            b.node.not_ready().is_some_and(|why| why.contains("the disk of the journal is full"))
+        })
+        .await;
+        for keys in [&before, &during] {
+            assert_eq!(told(&filter, keys).await, [Verdict::Duplicate; 300], "{slicing}");
+        }
+
+        disks[1].set_room_bytes(Some(ROOMY_BYTES));
+        b.ready().await;
+        for node in &cluster.nodes {
+            becomes_complete(node).await;
+        }
+        let (_client, filter) = hasty(b).await;
+        for keys in [&before, &during] {
+            assert_eq!(told(&filter, keys).await, [Verdict::Duplicate; 300], "{slicing}");
+        }
+    }
+}
+
+/// Of each slice one copy stays: it tells what it knows, and takes nothing new.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_all_copies_are_without_room_nothing_is_given_up_that_nobody_else_has() {
+    let (cluster, disks) = cluster(true).await;
+    create(&cluster, "horizontal:6", 1).await;
+    let (_client, filter) = hasty(&cluster.nodes[0]).await;
+    let before = keys(0);
+    assert_eq!(told(&filter, &before).await, [Verdict::FirstSeen; 300]);
+    let nodes: Vec<&TestNode> = cluster.nodes.iter().collect();
+    fill(&nodes, &disks.iter().collect::<Vec<_>>()).await;
+    let looking_up = async {
+        loop {
+            let mut known = Vec::new();
+            for key in &before[..30] {
+                known.push(filter.test(key).await.expect("a verdict"));
+            }
+            assert!(!known.contains(&Verdict::FirstSeen), "nothing is forgotten");
+            if undecided(&known) == 0 && undecided(&told(&filter, &keys(10_000)).await) == 300 {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking_up).await.expect("what is known is not told");
+    let map = cluster.nodes[0].map().await;
+    for record in map.filters.values() {
+        for slice in 0..record.owners.len() as u32 {
+            assert!(map.is_complete(record, slice), "slice {slice} has a copy that has everything");
+        }
+    }
+    disks.iter().for_each(|disk| disk.set_room_bytes(Some(ROOMY_BYTES)));
+    for node in &cluster.nodes {
+        node.ready().await;
+        becomes_complete(node).await;
+    }
+    ask_until_decided(&filter, 20_000).await;
+    assert_eq!(told(&filter, &before).await, [Verdict::Duplicate; 300], "nothing is lost");
 }

@@ -7,103 +7,13 @@
 //! Where the same disk holds what the cluster agrees on, and its node leads, that cannot even say so: another leads, and the
 //! others find it down.
 
-use std::sync::Arc;
+use firstseen_client::{Client, Verdict};
+use firstseen_routing::{Durability, NodeId};
 
-use firstseen_client::{Client, Filter, Verdict};
-use firstseen_filter::{FilterSpec, Kind};
-use firstseen_journal::MemoryDisk;
-use firstseen_meta::MetaStorage;
-use firstseen_routing::{ClockSource, Durability, FilterPolicies, NodeId, SlicedDefinition};
-
-use crate::common::cluster::{TestCluster, create_at};
-use crate::common::{PATIENCE, TestNode, wait_for};
-
-/// The disk of a node. However a test ends, nobody waits for it any more.
-struct Hanging(MemoryDisk);
-
-impl Hanging {
-    fn set_hung(&self, is_hung: bool) {
-        self.0.hold_syncs(is_hung);
-    }
-}
-
-impl Drop for Hanging {
-    fn drop(&mut self) {
-        self.set_hung(false);
-    }
-}
-
-/// Nodes a, b and c, and their disks: of their journals alone, or of what the cluster agrees on, too.
-async fn cluster(holds_agreement: bool) -> (TestCluster, Vec<Hanging>) {
-    let (mut nodes, mut disks) = (Vec::new(), Vec::new());
-    for name in ["a", "b", "c"] {
-        let disk = MemoryDisk::that_may_hang();
-        disks.push(Hanging(disk.clone()));
-        let change_edges = |edges: &mut firstseen_node::Edges| {
-            if holds_agreement {
-                edges.storage = MetaStorage::Memory(disk.beside());
-            }
-            edges.journal = Arc::new(disk);
-        };
-        nodes.push(TestNode::start_changed(name, |_| {}, change_edges).await);
-    }
-    nodes[0].init().await;
-    nodes[0].join(&nodes[1]).await;
-    nodes[0].join(&nodes[2]).await;
-    (TestCluster { nodes }, disks)
-}
-
-async fn create(cluster: &TestCluster, slicing: &str, copies: u32) {
-    create_filter(cluster, "clicks", Durability::Durable, (slicing, copies)).await;
-}
-
-async fn create_filter(cluster: &TestCluster, name: &str, durability: Durability, (slicing, copies): (&str, u32)) {
-    let spec = FilterSpec {
-        capacity_events: Some(50_000),
-        rate: 1e-9,
-        ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
-    };
-    let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
-    let policies = FilterPolicies { clock: ClockSource::Wall, durability, copies, ..FilterPolicies::default() };
-    create_at(&cluster.nodes[0], name, &definition, policies).await;
-    for node in &cluster.nodes {
-        node.knows(name).await;
-        becomes_complete(node).await;
-    }
-}
-
-/// Waits until all copies of all slices are complete, as `node` knows it.
-async fn becomes_complete(node: &TestNode) {
-    let waiting = async {
-        loop {
-            let map = node.map().await;
-            let mut copies = map.filters.values().flat_map(|record| record.all_copies());
-            if copies.all(|(_, copy)| map.is_complete_copy(copy)) {
-                return;
-            }
-        }
-    };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("its slices are never complete");
-}
-
-/// A client that does not wait for long: what is not answered within a second is unknown.
-async fn hasty(node: &TestNode) -> (Client, Filter) {
-    let client = Client::builder().seeds([node.node.addr()]).deadline_ms(1_000).connect().await.expect("a client");
-    let filter = client.filter("clicks").await.expect("a filter");
-    (client, filter)
-}
-
-fn keys(from: u32) -> Vec<[u8; 4]> {
-    (from..from + 300).map(u32::to_le_bytes).collect()
-}
-
-async fn told(filter: &Filter, keys: &[[u8; 4]]) -> Vec<Verdict> {
-    filter.observe_batch(keys, &[]).await.expect("verdicts")
-}
-
-fn undecided(told: &[Verdict]) -> usize {
-    told.iter().filter(|verdict| matches!(verdict, Verdict::Undecided(_))).count()
-}
+use crate::common::disks::{
+    ask_until_decided, becomes_complete, cluster, create, create_filter, hasty, keys, told, undecided,
+};
+use crate::common::{TestNode, wait_for};
 
 /// A call that begins while the disk hangs, by somebody who has time.
 async fn waits(node: &TestNode) -> impl Future<Output = Vec<Verdict>> + use<> {
@@ -114,22 +24,6 @@ async fn waits(node: &TestNode) -> impl Future<Output = Vec<Verdict>> + use<> {
         drop(client);
         told
     }
-}
-
-/// Asks about new events until all of a call are decided; the last of them, and how many calls were not.
-async fn ask_until_decided(filter: &Filter, first: u32) -> (Vec<[u8; 4]>, u32) {
-    let asking = async {
-        for call in 0.. {
-            let keys = keys(first + 1_000 * call);
-            let told = told(filter, &keys).await;
-            if undecided(&told) == 0 {
-                assert!(told.iter().all(|verdict| *verdict == Verdict::FirstSeen), "new events are new");
-                return (keys, call);
-            }
-        }
-        unreachable!("it asks for ever")
-    };
-    tokio::time::timeout(PATIENCE, asking).await.expect("what the node that hangs answers is unknown for ever")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

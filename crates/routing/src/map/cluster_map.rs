@@ -226,6 +226,14 @@ impl ClusterMap {
         self.is_down(node) || filter.all_copies().filter(is_own).any(|(_, copy)| self.is_gone(copy))
     }
 
+    /// Whether others have complete copies of all that `node` has of a group of slices of `filter`.
+    pub fn can_spare(&self, filter: &FilterRecord, group: u32, node: NodeId) -> bool {
+        let per_group = filter.definition.slicing.slices_per_group().max(1);
+        let mut own = filter.all_copies().filter(|(slice, copy)| slice / per_group == group && copy.node == node);
+        let is_elsewhere = |slice| filter.copies_of(slice).any(|copy| copy.node != node && self.is_complete_copy(copy));
+        own.all(|(slice, _)| is_elsewhere(slice))
+    }
+
     /// Which copy of slice `slice` of `filter` is asked: the first that is complete; where none is, the first that is not
     /// down; where all are, the first.
     pub fn asked(&self, filter: &FilterRecord, slice: u32) -> Option<SliceOwner> {

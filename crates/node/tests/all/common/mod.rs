@@ -3,6 +3,7 @@
 
 pub mod certs;
 pub mod cluster;
+pub mod disks;
 pub mod logs;
 pub mod proxy;
 pub mod unfinished;
