@@ -7,7 +7,7 @@ use firstseen_routing::{ClusterMap, Incarnation, NodeId, SliceOwner};
 
 use crate::cluster::{FILTER, line, node_name};
 
-/// A node that is down, or a copy that lacks what another has.
+/// A node that is down, a copy that the others go on without, or one that lacks what another has.
 pub(crate) fn missing(map: &ClusterMap) -> Option<String> {
     if let Some(node) = map.nodes.values().find(|node| node.is_down) {
         return Some(format!("{} is down", node.name));
@@ -15,6 +15,9 @@ pub(crate) fn missing(map: &ClusterMap) -> Option<String> {
     line(map).find_map(|(_, record)| {
         if let Some(closed) = record.line.closed.as_ref().filter(|closed| !closed.has_ended()) {
             return Some(format!("nodes {:?} have not ended what was in flight before the alteration", closed.awaited));
+        }
+        if let Some((slice, copy)) = record.all_copies().find(|(_, copy)| map.is_gone(copy)) {
+            return Some(format!("node {} cannot hold slice {slice} of {}", copy.node.0, record.name));
         }
         let lags = |(slice, copy): &(u32, &SliceOwner)| map.is_complete(record, *slice) && !map.is_complete_copy(copy);
         let (slice, copy) = record.all_copies().find(lags)?;
