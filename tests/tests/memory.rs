@@ -1,4 +1,4 @@
-//! Peak memory of a run: the filter and at most 64 MiB.
+//! Peak memory of a run: the filter and at most 64 MiB; of a filter that is hardly used, what is used of it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -54,4 +54,27 @@ fn a_run_takes_its_filter_and_at_most_64_mebibytes() {
     let filter_bytes = number(&report, "filter_bytes");
     assert!(filter_bytes > 1 << 20, "{filter_bytes}");
     assert!(peak <= filter_bytes + ALLOWANCE_BYTES, "{peak} bytes with a filter of {filter_bytes}");
+}
+
+/// One record in a gigabyte took eight seconds, as each tick of the clock went through all cells. What is not gone through is no
+/// memory of the process, whatever the machine's speed.
+#[test]
+fn a_record_goes_through_no_more_of_a_large_filter_than_it_needs() {
+    for kind in ["generations", "timing"] {
+        let folder = Folder::new();
+        let mut child = folder.start(&format!("--clock wall --window 24h --kind {kind} -m 1073741824"));
+        let _watchdog = Watchdog::of(&child);
+        let mut stdin = child.stdin.take().expect("a pipe");
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        for record in ["once\n", "twice\n"] {
+            stdin.write_all(record.as_bytes()).expect("a run that listens");
+            let mut line = String::new();
+            output.read_line(&mut line).expect("records");
+            assert_eq!(line, record, "{kind}");
+        }
+        let peak = peak_bytes(child.id());
+        drop(stdin);
+        assert!(child.wait_with_output().expect("an end").status.success(), "{kind}");
+        assert!(peak <= ALLOWANCE_BYTES, "{kind}: {peak} bytes for a few cells");
+    }
 }
