@@ -10,10 +10,10 @@ use clap::{Args, ValueEnum, value_parser};
 use firstseen_eval::stream::{Burst, Keys, StreamError, StreamSpec, TextFormat};
 
 use crate::exit::UsageError;
-use crate::filter_args::parse_duration_ms;
-use crate::size::Count;
+use crate::flags::filter::parse_duration_ms;
 use crate::state::drawn_seed;
-use crate::steps::Steps;
+use crate::terminal::steps::Steps;
+use crate::text::size::Count;
 
 /// Events between two looks at the progress.
 const STEP_EVENTS: u64 = 1 << 16;

@@ -12,7 +12,7 @@ use super::figures::{ClusterFigures, Figures, Measured};
 use super::flow::{WINDOW_MS, events_per_s};
 use super::keys::Keys;
 use super::local::LocalCluster;
-use crate::redis::Redis;
+use crate::bench::redis::Redis;
 
 /// Redis is asked about so many times fewer events: it would take minutes otherwise.
 const REDIS_FEWER: u64 = 20;

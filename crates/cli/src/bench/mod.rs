@@ -7,10 +7,11 @@ mod calls;
 mod cluster;
 mod figures;
 mod flow;
-pub(crate) mod keys;
+mod keys;
 mod local;
 mod modes;
 mod moves;
+pub(crate) mod redis;
 mod tree;
 
 use clap::{Args, Subcommand, value_parser};

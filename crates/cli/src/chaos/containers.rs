@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use super::run::Stage;
 use super::scenario::Action;
 use crate::exit::UsageError;
-use crate::size::ByteSize;
+use crate::text::size::ByteSize;
 
 const PROJECT: &str = "firstseen-chaos";
 /// What fills a node's disk.

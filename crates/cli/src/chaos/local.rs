@@ -12,9 +12,9 @@ use tempfile::TempDir;
 use super::run::Stage;
 use super::scenario::Action;
 use crate::cluster;
-use crate::connect::{self, Operator};
+use crate::cluster::connect::{self, Operator};
 use crate::node::health;
-use crate::size::ByteSize;
+use crate::text::size::ByteSize;
 use crate::up::{Asked, Folder, LocalNode, Processes};
 
 /// Nodes of every scenario.

@@ -17,7 +17,7 @@ use clap::{Args, Subcommand};
 
 use self::scenario::ClockOffset;
 use crate::filter::ClusterAddresses;
-use crate::size::ByteSize;
+use crate::text::size::ByteSize;
 
 /// Flags of `firstseen chaos`.
 #[derive(Debug, Args)]

@@ -11,8 +11,8 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::UsageError;
-use crate::filter_args::parse_duration_ms;
-use crate::report::folded;
+use crate::flags::filter::parse_duration_ms;
+use crate::text::lines::folded;
 
 /// What happens in a run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

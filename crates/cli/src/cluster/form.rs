@@ -9,7 +9,7 @@ use firstseen_wire::proto::admin::{IdentifyReply, IdentifyRequest};
 use tokio::time::{Instant, sleep};
 
 use super::{ClusterStatus, hex, init, join, status};
-use crate::connect::Operator;
+use crate::cluster::connect::Operator;
 
 /// How often is asked whether the nodes agree.
 const ASK: Duration = Duration::from_millis(50);

@@ -7,7 +7,7 @@ use firstseen_wire::proto::admin::StatusRequest;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::{ClusterStatus, status};
-use crate::connect::Operator;
+use crate::cluster::connect::Operator;
 
 /// How often is looked again.
 const ASK: Duration = Duration::from_millis(300);

@@ -3,9 +3,11 @@
 //! Promises: what a command was told to do is done once, however often it had to ask. Must not know: how nodes agree.
 
 mod backup;
+pub mod connect;
 mod form;
 mod leading;
 mod moves;
+pub(crate) mod places;
 mod recover;
 mod restore;
 mod safe_to_stop;
@@ -20,9 +22,9 @@ use clap::{Args, Subcommand};
 use firstseen_routing::{ClusterMap, Incarnation, NodeId};
 use firstseen_wire::proto::admin::{InitRequest, JoinRequest, LeaveRequest, StatusReply, StatusRequest};
 
-use crate::connect::{self, Operator, fresh_id};
 use crate::exit::{FAILED, UsageError};
-use crate::tls_args::TlsArgs;
+use crate::flags::tls::TlsArgs;
+use connect::{Operator, fresh_id};
 
 pub use backup::BackupArgs;
 pub(crate) use form::form;

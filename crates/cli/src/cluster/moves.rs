@@ -13,10 +13,10 @@ use serde::Serialize;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::{ClusterStatus, NodeArgs, node_named, status};
-use crate::connect::{Operator, fresh_id};
-use crate::size::ByteSize;
-use crate::steps::{Pace, Steps};
-use crate::table::Table;
+use crate::cluster::connect::{Operator, fresh_id};
+use crate::terminal::steps::{Pace, Steps};
+use crate::text::size::ByteSize;
+use crate::text::table::Table;
 
 /// How often is asked how far slices have come.
 const ASK: Duration = Duration::from_millis(200);

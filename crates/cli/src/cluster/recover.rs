@@ -13,8 +13,8 @@ use firstseen_node::{LostFilter, Recovery};
 use serde::Serialize;
 
 use super::hex;
-use crate::consent::confirms;
-use crate::table::Table;
+use crate::terminal::consent::confirms;
+use crate::text::table::Table;
 
 /// Flags of `firstseen cluster recover`.
 #[derive(Debug, Args)]

@@ -7,9 +7,9 @@ use firstseen_routing::{Branch, ClusterMap, CutOff, FilterRecord, NodeId, TreeMo
 use serde::Serialize;
 
 use super::ClusterStatus;
-use crate::places::{in_order, mode_name};
-use crate::size::ByteSize;
-use crate::table::Table;
+use crate::cluster::places::{in_order, mode_name};
+use crate::text::size::ByteSize;
+use crate::text::table::Table;
 
 /// Names of the JSON document.
 #[derive(Serialize)]

@@ -16,8 +16,8 @@ use super::tally::{Event, Tally};
 use super::troubles::Troubles;
 use crate::input::Batch;
 use crate::output::Output;
-use crate::progress::Progress;
-use crate::rejects::Rejects;
+use crate::output::rejects::Rejects;
+use crate::terminal::progress::Progress;
 
 /// Events that are answered before they are counted and written: their answers stay in the first cache.
 const CHUNK_EVENTS: usize = 4096;

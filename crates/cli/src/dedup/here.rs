@@ -7,7 +7,7 @@ use std::ops::Range;
 use firstseen_filter::{AHEAD_EVENTS_MAX, Digest, ExactWindow, Stamp, Verdict};
 use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter};
 
-use crate::confirm::Confirm;
+use crate::dedup::confirm::Confirm;
 use crate::input::{Batch, present_ms};
 use crate::state::StateHeader;
 

@@ -3,6 +3,7 @@
 //! Promises: every record of the input goes to exactly one output, in order; what was passed on was recorded in the
 //! filter, and the state that is saved says so. Must not know: how a filter works, or where.
 
+mod confirm;
 mod engine;
 mod here;
 #[cfg(feature = "full")]
@@ -23,11 +24,11 @@ use clap::{Args, ValueEnum};
 
 pub use run::run;
 
-use crate::confirm::ConfirmArg;
-use crate::filter_args::FilterArgs;
-use crate::input_args::InputArgs;
-use crate::run_args::RunArgs;
-use crate::tls_args::TlsArgs;
+use crate::dedup::confirm::ConfirmArg;
+use crate::flags::filter::FilterArgs;
+use crate::flags::input::InputArgs;
+use crate::flags::run::RunArgs;
+use crate::flags::tls::TlsArgs;
 
 /// What to do with a record that is older than the window and the lateness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

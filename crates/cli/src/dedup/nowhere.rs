@@ -11,9 +11,9 @@ use firstseen_routing::Answer;
 use super::ClusterArgs;
 use super::troubles::Why;
 use crate::exit::UsageError;
-use crate::filter_report::ClusterReport;
 use crate::input::Batch;
 use crate::left_out::FULL_BUILD;
+use crate::report::filter::ClusterReport;
 
 /// A filter of a cluster, of which there is none.
 pub(super) enum Remote {}

@@ -18,11 +18,11 @@ use super::ClusterArgs;
 use super::here::times_ms;
 use super::troubles::Why;
 use super::waits::{Waits, connecting, words};
-use crate::connect::mismatched;
-use crate::describe::describe;
+use crate::cluster::connect::mismatched;
 use crate::exit::UsageError;
-use crate::filter_report::{ClusterReport, NodeReport, TreeReport};
 use crate::input::Batch;
+use crate::report::describe::describe;
+use crate::report::filter::{ClusterReport, NodeReport, TreeReport};
 
 /// Events that may be unanswered before the next batch of the input waits: enough for a busy cluster, and less than
 /// what the client takes without waiting, so that events never overtake each other.

@@ -13,20 +13,20 @@ use super::here::Here;
 use super::setup::Setup;
 use super::tally::Tally;
 use super::troubles::Troubles;
-use crate::confirm::Confirm;
-use crate::describe::describe;
-use crate::distinct;
-use crate::filter_report::{FilterReport, HereReport};
+use crate::dedup::confirm::Confirm;
+use crate::input::Times;
+use crate::input::walk::{Pass, walk};
 use crate::input::{self, Batch, Input};
-use crate::input_args::Times;
+use crate::output::distinct;
+use crate::output::rejects::Rejects;
 use crate::output::{Earlier, Output};
-use crate::progress::Progress;
-use crate::rejects::Rejects;
 use crate::report::Report;
-use crate::saving::{Saving, WriteBody};
+use crate::report::describe::describe;
+use crate::report::filter::{FilterReport, HereReport};
 use crate::state::StateHeader;
-use crate::stop::Stop;
-use crate::walk::{Pass, walk};
+use crate::state::saving::{Saving, WriteBody};
+use crate::terminal::progress::Progress;
+use crate::terminal::stop::Stop;
 
 /// Runs `firstseen dedup`.
 ///
@@ -40,7 +40,7 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
     let written =
         [&lock, &output.out, &output.duplicates, &output.uncertain, &run.rejected, &run.state, &run.report_file];
     distinct::check(&args.input.files, &written, output.out.is_none())?;
-    let saving = Saving::new(run)?;
+    let saving = Saving::new(run.saved_to(), run.state_every())?;
     let Setup { source, parser, times, secret } = Setup::new(args)?;
     let outputs = open(args)?;
     let engine = Engine {

@@ -9,12 +9,12 @@ use super::DedupArgs;
 use super::engine::Source;
 use super::here::Here;
 use super::remote::Remote;
-use crate::arrivals::check_saved;
-use crate::confirm::Confirm;
+use crate::dedup::confirm::Confirm;
 use crate::exit::UsageError;
+use crate::flags::run::VerifyArg;
+use crate::input::Times;
+use crate::input::arrivals::check_saved;
 use crate::input::present_ms;
-use crate::input_args::Times;
-use crate::run_args::VerifyArg;
 use crate::state::{self, StateHeader};
 
 /// What a run starts with.

@@ -5,8 +5,8 @@
 use firstseen_filter::{Digest, FilterSecret};
 use firstseen_records::{Block, ParsedBlock};
 
-use crate::heavy::{Counted, HeavyHitters};
 use crate::report::Counts;
+use crate::report::heavy::{Counted, HeavyHitters};
 
 /// Keys, or sources, that are followed at once.
 const TRACKED_MAX: usize = 4096;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use firstseen_routing::{Answer, Reason};
 
-use crate::filter_report::reason_name;
-use crate::report::grouped;
+use crate::report::filter::reason_name;
+use crate::text::numbers::grouped;
 
 /// A trouble has ended when nothing was undecided for so long, and something new was recorded since.
 const QUIET: Duration = Duration::from_secs(10);

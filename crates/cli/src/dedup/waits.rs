@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, interval, timeout};
 
-use crate::progress;
-use crate::stop::Stop;
+use crate::terminal::progress;
+use crate::terminal::stop::Stop;
 
 /// A wait is long from then on: healthy clusters answer within milliseconds.
 const LONG: Duration = Duration::from_secs(1);

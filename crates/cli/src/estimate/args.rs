@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, value_parser};
 use firstseen_filter::{FRACTION_BITS_MAX, HASHES_MAX, Window};
 
-use crate::filter_args::parse_duration_ms;
-use crate::input_args::InputArgs;
-use crate::run_args::RunArgs;
-use crate::size::{Count, rate};
+use crate::flags::filter::parse_duration_ms;
+use crate::flags::input::InputArgs;
+use crate::flags::run::RunArgs;
+use crate::text::size::{Count, rate};
 
 /// The most keys that a report may name.
 pub const TOP_MAX: usize = 10_000;

@@ -12,8 +12,8 @@ use super::outputs::Outputs;
 use super::report::{EstimateCounts, Estimated};
 use super::setup::Clocked;
 use crate::input::{Batch, present_ms};
-use crate::progress::Progress;
-use crate::rejects::Rejects;
+use crate::output::rejects::Rejects;
+use crate::terminal::progress::Progress;
 
 /// Events that are estimated before they are written: their estimates stay in the first cache.
 const CHUNK_EVENTS: usize = 4096;

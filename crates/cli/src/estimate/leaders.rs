@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use firstseen_filter::Digest;
 
-use crate::heavy::shortened;
+use crate::report::heavy::shortened;
 
 /// Candidates that are kept at least, so that few are thrown out and named again.
 const KEPT_MIN: usize = 64;

@@ -8,13 +8,13 @@ use firstseen_records::printable;
 use serde::Serialize;
 
 use super::exact::EstimateErrors;
-use crate::report::{grouped, rate};
-use crate::size::ByteSize;
+use crate::text::numbers::{grouped, rate};
+use crate::text::size::ByteSize;
 
 /// A key and how often it occurred lately.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimated {
-    /// The key, cut to [`crate::heavy::NAME_BYTES_MAX`] bytes.
+    /// The key, cut to [`crate::report::heavy::NAME_BYTES_MAX`] bytes.
     pub key: String,
     /// Its estimate at the end of the run.
     pub estimate: f64,

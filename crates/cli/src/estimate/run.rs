@@ -10,14 +10,16 @@ use super::leaders::Leaders;
 use super::outputs::Outputs;
 use super::report::{EstimateCounts, EstimateReport};
 use super::setup::{DecayingDefinition, Setup};
+use crate::input::walk::{Pass, walk};
 use crate::input::{self, Batch, Input};
-use crate::progress::Progress;
-use crate::rejects::Rejects;
-use crate::saving::{Saving, WriteBody};
+use crate::output::distinct;
+use crate::output::rejects::Rejects;
+use crate::report;
+use crate::state::saving::{Saving, WriteBody};
 use crate::state::{Definition, StateHeader};
-use crate::stop::Stop;
-use crate::walk::{Pass, walk};
-use crate::{distinct, report};
+use crate::terminal::progress::Progress;
+use crate::terminal::stop::Stop;
+use crate::text::numbers;
 
 /// How far the rate may rise above its target before it is told: a filter just full scatters around it.
 const FPR_SLACK: f64 = 1.1;
@@ -35,7 +37,7 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     let lock = run.lock_path();
     let written = [&lock, &output.out, &per_event, &run.rejected, &run.state, &run.report_file];
     distinct::check(&args.input.files, &written, uses_stdout)?;
-    let saving = Saving::new(run)?;
+    let saving = Saving::new(run.saved_to(), run.state_every())?;
     let Setup { clocked, parser, times, header } = Setup::new(args)?;
     let rule = header.definition.shape.rule;
     let engine = Engine {
@@ -159,7 +161,7 @@ fn warn(args: &EstimateArgs, found: &EstimateReport, progress: &Progress) {
         progress.note(&format!(
             "firstseen: a key never seen has an estimate above zero at a rate of {}, more than --fpr: there were more \
              keys than --capacity",
-            report::rate(found.expected_fpr)
+            numbers::rate(found.expected_fpr)
         ));
     }
 }

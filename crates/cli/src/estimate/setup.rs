@@ -12,13 +12,13 @@ use firstseen_records::RecordParser;
 use serde::{Deserialize, Serialize};
 
 use super::args::{DecayArgs, DecayRuleArg, EstimateArgs, StorageArg};
-use crate::arrivals::check_saved;
-use crate::describe::clock_flag;
 use crate::exit::UsageError;
+use crate::input::Times;
+use crate::input::arrivals::check_saved;
 use crate::input::present_ms;
-use crate::input_args::Times;
-use crate::size::Count;
+use crate::report::describe::clock_flag;
 use crate::state::{self, Definition, StateHeader};
+use crate::text::size::Count;
 
 /// What a saved filter was built from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -22,12 +22,12 @@ use firstseen_records::RecordFormat;
 
 use self::folder::Folder;
 use self::summary::Report;
+use crate::bench::redis::Redis;
 use crate::exit::{FAILED, INTERRUPTED, UsageError};
+use crate::flags::input::parse_format;
 use crate::input;
-use crate::input_args::parse_format;
-use crate::redis::Redis;
-use crate::steps::Steps;
-use crate::stop::Stop;
+use crate::terminal::steps::Steps;
+use crate::terminal::stop::Stop;
 
 /// The name that stands for all.
 const ALL: &str = "all";

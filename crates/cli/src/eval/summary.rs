@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{ALL, EvalArgs, machine};
 use crate::state::drawn_seed;
-use crate::table::Table;
+use crate::text::table::Table;
 
 /// A run: the document of `--json`.
 #[derive(Debug, Serialize)]

@@ -16,12 +16,12 @@ use tokio::time::{Duration, sleep};
 
 use super::{ClusterAddresses, agreed, create, find};
 use crate::cluster;
-use crate::connect::{Operator, fresh_id};
-use crate::describe::describe;
+use crate::cluster::connect::{Operator, fresh_id};
 use crate::exit::UsageError;
-use crate::filter_args::{GrowthArg, KindArg, parse_duration_ms};
-use crate::report::folded;
-use crate::size::{ByteSize, Count, duration, rate};
+use crate::flags::filter::{GrowthArg, KindArg, parse_duration_ms};
+use crate::report::describe::describe;
+use crate::text::lines::folded;
+use crate::text::size::{ByteSize, Count, duration, rate};
 
 /// How often is asked whether nodes have ended what they had in flight.
 const ASK: Duration = Duration::from_millis(100);

@@ -15,12 +15,12 @@ use firstseen_wire::tree as wire_tree;
 
 use super::{ClockArg, CreateArgs};
 use crate::cluster;
-use crate::connect::{Operator, fresh_id};
-use crate::describe::describe;
+use crate::cluster::connect::{Operator, fresh_id};
+use crate::cluster::places::{self, mode_name};
 use crate::exit::UsageError;
-use crate::places::{self, mode_name};
-use crate::report::wrapped;
+use crate::report::describe::describe;
 use crate::state::{self, SavedState};
+use crate::text::lines::wrapped;
 
 /// Runs `firstseen filter create`.
 pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -12,8 +12,8 @@ use serde::Serialize;
 
 use super::{DescribeArgs, find, text};
 use crate::cluster;
-use crate::connect::Operator;
-use crate::places::{self, Place};
+use crate::cluster::connect::Operator;
+use crate::cluster::places::{self, Place};
 
 /// How long a node may take to say how its slices fare.
 const PATIENCE: Duration = Duration::from_secs(4);

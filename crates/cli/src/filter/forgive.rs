@@ -10,7 +10,7 @@ use firstseen_wire::proto::admin::ForgiveFilterRequest;
 
 use super::{ForgiveArgs, agreed, find};
 use crate::cluster;
-use crate::connect::{Operator, fresh_id};
+use crate::cluster::connect::{Operator, fresh_id};
 
 /// Slices of one filter.
 #[derive(Debug, PartialEq, Eq)]

@@ -19,12 +19,12 @@ use firstseen_routing::{AnswerWhen, ClockSource, ClusterMap, Durability, FilterI
 use firstseen_wire::proto::admin::DropFilterRequest;
 
 use crate::cluster;
-use crate::connect::{self, Operator, fresh_id};
-use crate::consent::confirms;
+use crate::cluster::connect::{self, Operator, fresh_id};
 use crate::exit::UsageError;
-use crate::filter_args::{FilterArgs, parse_duration_ms};
-use crate::size::Count;
-use crate::tls_args::TlsArgs;
+use crate::flags::filter::{FilterArgs, parse_duration_ms};
+use crate::flags::tls::TlsArgs;
+use crate::terminal::consent::confirms;
+use crate::text::size::Count;
 use alter::AlterArgs;
 use tree::TreeArgs;
 

@@ -14,8 +14,8 @@ use firstseen_wire::proto::admin::{AlterFilterReply, AlterFilterRequest};
 
 use super::{SetClockArgs, agreed, find};
 use crate::cluster;
-use crate::connect::{Operator, fresh_id};
-use crate::size::Count;
+use crate::cluster::connect::{Operator, fresh_id};
+use crate::text::size::Count;
 
 /// Runs `firstseen filter set-clock`.
 pub(super) async fn run(args: &SetClockArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {

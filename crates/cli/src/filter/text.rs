@@ -6,11 +6,12 @@ use firstseen_routing::{Durability, FilterPolicies, Thresholds, WhenLost};
 use jiff::Timestamp;
 
 use super::describe::{Description, Fares, Former, Slice, Tree};
-use crate::describe::describe as define;
-use crate::places::{self, mode_name};
-use crate::report::{folded, grouped, rate};
-use crate::size::{ByteSize, duration};
-use crate::table::Table;
+use crate::cluster::places::{self, mode_name};
+use crate::report::describe::describe as define;
+use crate::text::lines::folded;
+use crate::text::numbers::{grouped, rate};
+use crate::text::size::{ByteSize, duration};
+use crate::text::table::Table;
 
 /// The description, each fact on a line, then a table of slices.
 pub(super) fn describe(description: &Description<'_>) -> String {

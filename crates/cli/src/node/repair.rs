@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use super::RepairArgs;
 use super::config_file::NodeFile;
-use crate::consent::confirms;
+use crate::terminal::consent::confirms;
 
 /// Repairs the journal of the node of the configuration, after asking.
 pub(super) fn run(args: &RepairArgs) -> anyhow::Result<ExitCode> {

@@ -12,7 +12,7 @@ use super::NodeArgs;
 use super::config_file::NodeFile;
 use super::{dates, log};
 use crate::exit::{INTERRUPTED, UsageError};
-use crate::signals::Signals;
+use crate::terminal::signals::Signals;
 
 /// Runs the node of the configuration at `path`, or checks it.
 pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {

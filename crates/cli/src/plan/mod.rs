@@ -24,8 +24,8 @@ use firstseen_filter::{FilterSpec, Kind, Window};
 use serde::Serialize;
 
 use crate::exit::UsageError;
-use crate::filter_args::{KindArg, default_kind};
-use crate::size::{Count, rate};
+use crate::flags::filter::{KindArg, default_kind};
+use crate::text::size::{Count, rate};
 use buy::Machines;
 use costs::Costs;
 use create::Survives;

@@ -11,7 +11,7 @@ use super::costs::Costs;
 use super::load::Load;
 use super::nodes::{OnNodes, Sliced, Spread};
 use super::retention::{Measure, Retention, Slack};
-use crate::size::{ByteSize, duration};
+use crate::text::size::{ByteSize, duration};
 
 mod machines;
 

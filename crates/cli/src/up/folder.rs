@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::certs::{self, CertsArgs};
 use crate::exit::UsageError;
-use crate::size::ByteSize;
-use crate::tls_args::TlsArgs;
+use crate::flags::tls::TlsArgs;
+use crate::text::size::ByteSize;
 
 /// What says that a folder is one of ours.
 const DESCRIPTION: &str = "up.json";

@@ -16,10 +16,10 @@ use clap::{Args, value_parser};
 use serde::Serialize;
 
 use crate::cluster;
-use crate::connect::{self, Operator};
+use crate::cluster::connect::{self, Operator};
 use crate::exit::{FAILED, INTERRUPTED, UsageError};
-use crate::signals::Signals;
-use crate::size::ByteSize;
+use crate::terminal::signals::Signals;
+use crate::text::size::ByteSize;
 pub(crate) use folder::{Asked, Folder, LocalNode};
 pub(crate) use processes::Processes;
 

@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::super::figures::Measured;
-use crate::table::Table;
+use crate::text::table::Table;
 
 /// How the filter is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

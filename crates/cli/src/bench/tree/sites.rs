@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::wan::{Traffic, Wan};
 use crate::cluster;
-use crate::connect::Operator;
+use crate::cluster::connect::Operator;
 
 /// The sites.
 pub(super) const NAMES: [&str; 3] = ["athens", "ioannina", "oslo"];

@@ -8,8 +8,8 @@ use firstseen_wire::net::producer_client;
 use firstseen_wire::proto::producer::DescribeFilterRequest;
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::connect::Operator;
 use crate::cluster::hex;
-use crate::connect::Operator;
 
 /// What a cluster knows beside cells. It does not print itself.
 #[derive(Serialize, Deserialize)]

@@ -22,12 +22,12 @@ use firstseen_routing::{ClusterMap, FilterId, FilterRecord};
 use serde::Serialize;
 
 use super::{NodeArgs, hex, status};
-use crate::connect::Operator;
+use crate::cluster::connect::Operator;
 use crate::exit::INTERRUPTED;
-use crate::progress::Progress;
-use crate::signals::Signals;
-use crate::size::ByteSize;
-use crate::table::Table;
+use crate::terminal::progress::Progress;
+use crate::terminal::signals::Signals;
+use crate::text::size::ByteSize;
+use crate::text::table::Table;
 pub(super) use cells::pieces;
 pub(super) use folder::Backup;
 use folder::{FileEntry, NewFolder, SliceEntry};

@@ -14,7 +14,7 @@ use tokio::time::Duration;
 use super::cells::{self, Header};
 use super::folder::{FileEntry, NewFolder};
 use super::status;
-use crate::connect::Operator;
+use crate::cluster::connect::Operator;
 
 /// How long a node may be silent.
 const PATIENCE: Duration = Duration::from_secs(8);

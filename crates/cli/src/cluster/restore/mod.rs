@@ -14,10 +14,10 @@ use clap::Args;
 
 use super::backup::Backup;
 use super::{NodeArgs, status};
-use crate::consent::confirms;
 use crate::exit::{FAILED, INTERRUPTED};
-use crate::progress::Progress;
-use crate::signals::Signals;
+use crate::terminal::consent::confirms;
+use crate::terminal::progress::Progress;
+use crate::terminal::signals::Signals;
 use plan::Plan;
 use write::Restoring;
 

@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use crate::cluster::backup::{Backup, has_parts};
 use crate::exit::UsageError;
-use crate::size::ByteSize;
-use crate::table::Table;
+use crate::text::size::ByteSize;
+use crate::text::table::Table;
 
 /// The filters of a backup, as they come.
 pub(super) struct Plan {

@@ -15,9 +15,9 @@ use firstseen_wire::proto::admin::{
 
 use super::plan::Plan;
 use crate::cluster::backup::{Backup, pieces};
+use crate::cluster::connect::{Operator, fresh_id};
 use crate::cluster::status;
-use crate::connect::{Operator, fresh_id};
-use crate::progress::Progress;
+use crate::terminal::progress::Progress;
 
 /// A restore that is under way.
 pub(super) struct Restoring<'a> {

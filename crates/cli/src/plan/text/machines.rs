@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::plan::buy::{Machines, Peak};
 use crate::plan::costs::Costs;
 use crate::plan::retention::Retention;
-use crate::size::ByteSize;
+use crate::text::size::ByteSize;
 
 /// Ahead of everything else.
 pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {

@@ -4,18 +4,17 @@
 //! again after a crash; the state is never ahead, so that none is lost. Must not know: what is in a state, where records go.
 
 use std::io::{self, ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 
-use crate::checkpoint::Checkpoints;
+use super::checkpoint::Checkpoints;
+use super::lock::Lock;
+use super::{Definition, StateHeader};
 use crate::exit::is_broken_pipe;
-use crate::lock::Lock;
-use crate::progress::Progress;
-use crate::run_args::RunArgs;
-use crate::state::{self, Definition, StateHeader};
-use crate::walk::Ended;
+use crate::input::walk::Ended;
+use crate::terminal::progress::Progress;
 
 /// Writes a state.
 pub(crate) type WriteBody<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
@@ -31,16 +30,16 @@ pub(crate) struct Saving {
 }
 
 impl Saving {
-    /// What `run` asks for. To be called before the state is read: nobody else saves it from here on.
+    /// Saves to `path`, and `every` so often on the way. To be called before the state is read: nobody else saves it from
+    /// here on.
     ///
     /// # Errors
     /// Where another run keeps the state, or it cannot be saved.
-    pub(crate) fn new(run: &RunArgs) -> anyhow::Result<Self> {
-        let path = run.state.clone().filter(|_| !run.lookup);
+    pub(crate) fn new(path: Option<&Path>, every: Option<Duration>) -> anyhow::Result<Self> {
         Ok(Self {
-            _lock: path.as_deref().map(Lock::of).transpose()?,
-            path,
-            checkpoints: Checkpoints::new(run.state_every(), Instant::now()),
+            _lock: path.map(Lock::of).transpose()?,
+            path: path.map(Path::to_owned),
+            checkpoints: Checkpoints::new(every, Instant::now()),
             is_saved_on_the_way: false,
             has_told_failure: false,
         })
@@ -74,7 +73,7 @@ impl Saving {
             return Ok(());
         };
         deliver()?;
-        let saved = state::save(path, header, write_body);
+        let saved = super::save(path, header, write_body);
         self.checkpoints.tried(began, Instant::now(), input_bytes, saved.is_ok());
         match saved {
             Ok(()) => (self.is_saved_on_the_way, self.has_told_failure) = (true, false),
@@ -124,7 +123,7 @@ impl Saving {
             }
         }
         deliver()?;
-        state::save(path, header, write_body)
+        super::save(path, header, write_body)
     }
 }
 

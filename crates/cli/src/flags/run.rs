@@ -1,18 +1,19 @@
 //! Flags that `dedup` and `estimate` share: bad records, the saved filter, the report.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 
 use crate::exit::UsageError;
-use crate::filter_args::parse_duration_ms;
-use crate::lock::Lock;
+use crate::flags::filter::parse_duration_ms;
 use crate::output::Earlier;
-use crate::report::{ReportFormat, grouped};
+use crate::report::ReportFormat;
+use crate::state::lock::Lock;
 use crate::state::{Definition, SavedState};
+use crate::text::numbers::grouped;
 
 /// How answers are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -59,9 +60,14 @@ impl RunArgs {
         (self.state_every > 0).then(|| Duration::from_millis(self.state_every))
     }
 
+    /// Where the filter is saved; nowhere for a run that keeps none, or only looks up.
+    pub(crate) fn saved_to(&self) -> Option<&Path> {
+        self.state.as_deref().filter(|_| !self.lookup)
+    }
+
     /// The file that keeps other runs from saving the state meanwhile.
     pub(crate) fn lock_path(&self) -> Option<PathBuf> {
-        self.state.as_deref().filter(|_| !self.lookup).map(Lock::path_for)
+        self.saved_to().map(Lock::path_for)
     }
 
     /// What becomes of what is in the files of `outputs`: a filter that is saved knows it, so it stays. Says so where there is

@@ -59,7 +59,7 @@ const COUNT_UNITS: &[Unit] =
 /// A number of bytes, at least 1.
 ///
 /// ```
-/// use firstseen_cli::size::ByteSize;
+/// use firstseen_cli::text::size::ByteSize;
 /// assert_eq!("64MiB".parse(), Ok(ByteSize(64 << 20)));
 /// assert_eq!("1.5GB".parse(), Ok(ByteSize(1_500_000_000)));
 /// assert_eq!("500k".parse(), Ok(ByteSize(500_000)));
@@ -92,7 +92,7 @@ impl fmt::Display for ByteSize {
 /// A number of events, at least 1.
 ///
 /// ```
-/// use firstseen_cli::size::Count;
+/// use firstseen_cli::text::size::Count;
 /// for text in ["10000000", "10M", "1e7", "10_000_000"] {
 ///     assert_eq!(text.parse(), Ok(Count(10_000_000)));
 /// }
@@ -118,7 +118,7 @@ impl fmt::Display for Count {
 /// A rate as people write it: `0.01`, `1e-6`, `1%`.
 ///
 /// ```
-/// use firstseen_cli::size::rate;
+/// use firstseen_cli::text::size::rate;
 /// assert_eq!((rate("1%"), rate("0.5 %"), rate("1e-6")), (Ok(0.01), Ok(0.005), Ok(1e-6)));
 /// assert!(rate("little").is_err());
 /// ```

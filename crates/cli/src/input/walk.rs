@@ -8,10 +8,10 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::border::{Behind, behind};
 use crate::exit::{INTERRUPTED, USAGE, is_broken_pipe, is_usage};
+use crate::input::border::{Behind, behind};
 use crate::input::{Batch, Input, Message, present_ms};
-use crate::stop::Stop;
+use crate::terminal::stop::Stop;
 
 /// What records are handed to.
 pub trait Pass {

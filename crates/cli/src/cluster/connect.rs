@@ -21,7 +21,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use crate::exit::UsageError;
-use crate::tls_args::TlsArgs;
+use crate::flags::tls::TlsArgs;
 
 /// How long a command tries.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use crate::input::name;
-use crate::progress::Progress;
+use crate::terminal::progress::Progress;
 
 /// Rejections that are told one by one; of the others only the number is told at the end.
 const TOLD_MAX: u64 = 5;

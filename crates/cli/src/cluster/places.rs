@@ -8,9 +8,9 @@ use firstseen_filter::{CellDefinition, Geometry, Growth};
 use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, SlicedDefinition, TreeMode};
 use serde::Serialize;
 
-use crate::report::{grouped, rate};
-use crate::size::ByteSize;
-use crate::table::Table;
+use crate::text::numbers::{grouped, rate};
+use crate::text::size::ByteSize;
+use crate::text::table::Table;
 
 /// A place of a tree.
 #[derive(Debug, PartialEq, Serialize)]

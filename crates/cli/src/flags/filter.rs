@@ -7,7 +7,7 @@ use firstseen_filter::{FilterSpec, GENERATIONS_MAX, GrowthSpec, HASHES_MAX, Kind
 use firstseen_routing::Slicing;
 
 use crate::exit::UsageError;
-use crate::size::{ByteSize, Count, rate};
+use crate::text::size::{ByteSize, Count, rate};
 
 /// The kinds that tell duplicates.
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -39,7 +39,7 @@ pub struct Counted {
 /// as many.
 ///
 /// ```
-/// use firstseen_cli::heavy::HeavyHitters;
+/// use firstseen_cli::report::heavy::HeavyHitters;
 /// let mut hitters = HeavyHitters::new(1000);
 /// for id in [7, 3, 7, 7, 5, 3] {
 ///     hitters.count(id, || format!("key-{id}"));

@@ -3,9 +3,9 @@
 use firstseen_filter::{CellDefinition, FilterDefinition, Geometry, Growth, Layout, Refresh, Unit, Window};
 use firstseen_routing::SlicedDefinition;
 
-use crate::report::grouped;
-use crate::size::duration;
 use crate::state::Definition;
+use crate::text::numbers::grouped;
+use crate::text::size::duration;
 
 impl Definition for SlicedDefinition {
     fn describe(&self) -> String {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use same_file::Handle;
 
-use crate::distinct::place;
 use crate::exit::UsageError;
+use crate::output::distinct::place;
 
 /// The file beside a state that the run which keeps it has locked: a state itself is replaced whenever it is saved.
 pub(crate) struct Lock {

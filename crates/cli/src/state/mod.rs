@@ -3,6 +3,10 @@
 //! Promises: the file is replaced at once and whole, or not at all; a file of another definition is refused. Must not
 //! know: what is in the filter.
 
+mod checkpoint;
+pub(crate) mod lock;
+pub(crate) mod saving;
+
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufReader, Read, Write};
@@ -14,8 +18,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use crate::distinct::{folder, place};
 use crate::exit::UsageError;
+use crate::output::distinct::{folder, place};
 
 /// What a filter was built from.
 pub trait Definition: PartialEq + Serialize + DeserializeOwned {

@@ -2,6 +2,10 @@
 //!
 //! Promises: the JSON form is one object on one line with the names below. Must not know: how the figures came about.
 
+pub mod describe;
+pub mod filter;
+pub mod heavy;
+
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,10 +18,11 @@ use firstseen_records::printable;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::confirm::Confirmed;
-use crate::filter_report::FilterReport;
-use crate::heavy::Counted;
-use crate::input_args::Times;
+use crate::input::Times;
+use crate::text::lines::{NAME_WIDTH, wrapped};
+use crate::text::numbers::{grouped, rate};
+use filter::FilterReport;
+use heavy::Counted;
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -45,6 +50,15 @@ pub struct Counts {
     pub late: u64,
     /// Could not be read, or lay too far in the future.
     pub rejected: u64,
+}
+
+/// Duplicates by what an exact cache of what was passed on says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Confirmed {
+    /// Passed on within the window for certain.
+    pub certain: u64,
+    /// Not in the cache: a false positive, or forgotten for want of memory.
+    pub uncertain: u64,
 }
 
 /// Measured against the exact answer (`--verify exact`).
@@ -229,50 +243,6 @@ fn counted(text: &mut String, title: &str, rows: &[Counted]) {
     }
 }
 
-const NAME_WIDTH: usize = 14;
-/// Characters of a line, as far as values can be parted.
-const LINE_WIDTH_MAX: usize = 100;
-
-/// A value on as many lines as it takes, parted behind commas. It stands behind a name; lines after its first one begin with
-/// blanks as wide as that.
-pub(crate) fn wrapped(value: &str) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for (number, line) in value.lines().enumerate() {
-        let mut width = if number == 0 { NAME_WIDTH + 1 } else { 0 };
-        lines.push(String::new());
-        for part in line.split_inclusive(", ") {
-            let part_width = part.trim_end().chars().count();
-            let text = lines.last_mut().filter(|text| text.is_empty() || width + part_width <= LINE_WIDTH_MAX);
-            match text {
-                Some(text) => text.push_str(part),
-                None => {
-                    width = NAME_WIDTH + 1;
-                    lines.push(format!("{:width$}{part}", ""));
-                }
-            }
-            width += part.chars().count();
-        }
-    }
-    lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
-}
-
-/// `text` in lines of at most a hundred letters, broken at blanks; those after the first are indented by `indent`.
-#[cfg(feature = "full")]
-pub(crate) fn folded(text: &str, indent: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(line) if line.is_empty() => line.push_str(word),
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= LINE_WIDTH_MAX => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(format!("{:indent$}{word}", "")),
-        }
-    }
-    lines.join("\n")
-}
-
 /// Parts of their sum in tenths of a percent that add up to the whole: what rounding leaves goes where it is missed most.
 fn shares<const PARTS: usize>(counts: [u64; PARTS]) -> [String; PARTS] {
     let sum = counts.iter().map(|count| u128::from(*count)).sum::<u128>().max(1);
@@ -285,34 +255,9 @@ fn shares<const PARTS: usize>(counts: [u64; PARTS]) -> [String; PARTS] {
     tenths.map(|tenths| format!("{}.{} %", tenths / 10, tenths % 10))
 }
 
-/// `1234567` as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (index, digit) in digits.char_indices() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// A rate for people.
-pub(crate) fn rate(rate: f64) -> String {
-    // The sum of no rates is -0.
-    let rate = rate + 0.0;
-    if rate == 0.0 || rate >= 1e-4 { format!("{:.4} %", 100.0 * rate) } else { format!("{rate:.1e}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-    }
 
     #[test]
     fn shares_add_up() {
@@ -320,24 +265,5 @@ mod tests {
         assert_eq!(shares([1, 1, 1]), ["33.4 %", "33.3 %", "33.3 %"]);
         assert_eq!(shares([0, 0]), ["0.0 %", "0.0 %"]);
         assert_eq!(shares([7, 0]), ["100.0 %", "0.0 %"]);
-    }
-
-    #[test]
-    fn long_values_are_parted_behind_commas() {
-        let value = "timing, m 33024 of 8 bits, k 6, blocked 2, 129 units of 675000 ms, room for 3,036 events, window 1d, seed 1";
-        let text = wrapped(value);
-        assert_eq!(text.replace("\n               ", " "), value);
-        let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
-        assert!(matches!(widths[..], [..=85, ..=100]), "{text}");
-        let two_lines = format!("tp 1, fp 2\n{:15}fpr 0.2490 %, by events 0.2462 %, fnr 0.0000 %, f1 0.9947", "");
-        assert_eq!(wrapped(&two_lines), two_lines);
-        assert_eq!(wrapped("short, and so on"), "short, and so on");
-        assert_eq!(wrapped(&"x".repeat(300)), "x".repeat(300));
-    }
-
-    #[test]
-    fn no_rate_has_a_sign() {
-        let none: [f64; 0] = [];
-        assert_eq!([none.iter().sum(), 0.0, 0.25, 2e-6].map(rate), ["0.0000 %", "0.0000 %", "25.0000 %", "2.0e-6"]);
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::progress::target;
+use crate::terminal::progress::target;
 
 /// What a person watches while a known number of steps is done; nothing where nobody watches.
 pub(crate) struct Steps {

@@ -7,10 +7,8 @@ use clap::{Args, ValueEnum};
 use firstseen_filter::FilterSecret;
 use firstseen_records::{KeyNormalization, ParserConfig, RecordFormat, RecordParser};
 
-use serde::Serialize;
-
 use crate::exit::UsageError;
-use crate::input::{Reading, is_stdin, stdin_file_bytes};
+use crate::input::{Reading, Times, is_stdin, stdin_file_bytes};
 
 /// Which time of a record counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -19,16 +17,6 @@ pub enum ClockArg {
     Event,
     /// That at which it arrives here
     Wall,
-}
-
-/// Where the times of records come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Times {
-    /// A field, or nothing needs them.
-    Record,
-    /// The clock of this machine.
-    Arrival,
 }
 
 /// What to read.

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use firstseen_routing::Reason;
 use serde::Serialize;
 
-use crate::report::{grouped, rate};
-use crate::size::ByteSize;
+use crate::text::numbers::{grouped, rate};
+use crate::text::size::ByteSize;
 
 /// The filter that answered.
 #[derive(Debug, Serialize)]

@@ -3,6 +3,11 @@
 //! Promises: records are written unchanged and whole, in the order of the input. Must not know: why a record goes where
 //! it goes.
 
+pub mod distinct;
+mod kept;
+pub mod rejects;
+mod sink;
+
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem;
@@ -14,9 +19,9 @@ use anyhow::{Context, bail};
 
 use crate::exit::UsageError;
 use crate::input::is_stdin;
-use crate::kept::{Beginning, beginning_of, end_of, shown};
-use crate::report::grouped;
-use crate::sink::Sink;
+use crate::text::numbers::grouped;
+use kept::{Beginning, beginning_of, end_of, shown};
+use sink::Sink;
 
 /// Endings that promise what is not written here.
 const COMPRESSED: [&str; 6] = ["gz", "tgz", "bz2", "xz", "zst", "zstd"];

@@ -3,6 +3,10 @@
 //! Promises: batches come in the order of the files and their records; at most `BATCHES_AHEAD` wait. Must not know:
 //! what becomes of a record.
 
+pub(crate) mod arrivals;
+mod border;
+pub mod walk;
+
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::panic::{self, AssertUnwindSafe};
@@ -15,9 +19,10 @@ use anyhow::{Context, anyhow};
 use firstseen_filter::AHEAD_EVENTS_MAX;
 use firstseen_records::{Block, BlockOptions, BlockReader, Decompressed, ParsedBlock, RecordFormat, RecordParser};
 use same_file::Handle;
+use serde::Serialize;
 
-use crate::arrivals::Arrivals;
 use crate::exit::UsageError;
+use arrivals::Arrivals;
 
 /// Parsed batches that may wait for the filter.
 const BATCHES_AHEAD: usize = 4;
@@ -68,6 +73,16 @@ impl Batch {
         // The parser rejects times before 1970.
         self.arrived_ms.or_else(|| self.parsed.times_ms().get(index).map(|time_ms| time_ms.cast_unsigned()))
     }
+}
+
+/// Where the times of records come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Times {
+    /// A field, or nothing needs them.
+    Record,
+    /// The clock of this machine.
+    Arrival,
 }
 
 /// What is read, and how.

@@ -9,9 +9,9 @@ use std::str::FromStr;
 
 use firstseen_filter::Digest;
 use lru::LruCache;
-use serde::Serialize;
 
-use crate::size::ByteSize;
+use crate::report::Confirmed;
+use crate::text::size::ByteSize;
 
 /// `exact:SIZE`.
 #[derive(Clone, Copy, Debug)]
@@ -29,27 +29,18 @@ impl FromStr for ConfirmArg {
     }
 }
 
-/// Duplicates by what the cache says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Confirmed {
-    /// Passed on within the window for certain.
-    pub certain: u64,
-    /// Not in the cache: a false positive, or forgotten for want of memory.
-    pub uncertain: u64,
-}
-
 /// Bytes that a remembered key takes, with the map around it.
 const ENTRY_BYTES: u64 = 96;
 
 /// The cache. It forgets what it was asked about longest ago.
-pub struct Confirm {
+pub(super) struct Confirm {
     expiries: LruCache<Digest, u64>,
     counts: Confirmed,
 }
 
 impl Confirm {
     /// A cache of at most the size asked for.
-    pub fn new(arg: ConfirmArg) -> Self {
+    pub(super) fn new(arg: ConfirmArg) -> Self {
         let entries = usize::try_from(arg.memory_bytes / ENTRY_BYTES).unwrap_or(usize::MAX);
         let entries = NonZeroUsize::new(entries).unwrap_or(NonZeroUsize::MIN);
         // It grows as keys come: room for all of them at once may be more than there is.
@@ -59,19 +50,19 @@ impl Confirm {
     }
 
     /// An event was passed on; it counts until `expiry`.
-    pub fn delivered(&mut self, digest: Digest, expiry: u64) {
+    pub(super) fn delivered(&mut self, digest: Digest, expiry: u64) {
         self.expiries.put(digest, expiry);
     }
 
     /// Whether a called duplicate is certain, for an event judged at `judged`.
-    pub fn is_certain(&mut self, digest: Digest, judged: u64) -> bool {
+    pub(super) fn is_certain(&mut self, digest: Digest, judged: u64) -> bool {
         let certain = self.expiries.get(&digest).is_some_and(|expiry| *expiry > judged);
         *(if certain { &mut self.counts.certain } else { &mut self.counts.uncertain }) += 1;
         certain
     }
 
     /// What was found.
-    pub fn counts(&self) -> Confirmed {
+    pub(super) fn counts(&self) -> Confirmed {
         self.counts
     }
 }

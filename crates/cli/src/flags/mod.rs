@@ -1,0 +1,8 @@
+//! Flags that several commands share.
+//!
+//! Promises: what a flag says is checked before anything is read or written. Must not know: what a command does.
+
+pub mod filter;
+pub mod input;
+pub mod run;
+pub mod tls;

@@ -1,0 +1,9 @@
+//! Numbers, sizes, long lines and tables as people read and write them.
+//!
+//! Promises: the same value gives the same text. Must not know: what a value is of.
+
+pub(crate) mod lines;
+pub(crate) mod numbers;
+pub mod size;
+#[cfg(feature = "full")]
+pub(crate) mod table;

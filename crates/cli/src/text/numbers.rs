@@ -1,0 +1,39 @@
+//! Counts and rates for people.
+//!
+//! Promises: a count has its thousands parted; a rate has no sign. Must not know: what is counted.
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.char_indices() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A rate for people.
+pub(crate) fn rate(rate: f64) -> String {
+    // The sum of no rates is -0.
+    let rate = rate + 0.0;
+    if rate == 0.0 || rate >= 1e-4 { format!("{:.4} %", 100.0 * rate) } else { format!("{rate:.1e}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn no_rate_has_a_sign() {
+        let none: [f64; 0] = [];
+        assert_eq!([none.iter().sum(), 0.0, 0.25, 2e-6].map(rate), ["0.0000 %", "0.0000 %", "25.0000 %", "2.0e-6"]);
+    }
+}
