@@ -8,6 +8,7 @@ pub mod document;
 mod drawn;
 pub mod experiment;
 pub mod experiments;
+mod failing;
 mod measure;
 mod nodes;
 pub mod page;

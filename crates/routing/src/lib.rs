@@ -16,7 +16,7 @@ mod protocol;
 mod verdict;
 
 pub use clocks::{BELIEVED_AFTER_MS, ClockStanding, ClockWatch, Exchange, Offset, Reading, TimeOfDay};
-pub use engine::{BATCH_EVENTS, Belief, SlicedFilter, Visits, replay};
+pub use engine::{BATCH_EVENTS, SlicedFilter};
 pub use group::rules;
 pub use group::{
     Admission, DecisionCounts, GroupOwner, GroupState, HopCounts, JournalCounts, Lease, OwnerLimits, ReplayGuard,

@@ -9,7 +9,7 @@ use firstseen_filter::rates::failures::{self, Errors, Rule};
 use firstseen_filter::rates::{plain, slicing};
 use firstseen_filter::{Digest, FilterSecret, Kind, Window};
 use firstseen_routing::{
-    Answer, Belief, Decision, FilterPolicies, Operation, SlicedDefinition, SlicedFilter, Thresholds, WhenLost,
+    Answer, Decision, FilterPolicies, Operation, SlicedDefinition, SlicedFilter, Thresholds, WhenLost,
 };
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -18,6 +18,7 @@ use rand_chacha::ChaCha8Rng;
 use super::{filling, k11, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
+use crate::failing::{Belief, is_duplicate_while_down};
 use crate::measure::{count, pooled, shaped};
 use crate::nodes::Nodes;
 use crate::stats::{Counts, Estimate};
@@ -367,7 +368,7 @@ impl Literal {
     fn false_positives(&self, set_min: u32) -> Result<Counts, EvalError> {
         let (mut counts, belief) = (Counts::default(), Belief { set_min, rule: Rule::Literal });
         for digest in digests(&self.secret, self.size.keys..self.size.keys + self.size.probes) {
-            match self.filter.is_duplicate_while_down(digest, |slice| self.lost.contains(&slice), belief) {
+            match is_duplicate_while_down(&self.filter, digest, |slice| self.lost.contains(&slice), belief) {
                 Some(is_duplicate) => count(&mut counts, is_duplicate),
                 None => return Err(EvalError::Answer { experiment: "faults", told: "nothing".to_owned() }),
             }

@@ -8,11 +8,12 @@ use std::collections::HashSet;
 use firstseen_filter::rates::failures::{self, Rule};
 use firstseen_filter::rates::plain;
 use firstseen_filter::{Digest, FilterSecret};
-use firstseen_routing::{Answer, Belief, Decision, Operation, SlicedDefinition, SlicedFilter};
+use firstseen_routing::{Answer, Decision, Operation, SlicedDefinition, SlicedFilter};
 
 use super::faults::{DOWN, HASHES, SLICES, Size, order_of_loss, strict};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::EvalError;
+use crate::failing::{Belief, is_duplicate_while_down};
 use crate::measure::{count, pooled_beside};
 use crate::nodes::Nodes;
 use crate::stats::Counts;
@@ -77,7 +78,7 @@ fn of_literal(definition: &SlicedDefinition, set_min: u32, stream: &Events, seed
     let lost: Vec<u32> = order_of_loss(SLICES, seed).into_iter().take(DOWN).collect();
     let (mut wrong, belief) = (Counts::default(), Belief { set_min, rule: Rule::Literal });
     for (digest, is_new) in stream {
-        let told = filter.is_duplicate_while_down(*digest, |slice| lost.contains(&slice), belief);
+        let told = is_duplicate_while_down(&filter, *digest, |slice| lost.contains(&slice), belief);
         let Some(is_duplicate) = told else {
             return Err(EvalError::Answer { experiment: "faults", told: "nothing".to_owned() });
         };

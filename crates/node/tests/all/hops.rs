@@ -1,11 +1,14 @@
 //! Slices and nodes that events visit, as three nodes show them in their metrics: exactly those of a replay through
 //! `routing`, with one event in flight.
 
+#[path = "../../../routing/tests/all/replay.rs"]
+mod replay;
+
 use crate::common::cluster::{TestCluster, secret};
 use firstseen_client::Verdict;
 use firstseen_filter::{FilterSlice, FilterSpec, Kind, Placed, WindowClock};
 use firstseen_routing::{AnswerWhen, FilterPolicies, Lookup, NodeId, Route, SlicePlan, SlicedDefinition, Step};
-use firstseen_routing::{Visits, replay};
+use replay::{Visits, replay};
 
 const EVENTS: u64 = 900;
 const KEYS: u64 = 400;

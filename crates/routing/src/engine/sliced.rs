@@ -200,16 +200,18 @@ impl SlicedFilter {
         &self.stamps
     }
 
-    pub(crate) fn plan(&self) -> &SlicePlan {
+    /// Which slices and positions an event has.
+    pub fn plan(&self) -> &SlicePlan {
         &self.plan
     }
 
-    pub(crate) fn slice(&self, slice: u32) -> Option<&FilterSlice> {
+    /// The cells of one slice; none of a slice that there is not.
+    pub fn slice(&self, slice: u32) -> Option<&FilterSlice> {
         self.slices.get(slice as usize)
     }
 
     /// The greatest unit so far.
-    pub(crate) fn now_unit(&self) -> u64 {
+    pub fn now_unit(&self) -> u64 {
         self.clocks.iter().map(WindowClock::now_unit).max().unwrap_or(0)
     }
 

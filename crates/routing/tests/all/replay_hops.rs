@@ -2,12 +2,12 @@
 
 use crate::common::{Dice, definition, digest, spec, stream};
 use crate::network::{Network, Producer, random_owners};
+use crate::replay::{Visits, replay};
 use firstseen_filter::rates::slicing;
 use firstseen_filter::{FilterSlice, Kind, Placed, WindowClock};
 use firstseen_routing::{
     Decision, FilterPolicies, Lookup, NodeId, OwnerLimits, Route, SlicePlan, SlicedDefinition, Step,
 };
-use firstseen_routing::{Visits, replay};
 
 /// Follows a stream on nodes and in a replay over slices of its own.
 fn follows_the_replay(definition: &SlicedDefinition, nodes: u64, lookup: Lookup, seed: u64) {

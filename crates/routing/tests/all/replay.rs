@@ -1,32 +1,30 @@
-//! Which slices and nodes an event visits: the pipeline once more, in a few plain lines, for tests and for plans.
+//! Which slices and nodes an event visits: the pipeline once more, in a few plain lines, for tests of this crate and of `node`.
 //!
 //! Promises: the visits that the state machines of a group make for one event when nothing else is in flight. Must not
 //! know: messages, what cells hold (an oracle is asked).
 
-use crate::ids::NodeId;
-use crate::map::Lookup;
-use crate::plan::Step;
+use firstseen_routing::{Lookup, NodeId, Step};
 
 /// What an event has visited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Visits {
+pub(crate) struct Visits {
     /// Slices that tested it.
-    pub test_slices: u64,
+    pub(crate) test_slices: u64,
     /// Nodes that tested it.
-    pub test_nodes: u64,
+    pub(crate) test_nodes: u64,
     /// Positions that were tested.
-    pub positions_tested: u64,
+    pub(crate) positions_tested: u64,
     /// Slices that would record it.
-    pub set_slices: u64,
+    pub(crate) set_slices: u64,
     /// Nodes that would record it.
-    pub set_nodes: u64,
+    pub(crate) set_nodes: u64,
     /// Generations that hold all of its positions; none where there was a zero.
-    pub generations: u16,
+    pub(crate) generations: u16,
 }
 
 /// Follows the event of `steps`, where `node_of` has each slice and `held` tells which generations hold the positions of
 /// a step.
-pub fn replay(
+pub(crate) fn replay(
     steps: &[Step<'_>],
     node_of: impl Fn(u32) -> NodeId,
     lookup: Lookup,

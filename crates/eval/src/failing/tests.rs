@@ -1,10 +1,14 @@
 //! Slices that are down, in the pure engine: what every policy gets wrong is what its formula says (K11 3.2).
 
-use crate::common::{Dice, definition, digest, spec};
-use firstseen_filter::Kind;
 use firstseen_filter::rates::band;
 use firstseen_filter::rates::failures::{self, Errors, Rule};
-use firstseen_routing::{Answer, Belief, SlicedFilter};
+use firstseen_filter::{Digest, FilterSecret, Kind, Window};
+use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::{Belief, is_duplicate_while_down};
+use crate::measure::shaped;
 
 const SLICES: u32 = 40;
 const FAILED: usize = 8;
@@ -13,6 +17,14 @@ const CELLS: u64 = 480_000;
 /// Half of the cells are set by as many.
 const KEYS: u64 = CELLS * 69 / 100 / HASHES as u64;
 const CONFIDENCE: f64 = 0.999;
+
+fn definition(slicing: &str) -> SlicedDefinition {
+    SlicedDefinition::new(&shaped(Kind::Bloom, Window::Unbounded, CELLS, HASHES), slicing.parse().unwrap()).unwrap()
+}
+
+fn digest(key: u64) -> Digest {
+    FilterSecret::from_seed(5).digest(&key.to_le_bytes())
+}
 
 /// A filter that is full, how full it is, and which slices are down.
 struct Failing {
@@ -23,22 +35,20 @@ struct Failing {
 
 impl Failing {
     fn new(slicing: &str, seed: u64) -> Self {
-        let mut filter =
-            SlicedFilter::build(&definition(&spec(Kind::Bloom, "unbounded", CELLS, HASHES), slicing)).unwrap();
+        let mut filter = SlicedFilter::build(&definition(slicing)).unwrap();
         let keys: Vec<_> = (0..KEYS).map(digest).collect();
         filter.observe_batch(&keys, &[], &mut vec![Answer::Undecided; keys.len()]);
         let fill = filter.expected_rate().powf(1.0 / f64::from(HASHES));
-        let (mut is_down, mut dice) = (vec![false; SLICES as usize], Dice(seed));
-        while is_down.iter().filter(|down| **down).count() < FAILED {
-            is_down[dice.below(u64::from(SLICES)) as usize] = true;
-        }
+        let mut is_down = vec![false; SLICES as usize];
+        let mut dice = ChaCha8Rng::seed_from_u64(seed);
+        rand::seq::index::sample(&mut dice, SLICES as usize, FAILED).iter().for_each(|slice| is_down[slice] = true);
         Self { filter, fill, is_down }
     }
 
     /// Of `keys`, how many are duplicates.
     fn duplicates(&self, keys: std::ops::Range<u64>, belief: Belief) -> u64 {
         let is_down = |slice: u32| self.is_down[slice as usize];
-        let is_duplicate = |key: &u64| self.filter.is_duplicate_while_down(digest(*key), is_down, belief).unwrap();
+        let is_duplicate = |key: &u64| is_duplicate_while_down(&self.filter, digest(*key), is_down, belief).unwrap();
         keys.filter(is_duplicate).count() as u64
     }
 
@@ -100,4 +110,16 @@ fn eight_of_forty_slices_in_five_groups() {
             false_negatives: mean(|errors| errors.false_negatives),
         }
     });
+}
+
+#[test]
+fn what_is_asked_only_of_slices_that_are_down_is_what_the_threshold_says() {
+    let mut filter = SlicedFilter::build(&definition("vertical:40")).unwrap();
+    filter.observe_batch(&[digest(1)], &[], &mut [Answer::Undecided]);
+    let told = |set_min, key| {
+        let belief = Belief { set_min, rule: Rule::Strict };
+        is_duplicate_while_down(&filter, digest(key), |_| true, belief)
+    };
+    assert_eq!((told(0, 1), told(0, 2)), (Some(true), Some(true)));
+    assert_eq!((told(1, 1), told(1, 2)), (Some(false), Some(false)));
 }
