@@ -8,8 +8,8 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail};
 
-use super::run::Stage;
 use super::scenario::Action;
+use super::stage::Stage;
 use crate::exit::UsageError;
 use crate::text::size::ByteSize;
 

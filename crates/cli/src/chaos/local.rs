@@ -9,8 +9,8 @@ use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
-use super::run::Stage;
 use super::scenario::Action;
+use super::stage::Stage;
 use crate::cluster;
 use crate::cluster::connect::{self, Operator};
 use crate::node::health;

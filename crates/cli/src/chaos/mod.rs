@@ -9,6 +9,7 @@ mod local;
 mod producer;
 mod run;
 mod scenario;
+mod stage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -17,6 +17,7 @@ use super::judgement::{Judgement, judge};
 use super::local::Local;
 use super::producer::CallLine;
 use super::scenario::{Action, Scenario, Step};
+use super::stage::Stage;
 use crate::exit::{FAILED, UsageError};
 
 const FILTER: &str = "chaos";
@@ -30,21 +31,6 @@ const READY_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 /// How often is asked whether slices are complete.
 const ASK: Duration = Duration::from_millis(500);
-
-/// Where nodes run.
-pub(super) trait Stage {
-    /// `firstseen` with these arguments, on the cluster, by other nodes than this one.
-    fn command(&self, args: &[&str], besides: Option<usize>) -> Command;
-
-    /// Does something to a node, from 1.
-    fn act(&mut self, action: Action, node: usize) -> anyhow::Result<()>;
-
-    /// Whether a node says that it is ready.
-    fn is_ready(&self, node: usize) -> bool;
-
-    /// What the cluster calls a node.
-    fn name_of(&self, node: usize) -> String;
-}
 
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let scenario = Scenario::read(args.scenarios.as_deref(), &args.name)?;

@@ -6,6 +6,7 @@
 mod alter;
 mod create;
 mod describe;
+mod description;
 mod forgive;
 mod set_clock;
 mod text;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use firstseen_routing::{Durability, FilterPolicies, Thresholds, WhenLost};
 use jiff::Timestamp;
 
-use super::describe::{Description, Fares, Former, Slice, Tree};
+use super::description::{Description, Fares, Former, Slice, Tree};
 use crate::cluster::places::{self, mode_name};
 use crate::report::describe::describe as define;
 use crate::text::lines::folded;

@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 
 use firstseen_node::{NodeConfig, TlsSettings};
 use firstseen_wire::tls::TlsFiles;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, de};
 
+use super::log::LogConfig;
 use crate::exit::UsageError;
 
 /// Bytes of a configuration: a thousand times the longest that makes sense.
@@ -25,33 +26,6 @@ pub struct NodeFile {
     pub node: NodeConfig,
     /// What it tells while it runs.
     pub log: LogConfig,
-}
-
-/// How the log is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Human,
-    /// One JSON object a line.
-    Json,
-}
-
-/// The section `[log]`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LogConfig {
-    /// How it is written.
-    pub format: LogFormat,
-    /// What is written: `error`, `warn`, `info`, `debug`, `trace`, or directives as in `RUST_LOG`, which comes first.
-    pub level: String,
-}
-
-impl Default for LogConfig {
-    fn default() -> Self {
-        Self { format: LogFormat::default(), level: "info".to_owned() }
-    }
 }
 
 impl NodeFile {
@@ -166,6 +140,7 @@ fn line_of(table: &DeTable<'_>, message: &str) -> Option<Range<usize>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::log::LogFormat;
     use super::*;
 
     const GOOD: &str = "name = \"a\"\nlisten = \"127.0.0.1:7400\"\ndata_dir = \"data\"\nmemory_max_bytes = 67108864\n";

@@ -1,10 +1,36 @@
 //! What a node tells while it runs: to stderr, for people or as JSON.
 
+use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt;
 
-use super::config_file::{LogConfig, LogFormat};
+/// How the log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The section `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// How it is written.
+    pub format: LogFormat,
+    /// What is written: `error`, `warn`, `info`, `debug`, `trace`, or directives as in `RUST_LOG`, which comes first.
+    pub level: String,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self { format: LogFormat::default(), level: "info".to_owned() }
+    }
+}
 
 /// What libraries say on the way to an answer that the node tells itself.
 const QUIET: &str = "openraft=error,openraft::replication=off,h2=warn,hyper=warn,tower=warn";

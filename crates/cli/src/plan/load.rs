@@ -8,8 +8,8 @@ use firstseen_filter::{CellDefinition, FilterDefinition, FilterSpec, GENERATIONS
 use firstseen_filter::{SpecError, Window};
 use serde::Serialize;
 
-use super::costs::{layout, rates};
 use super::memory;
+use super::rates::{layout, rates};
 
 /// Times the planned load.
 const FACTORS: [u32; 3] = [1, 2, 10];

@@ -9,6 +9,7 @@ mod create;
 mod load;
 mod memory;
 mod nodes;
+mod rates;
 mod retention;
 mod text;
 

@@ -11,8 +11,8 @@ use firstseen_routing::{COPIES_MAX, Cut, DefinitionError, SlicedDefinition, Slic
 use serde::Serialize;
 use thiserror::Error;
 
-use super::costs::{layout, rates};
 use super::memory;
+use super::rates::{layout, rates};
 
 /// A filter over nodes, cut both ways.
 #[derive(Debug, Serialize)]

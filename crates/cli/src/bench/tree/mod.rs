@@ -113,7 +113,7 @@ impl Bench {
         let links = sites::pairs().map(|(one, other)| {
             let (bytes, messages) = self.traffic.between(one, other);
             LinkFigures {
-                between: [sites::NAMES[one], sites::NAMES[other]],
+                between: [wan::NAMES[one], wan::NAMES[other]],
                 bytes_per_event: bytes as f64 / events as f64,
                 messages_per_1000_events: 1e3 * messages as f64 / events as f64,
             }

@@ -13,12 +13,10 @@ use firstseen_node::{Edges, Node, NodeConfig};
 use firstseen_wire::net::TcpConnector;
 use tempfile::TempDir;
 
-use super::wan::{Traffic, Wan};
+use super::wan::{NAMES, Traffic, Wan};
 use crate::cluster;
 use crate::cluster::connect::Operator;
 
-/// The sites.
-pub(super) const NAMES: [&str; 3] = ["athens", "ioannina", "oslo"];
 /// Memory of a node.
 const MEMORY_BYTES: u64 = 1 << 30;
 /// How long a call may take: longer than any queue of a benchmark.

@@ -11,7 +11,8 @@ use anyhow::bail;
 use firstseen_client::{Filter, Verdict};
 
 use super::figures::Found;
-use super::sites::{NAMES, Sites};
+use super::sites::Sites;
+use super::wan::NAMES;
 use crate::draws::Draws;
 
 /// Of the repeats, those of the same site.

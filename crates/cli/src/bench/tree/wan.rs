@@ -18,7 +18,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tonic::transport::Channel;
 
-use super::sites::NAMES;
+/// The sites.
+pub(super) const NAMES: [&str; 3] = ["athens", "ioannina", "oslo"];
 
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 1 << 14;
