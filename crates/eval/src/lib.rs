@@ -11,6 +11,7 @@ pub mod experiments;
 mod failing;
 mod measure;
 mod nodes;
+mod number;
 pub mod page;
 pub mod picture;
 pub mod results;

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::document::{Document, Parameter};
-use crate::results::number;
+use crate::number::number;
 use crate::stats::Verdict;
 
 /// What the papers name and no experiment shows, with the reason.

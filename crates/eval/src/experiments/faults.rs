@@ -3,6 +3,8 @@
 //! Promises: production nodes decide, by their policies for what is lost; what they do not offer, the paper's literal rule, is
 //! asked of production cells in one place. Must not know: how nodes ask each other.
 
+mod filling;
+
 use std::ops::Range;
 
 use firstseen_filter::rates::failures::{self, Errors, Rule};
@@ -15,7 +17,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::{filling, k11, parameter};
+use super::{k11, parameter};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
 use crate::failing::{Belief, is_duplicate_while_down};

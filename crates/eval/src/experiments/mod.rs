@@ -11,7 +11,6 @@ mod data;
 mod decay;
 mod equal_timers;
 mod faults;
-mod filling;
 mod general_slicing;
 mod growth;
 mod jumping;
@@ -28,7 +27,6 @@ mod stable;
 mod substrings;
 mod timer_groups;
 mod timers;
-mod top_down;
 mod tree;
 
 use crate::document::{Parameter, Source};

@@ -3,12 +3,15 @@
 //! Promises: nodes decide, one a place of the tree, and count what they do; beside one filter over the same stream. Must not
 //! know: how top-down testing is measured.
 
+mod top_down;
+
 use firstseen_filter::rates::plain;
 use firstseen_filter::{FilterSecret, FilterSlice, Kind, Stamp, Verdict, Window};
 use firstseen_routing::{CutOff, Decision, HopCounts, PlaceSpec, SlicedDefinition, TreeMode, TreeSpec};
 
+use top_down::SHAPES;
+
 use super::climbing::{Climb, Shape};
-use super::top_down::{self, SHAPES};
 use super::{k11, parameter};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run, Scale};

@@ -10,7 +10,7 @@ use firstseen_filter::rates::plain;
 use firstseen_filter::{Digest, FilterSecret};
 use firstseen_routing::{Answer, Decision, Operation, SlicedDefinition, SlicedFilter};
 
-use super::faults::{DOWN, HASHES, SLICES, Size, order_of_loss, strict};
+use super::{DOWN, HASHES, SLICES, Size, order_of_loss, strict};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::EvalError;
 use crate::failing::{Belief, is_duplicate_while_down};

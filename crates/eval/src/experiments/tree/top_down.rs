@@ -8,9 +8,9 @@ use firstseen_filter::rates::plain;
 use firstseen_filter::{FilterSecret, Kind, Window};
 use firstseen_routing::{Decision, Operation, SlicedDefinition, TreeMode};
 
-use super::checking::Checking;
-use super::climbing::Shape;
-use super::tree::{Size, tree_spec};
+use super::super::checking::Checking;
+use super::super::climbing::Shape;
+use super::{Size, tree_spec};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::EvalError;
 use crate::measure::{count, pooled_beside, shaped};
@@ -18,7 +18,7 @@ use crate::nodes::Nodes;
 use crate::stats::Counts;
 use crate::stream::Event;
 
-const HASHES: u32 = super::tree::HASHES;
+const HASHES: u32 = super::HASHES;
 /// The paper's trees: that of Table 1, and that of Figure 12.
 pub(super) const SHAPES: [Shape; 2] = [Shape { levels: 2, fan: 24 }, Shape { levels: 5, fan: 2 }];
 const MODES: [(TreeMode, &str, &str); 2] =
