@@ -1,8 +1,21 @@
 //! What can be wrong with the configuration ([`ConfigError`], ends the run) and with one record ([`RejectReason`],
 //! the run goes on). Must not know: where the record is; its place stands beside the reason.
 
-use crate::TimeError;
 use std::sync::Arc;
+
+/// Why a text is no time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TimeError {
+    /// None of the forms.
+    #[error("is no time in any known form")]
+    Unrecognised,
+    /// One of the forms, with a month 13 or a minute 60.
+    #[error("names a date or a time of day that does not exist")]
+    NoSuchTime,
+    /// Before 1970 or after 9999.
+    #[error("is before 1970 or after 9999")]
+    OutOfRange,
+}
 
 /// Why a parser cannot be built, or cannot go on with this file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! Reads gzip member after member, and zeros behind the last as padding. Must not know: what the bytes mean.
 
-use crate::decompress::{CountedInput, TrailingBytes};
+use crate::counted_input::{CountedInput, TrailingBytes};
 use flate2::bufread::GzDecoder;
 use std::io::{BufRead, Error, Read, Result};
 

@@ -28,6 +28,7 @@
 
 mod block;
 mod clf;
+mod counted_input;
 mod cut;
 mod decompress;
 mod error;
@@ -52,7 +53,7 @@ mod zstd;
 
 pub use block::{Block, BlockDefect, BlockOptions, TRUNCATED_BYTES};
 pub use decompress::{Compression, Decompressed};
-pub use error::{ConfigError, RejectReason};
+pub use error::{ConfigError, RejectReason, TimeError};
 pub use format::RecordFormat;
 pub use normalize::{KeyNormalization, normalize_url};
 pub use parsed::{Header, ParsedBlock, RecordSpan, Rejection};
@@ -60,4 +61,4 @@ pub use parser::{ParserConfig, RecordParser};
 pub use printable::printable;
 pub use quotes::ends_inside_quotes;
 pub use reader::BlockReader;
-pub use time::{TimeError, TimeParser};
+pub use time::TimeParser;

@@ -1,7 +1,7 @@
 //! From the text of a time field to milliseconds since 1970-01-01 00:00 UTC.
 //! Must not know: the clock, windows, where the text came from.
 
-use crate::ConfigError;
+use crate::error::{ConfigError, TimeError};
 use jiff::civil;
 use jiff::tz::TimeZone;
 
@@ -9,20 +9,6 @@ const SECOND_MS: i64 = 1_000;
 const DAY_MS: i64 = 86_400 * SECOND_MS;
 /// 9999-12-31 23:59:59.999 UTC.
 const TIME_MS_MAX: i64 = 253_402_300_799_999;
-
-/// Why a text is no time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TimeError {
-    /// None of the forms.
-    #[error("is no time in any known form")]
-    Unrecognised,
-    /// One of the forms, with a month 13 or a minute 60.
-    #[error("names a date or a time of day that does not exist")]
-    NoSuchTime,
-    /// Before 1970 or after 9999.
-    #[error("is before 1970 or after 9999")]
-    OutOfRange,
-}
 
 /// Reads times; those without a zone of their own are in the parser's.
 ///

@@ -1,6 +1,6 @@
 //! Reads zstd frame after frame, skippable ones included. Must not know: what the bytes mean.
 
-use crate::decompress::{CountedInput, TrailingBytes};
+use crate::counted_input::{CountedInput, TrailingBytes};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{BufRead, Error, ErrorKind, Read, Result, copy, sink};

@@ -1,0 +1,110 @@
+//! An input below a decompressor, which is looked at before it is read. Must not know: compressions.
+
+use std::io::{BufRead, ErrorKind, Read, Result};
+use std::mem;
+
+const INPUT_BYTES: usize = 64 << 10;
+
+/// What follows an archive does not belong to it: everything before was whole.
+#[derive(Debug, thiserror::Error)]
+#[error("trailing bytes after the archive")]
+pub(crate) struct TrailingBytes;
+
+/// A buffered input that knows how much of it was used.
+pub(crate) struct CountedInput<R> {
+    /// None once it was taken.
+    input: Option<R>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    used: u64,
+    has_failed: bool,
+}
+
+impl<R: Read> CountedInput<R> {
+    pub(crate) fn new(input: R) -> Self {
+        Self { input: Some(input), buffer: vec![0; INPUT_BYTES], start: 0, end: 0, used: 0, has_failed: false }
+    }
+
+    /// Bytes of the input used so far.
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Whether the input itself could not be read.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// All that is left of it; what stays is at its end.
+    pub(crate) fn take_over(&mut self) -> Self {
+        let nothing = Self { input: None, buffer: Vec::new(), start: 0, end: 0, used: 0, has_failed: false };
+        mem::replace(self, nothing)
+    }
+
+    pub(crate) fn buffered(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// The next `bytes`, which are few, without using them; fewer at the end of the input.
+    pub(crate) fn peek(&mut self, bytes: usize) -> Result<&[u8]> {
+        if self.buffer.len() - self.start < bytes {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        while self.end - self.start < bytes && self.read_more()? > 0 {}
+        let buffered = self.buffered();
+        Ok(&buffered[..buffered.len().min(bytes)])
+    }
+
+    /// Reads behind what is buffered; the buffer is far larger than what is looked for there.
+    pub(crate) fn read_more(&mut self) -> Result<usize> {
+        loop {
+            let Some(input) = &mut self.input else { return Ok(0) };
+            match input.read(&mut self.buffer[self.end..]) {
+                Ok(bytes) => {
+                    let bytes = bytes.min(self.buffer.len() - self.end);
+                    self.end += bytes;
+                    return Ok(bytes);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.has_failed = true;
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+impl<R: Read> Read for CountedInput<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if let Some(input) = &mut self.input
+            && self.start == self.end
+            && buffer.len() >= self.buffer.len()
+        {
+            let bytes = input.read(buffer).inspect_err(|_| self.has_failed = true)?;
+            self.used += bytes as u64;
+            return Ok(bytes);
+        }
+        let bytes = self.fill_buf()?.read(buffer)?;
+        self.consume(bytes);
+        Ok(bytes)
+    }
+}
+
+impl<R: Read> BufRead for CountedInput<R> {
+    fn fill_buf(&mut self) -> Result<&[u8]> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            self.read_more()?;
+        }
+        Ok(self.buffered())
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.end - self.start);
+        self.start += bytes;
+        self.used += bytes as u64;
+    }
+}
