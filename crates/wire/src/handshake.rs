@@ -16,7 +16,7 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 pub use tokio_rustls::server::TlsStream;
 
-use crate::tls::Pem;
+use crate::pem::Pem;
 
 /// What is negotiated in TLS.
 const HTTP2_NAME: &[u8] = b"h2";

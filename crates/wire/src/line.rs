@@ -5,7 +5,7 @@
 use firstseen_routing::{Closed, FilterId, NodeId};
 
 use crate::limits::NODES_MAX;
-use crate::map::{MapError, check_length};
+use crate::map_error::{MapError, check_length};
 use crate::proto::producer as proto;
 
 pub(crate) fn closed_message(closed: &Closed) -> proto::Closed {

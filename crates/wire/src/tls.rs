@@ -16,11 +16,12 @@ use std::{fs, io};
 
 use rustls_pki_types::ServerName;
 use thiserror::Error;
-use tonic::transport::{Certificate, CertificateDer, ClientTlsConfig, Identity};
+use tonic::transport::{CertificateDer, ClientTlsConfig};
 use webpki::EndEntityCert;
 
 pub use crate::handshake::{ServerTls, TlsStream};
 use crate::limits::CONNECT_TIMEOUT;
+use crate::pem::Pem;
 
 /// The name in every node's certificate.
 pub const NODE_NAME: &str = "node.firstseen";
@@ -75,13 +76,6 @@ pub enum TlsError {
     },
 }
 
-/// One's own certificate and the authority, as they are in their files.
-pub(crate) struct Pem {
-    pub(crate) ca: Vec<u8>,
-    pub(crate) cert: Vec<u8>,
-    pub(crate) key: Vec<u8>,
-}
-
 /// What a connecting end needs.
 #[derive(Clone)]
 pub struct ClientTls(Arc<Pem>);
@@ -132,16 +126,6 @@ fn read(what: &'static str, path: &Path, expected: &'static str) -> Result<Vec<u
 /// The name that the certificate of the node of this name has, or that of any node of the cluster.
 pub(crate) fn peer_name(node_name: Option<&str>) -> String {
     node_name.map_or_else(|| NODE_NAME.to_owned(), |name| format!("{name}.{NODE_NAME}"))
-}
-
-impl Pem {
-    fn authority(&self) -> Certificate {
-        Certificate::from_pem(&self.ca)
-    }
-
-    fn identity(&self) -> Identity {
-        Identity::from_pem(&self.cert, &self.key)
-    }
 }
 
 impl ClientTls {

@@ -5,7 +5,7 @@
 use firstseen_routing::{Branch, CutOff, FilterId, PlaceSpec, SlicingError, TREE_PLACES_MAX, TreeMode, TreeSpec};
 
 use crate::limits::NAME_TEXT_BYTES_MAX;
-use crate::map::{MapError, check_length};
+use crate::map_error::{MapError, check_length};
 use crate::proto::admin;
 use crate::proto::producer as proto;
 

@@ -1,0 +1,22 @@
+//! A node's certificate and key as the files have them.
+//!
+//! Must not know: whence they come, who checks them.
+
+use tonic::transport::{Certificate, Identity};
+
+/// One's own certificate and the authority, as they are in their files.
+pub(crate) struct Pem {
+    pub(crate) ca: Vec<u8>,
+    pub(crate) cert: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+}
+
+impl Pem {
+    pub(crate) fn authority(&self) -> Certificate {
+        Certificate::from_pem(&self.ca)
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        Identity::from_pem(&self.cert, &self.key)
+    }
+}
