@@ -3,7 +3,7 @@
 //! Promises: plain data, the same on every node at the same version. Must not know: how it is agreed on, how it
 //! travels, what cells hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -245,5 +245,38 @@ impl ClusterMap {
     /// Whether the others go on without this node.
     pub fn is_down(&self, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|node| node.is_down)
+    }
+}
+
+impl FilterRecord {
+    /// Whether nothing is recorded here any more.
+    pub fn is_closed(&self) -> bool {
+        self.line.closed.is_some()
+    }
+
+    /// The unit of its clock by which all that was recorded has expired, once it is closed and nothing is in flight.
+    pub fn passes_at_unit(&self) -> Option<u64> {
+        let closed = self.line.closed.as_ref().filter(|closed| closed.has_ended())?;
+        let rule = &self.definition.group.rule;
+        Some(rule.expiry(closed.newest_unit).saturating_add(rule.lateness_units))
+    }
+
+    /// The nodes that have copies of its slices.
+    pub fn nodes(&self) -> BTreeSet<NodeId> {
+        self.all_copies().map(|(_, owner)| owner.node).collect()
+    }
+}
+
+impl ClusterMap {
+    /// The filter that `filter` has followed, while it is there: events are asked of it first.
+    pub fn former_of(&self, filter: FilterId) -> Option<(FilterId, &FilterRecord)> {
+        let former = self.filters.get(&filter)?.line.former?;
+        self.filters.get(&former).map(|record| (former, record))
+    }
+
+    /// The next filter of the line of `filter`, whose first was `origin`; also where `filter` itself is gone.
+    pub fn follower_of(&self, filter: FilterId, origin: FilterId) -> Option<(FilterId, &FilterRecord)> {
+        let mut later = self.filters.range(FilterId(filter.0.saturating_add(1))..);
+        later.find(|(_, record)| record.line.origin == Some(origin)).map(|(id, record)| (*id, record))
     }
 }

@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::cluster_map::{ClusterMap, FilterRecord};
 use crate::ids::{FilterId, NodeId};
 use crate::verdict::Reason;
 
@@ -39,39 +38,6 @@ impl Closed {
     /// Whether no event is in flight any more that began before the filter was closed.
     pub fn has_ended(&self) -> bool {
         self.awaited.is_empty()
-    }
-}
-
-impl FilterRecord {
-    /// Whether nothing is recorded here any more.
-    pub fn is_closed(&self) -> bool {
-        self.line.closed.is_some()
-    }
-
-    /// The unit of its clock by which all that was recorded has expired, once it is closed and nothing is in flight.
-    pub fn passes_at_unit(&self) -> Option<u64> {
-        let closed = self.line.closed.as_ref().filter(|closed| closed.has_ended())?;
-        let rule = &self.definition.group.rule;
-        Some(rule.expiry(closed.newest_unit).saturating_add(rule.lateness_units))
-    }
-
-    /// The nodes that have copies of its slices.
-    pub fn nodes(&self) -> BTreeSet<NodeId> {
-        self.all_copies().map(|(_, owner)| owner.node).collect()
-    }
-}
-
-impl ClusterMap {
-    /// The filter that `filter` has followed, while it is there: events are asked of it first.
-    pub fn former_of(&self, filter: FilterId) -> Option<(FilterId, &FilterRecord)> {
-        let former = self.filters.get(&filter)?.line.former?;
-        self.filters.get(&former).map(|record| (former, record))
-    }
-
-    /// The next filter of the line of `filter`, whose first was `origin`; also where `filter` itself is gone.
-    pub fn follower_of(&self, filter: FilterId, origin: FilterId) -> Option<(FilterId, &FilterRecord)> {
-        let mut later = self.filters.range(FilterId(filter.0.saturating_add(1))..);
-        later.find(|(_, record)| record.line.origin == Some(origin)).map(|(id, record)| (*id, record))
     }
 }
 

@@ -9,12 +9,14 @@
 
 mod check;
 mod fold;
+mod refusal;
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::FilterId;
-pub use check::{Place, PlaceSpec, TreeRefusal, TreeSpec};
+pub use check::{Place, PlaceSpec, TreeSpec};
 pub use fold::folded;
+pub use refusal::TreeRefusal;
 
 /// Levels from root to leaf at most.
 pub const TREE_LEVELS_MAX: usize = 6;

@@ -8,8 +8,8 @@
 
 use firstseen_filter::{CellRun, FilterSlice, LiveEvents, Probes, SliceOutline, Stamp};
 
+use super::cells::{CellPlace, PositionLists};
 use super::names::{BatchName, NamedEvent};
-use super::peer::{CellPlace, PositionLists};
 use crate::ids::FilterId;
 use crate::verdict::Decision;
 

@@ -2,6 +2,7 @@
 //!
 //! Promises: plain data, and links that lose nothing. Must not know: how it travels, what is done with it.
 
+mod cells;
 mod entry;
 mod link;
 mod names;
@@ -9,12 +10,13 @@ mod peer;
 mod submission;
 mod tag;
 
+pub use cells::{CellPlace, PositionLists};
 pub use entry::{CheckpointCursor, ClockReading, Entry, Record};
 pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender};
 pub use names::{BatchName, NamedEvent, SubmissionName};
 pub use peer::{
-    AskCells, CellParts, CellPlace, HandedOver, MirrorNumber, Mirrored, Past, PeerBody, PeerMessage, PositionLists,
-    Resolved, SetAcks, SetBatch, TestBatch,
+    AskCells, CellParts, HandedOver, MirrorNumber, Mirrored, Past, PeerBody, PeerMessage, Resolved, SetAcks, SetBatch,
+    TestBatch,
 };
 pub use submission::{
     Climb, Climbed, Command, Found, FromLevel, GroupReply, Moment, Operation, Submission, Tick, Times,

@@ -4,7 +4,7 @@
 
 use firstseen_filter::{CellDefinition, FilterDefinition, Geometry, Kind, Layout, Refresh, Unit};
 
-use super::check::TreeRefusal;
+use super::refusal::TreeRefusal;
 use crate::map::check::growth_of as growth;
 use crate::plan::{Cut, FOLD_MAX, Fold, SlicedDefinition, Slicing};
 
