@@ -25,14 +25,8 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
 
 use crate::config::NodeConfig;
+use crate::data_folder::{DATABASE_FILE, JOURNAL_FOLDER, REPAIRING_FOLDER};
 use crate::delegate::delegate_write;
-use crate::repair::REPAIRING_FOLDER;
-
-/// The file of the cluster's agreement in the folder for data.
-pub(crate) const DATABASE_FILE: &str = "meta.redb";
-
-/// The folder of the journal there.
-pub(crate) const JOURNAL_FOLDER: &str = "journal";
 
 /// Whether a data folder has what says which node it is of.
 pub fn has_identity(data_dir: &Path) -> bool {

@@ -10,6 +10,7 @@ mod agreement;
 mod budget;
 mod clocks;
 mod config;
+mod data_folder;
 mod dates;
 mod delegate;
 mod edges;
@@ -21,6 +22,7 @@ mod lease;
 mod links;
 mod metrics;
 mod node;
+mod node_error;
 mod owner;
 mod pending;
 mod recover;
@@ -40,6 +42,7 @@ pub use edges::{
     tcp_incoming,
 };
 pub use firstseen_meta::{LostFilter, Recovery, is_restoring, restoring_name};
-pub use node::{Node, NodeError};
+pub use node::Node;
+pub use node_error::NodeError;
 pub use recover::{RecoverError, recover};
 pub use repair::{RepairError, Repaired, repair, salvage_journal};

@@ -10,12 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use firstseen_client::Levels;
-use firstseen_meta::{Meta, MetaConfig, MetaError, NodeProfile};
+use firstseen_meta::{Meta, MetaConfig, NodeProfile};
 use firstseen_routing::rules::Rule;
 use firstseen_routing::{Climb, OwnerLimits};
-use firstseen_wire::tls::TlsError;
 use firstseen_wire::watch;
-use thiserror::Error;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -23,13 +21,14 @@ use tokio_util::sync::CancellationToken;
 use crate::agreement::{self, Closing, Doubts, Follower, Missing};
 use crate::budget::Budget;
 use crate::clocks::{self, Clocks};
-use crate::config::{ConfigError, NodeConfig};
+use crate::config::NodeConfig;
 use crate::edges::Edges;
 use crate::ids::Ids;
 use crate::keeper::{self, Keeper, Yielding};
 use crate::lease::{self, Downs, Held};
 use crate::links::Links;
 use crate::metrics::Metrics;
+use crate::node_error::NodeError;
 use crate::owner::{self, Loss, Owners, Proposal, Worker, WorkerParts};
 use crate::shared::Shared;
 use crate::uplink::CLIMBS_WAITING_MAX;
@@ -44,40 +43,6 @@ const DRAIN_LOOK: Duration = Duration::from_millis(10);
 
 /// How long connections may take to end once their streams have.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
-
-/// Why a node cannot be started, or cannot go on.
-#[derive(Debug, Error)]
-pub enum NodeError {
-    /// The configuration is wrong.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The certificate cannot be used.
-    #[error("tls: {0}")]
-    Tls(#[from] TlsError),
-    /// What the node has kept cannot be opened.
-    #[error(transparent)]
-    Meta(#[from] MetaError),
-    /// The machine gives no threads.
-    #[error("the threads of owners cannot be started: {0}")]
-    Threads(#[from] std::io::Error),
-    /// The services cannot be offered.
-    #[error("the node cannot serve: {0}")]
-    Serve(String),
-    /// An owner has panicked while the node ran.
-    #[error("{0}")]
-    OwnerLost(String),
-    /// What the journal was given may or may not be on the disk.
-    #[error(
-        "the journal cannot be written ({0}): what was told since is not certain to be there; look after the disk, and start the node again"
-    )]
-    Journal(String),
-    /// The consensus has stopped.
-    #[error(
-        "the node has no part in the cluster's agreement any more (see the log; does the disk of its data folder fail?): \
-         mend that, and start it again"
-    )]
-    ConsensusStopped,
-}
 
 /// A node that runs.
 pub struct Node {

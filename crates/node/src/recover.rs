@@ -11,7 +11,8 @@ use firstseen_meta::{Recovery, RecoveryError};
 use firstseen_routing::ClusterId;
 use thiserror::Error;
 
-use crate::edges::{DATABASE_FILE, EdgeError, random};
+use crate::data_folder::DATABASE_FILE;
+use crate::edges::{EdgeError, random};
 use crate::repair::{RepairError, check_stopped};
 
 /// What the node had agreed on with the others.

@@ -14,10 +14,7 @@ use firstseen_journal::{
 use firstseen_routing::Entry;
 use thiserror::Error;
 
-use crate::edges::{DATABASE_FILE, JOURNAL_FOLDER};
-
-/// Where a repaired journal is made.
-pub(crate) const REPAIRING_FOLDER: &str = "journal.repairing";
+use crate::data_folder::{DATABASE_FILE, JOURNAL_FOLDER, REPAIRING_FOLDER};
 
 /// Where the damaged one is set aside.
 const DAMAGED_FOLDER: &str = "journal.damaged";

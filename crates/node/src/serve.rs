@@ -19,7 +19,7 @@ use crate::dates;
 use crate::edges::Incoming;
 use crate::gate::GateLayer;
 use crate::links::PeerService;
-use crate::node::NodeError;
+use crate::node_error::NodeError;
 use crate::shared::Shared;
 use crate::streams::ProducerService;
 
