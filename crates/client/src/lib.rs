@@ -23,6 +23,7 @@ mod intake;
 mod levels;
 mod line;
 mod local;
+mod noted;
 mod options;
 mod outage;
 mod pace;

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use firstseen_filter::{Digest, ProbeShape, Probes};
+use firstseen_filter::{ProbeShape, Probes};
 use firstseen_routing::{
     Climb, ClusterMap, Decision, FilterRecord, FromLevel, Heads, Incarnation, NodeId, Operation, Reason, Seen,
     SubmissionName, Tick, Times, WhenLost,
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use crate::call::{Answer, Callers, ManyCall};
 use crate::intake::{FilterCore, LaneTicket};
+use crate::noted::Noted;
 use crate::outage::{MissingSlices, passes_within};
 use crate::queue::{Asked, Taken};
 use crate::retry::Tries;
@@ -36,11 +37,7 @@ pub(crate) struct Piece {
     callers: Callers,
     /// Part of the content: a batch that is sent again has it again.
     trace: Option<TraceParent>,
-    /// One an event, where what is told first-seen is remembered; and the place of those that nodes stamp.
-    digests: Vec<Digest>,
-    local_tick: Tick,
-    /// Events whose answers are checked.
-    audited: Vec<(u32, Digest)>,
+    noted: Noted,
     pub(crate) deadline: Instant,
     pub(crate) tries: Tries,
     /// Nodes remember the submission until then, counted from when it was first sent.
@@ -113,9 +110,7 @@ impl Piece {
             names,
             trace: callers.trace(),
             callers,
-            digests,
-            local_tick,
-            audited,
+            noted: Noted { digests, local_tick, audited },
             deadline,
             tries: Tries::default(),
             retry_until: None,
@@ -147,9 +142,7 @@ impl Piece {
             names: Vec::new(),
             trace: callers.trace(),
             callers,
-            digests: Vec::new(),
-            local_tick: Tick::default(),
-            audited: Vec::new(),
+            noted: Noted::default(),
             deadline,
             tries: Tries::default(),
             retry_until: None,
@@ -331,9 +324,6 @@ impl Piece {
         }
         drop(groups);
         let some = |ticks: &[Tick]| events.iter().filter_map(|event| ticks.get(*event).copied()).collect();
-        let audited = self.audited.iter().filter_map(|(event, digest)| {
-            events.binary_search(&(*event as usize)).ok().map(|event| (event as u32, *digest))
-        });
         let mut part = Self {
             filter: self.filter.clone(),
             sequence: self.sequence,
@@ -343,9 +333,7 @@ impl Piece {
             times: Times { ticks: some(&self.times.ticks), ..self.times },
             names: events.iter().filter_map(|event| self.names.get(*event).copied()).collect(),
             trace: self.trace,
-            digests: events.iter().filter_map(|event| self.digests.get(*event).copied()).collect(),
-            local_tick: self.local_tick,
-            audited: audited.collect(),
+            noted: self.noted.part(events),
             callers: self.callers.take_some(events.iter().copied()),
             deadline: self.deadline,
             tries: self.tries.clone(),
@@ -462,27 +450,29 @@ impl Piece {
 
     /// Keeps what is told first-seen, where that is wanted.
     fn remember(&self, answer_of: impl Fn(usize) -> Answer) {
-        if self.digests.is_empty() {
+        let Noted { digests, local_tick, .. } = &self.noted;
+        if digests.is_empty() {
             return;
         }
         let is_first = |event: &usize| self.callers.awaits(*event) && answer_of(*event).decision == Decision::FirstSeen;
-        let unit = |event: usize| self.times.ticks.get(event).unwrap_or(&self.local_tick).unit;
-        let first = (0..self.digests.len()).filter(is_first);
-        self.filter.remember(first.map(|event| (self.digests[event], unit(event))));
+        let unit = |event: usize| self.times.ticks.get(event).unwrap_or(local_tick).unit;
+        let first = (0..digests.len()).filter(is_first);
+        self.filter.remember(first.map(|event| (digests[event], unit(event))));
     }
 
     /// Checks what is told of audited events, each once.
     fn audit(&mut self, clock_ms: u64, told: impl Fn(usize) -> Option<Decision>) {
-        if self.operation != Operation::Observe || self.audited.is_empty() {
+        if self.operation != Operation::Observe || self.noted.audited.is_empty() {
             return;
         }
         let still = Tick { clock_unit: self.times.base_unit, unit: self.times.base_unit };
         let (callers, ticks) = (&self.callers, &self.times.ticks);
-        let told =
-            self.audited.iter().filter(|(event, _)| callers.awaits(*event as usize)).filter_map(|(event, digest)| {
+        let told = self.noted.audited.iter().filter(|(event, _)| callers.awaits(*event as usize)).filter_map(
+            |(event, digest)| {
                 let event = *event as usize;
                 Some((*digest, ticks.get(event).copied().unwrap_or(still), told(event)?))
-            });
+            },
+        );
         self.filter.audit(clock_ms, told);
     }
 }
