@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,14 +13,12 @@ use anyhow::{Context, bail};
 use firstseen_wire::net::{Connector, Mismatch, TcpConnector, admin_client};
 use firstseen_wire::proto::admin::admin_client::AdminClient;
 use firstseen_wire::status::ErrorKind;
-use firstseen_wire::tls::TlsFiles;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use crate::exit::UsageError;
-use crate::flags::tls::TlsArgs;
 
 /// How long a command tries.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -31,23 +28,6 @@ const ATTEMPT: Duration = Duration::from_secs(6);
 const SILENCE: Duration = Duration::from_secs(3);
 /// How long it waits before the next.
 const PAUSE: Duration = Duration::from_millis(200);
-
-impl TlsArgs {
-    /// The files, where they are given.
-    pub fn files(&self) -> Option<TlsFiles> {
-        let [ca, cert, key] = self.given()?.map(Path::to_owned);
-        Some(TlsFiles { ca, cert, key })
-    }
-
-    /// What opens connections.
-    ///
-    /// # Errors
-    /// [`UsageError`] where a file cannot be used.
-    pub fn connector(&self) -> anyhow::Result<TcpConnector> {
-        let tls = self.files().map(|files| files.client()).transpose();
-        Ok(TcpConnector { tls: tls.map_err(|error| UsageError(error.to_string()))? })
-    }
-}
 
 /// A runtime for a command that waits for answers and does nothing else.
 ///

@@ -6,6 +6,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+#[cfg(feature = "full")]
+use firstseen_wire::net::TcpConnector;
+#[cfg(feature = "full")]
+use firstseen_wire::tls::TlsFiles;
+
+#[cfg(feature = "full")]
+use crate::exit::UsageError;
 
 /// Their heading. One of the whole group would also stand above what a command names after it.
 const TLS: &str = "TLS";
@@ -28,6 +35,24 @@ impl TlsArgs {
     /// Authority, certificate and key, where they are given.
     pub(crate) fn given(&self) -> Option<[&Path; 3]> {
         Some([self.tls_ca.as_deref()?, self.tls_cert.as_deref()?, self.tls_key.as_deref()?])
+    }
+}
+
+#[cfg(feature = "full")]
+impl TlsArgs {
+    /// The files, where they are given.
+    pub fn files(&self) -> Option<TlsFiles> {
+        let [ca, cert, key] = self.given()?.map(Path::to_owned);
+        Some(TlsFiles { ca, cert, key })
+    }
+
+    /// What opens connections.
+    ///
+    /// # Errors
+    /// [`UsageError`] where a file cannot be used.
+    pub fn connector(&self) -> anyhow::Result<TcpConnector> {
+        let tls = self.files().map(|files| files.client()).transpose();
+        Ok(TcpConnector { tls: tls.map_err(|error| UsageError(error.to_string()))? })
     }
 }
 

@@ -35,19 +35,17 @@ pub(super) const LATENCY_EVENTS: u64 = NAMES.len() as u64 * CALLERS * CALLS;
 pub(super) type Latencies = Vec<(Found, Duration)>;
 type Key = [u8; 16];
 
-impl Draws {
-    /// Below `limit`, low numbers far more often: some events are popular.
-    fn popular(&mut self, limit: u64) -> u64 {
-        (self.share().powi(3) * limit as f64) as u64
-    }
+/// Below `limit`, low numbers far more often: some events are popular.
+fn popular(draws: &mut Draws, limit: u64) -> u64 {
+    (draws.share().powi(3) * limit as f64) as u64
+}
 
-    /// Which site's event is repeated at `site`.
-    fn origin(&mut self, site: usize) -> usize {
-        if self.share() < LOCAL_SHARE {
-            site
-        } else {
-            (site + 1 + (self.next() % (NAMES.len() as u64 - 1)) as usize) % NAMES.len()
-        }
+/// Which site's event is repeated at `site`.
+fn origin(draws: &mut Draws, site: usize) -> usize {
+    if draws.share() < LOCAL_SHARE {
+        site
+    } else {
+        (site + 1 + (draws.next() % (NAMES.len() as u64 - 1)) as usize) % NAMES.len()
     }
 }
 
@@ -68,7 +66,7 @@ fn push(answered: &Answered, site: usize, key: Key) {
 
 fn draw(answered: &Answered, site: usize, draws: &mut Draws) -> Option<Key> {
     let keys = answered[site].lock().unwrap_or_else(PoisonError::into_inner);
-    keys.get(draws.popular(keys.len() as u64) as usize).copied()
+    keys.get(popular(draws, keys.len() as u64) as usize).copied()
 }
 
 /// How long calls take, of producers that have one on its way.
@@ -101,7 +99,7 @@ async fn call(
     let (mut latencies, mut hits) = (Vec::new(), filter.level_hits());
     for number in 0..CALLS {
         let is_repeat = draws.share() < REPEAT_SHARE;
-        let origin = draws.origin(site);
+        let origin = origin(&mut draws, site);
         let repeated = if is_repeat { draw(answered, origin, &mut draws) } else { None };
         let event = repeated.unwrap_or_else(|| key(0, site, caller << 32 | number));
         let begun = Instant::now();
@@ -163,10 +161,10 @@ fn batches(events_per_site: u64, run: u64) -> (Vec<Batches>, u64) {
     let mut streams = vec![Vec::with_capacity(events_per_site as usize); NAMES.len()];
     for _ in 0..events_per_site {
         for site in 0..NAMES.len() {
-            let origin = draws.origin(site);
+            let origin = origin(&mut draws, site);
             let is_repeat = draws.share() < REPEAT_SHARE && sent[origin] > 0;
             let event = if is_repeat {
-                key(1, origin, draws.popular(sent[origin]))
+                key(1, origin, popular(&mut draws, sent[origin]))
             } else {
                 sent[site] += 1;
                 key(1, site, sent[site] - 1)
