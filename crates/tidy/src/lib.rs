@@ -2,6 +2,7 @@
 //!
 //! Promises: looks at every Rust file of every member, and at every page. Must not know: what they say.
 
+pub mod modules;
 mod pages;
 
 use std::fs;

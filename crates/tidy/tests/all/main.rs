@@ -1,6 +1,7 @@
 //! What this repository's own sources keep to.
 
 mod chance;
+mod circles;
 mod client_crates;
 mod dependencies;
 mod generated;
@@ -9,3 +10,4 @@ mod pages;
 mod rooms;
 mod sizes;
 mod test_binaries;
+mod types;

@@ -1,0 +1,240 @@
+//! The modules of a crate, and which of them use what others define.
+//!
+//! Promises: follows `use`, `crate::`, `super::` and names that were imported, through re-exports, to the module that
+//! defines the item. Must not know: which arrows are wrong. It does not see calls of methods, what macros are given,
+//! and tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::visit::{self, Visit};
+
+use crate::Source;
+
+/// How many imports may lead from a name to what it is.
+const DEPTH_MAX: usize = 8;
+
+/// A module's path from the top of its crate: empty for the top.
+pub type ModulePath = Vec<String>;
+
+/// A module uses an item that another one defines.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arrow {
+    /// Who uses it.
+    pub from: ModulePath,
+    /// Who defines it.
+    pub to: ModulePath,
+    /// The item.
+    pub item: String,
+}
+
+/// All arrows between the files of the crate whose sources are below `folder` (`crates/x/src/`).
+pub fn arrows(sources: &[Source], folder: &str) -> BTreeSet<Arrow> {
+    let mut modules = Modules::default();
+    for source in sources {
+        if let Some(path) = source.path.strip_prefix(folder).and_then(module_path) {
+            let file = syn::parse_file(&source.text).unwrap_or_else(|error| panic!("{}: {error}", source.path));
+            let mut reader = Reader { modules: &mut modules, path, file: &source.path };
+            reader.open();
+            reader.visit_file(&file);
+        }
+    }
+    modules.arrows()
+}
+
+/// The module of a file; none of another binary's top.
+fn module_path(file: &str) -> Option<ModulePath> {
+    let path = file.strip_suffix(".rs")?;
+    let path = path.strip_suffix("/mod").unwrap_or(path);
+    match path {
+        "main" => None,
+        "lib" => Some(ModulePath::new()),
+        path => Some(path.split('/').map(str::to_owned).collect()),
+    }
+}
+
+/// What is known of a module.
+#[derive(Default)]
+struct Module {
+    file: String,
+    defined: BTreeSet<String>,
+    /// Names that `use` brings in, and whence.
+    imported: BTreeMap<String, ModulePath>,
+    /// What `use x::*` names.
+    globs: Vec<ModulePath>,
+    /// Paths in code, each with the first name as it is written there.
+    named: Vec<ModulePath>,
+}
+
+#[derive(Default)]
+struct Modules {
+    known: BTreeMap<ModulePath, Module>,
+    /// Modules of tests, which are no part of the crate's order.
+    tests: BTreeSet<ModulePath>,
+}
+
+impl Modules {
+    fn arrows(&self) -> BTreeSet<Arrow> {
+        let is_test = |path: &ModulePath| (0..=path.len()).any(|length| self.tests.contains(&path[..length]));
+        let mut arrows = BTreeSet::new();
+        for (from, module) in self.known.iter().filter(|(path, _)| !is_test(path)) {
+            for named in &module.named {
+                let Some(path) = self.absolute(from, named) else { continue };
+                let Some((to, item)) = self.definition(&path, 0) else { continue };
+                if self.known[&to].file != module.file {
+                    arrows.insert(Arrow { from: from.clone(), to, item });
+                }
+            }
+        }
+        arrows
+    }
+
+    /// A path as `module` writes it, from the top of the crate; none where it leads to another crate.
+    fn absolute(&self, module: &[String], path: &[String]) -> Option<ModulePath> {
+        let (first, rest) = path.split_first()?;
+        match first.as_str() {
+            "crate" => Some(rest.to_vec()),
+            "self" => self.absolute_in(module, rest),
+            "super" => {
+                let (_, parent) = module.split_last()?;
+                match rest.first().map(String::as_str) {
+                    Some("super") => self.absolute(parent, rest),
+                    _ => self.absolute_in(parent, rest),
+                }
+            }
+            name => {
+                let here = self.known.get(module)?;
+                let is_child = self.known.contains_key(&[module, &path[..1]].concat());
+                let is_brought_in = is_child || here.imported.contains_key(name) || here.defined.contains(name);
+                let is_in_glob = || here.globs.iter().any(|target| self.defines(module, target, name));
+                (is_brought_in || is_in_glob()).then(|| [module, path].concat())
+            }
+        }
+    }
+
+    /// Whether the module that `module` calls `target` defines `name`; a glob of a glob is not followed.
+    fn defines(&self, module: &[String], target: &[String], name: &str) -> bool {
+        let is_ours = matches!(target.first().map(String::as_str), Some("crate" | "self" | "super"));
+        let target = if is_ours { self.absolute(module, target) } else { Some([module, target].concat()) };
+        target
+            .and_then(|target| self.known.get(&target))
+            .is_some_and(|module| module.defined.contains(name) || module.imported.contains_key(name))
+    }
+
+    fn absolute_in(&self, module: &[String], rest: &[String]) -> Option<ModulePath> {
+        self.known.contains_key(module).then(|| [module, rest].concat())
+    }
+
+    /// The module that defines what `path` leads to, and its name there; none for a module.
+    fn definition(&self, path: &[String], depth: usize) -> Option<(ModulePath, String)> {
+        let length = (0..=path.len()).rev().find(|length| self.known.contains_key(&path[..*length]))?;
+        let (at, rest) = path.split_at(length);
+        let (name, module) = (rest.first()?, self.known.get(at)?);
+        if module.defined.contains(name) {
+            return Some((at.to_vec(), name.clone()));
+        }
+        // `use memchr::memchr` seems to lead to itself: it leads to another crate.
+        if depth > DEPTH_MAX {
+            return None;
+        }
+        let onward = |target: &ModulePath| {
+            let target = self.absolute(at, target).filter(|target| target != path)?;
+            self.definition(&target, depth + 1)
+        };
+        if let Some(target) = module.imported.get(name) {
+            return onward(&[target, &rest[1..]].concat());
+        }
+        module.globs.iter().find_map(|target| onward(&[&target[..], rest].concat()))
+    }
+}
+
+/// Reads one file.
+struct Reader<'a> {
+    modules: &'a mut Modules,
+    path: ModulePath,
+    file: &'a str,
+}
+
+impl Reader<'_> {
+    fn open(&mut self) {
+        self.here().file = self.file.to_owned();
+    }
+
+    fn here(&mut self) -> &mut Module {
+        self.modules.known.entry(self.path.clone()).or_default()
+    }
+
+    fn import(&mut self, tree: &syn::UseTree, before: &[String], is_passed_on: bool) {
+        let after = |ident: &syn::Ident| [before, &[ident.to_string()]].concat();
+        match tree {
+            syn::UseTree::Path(path) => self.import(&path.tree, &after(&path.ident), is_passed_on),
+            syn::UseTree::Group(group) => {
+                group.items.iter().for_each(|tree| self.import(tree, before, is_passed_on));
+            }
+            syn::UseTree::Glob(_) => self.here().globs.push(before.to_vec()),
+            syn::UseTree::Name(name) => self.bring_in(&name.ident, after(&name.ident), is_passed_on),
+            syn::UseTree::Rename(rename) => self.bring_in(&rename.rename, after(&rename.ident), is_passed_on),
+        }
+    }
+
+    fn bring_in(&mut self, name: &syn::Ident, mut target: ModulePath, is_passed_on: bool) {
+        let mut name = name.to_string();
+        if name == "self" {
+            target.pop();
+            name = target.last().cloned().unwrap_or_default();
+        }
+        let here = self.here();
+        // What is only passed on is no use of it.
+        if !is_passed_on {
+            here.named.push(target.clone());
+        }
+        here.imported.insert(name, target);
+    }
+}
+
+/// Whether what has these attributes is for tests.
+fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+    let names_test = |list: &syn::MetaList| {
+        list.tokens.to_string().split(|it: char| !it.is_alphanumeric()).any(|word| word == "test")
+    };
+    attributes.iter().any(|it| it.path().is_ident("cfg") && it.meta.require_list().is_ok_and(names_test))
+}
+
+impl<'ast> Visit<'ast> for Reader<'_> {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        let name = match item {
+            syn::Item::Const(it) => &it.ident,
+            syn::Item::Enum(it) => &it.ident,
+            syn::Item::Fn(it) => &it.sig.ident,
+            syn::Item::Static(it) => &it.ident,
+            syn::Item::Struct(it) => &it.ident,
+            syn::Item::Trait(it) => &it.ident,
+            syn::Item::Type(it) => &it.ident,
+            syn::Item::Union(it) => &it.ident,
+            _ => return visit::visit_item(self, item),
+        };
+        self.here().defined.insert(name.to_string());
+        visit::visit_item(self, item);
+    }
+
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        self.path.push(module.ident.to_string());
+        if is_for_tests(&module.attrs) {
+            self.modules.tests.insert(self.path.clone());
+        } else if module.content.is_some() {
+            self.open();
+            visit::visit_item_mod(self, module);
+        }
+        self.path.pop();
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        let is_passed_on = !matches!(item.vis, syn::Visibility::Inherited);
+        self.import(&item.tree, &[], is_passed_on);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.here().named.push(names);
+        visit::visit_path(self, path);
+    }
+}
