@@ -10,25 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::decaying::DecayingShape;
 use crate::growth::Growth;
 use crate::stable::StableShape;
-use crate::{Geometry, Refresh, Unit, Window, WindowRule};
-
-/// The kinds of filter (the table of what each may do is `docs/kinds.md`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Bits; unbounded or landmark windows.
-    Bloom,
-    /// Timers; sliding windows.
-    Timing,
-    /// Words of generation bits; jumping windows.
-    Generations,
-    /// Counters; jumping windows, or sliding by count.
-    Counting,
-    /// Cells that fade at random; no window.
-    Stable,
-    /// Counters that decay; frequencies instead of verdicts.
-    Decaying,
-}
+use crate::{Geometry, Kind, Refresh, Unit, Window, WindowRule};
 
 /// What a slice's cells are, and their sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::probe::{Offsets, SpreadOffsets};
-use crate::{BlockProbe, Digest, FilterSecret, Geometry, Probes, reduce};
+use crate::{BlockProbe, Digest, FilterSecret, Geometry, reduce};
 
 /// A batch of events, asked for one by one, once for each generation of cells.
 pub(crate) trait Events: Copy {
@@ -121,55 +121,5 @@ impl<E: AsRef<[u8]>> Digests for Hashed<'_, E> {
     #[inline(always)]
     fn at(self, index: usize) -> Digest {
         self.secret.digest(self.events[index].as_ref())
-    }
-}
-
-/// Events of a batch of positions, whose shape is that of the slice.
-#[derive(Clone, Copy)]
-pub(crate) struct Probed<'a> {
-    probes: &'a Probes,
-    start: usize,
-    count: usize,
-}
-
-impl<'a> Probed<'a> {
-    /// The events in `range`; `None` where the batch has no such.
-    pub(crate) fn new(probes: &'a Probes, range: Range<usize>) -> Option<Self> {
-        let Range { start, end } = range;
-        (start <= end && end <= probes.len()).then_some(Self { probes, start, count: end.saturating_sub(start) })
-    }
-}
-
-impl<'a> Events for Probed<'a> {
-    type Spread = &'a [u64];
-
-    #[inline(always)]
-    fn count(self) -> usize {
-        self.count
-    }
-
-    #[inline(always)]
-    fn part(self, range: Range<usize>) -> Self {
-        Self { probes: self.probes, start: self.start + range.start, count: range.len() }
-    }
-
-    #[inline(always)]
-    fn block(self, index: usize, _blocks: u64, _second_word: bool) -> BlockProbe {
-        self.probes.block(self.start + index).unwrap_or_default()
-    }
-
-    #[inline(always)]
-    fn spread(self, index: usize) -> &'a [u64] {
-        self.probes.positions(self.start + index)
-    }
-
-    #[inline(always)]
-    fn offsets(positions: &'a [u64], _geometry: &Geometry) -> impl Offsets {
-        positions
-    }
-
-    #[inline(always)]
-    fn digest(self, _index: usize) -> Option<Digest> {
-        None
     }
 }

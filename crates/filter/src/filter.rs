@@ -5,12 +5,11 @@
 
 use std::io::{self, Read, Write};
 
-use thiserror::Error;
-
 use crate::arch::Instructions;
 use crate::bloom::Bits;
-use crate::counting::{CountingError, JumpingCounting, SlidingCounting};
-use crate::decaying::{DecayingError, DecayingFilter};
+use crate::build_error::BuildError;
+use crate::counting::{JumpingCounting, SlidingCounting};
+use crate::decaying::DecayingFilter;
 use crate::definition::{CellDefinition, FilterDefinition};
 use crate::flags::Flags;
 use crate::frequencies::Frequencies;
@@ -18,44 +17,9 @@ use crate::generations::{Generations8, Generations16};
 use crate::growth::Limit;
 use crate::kind::{Density, RATE_SAMPLE_BYTES};
 use crate::slice::{CellSlice, MergeError};
-use crate::stable::{StableError, StableFilter};
+use crate::stable::StableFilter;
 use crate::timing::{Timers8, Timers16};
 use crate::{Digest, FilterSecret, Geometry, Sighting, Stamp, Verdict};
-
-/// Why a slice cannot be built.
-#[derive(Debug, Error)]
-pub enum BuildError {
-    /// The system refuses the memory.
-    #[error("no memory for {bytes} bytes of cells ({source}): ask for a smaller capacity or a higher rate")]
-    Memory {
-        /// Bytes that the cells take.
-        bytes: u64,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A definition that was changed by hand.
-    #[error("the definition's window does not fit its cells: describe the filter by its window and capacity")]
-    Window,
-    /// The same, in a field that has a range.
-    #[error("`{field}` of the definition is {value}: {rule}")]
-    Field {
-        /// The field.
-        field: &'static str,
-        /// What it holds.
-        value: String,
-        /// What it may hold.
-        rule: &'static str,
-    },
-    /// A counting filter of this shape is impossible.
-    #[error(transparent)]
-    Counting(#[from] CountingError),
-    /// A stable filter of this shape is impossible.
-    #[error(transparent)]
-    Stable(#[from] StableError),
-    /// A decaying filter of this shape is impossible.
-    #[error(transparent)]
-    Decaying(#[from] DecayingError),
-}
 
 /// A filter slice.
 pub struct FilterSlice(Cells);

@@ -5,9 +5,9 @@
 
 use std::ops::Range;
 
-use crate::events::Probed;
 use crate::kind::CellKind;
 use crate::probes::AskError;
+use crate::probes::Probed;
 use crate::slice::CellSlice;
 use crate::{ProbeShape, Probes, Stamp, Verdict};
 

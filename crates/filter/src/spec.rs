@@ -4,8 +4,9 @@
 
 use thiserror::Error;
 
-use crate::definition::{FilterDefinition, Kind};
+use crate::definition::FilterDefinition;
 use crate::growth::Limit;
+use crate::kind_name::Kind;
 use crate::number::number;
 use crate::rates::SizingError;
 use crate::stable::StableError;
@@ -270,17 +271,4 @@ pub enum SpecError {
     /// No such decaying filter.
     #[error(transparent)]
     Decaying(#[from] DecayingError),
-}
-
-impl std::fmt::Display for Kind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Bloom => "bloom",
-            Self::Timing => "timing",
-            Self::Generations => "generations",
-            Self::Counting => "counting",
-            Self::Stable => "stable",
-            Self::Decaying => "decaying",
-        })
-    }
 }

@@ -6,8 +6,8 @@
 use std::ops::RangeInclusive;
 
 use super::{CellDefinition, FilterDefinition};
+use crate::build_error::BuildError;
 use crate::counting::{JumpingCounting, SlidingCounting};
-use crate::filter::BuildError;
 use crate::generations::{Generations8, Generations16};
 use crate::growth::{GENERATIONS_MAX, Growth, JumpLimit};
 use crate::timing::{Timers8, Timers16};

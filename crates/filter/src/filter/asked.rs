@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use super::{Cells, FilterSlice};
 use crate::decaying::DecayingFilter;
-use crate::events::Probed;
 use crate::probes::AskError;
+use crate::probes::Probed;
 use crate::{Digest, Kind, ProbeShape, Probes, Stamp, Verdict};
 
 impl FilterSlice {

@@ -4,7 +4,8 @@
 
 use super::{SpecError, load_of_one};
 use crate::decaying::{CounterStorage, DecayRule, DecayingShape};
-use crate::definition::{CellDefinition, FilterDefinition, Kind};
+use crate::definition::{CellDefinition, FilterDefinition};
+use crate::kind_name::Kind;
 use crate::rates::plain;
 use crate::{GeometryError, HASHES_MAX, Unit, Window, WindowRule};
 

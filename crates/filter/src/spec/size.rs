@@ -2,7 +2,7 @@
 
 use super::units::Units;
 use super::{FilterSpec, SpecError};
-use crate::definition::Kind;
+use crate::kind_name::Kind;
 use crate::rates::generations::JumpingLoad;
 use crate::rates::{Size, blocked, generations, plain};
 use crate::{Geometry, Layout};

@@ -1,7 +1,7 @@
 //! How each kind cuts a window into units.
 
 use super::{FilterSpec, SpecError};
-use crate::definition::Kind;
+use crate::kind_name::Kind;
 use crate::timing::{Timers8, Timers16};
 use crate::{Unit, Window, WindowRule};
 

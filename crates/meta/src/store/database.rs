@@ -20,8 +20,9 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use super::disk::{Health, MetaStorage, Soundness};
+use super::disk::{Health, Soundness};
 use super::reserve::Reserve;
+use super::storage::MetaStorage;
 use crate::codec::{self, CodecError};
 
 pub(super) const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");

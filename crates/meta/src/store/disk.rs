@@ -8,7 +8,7 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,23 +16,13 @@ use firstseen_journal::{MemoryDisk, MemoryFile};
 use redb::backends::FileBackend;
 use redb::{BackendError, DatabaseError, StorageBackend};
 
-use super::reserve::Reserve;
+use super::reserve::{Reserve, is_full};
+use super::storage::MetaStorage;
 
 /// What the database is called on a disk in memory.
 const MEMORY_FILE: &str = "meta.redb";
 
 const EVERYTHING: (Bound<u64>, Bound<u64>) = (Bound::Unbounded, Bound::Unbounded);
-
-/// Where a node keeps what it must not forget.
-#[derive(Clone, Debug)]
-pub enum MetaStorage {
-    /// In a file.
-    File(PathBuf),
-    /// What is in a file, read into memory: the file stays as it is, whatever is written.
-    Copy(PathBuf),
-    /// In memory that outlives the node: for simulations, which must not wait for a disk.
-    Memory(MemoryDisk),
-}
 
 impl MetaStorage {
     /// Whether whoever uses it may wait for a disk.
@@ -113,11 +103,6 @@ impl Health {
         let what = if is_full(error) { &self.has_lacked_room } else { &self.has_failed };
         what.store(true, Ordering::Release);
     }
-}
-
-/// Whether there was no room; that may pass.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// A file whose writes find the room that was kept back.

@@ -11,7 +11,7 @@ use openraft::RaftLogReader;
 use openraft::storage::{RaftLogStorage, RaftLogStorageExt};
 use openraft::{CommittedLeaderId, Entry as AnyEntry, EntryPayload};
 
-use super::disk::MetaStorage;
+use super::storage::MetaStorage;
 use super::{Database, LogStore, StoreError};
 use crate::command::{Change, Command};
 use crate::types::{Entry, LogId, TypeConfig, Vote};

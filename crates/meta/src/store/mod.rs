@@ -8,19 +8,21 @@ mod disk;
 mod log;
 mod machine;
 mod reserve;
+mod storage;
 mod survivor;
+mod tending;
 
 use firstseen_routing::{ClusterId, NodeId};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use database::Database;
 pub use database::StoreError;
-pub use disk::MetaStorage;
 pub(crate) use log::LogStore;
 pub(crate) use machine::{Machine, Published};
 pub use reserve::RESERVE_FILE;
-pub(crate) use reserve::tend;
+pub use storage::MetaStorage;
 pub(crate) use survivor::Survivor;
+pub(crate) use tending::tend;
 
 /// What a node's [`Identity`] is kept under.
 pub(crate) const IDENTITY: &str = "identity";

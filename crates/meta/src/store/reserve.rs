@@ -7,14 +7,11 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use firstseen_journal::{Disk, MemoryDisk};
 use firstseen_wire::watch;
-use tokio_util::sync::CancellationToken;
 
-use super::database::Database;
-use super::disk::{MetaStorage, is_full};
+use super::storage::MetaStorage;
 use crate::config::mixed;
 
 /// Bytes that are kept back: several times what the database of a small cluster takes, which fills its file before it uses
@@ -26,9 +23,6 @@ const MEMORY_RESERVE_BYTES: u64 = 1 << 20;
 
 /// What the file is called, beside the database.
 pub const RESERVE_FILE: &str = "meta.reserve";
-
-/// Between two tries to keep room back.
-const AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 enum Place {
@@ -154,25 +148,9 @@ impl Place {
     }
 }
 
-/// Keeps room back beside `database` whenever there is as much, until `stop`.
-pub(crate) async fn tend(database: Database, stop: CancellationToken) {
-    let mut short = database.watch_short();
-    loop {
-        let is_kept = database.keep_reserve().await;
-        let is_short = *short.borrow_and_update();
-        let change = async {
-            if is_kept && !is_short {
-                _ = short.wait_for(|is_short| *is_short).await;
-            } else {
-                tokio::time::sleep(AGAIN).await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            () = change => {}
-        }
-    }
+/// Whether there was no room; that may pass.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// What no file system stores in less room than it has.

@@ -10,9 +10,9 @@ use openraft::storage::{RaftLogStorage, RaftStateMachine};
 use openraft::{Membership, RaftLogReader};
 
 use super::database::{Database, LOG, StoreError, VALUES};
-use super::disk::MetaStorage;
 use super::log::{COMMITTED, PURGED, VOTE};
 use super::machine::{SNAPSHOT, Stored};
+use super::storage::MetaStorage;
 use super::{IDENTITY, Identity, LogStore, Machine, Published};
 use crate::state::State;
 use crate::types::{LogId, Member, SnapshotMeta, StorageError, StoredMembership, Vote};

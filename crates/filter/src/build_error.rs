@@ -1,0 +1,44 @@
+//! Why a slice cannot be built. Must not know: how one is built.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::counting::CountingError;
+use crate::decaying::DecayingError;
+use crate::stable::StableError;
+
+/// Why a slice cannot be built.
+#[derive(Debug, Error)]
+pub enum BuildError {
+    /// The system refuses the memory.
+    #[error("no memory for {bytes} bytes of cells ({source}): ask for a smaller capacity or a higher rate")]
+    Memory {
+        /// Bytes that the cells take.
+        bytes: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A definition that was changed by hand.
+    #[error("the definition's window does not fit its cells: describe the filter by its window and capacity")]
+    Window,
+    /// The same, in a field that has a range.
+    #[error("`{field}` of the definition is {value}: {rule}")]
+    Field {
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        value: String,
+        /// What it may hold.
+        rule: &'static str,
+    },
+    /// A counting filter of this shape is impossible.
+    #[error(transparent)]
+    Counting(#[from] CountingError),
+    /// A stable filter of this shape is impossible.
+    #[error(transparent)]
+    Stable(#[from] StableError),
+    /// A decaying filter of this shape is impossible.
+    #[error(transparent)]
+    Decaying(#[from] DecayingError),
+}
