@@ -322,7 +322,7 @@ impl Courier {
             true if piece.filter.waits_for_slices(Instant::now()) => piece.tries.awaits_nodes(reason, &mut self.jitter),
             _ => {
                 let retries_max = self.core.limits().overload_retries_max;
-                piece.tries.refused(reason, (piece.routed_by, map_version), retries_max, &mut self.jitter)
+                piece.tries.refused(reason, piece.routed_by, map_version, retries_max, &mut self.jitter)
             }
         }
     }

@@ -80,7 +80,8 @@ impl Tries {
     pub(crate) fn refused(
         &mut self,
         reason: Reason,
-        (routed_by, map_version): (u64, u64),
+        routed_by: u64,
+        map_version: u64,
         overload_retries_max: u32,
         jitter: &mut Jitter,
     ) -> Next {
@@ -133,7 +134,7 @@ mod tests {
     fn overload_is_tried_twice_again_ever_more_slowly() {
         let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
         let waits: Vec<_> =
-            (0..3).map(|_| tries.refused(Reason::Overloaded, (1, 1), OVERLOAD_RETRIES_MAX, &mut jitter)).collect();
+            (0..3).map(|_| tries.refused(Reason::Overloaded, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter)).collect();
         assert!(matches!(waits[0], Next::Wait(10..=20)), "{waits:?}");
         assert!(matches!(waits[1], Next::Wait(80..=160)), "{waits:?}");
         assert_eq!(waits[2], Next::Tell(Reason::Overloaded));
@@ -144,32 +145,26 @@ mod tests {
         let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
         assert_eq!(tries.out_of_time(false, Reason::NotReady), Reason::NotReady);
         assert_eq!(tries.out_of_time(true, Reason::NotReady), Reason::Unknown);
-        assert!(matches!(tries.refused(Reason::NotReady, (1, 1), OVERLOAD_RETRIES_MAX, &mut jitter), Next::Wait(_)));
+        assert!(matches!(tries.refused(Reason::NotReady, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter), Next::Wait(_)));
         assert_eq!(tries.out_of_time(false, Reason::Overloaded), Reason::NotReady);
         tries.lost();
         assert_eq!(tries.tell(Reason::Altered), Reason::Altered, "a closed filter knows what it has");
         assert_eq!(tries.out_of_time(false, Reason::Overloaded), Reason::Unknown);
-        assert_eq!(
-            tries.refused(Reason::TooOld, (1, 1), OVERLOAD_RETRIES_MAX, &mut jitter),
-            Next::Tell(Reason::Unknown)
-        );
+        assert_eq!(tries.refused(Reason::TooOld, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter), Next::Tell(Reason::Unknown));
     }
 
     #[test]
     fn a_stale_map_waits_for_a_newer_one_only_if_there_is_one() {
         let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
-        assert_eq!(tries.refused(Reason::StaleMap, (3, 5), OVERLOAD_RETRIES_MAX, &mut jitter), Next::Map(5));
-        assert!(matches!(tries.refused(Reason::StaleMap, (5, 5), OVERLOAD_RETRIES_MAX, &mut jitter), Next::Wait(_)));
-        assert!(matches!(
-            tries.refused(Reason::UnknownFilter, (5, 4), OVERLOAD_RETRIES_MAX, &mut jitter),
-            Next::Wait(_)
-        ));
+        assert_eq!(tries.refused(Reason::StaleMap, 3, 5, OVERLOAD_RETRIES_MAX, &mut jitter), Next::Map(5));
+        assert!(matches!(tries.refused(Reason::StaleMap, 5, 5, OVERLOAD_RETRIES_MAX, &mut jitter), Next::Wait(_)));
+        assert!(matches!(tries.refused(Reason::UnknownFilter, 5, 4, OVERLOAD_RETRIES_MAX, &mut jitter), Next::Wait(_)));
         assert_eq!(
-            tries.refused(Reason::UnknownFilter, (5, 5), OVERLOAD_RETRIES_MAX, &mut jitter),
+            tries.refused(Reason::UnknownFilter, 5, 5, OVERLOAD_RETRIES_MAX, &mut jitter),
             Next::Tell(Reason::UnknownFilter)
         );
         assert_eq!(
-            tries.refused(Reason::Invalid, (5, 5), OVERLOAD_RETRIES_MAX, &mut jitter),
+            tries.refused(Reason::Invalid, 5, 5, OVERLOAD_RETRIES_MAX, &mut jitter),
             Next::Tell(Reason::Invalid)
         );
     }

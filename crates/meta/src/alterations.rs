@@ -11,12 +11,11 @@ use std::sync::Arc;
 
 use firstseen_filter::{CellDefinition, Kind, Refresh, Unit};
 use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
-use firstseen_routing::{
-    Closed, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, Line, NodeId, SlicedDefinition,
-};
+use firstseen_routing::{Closed, ClusterMap, FilterId, FilterPolicies, FilterRecord, Line, NodeId, SlicedDefinition};
 
 use crate::command::{AlteredFilter, Outcome};
 use crate::filters::{check_map, check_new, insert_new, is_current};
+use crate::node_start::NodeStart;
 use crate::placement::owners;
 use crate::refusal::Refusal;
 use crate::restore::is_restoring;
@@ -178,11 +177,12 @@ fn has_verdicts(kind: Kind) -> bool {
 pub(crate) fn ended(
     state: &mut State,
     filter: FilterId,
-    (node, incarnation): (NodeId, Incarnation),
+    start: NodeStart,
     newest_unit: u64,
 ) -> Result<Outcome, Refusal> {
+    let NodeStart { node, .. } = start;
     let is_awaited = |closed: &Closed| closed.awaited.contains(&node);
-    if is_current(state, node, incarnation) && closed_of(state, filter)?.is_some_and(is_awaited) {
+    if is_current(state, start) && closed_of(state, filter)?.is_some_and(is_awaited) {
         change(state, filter, |record, closed| {
             closed.newest_unit = closed.newest_unit.max(newest_unit);
             end(record, closed, node);
@@ -200,13 +200,10 @@ fn end(record: &mut FilterRecord, closed: &mut Closed, node: NodeId) {
 }
 
 /// By the clock of a node all that the filter has recorded has expired. It goes when all say so.
-pub(crate) fn passed(
-    state: &mut State,
-    filter: FilterId,
-    (node, incarnation): (NodeId, Incarnation),
-) -> Result<Outcome, Refusal> {
+pub(crate) fn passed(state: &mut State, filter: FilterId, start: NodeStart) -> Result<Outcome, Refusal> {
+    let NodeStart { node, .. } = start;
     let is_news = |closed: &Closed| closed.has_ended() && !closed.passed.contains(&node);
-    if !is_current(state, node, incarnation) || !closed_of(state, filter)?.is_some_and(is_news) {
+    if !is_current(state, start) || !closed_of(state, filter)?.is_some_and(is_news) {
         return Ok(Outcome::Done);
     }
     change(state, filter, |_, closed| closed.passed.extend([node]));

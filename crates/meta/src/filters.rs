@@ -14,6 +14,7 @@ use firstseen_wire::map::filter_bytes_max;
 
 use crate::alterations::FORMER_SUFFIX;
 use crate::command::{NewFilter, Outcome};
+use crate::node_start::NodeStart;
 use crate::placement::{generation_max, owners};
 use crate::refusal::Refusal;
 use crate::restore::is_restoring;
@@ -167,16 +168,27 @@ pub(crate) fn open_generation(
 
 /// Whether a node's word on what it has counts: what an earlier start had is gone with it, and what is recorded while the node
 /// is down is missing.
-pub(crate) fn is_current(state: &State, node: NodeId, incarnation: Incarnation) -> bool {
+pub(crate) fn is_current(state: &State, NodeStart { node, incarnation }: NodeStart) -> bool {
     state.map.nodes.get(&node).is_some_and(|record| record.incarnation == incarnation && !record.is_down)
+}
+
+/// What a node has told of slices of a group.
+pub(crate) struct ToldComplete<'a> {
+    pub(crate) filter: FilterId,
+    pub(crate) group: u32,
+    /// Their numbers in the group.
+    pub(crate) slices: &'a [u32],
+    /// Of the map by which it was told.
+    pub(crate) epoch: u64,
 }
 
 pub(crate) fn slices_complete(
     state: &mut State,
-    (filter, group): (FilterId, u32),
-    (slices, epoch): (&[u32], u64),
-    (node, incarnation): (NodeId, Incarnation),
+    told: &ToldComplete<'_>,
+    start: NodeStart,
 ) -> Result<Outcome, Refusal> {
+    let ToldComplete { filter, group, slices, epoch } = *told;
+    let NodeStart { node, incarnation } = start;
     let unknown = || Refusal::FilterUnknown { name: filter.to_string() };
     let record = state.map.filters.get(&filter).ok_or_else(unknown)?;
     let per_group = record.definition.slicing.slices_per_group();
@@ -190,7 +202,7 @@ pub(crate) fn slices_complete(
     let is_missing = |owner: &SliceOwner| owner.missing_in == Some(incarnation);
     let is_news =
         |(_, owner): (u32, &SliceOwner)| !is_missing(owner) && (owner.complete_since != incarnation || owner.has_gap);
-    if !is_current(state, node, incarnation) || !record.all_copies().filter(is_own).any(is_news) {
+    if !is_current(state, start) || !record.all_copies().filter(is_own).any(is_news) {
         return Ok(Outcome::Done);
     }
     let map = Arc::make_mut(&mut state.map);
@@ -203,16 +215,18 @@ pub(crate) fn slices_complete(
 
 pub(crate) fn slices_missing(
     state: &mut State,
-    (filter, group): (FilterId, u32),
-    (node, incarnation): (NodeId, Incarnation),
+    filter: FilterId,
+    group: u32,
+    start: NodeStart,
 ) -> Result<Outcome, Refusal> {
+    let NodeStart { node, incarnation } = start;
     let unknown = || Refusal::FilterUnknown { name: filter.to_string() };
     let record = state.map.filters.get(&filter).ok_or_else(unknown)?;
     let per_group = record.definition.slicing.slices_per_group();
     let is_news = |(slice, owner): &(u32, &SliceOwner)| {
         slice / per_group == group && owner.node == node && owner.missing_in != Some(incarnation)
     };
-    if !is_current(state, node, incarnation) || !record.all_copies().any(|copy| is_news(&copy)) {
+    if !is_current(state, start) || !record.all_copies().any(|copy| is_news(&copy)) {
         return Ok(Outcome::Done);
     }
     // Where nobody else may record, nothing is missed; where a complete copy does, it is seen to after every change.
@@ -229,12 +243,13 @@ pub(crate) fn slices_missing(
 /// Two nodes that ask for it at once are not both spared: the second one's copies are the last then.
 pub(crate) fn slices_spared(
     state: &mut State,
-    (filter, group): (FilterId, u32),
-    (node, incarnation): (NodeId, Incarnation),
+    filter: FilterId,
+    group: u32,
+    start: NodeStart,
 ) -> Result<Outcome, Refusal> {
     let record = state.map.filters.get(&filter);
-    if record.is_some_and(|record| state.map.can_spare(record, group, node)) {
-        slices_missing(state, (filter, group), (node, incarnation))
+    if record.is_some_and(|record| state.map.can_spare(record, group, start.node)) {
+        slices_missing(state, filter, group, start)
     } else {
         Ok(Outcome::Done)
     }

@@ -18,6 +18,7 @@ mod membership;
 mod meta;
 mod moves;
 mod network;
+mod node_start;
 mod placement;
 mod rebalance;
 mod recover;

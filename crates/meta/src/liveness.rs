@@ -13,21 +13,23 @@ use std::sync::Arc;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, SliceOwner, WhenLost};
 
 use crate::command::Outcome;
+use crate::node_start::NodeStart;
 use crate::refusal::Refusal;
 use crate::state::State;
 
 /// What one node sees of another.
 pub(crate) fn peer_reached(
     state: &mut State,
-    (by, by_incarnation): (NodeId, Incarnation),
-    (peer, peer_incarnation): (NodeId, Incarnation),
+    seer: NodeStart,
+    seen: NodeStart,
     is_reached: bool,
 ) -> Result<Outcome, Refusal> {
-    let is_current = |node: NodeId, incarnation: Incarnation| {
+    let (by, peer) = (seer.node, seen.node);
+    let is_current = |NodeStart { node, incarnation }: NodeStart| {
         state.map.nodes.get(&node).is_some_and(|record| record.incarnation == incarnation && !record.is_down)
     };
     // What was seen of an earlier start, or by one, says nothing.
-    if by == peer || !is_current(by, by_incarnation) || !is_current(peer, peer_incarnation) {
+    if by == peer || !is_current(seer) || !is_current(seen) {
         return Ok(Outcome::Done);
     }
     let doubters = state.doubts.entry(peer).or_default();

@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, CodecError};
 use crate::command::{Change, Command, CommandId, NodeProfile, Outcome};
+use crate::filters::ToldComplete;
+use crate::node_start::NodeStart;
 use crate::refusal::Refusal;
 use crate::{alterations, filters, liveness, moves, restore, slots};
 
@@ -152,28 +154,31 @@ impl State {
             Change::DropFilter { name } => filters::drop_named(self, &name),
             Change::OpenGeneration { filter, group, number } => filters::open_generation(self, filter, group, number),
             Change::SlicesComplete { filter, group, slices, epoch, node, incarnation } => {
-                filters::slices_complete(self, (filter, group), (&slices, epoch), (node, incarnation))
+                let told = ToldComplete { filter, group, slices: &slices, epoch };
+                filters::slices_complete(self, &told, NodeStart { node, incarnation })
             }
             Change::SlicesMissing { filter, group, node, incarnation } => {
-                filters::slices_missing(self, (filter, group), (node, incarnation))
+                filters::slices_missing(self, filter, group, NodeStart { node, incarnation })
             }
             Change::SlicesSpared { filter, group, node, incarnation } => {
-                filters::slices_spared(self, (filter, group), (node, incarnation))
+                filters::slices_spared(self, filter, group, NodeStart { node, incarnation })
             }
             Change::MoveSlices { filter, moves } => moves::begin(self, filter, &moves),
             Change::CancelMoves { name } => moves::cancel(self, &name),
             Change::PeerReached { by, by_incarnation, peer, peer_incarnation, is_reached } => {
-                liveness::peer_reached(self, (by, by_incarnation), (peer, peer_incarnation), is_reached)
+                let seer = NodeStart { node: by, incarnation: by_incarnation };
+                let seen = NodeStart { node: peer, incarnation: peer_incarnation };
+                liveness::peer_reached(self, seer, seen, is_reached)
             }
             Change::ForgiveFilter { name, ended } => filters::forgive(self, &name, &ended),
             Change::RestoreFilter(asked) => restore::begin(self, asked),
             Change::FinishRestore { filter } => restore::finish(self, filter),
             Change::AlterFilter(asked) => alterations::alter(self, asked),
             Change::FilterEnded { filter, node, incarnation, newest_unit } => {
-                alterations::ended(self, filter, (node, incarnation), newest_unit)
+                alterations::ended(self, filter, NodeStart { node, incarnation }, newest_unit)
             }
             Change::FilterPassed { filter, node, incarnation } => {
-                alterations::passed(self, filter, (node, incarnation))
+                alterations::passed(self, filter, NodeStart { node, incarnation })
             }
             Change::FinishAlteration { name } => alterations::finish(self, &name),
         }

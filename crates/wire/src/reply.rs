@@ -75,7 +75,7 @@ pub fn refusal(sequence: u64, events: u32, reason: Reason, detail: &str, map_ver
 
 /// Tells which events of a batch, named by its sequence and of so many events, are duplicates, ahead of its reply. `found`
 /// rises.
-pub fn found((sequence, events): (u64, u32), found: &[u32], clock_ms: u64) -> ObserveReply {
+pub fn found(sequence: u64, events: u32, found: &[u32], clock_ms: u64) -> ObserveReply {
     let mut found = found.iter().copied().peekable();
     let is_found = (0..events as usize).map(|event| found.next_if_eq(&(event as u32)).is_some());
     let message = proto::Found { sequence, events, duplicates: pack_bitmap(is_found).into(), clock_ms };

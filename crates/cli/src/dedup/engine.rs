@@ -107,7 +107,8 @@ impl Engine {
     /// Answers every record of `batch` and writes it where it belongs; `ahead_ms` has the times of records that come next.
     pub(super) fn handle(
         &mut self,
-        (batch, ahead_ms): (&Batch, &[u64]),
+        batch: &Batch,
+        ahead_ms: &[u64],
         outputs: &mut Outputs,
         progress: &Progress,
     ) -> anyhow::Result<()> {

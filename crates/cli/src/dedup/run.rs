@@ -84,7 +84,7 @@ struct DedupPass {
 
 impl DedupPass {
     fn handle(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) -> anyhow::Result<Box<Batch>> {
-        self.engine.handle((&batch, ahead_ms), &mut self.outputs, &self.progress)?;
+        self.engine.handle(&batch, ahead_ms, &mut self.outputs, &self.progress)?;
         self.input_bytes = batch.input_bytes;
         self.saving.has_answered();
         self.save_if_due()?;

@@ -11,6 +11,7 @@ use super::here::Here;
 use super::remote::Remote;
 use crate::dedup::confirm::Confirm;
 use crate::exit::UsageError;
+use crate::flags::input::NeedsTime;
 use crate::flags::run::VerifyArg;
 use crate::input::Times;
 use crate::input::arrivals::check_saved;
@@ -44,7 +45,7 @@ impl Setup {
         let secret = FilterSecret::from_seed(seed);
         let window = format!("window {}", spec.window);
         let instead = "count in events (--window 1000000events)";
-        let times = args.input.times(needs_time.then_some((window.as_str(), instead)))?;
+        let times = args.input.times(needs_time.then_some(NeedsTime { what: &window, instead }))?;
         if times == Times::Arrival {
             // Time passes also while nothing comes: no arrival is too far ahead of the last one.
             spec.future_max_ms = u64::MAX;
@@ -75,7 +76,7 @@ impl Setup {
         let (secret, window) = (remote.secret(), remote.needs_time());
         let instead = "let the nodes stamp events (firstseen filter create --clock wall)";
         let needs_time = window.is_some();
-        let times = args.input.times(window.as_deref().map(|window| (window, instead)))?;
+        let times = args.input.times(window.as_deref().map(|what| NeedsTime { what, instead }))?;
         let parser = args.input.parser(needs_time.then_some(times), secret.clone())?;
         Ok(Self { source: Source::Cluster(Box::new(remote)), parser, times, secret })
     }

@@ -54,7 +54,8 @@ impl Engine {
     /// Estimates every record of `batch` and writes what was asked for.
     pub(super) fn handle(
         &mut self,
-        (batch, ahead_ms): (&Batch, &[u64]),
+        batch: &Batch,
+        ahead_ms: &[u64],
         outputs: &mut Outputs,
         progress: &Progress,
     ) -> anyhow::Result<()> {

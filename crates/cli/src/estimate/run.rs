@@ -91,7 +91,7 @@ impl EstimatePass {
 impl Pass for EstimatePass {
     fn batch(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch>>> {
         self.outputs.check_header(&batch)?;
-        self.engine.handle((&batch, ahead_ms), &mut self.outputs, &self.progress)?;
+        self.engine.handle(&batch, ahead_ms, &mut self.outputs, &self.progress)?;
         self.input_bytes = batch.input_bytes;
         self.saving.has_answered();
         self.save_if_due()?;

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::{DecayArgs, DecayRuleArg, EstimateArgs, StorageArg};
 use crate::exit::UsageError;
+use crate::flags::input::NeedsTime;
 use crate::input::Times;
 use crate::input::arrivals::check_saved;
 use crate::input::present_ms;
@@ -102,7 +103,7 @@ impl Setup {
         let needs_time = resolved.unit.needs_time();
         let epochs = format!("--epoch {}", resolved.window);
         let instead = "count in events (--epoch 1000000events)";
-        let times = args.input.times(needs_time.then_some((epochs.as_str(), instead)))?;
+        let times = args.input.times(needs_time.then_some(NeedsTime { what: &epochs, instead }))?;
         if times == Times::Arrival {
             // Time passes also while nothing comes: no arrival is too far ahead of the last one.
             resolved.future_max_ms = u64::MAX;

@@ -19,6 +19,15 @@ pub enum ClockArg {
     Wall,
 }
 
+/// Something that needs to know when events occurred.
+#[derive(Clone, Copy, Debug)]
+pub struct NeedsTime<'a> {
+    /// What it is.
+    pub what: &'a str,
+    /// What to ask for where nothing tells the time.
+    pub instead: &'a str,
+}
+
 /// What to read.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Input")]
@@ -86,7 +95,7 @@ impl InputArgs {
     ///
     /// # Errors
     /// Where the time is missing, or asked for twice.
-    pub fn times(&self, needs_time: Option<(&str, &str)>) -> anyhow::Result<Times> {
+    pub fn times(&self, needs_time: Option<NeedsTime<'_>>) -> anyhow::Result<Times> {
         let names_field = self.time.is_some();
         let has_field = names_field || self.format.default_time().is_some();
         let is_stream = self.files.iter().all(|path| is_stdin(path)) && stdin_file_bytes().is_none();
@@ -103,7 +112,7 @@ impl InputArgs {
                 );
                 Ok(Times::Arrival)
             }
-            (_, Some((what, instead))) => bail!(UsageError(format!(
+            (_, Some(NeedsTime { what, instead })) => bail!(UsageError(format!(
                 "{what} needs to know when events occurred: name the field with --time, take the times of arrival with --clock \
                  wall, or {instead}"
             ))),

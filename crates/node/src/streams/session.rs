@@ -241,7 +241,7 @@ impl Session {
     /// Some events of a batch are told ahead of the others, where there is room beside what must be told.
     fn found(&mut self, found: &FoundEarly) -> Result<(), Status> {
         if self.replies.capacity() > self.unanswered as usize + 1 {
-            self.put(reply::found((found.sequence, found.batch_events), &found.events, found.clock_ms))
+            self.put(reply::found(found.sequence, found.batch_events, &found.events, found.clock_ms))
         } else {
             Ok(())
         }
