@@ -47,6 +47,7 @@ use super::clock::HeadClock;
 use super::copying::Copying;
 use super::guard::{ReplayGuard, Standing};
 use super::lease::Lease;
+use super::leave::Leave;
 use super::limits::OwnerLimits;
 use super::rescan::Rescan;
 use super::rules::{Rule, with_window};
@@ -81,19 +82,14 @@ pub(crate) struct DividedGroup {
     /// The start of this node that the group was built in.
     incarnation: Incarnation,
     limits: OwnerLimits,
-    /// Until when this node may record.
-    lease: Lease,
-    /// Why the time of day is not to be relied on, where that is so and matters.
-    doubt: Option<Reason>,
+    leave: Leave,
     policies: FilterPolicies,
     refresh: Refresh,
     complete: bool,
     /// It has read back all that it has had, whatever the map says.
     is_restored: bool,
     is_draining: bool,
-    /// What is told of events that are not here, where another filter has followed and nothing is recorded any more.
-    absent: Option<Reason>,
-    /// Since then, tickets from this one on are of events for which nothing is recorded.
+    /// Where another filter has followed, tickets from this one on are of events for which nothing is recorded.
     absent_from: u64,
     now: Moment,
     /// When the first input came, in monotonic milliseconds.
@@ -183,14 +179,12 @@ impl DividedGroup {
             me,
             incarnation,
             limits: *limits,
-            lease: Lease::ENDLESS,
-            doubt: None,
+            leave: Leave::new(record.line.absent()),
             policies: record.policies,
             refresh,
             complete,
             is_restored: false,
             is_draining: false,
-            absent: record.line.absent(),
             absent_from: 0,
             now: Moment::default(),
             first_ms: None,
@@ -246,19 +240,12 @@ impl DividedGroup {
 
     /// Until when this node may record.
     pub(crate) fn set_lease(&mut self, lease: Lease) {
-        if self.limits.rules.keep(Rule::HoldsLease) {
-            self.lease = lease;
-        }
+        self.leave.set_lease(lease, self.limits.rules);
     }
 
     /// Why the time of day is not to be relied on, where that is so.
     pub(crate) fn set_doubt(&mut self, doubt: Option<Reason>) {
-        self.doubt = doubt.filter(|_| self.clock.follows_time());
-    }
-
-    /// Why nothing is recorded here, where others may answer in this node's place.
-    fn cut_off(&self) -> Option<Reason> {
-        (!self.lease.holds(self.now)).then_some(Reason::CutOff)
+        self.leave.set_doubt(doubt, &self.clock);
     }
 
     /// Takes a message of another node.

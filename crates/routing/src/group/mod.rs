@@ -9,6 +9,7 @@ mod copying;
 mod divided;
 mod guard;
 mod lease;
+mod leave;
 mod limits;
 mod rescan;
 pub mod rules;

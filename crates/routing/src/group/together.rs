@@ -16,7 +16,7 @@ use firstseen_filter::{CellDefinition, FilterSlice, Kind, Refresh, Stamp, Unit, 
 use super::clock::{HeadClock, Heading};
 use super::copying::Copying;
 use super::guard::{Admission, ReplayGuard, Standing};
-use super::lease::Lease;
+use super::leave::Leave;
 use super::limits::OwnerLimits;
 use super::rescan::Rescan;
 use super::rules::{Rule, remembered, with_window};
@@ -40,10 +40,7 @@ pub(crate) struct TogetherGroup {
     /// The start of this node that the group was built in.
     incarnation: Incarnation,
     limits: OwnerLimits,
-    /// Until when this node may record.
-    lease: Lease,
-    /// Why the time of day is not to be relied on, where that is so and matters.
-    doubt: Option<Reason>,
+    leave: Leave,
     /// The same slice on other nodes.
     mirrors: Mirrors,
     copying: Copying,
@@ -69,8 +66,6 @@ pub(crate) struct TogetherGroup {
     is_restored: bool,
     /// Why nothing is taken up, where that is so.
     closed: Option<Reason>,
-    /// What is told of events that are not here, where another filter has followed and nothing is recorded any more.
-    absent: Option<Reason>,
     load: Load,
     batches: u64,
     events: u64,
@@ -97,8 +92,7 @@ impl TogetherGroup {
             me,
             incarnation,
             limits: *limits,
-            lease: Lease::ENDLESS,
-            doubt: None,
+            leave: Leave::new(record.line.absent()),
             mirrors,
             copying: Copying::default(),
             rescan: Rescan::new((definition.rule, &definition.unit), group, horizon_ms, limits.rescan_every_ms),
@@ -121,7 +115,6 @@ impl TogetherGroup {
             complete: is_complete(map, record, group, me) == Some(true),
             is_restored: false,
             closed: None,
-            absent: record.line.absent(),
             load: Load::default(),
             batches: 0,
             events: 0,
@@ -201,7 +194,7 @@ impl TogetherGroup {
         match self.closed {
             _ if !fits => Some(Reason::Invalid),
             None if now.monotonic_ms > submission.deadline_ms => Some(Reason::Overloaded),
-            closed => closed.or(self.doubt).or_else(|| self.mirrors.refusal(self.limits.inflight_events_max)),
+            closed => closed.or(self.leave.doubt()).or_else(|| self.mirrors.refusal(self.limits.inflight_events_max)),
         }
     }
 
@@ -352,12 +345,9 @@ impl TogetherGroup {
     /// How far it has come since it was closed. What is told and what is recorded is one step here.
     pub(crate) fn ending(&self, now: Moment) -> Ending {
         Ending {
-            has_ended: self.absent.is_some(),
+            has_ended: self.leave.absent().is_some(),
             newest_unit: self.clock.now_unit(),
-            present_unit: match self.doubt {
-                None => self.clock.present_unit(now.wall_ms),
-                Some(_) => self.clock.now_unit(),
-            },
+            present_unit: self.leave.present_unit(&self.clock, now),
         }
     }
 

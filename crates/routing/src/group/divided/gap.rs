@@ -328,7 +328,7 @@ impl DividedGroup {
         let for_ms = if has_others { others_may_record_ms(&self.limits) } else { 0 };
         let newest_ms = self.now.wall_ms.saturating_add(self.limits.clock_skew_max_ms).saturating_add(for_ms);
         Unknown {
-            newest_unit: self.doubt.is_none().then(|| self.clock.unit_at(newest_ms)),
+            newest_unit: self.leave.doubt().is_none().then(|| self.clock.unit_at(newest_ms)),
             unshared_ms: self.now.monotonic_ms.saturating_add(for_ms),
         }
     }

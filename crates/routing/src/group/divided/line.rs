@@ -10,11 +10,9 @@ use crate::protocol::Moment;
 impl DividedGroup {
     /// The map may say that the filter is closed.
     pub(super) fn follow_line(&mut self, record: &FilterRecord) {
-        let absent = record.line.absent();
-        if self.absent.is_none() && absent.is_some() {
+        if self.leave.follow(record.line.absent()) {
             self.absent_from = self.flights.as_ref().map_or(0, Flights::first_free);
         }
-        self.absent = absent;
     }
 
     /// How far it has come since.
@@ -24,13 +22,12 @@ impl DividedGroup {
         let before = flights.map(Flights::batches).unwrap_or_default().into_iter();
         let mut before = before.take_while(|first| *first < self.absent_from);
         Ending {
-            has_ended: self.absent.is_some() && !before.any(|first| is_open(&first)),
+            has_ended: self.leave.absent().is_some() && !before.any(|first| is_open(&first)),
             newest_unit: self.clock.now_unit().max(self.own.now_unit()),
             // Nobody shows its clock to who heads nothing.
             present_unit: match self.placement.asked_here() {
                 0 => u64::MAX,
-                _ if self.doubt.is_some() => self.clock.now_unit(),
-                _ => self.clock.present_unit(now.wall_ms),
+                _ => self.leave.present_unit(&self.clock, now),
             },
         }
     }

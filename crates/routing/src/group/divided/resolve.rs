@@ -88,8 +88,8 @@ impl DividedGroup {
             is_checked_below: is_found && self.is_checked_below(head.from),
             has_parent: self.has_parent(),
             refreshes: self.refresh != Refresh::Fixed,
-            closed: self.absent,
-            cut_off: self.cut_off(),
+            closed: self.leave.absent(),
+            cut_off: self.leave.cut_off(self.now),
         })
     }
 

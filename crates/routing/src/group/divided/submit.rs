@@ -77,7 +77,7 @@ impl DividedGroup {
             }
             () if self.is_draining => Some(Reason::NotReady),
             () if !self.placement.has_any_here() => Some(Reason::StaleMap),
-            () if self.doubt.is_some() => self.doubt,
+            () if self.leave.doubt().is_some() => self.leave.doubt(),
             () if inflight + events > self.limits.inflight_events_max => Some(Reason::Overloaded),
             () => None,
         }

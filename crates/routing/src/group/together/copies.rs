@@ -37,26 +37,24 @@ impl TogetherGroup {
 
     /// Until when this node may record.
     pub(crate) fn set_lease(&mut self, lease: Lease) {
-        if self.limits.rules.keep(Rule::HoldsLease) {
-            self.lease = lease;
-        }
+        self.leave.set_lease(lease, self.limits.rules);
     }
 
     /// Why the time of day is not to be relied on, where that is so.
     pub(crate) fn set_doubt(&mut self, doubt: Option<Reason>) {
-        self.doubt = doubt.filter(|_| self.clock.follows_time());
+        self.leave.set_doubt(doubt, &self.clock);
     }
 
     /// What the slice may lack is known as soon as it is known what time it is.
     pub(super) fn open_gap(&mut self, now: Moment) {
-        if self.doubt.is_none() {
+        if self.leave.doubt().is_none() {
             self.gap.open(&self.clock, now, self.mirrors.has_others());
         }
     }
 
     /// What is told of events that are not here, where nothing is recorded.
     pub(super) fn unrecorded(&self, now: Moment) -> Option<Reason> {
-        self.absent.or_else(|| (!self.lease.holds(now)).then_some(Reason::CutOff))
+        self.leave.absent().or_else(|| self.leave.cut_off(now))
     }
 
     pub(super) fn complete_from_ms(&self) -> Option<u64> {
@@ -320,7 +318,7 @@ impl TogetherGroup {
     ) {
         let (was_whole, was_down) = (self.is_whole(), self.mirrors.is_down_here());
         let complete = record.and_then(|record| is_complete(map, record, self.number, self.me));
-        self.absent = record.and_then(|record| record.line.absent());
+        self.leave.follow(record.and_then(|record| record.line.absent()));
         self.complete = complete == Some(true);
         let Some(record) = record.filter(|_| complete.is_some()) else {
             self.closed = Some(Reason::StaleMap);
