@@ -26,8 +26,6 @@ mod follow;
 mod found;
 mod gap;
 mod handing;
-mod journal;
-mod level;
 mod line;
 mod loss;
 mod missed;
@@ -39,6 +37,7 @@ mod reach;
 mod resolve;
 mod sets;
 mod submit;
+mod tree;
 
 use firstseen_filter::{CellDefinition, Geometry, Refresh};
 use hashbrown::HashMap;
@@ -58,14 +57,11 @@ use crate::map::{AnswerWhen, ClusterMap, Durability, FilterPolicies, FilterRecor
 use crate::plan::{DefinitionError, GroupPlan, SlicedBuildError};
 use crate::protocol::{Command, Moment, PeerBody, PeerMessage, SubmissionName, TestBatch};
 use crate::verdict::Reason;
-use climb::Climbs;
 use fill::Fill;
 use flights::Flights;
 use follow::FormerHeads;
 use gap::Gaps;
 use handing::Handing;
-use journal::Journal;
-pub(crate) use level::Level;
 use missed::Missed;
 use outbox::{Outbox, Sender};
 use own::OwnSlices;
@@ -73,6 +69,8 @@ pub use passage::refuse;
 use placement::Placement;
 use reach::Unreachable;
 use sets::SetFlight;
+pub(crate) use tree::Level;
+use tree::Tree;
 
 /// The slices of one group that a node has, and the events that it is the head of.
 pub(crate) struct DividedGroup {
@@ -107,14 +105,7 @@ pub(crate) struct DividedGroup {
     /// When the map is told next that the slices here are complete, should it not know.
     next_claim_ms: u64,
     unreachable: Unreachable,
-    /// Where the filter is in a tree.
-    level: Option<Level>,
-    climbs: Climbs,
-    journal: Journal,
-    /// When the last event expires that was told first-seen and found no room here; 0 where all have found room.
-    forgotten_expiry: u64,
-    /// How dense cells are, until when that is believed.
-    density: Option<(u64, (f64, usize))>,
+    tree: Tree,
     /// When a submission was told degraded last.
     degraded_ms: Option<u64>,
     own: OwnSlices,
@@ -134,8 +125,6 @@ pub(crate) struct DividedGroup {
     closing: Vec<u64>,
     /// An event of each batch of which others climb.
     parting: Vec<u64>,
-    /// The generation asked for last, and when.
-    asked: Option<(u64, u64)>,
     counts: Counts,
     kept: durable::Kept,
 }
@@ -199,11 +188,7 @@ impl DividedGroup {
             next_claim_ms: 0,
             placement,
             unreachable: Unreachable::default(),
-            level,
-            climbs: Climbs::default(),
-            journal: Journal::default(),
-            forgotten_expiry: 0,
-            density: None,
+            tree: Tree::new(filter, group, level),
             degraded_ms: None,
             fill,
             outbox: Outbox::new(Sender { filter, epoch: record.epoch, group }),
@@ -216,7 +201,6 @@ impl DividedGroup {
             ready: Vec::new(),
             closing: Vec::new(),
             parting: Vec::new(),
-            asked: None,
             counts: Counts::default(),
             kept: durable::Kept::new(record.policies.durability),
         };
@@ -265,7 +249,7 @@ impl DividedGroup {
                 let degraded = batch.degraded || self.placement.asks_incomplete_here() && !self.is_whole();
                 let batch = TestBatch { degraded, ..batch };
                 let Self { own, placement, unreachable, outbox, .. } = self;
-                passage::test(&batch, own, placement, unreachable, outbox, self.level.is_some());
+                passage::test(&batch, own, placement, unreachable, outbox, self.tree.is_any());
             }
             PeerBody::Set(batch) => {
                 // Its sender knows that the generation was committed.
@@ -315,6 +299,11 @@ impl DividedGroup {
         (&mut self.guard, &mut self.limits)
     }
 
+    /// Events that this level has told without the one above and not brought up yet.
+    pub(crate) fn owed_events(&self) -> u64 {
+        self.tree.owed_counts().waiting_events
+    }
+
     pub(crate) fn clock_ms(&self) -> u64 {
         self.clock.clock_ms()
     }
@@ -348,7 +337,7 @@ impl DividedGroup {
             batches,
             events,
             decisions,
-            journal: self.journal_counts(),
+            journal: self.tree.owed_counts(),
             mended_runs: self.rescan.mended_runs(),
             guard_bytes: self.guard.bytes(),
             guard_bytes_per_horizon_second: self.guard.bytes_per_horizon_second(),

@@ -363,7 +363,7 @@ impl GroupOwner {
     pub fn journal_events(&self) -> u64 {
         match &self.cells {
             Cells::Together(_) => 0,
-            Cells::Divided(group) => group.journal_counts().waiting_events,
+            Cells::Divided(group) => group.owed_events(),
         }
     }
 

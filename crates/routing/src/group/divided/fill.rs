@@ -21,6 +21,8 @@ use crate::map::check::growth_of;
 
 /// A generation is asked for when the newest has room for less than one part in this many of its capacity.
 const ROOM_PARTS: u64 = 8;
+/// One that has not come is asked for again after so long.
+const ASK_AGAIN_MS: u64 = 1000;
 
 /// The newest generation of a group.
 pub(crate) struct Fill {
@@ -38,6 +40,8 @@ pub(crate) struct Fill {
     asked_slices: u64,
     /// The committed number of the newest generation.
     newest: u64,
+    /// The generation asked for last, and when.
+    asked: Option<(u64, u64)>,
     live: LiveEvents,
     /// Slices of events recorded here, beyond whole shares of all slices.
     carry: u64,
@@ -69,6 +73,7 @@ impl Fill {
             live_slices: slices,
             asked_slices: 0,
             newest: 0,
+            asked: None,
             live: LiveEvents::default(),
             carry: 0,
             now: 0,
@@ -93,6 +98,17 @@ impl Fill {
             self.live = LiveEvents::default();
             self.carry = 0;
         }
+    }
+
+    /// The next generation, where it is to be asked for; not again for a while.
+    pub(crate) fn ask_for_next(&mut self, now_ms: u64) -> Option<u64> {
+        let number = self.newest.saturating_add(1);
+        let asked_lately = |(asked, at_ms): (u64, u64)| asked == number && now_ms.saturating_sub(at_ms) < ASK_AGAIN_MS;
+        if self.asked.is_some_and(asked_lately) {
+            return None;
+        }
+        self.asked = Some((number, now_ms));
+        Some(number)
     }
 
     pub(crate) fn advance(&mut self, unit: u64) {

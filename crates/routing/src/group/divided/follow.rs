@@ -176,7 +176,7 @@ impl DividedGroup {
         self.ready.clear();
         self.closing.clear();
         self.parting.clear();
-        self.climbs.clear();
+        self.tree.clear();
         // Batches are settled above; what was gathered for other nodes was told by a process that is over for them.
         self.kept.take(self.filter, self.group, commands);
         self.outbox.begin_anew(commands);

@@ -24,7 +24,7 @@ impl DividedGroup {
                 self.expire(first);
             }
         }
-        self.replay_journal();
+        self.replay_owed();
         self.keep_head();
         self.finish(commands);
     }
@@ -34,7 +34,7 @@ impl DividedGroup {
         let deadline_ms = self.flights.as_ref().and_then(Flights::next_deadline_ms);
         let gathered_ms = self.outbox.has_gathered().then_some(0);
         let of_copies = self.next_gap_ms().into_iter().chain(self.next_rescan_ms()).chain(self.handing.next_ms());
-        let others = [gathered_ms, self.guard.next_expiry_ms(), self.next_replay_ms()];
+        let others = [gathered_ms, self.guard.next_expiry_ms(), self.tree.next_replay_ms()];
         deadline_ms.into_iter().chain(others.into_iter().flatten()).chain(of_copies).min()
     }
 

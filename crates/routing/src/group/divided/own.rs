@@ -12,6 +12,10 @@ use crate::group::state::share_of_sample;
 use crate::plan::{Load, SlicedBuildError};
 use crate::protocol::Entry;
 
+/// Cells that are read to tell how dense they are, and for how long that is believed.
+const DENSITY_SAMPLE_BYTES: usize = 64 << 10;
+const DENSITY_HOLDS_MS: u64 = 10;
+
 /// What a slice says that does not know the positions.
 const NOTHING: Sighting = Sighting { generations: 0, expiry: u64::MAX };
 
@@ -23,6 +27,8 @@ pub(crate) struct OwnSlices {
     loads: Vec<Load>,
     /// The greatest unit that a stamp brought here.
     now: u64,
+    /// How dense cells are, until when that is believed.
+    density: Option<(u64, (f64, usize))>,
     /// Events that came by to be tested, and to be set.
     pub(crate) test_node_visits: u64,
     pub(crate) set_node_visits: u64,
@@ -41,7 +47,7 @@ impl OwnSlices {
             slices.push(if placement.holds_slice(slice) { Some(FilterSlice::build(&definition)?) } else { None });
         }
         let loads = vec![Load::default(); slices.len()];
-        Ok(Self { definition, slices, loads, now: 0, test_node_visits: 0, set_node_visits: 0 })
+        Ok(Self { definition, slices, loads, now: 0, density: None, test_node_visits: 0, set_node_visits: 0 })
     }
 
     /// Takes empty slices that came to this node, and drops those that went; which have come. One that cannot be built is
@@ -245,8 +251,19 @@ impl OwnSlices {
     }
 
     /// How densely the cells of each generation are set, as if all were alike: by the rate of the own slices, of whose cells
-    /// about `sample_bytes` are read.
-    pub(crate) fn density(&self, sample_bytes: usize) -> (f64, usize) {
+    /// some are read, now and then.
+    pub(crate) fn density(&mut self, now_ms: u64) -> (f64, usize) {
+        match self.density {
+            Some((until_ms, density)) if now_ms < until_ms => density,
+            _ => {
+                let density = self.density_of(DENSITY_SAMPLE_BYTES);
+                self.density = Some((now_ms + DENSITY_HOLDS_MS, density));
+                density
+            }
+        }
+    }
+
+    fn density_of(&self, sample_bytes: usize) -> (f64, usize) {
         let own = || self.slices.iter().flatten();
         let rates = own().map(|slice| slice.fill_and_rate(share_of_sample(sample_bytes, self.len())).1);
         let rate = rates.sum::<f64>() / self.len().max(1) as f64;

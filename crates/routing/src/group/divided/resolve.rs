@@ -13,9 +13,6 @@ use crate::protocol::{BatchName, Command, GroupReply, Operation, Resolved};
 use crate::verdict::{Decision, Reason, Seen};
 use firstseen_filter::{Probes, Refresh};
 
-/// A generation that has not come is asked for again after so long.
-const ASK_AGAIN_MS: u64 = 1000;
-
 impl DividedGroup {
     pub(super) fn flight_mut(&mut self, ticket: u64) -> Option<&mut Flight> {
         self.flights.as_mut()?.flight_mut(ticket)
@@ -85,8 +82,8 @@ impl DividedGroup {
             operation: head.operation,
             may_be_its_own: is_found && head.may_be_again() && self.may_be_its_own(ticket),
             too_few_left: if is_found { self.too_few_left(ticket) } else { None },
-            is_checked_below: is_found && self.is_checked_below(head.from),
-            has_parent: self.has_parent(),
+            is_checked_below: is_found && self.tree.is_checked_below(head.from),
+            has_parent: self.tree.has_parent(),
             refreshes: self.refresh != Refresh::Fixed,
             closed: self.leave.absent(),
             cut_off: self.leave.cut_off(self.now),
@@ -139,7 +136,7 @@ impl DividedGroup {
         if self.was_headed_elsewhere(ticket) {
             return true;
         }
-        if !self.is_young() || self.has_parent() {
+        if !self.is_young() || self.tree.has_parent() {
             return self.is_young();
         }
         let Some(flights) = &self.flights else { return false };
@@ -191,10 +188,7 @@ impl DividedGroup {
         if alive >= self.fill.generations_max() {
             return false;
         }
-        let (number, now_ms) = (newest.saturating_add(1), self.now.monotonic_ms);
-        let asked_lately = |(asked, at_ms): (u64, u64)| asked == number && now_ms.saturating_sub(at_ms) < ASK_AGAIN_MS;
-        if !self.asked.is_some_and(asked_lately) {
-            self.asked = Some((number, now_ms));
+        if let Some(number) = self.fill.ask_for_next(self.now.monotonic_ms) {
             self.outbox.push(Command::OpenGeneration { filter: self.filter, group: self.group, number });
         }
         true
@@ -211,7 +205,7 @@ impl DividedGroup {
 
     /// Tells the decision on an event, and those that wait for it what follows.
     pub(super) fn tell(&mut self, ticket: u64, outcome: Decision) {
-        let span_units = self.level.as_ref().map(|_| self.own.rule().span_units);
+        let span_units = self.tree.is_any().then_some(self.own.rule().span_units);
         let Some(flights) = &mut self.flights else { return };
         let Some((batch, index)) = flights.event_mut(ticket) else { return };
         let flight = &mut batch.flights[index];
@@ -351,9 +345,9 @@ impl DividedGroup {
 
     /// Answers the batch of an event, unless it has been answered; the guard learns what is known of it.
     pub(super) fn answer(&mut self, ticket: u64) {
-        let cannot_deny = !self.is_whole() || self.has_forgotten();
+        let cannot_deny = !self.is_whole() || self.tree.has_forgotten(&self.own);
         let full_rate = self.rate_if_partial(ticket);
-        let no_probes = self.handing.is_told().then(|| Probes::new(self.shape()));
+        let no_probes = self.handing.is_told().then(|| Probes::new(self.tree.shape(self.placement.plan())));
         let Some(flights) = &mut self.flights else { return };
         let Some(batch) = flights.batch_mut(ticket) else { return };
         let mut reply_to = batch.head.reply_to;

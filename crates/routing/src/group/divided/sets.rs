@@ -74,11 +74,11 @@ impl SetFlight {
 impl DividedGroup {
     /// Sets an event in generation `number` on all of its nodes.
     pub(super) fn record(&mut self, ticket: u64, number: u64, outcome: Decision) {
-        let has_parent = self.has_parent();
+        let has_parent = self.tree.has_parent();
         let Some(waiting) = self.set(ticket, number) else {
             // What is known above needs no cells here.
             if let Some(unit) = self.flight_mut(ticket).map(|flight| flight.stamp.unit).filter(|_| has_parent) {
-                self.forget(unit);
+                self.tree.forget(self.own.rule(), unit);
             }
             let outcome = if has_parent { outcome } else { Decision::Undecided(Reason::NotReady) };
             return self.settle(ticket, outcome);

@@ -3,12 +3,11 @@
 //! Promises: what is refused is refused before anything is set; a submission that comes again is not run again. Must not
 //! know: what nodes answer.
 
-use firstseen_filter::{Placed, ProbeShape, Probes, Refresh, Sighting};
+use firstseen_filter::{Placed, Refresh, Sighting};
 
 use super::DividedGroup;
 use super::decide::{Asked, Head, before_test};
 use super::flights::{BATCH_EVENTS_MAX, BatchHead, Flights, NONE, Phase};
-use super::level::Level;
 use super::outbox::Question;
 use super::placement::Voters;
 use crate::group::clock::Heading;
@@ -21,10 +20,6 @@ use crate::verdict::{Decision, Reason, Seen};
 
 /// Events between the prefetch of cells and their use.
 const AHEAD: u64 = 8;
-
-/// Cells that are read to tell how dense they are, and for how long that is believed.
-const DENSITY_SAMPLE_BYTES: usize = 64 << 10;
-const DENSITY_HOLDS_MS: u64 = 10;
 
 /// What an event is told whose name stands for another.
 const NAME_REUSED: Decision = Decision::Undecided(Reason::NameReused);
@@ -59,12 +54,12 @@ impl DividedGroup {
         let named = submission.names.is_empty() || submission.names.len() == events;
         let can_run = match submission.operation {
             Operation::Observe | Operation::Lookup => true,
-            Operation::Verify => self.level.is_some(),
-            Operation::Record => self.level.is_some() && submission.from.is_some(),
+            Operation::Verify => self.tree.is_any(),
+            Operation::Record => self.tree.is_any() && submission.from.is_some(),
             Operation::Count | Operation::Estimate => false,
         };
         let whole = can_run
-            && submission.probes.shape() == self.shape()
+            && submission.probes.shape() == self.tree.shape(self.placement.plan())
             && events <= self.limits.batch_events_max.min(BATCH_EVENTS_MAX)
             && named
             && self.clock.is_valid(&submission.times, events);
@@ -72,7 +67,7 @@ impl DividedGroup {
         let inflight = inflight.saturating_sub(self.unreachable.stuck_events());
         match () {
             () if !whole => Some(Reason::Invalid),
-            () if submission.operation == Operation::Observe && self.must_come_from_below(submission.from) => {
+            () if submission.operation == Operation::Observe && self.tree.must_come_from_below(submission.from) => {
                 Some(Reason::Invalid)
             }
             () if self.is_draining => Some(Reason::NotReady),
@@ -80,19 +75,6 @@ impl DividedGroup {
             () if self.leave.doubt().is_some() => self.leave.doubt(),
             () if inflight + events > self.limits.inflight_events_max => Some(Reason::Overloaded),
             () => None,
-        }
-    }
-
-    /// The shape of what producers send.
-    pub(super) fn shape(&self) -> ProbeShape {
-        self.level.as_ref().map_or_else(|| self.placement.plan().shape(), Level::root_shape)
-    }
-
-    /// Positions here, and those of the root where they are others.
-    fn split(&self, probes: Probes) -> (Probes, Option<Probes>) {
-        match self.level.as_ref().filter(|level| !level.is_whole()) {
-            Some(level) => (level.fold(&probes, self.placement.plan()), Some(probes)),
-            None => (probes, None),
         }
     }
 
@@ -126,7 +108,7 @@ impl DividedGroup {
             self.kept.taken(BatchName { producer, sequence }, &names, events);
         }
         let head = BatchHead { reply_to, operation, from, producer, sequence, names, deadline_ms, again, traceparent };
-        let (probes, above) = self.split(probes);
+        let (probes, above) = self.tree.split(probes, self.placement.plan());
         let is_degraded = is_known && self.may_have_told_degraded();
         let first = self.flights_mut().push(head, probes, above);
         if let Some(batch) = self.flights_mut().batch_mut(first) {
@@ -195,7 +177,7 @@ impl DividedGroup {
         match self.clock.place(heading, times, index) {
             Placed::At(stamp) => {
                 self.fill.advance(stamp.unit);
-                let level = self.level.as_ref().map_or(0, |level| level.number);
+                let level = self.tree.level_number();
                 if let Some(flight) = self.flight_mut(ticket) {
                     (flight.stamp, flight.level) = (stamp, level);
                 }
@@ -271,7 +253,7 @@ impl DividedGroup {
 
     /// Tests an event at own slices, and sends it on if no zero is found.
     fn test(&mut self, ticket: u64) {
-        let has_parent = self.has_parent();
+        let has_parent = self.tree.has_parent();
         let Self { flights: Some(flights), own, placement, handing, unreachable, policies, limits, .. } = self else {
             return;
         };
@@ -336,21 +318,13 @@ impl DividedGroup {
 
     /// The chance that a new event of which so many positions are asked is called a duplicate.
     pub(super) fn expected_rate(&mut self, positions: usize) -> f64 {
-        let now_ms = self.now.monotonic_ms;
-        let (density, generations) = match self.density {
-            Some((until_ms, density)) if now_ms < until_ms => density,
-            _ => {
-                let density = self.own.density(DENSITY_SAMPLE_BYTES);
-                self.density = Some((now_ms + DENSITY_HOLDS_MS, density));
-                density
-            }
-        };
+        let (density, generations) = self.own.density(self.now.monotonic_ms);
         rate_of_positions(density, positions, generations)
     }
 
     /// What an event is told that no slice denies, where too few of its slices are left for a verdict.
     pub(super) fn too_few_left(&self, ticket: u64) -> Option<Decision> {
-        let flights = self.flights.as_ref().filter(|_| !self.placement.is_all_complete() && !self.has_parent())?;
+        let flights = self.flights.as_ref().filter(|_| !self.placement.is_all_complete() && !self.tree.has_parent())?;
         let positions = flights.positions(ticket);
         lost(&self.policies, self.placement.voters(positions, 0).live, positions.len())
     }
@@ -383,7 +357,7 @@ impl DividedGroup {
                 ticket,
                 stamp,
                 found,
-                in_tree: self.level.is_some(),
+                in_tree: self.tree.is_any(),
                 parallel,
                 asks_all,
                 deadline_in_ms: u32::try_from(left_ms).unwrap_or(u32::MAX),

@@ -5,7 +5,6 @@
 
 use firstseen_filter::{ProbeShape, Probes};
 
-use super::DividedGroup;
 use crate::ids::FilterId;
 use crate::map::{Branch, ClusterMap, CutOff, FilterRecord, TreeMode};
 use crate::plan::{Fold, GroupPlan, SlicedBuildError};
@@ -26,18 +25,6 @@ pub(crate) struct Level {
     fold: Fold,
     /// Of the positions that travel.
     root_shape: ProbeShape,
-}
-
-impl DividedGroup {
-    /// An event of `unit` that was told first-seen is not recorded here.
-    pub(super) fn forget(&mut self, unit: u64) {
-        self.forgotten_expiry = self.forgotten_expiry.max(self.own.rule().expiry(unit));
-    }
-
-    /// Whether such an event would still count, so that not to know one says nothing.
-    pub(super) fn has_forgotten(&self) -> bool {
-        self.forgotten_expiry.saturating_add(self.own.rule().lateness_units) > self.own.now_unit()
-    }
 }
 
 impl Level {

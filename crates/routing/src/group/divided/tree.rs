@@ -1,0 +1,246 @@
+//! The place of a group in a tree of filters: what it asks other levels, and what it owes the one above.
+//!
+//! Promises: few questions to one level are under way at once; everything that this level has told by itself climbs in the
+//! end; what other levels may not rely on is known (`has_forgotten`). Must not know: what an event comes to, cells, how
+//! questions travel.
+
+mod climbs;
+mod level;
+mod owed;
+
+use firstseen_filter::{ProbeShape, Probes, Stamp, WindowRule};
+
+use super::flights::{Flights, Phase};
+use super::outbox::Outbox;
+use super::own::OwnSlices;
+use crate::group::clock::HeadClock;
+use crate::group::state::JournalCounts;
+use crate::ids::FilterId;
+use crate::map::{CutOff, TreeMode};
+use crate::plan::GroupPlan;
+use crate::protocol::{Climb, Climbed, Command, FromLevel, Operation, Tick, Times};
+use climbs::{Climbs, Target};
+pub(crate) use level::Level;
+use owed::OwedToParent;
+
+/// How long a replay may take.
+const REPLAY_PATIENCE_MS: u64 = 10_000;
+
+/// A group's place in a tree, where its filter is in one.
+pub(super) struct Tree {
+    filter: FilterId,
+    group: u32,
+    level: Option<Level>,
+    climbs: Climbs,
+    owed: OwedToParent,
+    /// When the last event expires that was told first-seen and found no room here; 0 where all have found room.
+    forgotten_expiry: u64,
+}
+
+/// What a question is made of.
+pub(super) struct Asking<'a> {
+    pub(super) flights: &'a Flights,
+    pub(super) clock: &'a HeadClock,
+    pub(super) own: &'a OwnSlices,
+    /// The slices here have all that was ever recorded in them, as the map says.
+    pub(super) is_complete: bool,
+    pub(super) now_ms: u64,
+}
+
+impl Tree {
+    pub(super) fn new(filter: FilterId, group: u32, level: Option<Level>) -> Self {
+        let (climbs, owed) = (Climbs::default(), OwedToParent::default());
+        Self { filter, group, level, climbs, owed, forgotten_expiry: 0 }
+    }
+
+    /// Whether the filter is in a tree.
+    pub(super) fn is_any(&self) -> bool {
+        self.level.is_some()
+    }
+
+    /// Whether there is a level above to ask.
+    pub(super) fn has_parent(&self) -> bool {
+        self.level.as_ref().is_some_and(|level| level.parent.is_some())
+    }
+
+    /// Steps from the root.
+    pub(super) fn level_number(&self) -> u8 {
+        self.level.as_ref().map_or(0, |level| level.number)
+    }
+
+    /// Whether what the level above has found is set here, too.
+    pub(super) fn is_dense(&self) -> bool {
+        self.level.as_ref().is_some_and(|level| level.mode == TreeMode::Dense)
+    }
+
+    /// The shape of what producers send.
+    pub(super) fn shape(&self, plan: &GroupPlan) -> ProbeShape {
+        self.level.as_ref().map_or_else(|| plan.shape(), Level::root_shape)
+    }
+
+    /// Positions here, and those of the root where they are others.
+    pub(super) fn split(&self, probes: Probes, plan: &GroupPlan) -> (Probes, Option<Probes>) {
+        match self.level.as_ref().filter(|level| !level.is_whole()) {
+            Some(level) => (level.fold(&probes, plan), Some(probes)),
+            None => (probes, None),
+        }
+    }
+
+    /// An event of `unit` that was told first-seen is not recorded here.
+    pub(super) fn forget(&mut self, rule: &WindowRule, unit: u64) {
+        self.forgotten_expiry = self.forgotten_expiry.max(rule.expiry(unit));
+    }
+
+    /// Whether such an event would still count, so that not to know one says nothing.
+    pub(super) fn has_forgotten(&self, own: &OwnSlices) -> bool {
+        self.forgotten_expiry.saturating_add(own.rule().lateness_units) > own.now_unit()
+    }
+
+    /// Nobody waits for what is asked any more.
+    pub(super) fn clear(&mut self) {
+        self.climbs.clear();
+    }
+
+    /// An event waits for the next question to the level above; false where there is none.
+    pub(super) fn climb(&mut self, ticket: u64, operation: Operation) -> bool {
+        let Some(parent) = self.level.as_ref().and_then(|level| level.parent) else { return false };
+        self.climbs.push((parent, operation), ticket);
+        true
+    }
+
+    /// Whether what is found here of an event that came from this level is checked in the levels below: there are others.
+    pub(super) fn is_checked_below(&self, from: Option<FromLevel>) -> bool {
+        self.checkers(from).next().is_some()
+    }
+
+    /// The levels below that may know an event that is found here, but for the one that it came from.
+    fn checkers(&self, from: Option<FromLevel>) -> impl Iterator<Item = FilterId> {
+        let checks = |level: &&Level| level.number < level.top_down && from.is_none_or(|from| from.complete);
+        let level = self.level.as_ref().filter(checks);
+        let children = level.into_iter().flat_map(|level| level.children.iter().copied());
+        // It would know its own, had it lost nothing.
+        children.filter(move |child| from.is_none_or(|from| from.filter != *child))
+    }
+
+    /// An event waits for the next questions to the levels below; how many these are.
+    pub(super) fn check_below(&mut self, ticket: u64, from: Option<FromLevel>) -> u16 {
+        let others: Vec<FilterId> = self.checkers(from).collect();
+        others.iter().for_each(|child| self.climbs.push((*child, Operation::Verify), ticket));
+        others.len() as u16
+    }
+
+    /// Whether a level below would not know an event that is told first-seen here: it has come from nobody there.
+    pub(super) fn must_come_from_below(&self, from: Option<FromLevel>) -> bool {
+        let checks = |level: &Level| level.number < level.top_down && !level.children.is_empty();
+        from.is_none() && self.level.as_ref().is_some_and(checks)
+    }
+
+    /// Asks other levels while few questions to them are under way.
+    pub(super) fn begin_climbs(&mut self, asking: &Asking<'_>, outbox: &mut Outbox) {
+        while let Some((target, tickets)) = self.climbs.next() {
+            if let Some(climb) = self.begin_climb(target, tickets, asking) {
+                outbox.push(Command::Climb(climb));
+            }
+        }
+    }
+
+    fn begin_climb(&mut self, target: Target, tickets: Vec<u64>, asking: &Asking<'_>) -> Option<Climb> {
+        let Asking { flights, clock, .. } = *asking;
+        let level = self.level.as_ref()?;
+        let mut probes = Probes::new(level.root_shape());
+        let (mut ticks, mut taken) = (Vec::with_capacity(tickets.len()), Vec::with_capacity(tickets.len()));
+        let (mut clock_unit, mut deadline_ms, mut traceparent, mut again) = (0, 0, None, false);
+        let mut complete = asking.is_complete && !self.has_forgotten(asking.own);
+        for ticket in tickets {
+            let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { continue };
+            let asks = matches!(flight.phase, Phase::Climbing | Phase::Checking);
+            if !asks || probes.push_positions(flights.identity(ticket)).is_err() {
+                continue;
+            }
+            // Other levels judge an event as it was judged here; their clocks never step back either, and what is only looked
+            // up, after all that was recorded perhaps, moves none.
+            let Stamp { unit, judged } = flight.stamp;
+            let (shown_unit, unit) =
+                if target.1.records() { (judged, unit) } else { (judged.min(clock.now_unit()), judged) };
+            clock_unit = shown_unit.max(clock_unit);
+            ticks.push(Tick { clock_unit, unit });
+            deadline_ms = batch.head.deadline_ms.max(deadline_ms);
+            again |= batch.head.again;
+            // So has every node of the level that was asked.
+            complete &= !batch.degraded;
+            traceparent = traceparent.or_else(|| batch.head.traceparent.clone());
+            taken.push(ticket);
+        }
+        if taken.is_empty() {
+            return None;
+        }
+        // Time is left to tell it here.
+        let left_ms = deadline_ms.saturating_sub(asking.now_ms);
+        let deadline_ms = if level.cut_off == CutOff::Local { deadline_ms - left_ms / 4 } else { deadline_ms };
+        let base_unit = ticks.first().map_or(0, |tick| tick.clock_unit);
+        Some(Climb {
+            number: self.climbs.begin(target, taken),
+            from: FromLevel { filter: self.filter, complete },
+            group: self.group,
+            to: target.0,
+            operation: target.1,
+            probes,
+            times: Times { base_unit, ticks, clock_ms: clock.clock_ms() },
+            deadline_ms,
+            again,
+            traceparent,
+        })
+    }
+
+    /// Another level has answered a question: what it was asked, and about which events.
+    pub(super) fn end(&mut self, number: u64) -> Option<(Operation, Vec<u64>)> {
+        self.climbs.end(number).map(|((_, operation), tickets)| (operation, tickets))
+    }
+
+    /// Whether this level may tell an event first-seen by itself, with `events_max` of them not brought up.
+    pub(super) fn may_tell_alone(&self, events_max: usize) -> bool {
+        let is_allowed = self.level.as_ref().is_some_and(|level| level.cut_off == CutOff::Local);
+        is_allowed && self.owed.events() < events_max
+    }
+
+    /// It has.
+    pub(super) fn owe(&mut self, positions: Box<[u64]>, stamp: Stamp, may_be_above: bool) {
+        self.owed.push(positions, stamp, may_be_above);
+    }
+
+    /// When [`Self::replay`] has something to do.
+    pub(super) fn next_replay_ms(&self) -> Option<u64> {
+        self.owed.next_ms()
+    }
+
+    /// Brings up what this level has told by itself, oldest first, if it is time.
+    pub(super) fn replay(&mut self, clock_ms: u64, now_ms: u64) -> Option<Climb> {
+        self.owed.next_ms().filter(|next_ms| *next_ms <= now_ms)?;
+        let level = self.level.as_ref()?;
+        let (to, number) = (level.parent?, self.climbs.number());
+        let (probes, ticks) = self.owed.begin(number, level.root_shape());
+        let base_unit = ticks.first().map_or(0, |tick| tick.clock_unit);
+        Some(Climb {
+            number,
+            from: FromLevel { filter: self.filter, complete: false },
+            group: self.group,
+            to,
+            operation: Operation::Record,
+            probes,
+            times: Times { base_unit, ticks, clock_ms },
+            deadline_ms: now_ms + REPLAY_PATIENCE_MS,
+            again: false,
+            traceparent: None,
+        })
+    }
+
+    /// The level above has answered a replay; false where the answer is about something else.
+    pub(super) fn replayed(&mut self, climbed: &Climbed, now_ms: u64) -> bool {
+        self.owed.end(climbed, now_ms)
+    }
+
+    /// What has become of events that were told here alone.
+    pub(super) fn owed_counts(&self) -> JournalCounts {
+        self.owed.counts()
+    }
+}

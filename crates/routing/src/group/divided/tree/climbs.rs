@@ -1,0 +1,85 @@
+//! Questions of a group to other levels of its tree.
+//!
+//! Promises: few questions to one level are under way at once, and meanwhile events of all producers gather for the next
+//! one; numbers are not used again. Must not know: what is asked, who owns other levels.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::ids::FilterId;
+use crate::protocol::Operation;
+
+/// Questions of one group to one level that are under way at once, but for full ones.
+const CLIMBS_MAX: usize = 32;
+/// Events of one question.
+const CLIMB_EVENTS_MAX: usize = 1 << 12;
+
+/// Whom to ask, and what for.
+pub(super) type Target = (FilterId, Operation);
+
+/// Events on their way to other levels.
+#[derive(Default)]
+pub(super) struct Climbs {
+    lanes: Vec<(Target, Lane)>,
+    /// Tickets by the number of their question.
+    under_way: BTreeMap<u64, (Target, Vec<u64>)>,
+    last_number: u64,
+}
+
+#[derive(Default)]
+struct Lane {
+    /// In order.
+    waiting: VecDeque<u64>,
+    under_way: usize,
+}
+
+impl Climbs {
+    /// Nobody waits for any of them. Numbers go on.
+    pub(super) fn clear(&mut self) {
+        *self = Self { last_number: self.last_number, ..Self::default() };
+    }
+
+    fn lane(&mut self, target: Target) -> &mut Lane {
+        let index = match self.lanes.iter().position(|(known, _)| *known == target) {
+            Some(index) => index,
+            None => {
+                self.lanes.push((target, Lane::default()));
+                self.lanes.len() - 1
+            }
+        };
+        &mut self.lanes[index].1
+    }
+
+    pub(super) fn push(&mut self, target: Target, ticket: u64) {
+        self.lane(target).waiting.push_back(ticket);
+    }
+
+    /// The events of the next question that may be asked; one that is full need not wait for others to come back.
+    pub(super) fn next(&mut self) -> Option<(Target, Vec<u64>)> {
+        let may_ask = |lane: &Lane| {
+            let is_full = lane.waiting.len() >= CLIMB_EVENTS_MAX;
+            is_full || lane.under_way < CLIMBS_MAX && !lane.waiting.is_empty()
+        };
+        let (target, lane) = self.lanes.iter_mut().find(|(_, lane)| may_ask(lane))?;
+        let events = lane.waiting.len().min(CLIMB_EVENTS_MAX);
+        Some((*target, lane.waiting.drain(..events).collect()))
+    }
+
+    /// A number that no other question of the group has.
+    pub(super) fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    pub(super) fn begin(&mut self, target: Target, tickets: Vec<u64>) -> u64 {
+        self.lane(target).under_way += 1;
+        let number = self.number();
+        self.under_way.insert(number, (target, tickets));
+        number
+    }
+
+    pub(super) fn end(&mut self, number: u64) -> Option<(Target, Vec<u64>)> {
+        let (target, tickets) = self.under_way.remove(&number)?;
+        self.lane(target).under_way -= 1;
+        Some((target, tickets))
+    }
+}

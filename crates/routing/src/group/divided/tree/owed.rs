@@ -1,0 +1,101 @@
+//! What a level of a tree has told by itself while the level above was out of reach, to be brought up when it is back.
+//!
+//! Promises: where the tree's policy allows it, an event that cannot climb is told first-seen by what is known here, marked
+//! degraded, and written down; what is written down is bounded, and beyond it events are undecided again. Everything
+//! written down climbs in the end; what turns out to have been told first-seen elsewhere too is counted. Must not know:
+//! how it is noticed that the level above is out of reach.
+
+use std::collections::VecDeque;
+
+use firstseen_filter::{ProbeShape, Probes, Stamp};
+
+use crate::group::state::JournalCounts;
+use crate::protocol::{Climbed, Tick};
+use crate::verdict::{Decision, Reason};
+
+/// Events that are brought up together.
+const REPLAY_EVENTS_MAX: usize = 1 << 12;
+/// The pause after a replay that has brought up nothing.
+const REPLAY_PAUSE_MS: u64 = 1_000;
+
+/// Events that were told first-seen by this level alone.
+#[derive(Default)]
+pub(super) struct OwedToParent {
+    /// Oldest first.
+    entries: VecDeque<OwedEvent>,
+    /// The replay that is under way: its number, and how many of the oldest it brings up.
+    under_way: Option<(u64, usize)>,
+    next_ms: u64,
+    counts: JournalCounts,
+}
+
+struct OwedEvent {
+    /// Positions of the root.
+    positions: Box<[u64]>,
+    stamp: Stamp,
+    /// An attempt of which nothing is known may have recorded it above.
+    may_be_above: bool,
+}
+
+impl OwedToParent {
+    pub(super) fn events(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// An event was told first-seen by this level alone; an attempt of which nothing is known `may_be_above`.
+    pub(super) fn push(&mut self, positions: Box<[u64]>, stamp: Stamp, may_be_above: bool) {
+        self.entries.push_back(OwedEvent { positions, stamp, may_be_above });
+        self.counts.local_events += 1;
+    }
+
+    /// When a replay may begin.
+    pub(super) fn next_ms(&self) -> Option<u64> {
+        (!self.entries.is_empty() && self.under_way.is_none()).then_some(self.next_ms)
+    }
+
+    /// What was written down first is brought up by question `number`: positions of `shape`, and times.
+    pub(super) fn begin(&mut self, number: u64, shape: ProbeShape) -> (Probes, Vec<Tick>) {
+        let oldest = self.entries.iter().take(REPLAY_EVENTS_MAX);
+        let (mut probes, mut ticks, mut clock_unit) = (Probes::new(shape), Vec::new(), 0);
+        for OwedEvent { positions, stamp, .. } in oldest {
+            let pushed = probes.push_positions(positions);
+            debug_assert!(pushed.is_ok(), "positions of the root");
+            clock_unit = stamp.judged.max(clock_unit);
+            ticks.push(Tick { clock_unit, unit: stamp.unit });
+        }
+        self.under_way = Some((number, ticks.len()));
+        (probes, ticks)
+    }
+
+    /// The level above has answered a replay; false where the answer is about something else.
+    pub(super) fn end(&mut self, climbed: &Climbed, now_ms: u64) -> bool {
+        let Some((_, events)) = self.under_way.take_if(|(number, _)| *number == climbed.number) else {
+            return false;
+        };
+        let mut kept = VecDeque::new();
+        for (index, mut entry) in self.entries.drain(..events).enumerate() {
+            let counts = &mut self.counts;
+            match climbed.decisions.get(index).copied().unwrap_or(Decision::Undecided(Reason::Unknown)) {
+                Decision::FirstSeen => {}
+                Decision::Duplicate => counts.double_deliveries += u64::from(!entry.may_be_above),
+                Decision::Undecided(Reason::Late | Reason::Full | Reason::Invalid | Reason::UnknownFilter) => {
+                    counts.lost_events += 1;
+                }
+                Decision::Undecided(reason) => {
+                    entry.may_be_above |= reason.may_have_recorded();
+                    kept.push_back(entry);
+                }
+            }
+        }
+        let pause_ms = if kept.len() == events { REPLAY_PAUSE_MS } else { 0 };
+        self.next_ms = now_ms + pause_ms;
+        kept.append(&mut self.entries);
+        self.entries = kept;
+        true
+    }
+
+    /// What has become of events that were told here alone.
+    pub(super) fn counts(&self) -> JournalCounts {
+        JournalCounts { waiting_events: self.entries.len() as u64, ..self.counts }
+    }
+}
