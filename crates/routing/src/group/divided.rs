@@ -45,6 +45,7 @@ use hashbrown::HashMap;
 use super::clock::HeadClock;
 use super::copying::Copying;
 use super::guard::{ReplayGuard, Standing};
+use super::holding::Holding;
 use super::lease::Lease;
 use super::leave::Leave;
 use super::limits::OwnerLimits;
@@ -83,9 +84,7 @@ pub(crate) struct DividedGroup {
     leave: Leave,
     policies: FilterPolicies,
     refresh: Refresh,
-    complete: bool,
-    /// It has read back all that it has had, whatever the map says.
-    is_restored: bool,
+    holding: Holding,
     is_draining: bool,
     /// Where another filter has followed, tickets from this one on are of events for which nothing is recorded.
     absent_from: u64,
@@ -96,8 +95,6 @@ pub(crate) struct DividedGroup {
     former_heads: FormerHeads,
     handing: Handing,
     missed: Missed,
-    /// It had all that was ever recorded here when the others went on without it.
-    was_whole: bool,
     /// What the slices here may lack; nothing where they are complete, or nobody has looked yet.
     gaps: Option<Gaps>,
     copying: Copying,
@@ -155,7 +152,6 @@ impl DividedGroup {
         let definition = with_window(record.definition.slice()?, record.policies.clock, limits);
         let plan = GroupPlan::of_level(&record.definition)?;
         let placement = Placement::new(map, record, group, me, plan);
-        let complete = placement.is_complete_here();
         let refresh = match definition.cells {
             CellDefinition::Timing { refresh, .. } => refresh,
             _ => Refresh::Fixed,
@@ -171,8 +167,7 @@ impl DividedGroup {
             leave: Leave::new(record.line.absent()),
             policies: record.policies,
             refresh,
-            complete,
-            is_restored: false,
+            holding: Holding::new(placement.is_complete_here(), placement.has_gap_here()),
             is_draining: false,
             absent_from: 0,
             now: Moment::default(),
@@ -181,7 +176,6 @@ impl DividedGroup {
             former_heads: FormerHeads::default(),
             handing: Handing::default(),
             missed: Missed::begin(&placement),
-            was_whole: false,
             gaps: None,
             copying: Copying::default(),
             rescan: Rescan::new((definition.rule, &definition.unit), group, 0, limits.rescan_every_ms),
@@ -210,7 +204,7 @@ impl DividedGroup {
 
     /// The first map that counts.
     fn begin_by(&mut self, map: &ClusterMap, record: &FilterRecord) {
-        if !self.complete && (self.placement.has_gap_here() || !record.copies.is_empty()) {
+        if !self.holding.is_complete() && (self.placement.has_gap_here() || !record.copies.is_empty()) {
             self.former_heads.forget();
         }
         self.open_generation(record);
@@ -246,7 +240,7 @@ impl DividedGroup {
         }
         match message.body {
             PeerBody::Test(batch) => {
-                let degraded = batch.degraded || self.placement.asks_incomplete_here() && !self.is_whole();
+                let degraded = batch.degraded || self.placement.asks_incomplete_here() && !self.holding.is_whole();
                 let batch = TestBatch { degraded, ..batch };
                 let Self { own, placement, unreachable, outbox, .. } = self;
                 passage::test(&batch, own, placement, unreachable, outbox, self.tree.is_any());
@@ -353,11 +347,6 @@ impl DividedGroup {
             clock_ms: self.clock.clock_ms(),
             slices,
         }
-    }
-
-    /// Whether the slices here have all that was ever recorded in them.
-    fn is_whole(&self) -> bool {
-        self.complete || self.is_restored && !self.placement.has_gap_here()
     }
 
     fn is_safe(&self) -> bool {

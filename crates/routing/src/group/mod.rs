@@ -8,6 +8,7 @@ mod clock;
 mod copying;
 mod divided;
 mod guard;
+mod holding;
 mod lease;
 mod leave;
 mod limits;

@@ -16,6 +16,7 @@ use firstseen_filter::{CellDefinition, FilterSlice, Kind, Refresh, Stamp, Unit, 
 use super::clock::{HeadClock, Heading};
 use super::copying::Copying;
 use super::guard::{Admission, ReplayGuard, Standing};
+use super::holding::Holding;
 use super::leave::Leave;
 use super::limits::OwnerLimits;
 use super::rescan::Rescan;
@@ -61,9 +62,7 @@ pub(crate) struct TogetherGroup {
     when_lost: WhenLost,
     gap: Gap,
     unit: Unit,
-    complete: bool,
-    /// It has read back all that it has had, whatever the map says.
-    is_restored: bool,
+    holding: Holding,
     /// Why nothing is taken up, where that is so.
     closed: Option<Reason>,
     load: Load,
@@ -86,6 +85,7 @@ impl TogetherGroup {
         let refreshes = matches!(definition.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. });
         let mut mirrors = Mirrors::new(filter, group, first_number(incarnation));
         mirrors.follow(map, record, me, &mut Vec::new());
+        let holding = Holding::new(is_complete(map, record, group, me) == Some(true), mirrors.has_gap_here());
         Ok(Self {
             filter,
             number: group,
@@ -112,8 +112,7 @@ impl TogetherGroup {
             },
             gap: Gap::new(definition.rule, definition.unit != Unit::Endless, limits),
             unit: definition.unit.clone(),
-            complete: is_complete(map, record, group, me) == Some(true),
-            is_restored: false,
+            holding,
             closed: None,
             load: Load::default(),
             batches: 0,
@@ -322,11 +321,12 @@ impl TogetherGroup {
     }
 
     pub(crate) fn next_tick_ms(&self) -> Option<u64> {
-        let opening_ms = (!self.complete && !self.gap.is_open()).then_some(0);
-        let is_known = self.is_whole() || self.has_fetched_all();
-        let claim_ms = (!self.complete && is_known).then_some(self.gap.next_claim_ms());
-        let claim_ms = claim_ms.map(|claim_ms| if self.is_whole() { claim_ms } else { claim_ms.max(self.known_ms()) });
-        let fetches = !self.complete && !self.mirrors.is_down_here();
+        let opening_ms = (!self.holding.is_complete() && !self.gap.is_open()).then_some(0);
+        let is_known = self.holding.is_whole() || self.has_fetched_all();
+        let claim_ms = (!self.holding.is_complete() && is_known).then_some(self.gap.next_claim_ms());
+        let claim_ms =
+            claim_ms.map(|claim_ms| if self.holding.is_whole() { claim_ms } else { claim_ms.max(self.known_ms()) });
+        let fetches = !self.holding.is_complete() && !self.mirrors.is_down_here();
         let fetch_ms = fetches.then(|| self.copying.next_ms(self.mirrors.sources())).flatten();
         let rescan_ms = self.rescans().then(|| self.rescan.next_ms());
         let expiry_ms = self.mirrors.next_expiry_ms();
@@ -352,7 +352,7 @@ impl TogetherGroup {
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        self.complete
+        self.holding.is_complete()
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -377,7 +377,7 @@ impl TogetherGroup {
                 fill,
                 expected_rate,
                 ready: self.closed.is_none(),
-                complete: self.complete,
+                complete: self.holding.is_complete(),
                 complete_from_ms: self.complete_from_ms(),
             }],
             journal: JournalCounts::default(),

@@ -32,8 +32,9 @@ impl DividedGroup {
 
     /// Asks other levels while few questions to them are under way.
     pub(super) fn begin_climbs(&mut self) {
-        let Self { tree, flights: Some(flights), clock, own, outbox, complete, now, .. } = self else { return };
-        tree.begin_climbs(&Asking { flights, clock, own, is_complete: *complete, now_ms: now.monotonic_ms }, outbox);
+        let Self { tree, flights: Some(flights), clock, own, outbox, holding, now, .. } = self else { return };
+        let is_complete = holding.is_complete();
+        tree.begin_climbs(&Asking { flights, clock, own, is_complete, now_ms: now.monotonic_ms }, outbox);
     }
 
     /// Brings up what this level has told by itself, if it is time.

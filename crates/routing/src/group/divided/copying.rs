@@ -93,7 +93,7 @@ impl DividedGroup {
     pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<(CellParts, bool)> {
         // So that the slices of a backup are of about one time.
         self.own.advance(self.clock.now_unit());
-        let is_complete = self.is_whole() || self.placement.is_slice_complete_here(ask.slice as usize);
+        let is_complete = self.holding.is_whole() || self.placement.is_slice_complete_here(ask.slice as usize);
         Some((self.parts(ask)?, is_complete))
     }
 

@@ -162,7 +162,7 @@ impl DividedGroup {
 
     /// All has been taken up.
     pub(crate) fn end_restore(&mut self, is_whole: bool) {
-        self.is_restored = is_whole;
+        self.holding.restore(is_whole);
         let has_others = self.placement.nodes().len() > 1;
         if has_others && self.kept.headed_epoch != Some(self.placement.epoch()) {
             self.former_heads.forget();
@@ -221,7 +221,7 @@ impl DividedGroup {
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        self.complete
+        self.holding.is_complete()
     }
 
     pub(crate) fn bytes(&self) -> u64 {

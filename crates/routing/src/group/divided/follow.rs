@@ -108,12 +108,11 @@ impl DividedGroup {
         let placement = Placement::new(map, record, self.group, self.me, *self.placement.plan());
         let is_down = placement.is_down_here();
         if is_down && !self.placement.is_down_here() {
-            self.was_whole = self.is_whole();
+            self.holding.interrupt();
         }
-        self.complete = placement.is_complete_here();
+        self.holding.follow(placement.is_complete_here(), placement.has_gap_here());
         if !placement.has_any_here() {
-            // What is recorded from now on, it does not have.
-            (self.is_restored, self.was_whole) = (false, false);
+            self.holding.leave();
         }
         self.outbox.set_epoch(record.epoch);
         self.follow_line(record);
@@ -167,7 +166,7 @@ impl DividedGroup {
         self.now = now;
         // The map that says so may have come together with the next.
         if !self.placement.is_down_here() {
-            self.was_whole = self.is_whole();
+            self.holding.interrupt();
         }
         self.answer_all();
         (self.flights, self.incarnation) = (None, incarnation);
@@ -181,11 +180,11 @@ impl DividedGroup {
         self.kept.take(self.filter, self.group, commands);
         self.outbox.begin_anew(commands);
         // Where no other node has slices of the group, nobody has recorded anything meanwhile.
-        self.is_restored = self.was_whole && self.placement.nodes().len() == 1;
+        self.holding.begin_anew(self.placement.nodes().len() != 1);
         self.missed = Missed::begin(&self.placement);
         self.former_heads.forget();
         self.handing.begin_anew();
-        (self.complete, self.first_ms) = (false, Some(now.monotonic_ms));
+        self.first_ms = Some(now.monotonic_ms);
         self.gaps = None;
         self.fetch_anew();
     }

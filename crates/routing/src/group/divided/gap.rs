@@ -17,6 +17,7 @@ use firstseen_filter::WindowRule;
 
 use super::DividedGroup;
 use super::placement::Placement;
+use crate::group::holding::Completeness;
 use crate::group::lease::others_may_record_ms;
 use crate::group::rules::Rule;
 use crate::ids::{Incarnation, NodeId};
@@ -148,7 +149,7 @@ impl DividedGroup {
         }
         let unknown = self.unknown();
         let known_unit = self.own.now_unit().max(self.clock.now_unit());
-        let known_unit = (self.was_whole || self.is_restored).then_some(known_unit);
+        let known_unit = (self.holding.now() != Completeness::Lacking).then_some(known_unit);
         let Self { placement, gaps, .. } = self;
         let gaps = gaps.get_or_insert_default();
         if placement.lacking_here().any(|slice| !placement.is_arriving_here(slice)) {
@@ -235,7 +236,8 @@ impl DividedGroup {
             gap.has_got_all() || is_unshared && complete_from.is_some_and(|unit| now_unit >= unit)
         };
         let gaps = || self.gaps.as_ref();
-        let is_settled_over = self.is_whole() || gaps().and_then(|gaps| gaps.settled.as_ref()).is_some_and(is_over);
+        let is_settled_over =
+            self.holding.is_whole() || gaps().and_then(|gaps| gaps.settled.as_ref()).is_some_and(is_over);
         let is_arriving_over = gaps().and_then(|gaps| gaps.arriving.as_ref()).is_some_and(is_over);
         let has_all = |slice: &u32| match self.placement.is_arriving_here(*slice) {
             _ if !self.limits.rules.keep(Rule::MindsGaps) => true,
@@ -256,9 +258,9 @@ impl DividedGroup {
         let may_be_handed_over = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
             Some(gap) => gap.is_handed_over,
             // Nobody has looked yet.
-            None => self.was_whole || self.is_restored,
+            None => self.holding.now() == Completeness::Interrupted,
         };
-        self.is_whole() || may_be_handed_over
+        self.holding.is_whole() || may_be_handed_over
     }
 
     /// Nobody has looked yet what the slices here may lack.
@@ -297,7 +299,7 @@ impl DividedGroup {
         let known_unit = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
             _ if !handed_over.are_all_here => self.newest_unknown_unit(),
             Some(gap) if gap.awaited.is_empty() => Some(gap.newest_unit).filter(|_| !gap.awaits_time),
-            None if self.is_whole() => Some(0),
+            None if self.holding.is_whole() => Some(0),
             Some(_) | None => self.newest_unknown_unit(),
         };
         // Whoever is not told asks again.

@@ -8,7 +8,6 @@ use super::decide::{Next, Tested, after_test, not_found};
 use super::fill::Room;
 use super::flights::{Flight, Flights, Phase, Queue};
 use super::found::part;
-use crate::map::Durability;
 use crate::protocol::{BatchName, Command, GroupReply, Operation, Resolved};
 use crate::verdict::{Decision, Reason, Seen};
 use firstseen_filter::{Probes, Refresh};
@@ -157,9 +156,7 @@ impl DividedGroup {
     pub(super) fn is_young(&self) -> bool {
         let first_ms = self.first_ms.unwrap_or(self.now.monotonic_ms);
         let is_over = self.now.monotonic_ms.saturating_sub(first_ms) >= u64::from(self.policies.retry_horizon_ms);
-        // An interval loses what came last, and with it what the guard knew.
-        let has_lost = !self.is_whole() || self.is_restored && self.policies.durability != Durability::Durable;
-        has_lost && !is_over
+        self.holding.has_lost(self.policies.durability) && !is_over
     }
 
     /// Whether the newest generation has room; asks for the next in time.
@@ -345,7 +342,7 @@ impl DividedGroup {
 
     /// Answers the batch of an event, unless it has been answered; the guard learns what is known of it.
     pub(super) fn answer(&mut self, ticket: u64) {
-        let cannot_deny = !self.is_whole() || self.tree.has_forgotten(&self.own);
+        let cannot_deny = !self.holding.is_whole() || self.tree.has_forgotten(&self.own);
         let full_rate = self.rate_if_partial(ticket);
         let no_probes = self.handing.is_told().then(|| Probes::new(self.tree.shape(self.placement.plan())));
         let Some(flights) = &mut self.flights else { return };

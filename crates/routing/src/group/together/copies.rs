@@ -11,6 +11,7 @@ use firstseen_filter::{PartError, Probes};
 use super::TogetherGroup;
 use crate::group::copying::{Copying, told};
 use crate::group::guard::ReplayGuard;
+use crate::group::holding::Completeness;
 use crate::group::lease::Lease;
 use crate::group::limits::NAMES_AWAITED_MS_MAX;
 use crate::group::rescan::IsPut;
@@ -27,12 +28,16 @@ impl TogetherGroup {
     /// Whether it may answer and record: beside other copies not before the map knows that it has everything, as what is
     /// recorded where the map knows of no such copy opens no gap in those that are down.
     pub(super) fn is_known_whole(&self) -> bool {
-        self.complete || self.is_whole() && !self.mirrors.has_others()
+        match self.holding.now() {
+            Completeness::Complete => true,
+            Completeness::Whole => !self.mirrors.has_others(),
+            Completeness::Interrupted | Completeness::Lacking => false,
+        }
     }
 
     /// Whether the slice has everything, and the map does not say so yet.
     pub(crate) fn is_catching_up(&self) -> bool {
-        !self.complete && self.is_whole() && !self.mirrors.is_down_here()
+        self.holding.now() == Completeness::Whole && !self.mirrors.is_down_here()
     }
 
     /// Until when this node may record.
@@ -58,18 +63,15 @@ impl TogetherGroup {
     }
 
     pub(super) fn complete_from_ms(&self) -> Option<u64> {
-        let unit = self.gap.complete_from_unit().filter(|_| !self.complete)?;
+        let unit = self.gap.complete_from_unit().filter(|_| !self.holding.is_complete())?;
         begin_ms(&self.unit, unit)
-    }
-
-    pub(super) fn is_whole(&self) -> bool {
-        self.complete || self.is_restored && !self.mirrors.has_gap_here()
     }
 
     /// Has the map say that the slice is complete, once it is.
     pub(super) fn mind_gap(&mut self, now: Moment, commands: &mut Vec<Command>) {
         let has_fetched = self.has_fetched_all() && self.known_ms() <= now.monotonic_ms;
-        let is_due = !self.complete && (self.is_whole() || has_fetched || self.gap.is_over(&self.clock, now));
+        let is_due = !self.holding.is_complete()
+            && (self.holding.is_whole() || has_fetched || self.gap.is_over(&self.clock, now));
         if is_due && self.gap.may_claim(now) {
             let Self { filter, number: group, incarnation, .. } = *self;
             let epoch = self.mirrors.epoch();
@@ -78,7 +80,7 @@ impl TogetherGroup {
         if std::mem::take(&mut self.is_joining) {
             self.joined_ms = Some(now.monotonic_ms);
         }
-        if !self.complete && !self.mirrors.is_down_here() {
+        if !self.holding.is_complete() && !self.mirrors.is_down_here() {
             let (unit, epoch, now_ms) = (self.clock.now_unit(), self.mirrors.epoch(), now.monotonic_ms);
             if let Some((source, ask)) = self.copying.ask(self.mirrors.sources(), (unit, epoch), now_ms) {
                 self.joined_ms.get_or_insert(now_ms);
@@ -104,9 +106,9 @@ impl TogetherGroup {
         self.incarnation = incarnation;
         // The map by which it was down may have come together with the next.
         if !self.mirrors.is_down_here() {
-            self.is_restored = self.is_whole();
+            self.holding.keep(self.holding.is_whole());
         }
-        self.complete = false;
+        self.holding.distrust();
         self.copying = Copying::default();
         self.mirrors.begin_anew(first_number(incarnation), commands);
         if self.mirrors.has_others() {
@@ -177,7 +179,7 @@ impl TogetherGroup {
                     self.mirrors.send_early_again(from, &acks.refused_numbers, commands);
                 }
             }
-            PeerBody::AskCells(ask) if message.epoch <= self.mirrors.epoch() && self.complete => {
+            PeerBody::AskCells(ask) if message.epoch <= self.mirrors.epoch() && self.holding.is_complete() => {
                 // Cells of a time that is long over could not be told apart there.
                 let present_unit = self.clock.unit_at(now.wall_ms.saturating_add(self.limits.clock_skew_max_ms));
                 self.slice.advance(ask.unit.min(present_unit));
@@ -208,7 +210,7 @@ impl TogetherGroup {
 
     /// Whether this copy is compared with others.
     pub(super) fn rescans(&self) -> bool {
-        self.complete && self.mirrors.has_others()
+        self.holding.is_complete() && self.mirrors.has_others()
     }
 
     /// Reads another copy, if it is time, and puts in what is missing here.
@@ -243,7 +245,7 @@ impl TogetherGroup {
     }
 
     pub(super) fn hear_cells(&mut self, parts: CellParts, epoch: u64, now: Moment, commands: &mut Vec<Command>) {
-        if self.complete {
+        if self.holding.is_complete() {
             return self.compare_cells(parts, now);
         }
         // What is late there is late here.
@@ -278,7 +280,7 @@ impl TogetherGroup {
         }
         self.slice.advance(self.clock.now_unit());
         let parts = told(&self.slice, ask, self.limits.copied_at_once_bytes, self.clock.reading());
-        Some((parts, self.is_whole()))
+        Some((parts, self.holding.is_whole()))
     }
 
     /// Puts cells of a backup in.
@@ -316,10 +318,10 @@ impl TogetherGroup {
         now: Moment,
         commands: &mut Vec<Command>,
     ) {
-        let (was_whole, was_down) = (self.is_whole(), self.mirrors.is_down_here());
+        let (was_whole, was_down) = (self.holding.is_whole(), self.mirrors.is_down_here());
         let complete = record.and_then(|record| is_complete(map, record, self.number, self.me));
         self.leave.follow(record.and_then(|record| record.line.absent()));
-        self.complete = complete == Some(true);
+        self.holding.follow(complete == Some(true), self.mirrors.has_gap_here());
         let Some(record) = record.filter(|_| complete.is_some()) else {
             self.closed = Some(Reason::StaleMap);
             return self.mirrors.give_up(commands);
@@ -328,16 +330,17 @@ impl TogetherGroup {
         if self.mirrors.follow(map, record, self.me, commands) {
             self.forget_names();
         }
+        self.holding.follow(complete == Some(true), self.mirrors.has_gap_here());
         if self.mirrors.is_down_here() && !was_down {
-            self.is_restored = was_whole;
+            self.holding.keep(was_whole);
         }
         // It may have left and come again in between.
         let has_come = self.mirrors.arriving_since().is_some_and(|since| former_since != Some(since));
         if has_come {
-            self.is_restored = false;
+            self.holding.keep(false);
             self.gap.reopen();
         }
-        if self.complete || self.mirrors.is_down_here() || has_come {
+        if self.holding.is_complete() || self.mirrors.is_down_here() || has_come {
             self.copying = Copying::default();
         }
         self.mind_gap(now, commands);

@@ -40,7 +40,7 @@ impl TogetherGroup {
 
     /// All has been taken up.
     pub(crate) fn end_restore(&mut self, is_whole: bool) {
-        self.is_restored = is_whole;
+        self.holding.restore(is_whole);
         if self.mirrors.has_others() {
             self.forget_names();
         }
