@@ -24,16 +24,12 @@ mod fill;
 mod flights;
 mod follow;
 mod found;
-mod gap;
-mod handing;
 mod line;
 mod loss;
-mod missed;
+mod membership;
 mod outbox;
 mod own;
 mod passage;
-mod placement;
-mod reach;
 mod resolve;
 mod sets;
 mod submit;
@@ -43,13 +39,10 @@ use firstseen_filter::{CellDefinition, Geometry, Refresh};
 use hashbrown::HashMap;
 
 use super::clock::HeadClock;
-use super::copying::Copying;
 use super::guard::{ReplayGuard, Standing};
-use super::holding::Holding;
 use super::lease::Lease;
 use super::leave::Leave;
 use super::limits::OwnerLimits;
-use super::rescan::Rescan;
 use super::rules::{Rule, with_window};
 use super::state::{DecisionCounts, GroupState, HopCounts, SliceState};
 use super::state::{begin_ms, share_of_sample};
@@ -60,48 +53,25 @@ use crate::protocol::{Command, Moment, PeerBody, PeerMessage, SubmissionName, Te
 use crate::verdict::Reason;
 use fill::Fill;
 use flights::Flights;
-use follow::FormerHeads;
-use gap::Gaps;
-use handing::Handing;
-use missed::Missed;
+use membership::{Membership, Placement, Present, Site};
 use outbox::{Outbox, Sender};
 use own::OwnSlices;
 pub use passage::refuse;
-use placement::Placement;
-use reach::Unreachable;
 use sets::SetFlight;
 pub(crate) use tree::Level;
 use tree::Tree;
 
 /// The slices of one group that a node has, and the events that it is the head of.
 pub(crate) struct DividedGroup {
-    filter: FilterId,
-    group: u32,
-    me: NodeId,
-    /// The start of this node that the group was built in.
-    incarnation: Incarnation,
     limits: OwnerLimits,
     leave: Leave,
     policies: FilterPolicies,
     refresh: Refresh,
-    holding: Holding,
     is_draining: bool,
     /// Where another filter has followed, tickets from this one on are of events for which nothing is recorded.
     absent_from: u64,
     now: Moment,
-    /// When the first input came, in monotonic milliseconds.
-    first_ms: Option<u64>,
-    placement: Placement,
-    former_heads: FormerHeads,
-    handing: Handing,
-    missed: Missed,
-    /// What the slices here may lack; nothing where they are complete, or nobody has looked yet.
-    gaps: Option<Gaps>,
-    copying: Copying,
-    rescan: Rescan,
-    /// When the map is told next that the slices here are complete, should it not know.
-    next_claim_ms: u64,
-    unreachable: Unreachable,
+    membership: Membership,
     tree: Tree,
     /// When a submission was told degraded last.
     degraded_ms: Option<u64>,
@@ -158,30 +128,18 @@ impl DividedGroup {
         };
         let whole = whole(&plan, &definition.cells)?;
         let fill = Fill::new(&record.definition.group, whole, u64::from(plan.slices_per_group()));
+        let site = Site { filter, group, me, incarnation };
+        let own = OwnSlices::build(definition.clone(), &placement)?;
         let mut divided = Self {
-            filter,
-            group,
-            me,
-            incarnation,
             limits: *limits,
             leave: Leave::new(record.line.absent()),
             policies: record.policies,
             refresh,
-            holding: Holding::new(placement.is_complete_here(), placement.has_gap_here()),
             is_draining: false,
             absent_from: 0,
             now: Moment::default(),
-            first_ms: None,
-            own: OwnSlices::build(definition.clone(), &placement)?,
-            former_heads: FormerHeads::default(),
-            handing: Handing::default(),
-            missed: Missed::begin(&placement),
-            gaps: None,
-            copying: Copying::default(),
-            rescan: Rescan::new((definition.rule, &definition.unit), group, 0, limits.rescan_every_ms),
-            next_claim_ms: 0,
-            placement,
-            unreachable: Unreachable::default(),
+            own,
+            membership: Membership::new(site, placement, &definition, &record.policies, limits),
             tree: Tree::new(filter, group, level),
             degraded_ms: None,
             fill,
@@ -204,16 +162,10 @@ impl DividedGroup {
 
     /// The first map that counts.
     fn begin_by(&mut self, map: &ClusterMap, record: &FilterRecord) {
-        if !self.holding.is_complete() && (self.placement.has_gap_here() || !record.copies.is_empty()) {
-            self.former_heads.forget();
-        }
         self.open_generation(record);
-        let placement = self.placement.clone();
-        self.follow_handing(map, &placement);
-        if record.epoch > FilterRecord::FIRST_EPOCH {
-            self.hand_over_the_past();
-        }
-        self.fill.spread_over(self.placement.live_slices(), self.placement.asked_here());
+        self.membership.begin_by(map, record, &mut self.outbox);
+        let placement = self.membership.placement();
+        self.fill.spread_over(placement.live_slices(), placement.asked_here());
     }
 
     /// Until when this node may record.
@@ -229,7 +181,7 @@ impl DividedGroup {
     /// Takes a message of another node.
     pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         self.now = now;
-        let epoch = self.placement.epoch();
+        let epoch = self.membership.placement().epoch();
         // Whoever heads an event by another map must not be told by this one: two heads could find the same zero. By a newer
         // map there may be more slices here that are to be set.
         let is_stale = matches!(message.body, PeerBody::Test(_) | PeerBody::Set(_)) && message.epoch != epoch;
@@ -240,15 +192,16 @@ impl DividedGroup {
         }
         match message.body {
             PeerBody::Test(batch) => {
-                let degraded = batch.degraded || self.placement.asks_incomplete_here() && !self.holding.is_whole();
+                let Self { own, membership, outbox, .. } = self;
+                let (placement, unreachable) = (membership.placement(), membership.unreachable());
+                let degraded = batch.degraded || placement.asks_incomplete_here() && !membership.holding().is_whole();
                 let batch = TestBatch { degraded, ..batch };
-                let Self { own, placement, unreachable, outbox, .. } = self;
                 passage::test(&batch, own, placement, unreachable, outbox, self.tree.is_any());
             }
             PeerBody::Set(batch) => {
                 // Its sender knows that the generation was committed.
                 self.fill.open(batch.generation);
-                let cells = passage::set(from, &batch, &mut self.own, &self.placement, &mut self.outbox);
+                let cells = passage::set(from, &batch, &mut self.own, self.membership.placement(), &mut self.outbox);
                 if cells == 0 && !batch.stamps.is_empty() {
                     self.has_refused(from);
                 }
@@ -259,34 +212,47 @@ impl DividedGroup {
             PeerBody::Resolved(resolved) => self.resolved(&resolved),
             PeerBody::SetAcks(acks) => self.acknowledged(from, &acks, message.epoch),
             PeerBody::AskPast => {
-                self.tell_past(from, message.epoch);
-                self.hand_over_again(from);
+                let Self { membership, leave, limits, clock, own, outbox, .. } = self;
+                membership.tell_past(from, message.epoch, &Present { now, limits, leave, clock }, own, outbox);
+                let first_free = self.first_free();
+                self.membership.hand_over_again(from, first_free, now.monotonic_ms);
             }
-            PeerBody::Past(past) => self.hear_past(from, past, message.epoch),
+            PeerBody::Past(past) => self.membership.hear_past(from, past, message.epoch),
             PeerBody::AskCells(ask) => self.tell_cells(from, &ask, message.epoch),
             PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch),
             PeerBody::Mirror(_, mirrored) => self.hear_told(&mirrored),
-            PeerBody::HandedOver(handed) => self.hear_handed_over(from, handed),
+            PeerBody::HandedOver(handed) => self.membership.hear_handed_over(from, handed, now.monotonic_ms),
         }
         self.finish(commands);
     }
 
+    fn has_refused(&mut self, from: NodeId) {
+        let Self { membership, now, limits, leave, clock, own, .. } = self;
+        membership.has_refused(from, &Present { now: *now, limits, leave, clock }, own);
+    }
+
     fn open_generation(&mut self, record: &FilterRecord) {
-        self.fill.open(record.generations.get(self.group as usize).copied().unwrap_or(0));
+        self.fill.open(record.generations.get(self.membership.site().group as usize).copied().unwrap_or(0));
     }
 
     pub(crate) fn inflight_events(&self) -> u64 {
         self.flights.as_ref().map_or(0, Flights::open_events) as u64
     }
 
+    /// See [`super::GroupOwner::is_catching_up`].
+    pub(crate) fn is_catching_up(&self) -> bool {
+        self.membership.is_catching_up()
+    }
+
     pub(crate) fn unbuilt_slices(&self) -> usize {
-        let is_unbuilt = |slice: &u32| self.placement.holds_slice(*slice as usize) && !self.own.has(*slice);
-        (0..self.placement.slices() as u32).filter(is_unbuilt).count()
+        let placement = self.membership.placement();
+        let is_unbuilt = |slice: &u32| placement.holds_slice(*slice as usize) && !self.own.has(*slice);
+        (0..placement.slices() as u32).filter(is_unbuilt).count()
     }
 
     /// Whether somebody waits for this node to end what it has headed.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.handing.is_awaited()
+        self.membership.handing().is_awaited()
     }
 
     pub(crate) fn shared(&mut self) -> (&mut ReplayGuard, &mut OwnerLimits) {
@@ -306,9 +272,10 @@ impl DividedGroup {
     pub(crate) fn state(&mut self, sample_bytes: usize) -> GroupState {
         let slice_sample_bytes = share_of_sample(sample_bytes, self.own.len());
         let inflight_events = self.inflight_events();
-        let first = self.group.saturating_mul(self.placement.slices() as u32);
-        let placement = &self.placement;
-        let complete_from_ms = self.complete_from_unit().and_then(|unit| begin_ms(self.own.unit(), unit));
+        let placement = self.membership.placement();
+        let first = self.membership.site().group.saturating_mul(placement.slices() as u32);
+        let complete_from_ms =
+            self.membership.complete_from_unit(&self.own).and_then(|unit| begin_ms(self.own.unit(), unit));
         let (test_nodes, set_nodes) = (self.own.test_node_visits, self.own.set_node_visits);
         let states = self.own.states().map(|(index, slice, load)| {
             let (fill, expected_rate) = slice.fill_and_rate(slice_sample_bytes);
@@ -332,7 +299,7 @@ impl DividedGroup {
             events,
             decisions,
             journal: self.tree.owed_counts(),
-            mended_runs: self.rescan.mended_runs(),
+            mended_runs: self.membership.mended_runs(),
             guard_bytes: self.guard.bytes(),
             guard_bytes_per_horizon_second: self.guard.bytes_per_horizon_second(),
             inflight_events,

@@ -32,8 +32,8 @@ impl DividedGroup {
 
     /// Asks other levels while few questions to them are under way.
     pub(super) fn begin_climbs(&mut self) {
-        let Self { tree, flights: Some(flights), clock, own, outbox, holding, now, .. } = self else { return };
-        let is_complete = holding.is_complete();
+        let Self { tree, flights: Some(flights), clock, own, outbox, membership, now, .. } = self else { return };
+        let is_complete = membership.holding().is_complete();
         tree.begin_climbs(&Asking { flights, clock, own, is_complete, now_ms: now.monotonic_ms }, outbox);
     }
 

@@ -9,16 +9,17 @@ use firstseen_filter::{FilterSlice, LiveEvents, PartError, Stamp};
 
 use super::DividedGroup;
 use super::flights::Flights;
+use super::membership::Site;
 use crate::group::rules::Rule;
-use crate::ids::FilterId;
 use crate::map::Durability;
 use crate::protocol::{
-    BatchName, CheckpointCursor, ClockReading, Command, Entry, Moment, NamedEvent, PositionLists, Record, SetBatch,
+    BatchName, CheckpointCursor, ClockReading, Command, Entry, Mirrored, Moment, NamedEvent, PositionLists, Record,
+    SetBatch,
 };
 use crate::verdict::{Decision, Reason};
 
 /// What is to be kept of the input that is worked on.
-pub(super) struct Kept {
+pub(crate) struct Kept {
     keeps_journal: bool,
     entries: Vec<Entry>,
     /// Parts of copies, which are kept by themselves: they are long.
@@ -94,7 +95,8 @@ impl Kept {
     }
 
     /// All of the input.
-    pub(super) fn take(&mut self, filter: FilterId, group: u32, commands: &mut Vec<Command>) {
+    pub(super) fn take(&mut self, site: Site, commands: &mut Vec<Command>) {
+        let Site { filter, group, .. } = site;
         let record = |entries| Command::Record(Record { filter, group, entries });
         commands.extend(self.copied.drain(..).map(|part| record(vec![part])));
         if !self.entries.is_empty() {
@@ -116,10 +118,10 @@ impl DividedGroup {
             }
             Entry::Set { generation, cells, stamps, counted } => {
                 for (positions, stamp) in cells.iter().zip(&stamps) {
-                    if !self.placement.admits(positions) {
+                    if !self.membership.placement().admits(positions) {
                         return Err(PartError::Misfit("positions of another group"));
                     }
-                    self.own.put(&self.placement, positions, *stamp, generation)?;
+                    self.own.put(self.membership.placement(), positions, *stamp, generation)?;
                     self.fill.advance(stamp.unit);
                 }
                 if self.fill.newest() == generation {
@@ -162,11 +164,8 @@ impl DividedGroup {
 
     /// All has been taken up.
     pub(crate) fn end_restore(&mut self, is_whole: bool) {
-        self.holding.restore(is_whole);
-        let has_others = self.placement.nodes().len() > 1;
-        if has_others && self.kept.headed_epoch != Some(self.placement.epoch()) {
-            self.former_heads.forget();
-        }
+        let knows_heads = self.kept.headed_epoch == Some(self.membership.placement().epoch());
+        self.membership.end_restore(is_whole, knows_heads);
         for (name, (names, events)) in std::mem::take(&mut self.kept.taken) {
             let decisions = vec![Decision::Undecided(Reason::Unknown); events as usize];
             if self.limits.rules.keep(Rule::RestoresNames) {
@@ -202,16 +201,18 @@ impl DividedGroup {
 
     /// Keeps by which map this node heads events, once all that others have headed is over.
     pub(super) fn keep_head(&mut self) {
-        if self.first_ms.is_some() && self.former_heads.are_over(self.now.monotonic_ms) {
-            self.kept.headed(self.placement.epoch());
+        if self.membership.heads_all_that_may_come(self.now.monotonic_ms) {
+            self.kept.headed(self.membership.placement().epoch());
         }
     }
 
-    /// The first input has come: what was before is remembered for the retry horizon.
-    pub(super) fn begin(&mut self) {
-        let now_ms = self.now.monotonic_ms;
-        self.first_ms.get_or_insert(now_ms);
-        self.former_heads.begin(now_ms.saturating_add(u64::from(self.policies.retry_horizon_ms)));
+    /// What another head has told.
+    pub(super) fn hear_told(&mut self, mirrored: &Mirrored) {
+        let told = (mirrored.name, mirrored.names.clone(), mirrored.decisions.clone());
+        if self.limits.rules.keep(Rule::RestoresNames) {
+            self.guard.restore(&told, self.now.monotonic_ms);
+        }
+        self.kept.told(mirrored.name, &mirrored.names, &mirrored.decisions, mirrored.clock);
     }
 
     /// The next cells of a checkpoint; none when it has all.
@@ -221,7 +222,7 @@ impl DividedGroup {
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        self.holding.is_complete()
+        self.membership.holding().is_complete()
     }
 
     pub(crate) fn bytes(&self) -> u64 {

@@ -11,7 +11,7 @@ impl DividedGroup {
     /// The map may say that the filter is closed.
     pub(super) fn follow_line(&mut self, record: &FilterRecord) {
         if self.leave.follow(record.line.absent()) {
-            self.absent_from = self.flights.as_ref().map_or(0, Flights::first_free);
+            self.absent_from = self.first_free();
         }
     }
 
@@ -25,7 +25,7 @@ impl DividedGroup {
             has_ended: self.leave.absent().is_some() && !before.any(|first| is_open(&first)),
             newest_unit: self.clock.now_unit().max(self.own.now_unit()),
             // Nobody shows its clock to who heads nothing.
-            present_unit: match self.placement.asked_here() {
+            present_unit: match self.membership.placement().asked_here() {
                 0 => u64::MAX,
                 _ => self.leave.present_unit(&self.clock, now),
             },

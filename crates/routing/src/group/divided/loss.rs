@@ -4,8 +4,12 @@
 //! runs anew; an event whose cells are being set goes on after its deadline, and a retry is told what it came to. Must
 //! not know: how a loss is noticed.
 
+use std::collections::BTreeSet;
+
 use super::DividedGroup;
 use super::flights::{Flights, Phase};
+use super::membership::Present;
+use crate::group::thresholds::TOO_FEW_LEFT;
 use crate::ids::NodeId;
 use crate::protocol::{Command, Moment};
 use crate::verdict::{Decision, Reason};
@@ -33,7 +37,9 @@ impl DividedGroup {
     pub(crate) fn next_tick_ms(&self) -> Option<u64> {
         let deadline_ms = self.flights.as_ref().and_then(Flights::next_deadline_ms);
         let gathered_ms = self.outbox.has_gathered().then_some(0);
-        let of_copies = self.next_gap_ms().into_iter().chain(self.next_rescan_ms()).chain(self.handing.next_ms());
+        let Self { membership, now, limits, leave, clock, .. } = self;
+        let gap_ms = membership.next_gap_ms(&Present { now: *now, limits, leave, clock }, &self.own);
+        let of_copies = gap_ms.into_iter().chain(membership.next_rescan_ms()).chain(membership.handing().next_ms());
         let others = [gathered_ms, self.guard.next_expiry_ms(), self.tree.next_replay_ms()];
         deadline_ms.into_iter().chain(others.into_iter().flatten()).chain(of_copies).min()
     }
@@ -68,15 +74,35 @@ impl DividedGroup {
         self.now = now;
         self.end_sets_of(peer);
         self.count_stuck_events();
-        if let Some(index) = self.placement.index_of(peer) {
+        if let Some(index) = self.membership.placement().index_of(peer) {
             // An event may have got stuck on its way to that node, wherever it is now.
             let asked = |group: &Self, ticket: u64| {
-                let positions = group.flights.as_ref().map_or(&[][..], |flights| flights.positions(ticket));
-                positions.iter().any(|position| group.placement.node_at(*position) == index)
+                let placement = group.membership.placement();
+                group.positions(ticket).iter().any(|position| placement.node_at(*position) == index)
             };
             self.give_up_tests(asked, Decision::Undecided(Reason::NotReady));
         }
         self.finish(commands);
+    }
+
+    /// Other nodes are out of reach than before.
+    pub(crate) fn reach_changed(&mut self, nodes: &BTreeSet<NodeId>, now: Moment, commands: &mut Vec<Command>) {
+        if !self.membership.reach_changed(nodes) {
+            return;
+        }
+        self.now = now;
+        self.count_stuck_events();
+        let asks_them = |group: &Self, ticket: u64| {
+            let (positions, membership) = (group.positions(ticket), &group.membership);
+            membership.unreachable().has_any(membership.placement(), positions.iter().copied())
+        };
+        self.give_up_tests(asks_them, TOO_FEW_LEFT);
+        self.finish(commands);
+    }
+
+    pub(super) fn count_stuck_events(&mut self) {
+        let Self { membership, sets, .. } = self;
+        membership.count_stuck_events(sets.values().map(|set| (set.to(), set.tickets())));
     }
 
     /// The slices have moved: what was asked of their nodes means nothing.

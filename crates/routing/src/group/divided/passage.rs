@@ -6,10 +6,9 @@
 
 use firstseen_filter::Sighting;
 
+use super::membership::{Placement, Unreachable};
 use super::outbox::{Finding, Outbox, Question};
 use super::own::OwnSlices;
-use super::placement::Placement;
-use super::reach::Unreachable;
 use crate::ids::NodeId;
 use crate::protocol::{Command, HandedOver, PeerBody, PeerMessage, Resolved, SetAcks, SetBatch, TestBatch};
 use crate::verdict::Reason;

@@ -8,6 +8,7 @@ use super::decide::{Next, Tested, after_test, not_found};
 use super::fill::Room;
 use super::flights::{Flight, Flights, Phase, Queue};
 use super::found::part;
+use super::membership::{Present, Site};
 use crate::protocol::{BatchName, Command, GroupReply, Operation, Resolved};
 use crate::verdict::{Decision, Reason, Seen};
 use firstseen_filter::{Probes, Refresh};
@@ -139,24 +140,31 @@ impl DividedGroup {
             return self.is_young();
         }
         let Some(flights) = &self.flights else { return false };
-        let is_here = |position: &&u64| self.placement.is_held_here(**position);
+        let is_here = |position: &&u64| self.membership.placement().is_held_here(**position);
         let here = flights.positions(ticket).iter().filter(is_here).count();
         let stamp = flights.flight(ticket).map(|flight| flight.stamp);
-        let is_set = stamp.is_some_and(|stamp| self.own.has_set(&self.placement, flights.positions(ticket), stamp));
+        let is_set =
+            stamp.is_some_and(|stamp| self.own.has_set(self.membership.placement(), flights.positions(ticket), stamp));
         !is_set || self.fill.is_likely_set(here)
     }
 
     /// Whether another node may have taken up an event before, whose guard this one does not have.
     pub(super) fn was_headed_elsewhere(&self, ticket: u64) -> bool {
-        let positions = self.flights.as_ref().map_or(&[][..], |flights| flights.positions(ticket));
-        self.former_heads.are_elsewhere(positions, self.me, self.now.monotonic_ms)
+        self.membership.was_headed_elsewhere(self.positions(ticket), self.now.monotonic_ms)
     }
 
     /// Whether submissions may come again whose first attempt a process of this node before has taken up.
     pub(super) fn is_young(&self) -> bool {
-        let first_ms = self.first_ms.unwrap_or(self.now.monotonic_ms);
-        let is_over = self.now.monotonic_ms.saturating_sub(first_ms) >= u64::from(self.policies.retry_horizon_ms);
-        self.holding.has_lost(self.policies.durability) && !is_over
+        self.membership.is_young(self.policies.durability, self.now.monotonic_ms)
+    }
+
+    pub(super) fn positions(&self, ticket: u64) -> &[u64] {
+        self.flights.as_ref().map_or(&[], |flights| flights.positions(ticket))
+    }
+
+    /// The ticket of the next event.
+    pub(super) fn first_free(&self) -> u64 {
+        self.flights.as_ref().map_or(0, Flights::first_free)
     }
 
     /// Whether the newest generation has room; asks for the next in time.
@@ -185,8 +193,9 @@ impl DividedGroup {
         if alive >= self.fill.generations_max() {
             return false;
         }
+        let Site { filter, group, .. } = self.membership.site();
         if let Some(number) = self.fill.ask_for_next(self.now.monotonic_ms) {
-            self.outbox.push(Command::OpenGeneration { filter: self.filter, group: self.group, number });
+            self.outbox.push(Command::OpenGeneration { filter, group, number });
         }
         true
     }
@@ -306,13 +315,18 @@ impl DividedGroup {
         self.end(ticket);
     }
 
-    /// Runs what became ready, answers batches that are decided, drops those that are over, and sends what was gathered.
+    /// Brings what an input has set off to its end. The order of the steps is the order of commands, and has its reasons:
+    ///
+    /// 1. what became ready runs first, as everything after it looks at what is in flight;
+    /// 2. gaps before fetching, as a gap that is over needs no cells, and fetching before comparing, which is of slices that
+    ///    lack nothing;
+    /// 3. early duplicates and questions to other levels before batches are answered and dropped, as both look into batches;
+    /// 4. batches before handing over: who has taken over is sent what was told under names ahead of the end of it;
+    /// 5. records last but for the outbox, whose messages and replies rest on them.
     pub(super) fn finish(&mut self, commands: &mut Vec<Command>) {
-        self.begin();
+        self.membership.begin(self.now.monotonic_ms);
         self.run_ready();
-        self.mind_gap();
-        self.fetch();
-        self.rescan();
+        self.mind_slices();
         self.tell_found();
         self.begin_climbs();
         while let Some(ticket) = self.closing.pop() {
@@ -324,17 +338,25 @@ impl DividedGroup {
                 flights.retire(ticket);
             }
         }
-        self.hand_over();
-        // Ahead of all that follows from it.
-        self.kept.take(self.filter, self.group, commands);
-        self.outbox.flush(commands);
+        let Self { membership, flights, guard, outbox, kept, now, .. } = self;
+        membership.hand_over(flights.as_ref(), guard, now.monotonic_ms, outbox);
+        kept.take(membership.site(), commands);
+        outbox.flush(commands);
+    }
+
+    /// What slices here lack, and whether copies agree.
+    fn mind_slices(&mut self) {
+        let Self { membership, own, kept, outbox, limits, leave, clock, now, .. } = self;
+        membership.mind_gap(&Present { now: *now, limits, leave, clock }, own, outbox);
+        membership.fetch(own, now.monotonic_ms, outbox);
+        membership.rescan(own, kept, now.monotonic_ms, outbox);
     }
 
     /// The chance that a new event is called a duplicate of which all positions are asked; told only where the batch has others.
     fn rate_if_partial(&mut self, ticket: u64) -> f64 {
         let batch = self.flights.as_ref().and_then(|flights| flights.batch(ticket));
         if batch.is_some_and(|batch| batch.degraded) {
-            self.expected_rate(self.placement.plan().shape().hashes() as usize)
+            self.expected_rate(self.membership.placement().plan().shape().hashes() as usize)
         } else {
             0.0
         }
@@ -342,9 +364,13 @@ impl DividedGroup {
 
     /// Answers the batch of an event, unless it has been answered; the guard learns what is known of it.
     pub(super) fn answer(&mut self, ticket: u64) {
-        let cannot_deny = !self.holding.is_whole() || self.tree.has_forgotten(&self.own);
+        let cannot_deny = !self.membership.holding().is_whole() || self.tree.has_forgotten(&self.own);
         let full_rate = self.rate_if_partial(ticket);
-        let no_probes = self.handing.is_told().then(|| Probes::new(self.tree.shape(self.placement.plan())));
+        let no_probes = self
+            .membership
+            .handing()
+            .is_told()
+            .then(|| Probes::new(self.tree.shape(self.membership.placement().plan())));
         let Some(flights) = &mut self.flights else { return };
         let Some(batch) = flights.batch_mut(ticket) else { return };
         let mut reply_to = batch.head.reply_to;
@@ -362,7 +388,7 @@ impl DividedGroup {
             }
             if let Some(probes) = no_probes {
                 let told = (name, &batch.head.names[..], &batch.decisions[..]);
-                self.handing.tell(&mut self.outbox, told, self.clock.reading(), probes);
+                self.membership.handing().tell(&mut self.outbox, told, self.clock.reading(), probes);
             }
         }
         let degraded = batch.degraded || batch.head.operation == Operation::Verify && cannot_deny;

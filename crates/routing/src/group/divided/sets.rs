@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use super::DividedGroup;
 use super::flights::Phase;
-use super::placement::Placement;
+use super::membership::Placement;
 use crate::group::rules::Rule;
 use crate::ids::NodeId;
 use crate::protocol::SetAcks;
@@ -62,10 +62,6 @@ impl SetFlight {
         &self.tickets
     }
 
-    pub(super) fn generation(&self) -> u64 {
-        self.generation
-    }
-
     pub(super) fn awaits_map(&self) -> bool {
         self.awaits_map
     }
@@ -101,9 +97,10 @@ impl DividedGroup {
     /// Sets the cells of an event here and sends for the others; how many nodes are to acknowledge. `None` where the
     /// generation is not here, and nothing is set.
     fn set(&mut self, ticket: u64, number: u64) -> Option<u16> {
-        let Self { flights: Some(flights), own, placement, outbox, sets, kept, missed, limits, .. } = self else {
+        let Self { flights: Some(flights), own, membership, outbox, sets, kept, limits, .. } = self else {
             return None;
         };
+        let (placement, missed) = membership.placement_and_missed();
         let stamp = flights.flight(ticket)?.stamp;
         let positions = flights.positions(ticket);
         if !own.open(placement, positions, stamp.unit, number) {
@@ -151,10 +148,28 @@ impl DividedGroup {
         }
     }
 
+    /// Keeps what is on its way to nodes that have just gone down.
+    pub(super) fn keep_unacknowledged(&mut self) {
+        let Self { sets, membership, flights: Some(flights), limits, .. } = self else { return };
+        let (placement, missed) = membership.placement_and_missed();
+        let mut numbers: Vec<u64> = sets.keys().copied().collect();
+        numbers.sort_unstable();
+        for set in numbers.iter().filter_map(|number| sets.get(number)) {
+            for ticket in &set.tickets {
+                let Some(flight) = flights.flight(*ticket) else { continue };
+                let Some(to) = placement.index_of(set.to) else { continue };
+                let is_there = |position: &u64| placement.is_held(to, *position);
+                let cells = flights.positions(*ticket).iter().copied().filter(is_there);
+                missed.push(set.to, set.generation, cells, flight.stamp, limits.missed_events_max);
+            }
+        }
+    }
+
     /// By a new map, other nodes may have slices of those that are to set something: what these have not set when they go down
     /// they do not pass on.
     pub(super) fn follow_sets(&mut self, former: &Placement) {
-        let Self { sets, placement, .. } = self;
+        let Self { sets, membership, .. } = self;
+        let placement = membership.placement();
         let are_unseen = placement.epoch().saturating_sub(former.epoch()) > EPOCHS_SEEN_MAX;
         let outrun = sets.values_mut().filter(|set| are_unseen || former.is_joined_at(set.to, placement));
         outrun.for_each(|set| set.is_outrun = true);
@@ -176,9 +191,9 @@ impl DividedGroup {
     /// A set is over. One that was not done is done again in the newest generation, unless that is the one that refused.
     fn end_set(&mut self, number: u64, end: SetEnd) {
         let Some(set) = self.sets.remove(&number) else { return };
-        let (newest, epoch) = (self.fill.newest(), self.placement.epoch());
+        let (newest, epoch) = (self.fill.newest(), self.membership.placement().epoch());
         // Who is back asks those for what it has missed that have slices of the group.
-        let is_asked = self.placement.has_any_here();
+        let is_asked = self.membership.placement().has_any_here();
         let is_kept = end == SetEnd::Down && is_asked && !set.is_outrun;
         let end = if is_kept { SetEnd::Done } else { end };
         if end == SetEnd::Stale && epoch <= set.epoch {
@@ -214,14 +229,15 @@ impl DividedGroup {
 
     /// Whether a node that is down misses an event.
     fn is_missed(&self, ticket: u64) -> bool {
-        let positions = self.flights.as_ref().map_or(&[][..], |flights| flights.positions(ticket));
-        let mut down = self.placement.down_peers().filter_map(|node| self.placement.index_of(node));
-        down.any(|node| positions.iter().any(|position| self.placement.is_held(node, *position)))
+        let positions = self.positions(ticket);
+        let mut down =
+            self.membership.placement().down_peers().filter_map(|node| self.membership.placement().index_of(node));
+        down.any(|node| positions.iter().any(|position| self.membership.placement().is_held(node, *position)))
     }
 
     /// Whether an event begins here, by the map that counts.
     fn heads(&self, ticket: u64) -> bool {
-        let positions = self.flights.as_ref().map_or(&[][..], |flights| flights.positions(ticket));
-        self.placement.head(positions) == Some(self.me)
+        let positions = self.positions(ticket);
+        self.membership.placement().head(positions) == Some(self.membership.site().me)
     }
 }

@@ -8,8 +8,8 @@ use firstseen_filter::{Placed, Refresh, Sighting};
 use super::DividedGroup;
 use super::decide::{Asked, Head, before_test};
 use super::flights::{BATCH_EVENTS_MAX, BatchHead, Flights, NONE, Phase};
+use super::membership::Voters;
 use super::outbox::Question;
-use super::placement::Voters;
 use crate::group::clock::Heading;
 use crate::group::guard::{Admission, Standing};
 use crate::group::rules::{Rule, remembered};
@@ -59,19 +59,19 @@ impl DividedGroup {
             Operation::Count | Operation::Estimate => false,
         };
         let whole = can_run
-            && submission.probes.shape() == self.tree.shape(self.placement.plan())
+            && submission.probes.shape() == self.tree.shape(self.membership.placement().plan())
             && events <= self.limits.batch_events_max.min(BATCH_EVENTS_MAX)
             && named
             && self.clock.is_valid(&submission.times, events);
         let inflight = self.flights.as_ref().map_or(0, Flights::open_events);
-        let inflight = inflight.saturating_sub(self.unreachable.stuck_events());
+        let inflight = inflight.saturating_sub(self.membership.unreachable().stuck_events());
         match () {
             () if !whole => Some(Reason::Invalid),
             () if submission.operation == Operation::Observe && self.tree.must_come_from_below(submission.from) => {
                 Some(Reason::Invalid)
             }
             () if self.is_draining => Some(Reason::NotReady),
-            () if !self.placement.has_any_here() => Some(Reason::StaleMap),
+            () if !self.membership.placement().has_any_here() => Some(Reason::StaleMap),
             () if self.leave.doubt().is_some() => self.leave.doubt(),
             () if inflight + events > self.limits.inflight_events_max => Some(Reason::Overloaded),
             () => None,
@@ -108,7 +108,7 @@ impl DividedGroup {
             self.kept.taken(BatchName { producer, sequence }, &names, events);
         }
         let head = BatchHead { reply_to, operation, from, producer, sequence, names, deadline_ms, again, traceparent };
-        let (probes, above) = self.tree.split(probes, self.placement.plan());
+        let (probes, above) = self.tree.split(probes, self.membership.placement().plan());
         let is_degraded = is_known && self.may_have_told_degraded();
         let first = self.flights_mut().push(head, probes, above);
         if let Some(batch) = self.flights_mut().batch_mut(first) {
@@ -153,7 +153,7 @@ impl DividedGroup {
     }
 
     fn flights_mut(&mut self) -> &mut Flights {
-        let first_number = (self.incarnation.0 & 0xFF) << NUMBER_BITS;
+        let first_number = (self.membership.site().incarnation.0 & 0xFF) << NUMBER_BITS;
         if self.flights.is_none() {
             self.outbox.number_sets_from(first_number);
         }
@@ -162,7 +162,7 @@ impl DividedGroup {
 
     fn prefetch(&self, ticket: u64) {
         if let Some(flights) = &self.flights {
-            self.own.prefetch(&self.placement, flights.positions(ticket), self.fill.newest());
+            self.own.prefetch(self.membership.placement(), flights.positions(ticket), self.fill.newest());
         }
     }
 
@@ -254,9 +254,11 @@ impl DividedGroup {
     /// Tests an event at own slices, and sends it on if no zero is found.
     fn test(&mut self, ticket: u64) {
         let has_parent = self.tree.has_parent();
-        let Self { flights: Some(flights), own, placement, handing, unreachable, policies, limits, .. } = self else {
+        let Self { flights: Some(flights), own, membership, policies, limits, .. } = self else {
             return;
         };
+        let (placement, handing, unreachable) =
+            (membership.placement(), membership.handing(), membership.unreachable());
         // One that became ready may have been given up since.
         let Some(flight) = flights.flight(ticket).filter(|flight| flight.phase == Phase::Testing).copied() else {
             return;
@@ -274,7 +276,7 @@ impl DividedGroup {
             &Asked {
                 head: match placement.head(positions) {
                     None => Head::Nowhere,
-                    Some(head) if head == self.me => Head::Here,
+                    Some(head) if head == membership.site().me => Head::Here,
                     Some(_) => Head::Elsewhere,
                 },
                 awaits_former_head: limits.rules.keep(Rule::AwaitsFormerHeads) && handing.awaits_head_of(positions),
@@ -324,9 +326,12 @@ impl DividedGroup {
 
     /// What an event is told that no slice denies, where too few of its slices are left for a verdict.
     pub(super) fn too_few_left(&self, ticket: u64) -> Option<Decision> {
-        let flights = self.flights.as_ref().filter(|_| !self.placement.is_all_complete() && !self.tree.has_parent())?;
+        let flights = self
+            .flights
+            .as_ref()
+            .filter(|_| !self.membership.placement().is_all_complete() && !self.tree.has_parent())?;
         let positions = flights.positions(ticket);
-        lost(&self.policies, self.placement.voters(positions, 0).live, positions.len())
+        lost(&self.policies, self.membership.placement().voters(positions, 0).live, positions.len())
     }
 
     /// Not all positions of an event can be asked: if it is new, it is called a duplicate by this chance.
@@ -338,7 +343,8 @@ impl DividedGroup {
 
     /// Asks own slices about the positions of an event that are to be asked, and other nodes if no zero is found there.
     fn ask(&mut self, ticket: u64, voters: &Voters, asks_all: bool) {
-        let Self { flights: Some(flights), own, placement, outbox, .. } = self else { return };
+        let Self { flights: Some(flights), own, membership, outbox, .. } = self else { return };
+        let placement = membership.placement();
         let Some((stamp, head)) = flights.flight(ticket).map(|flight| flight.stamp).zip(flights.batch(ticket)) else {
             return;
         };
@@ -353,7 +359,7 @@ impl DividedGroup {
             let left_ms = head.deadline_ms.saturating_sub(self.now.monotonic_ms);
             let parallel = self.policies.lookup == Lookup::Parallel;
             let question = Question {
-                head: self.me,
+                head: membership.site().me,
                 ticket,
                 stamp,
                 found,

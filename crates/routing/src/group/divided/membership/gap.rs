@@ -15,8 +15,10 @@
 
 use firstseen_filter::WindowRule;
 
-use super::DividedGroup;
 use super::placement::Placement;
+use super::{Membership, Present, Site};
+use crate::group::divided::outbox::Outbox;
+use crate::group::divided::own::OwnSlices;
 use crate::group::holding::Completeness;
 use crate::group::lease::others_may_record_ms;
 use crate::group::rules::Rule;
@@ -134,9 +136,9 @@ impl Gaps {
     }
 }
 
-impl DividedGroup {
+impl Membership {
     /// Follows the map: slices that have become incomplete have a gap, and those that are complete have none.
-    pub(super) fn follow_gap(&mut self) {
+    pub(in crate::group::divided) fn follow_gap(&mut self, present: &Present<'_>, own: &OwnSlices) {
         if !self.placement.lacks_here() {
             self.gaps = None;
             return;
@@ -147,8 +149,8 @@ impl DividedGroup {
             self.fetch_anew();
             return;
         }
-        let unknown = self.unknown();
-        let known_unit = self.own.now_unit().max(self.clock.now_unit());
+        let unknown = self.unknown(present);
+        let known_unit = own.now_unit().max(present.clock.now_unit());
         let known_unit = (self.holding.now() != Completeness::Lacking).then_some(known_unit);
         let Self { placement, gaps, .. } = self;
         let gaps = gaps.get_or_insert_default();
@@ -169,32 +171,31 @@ impl DividedGroup {
     }
 
     /// Something that a node has set was refused: what it hands over is not all here.
-    pub(super) fn has_refused(&mut self, from: NodeId) {
+    pub(in crate::group::divided) fn has_refused(&mut self, from: NodeId, present: &Present<'_>, own: &OwnSlices) {
         // It may be the first input.
         if self.has_unknown_gap() {
-            self.follow_gap();
+            self.follow_gap(present, own);
         }
         let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
         gaps.filter(|gap| gap.awaits(from)).for_each(|gap| gap.is_handed_over = false);
     }
 
     /// Asks who has not answered; has the map say which slices are complete, once they are.
-    pub(super) fn mind_gap(&mut self) {
+    pub(in crate::group::divided) fn mind_gap(&mut self, present: &Present<'_>, own: &OwnSlices, outbox: &mut Outbox) {
         if !self.placement.lacks_here() {
             return;
         }
         // At the first input, when it is known what time it is.
         if self.has_unknown_gap() {
-            self.follow_gap();
+            self.follow_gap(present, own);
         }
-        self.learn_the_time();
-        let now_ms = self.now.monotonic_ms;
-        let slices = self.complete_again();
+        self.learn_the_time(present);
+        let now_ms = present.now.monotonic_ms;
+        let slices = self.complete_again(present, own);
         if !slices.is_empty() && now_ms >= self.next_claim_ms {
             self.next_claim_ms = now_ms + AGAIN_MS;
-            let (filter, group, incarnation, epoch) =
-                (self.filter, self.group, self.incarnation, self.placement.epoch());
-            self.outbox.push(Command::SlicesComplete { filter, group, slices, epoch, incarnation });
+            let (Site { filter, group, incarnation, .. }, epoch) = (self.site, self.placement.epoch());
+            outbox.push(Command::SlicesComplete { filter, group, slices, epoch, incarnation });
         }
         let mut asked = Vec::new();
         let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
@@ -204,15 +205,15 @@ impl DividedGroup {
         }
         asked.sort_unstable();
         asked.dedup();
-        asked.into_iter().for_each(|peer| self.outbox.send(peer, PeerBody::AskPast));
+        asked.into_iter().for_each(|peer| outbox.send(peer, PeerBody::AskPast));
     }
 
     /// What nobody is left who knows of is of no later unit than the time of day, once that is known.
-    fn learn_the_time(&mut self) {
+    fn learn_the_time(&mut self, present: &Present<'_>) {
         if !self.awaits_time() {
             return;
         }
-        let Some(newest_unit) = self.newest_unknown_unit() else { return };
+        let Some(newest_unit) = self.newest_unknown_unit(present) else { return };
         for gap in self.gaps.iter_mut().flat_map(Gaps::all_mut).filter(|gap| gap.awaits_time) {
             (gap.newest_unit, gap.awaits_time) = (gap.newest_unit.max(newest_unit), false);
         }
@@ -223,16 +224,16 @@ impl DividedGroup {
     }
 
     /// Slices here that have all that counts, and of which the map does not say so.
-    fn complete_again(&self) -> Vec<u32> {
+    fn complete_again(&self, present: &Present<'_>, own: &OwnSlices) -> Vec<u32> {
         if self.placement.is_down_here() {
             return Vec::new();
         }
         // An event that says to occur after the present does not end a gap sooner.
-        let latest_ms = self.now.wall_ms.saturating_add(self.limits.clock_skew_max_ms);
-        let now_unit = self.clock.not_after(latest_ms, self.own.now_unit());
+        let latest_ms = present.now.wall_ms.saturating_add(present.limits.clock_skew_max_ms);
+        let now_unit = present.clock.not_after(latest_ms, own.now_unit());
         let is_over = |gap: &Gap| {
-            let complete_from = gap.complete_from_unit(self.own.rule()).filter(|_| self.own.has_window());
-            let is_unshared = self.now.monotonic_ms >= gap.unshared_ms;
+            let complete_from = gap.complete_from_unit(own.rule()).filter(|_| own.has_window());
+            let is_unshared = present.now.monotonic_ms >= gap.unshared_ms;
             gap.has_got_all() || is_unshared && complete_from.is_some_and(|unit| now_unit >= unit)
         };
         let gaps = || self.gaps.as_ref();
@@ -240,17 +241,17 @@ impl DividedGroup {
             self.holding.is_whole() || gaps().and_then(|gaps| gaps.settled.as_ref()).is_some_and(is_over);
         let is_arriving_over = gaps().and_then(|gaps| gaps.arriving.as_ref()).is_some_and(is_over);
         let has_all = |slice: &u32| match self.placement.is_arriving_here(*slice) {
-            _ if !self.limits.rules.keep(Rule::MindsGaps) => true,
-            _ if self.has_fetched(*slice) && self.knows_names_of(*slice) => true,
+            _ if !present.limits.rules.keep(Rule::MindsGaps) => true,
+            _ if self.has_fetched(*slice) && self.knows_names_of(*slice, present.now.monotonic_ms) => true,
             true => is_arriving_over,
             false => is_settled_over,
         };
-        self.placement.lacking_here().filter(|slice| self.own.has(*slice)).filter(has_all).collect()
+        self.placement.lacking_here().filter(|slice| own.has(*slice)).filter(has_all).collect()
     }
 
     /// Whether the others may still hand over what slices here have missed, or have done so and the map does not say so yet;
     /// slices that are on their way here do not count.
-    pub(crate) fn is_catching_up(&self) -> bool {
+    pub(in crate::group::divided) fn is_catching_up(&self) -> bool {
         let lacks = || self.placement.lacking_here().any(|slice| !self.placement.is_arriving_here(slice));
         if !self.placement.lacks_here() || self.placement.is_down_here() || !lacks() {
             return false;
@@ -269,7 +270,7 @@ impl DividedGroup {
     }
 
     /// When [`Self::mind_gap`] has something to do, if nothing comes.
-    pub(super) fn next_gap_ms(&self) -> Option<u64> {
+    pub(in crate::group::divided) fn next_gap_ms(&self, present: &Present<'_>, own: &OwnSlices) -> Option<u64> {
         if !self.placement.lacks_here() {
             return None;
         }
@@ -278,40 +279,47 @@ impl DividedGroup {
         }
         let gaps = self.gaps.iter().flat_map(Gaps::all);
         let asks = gaps.filter(|gap| !gap.awaited.is_empty()).map(|gap| gap.next_ask_ms);
-        let claims = (!self.complete_again().is_empty()).then_some(self.next_claim_ms);
-        asks.chain(claims).chain(self.next_fetch_ms()).chain(self.next_known_ms()).min()
+        let claims = (!self.complete_again(present, own).is_empty()).then_some(self.next_claim_ms);
+        asks.chain(claims).chain(self.next_fetch_ms()).chain(self.next_known_ms(present.now.monotonic_ms)).min()
     }
 
     /// The unit from which on the slices here are complete again; none where that is not known yet.
-    pub(super) fn complete_from_unit(&self) -> Option<u64> {
-        let gaps = self.gaps.as_ref().filter(|_| self.own.has_window())?;
-        let units: Option<Vec<u64>> = gaps.all().map(|gap| gap.complete_from_unit(self.own.rule())).collect();
+    pub(in crate::group::divided) fn complete_from_unit(&self, own: &OwnSlices) -> Option<u64> {
+        let gaps = self.gaps.as_ref().filter(|_| own.has_window())?;
+        let units: Option<Vec<u64>> = gaps.all().map(|gap| gap.complete_from_unit(own.rule())).collect();
         units?.into_iter().max()
     }
 
     /// Another node asks what was recorded without it. Only who sets its events there from now on can say; else it asks
     /// again.
-    pub(super) fn tell_past(&mut self, from: NodeId, epoch: u64) {
+    pub(in crate::group::divided) fn tell_past(
+        &self,
+        from: NodeId,
+        epoch: u64,
+        present: &Present<'_>,
+        own: &OwnSlices,
+        outbox: &mut Outbox,
+    ) {
         if epoch > self.placement.epoch() || !self.placement.live_peers().any(|(peer, _)| peer == from) {
             return;
         }
         let handed_over = self.missed.handed_over(from);
         let known_unit = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
-            _ if !handed_over.are_all_here => self.newest_unknown_unit(),
+            _ if !handed_over.are_all_here => self.newest_unknown_unit(present),
             Some(gap) if gap.awaited.is_empty() => Some(gap.newest_unit).filter(|_| !gap.awaits_time),
             None if self.holding.is_whole() => Some(0),
-            Some(_) | None => self.newest_unknown_unit(),
+            Some(_) | None => self.newest_unknown_unit(present),
         };
         // Whoever is not told asks again.
         let Some(known_unit) = known_unit else { return };
-        let newest_unit = known_unit.max(self.own.now_unit()).max(self.clock.now_unit());
+        let newest_unit = known_unit.max(own.now_unit()).max(present.clock.now_unit());
         let has_handed_over = handed_over.is_all;
-        self.outbox.tell(from, PeerBody::Past(Past { newest_unit, has_handed_over }));
+        outbox.tell(from, PeerBody::Past(Past { newest_unit, has_handed_over }));
     }
 
     /// Another node says what it may have recorded, by the map of `epoch`. What was said by an older one than that of the gap comes
     /// late: it is about another.
-    pub(super) fn hear_past(&mut self, from: NodeId, past: Past, epoch: u64) {
+    pub(in crate::group::divided) fn hear_past(&mut self, from: NodeId, past: Past, epoch: u64) {
         let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
         for gap in gaps.filter(|gap| gap.awaits(from) && gap.since_epoch <= epoch) {
             gap.awaited.retain(|(peer, _)| *peer != from);
@@ -321,17 +329,17 @@ impl DividedGroup {
     }
 
     /// Nobody is left who knows of an event of a later unit; none where it is not known what time it is.
-    pub(super) fn newest_unknown_unit(&self) -> Option<u64> {
-        self.unknown().newest_unit
+    pub(in crate::group::divided) fn newest_unknown_unit(&self, present: &Present<'_>) -> Option<u64> {
+        self.unknown(present).newest_unit
     }
 
-    fn unknown(&self) -> Unknown {
+    fn unknown(&self, present: &Present<'_>) -> Unknown {
         let has_others = self.placement.nodes().len() > 1;
-        let for_ms = if has_others { others_may_record_ms(&self.limits) } else { 0 };
-        let newest_ms = self.now.wall_ms.saturating_add(self.limits.clock_skew_max_ms).saturating_add(for_ms);
+        let for_ms = if has_others { others_may_record_ms(present.limits) } else { 0 };
+        let newest_ms = present.now.wall_ms.saturating_add(present.limits.clock_skew_max_ms).saturating_add(for_ms);
         Unknown {
-            newest_unit: self.leave.doubt().is_none().then(|| self.clock.unit_at(newest_ms)),
-            unshared_ms: self.now.monotonic_ms.saturating_add(for_ms),
+            newest_unit: present.leave.doubt().is_none().then(|| present.clock.unit_at(newest_ms)),
+            unshared_ms: present.now.monotonic_ms.saturating_add(for_ms),
         }
     }
 }

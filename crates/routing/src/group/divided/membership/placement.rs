@@ -66,15 +66,15 @@ enum SliceStanding {
 }
 
 /// Which positions of an event are tested: the first of these.
-pub(super) struct Voters {
+pub(crate) struct Voters {
     positions: [u64; HASHES_MAX as usize],
     len: usize,
     /// Positions on live, complete slices.
-    pub(super) live: usize,
+    pub(crate) live: usize,
 }
 
 impl Voters {
-    pub(super) fn positions(&self) -> &[u64] {
+    pub(crate) fn positions(&self) -> &[u64] {
         &self.positions[..self.len]
     }
 }
@@ -165,7 +165,7 @@ impl Placement {
     }
 
     /// Whether every slice has a live copy that has had everything.
-    pub(super) fn is_all_complete(&self) -> bool {
+    pub(crate) fn is_all_complete(&self) -> bool {
         self.all_complete
     }
 
@@ -181,40 +181,40 @@ impl Placement {
     }
 
     /// Whether this node has slices of the group.
-    pub(super) fn has_any_here(&self) -> bool {
+    pub(crate) fn has_any_here(&self) -> bool {
         self.nodes.get(self.me).is_some()
     }
 
     /// Whether an own slice lacks something.
-    pub(super) fn lacks_here(&self) -> bool {
+    pub(crate) fn lacks_here(&self) -> bool {
         self.lacks_here
     }
 
     /// Own slices that lack something.
-    pub(super) fn lacking_here(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn lacking_here(&self) -> impl Iterator<Item = u32> {
         let is_lacking = |holders: &Holders| holders.has(self.me) && !holders.is_complete_at(self.me);
         (0..).zip(&self.holders).filter(move |(_, holders)| is_lacking(holders)).map(|(slice, _)| slice)
     }
 
     /// Slices that are on their way here, each with the epoch since which it is.
-    pub(super) fn arriving_here(&self) -> &[(u32, u64)] {
+    pub(crate) fn arriving_here(&self) -> &[(u32, u64)] {
         &self.arriving_here
     }
 
     /// Nodes that slices of this one are on their way to.
-    pub(super) fn targets(&self) -> &[NodeId] {
+    pub(crate) fn targets(&self) -> &[NodeId] {
         &self.targets
     }
 
     /// Whether a slice is on its way here from a node that is not down.
-    pub(super) fn has_live_origin(&self, slice: u32) -> bool {
+    pub(crate) fn has_live_origin(&self, slice: u32) -> bool {
         let mut origins = self.origins.iter().filter(|(of, _)| *of == slice);
         origins.any(|(_, from)| self.live_peers().any(|(peer, _)| peer == *from))
     }
 
     /// Where slices came from that were on their way here by `former`, and have arrived since, whether they are here now or
     /// have gone on.
-    pub(super) fn arrived_since(&self, former: &Self) -> Vec<NodeId> {
+    pub(crate) fn arrived_since(&self, former: &Self) -> Vec<NodeId> {
         let has_arrived = |(slice, from): &&(u32, NodeId)| {
             let was_asked = former.asked(*slice) == Some(*from);
             was_asked && self.asked(*slice) != Some(*from) && !self.is_arriving_here(*slice)
@@ -224,7 +224,7 @@ impl Placement {
 
     /// Nodes that are asked by `next` about slices that are asked here now, or are on their way here, and that are not here
     /// any more then.
-    pub(super) fn taken_from_here(&self, next: &Self) -> Vec<NodeId> {
+    pub(crate) fn taken_from_here(&self, next: &Self) -> Vec<NodeId> {
         let is_here = |slice: &u32| self.node_of_slice[*slice as usize] == self.me || self.is_arriving_here(*slice);
         let goes = |slice: &u32| is_here(slice) && !next.holders[*slice as usize].has(next.me);
         distinct((0..self.slices() as u32).filter(goes).filter_map(|slice| next.asked(slice)))
@@ -235,7 +235,7 @@ impl Placement {
     }
 
     /// Whether the same nodes are asked about the same slices in `other`: every event has the same head.
-    pub(super) fn heads_as(&self, other: &Self) -> bool {
+    pub(crate) fn heads_as(&self, other: &Self) -> bool {
         let asked = |placement: &Self| -> Vec<(NodeId, bool)> {
             let node = |index: &usize| (placement.nodes[*index], placement.starts[*index].1);
             placement.node_of_slice.iter().map(node).collect()
@@ -244,7 +244,7 @@ impl Placement {
     }
 
     /// Whether this node may be the head of events that another one headed by `former`.
-    pub(super) fn heads_more_than(&self, former: &Self) -> bool {
+    pub(crate) fn heads_more_than(&self, former: &Self) -> bool {
         let down = |placement: &Self| -> Vec<NodeId> { placement.down_peers().collect() };
         let is_gained = |slice: u32| {
             self.node_of_slice[slice as usize] == self.me && former.asked(slice) != self.nodes.get(self.me).copied()
@@ -253,24 +253,24 @@ impl Placement {
     }
 
     /// Whether this node has begun to have slices of the group by the map of this placement: it has recorded nothing before.
-    pub(super) fn is_fresh_here(&self) -> bool {
+    pub(crate) fn is_fresh_here(&self) -> bool {
         let own = self.holders.iter().filter(|holders| holders.has(self.me)).count();
         own == self.arriving_here.len() && self.arriving_here.iter().all(|(_, since)| *since == self.epoch)
     }
 
     /// Whether a slice is on its way here.
-    pub(super) fn is_arriving_here(&self, slice: u32) -> bool {
+    pub(crate) fn is_arriving_here(&self, slice: u32) -> bool {
         self.arriving_here.iter().any(|(arriving, _)| *arriving == slice)
     }
 
     /// Own slices that lack something, each with a node that has all of it.
-    pub(super) fn sources(&self) -> impl Iterator<Item = (u32, NodeId)> {
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (u32, NodeId)> {
         let source = |slice: u32| Some((slice, self.nodes[self.holders[slice as usize].complete_nodes().next()?]));
         self.lacking_here().filter_map(source)
     }
 
     /// Own slices that have everything, each with every other node that has all of it.
-    pub(super) fn equals(&self) -> impl Iterator<Item = (u32, NodeId)> {
+    pub(crate) fn equals(&self) -> impl Iterator<Item = (u32, NodeId)> {
         let own = (0..).zip(&self.holders).filter(|(_, holders)| holders.is_complete_at(self.me));
         own.flat_map(move |(slice, holders)| {
             let others = holders.complete_nodes().filter(|node| *node != self.me);
@@ -279,22 +279,22 @@ impl Placement {
     }
 
     /// Whether this start of this node has all that was ever recorded in a slice of the group.
-    pub(super) fn is_source(&self, slice: usize, start: Incarnation) -> bool {
+    pub(crate) fn is_source(&self, slice: usize, start: Incarnation) -> bool {
         self.is_slice_complete_here(slice) && self.starts.get(self.me) == Some(&(start, false))
     }
 
     /// Whether all that was ever recorded in a slice of the group is here.
-    pub(super) fn is_slice_complete_here(&self, slice: usize) -> bool {
+    pub(crate) fn is_slice_complete_here(&self, slice: usize) -> bool {
         self.holders.get(slice).is_some_and(|holders| holders.is_complete_at(self.me))
     }
 
     /// Whether the others go on without this node.
-    pub(super) fn is_down_here(&self) -> bool {
+    pub(crate) fn is_down_here(&self) -> bool {
         self.starts.get(self.me).is_some_and(|(_, down)| *down)
     }
 
     /// Whether events may have been recorded without one of the slices that this node has.
-    pub(super) fn has_gap_here(&self) -> bool {
+    pub(crate) fn has_gap_here(&self) -> bool {
         self.has_gap_here
     }
 
@@ -307,32 +307,32 @@ impl Placement {
     }
 
     /// The other nodes of the group that are down.
-    pub(super) fn down_peers(&self) -> impl Iterator<Item = NodeId> {
+    pub(crate) fn down_peers(&self) -> impl Iterator<Item = NodeId> {
         let nodes = self.nodes.iter().zip(&self.starts).enumerate();
         nodes.filter(|(index, (_, (_, down)))| *index != self.me && *down).map(|(_, (node, _))| *node)
     }
 
     /// Whether all slices of a node have had everything that was ever recorded in them.
-    pub(super) fn is_complete_at(&self, node: NodeId) -> bool {
+    pub(crate) fn is_complete_at(&self, node: NodeId) -> bool {
         self.index_of(node).is_some_and(|node| self.is_complete_of(node))
     }
 
     /// The node at which an event begins: that of its first position that is not down.
     #[inline]
-    pub(super) fn head(&self, positions: &[u64]) -> Option<NodeId> {
+    pub(crate) fn head(&self, positions: &[u64]) -> Option<NodeId> {
         let mut live = positions.iter().map(|position| self.node_at(*position)).filter(|node| !self.is_down(*node));
         live.next().map(|node| self.nodes[node])
     }
 
     /// Whether the others go on without this node.
     #[inline]
-    pub(super) fn is_down(&self, node: usize) -> bool {
+    pub(crate) fn is_down(&self, node: usize) -> bool {
         self.any_down && self.starts[node].1
     }
 
     /// The positions of an event that are asked: those on live, complete slices, which alone may deny that it was
     /// recorded. Where fewer than `min_live` are left, those on incomplete ones too.
-    pub(super) fn voters(&self, positions: &[u64], min_live: usize) -> Voters {
+    pub(crate) fn voters(&self, positions: &[u64], min_live: usize) -> Voters {
         let standing = |position: &u64| self.standings[self.locate(*position).0];
         let live = if self.all_complete {
             positions.len()
@@ -353,7 +353,7 @@ impl Placement {
     }
 
     /// Whether none of these positions is on a slice here that has lost something.
-    pub(super) fn has_lost_nothing_of(&self, positions: &[u64]) -> bool {
+    pub(crate) fn has_lost_nothing_of(&self, positions: &[u64]) -> bool {
         let is_lost = |position: &u64| {
             let slice = self.locate(*position).0;
             self.node_of_slice[slice] == self.me && self.standings[slice] != SliceStanding::Complete
@@ -401,13 +401,13 @@ impl Placement {
 
     /// Whether node `node` has a copy of the slice of this position.
     #[inline]
-    pub(super) fn is_held(&self, node: usize, position: u64) -> bool {
+    pub(crate) fn is_held(&self, node: usize, position: u64) -> bool {
         let slice = self.locate(position).0;
         if self.is_single { self.node_of_slice[slice] == node } else { self.holders[slice].has(node) }
     }
 
     /// Whether other nodes have a slice by `next` that `node` has by this placement.
-    pub(super) fn is_joined_at(&self, node: NodeId, next: &Self) -> bool {
+    pub(crate) fn is_joined_at(&self, node: NodeId, next: &Self) -> bool {
         let had = |holders: &Holders, node| self.index_of(node).is_some_and(|node| holders.has(node));
         let mut slices = self.holders.iter().zip(&next.holders).filter(|(before, _)| had(before, node));
         slices.any(|(before, after)| after.nodes().iter().any(|at| !had(before, next.nodes[usize::from(*at)])))
@@ -445,7 +445,7 @@ impl Placement {
     }
 }
 
-pub(super) fn distinct(nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
+pub(crate) fn distinct(nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
     let mut nodes: Vec<NodeId> = nodes.collect();
     nodes.sort_unstable();
     nodes.dedup();

@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 
 use firstseen_filter::Stamp;
 
-use super::DividedGroup;
-use super::outbox::Outbox;
 use super::placement::Placement;
+use crate::group::divided::outbox::Outbox;
 use crate::ids::NodeId;
 use crate::map::FilterRecord;
 
@@ -21,7 +20,7 @@ const EPOCHS_MISSED_MAX: u64 = 3;
 
 /// What other nodes miss.
 #[derive(Default)]
-pub(super) struct Missed {
+pub(crate) struct Missed {
     /// Whether this process was there from the beginning, and nobody who was has left.
     is_fresh: bool,
     down: BTreeMap<NodeId, Missing>,
@@ -56,7 +55,7 @@ struct MissingSet {
 
 impl Missed {
     /// An event was recorded without a node that is down; of `events_max` it is remembered.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         node: NodeId,
         generation: u64,
@@ -137,23 +136,5 @@ impl Missed {
             }
         }
         returned
-    }
-}
-
-impl DividedGroup {
-    /// Keeps what is on its way to nodes that have just gone down.
-    pub(super) fn keep_unacknowledged(&mut self) {
-        let Self { sets, missed, placement, flights: Some(flights), limits, .. } = self else { return };
-        let mut numbers: Vec<u64> = sets.keys().copied().collect();
-        numbers.sort_unstable();
-        for set in numbers.iter().filter_map(|number| sets.get(number)) {
-            for ticket in set.tickets() {
-                let Some(flight) = flights.flight(*ticket) else { continue };
-                let Some(to) = placement.index_of(set.to()) else { continue };
-                let is_there = |position: &u64| placement.is_held(to, *position);
-                let cells = flights.positions(*ticket).iter().copied().filter(is_there);
-                missed.push(set.to(), set.generation(), cells, flight.stamp, limits.missed_events_max);
-            }
-        }
     }
 }

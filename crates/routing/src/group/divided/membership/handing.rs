@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use firstseen_filter::Probes;
 
-use super::DividedGroup;
-use super::flights::{Batch, Flights};
-use super::outbox::Outbox;
+use super::Membership;
 use super::placement::{Placement, distinct};
+use crate::group::divided::flights::{Batch, Flights};
+use crate::group::divided::outbox::Outbox;
+use crate::group::guard::ReplayGuard;
 use crate::group::limits::NAMES_AWAITED_MS_MAX;
-use crate::group::rules::Rule;
 use crate::ids::{Incarnation, NodeId};
 use crate::map::ClusterMap;
 use crate::protocol::{BatchName, ClockReading, HandedOver, MirrorNumber, Mirrored, NamedEvent, PeerBody};
@@ -31,7 +31,7 @@ const ASK_AFTER_MS: u64 = 1_000;
 
 /// What this node hands over, and is handed.
 #[derive(Default)]
-pub(super) struct Handing {
+pub(crate) struct Handing {
     /// Nodes that slices here are on their way to, with the monotonic time since when they are told everything.
     targets: Vec<(NodeId, u64)>,
     due: Vec<Due>,
@@ -133,28 +133,28 @@ impl Handing {
         distinct(asked)
     }
 
-    /// When [`DividedGroup::hand_over`] has something to do, if nothing comes.
-    pub(super) fn next_ms(&self) -> Option<u64> {
+    /// When [`Membership::hand_over`] has something to do, if nothing comes.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
         self.awaited.iter().map(|awaited| awaited.next_ask_ms.min(awaited.until_ms)).min()
     }
 
     /// Whether the head of an event before this one has not ended yet.
-    pub(super) fn awaits_head_of(&self, positions: &[u64]) -> bool {
+    pub(crate) fn awaits_head_of(&self, positions: &[u64]) -> bool {
         self.awaited.iter().any(|awaited| awaited.former.head(positions) == Some(awaited.node))
     }
 
     /// Whether somebody waits for this node to end what it has headed.
-    pub(super) fn is_awaited(&self) -> bool {
+    pub(crate) fn is_awaited(&self) -> bool {
         !self.due.is_empty()
     }
 
     /// Whether others are told what is told here under a name.
-    pub(super) fn is_told(&self) -> bool {
+    pub(crate) fn is_told(&self) -> bool {
         !self.targets.is_empty() || !self.due.is_empty()
     }
 
     /// What was told under a name, who may have to tell it again is told too; of the events there is nothing but their number.
-    pub(super) fn tell(
+    pub(crate) fn tell(
         &self,
         outbox: &mut Outbox,
         (name, names, decisions): (BatchName, &[NamedEvent], &[Decision]),
@@ -171,62 +171,56 @@ impl Handing {
     }
 }
 
-impl DividedGroup {
+impl Membership {
     /// The map has changed.
-    pub(super) fn follow_handing(&mut self, map: &ClusterMap, former: &Placement) {
-        let first_free = self.flights.as_ref().map_or(0, |flights| flights.first_free());
-        self.handing.follow(map, former, &self.placement, (self.now.monotonic_ms, first_free));
+    pub(super) fn follow_handing(&mut self, map: &ClusterMap, former: &Placement, first_free: u64, now_ms: u64) {
+        self.handing.follow(map, former, &self.placement, (now_ms, first_free));
         let epoch_now = self.placement.epoch();
         let known: Vec<_> = self.handing.early.extract_if(.., |_, (epoch, _)| *epoch <= epoch_now).collect();
         known.into_iter().for_each(|(from, (epoch, until_ms))| self.end_awaited(from, epoch, until_ms));
     }
 
     /// When the names that may come again of a slice's events are known here, where the node that it comes from tells them.
-    fn known_ms(&self, slice: u32) -> u64 {
-        let wait_ms = u64::from(self.policies.retry_horizon_ms).min(NAMES_AWAITED_MS_MAX);
+    fn known_ms(&self, slice: u32, now_ms: u64) -> u64 {
+        let wait_ms = self.horizon_ms.min(NAMES_AWAITED_MS_MAX);
         let since = self.handing.arrivals.iter().filter(|((arriving, _), _)| *arriving == slice);
         let since_ms = since.map(|(_, since_ms)| *since_ms).filter(|_| self.placement.has_live_origin(slice)).max();
-        let begun_ms = self.first_ms.unwrap_or(self.now.monotonic_ms);
+        let begun_ms = self.first_ms.unwrap_or(now_ms);
         since_ms.map_or(0, |since_ms| since_ms.max(begun_ms) + wait_ms)
     }
 
     /// Whether they are.
-    pub(super) fn knows_names_of(&self, slice: u32) -> bool {
-        self.known_ms(slice) <= self.now.monotonic_ms
+    pub(super) fn knows_names_of(&self, slice: u32, now_ms: u64) -> bool {
+        self.known_ms(slice, now_ms) <= now_ms
     }
 
     /// When they will be of the next slice.
-    pub(super) fn next_known_ms(&self) -> Option<u64> {
-        let arrivals = self.handing.arrivals.iter().map(|((slice, _), _)| self.known_ms(*slice));
-        arrivals.filter(|known_ms| *known_ms > self.now.monotonic_ms).min()
-    }
-
-    /// What another head has told.
-    pub(super) fn hear_told(&mut self, mirrored: &Mirrored) {
-        let told = (mirrored.name, mirrored.names.clone(), mirrored.decisions.clone());
-        if self.limits.rules.keep(Rule::RestoresNames) {
-            self.guard.restore(&told, self.now.monotonic_ms);
-        }
-        self.kept.told(mirrored.name, &mirrored.names, &mirrored.decisions, mirrored.clock);
+    pub(super) fn next_known_ms(&self, now_ms: u64) -> Option<u64> {
+        let arrivals = self.handing.arrivals.iter().map(|((slice, _), _)| self.known_ms(*slice, now_ms));
+        arrivals.filter(|known_ms| *known_ms > now_ms).min()
     }
 
     /// Tells who has taken over that this node has ended what it headed, once it has, and who has headed that before it.
-    pub(super) fn hand_over(&mut self) {
-        let now_ms = self.now.monotonic_ms;
+    pub(in crate::group::divided) fn hand_over(
+        &mut self,
+        flights: Option<&Flights>,
+        guard: &ReplayGuard,
+        now_ms: u64,
+        outbox: &mut Outbox,
+    ) {
         self.handing.awaited.retain(|awaited| awaited.until_ms > now_ms);
         for node in self.handing.ask(now_ms) {
             // Who has nothing of the group says that there is nothing to end.
-            self.outbox.tell(node, PeerBody::AskPast);
+            outbox.tell(node, PeerBody::AskPast);
         }
         if self.handing.due.is_empty() {
             return;
         }
-        let Self { handing, flights, guard, outbox, former_heads, first_ms, .. } = self;
+        let Self { handing, former_heads, first_ms, .. } = self;
         // What others headed before, this one knows no names of.
         let known_since_ms = guard.whole_since_ms().max(former_heads.gained_ms()).max(first_ms.unwrap_or(0));
         let Handing { due, awaited, told, .. } = handing;
         let has_ended = |due: &mut Due| {
-            let flights = flights.as_ref();
             let open = |first: u64| flights.and_then(|flights| flights.batch(first)).is_some_and(Batch::is_open);
             let batches = flights.map(Flights::batches).unwrap_or_default();
             let is_first = awaited.iter().all(|awaited| awaited.epoch >= due.epoch);
@@ -242,37 +236,34 @@ impl DividedGroup {
 
     /// Another node asks, which may wait for what it was told and has not got, or for what this one has never known of, as it
     /// has seen several maps as one: it is told once all that is in flight has ended.
-    pub(super) fn hand_over_again(&mut self, to: NodeId) {
-        let Self { handing, flights, placement, now, .. } = self;
+    pub(in crate::group::divided) fn hand_over_again(&mut self, to: NodeId, first_free: u64, now_ms: u64) {
+        let Self { handing, placement, .. } = self;
         if handing.due.iter().all(|due| due.node != to) {
-            let first_free = flights.as_ref().map_or(0, |flights| flights.first_free());
             // No more than what nobody else has to end first.
             let awaited = handing.awaited.iter().map(|awaited| awaited.epoch).min();
             let epoch = awaited.map_or(placement.epoch(), |awaited| awaited.min(placement.epoch()));
-            handing.due.push(Due { node: to, since_ms: now.monotonic_ms, first_free, epoch });
+            handing.due.push(Due { node: to, since_ms: now_ms, first_free, epoch });
         }
     }
 
     /// This process has headed nothing by the maps before its first: who has taken over by one of these may know of its start
     /// and wait for it.
-    pub(super) fn hand_over_the_past(&mut self) {
+    pub(super) fn hand_over_the_past(&self, outbox: &mut Outbox) {
         let handed = HandedOver { epoch: self.placement.epoch(), told_for_ms: 0 };
-        let Self { placement, outbox, .. } = self;
-        placement.live_peers().for_each(|(peer, _)| outbox.tell(peer, PeerBody::HandedOver(handed)));
+        self.placement.live_peers().for_each(|(peer, _)| outbox.tell(peer, PeerBody::HandedOver(handed)));
     }
 
     /// Whether another node may have told events as recorded before all have set them that it headed when it had slices: what
     /// who goes down now misses of these, nobody knows who has slices. It does not end them before they are set here by the map
     /// that says so.
-    pub(super) fn is_owed_by_others(&self) -> bool {
-        !self.is_safe() && !self.handing.awaited.is_empty()
+    pub(super) fn is_owed_by_others(&self, is_safe: bool) -> bool {
+        !is_safe && !self.handing.awaited.is_empty()
     }
 
     /// Another node heads nothing any more of what this one has taken over by a map up to that epoch.
-    pub(super) fn hear_handed_over(&mut self, from: NodeId, handed: HandedOver) {
+    pub(in crate::group::divided) fn hear_handed_over(&mut self, from: NodeId, handed: HandedOver, now_ms: u64) {
         let epoch = handed.epoch;
-        let horizon_ms = u64::from(self.policies.retry_horizon_ms);
-        let until_ms = self.now.monotonic_ms + horizon_ms.saturating_sub(handed.told_for_ms);
+        let until_ms = now_ms + self.horizon_ms.saturating_sub(handed.told_for_ms);
         if epoch > self.placement.epoch() {
             self.handing.early.insert(from, (epoch, until_ms));
             return;

@@ -1,0 +1,259 @@
+//! What a node is to a group: which slices are where, whether those here have everything, and what comes and goes with a new
+//! map.
+//!
+//! Promises: whom an event asks and sets is what the map says; nothing is called complete that may lack an event of the
+//! window; what others need to know of this node's past they are sent. Must not know: what an event comes to, levels of trees,
+//! who is in flight (what it needs of that is lent to it).
+
+mod former_heads;
+mod gap;
+mod handing;
+mod missed;
+mod placement;
+mod reach;
+mod serving;
+
+use std::collections::BTreeSet;
+
+use firstseen_filter::FilterDefinition;
+
+use super::outbox::Outbox;
+use super::own::OwnSlices;
+use crate::group::clock::HeadClock;
+use crate::group::copying::Copying;
+use crate::group::holding::Holding;
+use crate::group::leave::Leave;
+use crate::group::limits::OwnerLimits;
+use crate::group::rescan::Rescan;
+use crate::ids::{FilterId, Incarnation, NodeId};
+use crate::map::{ClusterMap, Durability, FilterPolicies, FilterRecord};
+use crate::protocol::Moment;
+use former_heads::FormerHeads;
+use gap::Gaps;
+pub(super) use handing::Handing;
+pub(super) use missed::Missed;
+pub(super) use placement::{Placement, Voters};
+pub(super) use reach::Unreachable;
+
+/// Which group of which filter, and the start of the node that has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Site {
+    pub(super) filter: FilterId,
+    pub(super) group: u32,
+    pub(super) me: NodeId,
+    pub(super) incarnation: Incarnation,
+}
+
+/// What is known of the present.
+pub(super) struct Present<'a> {
+    pub(super) now: Moment,
+    pub(super) limits: &'a OwnerLimits,
+    pub(super) leave: &'a Leave,
+    pub(super) clock: &'a HeadClock,
+}
+
+/// What a node is to a group.
+pub(super) struct Membership {
+    site: Site,
+    placement: Placement,
+    /// When the first input came, in monotonic milliseconds.
+    first_ms: Option<u64>,
+    /// How long a submission may come again.
+    horizon_ms: u64,
+    former_heads: FormerHeads,
+    handing: Handing,
+    missed: Missed,
+    holding: Holding,
+    /// What the slices here may lack; nothing where they are complete, or nobody has looked yet.
+    gaps: Option<Gaps>,
+    /// When the map is told next that the slices here are complete, should it not know.
+    next_claim_ms: u64,
+    copying: Copying,
+    rescan: Rescan,
+    has_copies: bool,
+    unreachable: Unreachable,
+}
+
+/// What a new map has changed.
+pub(super) struct Followed {
+    pub(super) former: Placement,
+    /// Nodes that were down and are back.
+    pub(super) returned: Vec<NodeId>,
+}
+
+impl Membership {
+    /// As `placement` says, before any input.
+    pub(super) fn new(
+        site: Site,
+        placement: Placement,
+        definition: &FilterDefinition,
+        policies: &FilterPolicies,
+        limits: &OwnerLimits,
+    ) -> Self {
+        Self {
+            site,
+            first_ms: None,
+            horizon_ms: u64::from(policies.retry_horizon_ms),
+            former_heads: FormerHeads::default(),
+            handing: Handing::default(),
+            missed: Missed::begin(&placement),
+            holding: Holding::new(placement.is_complete_here(), placement.has_gap_here()),
+            gaps: None,
+            next_claim_ms: 0,
+            copying: Copying::default(),
+            rescan: Rescan::new((definition.rule, &definition.unit), site.group, 0, limits.rescan_every_ms),
+            has_copies: policies.copies > 0,
+            unreachable: Unreachable::default(),
+            placement,
+        }
+    }
+
+    /// The first map that counts.
+    pub(super) fn begin_by(&mut self, map: &ClusterMap, record: &FilterRecord, outbox: &mut Outbox) {
+        if !self.holding.is_complete() && (self.placement.has_gap_here() || !record.copies.is_empty()) {
+            self.former_heads.forget();
+        }
+        let placement = self.placement.clone();
+        self.follow_handing(map, &placement, 0, 0);
+        if record.epoch > FilterRecord::FIRST_EPOCH {
+            self.hand_over_the_past(outbox);
+        }
+    }
+
+    /// The first input has come: what was before is remembered for the retry horizon.
+    pub(super) fn begin(&mut self, now_ms: u64) {
+        self.first_ms.get_or_insert(now_ms);
+        self.former_heads.begin(now_ms.saturating_add(self.horizon_ms));
+    }
+
+    /// What a process before has kept is read back; `knows_heads` says whether it had headed all that may come again.
+    pub(super) fn end_restore(&mut self, is_whole: bool, knows_heads: bool) {
+        self.holding.restore(is_whole);
+        let has_others = self.placement.nodes().len() > 1;
+        if has_others && !knows_heads {
+            self.former_heads.forget();
+        }
+    }
+
+    pub(super) fn site(&self) -> Site {
+        self.site
+    }
+
+    pub(super) fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    /// What nodes that are down miss is added to where events are set.
+    pub(super) fn placement_and_missed(&mut self) -> (&Placement, &mut Missed) {
+        (&self.placement, &mut self.missed)
+    }
+
+    pub(super) fn handing(&self) -> &Handing {
+        &self.handing
+    }
+
+    pub(super) fn holding(&self) -> &Holding {
+        &self.holding
+    }
+
+    pub(super) fn unreachable(&self) -> &Unreachable {
+        &self.unreachable
+    }
+
+    /// Other nodes are out of reach than before; false where they are the same.
+    pub(super) fn reach_changed(&mut self, nodes: &BTreeSet<NodeId>) -> bool {
+        self.unreachable.follow(nodes)
+    }
+
+    /// Counts the events that are being set at nodes out of reach.
+    pub(super) fn count_stuck_events<'a>(&mut self, sets: impl Iterator<Item = (NodeId, &'a [u64])>) {
+        self.unreachable.count_stuck(sets);
+    }
+
+    pub(super) fn mended_runs(&self) -> u64 {
+        self.rescan.mended_runs()
+    }
+
+    /// Whether submissions may come again whose first attempt a process of this node before has taken up.
+    pub(super) fn is_young(&self, durability: Durability, now_ms: u64) -> bool {
+        let is_over = now_ms.saturating_sub(self.first_ms.unwrap_or(now_ms)) >= self.horizon_ms;
+        self.holding.has_lost(durability) && !is_over
+    }
+
+    /// Whether another node may have taken up an event before, whose guard this one does not have.
+    pub(super) fn was_headed_elsewhere(&self, positions: &[u64], now_ms: u64) -> bool {
+        self.former_heads.are_elsewhere(positions, self.site.me, now_ms)
+    }
+
+    /// Whether no submission may come again that another node has headed.
+    pub(super) fn heads_all_that_may_come(&self, now_ms: u64) -> bool {
+        self.first_ms.is_some() && self.former_heads.are_over(now_ms)
+    }
+
+    /// Follows the map: slices come and go, and heads of events with them. `is_safe` says whether nothing is told before all
+    /// have acknowledged, `first_free` is the ticket of the next event.
+    pub(super) fn follow(
+        &mut self,
+        (map, record): (&ClusterMap, &FilterRecord),
+        is_safe: bool,
+        first_free: u64,
+        now_ms: u64,
+        own: &mut OwnSlices,
+        outbox: &mut Outbox,
+    ) -> Followed {
+        let Site { group, me, .. } = self.site;
+        let placement = Placement::new(map, record, group, me, *self.placement.plan());
+        if placement.is_down_here() && !self.placement.is_down_here() {
+            self.holding.interrupt();
+        }
+        self.holding.follow(placement.is_complete_here(), placement.has_gap_here());
+        if !placement.has_any_here() {
+            self.holding.leave();
+        }
+        let former = std::mem::replace(&mut self.placement, placement);
+        // Those that could not be built before, too.
+        let come = own.follow(&self.placement);
+        if !come.is_empty() {
+            self.begin_arrivals_anew();
+        }
+        if !self.placement.heads_as(&former) {
+            self.former_heads.push(former.clone(), now_ms.saturating_add(self.horizon_ms), now_ms);
+            if self.placement.heads_more_than(&former) {
+                self.former_heads.gained(now_ms);
+            }
+        }
+        let are_known = !self.is_owed_by_others(is_safe);
+        self.follow_handing(map, &former, first_free, now_ms);
+        // A slice may have left and come again in between.
+        let is_new = |slice: u32| {
+            let arrivals = self.placement.arriving_here().iter();
+            let is_new =
+                arrivals.filter(|(of, _)| *of == slice).any(|arrival| !former.arriving_here().contains(arrival));
+            is_new || come.contains(&slice)
+        };
+        self.copying.retain(|slice| self.placement.lacking_here().any(|lacking| lacking == slice) && !is_new(slice));
+        let returned = self.missed.follow(&former, &self.placement, are_known, outbox);
+        Followed { former, returned }
+    }
+
+    /// The node is about to count as started anew: what it has is what it had.
+    pub(super) fn interrupt(&mut self) {
+        // The map that says so may have come together with the next.
+        if !self.placement.is_down_here() {
+            self.holding.interrupt();
+        }
+    }
+
+    /// The node counts as started anew, though its process goes on: others had given it up, and went on without it.
+    pub(super) fn begin_anew(&mut self, incarnation: Incarnation, now_ms: u64) {
+        self.site.incarnation = incarnation;
+        // Where no other node has slices of the group, nobody has recorded anything meanwhile.
+        self.holding.begin_anew(self.placement.nodes().len() != 1);
+        self.missed = Missed::begin(&self.placement);
+        self.former_heads.forget();
+        self.handing.begin_anew();
+        self.first_ms = Some(now_ms);
+        self.gaps = None;
+        self.fetch_anew();
+    }
+}

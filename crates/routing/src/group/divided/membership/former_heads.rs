@@ -1,0 +1,84 @@
+//! Who headed events before, for as long as submissions may come again.
+//!
+//! Promises: what is remembered is bounded, and what is forgotten counts for all events. Must not know: what was told.
+
+use super::placement::Placement;
+use crate::ids::NodeId;
+
+/// Changes of heads that are told apart; older ones count for all events.
+const CHANGES_MAX: usize = 64;
+
+/// Who has handed over is remembered for so long after that has ceased to matter: longer than any retry horizon.
+const HANDED_OVER_KEPT_MS: u64 = 24 * 3_600_000;
+
+/// Who headed events before, for as long as submissions may come again.
+#[derive(Default)]
+pub(super) struct FormerHeads {
+    /// With the monotonic time until which it matters.
+    placements: Vec<(u64, Placement)>,
+    /// Until then any event may have had another head.
+    any_until_ms: u64,
+    /// What was before this process began, nobody knows.
+    is_unknown: bool,
+    /// Who has told all that it told under names before an epoch: what of that is not known here is over at this time.
+    handed_over: Vec<(NodeId, u64, u64)>,
+    /// When this node became the head of events that others have headed, last.
+    gained_ms: u64,
+}
+
+impl FormerHeads {
+    pub(super) fn push(&mut self, former: Placement, until_ms: u64, now_ms: u64) {
+        self.placements.retain(|(until_ms, _)| *until_ms > now_ms);
+        if self.placements.len() >= CHANGES_MAX {
+            self.any_until_ms = self.placements.remove(0).0;
+        }
+        self.placements.push((until_ms, former));
+        self.handed_over.retain(|(_, _, until_ms)| until_ms.saturating_add(HANDED_OVER_KEPT_MS) > now_ms);
+    }
+
+    /// Others may have headed any event before this process began.
+    pub(super) fn forget(&mut self) {
+        self.is_unknown = true;
+    }
+
+    /// The process begins; that matters no more at `until_ms`.
+    pub(super) fn begin(&mut self, until_ms: u64) {
+        if std::mem::take(&mut self.is_unknown) {
+            self.any_until_ms = until_ms;
+        }
+    }
+
+    /// Whether no submission may come again that another node has headed.
+    pub(super) fn are_over(&self, now_ms: u64) -> bool {
+        let is_over = |(until_ms, _): &(u64, Placement)| *until_ms <= now_ms;
+        !self.is_unknown && self.any_until_ms <= now_ms && self.placements.iter().all(is_over)
+    }
+
+    /// A node has told all that it told under names by maps before `epoch`, but for what is over at `until_ms`.
+    pub(super) fn handed_over(&mut self, node: NodeId, epoch: u64, until_ms: u64) {
+        self.handed_over.push((node, epoch, until_ms));
+    }
+
+    /// This node has become the head of events that others have headed.
+    pub(super) fn gained(&mut self, now_ms: u64) {
+        self.gained_ms = now_ms;
+    }
+
+    /// When that was last.
+    pub(super) fn gained_ms(&self) -> u64 {
+        self.gained_ms
+    }
+
+    /// Whether another node than `me` headed an event of these positions lately.
+    pub(super) fn are_elsewhere(&self, positions: &[u64], me: NodeId, now_ms: u64) -> bool {
+        let is_known = |head: Option<NodeId>, epoch: u64| {
+            let is_of =
+                |(node, by, until_ms): &(NodeId, u64, u64)| Some(*node) == head && *by > epoch && *until_ms <= now_ms;
+            head == Some(me) || self.handed_over.iter().any(is_of)
+        };
+        let is_elsewhere = |(until_ms, placement): &(u64, Placement)| {
+            *until_ms > now_ms && !is_known(placement.head(positions), placement.epoch())
+        };
+        self.is_unknown || self.any_until_ms > now_ms || self.placements.iter().any(is_elsewhere)
+    }
+}

@@ -1,0 +1,46 @@
+//! Nodes that have been out of reach for so long that nobody waits for them any more.
+//!
+//! Promises: an event that needs a slice of such a node is told so at once, and nothing is set for it; what is being set
+//! there stays in flight, and takes no room from other events. Must not know: how it is noticed.
+
+use std::collections::BTreeSet;
+
+use super::placement::Placement;
+use crate::ids::NodeId;
+
+/// The nodes, and the events that are being set there.
+#[derive(Default)]
+pub(crate) struct Unreachable {
+    nodes: BTreeSet<NodeId>,
+    stuck_events: usize,
+}
+
+impl Unreachable {
+    /// Whether a copy of one of these positions is on such a node.
+    #[inline]
+    pub(crate) fn has_any(&self, placement: &Placement, mut positions: impl Iterator<Item = u64>) -> bool {
+        let nodes = || self.nodes.iter().filter_map(|node| placement.index_of(*node));
+        !self.nodes.is_empty() && positions.any(|position| nodes().any(|node| placement.is_held(node, position)))
+    }
+
+    /// Events whose sets wait for such a node: new ones cannot be among them, so they are bounded without a limit of
+    /// their own.
+    pub(crate) fn stuck_events(&self) -> usize {
+        self.stuck_events
+    }
+
+    /// Other nodes are out of reach than before; false where they are the same.
+    pub(super) fn follow(&mut self, nodes: &BTreeSet<NodeId>) -> bool {
+        let is_new = *nodes != self.nodes;
+        if is_new {
+            self.nodes.clone_from(nodes);
+        }
+        is_new
+    }
+
+    /// Counts the events of sets that wait for such nodes.
+    pub(super) fn count_stuck<'a>(&mut self, sets: impl Iterator<Item = (NodeId, &'a [u64])>) {
+        let stuck = sets.filter(|(to, _)| self.nodes.contains(to)).flat_map(|(_, tickets)| tickets);
+        self.stuck_events = stuck.collect::<BTreeSet<_>>().len();
+    }
+}
