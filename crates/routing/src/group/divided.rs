@@ -7,10 +7,13 @@
 //! Promises: of submissions of one event one is told first-seen; a test sets nothing; what is told never rests on a set
 //! that may still be overtaken. Must not know: threads, clocks (moments are passed in), how messages travel.
 //!
+//! This is wiring: an input is dispatched, and what it sets off is brought to its end (`finish` in `resolve.rs`). Parts own
+//! their state, and are lent what else they need: `membership.rs` what the node is to the group, `in_flight.rs` events and
+//! sets, `tree.rs` other levels, `durable.rs` what is persisted, `own.rs` cells, `fill.rs` room, `outbox.rs` messages.
+//!
 //! A process that ends takes its guard and its cells with it, unless they are kept (`durable.rs`). Slices that have lost
-//! cells are set, but do not vote (`placement.rs`), until all that they may lack has expired or was handed over (`gap.rs`), or
-//! was fetched from another copy (`copying.rs`);
-//! where too few are left for an event, the filter says what it is told (`thresholds.rs`). A retry that is found is undecided
+//! cells are set, but do not vote (`membership/placement.rs`), until all that they may lack has expired or was handed over
+//! (`membership/gap.rs`), or was fetched from another copy (`membership/fetching.rs`); where too few are left for an event, the filter says what it is told (`thresholds.rs`). A retry that is found is undecided
 //! where it may be found because of itself (`resolve.rs`).
 //!
 //! Differences from the embedded engine: nodes agree on generations, so these open a little earlier and by estimate
@@ -24,6 +27,7 @@ mod fill;
 mod flights;
 mod follow;
 mod found;
+mod in_flight;
 mod line;
 mod loss;
 mod membership;
@@ -36,7 +40,6 @@ mod submit;
 mod tree;
 
 use firstseen_filter::{CellDefinition, Geometry, Refresh};
-use hashbrown::HashMap;
 
 use super::clock::HeadClock;
 use super::guard::{ReplayGuard, Standing};
@@ -49,15 +52,14 @@ use super::state::{begin_ms, share_of_sample};
 use crate::ids::{FilterId, Incarnation, NodeId};
 use crate::map::{AnswerWhen, ClusterMap, Durability, FilterPolicies, FilterRecord};
 use crate::plan::{DefinitionError, GroupPlan, SlicedBuildError};
-use crate::protocol::{Command, Moment, PeerBody, PeerMessage, SubmissionName, TestBatch};
+use crate::protocol::{Command, Moment, PeerBody, PeerMessage, TestBatch};
 use crate::verdict::Reason;
 use fill::Fill;
-use flights::Flights;
+use in_flight::InFlight;
 use membership::{Membership, Placement, Present, Site};
 use outbox::{Outbox, Sender};
 use own::OwnSlices;
 pub use passage::refuse;
-use sets::SetFlight;
 pub(crate) use tree::Level;
 use tree::Tree;
 
@@ -68,8 +70,6 @@ pub(crate) struct DividedGroup {
     policies: FilterPolicies,
     refresh: Refresh,
     is_draining: bool,
-    /// Where another filter has followed, tickets from this one on are of events for which nothing is recorded.
-    absent_from: u64,
     now: Moment,
     membership: Membership,
     tree: Tree,
@@ -81,17 +81,7 @@ pub(crate) struct DividedGroup {
     pub(super) clock: HeadClock,
     guard: ReplayGuard,
     standings: Vec<Standing>,
-    /// Made with the first submission.
-    flights: Option<Flights>,
-    sets: HashMap<u64, SetFlight>,
-    /// Named submissions whose batches are not settled.
-    named: HashMap<SubmissionName, u64>,
-    /// Events to be run that have waited for another.
-    ready: Vec<u64>,
-    /// Events whose batches may be answered or dropped.
-    closing: Vec<u64>,
-    /// An event of each batch of which others climb.
-    parting: Vec<u64>,
+    in_flight: InFlight,
     counts: Counts,
     kept: durable::Kept,
 }
@@ -136,7 +126,6 @@ impl DividedGroup {
             policies: record.policies,
             refresh,
             is_draining: false,
-            absent_from: 0,
             now: Moment::default(),
             own,
             membership: Membership::new(site, placement, &definition, &record.policies, limits),
@@ -147,12 +136,7 @@ impl DividedGroup {
             clock: HeadClock::new(&definition, record.policies.clock, limits),
             guard: ReplayGuard::new(u64::from(record.policies.retry_horizon_ms), limits.guard_bytes_max),
             standings: Vec::new(),
-            flights: None,
-            sets: HashMap::new(),
-            named: HashMap::new(),
-            ready: Vec::new(),
-            closing: Vec::new(),
-            parting: Vec::new(),
+            in_flight: InFlight::default(),
             counts: Counts::default(),
             kept: durable::Kept::new(record.policies.durability),
         };
@@ -214,7 +198,7 @@ impl DividedGroup {
             PeerBody::AskPast => {
                 let Self { membership, leave, limits, clock, own, outbox, .. } = self;
                 membership.tell_past(from, message.epoch, &Present { now, limits, leave, clock }, own, outbox);
-                let first_free = self.first_free();
+                let first_free = self.in_flight.first_free();
                 self.membership.hand_over_again(from, first_free, now.monotonic_ms);
             }
             PeerBody::Past(past) => self.membership.hear_past(from, past, message.epoch),
@@ -236,7 +220,7 @@ impl DividedGroup {
     }
 
     pub(crate) fn inflight_events(&self) -> u64 {
-        self.flights.as_ref().map_or(0, Flights::open_events) as u64
+        self.in_flight.open_events() as u64
     }
 
     /// See [`super::GroupOwner::is_catching_up`].

@@ -12,6 +12,7 @@ mod holding;
 mod lease;
 mod leave;
 mod limits;
+mod persisting;
 mod rescan;
 pub mod rules;
 mod state;

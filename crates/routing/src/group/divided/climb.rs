@@ -7,7 +7,6 @@
 
 use super::DividedGroup;
 use super::flights::Phase;
-use super::found::part;
 use super::tree::Asking;
 use crate::protocol::{Climbed, Command, Moment, Operation};
 use crate::verdict::{Decision, Reason, Seen};
@@ -16,23 +15,25 @@ impl DividedGroup {
     /// Sends an event that is not known here to the level above, which there is.
     pub(super) fn climb(&mut self, ticket: u64, operation: Operation) {
         if self.tree.climb(ticket, operation) {
-            self.set_phase(ticket, Phase::Climbing);
-            part(&mut self.parting, ticket);
+            self.in_flight.enter(ticket, Phase::Climbing);
+            self.in_flight.part(ticket);
         }
     }
 
     /// Asks the levels below about an event that is found here.
     pub(super) fn check_below(&mut self, ticket: u64) {
-        let from = self.flights.as_ref().and_then(|flights| flights.batch(ticket)).and_then(|batch| batch.head.from);
+        let from = self.in_flight.batch(ticket).and_then(|batch| batch.head.from);
         let asked = self.tree.check_below(ticket, from);
-        if let Some(flight) = self.flight_mut(ticket) {
-            (flight.phase, flight.waiting, flight.is_confirmed) = (Phase::Checking, asked, false);
+        if let Some(flight) = self.in_flight.flight_mut(ticket) {
+            flight.enter(Phase::Checking);
+            (flight.waiting, flight.is_confirmed) = (asked, false);
         }
     }
 
     /// Asks other levels while few questions to them are under way.
     pub(super) fn begin_climbs(&mut self) {
-        let Self { tree, flights: Some(flights), clock, own, outbox, membership, now, .. } = self else { return };
+        let Self { tree, in_flight, clock, own, outbox, membership, now, .. } = self;
+        let Some(flights) = in_flight.table() else { return };
         let is_complete = membership.holding().is_complete();
         tree.begin_climbs(&Asking { flights, clock, own, is_complete, now_ms: now.monotonic_ms }, outbox);
     }
@@ -65,10 +66,10 @@ impl DividedGroup {
 
     fn told_above(&mut self, ticket: u64, decision: Decision, seen: Seen, degraded: bool) {
         let is_young = self.is_young() || self.was_headed_elsewhere(ticket);
-        let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
+        let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
         let may_be_again = batch.head.may_be_again();
         let flight = &mut batch.flights[event];
-        if flight.phase != Phase::Climbing {
+        if flight.phase() != Phase::Climbing {
             return;
         }
         batch.degraded |= degraded;
@@ -90,11 +91,11 @@ impl DividedGroup {
             return false;
         }
         // What is told alone is known here the next time, or is not told.
-        let unit = self.flight_mut(ticket).map_or(0, |flight| flight.stamp.unit);
+        let unit = self.in_flight.flight_mut(ticket).map_or(0, |flight| flight.stamp.unit);
         if self.room(unit).is_err() {
             return false;
         }
-        let Some(flights) = &mut self.flights else { return false };
+        let Some(flights) = self.in_flight.table_mut() else { return false };
         let positions: Box<[u64]> = flights.identity(ticket).into();
         let Some((batch, event)) = flights.event_mut(ticket).filter(|(batch, _)| batch.head.records()) else {
             return false;
@@ -110,7 +111,7 @@ impl DividedGroup {
     pub(super) fn take_over(&mut self, ticket: u64, decision: Decision, seen: Seen) {
         let rule = *self.own.rule();
         let dense = self.tree.is_dense();
-        let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
+        let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
         let (records, is_brought_up) = (batch.head.records(), batch.head.is_brought_up());
         let flight = &mut batch.flights[event];
         let is_found = is_brought_up && flight.generations > 0;
@@ -137,7 +138,9 @@ impl DividedGroup {
 
     /// One of the levels below knows an event that was found here, or does not.
     fn told_below(&mut self, ticket: u64, decision: Decision, degraded: bool) {
-        let Some(flight) = self.flight_mut(ticket).filter(|flight| flight.phase == Phase::Checking) else { return };
+        let Some(flight) = self.in_flight.flight_mut(ticket).filter(|flight| flight.phase() == Phase::Checking) else {
+            return;
+        };
         flight.is_confirmed |= degraded || decision != Decision::FirstSeen;
         flight.waiting = flight.waiting.saturating_sub(1);
         match (flight.waiting, flight.is_confirmed) {

@@ -1,4 +1,4 @@
-//! What a group whose slices share events fetches for its copies, and tells those of others and backups.
+//! What a group whose slices share events tells copies of others and backups, and what it puts in of them.
 //!
 //! Promises: see [`crate::copying`]. Must not know: how far a copy has come.
 

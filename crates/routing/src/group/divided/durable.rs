@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use firstseen_filter::{FilterSlice, LiveEvents, PartError, Stamp};
 
 use super::DividedGroup;
-use super::flights::Flights;
 use super::membership::Site;
+use crate::group::persisting::{checkpoint, restore_names};
 use crate::group::rules::Rule;
 use crate::map::Durability;
 use crate::protocol::{
@@ -109,6 +109,11 @@ impl DividedGroup {
     /// Takes up what a process of this node before has kept.
     pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
         self.now = now;
+        if let Entry::Told { name, .. } = &entry {
+            self.kept.taken.remove(name);
+        }
+        let Self { guard, clock, limits, .. } = self;
+        let Some(entry) = restore_names(entry, guard, clock, limits.rules, now.monotonic_ms) else { return Ok(()) };
         match entry {
             // The map, which is newer than any entry, knows of every generation that was opened.
             Entry::Set { generation, .. } | Entry::Checkpoint { newest: generation, .. }
@@ -129,21 +134,11 @@ impl DividedGroup {
                 }
             }
             Entry::Taken { name, names, events } => drop(self.kept.taken.insert(name, (names, events))),
-            Entry::Told { name, names, decisions, clock } => {
-                self.kept.taken.remove(&name);
-                if self.limits.rules.keep(Rule::RestoresNames) {
-                    self.guard.restore(&(name, names, decisions), now.monotonic_ms);
-                }
-                self.clock.restore(clock);
-            }
             Entry::Checkpoint { clock, newest, counted, .. } => {
                 self.clock.restore(clock);
                 if self.fill.newest() == newest {
                     self.fill.restore(counted);
                 }
-            }
-            Entry::Marks { producers, sources } => {
-                self.guard.restore_marks(&producers, &sources, now.monotonic_ms);
             }
             Entry::Slice { slice, outline } => {
                 if let Some(slice) = self.own.slice_mut(slice as usize) {
@@ -156,7 +151,7 @@ impl DividedGroup {
                 }
             }
             Entry::Headed { epoch } => self.kept.headed_epoch = Some(epoch),
-            Entry::CheckpointEnd => {}
+            Entry::Told { .. } | Entry::Marks { .. } | Entry::CheckpointEnd => {}
             Entry::Events { .. } => return Err(PartError::Misfit("an entry of a group that is one slice")),
         }
         Ok(())
@@ -181,16 +176,10 @@ impl DividedGroup {
         let counted: LiveEvents = self.fill.counted().clone();
         let mut entries = vec![Entry::Checkpoint { is_complete, clock, newest: self.fill.newest(), counted }];
         entries.extend(self.kept.headed_epoch.map(|epoch| Entry::Headed { epoch }));
-        entries.extend(self.guard.marks());
-        let outline = |(slice, own): (usize, &Option<FilterSlice>)| {
-            let outline = own.as_ref()?.outline()?;
-            Some(Entry::Slice { slice: slice as u32, outline })
-        };
-        entries.extend(self.own.slices().iter().enumerate().filter_map(outline));
-        let told = |(name, names, decisions)| Entry::Told { name, names, decisions, clock };
-        entries.extend(self.guard.kept().map(told));
-        let first_tickets = self.flights.as_ref().map(Flights::batches).unwrap_or_default();
-        let open = first_tickets.into_iter().filter_map(|ticket| self.flights.as_ref()?.batch(ticket));
+        let slices = self.own.slices().iter().map(Option::as_ref);
+        let mut entries = checkpoint(entries, &self.guard, &self.clock, slices);
+        let first_tickets = self.in_flight.batches();
+        let open = first_tickets.into_iter().filter_map(|ticket| self.in_flight.batch(ticket));
         entries.extend(open.filter(|batch| batch.head.records() && !batch.is_settled).map(|batch| Entry::Taken {
             name: BatchName { producer: batch.head.producer, sequence: batch.head.sequence },
             names: batch.head.names.clone(),

@@ -23,6 +23,17 @@ const SLOTS_MIN: usize = 64;
 const SPARES_MAX: usize = 16;
 
 /// What an event is doing.
+///
+/// ```text
+/// Over ------> Testing | Joined | Echo
+/// Testing ---> Climbing | Checking | Setting | Over
+/// Checking --> Climbing | Setting | Over
+/// Climbing --> Setting | Over
+/// Setting ---> Over
+/// Joined ----> Testing | Abandoned | Over
+/// Echo ------> Abandoned | Over
+/// Abandoned -> Over
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Nothing: it is decided, or was never taken up.
@@ -43,10 +54,24 @@ pub(crate) enum Phase {
     Abandoned,
 }
 
+impl Phase {
+    fn leads_to(self, next: Self) -> bool {
+        match self {
+            Self::Over => matches!(next, Self::Testing | Self::Joined | Self::Echo),
+            Self::Testing => matches!(next, Self::Climbing | Self::Checking | Self::Setting),
+            Self::Checking => matches!(next, Self::Climbing | Self::Setting),
+            Self::Climbing => next == Self::Setting,
+            Self::Joined => matches!(next, Self::Testing | Self::Abandoned),
+            Self::Echo => next == Self::Abandoned,
+            Self::Setting | Self::Abandoned => false,
+        }
+    }
+}
+
 /// One event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flight {
-    pub(crate) phase: Phase,
+    phase: Phase,
     pub(crate) stamp: Stamp,
     /// Generations still possible.
     pub(crate) generations: u16,
@@ -85,6 +110,16 @@ impl Flight {
 }
 
 impl Flight {
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// It does something else from now on.
+    pub(crate) fn enter(&mut self, next: Phase) {
+        debug_assert!(self.phase.leads_to(next), "{:?} does not lead to {next:?}", self.phase);
+        self.phase = next;
+    }
+
     /// Where it was found, in a window of so many units.
     pub(crate) fn seen(&self, span_units: u64) -> Seen {
         let unit = (self.expiry != u64::MAX).then(|| self.expiry.saturating_sub(span_units));

@@ -8,7 +8,7 @@
 //! if nothing is told before all have acknowledged. Must not know: how the map is agreed on.
 
 use super::DividedGroup;
-use super::flights::{Flights, Phase};
+use super::flights::Phase;
 use super::membership::{Followed, Present};
 use super::sets::{SetEnd, SetFlight};
 use crate::ids::Incarnation;
@@ -28,7 +28,7 @@ impl DividedGroup {
         self.now = now;
         self.outbox.set_epoch(record.epoch);
         self.follow_line(record);
-        let (is_safe, first_free) = (self.is_safe(), self.first_free());
+        let (is_safe, first_free) = (self.is_safe(), self.in_flight.first_free());
         let Self { membership, own, outbox, .. } = self;
         let followed = membership.follow((map, record), is_safe, first_free, now.monotonic_ms, own, outbox);
         let (Followed { former, returned }, placement) = (followed, self.membership.placement());
@@ -39,15 +39,13 @@ impl DividedGroup {
             self.abandon_tests();
             self.keep_unacknowledged();
             self.follow_sets(&former);
-            self.end_sets_by(
-                |group, set| group.membership.placement().down_peers().any(|peer| peer == set.to()),
-                SetEnd::Down,
-            );
+            let placement = self.membership.placement();
+            let is_down = |set: &SetFlight| placement.down_peers().any(|peer| peer == set.to());
+            self.end_sets(self.in_flight.sets().numbers(is_down), SetEnd::Down);
             // What a node was to set that has no slices any more is for whoever has them now.
-            let is_stale = |group: &Self, set: &SetFlight| {
-                set.awaits_map() || group.membership.placement().index_of(set.to()).is_none()
-            };
-            self.end_sets_by(is_stale, SetEnd::Stale);
+            let placement = self.membership.placement();
+            let is_stale = |set: &SetFlight| set.awaits_map() || placement.index_of(set.to()).is_none();
+            self.end_sets(self.in_flight.sets().numbers(is_stale), SetEnd::Stale);
             self.count_stuck_events();
         }
         self.open_generation(record);
@@ -64,12 +62,7 @@ impl DividedGroup {
         self.now = now;
         self.membership.interrupt();
         self.answer_all();
-        self.flights = None;
-        self.sets.clear();
-        self.named.clear();
-        self.ready.clear();
-        self.closing.clear();
-        self.parting.clear();
+        self.in_flight.clear();
         self.tree.clear();
         // Batches are settled above; what was gathered for other nodes was told by a process that is over for them.
         self.kept.take(self.membership.site(), commands);
@@ -85,7 +78,7 @@ impl DividedGroup {
     }
 
     fn answer_all(&mut self) {
-        for first in self.flights.as_ref().map(Flights::batches).unwrap_or_default() {
+        for first in self.in_flight.batches() {
             self.give_up(first);
             self.answer(first);
         }
@@ -93,9 +86,9 @@ impl DividedGroup {
 
     /// Tells all events of a batch that are not told what is known of them.
     fn give_up(&mut self, first: u64) {
-        let Some(batch) = self.flights.as_mut().and_then(|flights| flights.batch_mut(first)) else { return };
+        let Some(batch) = self.in_flight.batch_mut(first) else { return };
         for event in 0..batch.flights.len() {
-            let reason = match batch.flights[event].phase {
+            let reason = match batch.flights[event].phase() {
                 _ if batch.flights[event].told => continue,
                 Phase::Testing | Phase::Joined => Reason::NotReady,
                 _ => Reason::Unknown,

@@ -5,7 +5,7 @@
 //! what is told stands in the reply too, so it may be lost. Must not know: how it travels.
 
 use super::DividedGroup;
-use super::flights::{Batch, Phase, same_batch};
+use super::flights::{Batch, Phase};
 use crate::protocol::{Command, Found};
 use crate::verdict::Decision;
 
@@ -13,8 +13,8 @@ impl DividedGroup {
     /// Tells what was found of batches whose other events climb.
     pub(super) fn tell_found(&mut self) {
         let clock_ms = self.clock.clock_ms();
-        while let Some(ticket) = self.parting.pop() {
-            let Some(batch) = self.flights.as_mut().and_then(|flights| flights.batch_mut(ticket)) else { continue };
+        while let Some(ticket) = self.in_flight.next_parting() {
+            let Some(batch) = self.in_flight.batch_mut(ticket) else { continue };
             // Another level takes up no part of an answer, and it holds nobody's up.
             let is_due = batch.head.from.is_none() && batch.untold > 0 && !batch.replied && !batch.is_found_told;
             let events = if is_due { found_in(batch) } else { Vec::new() };
@@ -26,16 +26,9 @@ impl DividedGroup {
     }
 }
 
-/// Some of a batch is told, or climbs: the rest may be told apart.
-pub(super) fn part(parting: &mut Vec<u64>, ticket: u64) {
-    if parting.last().is_none_or(|last| !same_batch(*last, ticket)) {
-        parting.push(ticket);
-    }
-}
-
 /// The duplicates of a batch whose other events wait for another level; none while more may be found here.
 fn found_in(batch: &Batch) -> Vec<u32> {
-    if batch.flights.iter().any(|flight| !flight.told && flight.phase == Phase::Testing) {
+    if batch.flights.iter().any(|flight| !flight.told && flight.phase() == Phase::Testing) {
         return Vec::new();
     }
     let told = batch.flights.iter().zip(&batch.decisions).zip(0..);

@@ -22,8 +22,8 @@ impl DividedGroup {
     pub(crate) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
         self.now = now;
         self.guard.expire(now.monotonic_ms);
-        for first in self.flights.as_ref().map(Flights::batches).unwrap_or_default() {
-            let batch = self.flights.as_ref().and_then(|flights| flights.batch(first));
+        for first in self.in_flight.batches() {
+            let batch = self.in_flight.batch(first);
             if batch.is_some_and(|batch| !batch.replied && batch.head.deadline_ms <= now.monotonic_ms) {
                 self.expire(first);
             }
@@ -35,7 +35,7 @@ impl DividedGroup {
 
     /// When [`Self::tick`] has something to do.
     pub(crate) fn next_tick_ms(&self) -> Option<u64> {
-        let deadline_ms = self.flights.as_ref().and_then(Flights::next_deadline_ms);
+        let deadline_ms = self.in_flight.table().and_then(Flights::next_deadline_ms);
         let gathered_ms = self.outbox.has_gathered().then_some(0);
         let Self { membership, now, limits, leave, clock, .. } = self;
         let gap_ms = membership.next_gap_ms(&Present { now: *now, limits, leave, clock }, &self.own);
@@ -46,19 +46,19 @@ impl DividedGroup {
 
     /// Answers a batch whose deadline has come.
     fn expire(&mut self, first: u64) {
-        let Some(batch) = self.flights.as_ref().and_then(|flights| flights.batch(first)) else { return };
+        let Some(batch) = self.in_flight.batch(first) else { return };
         let events = batch.flights.len();
         for ticket in (first..).take(events) {
-            let Some(flight) = self.flight_mut(ticket).filter(|flight| !flight.told) else { continue };
-            match flight.phase {
+            let Some(flight) = self.in_flight.flight_mut(ticket).filter(|flight| !flight.told) else { continue };
+            match flight.phase() {
                 Phase::Testing | Phase::Checking => self.settle(ticket, GIVEN_UP),
                 Phase::Joined => {
-                    flight.phase = Phase::Abandoned;
+                    flight.enter(Phase::Abandoned);
                     self.tell(ticket, GIVEN_UP);
                 }
                 // The submission of the same name may still come to something.
                 Phase::Echo => {
-                    flight.phase = Phase::Abandoned;
+                    flight.enter(Phase::Abandoned);
                     self.tell(ticket, Decision::Undecided(Reason::Unknown));
                 }
                 // It may be recorded above already.
@@ -78,7 +78,7 @@ impl DividedGroup {
             // An event may have got stuck on its way to that node, wherever it is now.
             let asked = |group: &Self, ticket: u64| {
                 let placement = group.membership.placement();
-                group.positions(ticket).iter().any(|position| placement.node_at(*position) == index)
+                group.in_flight.positions(ticket).iter().any(|position| placement.node_at(*position) == index)
             };
             self.give_up_tests(asked, Decision::Undecided(Reason::NotReady));
         }
@@ -93,7 +93,7 @@ impl DividedGroup {
         self.now = now;
         self.count_stuck_events();
         let asks_them = |group: &Self, ticket: u64| {
-            let (positions, membership) = (group.positions(ticket), &group.membership);
+            let (positions, membership) = (group.in_flight.positions(ticket), &group.membership);
             membership.unreachable().has_any(membership.placement(), positions.iter().copied())
         };
         self.give_up_tests(asks_them, TOO_FEW_LEFT);
@@ -101,8 +101,8 @@ impl DividedGroup {
     }
 
     pub(super) fn count_stuck_events(&mut self) {
-        let Self { membership, sets, .. } = self;
-        membership.count_stuck_events(sets.values().map(|set| (set.to(), set.tickets())));
+        let Self { membership, in_flight, .. } = self;
+        membership.count_stuck_events(in_flight.sets().all().map(|set| (set.to(), set.tickets())));
     }
 
     /// The slices have moved: what was asked of their nodes means nothing.
@@ -111,7 +111,7 @@ impl DividedGroup {
     }
 
     pub(super) fn give_up_tests(&mut self, is_lost: impl Fn(&Self, u64) -> bool, outcome: Decision) {
-        let testing = self.flights.as_ref().map(Flights::testing).unwrap_or_default();
+        let testing = self.in_flight.table().map(Flights::testing).unwrap_or_default();
         let lost: Vec<u64> = testing.into_iter().filter(|ticket| is_lost(self, *ticket)).collect();
         lost.into_iter().for_each(|ticket| self.settle(ticket, outcome));
     }

@@ -5,13 +5,13 @@
 //! window; what others need to know of this node's past they are sent. Must not know: what an event comes to, levels of trees,
 //! who is in flight (what it needs of that is lent to it).
 
+mod fetching;
 mod former_heads;
 mod gap;
 mod handing;
 mod missed;
 mod placement;
 mod reach;
-mod serving;
 
 use std::collections::BTreeSet;
 

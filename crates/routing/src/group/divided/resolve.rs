@@ -6,24 +6,13 @@
 use super::DividedGroup;
 use super::decide::{Next, Tested, after_test, not_found};
 use super::fill::Room;
-use super::flights::{Flight, Flights, Phase, Queue};
-use super::found::part;
+use super::flights::{Flight, Phase, Queue};
 use super::membership::{Present, Site};
 use crate::protocol::{BatchName, Command, GroupReply, Operation, Resolved};
-use crate::verdict::{Decision, Reason, Seen};
+use crate::verdict::{Decision, Reason};
 use firstseen_filter::{Probes, Refresh};
 
 impl DividedGroup {
-    pub(super) fn flight_mut(&mut self, ticket: u64) -> Option<&mut Flight> {
-        self.flights.as_mut()?.flight_mut(ticket)
-    }
-
-    pub(super) fn set_phase(&mut self, ticket: u64, phase: Phase) {
-        if let Some(flight) = self.flight_mut(ticket) {
-            flight.phase = phase;
-        }
-    }
-
     /// What another node has found.
     pub(super) fn resolved(&mut self, resolved: &Resolved) {
         let mut generations = resolved.generations.iter();
@@ -34,12 +23,12 @@ impl DividedGroup {
             let held = if hit { generations.next().copied().unwrap_or(u16::MAX) } else { 0 };
             let expiry = if hit { expiries.next().copied().unwrap_or(u64::MAX) } else { u64::MAX };
             let reason = undecided.next_if(|(at, _)| *at as usize == index).map(|(_, reason)| *reason);
-            let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(*ticket)) else {
+            let Some((batch, event)) = self.in_flight.event_mut(*ticket) else {
                 continue;
             };
             batch.degraded |= resolved.degraded;
             let flight = &mut batch.flights[event];
-            if flight.phase != Phase::Testing {
+            if flight.phase() != Phase::Testing {
                 continue;
             }
             if let Some(reason) = reason {
@@ -74,7 +63,7 @@ impl DividedGroup {
 
     /// What is known of an event that was tested.
     fn facts(&self, ticket: u64) -> Option<Tested> {
-        let flights = self.flights.as_ref()?;
+        let flights = self.in_flight.table()?;
         let (head, flight) = (&flights.batch(ticket)?.head, flights.flight(ticket)?);
         let is_found = flight.generations != 0;
         Some(Tested {
@@ -93,7 +82,7 @@ impl DividedGroup {
     /// Cells that are set for an event that is new live as long as its window.
     fn note_expiry(&mut self, ticket: u64) {
         let rule = *self.own.rule();
-        if let Some(flight) = self.flight_mut(ticket) {
+        if let Some(flight) = self.in_flight.flight_mut(ticket) {
             flight.expiry = rule.expiry(flight.stamp.unit);
         }
     }
@@ -110,7 +99,7 @@ impl DividedGroup {
 
     /// Records a new event in the newest generation.
     fn record_if_room(&mut self, ticket: u64) {
-        let Some(unit) = self.flight_mut(ticket).map(|flight| flight.stamp.unit) else { return };
+        let Some(unit) = self.in_flight.flight_mut(ticket).map(|flight| flight.stamp.unit) else { return };
         match self.room(unit) {
             Ok(()) => self.record(ticket, self.fill.newest(), Decision::FirstSeen),
             Err(reason) => self.settle(ticket, Decision::Undecided(reason)),
@@ -119,7 +108,7 @@ impl DividedGroup {
 
     /// Records an event anew that was found here; where there is no room, in the oldest generation that has it.
     fn record_again(&mut self, ticket: u64) {
-        let Some(flight) = self.flight_mut(ticket) else { return };
+        let Some(flight) = self.in_flight.flight_mut(ticket) else { return };
         let (generations, unit) = (flight.generations, flight.stamp.unit);
         let number = match self.room(unit) {
             Ok(()) => self.fill.newest(),
@@ -139,7 +128,7 @@ impl DividedGroup {
         if !self.is_young() || self.tree.has_parent() {
             return self.is_young();
         }
-        let Some(flights) = &self.flights else { return false };
+        let Some(flights) = self.in_flight.table() else { return false };
         let is_here = |position: &&u64| self.membership.placement().is_held_here(**position);
         let here = flights.positions(ticket).iter().filter(is_here).count();
         let stamp = flights.flight(ticket).map(|flight| flight.stamp);
@@ -150,21 +139,12 @@ impl DividedGroup {
 
     /// Whether another node may have taken up an event before, whose guard this one does not have.
     pub(super) fn was_headed_elsewhere(&self, ticket: u64) -> bool {
-        self.membership.was_headed_elsewhere(self.positions(ticket), self.now.monotonic_ms)
+        self.membership.was_headed_elsewhere(self.in_flight.positions(ticket), self.now.monotonic_ms)
     }
 
     /// Whether submissions may come again whose first attempt a process of this node before has taken up.
     pub(super) fn is_young(&self) -> bool {
         self.membership.is_young(self.policies.durability, self.now.monotonic_ms)
-    }
-
-    pub(super) fn positions(&self, ticket: u64) -> &[u64] {
-        self.flights.as_ref().map_or(&[], |flights| flights.positions(ticket))
-    }
-
-    /// The ticket of the next event.
-    pub(super) fn first_free(&self) -> u64 {
-        self.flights.as_ref().map_or(0, Flights::first_free)
     }
 
     /// Whether the newest generation has room; asks for the next in time.
@@ -202,33 +182,18 @@ impl DividedGroup {
 
     /// An event is decided, and nothing is set for it.
     pub(super) fn settle(&mut self, ticket: u64, outcome: Decision) {
-        if let Some(flight) = self.flight_mut(ticket) {
+        if let Some(flight) = self.in_flight.flight_mut(ticket) {
             flight.outcome = outcome;
         }
         self.tell(ticket, outcome);
-        self.release(ticket);
+        self.in_flight.release(ticket);
     }
 
     /// Tells the decision on an event, and those that wait for it what follows.
     pub(super) fn tell(&mut self, ticket: u64, outcome: Decision) {
         let span_units = self.tree.is_any().then_some(self.own.rule().span_units);
-        let Some(flights) = &mut self.flights else { return };
-        let Some((batch, index)) = flights.event_mut(ticket) else { return };
-        let flight = &mut batch.flights[index];
-        if flight.told {
+        if !self.in_flight.decide(ticket, outcome, span_units) {
             return;
-        }
-        (flight.told, flight.outcome) = (true, outcome);
-        let mut echoes = std::mem::replace(&mut flight.echoes, Queue::EMPTY);
-        let seen = span_units.map(|span_units| flight.seen(span_units));
-        batch.decide(index, outcome, seen);
-        match batch.untold {
-            0 => self.closing.push(ticket),
-            _ if seen.is_some() => part(&mut self.parting, ticket),
-            _ => {}
-        }
-        while let Some(echo) = flights.dequeue(&mut echoes) {
-            end_waiting(flights, echo, Some((outcome, seen)), &mut self.closing);
         }
         if !matches!(outcome, Decision::Undecided(_)) {
             self.settle_joiners(ticket);
@@ -237,7 +202,7 @@ impl DividedGroup {
 
     /// Whether `ticket` needs nothing more once `leader`, of the same positions, is decided.
     pub(super) fn covers(&self, leader: &Flight, ticket: u64) -> bool {
-        let Some(flights) = &self.flights else { return false };
+        let Some(flights) = self.in_flight.table() else { return false };
         let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { return false };
         if batch.head.is_brought_up() {
             // It was told, so it is recorded, unless the other is for as long.
@@ -249,17 +214,17 @@ impl DividedGroup {
 
     /// Tells those that wait for an event that they are duplicates, but for those that are not for certain.
     fn settle_joiners(&mut self, ticket: u64) {
-        let Some(leader) = self.flight_mut(ticket) else { return };
+        let Some(leader) = self.in_flight.flight_mut(ticket) else { return };
         let mut joiners = std::mem::replace(&mut leader.joiners, Queue::EMPTY);
         let leader = *leader;
-        while let Some(flights) = &mut self.flights
+        while let Some(flights) = self.in_flight.table_mut()
             && let Some(joiner) = flights.dequeue(&mut joiners)
         {
             let Some(flight) = flights.flight(joiner) else { continue };
-            let is_over = flight.phase == Phase::Abandoned;
+            let is_over = flight.phase() == Phase::Abandoned;
             if is_over || self.covers(&leader, joiner) {
                 self.conclude_as(ticket, joiner);
-            } else if let Some(flights) = &mut self.flights {
+            } else if let Some(flights) = self.in_flight.table_mut() {
                 flights.enqueue(ticket, joiner, |leader| &mut leader.joiners);
             }
         }
@@ -267,8 +232,8 @@ impl DividedGroup {
 
     /// Ends an event that is a duplicate of another in flight.
     pub(super) fn conclude_as(&mut self, leader: u64, ticket: u64) {
-        let Some(leader) = self.flight_mut(leader).copied() else { return };
-        let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) else { return };
+        let Some(leader) = self.in_flight.flight_mut(leader).copied() else { return };
+        let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
         batch.flights[event].expiry = leader.expiry;
         let may_be_again = batch.head.may_be_again();
         // The other may have been found because of it.
@@ -282,37 +247,7 @@ impl DividedGroup {
     /// Ends an event that nobody waits for.
     pub(super) fn conclude(&mut self, ticket: u64, outcome: Decision) {
         self.tell(ticket, outcome);
-        self.end(ticket);
-    }
-
-    fn end(&mut self, ticket: u64) {
-        if let Some(flights) = &mut self.flights {
-            flights.end(ticket);
-            self.closing.push(ticket);
-        }
-    }
-
-    /// An event is over: the oldest of those that still wait for it takes its place.
-    pub(super) fn release(&mut self, ticket: u64) {
-        let Some(flights) = &mut self.flights else { return };
-        if flights.leader_of(ticket) == Some(ticket) {
-            flights.unlead(ticket);
-        }
-        let joiners = flights.flight_mut(ticket).map(|leader| std::mem::replace(&mut leader.joiners, Queue::EMPTY));
-        let mut joiners = joiners.unwrap_or(Queue::EMPTY);
-        while let Some(joiner) = flights.dequeue(&mut joiners) {
-            if flights.flight(joiner).is_some_and(|flight| flight.phase == Phase::Abandoned) {
-                end_waiting(flights, joiner, None, &mut self.closing);
-                continue;
-            }
-            flights.lead(joiner);
-            if let Some(flight) = flights.flight_mut(joiner) {
-                (flight.phase, flight.joiners) = (Phase::Testing, joiners);
-            }
-            self.ready.push(joiner);
-            break;
-        }
-        self.end(ticket);
+        self.in_flight.end(ticket);
     }
 
     /// Brings what an input has set off to its end. The order of the steps is the order of commands, and has its reasons:
@@ -329,17 +264,15 @@ impl DividedGroup {
         self.mind_slices();
         self.tell_found();
         self.begin_climbs();
-        while let Some(ticket) = self.closing.pop() {
-            let Some(batch) = self.flights.as_ref().and_then(|flights| flights.batch(ticket)) else { continue };
+        while let Some(ticket) = self.in_flight.next_closing() {
+            let Some(batch) = self.in_flight.batch(ticket) else { continue };
             if batch.untold == 0 {
                 self.answer(ticket);
             }
-            if let Some(flights) = &mut self.flights {
-                flights.retire(ticket);
-            }
+            self.in_flight.retire(ticket);
         }
-        let Self { membership, flights, guard, outbox, kept, now, .. } = self;
-        membership.hand_over(flights.as_ref(), guard, now.monotonic_ms, outbox);
+        let Self { membership, in_flight, guard, outbox, kept, now, .. } = self;
+        membership.hand_over(in_flight.table(), guard, now.monotonic_ms, outbox);
         kept.take(membership.site(), commands);
         outbox.flush(commands);
     }
@@ -354,7 +287,7 @@ impl DividedGroup {
 
     /// The chance that a new event is called a duplicate of which all positions are asked; told only where the batch has others.
     fn rate_if_partial(&mut self, ticket: u64) -> f64 {
-        let batch = self.flights.as_ref().and_then(|flights| flights.batch(ticket));
+        let batch = self.in_flight.batch(ticket);
         if batch.is_some_and(|batch| batch.degraded) {
             self.expected_rate(self.membership.placement().plan().shape().hashes() as usize)
         } else {
@@ -366,12 +299,13 @@ impl DividedGroup {
     pub(super) fn answer(&mut self, ticket: u64) {
         let cannot_deny = !self.membership.holding().is_whole() || self.tree.has_forgotten(&self.own);
         let full_rate = self.rate_if_partial(ticket);
+        self.in_flight.forget_names(ticket);
         let no_probes = self
             .membership
             .handing()
             .is_told()
             .then(|| Probes::new(self.tree.shape(self.membership.placement().plan())));
-        let Some(flights) = &mut self.flights else { return };
+        let Some(flights) = self.in_flight.table_mut() else { return };
         let Some(batch) = flights.batch_mut(ticket) else { return };
         let mut reply_to = batch.head.reply_to;
         if batch.head.records() && !batch.is_settled {
@@ -383,9 +317,6 @@ impl DividedGroup {
             }
             batch.is_settled = batch.untold == 0;
             self.kept.told(name, &batch.head.names, &batch.decisions, self.clock.reading());
-            for event in &batch.head.names {
-                self.named.remove(&event.name);
-            }
             if let Some(probes) = no_probes {
                 let told = (name, &batch.head.names[..], &batch.decisions[..]);
                 self.membership.handing().tell(&mut self.outbox, told, self.clock.reading(), probes);
@@ -410,18 +341,6 @@ impl DividedGroup {
             self.outbox.push(Command::Reply(reply));
         }
     }
-}
-
-/// Ends an event that waited for another, and tells it what it waited for unless nobody waits for that any more.
-fn end_waiting(flights: &mut Flights, ticket: u64, outcome: Option<(Decision, Option<Seen>)>, closing: &mut Vec<u64>) {
-    let Some((batch, index)) = flights.event_mut(ticket) else { return };
-    let flight = &mut batch.flights[index];
-    if let Some((outcome, seen)) = outcome.filter(|_| !flight.told) {
-        (flight.told, flight.outcome) = (true, outcome);
-        batch.decide(index, outcome, seen);
-    }
-    flights.end(ticket);
-    closing.push(ticket);
 }
 
 /// The number of the oldest generation of a mask that is not empty, of those up to `newest`.

@@ -7,6 +7,8 @@
 
 use std::cmp::Ordering;
 
+use hashbrown::HashMap;
+
 use super::DividedGroup;
 use super::flights::Phase;
 use super::membership::Placement;
@@ -67,13 +69,31 @@ impl SetFlight {
     }
 }
 
+/// Sets on their way, by number.
+#[derive(Default)]
+pub(super) struct Sets(HashMap<u64, SetFlight>);
+
+impl Sets {
+    pub(super) fn all(&self) -> impl Iterator<Item = &SetFlight> {
+        self.0.values()
+    }
+
+    /// The numbers of some, in the order in which they were sent.
+    pub(super) fn numbers(&self, is_one: impl Fn(&SetFlight) -> bool) -> Vec<u64> {
+        let mut numbers: Vec<u64> = self.0.iter().filter(|(_, set)| is_one(set)).map(|(number, _)| *number).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+}
+
 impl DividedGroup {
     /// Sets an event in generation `number` on all of its nodes.
     pub(super) fn record(&mut self, ticket: u64, number: u64, outcome: Decision) {
         let has_parent = self.tree.has_parent();
         let Some(waiting) = self.set(ticket, number) else {
             // What is known above needs no cells here.
-            if let Some(unit) = self.flight_mut(ticket).map(|flight| flight.stamp.unit).filter(|_| has_parent) {
+            if let Some(unit) = self.in_flight.flight_mut(ticket).map(|flight| flight.stamp.unit).filter(|_| has_parent)
+            {
                 self.tree.forget(self.own.rule(), unit);
             }
             let outcome = if has_parent { outcome } else { Decision::Undecided(Reason::NotReady) };
@@ -84,8 +104,9 @@ impl DividedGroup {
             self.fill.record();
             self.kept.count();
         }
-        if let Some(flight) = self.flight_mut(ticket) {
-            (flight.phase, flight.outcome, flight.waiting) = (Phase::Setting, outcome, waiting);
+        if let Some(flight) = self.in_flight.flight_mut(ticket) {
+            flight.enter(Phase::Setting);
+            (flight.outcome, flight.waiting) = (outcome, waiting);
         }
         if waiting == 0 || !self.limits.rules.keep(Rule::AwaitsSets) {
             self.settle(ticket, outcome);
@@ -97,9 +118,8 @@ impl DividedGroup {
     /// Sets the cells of an event here and sends for the others; how many nodes are to acknowledge. `None` where the
     /// generation is not here, and nothing is set.
     fn set(&mut self, ticket: u64, number: u64) -> Option<u16> {
-        let Self { flights: Some(flights), own, membership, outbox, sets, kept, limits, .. } = self else {
-            return None;
-        };
+        let Self { in_flight, own, membership, outbox, kept, limits, .. } = self;
+        let (flights, sets) = in_flight.flights_and_sets()?;
         let (placement, missed) = membership.placement_and_missed();
         let stamp = flights.flight(ticket)?.stamp;
         let positions = flights.positions(ticket);
@@ -126,7 +146,7 @@ impl DividedGroup {
                 let set_number = outbox.set(*node, number, there(), stamp);
                 let (to, epoch) = (*node, placement.epoch());
                 let new = || SetFlight::new(to, number, epoch);
-                sets.entry(set_number).or_insert_with(new).tickets.push(ticket);
+                sets.0.entry(set_number).or_insert_with(new).tickets.push(ticket);
                 waiting += 1;
             }
         }
@@ -138,7 +158,7 @@ impl DividedGroup {
         let done = acks.set_numbers.iter().map(|number| (*number, SetEnd::Done));
         let refused = acks.refused_numbers.iter().map(|number| (*number, SetEnd::Refused));
         for (number, end) in done.chain(refused) {
-            let Some(set) = self.sets.get(&number).filter(|set| set.to == from) else { continue };
+            let Some(set) = self.in_flight.sets().0.get(&number).filter(|set| set.to == from) else { continue };
             let end = match epoch.cmp(&set.epoch) {
                 Ordering::Greater if end == SetEnd::Refused => SetEnd::Stale,
                 Ordering::Less if end == SetEnd::Refused => SetEnd::Early,
@@ -150,11 +170,10 @@ impl DividedGroup {
 
     /// Keeps what is on its way to nodes that have just gone down.
     pub(super) fn keep_unacknowledged(&mut self) {
-        let Self { sets, membership, flights: Some(flights), limits, .. } = self else { return };
+        let Self { in_flight, membership, limits, .. } = self;
+        let Some((flights, sets)) = in_flight.flights_and_sets() else { return };
         let (placement, missed) = membership.placement_and_missed();
-        let mut numbers: Vec<u64> = sets.keys().copied().collect();
-        numbers.sort_unstable();
-        for set in numbers.iter().filter_map(|number| sets.get(number)) {
+        for set in sets.numbers(|_| true).iter().filter_map(|number| sets.0.get(number)) {
             for ticket in &set.tickets {
                 let Some(flight) = flights.flight(*ticket) else { continue };
                 let Some(to) = placement.index_of(set.to) else { continue };
@@ -168,40 +187,39 @@ impl DividedGroup {
     /// By a new map, other nodes may have slices of those that are to set something: what these have not set when they go down
     /// they do not pass on.
     pub(super) fn follow_sets(&mut self, former: &Placement) {
-        let Self { sets, membership, .. } = self;
+        let Self { in_flight, membership, .. } = self;
         let placement = membership.placement();
         let are_unseen = placement.epoch().saturating_sub(former.epoch()) > EPOCHS_SEEN_MAX;
-        let outrun = sets.values_mut().filter(|set| are_unseen || former.is_joined_at(set.to, placement));
+        let outrun =
+            in_flight.sets_mut().0.values_mut().filter(|set| are_unseen || former.is_joined_at(set.to, placement));
         outrun.for_each(|set| set.is_outrun = true);
     }
 
     /// The process of a node is gone, and with it what it was to set: the next one is to set it.
     pub(super) fn end_sets_of(&mut self, node: NodeId) {
-        self.end_sets_by(|_, set| set.to == node, SetEnd::Lost);
+        self.end_sets(self.in_flight.sets().numbers(|set| set.to == node), SetEnd::Lost);
     }
 
-    /// Some sets are over, in the order in which they were sent.
-    pub(super) fn end_sets_by(&mut self, is_over: impl Fn(&Self, &SetFlight) -> bool, end: SetEnd) {
-        let over = self.sets.iter().filter(|(_, set)| is_over(self, set));
-        let mut numbers: Vec<u64> = over.map(|(number, _)| *number).collect();
-        numbers.sort_unstable();
+    /// Some sets are over.
+    pub(super) fn end_sets(&mut self, numbers: Vec<u64>, end: SetEnd) {
         numbers.into_iter().for_each(|number| self.end_set(number, end));
     }
 
     /// A set is over. One that was not done is done again in the newest generation, unless that is the one that refused.
     fn end_set(&mut self, number: u64, end: SetEnd) {
-        let Some(set) = self.sets.remove(&number) else { return };
+        let Some(set) = self.in_flight.sets_mut().0.remove(&number) else { return };
         let (newest, epoch) = (self.fill.newest(), self.membership.placement().epoch());
         // Who is back asks those for what it has missed that have slices of the group.
         let is_asked = self.membership.placement().has_any_here();
         let is_kept = end == SetEnd::Down && is_asked && !set.is_outrun;
         let end = if is_kept { SetEnd::Done } else { end };
         if end == SetEnd::Stale && epoch <= set.epoch {
-            self.sets.insert(number, SetFlight { awaits_map: true, ..set });
+            self.in_flight.sets_mut().0.insert(number, SetFlight { awaits_map: true, ..set });
             return;
         }
         for ticket in set.tickets {
-            let Some(flight) = self.flight_mut(ticket).filter(|flight| flight.phase == Phase::Setting) else {
+            let Some(flight) = self.in_flight.flight_mut(ticket).filter(|flight| flight.phase() == Phase::Setting)
+            else {
                 continue;
             };
             let told = flight.told;
@@ -215,7 +233,7 @@ impl DividedGroup {
             };
             let again = if goes_again { self.set(ticket, newest) } else { None };
             let is_again = again.is_some() && (is_asked || !self.is_missed(ticket));
-            let Some(flight) = self.flight_mut(ticket) else { continue };
+            let Some(flight) = self.in_flight.flight_mut(ticket) else { continue };
             if end != SetEnd::Done && !is_again && !flight.told {
                 flight.outcome = Decision::Undecided(Reason::Unknown);
             }
@@ -229,15 +247,15 @@ impl DividedGroup {
 
     /// Whether a node that is down misses an event.
     fn is_missed(&self, ticket: u64) -> bool {
-        let positions = self.positions(ticket);
-        let mut down =
-            self.membership.placement().down_peers().filter_map(|node| self.membership.placement().index_of(node));
-        down.any(|node| positions.iter().any(|position| self.membership.placement().is_held(node, *position)))
+        let positions = self.in_flight.positions(ticket);
+        let placement = self.membership.placement();
+        let mut down = placement.down_peers().filter_map(|node| placement.index_of(node));
+        down.any(|node| positions.iter().any(|position| placement.is_held(node, *position)))
     }
 
     /// Whether an event begins here, by the map that counts.
     fn heads(&self, ticket: u64) -> bool {
-        let positions = self.positions(ticket);
+        let positions = self.in_flight.positions(ticket);
         self.membership.placement().head(positions) == Some(self.membership.site().me)
     }
 }

@@ -63,7 +63,7 @@ impl DividedGroup {
             && events <= self.limits.batch_events_max.min(BATCH_EVENTS_MAX)
             && named
             && self.clock.is_valid(&submission.times, events);
-        let inflight = self.flights.as_ref().map_or(0, Flights::open_events);
+        let inflight = self.in_flight.open_events();
         let inflight = inflight.saturating_sub(self.membership.unreachable().stuck_events());
         match () {
             () if !whole => Some(Reason::Invalid),
@@ -133,13 +133,13 @@ impl DividedGroup {
         self.standings = standings;
         self.clock.close_batch(heading, &times);
         if events == 0 {
-            self.closing.push(first);
+            self.in_flight.close(first);
         }
     }
 
     /// Tells an event what it was told before.
     fn repeat(&mut self, ticket: u64, decision: Decision) {
-        if let Some((batch, event)) = self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)) {
+        if let Some((batch, event)) = self.in_flight.event_mut(ticket) {
             batch.has_repeats = true;
             (batch.flights[event].is_repeat, batch.flights[event].level) = (true, Seen::LEVEL_FORGOTTEN);
         }
@@ -154,14 +154,14 @@ impl DividedGroup {
 
     fn flights_mut(&mut self) -> &mut Flights {
         let first_number = (self.membership.site().incarnation.0 & 0xFF) << NUMBER_BITS;
-        if self.flights.is_none() {
+        if !self.in_flight.has_begun() {
             self.outbox.number_sets_from(first_number);
         }
-        self.flights.get_or_insert_with(|| Flights::new(first_number))
+        self.in_flight.begin(first_number)
     }
 
     fn prefetch(&self, ticket: u64) {
-        if let Some(flights) = &self.flights {
+        if let Some(flights) = self.in_flight.table() {
             self.own.prefetch(self.membership.placement(), flights.positions(ticket), self.fill.newest());
         }
     }
@@ -169,16 +169,17 @@ impl DividedGroup {
     /// Finds an event's place in the window and runs it.
     fn place(&mut self, ticket: u64, (heading, times): (Heading, &Times), index: usize, operation: Operation) {
         let records = operation.records();
-        if let (true, Some((batch, _))) = (records, self.flights.as_mut().and_then(|flights| flights.event_mut(ticket)))
+        if let (true, Some((batch, _))) = (records, self.in_flight.event_mut(ticket))
             && let Some(event) = batch.head.names.get(index)
         {
-            self.named.insert(event.name, ticket);
+            let name = event.name;
+            self.in_flight.name(name, ticket);
         }
         match self.clock.place(heading, times, index) {
             Placed::At(stamp) => {
                 self.fill.advance(stamp.unit);
                 let level = self.tree.level_number();
-                if let Some(flight) = self.flight_mut(ticket) {
+                if let Some(flight) = self.in_flight.flight_mut(ticket) {
                     (flight.stamp, flight.level) = (stamp, level);
                 }
                 self.start(ticket, operation);
@@ -191,7 +192,7 @@ impl DividedGroup {
     /// Lets an event wait for another of the same positions, or tests it.
     fn start(&mut self, ticket: u64, operation: Operation) {
         let records = operation.records();
-        let Some(flights) = &mut self.flights else { return };
+        let Some(flights) = self.in_flight.table_mut() else { return };
         if self.limits.rules.keep(Rule::SingleFlight) {
             match flights.leader_of(ticket) {
                 None if records => flights.lead(ticket),
@@ -203,42 +204,36 @@ impl DividedGroup {
                 Some(_) | None => {}
             }
         }
-        self.set_phase(ticket, Phase::Testing);
+        self.in_flight.enter(ticket, Phase::Testing);
         self.test(ticket);
     }
 
     /// Whether an event that is only looked up is a duplicate of one whose cells may not all be set yet.
     fn has_told(&self, leader: u64, ticket: u64) -> bool {
-        let flight = |ticket| self.flights.as_ref().and_then(|flights| flights.flight(ticket));
+        let flight = |ticket| self.in_flight.flight(ticket);
         let (Some(leading), Some(asking)) = (flight(leader), flight(ticket)) else { return false };
         // It leaves nothing to be set, so whether cells would be refreshed does not matter.
         leading.told && leading.covers(asking.stamp, self.own.rule(), Refresh::Fixed)
     }
 
     fn join(&mut self, leader: u64, ticket: u64) {
-        let Some(leading) = self.flight_mut(leader).copied() else { return };
+        let Some(leading) = self.in_flight.flight_mut(leader).copied() else { return };
         if leading.told && self.covers(&leading, ticket) {
             return self.conclude_as(leader, ticket);
         }
-        let Some(flights) = &mut self.flights else { return };
         if leading.joiners.len as usize >= self.limits.joiners_max {
             self.conclude(ticket, Decision::Undecided(Reason::Overloaded));
         } else {
-            flights.enqueue(leader, ticket, |leader| &mut leader.joiners);
-            self.set_phase(ticket, Phase::Joined);
+            self.in_flight.join(leader, ticket);
         }
     }
 
     /// Has an event told what the one of the same name is told.
     fn echo(&mut self, ticket: u64, index: usize) {
-        let Some(flights) = &mut self.flights else { return };
-        let event = flights.batch(ticket).and_then(|batch| batch.head.names.get(index));
-        let original = event.and_then(|event| self.named.get(&event.name)).copied().unwrap_or(NONE);
-        match flights.flight(original).map(|original| (original.told, original.outcome)) {
-            Some((false, _)) => {
-                flights.enqueue(original, ticket, |original| &mut original.echoes);
-                self.set_phase(ticket, Phase::Echo);
-            }
+        let event = self.in_flight.batch(ticket).and_then(|batch| batch.head.names.get(index));
+        let original = event.and_then(|event| self.in_flight.named(&event.name)).unwrap_or(NONE);
+        match self.in_flight.flight(original).map(|original| (original.told, original.outcome)) {
+            Some((false, _)) => self.in_flight.echo(original, ticket),
             Some((true, outcome)) => self.conclude(ticket, outcome),
             None => self.conclude(ticket, Decision::Undecided(Reason::Overloaded)),
         }
@@ -246,7 +241,7 @@ impl DividedGroup {
 
     /// Runs what has waited for an event that is over.
     pub(super) fn run_ready(&mut self) {
-        while let Some(ticket) = self.ready.pop() {
+        while let Some(ticket) = self.in_flight.next_ready() {
             self.test(ticket);
         }
     }
@@ -254,13 +249,12 @@ impl DividedGroup {
     /// Tests an event at own slices, and sends it on if no zero is found.
     fn test(&mut self, ticket: u64) {
         let has_parent = self.tree.has_parent();
-        let Self { flights: Some(flights), own, membership, policies, limits, .. } = self else {
-            return;
-        };
+        let Self { in_flight, own, membership, policies, limits, .. } = self;
+        let Some(flights) = in_flight.table_mut() else { return };
         let (placement, handing, unreachable) =
             (membership.placement(), membership.handing(), membership.unreachable());
         // One that became ready may have been given up since.
-        let Some(flight) = flights.flight(ticket).filter(|flight| flight.phase == Phase::Testing).copied() else {
+        let Some(flight) = flights.flight(ticket).filter(|flight| flight.phase() == Phase::Testing).copied() else {
             return;
         };
         let positions = flights.positions(ticket);
@@ -326,24 +320,25 @@ impl DividedGroup {
 
     /// What an event is told that no slice denies, where too few of its slices are left for a verdict.
     pub(super) fn too_few_left(&self, ticket: u64) -> Option<Decision> {
-        let flights = self
-            .flights
-            .as_ref()
-            .filter(|_| !self.membership.placement().is_all_complete() && !self.tree.has_parent())?;
-        let positions = flights.positions(ticket);
-        lost(&self.policies, self.membership.placement().voters(positions, 0).live, positions.len())
+        let placement = self.membership.placement();
+        if placement.is_all_complete() || self.tree.has_parent() {
+            return None;
+        }
+        let positions = self.in_flight.positions(ticket);
+        lost(&self.policies, placement.voters(positions, 0).live, positions.len())
     }
 
     /// Not all positions of an event can be asked: if it is new, it is called a duplicate by this chance.
     fn degrade(&mut self, ticket: u64, rate: f64) {
-        if let Some(batch) = self.flights.as_mut().and_then(|flights| flights.batch_mut(ticket)) {
+        if let Some(batch) = self.in_flight.batch_mut(ticket) {
             batch.degrade(rate);
         }
     }
 
     /// Asks own slices about the positions of an event that are to be asked, and other nodes if no zero is found there.
     fn ask(&mut self, ticket: u64, voters: &Voters, asks_all: bool) {
-        let Self { flights: Some(flights), own, membership, outbox, .. } = self else { return };
+        let Self { in_flight, own, membership, outbox, .. } = self;
+        let Some(flights) = in_flight.table_mut() else { return };
         let placement = membership.placement();
         let Some((stamp, head)) = flights.flight(ticket).map(|flight| flight.stamp).zip(flights.batch(ticket)) else {
             return;

@@ -153,7 +153,7 @@ impl Tree {
         let mut complete = asking.is_complete && !self.has_forgotten(asking.own);
         for ticket in tickets {
             let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { continue };
-            let asks = matches!(flight.phase, Phase::Climbing | Phase::Checking);
+            let asks = matches!(flight.phase(), Phase::Climbing | Phase::Checking);
             if !asks || probes.push_positions(flights.identity(ticket)).is_err() {
                 continue;
             }

@@ -6,27 +6,20 @@
 use firstseen_filter::{LiveEvents, PartError};
 
 use super::TogetherGroup;
-use crate::group::rules::Rule;
+use crate::group::persisting::{checkpoint, restore_names};
 use crate::protocol::{CheckpointCursor, Entry, Moment};
 
 impl TogetherGroup {
     /// Takes up what a process of this node before has kept.
     pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
+        let Self { guard, clock, limits, .. } = self;
+        let Some(entry) = restore_names(entry, guard, clock, limits.rules, now.monotonic_ms) else { return Ok(()) };
         match entry {
             Entry::Events { generation, probes, stamps } => self.slice.put_probes(generation, &probes, &stamps)?,
-            Entry::Told { name, names, decisions, clock } => {
-                if self.limits.rules.keep(Rule::RestoresNames) {
-                    self.guard.restore(&(name, names, decisions), now.monotonic_ms);
-                }
-                self.clock.restore(clock);
-            }
             Entry::Checkpoint { clock, .. } => self.clock.restore(clock),
-            Entry::Marks { producers, sources } => {
-                self.guard.restore_marks(&producers, &sources, now.monotonic_ms);
-            }
             Entry::Slice { slice: 0, outline } => self.slice.put_outline(&outline)?,
             Entry::Cells { slice: 0, run } => self.slice.put_cells(&run)?,
-            Entry::CheckpointEnd => {}
+            Entry::Told { .. } | Entry::Marks { .. } | Entry::CheckpointEnd => {}
             Entry::Headed { .. }
             | Entry::Taken { .. }
             | Entry::Set { .. }
@@ -51,12 +44,8 @@ impl TogetherGroup {
     pub(crate) fn checkpoint(&self, is_complete: bool) -> Vec<Entry> {
         let (clock, counted) = (self.clock.reading(), LiveEvents::default());
         let newest = self.slice.newest_generation();
-        let mut entries = vec![Entry::Checkpoint { is_complete, clock, newest, counted }];
-        entries.extend(self.guard.marks());
-        entries.extend(self.slice.outline().map(|outline| Entry::Slice { slice: 0, outline }));
-        let told = |(name, names, decisions)| Entry::Told { name, names, decisions, clock };
-        entries.extend(self.guard.kept().map(told));
-        entries
+        let begin = Entry::Checkpoint { is_complete, clock, newest, counted };
+        checkpoint(vec![begin], &self.guard, &self.clock, std::iter::once(Some(&self.slice)))
     }
 
     /// The next cells of a checkpoint; none when it has all.

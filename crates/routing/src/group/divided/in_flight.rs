@@ -1,0 +1,259 @@
+//! What a head has in flight: events, the sets that they wait for, and what of them is to be done before an input ends.
+//!
+//! What an event does next is drawn at [`Phase`].
+//!
+//! Promises: an event is decided once, and those that wait for it are told or run, oldest first; a batch that may be answered
+//! or dropped is looked at before the input ends. Must not know: cells, nodes, why an event is decided.
+
+use hashbrown::HashMap;
+
+use super::flights::{Batch, Flight, Flights, Phase, Queue, same_batch};
+use super::sets::Sets;
+use crate::protocol::SubmissionName;
+use crate::verdict::{Decision, Seen};
+
+/// Events in flight here.
+#[derive(Default)]
+pub(super) struct InFlight {
+    /// Made with the first submission.
+    flights: Option<Flights>,
+    sets: Sets,
+    /// Named submissions whose batches are not settled.
+    named: HashMap<SubmissionName, u64>,
+    /// Events to be run that have waited for another.
+    ready: Vec<u64>,
+    /// Events whose batches may be answered or dropped.
+    closing: Vec<u64>,
+    /// An event of each batch of which others climb.
+    parting: Vec<u64>,
+    /// Where another filter has followed, tickets from this one on are of events for which nothing is recorded.
+    absent_from: u64,
+}
+
+impl InFlight {
+    /// Whether there has been a submission.
+    pub(super) fn has_begun(&self) -> bool {
+        self.flights.is_some()
+    }
+
+    /// The table of events, whose numbers begin at `first_number`.
+    pub(super) fn begin(&mut self, first_number: u64) -> &mut Flights {
+        self.flights.get_or_insert_with(|| Flights::new(first_number))
+    }
+
+    /// Nobody waits for any of it.
+    pub(super) fn clear(&mut self) {
+        *self = Self { absent_from: self.absent_from, ..Self::default() };
+    }
+
+    pub(super) fn table(&self) -> Option<&Flights> {
+        self.flights.as_ref()
+    }
+
+    pub(super) fn table_mut(&mut self) -> Option<&mut Flights> {
+        self.flights.as_mut()
+    }
+
+    pub(super) fn sets(&self) -> &Sets {
+        &self.sets
+    }
+
+    pub(super) fn sets_mut(&mut self) -> &mut Sets {
+        &mut self.sets
+    }
+
+    /// Events, and the sets that they wait for.
+    pub(super) fn flights_and_sets(&mut self) -> Option<(&Flights, &mut Sets)> {
+        Some((self.flights.as_ref()?, &mut self.sets))
+    }
+
+    pub(super) fn batch(&self, ticket: u64) -> Option<&Batch> {
+        self.flights.as_ref()?.batch(ticket)
+    }
+
+    pub(super) fn batch_mut(&mut self, ticket: u64) -> Option<&mut Batch> {
+        self.flights.as_mut()?.batch_mut(ticket)
+    }
+
+    pub(super) fn event_mut(&mut self, ticket: u64) -> Option<(&mut Batch, usize)> {
+        self.flights.as_mut()?.event_mut(ticket)
+    }
+
+    pub(super) fn flight(&self, ticket: u64) -> Option<&Flight> {
+        self.flights.as_ref()?.flight(ticket)
+    }
+
+    pub(super) fn flight_mut(&mut self, ticket: u64) -> Option<&mut Flight> {
+        self.flights.as_mut()?.flight_mut(ticket)
+    }
+
+    pub(super) fn positions(&self, ticket: u64) -> &[u64] {
+        self.flights.as_ref().map_or(&[], |flights| flights.positions(ticket))
+    }
+
+    /// The ticket of the next event.
+    pub(super) fn first_free(&self) -> u64 {
+        self.flights.as_ref().map_or(0, Flights::first_free)
+    }
+
+    pub(super) fn open_events(&self) -> usize {
+        self.flights.as_ref().map_or(0, Flights::open_events)
+    }
+
+    /// First tickets of all batches, oldest first.
+    pub(super) fn batches(&self) -> Vec<u64> {
+        self.flights.as_ref().map(Flights::batches).unwrap_or_default()
+    }
+
+    /// Another filter has followed: nothing is recorded for what comes from now on.
+    pub(super) fn close_line(&mut self) {
+        self.absent_from = self.first_free();
+    }
+
+    /// Whether all is over that came before.
+    pub(super) fn has_ended_before_close(&self) -> bool {
+        let mut before = self.batches().into_iter().take_while(|first| *first < self.absent_from);
+        !before.any(|first| self.batch(first).is_some_and(Batch::is_open))
+    }
+
+    /// An event is run under a name.
+    pub(super) fn name(&mut self, name: SubmissionName, ticket: u64) {
+        self.named.insert(name, ticket);
+    }
+
+    /// The event that is run under a name.
+    pub(super) fn named(&self, name: &SubmissionName) -> Option<u64> {
+        self.named.get(name).copied()
+    }
+
+    /// The guard remembers the names of a batch from now on, if it did not before.
+    pub(super) fn forget_names(&mut self, ticket: u64) {
+        let batch = self.flights.as_ref().and_then(|flights| flights.batch(ticket));
+        let Some(batch) = batch.filter(|batch| batch.head.records() && !batch.is_settled) else { return };
+        for event in &batch.head.names {
+            self.named.remove(&event.name);
+        }
+    }
+
+    /// The next event to be run that has waited for another.
+    pub(super) fn next_ready(&mut self) -> Option<u64> {
+        self.ready.pop()
+    }
+
+    /// The batch of an event may be answered or dropped.
+    pub(super) fn close(&mut self, ticket: u64) {
+        self.closing.push(ticket);
+    }
+
+    pub(super) fn next_closing(&mut self) -> Option<u64> {
+        self.closing.pop()
+    }
+
+    /// Some of a batch is told, or climbs: the rest may be told apart.
+    pub(super) fn part(&mut self, ticket: u64) {
+        if self.parting.last().is_none_or(|last| !same_batch(*last, ticket)) {
+            self.parting.push(ticket);
+        }
+    }
+
+    pub(super) fn next_parting(&mut self) -> Option<u64> {
+        self.parting.pop()
+    }
+
+    /// Drops the batch of an event, if all of it is over and answered.
+    pub(super) fn retire(&mut self, ticket: u64) {
+        if let Some(flights) = &mut self.flights {
+            flights.retire(ticket);
+        }
+    }
+
+    /// An event is decided, and with it its retries; in a tree it is told where it was found, in a window of `span_units`. False
+    /// where it was told before, or is not there.
+    pub(super) fn decide(&mut self, ticket: u64, outcome: Decision, span_units: Option<u64>) -> bool {
+        let Some(flights) = &mut self.flights else { return false };
+        let Some((batch, index)) = flights.event_mut(ticket) else { return false };
+        let flight = &mut batch.flights[index];
+        if flight.told {
+            return false;
+        }
+        (flight.told, flight.outcome) = (true, outcome);
+        let mut echoes = std::mem::replace(&mut flight.echoes, Queue::EMPTY);
+        let seen = span_units.map(|span_units| flight.seen(span_units));
+        batch.decide(index, outcome, seen);
+        match batch.untold {
+            0 => self.closing.push(ticket),
+            _ if seen.is_some() => self.part(ticket),
+            _ => {}
+        }
+        while let Some(echo) = self.flights.as_ref().and_then(|flights| flights.dequeue(&mut echoes)) {
+            self.end_waiting(echo, Some((outcome, seen)));
+        }
+        true
+    }
+
+    /// An event is over that nobody waits for.
+    pub(super) fn end(&mut self, ticket: u64) {
+        if let Some(flights) = &mut self.flights {
+            flights.end(ticket);
+            self.closing.push(ticket);
+        }
+    }
+
+    /// Ends an event that waited for another, and tells it what it waited for unless nobody waits for that any more.
+    fn end_waiting(&mut self, ticket: u64, outcome: Option<(Decision, Option<Seen>)>) {
+        let Some((batch, index)) = self.event_mut(ticket) else { return };
+        let flight = &mut batch.flights[index];
+        if let Some((outcome, seen)) = outcome.filter(|_| !flight.told) {
+            (flight.told, flight.outcome) = (true, outcome);
+            batch.decide(index, outcome, seen);
+        }
+        self.end(ticket);
+    }
+
+    /// An event is over: the oldest of those that still wait for it takes its place.
+    pub(super) fn release(&mut self, ticket: u64) {
+        let Some(flights) = &mut self.flights else { return };
+        if flights.leader_of(ticket) == Some(ticket) {
+            flights.unlead(ticket);
+        }
+        let joiners = flights.flight_mut(ticket).map(|leader| std::mem::replace(&mut leader.joiners, Queue::EMPTY));
+        let mut joiners = joiners.unwrap_or(Queue::EMPTY);
+        while let Some(flights) = &mut self.flights
+            && let Some(joiner) = flights.dequeue(&mut joiners)
+        {
+            if flights.flight(joiner).is_some_and(|flight| flight.phase() == Phase::Abandoned) {
+                self.end_waiting(joiner, None);
+                continue;
+            }
+            flights.lead(joiner);
+            if let Some(flight) = flights.flight_mut(joiner) {
+                flight.enter(Phase::Testing);
+                flight.joiners = joiners;
+            }
+            self.ready.push(joiner);
+            break;
+        }
+        self.end(ticket);
+    }
+
+    /// An event will be told what another of the same name is told.
+    pub(super) fn echo(&mut self, original: u64, ticket: u64) {
+        let Some(flights) = &mut self.flights else { return };
+        flights.enqueue(original, ticket, |original| &mut original.echoes);
+        self.enter(ticket, Phase::Echo);
+    }
+
+    /// An event waits for another of the same positions.
+    pub(super) fn join(&mut self, leader: u64, ticket: u64) {
+        let Some(flights) = &mut self.flights else { return };
+        flights.enqueue(leader, ticket, |leader| &mut leader.joiners);
+        self.enter(ticket, Phase::Joined);
+    }
+
+    /// An event does something else from now on.
+    pub(super) fn enter(&mut self, ticket: u64, phase: Phase) {
+        if let Some(flight) = self.flight_mut(ticket) {
+            flight.enter(phase);
+        }
+    }
+}

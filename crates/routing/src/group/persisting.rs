@@ -1,0 +1,48 @@
+//! What all groups persist alike: names and what was told under them, and the outlines of slices.
+//!
+//! Promises: entries in the order in which they were made give what they were made of. Must not know: bytes, disks, cells.
+
+use firstseen_filter::FilterSlice;
+
+use super::clock::HeadClock;
+use super::guard::ReplayGuard;
+use super::rules::{Rule, Rules};
+use crate::protocol::Entry;
+
+/// Takes up what a process before has kept of names; gives back what is not of these.
+pub(crate) fn restore_names(
+    entry: Entry,
+    guard: &mut ReplayGuard,
+    clock: &mut HeadClock,
+    rules: Rules,
+    now_ms: u64,
+) -> Option<Entry> {
+    match entry {
+        Entry::Told { name, names, decisions, clock: reading } => {
+            if rules.keep(Rule::RestoresNames) {
+                guard.restore(&(name, names, decisions), now_ms);
+            }
+            clock.restore(reading);
+        }
+        Entry::Marks { producers, sources } => guard.restore_marks(&producers, &sources, now_ms),
+        Entry::CheckpointEnd => {}
+        entry => return Some(entry),
+    }
+    None
+}
+
+/// A checkpoint that begins with `entries`: names and outlines, all but the cells.
+pub(crate) fn checkpoint<'a>(
+    mut entries: Vec<Entry>,
+    guard: &ReplayGuard,
+    clock: &HeadClock,
+    slices: impl Iterator<Item = Option<&'a FilterSlice>>,
+) -> Vec<Entry> {
+    let clock = clock.reading();
+    entries.extend(guard.marks());
+    let outline = |(slice, own): (u32, Option<&FilterSlice>)| Some(Entry::Slice { slice, outline: own?.outline()? });
+    entries.extend((0..).zip(slices).filter_map(outline));
+    let told = |(name, names, decisions)| Entry::Told { name, names, decisions, clock };
+    entries.extend(guard.kept().map(told));
+    entries
+}
