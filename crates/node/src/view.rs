@@ -24,6 +24,8 @@ pub(crate) struct GroupFault {
     pub(crate) group: u32,
     /// Why.
     pub(crate) reason: String,
+    /// Its disk is why: what it has is in memory, and it goes on by itself.
+    pub(crate) is_of_disk: bool,
 }
 
 /// This node, once it belongs to a cluster and its start is known there.
@@ -150,6 +152,32 @@ impl View {
             self.map.filters.get(filter).is_some_and(|record| self.map.is_gone_from(record, *group, node))
         };
         groups.filter(is_missing).collect()
+    }
+
+    /// Whether the others go on without what this node has, because of its disk and nothing else.
+    pub(crate) fn is_spared(&self) -> bool {
+        let keeps_journal = |(filter, _): &(FilterId, u32)| {
+            self.map.filters.get(filter).is_some_and(|record| record.policies.durability.keeps_journal())
+        };
+        let is_held = |(filter, group): &(FilterId, u32)| {
+            let mut faults = self.faults.iter().filter(|fault| (fault.filter, fault.group) == (*filter, *group));
+            faults.all(|fault| fault.is_of_disk)
+        };
+        self.are_missing_here(self.own_groups().filter(keeps_journal)).iter().any(is_held)
+    }
+
+    /// Whether this node has what nobody else has, and a start would cost it: a node is down that shares the group, and could
+    /// not say that nothing was recorded meanwhile.
+    pub(crate) fn is_needed_as_it_is(&self) -> bool {
+        let Some(node) = self.node() else { return false };
+        self.own_groups().any(|(filter, group)| {
+            let Some(record) = self.map.filters.get(&filter) else { return false };
+            let per_group = record.definition.slicing.slices_per_group().max(1);
+            let copies = || record.all_copies().filter(|(slice, _)| slice / per_group == group).map(|(_, copy)| copy);
+            copies().any(|copy| copy.node == node && self.map.is_complete_copy(copy))
+                && copies().any(|copy| self.map.is_down(copy.node))
+                && !self.map.can_spare(record, group, node)
+        })
     }
 
     /// Groups of which a slice here lacks something that another copy has.

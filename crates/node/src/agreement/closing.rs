@@ -73,7 +73,9 @@ async fn said(shared: &Shared, view: &View, filter: FilterId) -> Option<Option<E
     let is_here =
         view.node().is_some_and(|node| view.map.filters.get(&filter).is_some_and(|record| record.is_on(node)));
     let ending = shared.owners.ending(filter).await;
-    let is_known = view.fault_of(filter).is_none() && (ending.is_some() || !is_here);
+    // What waits for a disk that is given up was answered: what is left in memory can say.
+    let is_lost = view.faults.iter().any(|fault| fault.filter == filter && !fault.is_of_disk);
+    let is_known = !is_lost && (ending.is_some() || !is_here);
     is_known.then_some(ending)
 }
 

@@ -29,8 +29,8 @@ impl Follower {
         let mut incarnations = self.meta.incarnation();
         let mut unreachable = self.links.unreachable();
         let mut disk_states = shared.keeper.watch_disk();
-        // The start in which what is kept was given up, as its disk hung, or stayed full.
-        let mut given_up_in = None;
+        // The start in which what is kept was given up, as its disk hung.
+        let mut hung_in = None;
         let mut has_been = false;
         loop {
             let map = maps.borrow_and_update().clone();
@@ -51,7 +51,6 @@ impl Follower {
             };
             let unreachable_now = unreachable.borrow_and_update().clone();
             let view = Arc::new(View { disk, ..View::new(map, me, links, unreachable_now) });
-            self.begin_anew_after(&view, &mut given_up_in);
             shared.levels.follow(&view.map);
             shared.downs.follow(&view.map, shared.clock.monotonic_ms());
             let faults = shared.owners.show(&view).await;
@@ -59,7 +58,9 @@ impl Follower {
             if shared.view().map.version != version {
                 tracing::info!(version, filters = view.filters.len(), faults = faults.len(), "a new map counts");
             }
-            self.views.send(Arc::new(View { faults, ..(*view).clone() }));
+            let view = Arc::new(View { faults, ..(*view).clone() });
+            self.begin_anew_after(&view, &mut hung_in);
+            self.views.send(view.clone());
             let names = view.map.filters.values().map(|record| record.name.as_str());
             shared.metrics.keep_filters(&names.collect());
             let changed = tokio::select! {
@@ -75,16 +76,17 @@ impl Follower {
         }
     }
 
-    /// Has the node count as started anew where its disk works again, and something was given up: the others have gone on
-    /// without that, and hear of it as of what another process brings.
-    fn begin_anew_after(&self, view: &View, given_up_in: &mut Option<Incarnation>) {
+    /// Has the node count as started anew where its disk has hung, or has room again and the others go on without a copy: they
+    /// hear of what it has as of what another process brings. The agreement may have spared the copy late.
+    fn begin_anew_after(&self, view: &View, hung_in: &mut Option<Incarnation>) {
         let Some(Me { incarnation, .. }) = view.me else { return };
-        match view.disk {
-            DiskState::Hangs => *given_up_in = Some(incarnation),
-            DiskState::StaysFull if view.are_missing_here(view.own_groups()).is_empty() => {}
-            DiskState::StaysFull => *given_up_in = Some(incarnation),
-            DiskState::Works if given_up_in.take() == Some(incarnation) => self.meta.begin_anew(incarnation),
-            DiskState::Works => {}
+        if view.disk == DiskState::Hangs {
+            *hung_in = Some(incarnation);
+            return;
+        }
+        let has_hung = hung_in.take() == Some(incarnation);
+        if has_hung || view.disk == DiskState::Works && view.is_spared() && !view.is_needed_as_it_is() {
+            self.meta.begin_anew(incarnation);
         }
     }
 

@@ -41,7 +41,8 @@ pub(crate) async fn look_after(keeper: Arc<Keeper>, patience: Duration) {
         tokio::time::sleep(patience / LOOKS).await;
         let hangs = looks.look(keeper.steps.under_way());
         // Being full is one piece of work that does not end.
-        let is_full = full_looks.look(keeper.is_full().then_some(0));
+        let has_room = !keeper.is_full() && keeper.disk.may_grow();
+        let is_full = full_looks.look((!has_room).then_some(0));
         let state = match (hangs, is_full) {
             (true, _) => DiskState::Hangs,
             (false, true) => DiskState::StaysFull,

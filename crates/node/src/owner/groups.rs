@@ -46,6 +46,10 @@ const DISK_HUNG: &str = "the disk of the journal hangs, and the other nodes go o
 const DISK_FULL: &str =
     "the disk of the journal is full, and other copies answer; make room, and the node goes on by itself";
 
+/// The same once it works again, until the start that follows.
+const DISK_WORKS: &str = "the disk of the journal works again, and what it has missed is fetched when the node counts as started \
+                          anew: where it alone has something of a filter whose other nodes are down, when these are back";
+
 /// The groups of one owner.
 pub(super) struct Groups {
     /// Which of the owners this is.
@@ -173,16 +177,20 @@ impl Groups {
             match self.build(&view, filter, group) {
                 Ok(true) => built.push((filter, group)),
                 Ok(false) => {}
-                Err(reason) => faults.push(GroupFault { filter, group, reason }),
+                Err(reason) => faults.push(GroupFault { filter, group, reason, is_of_disk: false }),
             }
         }
         self.restore(&view, &built, &faults, now);
         faults.extend(self.damaged(&view, &built));
-        for GroupFault { filter, group, reason } in &faults {
+        for GroupFault { filter, group, reason, .. } in &faults {
             tracing::error!(%filter, group, reason, "the node cannot hold its slices of a filter");
         }
-        let why = if view.disk == DiskState::StaysFull { DISK_FULL } else { DISK_HUNG };
-        let of_disk = |(filter, group)| GroupFault { filter, group, reason: why.to_owned() };
+        let reason = match view.disk {
+            DiskState::Hangs => DISK_HUNG,
+            DiskState::StaysFull => DISK_FULL,
+            DiskState::Works => DISK_WORKS,
+        };
+        let of_disk = |(filter, group)| GroupFault { filter, group, reason: reason.to_owned(), is_of_disk: true };
         faults.extend(self.kept.given_up().map(of_disk));
         // The node's memory for it, shared by all groups that it has, those of other owners too.
         let groups = (view.own_groups().count() as u64).max(1);
@@ -275,7 +283,8 @@ impl Groups {
                 }
                 Err(error) => self.damage = Some(error.to_string()),
             }
-            for GroupFault { filter, group, reason } in faults.iter().filter(|f| keeps_journal((f.filter, f.group))) {
+            for GroupFault { filter, group, reason, .. } in faults.iter().filter(|f| keeps_journal((f.filter, f.group)))
+            {
                 self.unbuilt.insert((*filter, *group), reason.clone());
                 self.kept.keep_all_of((*filter, *group));
             }
@@ -305,7 +314,7 @@ impl Groups {
         };
         let damaged: Vec<GroupKey> = built.iter().copied().filter(keeps_journal).collect();
         damaged.iter().for_each(|key| drop(self.groups.remove(key)));
-        let fault = |(filter, group)| GroupFault { filter, group, reason: damage.clone() };
+        let fault = |(filter, group)| GroupFault { filter, group, reason: damage.clone(), is_of_disk: false };
         damaged.into_iter().map(fault).collect()
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use firstseen_journal::encode;
 use firstseen_routing::rules::{Rule, Rules};
-use firstseen_routing::{CheckpointCursor, Command, Durability, GroupOwner, NodeId, OwnerLimits};
+use firstseen_routing::{CheckpointCursor, Command, Durability, GroupOwner, NodeId, OwnerLimits, PeerBody};
 
 use super::held::{Held, given_up};
 use crate::keeper::{CheckpointMark, GroupKey, Keeper};
@@ -145,11 +145,17 @@ impl Kept {
                     group.last = self.keeper.keep(key, CheckpointMark::None, encode(record), within_ms);
                 }
                 // Whether it was recorded is for the disk to say, and whatever was to be sent others do not wait for.
-                command if is_given_up => commands.extend(given_up(command)),
-                command if is_full && self.held.answers_lookup(&command) => self.held.pass(command, commands),
+                command if is_given_up => {
+                    given_up(command).into_iter().for_each(|answer| self.held.pass(answer, commands));
+                }
+                command if is_full && (self.held.answers_lookup(&command) || tells_cells(&command)) => {
+                    self.held.pass(command, commands);
+                }
                 // What was fetched is on the medium before the map calls it complete, however long that may take.
+                // On a full disk no interval is kept, and what others set here would wait in memory without a limit.
                 command
                     if (group.durability == Durability::Durable
+                        || is_full
                         || matches!(command, Command::SlicesComplete { .. }))
                         && self.rules.keep(Rule::AwaitsDisk)
                         && (group.last > synced || !self.held.is_empty()) =>
@@ -260,6 +266,11 @@ impl Kept {
     pub(super) fn has_checkpoint(&self) -> bool {
         self.groups.values().any(|group| group.cursor.is_some())
     }
+}
+
+/// Whether this tells another copy cells: what it has before the disk here has it, it keeps by itself.
+fn tells_cells(command: &Command) -> bool {
+    matches!(command, Command::Send { message, .. } if matches!(message.body, PeerBody::Cells(_)))
 }
 
 impl GroupJournal {

@@ -11,9 +11,9 @@ use firstseen_client::{Client, Verdict};
 use firstseen_routing::{Durability, NodeId};
 
 use crate::common::disks::{
-    ask_until_decided, becomes_complete, cluster, create, create_filter, hasty, keys, told, undecided,
+    ask_until_decided, asked_node, becomes_complete, cluster, create, create_filter, hasty, keys, told, undecided,
 };
-use crate::common::{TestNode, wait_for};
+use crate::common::{PATIENCE, TestNode, wait_for};
 
 /// A call that begins while the disk hangs, by somebody who has time.
 async fn waits(node: &TestNode) -> impl Future<Output = Vec<Verdict>> + use<> {
@@ -96,6 +96,33 @@ async fn the_only_copy_goes_on_as_it_was_when_the_disk_answers() {
     println!("{calls} calls until all is well again");
     let again = told(&filter, &before).await;
     assert!(again.iter().all(|verdict| *verdict == Verdict::Duplicate), "nothing is forgotten: {again:?}");
+}
+
+/// What it knows it tells from memory, as where the disk has been full from the beginning.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_hangs_and_is_full_after_that_keeps_no_only_copy_silent() {
+    let (cluster, disks) = cluster(false).await;
+    create(&cluster, "none", 0).await;
+    let (_client, filter) = hasty(&cluster.nodes[0]).await;
+    let before = keys(0);
+    assert_eq!(undecided(&told(&filter, &before).await), 0);
+    let full = asked_node(&cluster).await;
+    let node = &cluster.nodes[full];
+    disks[full].set_hung(true);
+    told(&filter, &keys(5_000)).await;
+    disks[full].set_room_bytes(Some(0));
+    // More than a segment has room for.
+    for call in 0..30 {
+        told(&filter, &keys(10_000 + 1_000 * call)).await;
+        if node.node.not_ready().is_some_and(|why| why.contains("hangs")) {
+            break;
+        }
+    }
+    wait_for("it says why", || node.node.not_ready().is_some_and(|why| why.contains("the disk of the journal hangs")))
+        .await;
+    disks[full].set_hung(false);
+    let known = async { while filter.test(&before[0]).await.expect("a call") != Verdict::Duplicate {} };
+    tokio::time::timeout(PATIENCE, known).await.expect("what it knows is never told");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use firstseen_client::{Client, Filter, Verdict};
 use firstseen_filter::{FilterSpec, Kind};
-use firstseen_journal::MemoryDisk;
-use firstseen_meta::MetaStorage;
-use firstseen_routing::{ClockSource, Durability, FilterPolicies, SlicedDefinition};
+use firstseen_journal::{Disk, MemoryDisk};
+use firstseen_meta::{MetaStorage, RESERVE_FILE};
+use firstseen_routing::{AnswerWhen, ClockSource, Durability, FilterPolicies, SlicedDefinition};
 
 use super::cluster::{TestCluster, create_at};
-use super::{PATIENCE, TestNode};
+use super::{PATIENCE, TestNode, wait_for};
+
+/// A segment has its room when it begins: small ones find a full disk soon.
+const SEGMENT_BYTES: u32 = 256 << 10;
 
 /// The disk of a node. However a test ends, nobody waits for it any more.
 pub struct SlowDisk(MemoryDisk);
@@ -38,13 +41,19 @@ pub async fn cluster(holds_agreement: bool) -> (TestCluster, Vec<SlowDisk>) {
     for name in ["a", "b", "c"] {
         let disk = MemoryDisk::that_may_hang();
         disks.push(SlowDisk(disk.clone()));
+        let storage = disk.beside();
         let change_edges = |edges: &mut firstseen_node::Edges| {
             if holds_agreement {
-                edges.storage = MetaStorage::Memory(disk.beside());
+                edges.storage = MetaStorage::Memory(storage.clone());
             }
             edges.journal = Arc::new(disk);
+            edges.journal_segment_bytes = SEGMENT_BYTES;
         };
         nodes.push(TestNode::start_changed(name, |_| {}, change_edges).await);
+        if holds_agreement {
+            let has_reserve = || storage.names().is_ok_and(|names| names.iter().any(|name| name == RESERVE_FILE));
+            wait_for("room that is kept back", has_reserve).await;
+        }
     }
     nodes[0].init().await;
     nodes[0].join(&nodes[1]).await;
@@ -65,7 +74,13 @@ pub async fn create_filter(cluster: &TestCluster, name: &str, durability: Durabi
         ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
     };
     let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
-    let policies = FilterPolicies { clock: ClockSource::Wall, durability, copies, ..FilterPolicies::default() };
+    let policies = FilterPolicies {
+        answer: AnswerWhen::Safe,
+        clock: ClockSource::Wall,
+        durability,
+        copies,
+        ..FilterPolicies::default()
+    };
     create_at(&cluster.nodes[0], name, &definition, policies).await;
     for node in &cluster.nodes {
         node.knows(name).await;
@@ -92,6 +107,13 @@ pub async fn hasty(node: &TestNode) -> (Client, Filter) {
     let client = Client::builder().seeds([node.node.addr()]).deadline_ms(1_000).connect().await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     (client, filter)
+}
+
+/// The number of the node that is asked about slice 0, from 0 on.
+pub async fn asked_node(cluster: &TestCluster) -> usize {
+    let map = cluster.nodes[0].map().await;
+    let (_, record) = map.filter_named("clicks").expect("the filter");
+    record.owners[0].node.0 as usize - 1
 }
 
 /// Three hundred keys.
