@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::common::carried_out;
+use crate::common::{carried_out, first_found};
 use firstseen_routing::OwnerLimits;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_sim::producers::undecided;
@@ -44,15 +44,23 @@ fn every_law_is_kept() {
 #[test]
 fn a_rule_that_is_broken_is_found() {
     let kept = OwnerLimits::default();
-    for (rule, owner_limits) in [
-        ("copies have fetched all before they answer", OwnerLimits { rules: Rules::without(Rule::FetchesAll), ..kept }),
-        ("slices that have lost something do not vote", OwnerLimits { rules: Rules::without(Rule::MindsGaps), ..kept }),
+    for (rule, known, owner_limits) in [
+        (
+            "copies have fetched all before they answer",
+            4,
+            OwnerLimits { rules: Rules::without(Rule::FetchesAll), ..kept },
+        ),
+        (
+            "slices that have lost something do not vote",
+            0,
+            OwnerLimits { rules: Rules::without(Rule::MindsGaps), ..kept },
+        ),
     ] {
-        let found = BROKEN_SEEDS.into_iter().find_map(|seed| {
+        let found = first_found(known, BROKEN_SEEDS, |seed| {
             let copied_at_once_bytes = Scenario::copied(seed).owner_limits.copied_at_once_bytes;
             let owner_limits = OwnerLimits { copied_at_once_bytes, ..owner_limits };
             let scenario = Scenario { owner_limits, ..Scenario::copied(seed) };
-            carried_out(&scenario).1.map(|fault| (seed, fault))
+            carried_out(&scenario).1
         });
         let (seed, fault) = found.unwrap_or_else(|| panic!("nobody misses that {rule}"));
         println!("{rule}: missed at seed {seed}: {fault}");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::common::carried_out;
+use crate::common::{carried_out, first_found};
 use firstseen_checker::history::CellsRead;
 use firstseen_routing::rules::Rule;
 use firstseen_sim::asked::Family;
@@ -76,10 +76,9 @@ fn every_law_is_kept_and_every_fault_happens() {
 fn are_found(rules: impl IntoIterator<Item = Rule>) {
     let storms = Family::named("--storms").expect("storms");
     for (rule, known) in rules.into_iter().filter_map(|rule| Some((rule, found_at(rule)?))) {
-        let known = std::iter::once(known);
-        let found = known.chain(BROKEN_SEEDS).find_map(|seed| {
+        let found = first_found(known, BROKEN_SEEDS, |seed| {
             let fault = carried_out(&storms.without(Some(rule), seed)).1?;
-            Some((seed, fault.lines().next().unwrap_or_default().to_owned()))
+            Some(fault.lines().next().unwrap_or_default().to_owned())
         });
         let (seed, fault) = found.unwrap_or_else(|| panic!("nobody misses {rule:?}"));
         println!("{rule:?}: --storms {seed}: {fault}");

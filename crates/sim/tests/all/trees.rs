@@ -12,6 +12,8 @@ use firstseen_sim::run::run;
 use firstseen_sim::scenario::{Nemesis, Scenario};
 use firstseen_sim::tree::Tree;
 
+use crate::common::first_found;
+
 fn carried_out(scenario: &Scenario) -> History {
     run(scenario).unwrap_or_else(|error| panic!("{scenario}: {error}")).history
 }
@@ -117,13 +119,12 @@ fn a_broken_rule_breaks_the_law_of_one_winner() {
         ("single-flight", OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..kept }),
         ("an event in flight until its cells are set", OwnerLimits { rules: Rules::without(Rule::AwaitsSets), ..kept }),
     ] {
-        let has_two_winners = |seed: &u64| {
-            let scenario = Scenario { owner_limits, ..contended(*seed) };
-            check(&carried_out(&scenario)).iter().any(|violation| violation.name() == "one winner")
-        };
-        let seed = (0..40).find(has_two_winners);
-        println!("without {rule}: two winners first at seed {seed:?}");
-        assert!(seed.is_some(), "without {rule} the simulation finds nothing");
+        let found = first_found(1, 0..40, |seed| {
+            let scenario = Scenario { owner_limits, ..contended(seed) };
+            check(&carried_out(&scenario)).into_iter().find(|violation| violation.name() == "one winner")
+        });
+        let (seed, _) = found.unwrap_or_else(|| panic!("without {rule} the simulation finds nothing"));
+        println!("without {rule}: two winners at seed {seed}");
     }
     let violations = check(&carried_out(&contended(0)));
     assert!(violations.is_empty(), "with the rules: {violations:?}");
