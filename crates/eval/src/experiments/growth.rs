@@ -301,13 +301,12 @@ fn live_lines(size: Size) -> Vec<Line> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::experiments::tests::found;
     use crate::stats::Verdict;
 
     #[test]
     fn a_burst_opens_generations_and_they_go_again() {
-        let run = Run::alone(13, 4, Scale::Tiny);
-        let document = EXPERIMENT.run(&run).unwrap();
+        let document = found("growth");
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
         // Cardinality, the longest window, five times the load: one, many, one again.
         let course = &document.panels[5].series[1].points;

@@ -225,18 +225,18 @@ fn redis_note(key_bytes: Option<f64>) -> &'static str {
 mod tests {
     use super::*;
     use crate::experiment::Scale;
+    use crate::experiments::tests::found;
     use crate::stats::Verdict;
 
     #[test]
     fn rates_are_as_promised_and_no_kind_beats_the_bound() {
-        let run = Run::alone(17, 4, Scale::Tiny);
-        let document = EXPERIMENT.run(&run).unwrap();
+        let document = found("memory");
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
         let points = |panel: usize| document.panels[panel].series.iter().flat_map(|series| &series.points);
         assert!(points(0).all(|point| point.mean > -point.x.log2()));
         let shown =
             |document: &crate::Document| document.panels[0].lines.iter().any(|line| line.name.contains("Redis"));
-        assert!(!shown(&document) && document.notes.iter().any(|note| note.contains("no redis-server")));
+        assert!(!shown(document) && document.notes.iter().any(|note| note.contains("no redis-server")));
         assert!(points(1).all(|point| point.low < point.x && point.expected.is_some_and(|rate| rate < point.x)));
     }
 

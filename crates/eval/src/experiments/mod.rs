@@ -86,13 +86,22 @@ fn parameter(name: &str, value: impl Into<serde_json::Value>) -> Parameter {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::sync::OnceLock;
 
     use super::*;
+    use crate::Document;
     use crate::experiment::{Run, Scale};
     use crate::stats::Verdict;
 
-    fn tiny(experiment: &Experiment, seed: u64) -> crate::Document {
+    fn tiny(experiment: &Experiment, seed: u64) -> Document {
         experiment.run(&Run::alone(seed, 4, Scale::Tiny)).unwrap()
+    }
+
+    /// What the experiment of this name finds, which is measured once for all tests that look at it.
+    pub(super) fn found(name: &str) -> &'static Document {
+        static FOUND: [OnceLock<Document>; EXPERIMENTS.len()] = [const { OnceLock::new() }; EXPERIMENTS.len()];
+        let place = EXPERIMENTS.iter().position(|experiment| experiment.name == name).unwrap();
+        FOUND[place].get_or_init(|| tiny(&EXPERIMENTS[place], 1))
     }
 
     #[test]
@@ -117,12 +126,12 @@ mod tests {
     /// Every experiment is in band and has a picture; in two parts, which run at the same time.
     fn are_in_band(experiments: &[Experiment]) {
         for experiment in experiments {
-            let document = tiny(experiment, 1);
+            let document = found(experiment.name);
             assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
             assert!(document.count(Verdict::In) > 0, "{} judges nothing", experiment.name);
-            let json = serde_json::to_string(&document).unwrap();
-            assert_eq!(serde_json::from_str::<crate::Document>(&json).unwrap(), document, "every number is finite");
-            let picture = crate::picture::svg(&document).unwrap();
+            let json = serde_json::to_string(document).unwrap();
+            assert_eq!(serde_json::from_str::<Document>(&json).unwrap(), *document, "every number is finite");
+            let picture = crate::picture::svg(document).unwrap();
             assert!(!picture.contains("NaN"), "{}", experiment.name);
         }
     }
