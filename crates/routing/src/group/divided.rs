@@ -12,7 +12,7 @@
 //! sets, `tree.rs` other levels, `durable.rs` what is persisted, `own.rs` cells, `fill.rs` room, `outbox.rs` messages.
 //!
 //! A process that ends takes its guard and its cells with it, unless they are kept (`durable.rs`). Slices that have lost
-//! cells are set, but do not vote (`membership/placement.rs`), until all that they may lack has expired or was handed over
+//! cells are set, but do not vote (`divided/placement.rs`), until all that they may lack has expired or was handed over
 //! (`membership/gap.rs`), or was fetched from another copy (`membership/fetching.rs`); where too few are left for an event, the filter says what it is told (`thresholds.rs`). A retry that is found is undecided
 //! where it may be found because of itself (`resolve.rs`).
 //!
@@ -34,6 +34,7 @@ mod membership;
 mod outbox;
 mod own;
 mod passage;
+mod placement;
 mod resolve;
 mod sets;
 mod submit;
@@ -56,10 +57,11 @@ use crate::protocol::{Command, Moment, PeerBody, PeerMessage, TestBatch};
 use crate::verdict::Reason;
 use fill::Fill;
 use in_flight::InFlight;
-use membership::{Membership, Placement, Present, Site};
+use membership::{Membership, Present, Site};
 use outbox::{Outbox, Sender};
 use own::OwnSlices;
 pub use passage::refuse;
+use placement::Placement;
 pub(crate) use tree::Level;
 use tree::Tree;
 

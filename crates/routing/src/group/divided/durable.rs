@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use firstseen_filter::{FilterSlice, LiveEvents, PartError, Stamp};
 
 use super::DividedGroup;
-use super::membership::Site;
 use crate::group::persisting::{checkpoint, restore_names};
 use crate::group::rules::Rule;
+use crate::ids::FilterId;
 use crate::map::Durability;
 use crate::protocol::{
     BatchName, CheckpointCursor, ClockReading, Command, Entry, Mirrored, Moment, NamedEvent, PositionLists, Record,
@@ -95,8 +95,7 @@ impl Kept {
     }
 
     /// All of the input.
-    pub(super) fn take(&mut self, site: Site, commands: &mut Vec<Command>) {
-        let Site { filter, group, .. } = site;
+    pub(super) fn take(&mut self, filter: FilterId, group: u32, commands: &mut Vec<Command>) {
         let record = |entries| Command::Record(Record { filter, group, entries });
         commands.extend(self.copied.drain(..).map(|part| record(vec![part])));
         if !self.entries.is_empty() {

@@ -9,7 +9,7 @@
 
 use super::DividedGroup;
 use super::flights::Phase;
-use super::membership::{Followed, Present};
+use super::membership::{Followed, Present, Site};
 use super::sets::{SetEnd, SetFlight};
 use crate::ids::Incarnation;
 use crate::map::{ClusterMap, FilterRecord};
@@ -65,7 +65,8 @@ impl DividedGroup {
         self.in_flight.clear();
         self.tree.clear();
         // Batches are settled above; what was gathered for other nodes was told by a process that is over for them.
-        self.kept.take(self.membership.site(), commands);
+        let Site { filter, group, .. } = self.membership.site();
+        self.kept.take(filter, group, commands);
         self.outbox.begin_anew(commands);
         self.membership.begin_anew(incarnation, now.monotonic_ms);
     }

@@ -10,7 +10,6 @@ mod former_heads;
 mod gap;
 mod handing;
 mod missed;
-mod placement;
 mod reach;
 
 use std::collections::BTreeSet;
@@ -19,6 +18,7 @@ use firstseen_filter::FilterDefinition;
 
 use super::outbox::Outbox;
 use super::own::OwnSlices;
+use super::placement::Placement;
 use crate::group::clock::HeadClock;
 use crate::group::copying::Copying;
 use crate::group::holding::Holding;
@@ -32,7 +32,7 @@ use former_heads::FormerHeads;
 use gap::Gaps;
 pub(super) use handing::Handing;
 pub(super) use missed::Missed;
-pub(super) use placement::{Placement, Voters};
+
 pub(super) use reach::Unreachable;
 
 /// Which group of which filter, and the start of the node that has it.

@@ -7,7 +7,7 @@ use firstseen_filter::{
     CellRun, FilterDefinition, FilterSlice, GENERATIONS_MAX, HASHES_MAX, PartError, Sighting, Stamp, Unit, WindowRule,
 };
 
-use super::membership::Placement;
+use super::placement::Placement;
 use crate::group::state::share_of_sample;
 use crate::plan::{Load, SlicedBuildError};
 use crate::protocol::Entry;

@@ -6,9 +6,10 @@
 
 use firstseen_filter::Sighting;
 
-use super::membership::{Placement, Unreachable};
+use super::membership::Unreachable;
 use super::outbox::{Finding, Outbox, Question};
 use super::own::OwnSlices;
+use super::placement::Placement;
 use crate::ids::NodeId;
 use crate::protocol::{Command, HandedOver, PeerBody, PeerMessage, Resolved, SetAcks, SetBatch, TestBatch};
 use crate::verdict::Reason;

@@ -273,7 +273,8 @@ impl DividedGroup {
         }
         let Self { membership, in_flight, guard, outbox, kept, now, .. } = self;
         membership.hand_over(in_flight.table(), guard, now.monotonic_ms, outbox);
-        kept.take(membership.site(), commands);
+        let Site { filter, group, .. } = membership.site();
+        kept.take(filter, group, commands);
         outbox.flush(commands);
     }
 

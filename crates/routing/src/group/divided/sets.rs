@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 
 use super::DividedGroup;
 use super::flights::Phase;
-use super::membership::Placement;
+use super::placement::Placement;
 use crate::group::rules::Rule;
 use crate::ids::NodeId;
 use crate::protocol::SetAcks;

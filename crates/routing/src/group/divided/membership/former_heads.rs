@@ -2,7 +2,7 @@
 //!
 //! Promises: what is remembered is bounded, and what is forgotten counts for all events. Must not know: what was told.
 
-use super::placement::Placement;
+use crate::group::divided::placement::Placement;
 use crate::ids::NodeId;
 
 /// Changes of heads that are told apart; older ones count for all events.

@@ -15,10 +15,10 @@
 
 use firstseen_filter::WindowRule;
 
-use super::placement::Placement;
 use super::{Membership, Present, Site};
 use crate::group::divided::outbox::Outbox;
 use crate::group::divided::own::OwnSlices;
+use crate::group::divided::placement::Placement;
 use crate::group::holding::Completeness;
 use crate::group::lease::others_may_record_ms;
 use crate::group::rules::Rule;

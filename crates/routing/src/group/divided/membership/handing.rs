@@ -11,9 +11,9 @@ use std::sync::Arc;
 use firstseen_filter::Probes;
 
 use super::Membership;
-use super::placement::{Placement, distinct};
 use crate::group::divided::flights::{Batch, Flights};
 use crate::group::divided::outbox::Outbox;
+use crate::group::divided::placement::{Placement, distinct};
 use crate::group::guard::ReplayGuard;
 use crate::group::limits::NAMES_AWAITED_MS_MAX;
 use crate::ids::{Incarnation, NodeId};

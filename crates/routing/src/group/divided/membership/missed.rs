@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use firstseen_filter::Stamp;
 
-use super::placement::Placement;
 use crate::group::divided::outbox::Outbox;
+use crate::group::divided::placement::Placement;
 use crate::ids::NodeId;
 use crate::map::FilterRecord;
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::placement::Placement;
+use crate::group::divided::placement::Placement;
 use crate::ids::NodeId;
 
 /// The nodes, and the events that are being set there.
