@@ -47,7 +47,7 @@ use super::guard::{ReplayGuard, Standing};
 use super::lease::Lease;
 use super::leave::Leave;
 use super::limits::OwnerLimits;
-use super::rules::{Rule, with_window};
+use super::rules::Rule;
 use super::state::{DecisionCounts, GroupState, HopCounts, SliceState};
 use super::state::{begin_ms, share_of_sample};
 use crate::ids::{FilterId, Incarnation, NodeId};
@@ -111,7 +111,7 @@ impl DividedGroup {
         level: Option<Level>,
         limits: &OwnerLimits,
     ) -> Result<Self, SlicedBuildError> {
-        let definition = with_window(record.definition.slice()?, record.policies.clock, limits);
+        let definition = limits.with_window(record.definition.slice()?, record.policies.clock);
         let plan = GroupPlan::of_level(&record.definition)?;
         let placement = Placement::new(map, record, group, me, plan);
         let refresh = match definition.cells {

@@ -3,7 +3,10 @@
 //! Promises: everything that producers can make grow has a bound here. Must not know: what is bounded elsewhere (queues,
 //! streams, links).
 
-use super::rules::Rules;
+use firstseen_filter::{FilterDefinition, Unit};
+
+use super::rules::{Rule, Rules};
+use crate::map::ClockSource;
 
 /// The limits of one group's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,5 +80,21 @@ impl Default for OwnerLimits {
             lease_ms: 0,
             journal_events_max: 1 << 16,
         }
+    }
+}
+
+impl OwnerLimits {
+    /// The definition, whose window ends too early where a rule about that is broken.
+    pub(crate) fn with_window(&self, mut definition: FilterDefinition, clock: ClockSource) -> FilterDefinition {
+        let span_units = &mut definition.rule.span_units;
+        if !self.rules.keep(Rule::ExpiresOnTime) {
+            *span_units = span_units.saturating_sub(1).max(1);
+        }
+        if !self.rules.keep(Rule::MindsOtherClocks)
+            && let (ClockSource::Wall, Unit::Milliseconds(unit_ms)) = (clock, &definition.unit)
+        {
+            *span_units = span_units.saturating_sub(self.clock_skew_max_ms / (*unit_ms).max(1)).max(1);
+        }
+        definition
     }
 }

@@ -43,14 +43,25 @@ pub use state::{DecisionCounts, GroupState, HopCounts, JournalCounts, SliceState
 pub struct GroupOwner {
     filter: FilterId,
     group: u32,
-    cells: Cells,
+    machine: Machine,
 }
 
-enum Cells {
+/// The machine of the group.
+enum Machine {
     /// One slice has all positions of an event.
     Together(Box<TogetherGroup>),
     /// They are divided over several.
     Divided(Box<DividedGroup>),
+}
+
+/// Has whichever machine it is do the same.
+macro_rules! either {
+    ($machine:expr, $group:ident => $work:expr) => {
+        match $machine {
+            Machine::Together($group) => $work,
+            Machine::Divided($group) => $work,
+        }
+    };
 }
 
 impl GroupOwner {
@@ -73,13 +84,13 @@ impl GroupOwner {
             return Err(BuildError::Window.into());
         }
         let start = map.nodes.get(&me).map_or(Incarnation::default(), |node| node.incarnation);
-        let cells = if record.has_flights() {
+        let machine = if record.has_flights() {
             let level = Level::of(map, filter, record)?;
-            Cells::Divided(Box::new(DividedGroup::new(filter, (map, record), group, (me, start), level, &limits)?))
+            Machine::Divided(Box::new(DividedGroup::new(filter, (map, record), group, (me, start), level, &limits)?))
         } else {
-            Cells::Together(Box::new(TogetherGroup::new(filter, (map, record), group, (me, start), &limits)?))
+            Machine::Together(Box::new(TogetherGroup::new(filter, (map, record), group, (me, start), &limits)?))
         };
-        Ok(Self { filter, group, cells })
+        Ok(Self { filter, group, machine })
     }
 
     /// The filter.
@@ -98,39 +109,27 @@ impl GroupOwner {
     /// # Errors
     /// [`PartError`] where it is none of this group: nothing that follows can be relied on.
     pub fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
-        match &mut self.cells {
-            Cells::Together(group) => group.restore(entry, now),
-            Cells::Divided(group) => group.restore(entry, now),
-        }
+        either!(&mut self.machine, group => group.restore(entry, now))
     }
 
     /// All that was kept has been taken up; `is_whole` says whether that is all that was ever recorded here, which the
     /// map does not know yet.
     pub fn end_restore(&mut self, is_whole: bool) {
-        match &mut self.cells {
-            Cells::Together(group) => group.end_restore(is_whole),
-            Cells::Divided(group) => group.end_restore(is_whole),
-        }
+        either!(&mut self.machine, group => group.end_restore(is_whole))
     }
 
     /// Begins a checkpoint: what was told to be kept before is in what follows. All but its cells: records of
     /// an entry each, so that none is very long.
     /// `is_complete` says whether the group has all that was ever recorded in it.
     pub fn checkpoint(&self, is_complete: bool) -> Vec<Record> {
-        let entries = match &self.cells {
-            Cells::Together(group) => group.checkpoint(is_complete),
-            Cells::Divided(group) => group.checkpoint(is_complete),
-        };
+        let entries = either!(&self.machine, group => group.checkpoint(is_complete));
         entries.into_iter().map(|entry| self.record(vec![entry])).collect()
     }
 
     /// The next cells of a checkpoint, about `bytes_max` bytes of memory, in records of a run each; None when there are
     /// no more. Then its end is due.
     pub fn checkpoint_cells(&self, cursor: &mut CheckpointCursor, bytes_max: usize) -> Option<Vec<Record>> {
-        let entries = match &self.cells {
-            Cells::Together(group) => group.checkpoint_cells(cursor, bytes_max),
-            Cells::Divided(group) => group.checkpoint_cells(cursor, bytes_max),
-        };
+        let entries = either!(&self.machine, group => group.checkpoint_cells(cursor, bytes_max));
         entries.map(|entries| entries.into_iter().map(|entry| self.record(vec![entry])).collect())
     }
 
@@ -142,10 +141,7 @@ impl GroupOwner {
     /// Cells of a slice for a backup, as another copy is told them, and whether the slice has all that was ever recorded in it;
     /// none where it is not here, or its kind has no parts.
     pub fn read_cells(&mut self, ask: &AskCells) -> Option<(CellParts, bool)> {
-        match &mut self.cells {
-            Cells::Together(group) => group.read_cells(ask),
-            Cells::Divided(group) => group.read_cells(ask),
-        }
+        either!(&mut self.machine, group => group.read_cells(ask))
     }
 
     /// Puts cells of a backup in, in the order in which they were told. The slice is no more complete than before.
@@ -153,10 +149,7 @@ impl GroupOwner {
     /// # Errors
     /// [`PartError`] where they are none of a slice here.
     pub fn write_cells(&mut self, parts: CellParts, now: Moment, commands: &mut Vec<Command>) -> Result<(), PartError> {
-        match &mut self.cells {
-            Cells::Together(group) => group.write_cells(parts, now, commands),
-            Cells::Divided(group) => group.write_cells(parts, now, commands),
-        }
+        either!(&mut self.machine, group => group.write_cells(parts, now, commands))
     }
 
     fn record(&self, entries: Vec<Entry>) -> Record {
@@ -165,101 +158,80 @@ impl GroupOwner {
 
     /// Whether all slices here have had everything that was ever recorded in them, as the map says.
     pub fn is_complete(&self) -> bool {
-        match &self.cells {
-            Cells::Together(group) => group.is_complete(),
-            Cells::Divided(group) => group.is_complete(),
-        }
+        either!(&self.machine, group => group.is_complete())
     }
 
     /// Whether the others may still hand over what slices here have missed, or have done so and the map does not say so yet.
     /// It begins with a map, and ends for good: with the next one, or when somebody says that he cannot.
     pub fn is_catching_up(&self) -> bool {
-        match &self.cells {
-            Cells::Together(group) => group.is_catching_up(),
-            Cells::Divided(group) => group.is_catching_up(),
-        }
+        either!(&self.machine, group => group.is_catching_up())
     }
 
     /// Slices that have come to this node since the group was built, and that it has no memory for: they are tried again at
     /// every change of the map, and are not complete before.
     pub fn unbuilt_slices(&self) -> usize {
-        match &self.cells {
-            Cells::Together(_) => 0,
-            Cells::Divided(group) => group.unbuilt_slices(),
+        match &self.machine {
+            Machine::Together(_) => 0,
+            Machine::Divided(group) => group.unbuilt_slices(),
         }
     }
 
     /// Bytes of cells at present.
     pub fn bytes(&self) -> u64 {
-        match &self.cells {
-            Cells::Together(group) => group.bytes(),
-            Cells::Divided(group) => group.bytes(),
-        }
+        either!(&self.machine, group => group.bytes())
     }
 
     /// Takes up a submission; its reply comes now or later.
     pub fn submit(&mut self, submission: Submission, now: Moment, commands: &mut Vec<Command>) {
-        match &mut self.cells {
-            Cells::Together(group) => group.submit(submission, now, commands),
-            Cells::Divided(group) => group.submit(submission, now, commands),
-        }
+        either!(&mut self.machine, group => group.submit(submission, now, commands))
     }
 
     /// A producer has ended: until it sends again, nothing that it has sent bears out the times of others, or withholds that
     /// from them.
     pub fn end_producer(&mut self, producer: u128) {
-        match &mut self.cells {
-            Cells::Together(group) => group.clock.end_producer(producer),
-            Cells::Divided(group) => group.clock.end_producer(producer),
-        }
+        either!(&mut self.machine, group => group.clock.end_producer(producer))
     }
 
     /// Takes a message of another node, in the order of its link.
     pub fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
-        match &mut self.cells {
-            Cells::Together(group) => group.receive(from, message, now, commands),
-            Cells::Divided(group) => group.receive(from, message, now, commands),
-        }
+        either!(&mut self.machine, group => group.receive(from, message, now, commands))
     }
 
     /// The level above has answered a climb.
     pub fn climbed(&mut self, climbed: &Climbed, now: Moment, commands: &mut Vec<Command>) {
-        match &mut self.cells {
+        match &mut self.machine {
             // It has no level above.
-            Cells::Together(_) => {}
-            Cells::Divided(group) => group.climbed(climbed, now, commands),
+            Machine::Together(_) => {}
+            Machine::Divided(group) => group.climbed(climbed, now, commands),
         }
     }
 
     /// The process of a node is gone, and what was in flight to it.
     pub fn peer_lost(&mut self, peer: NodeId, now: Moment, commands: &mut Vec<Command>) {
-        match &mut self.cells {
+        match &mut self.machine {
             // The map that says so comes next.
-            Cells::Together(_) => {}
-            Cells::Divided(group) => group.peer_lost(peer, now, commands),
+            Machine::Together(_) => {}
+            Machine::Divided(group) => group.peer_lost(peer, now, commands),
         }
     }
 
     /// These nodes have been out of reach for so long that events are not to wait for them; others are not.
     pub fn reach_changed(&mut self, unreachable: &BTreeSet<NodeId>, now: Moment, commands: &mut Vec<Command>) {
-        match &mut self.cells {
-            Cells::Together(group) => group.reach_changed(unreachable),
-            Cells::Divided(group) => group.reach_changed(unreachable, now, commands),
+        match &mut self.machine {
+            Machine::Together(group) => group.reach_changed(unreachable),
+            Machine::Divided(group) => group.reach_changed(unreachable, now, commands),
         }
     }
 
     /// The group's share of what the node has, from now on.
     pub fn set_shares(&mut self, shares: Shares, now: Moment) {
-        let (guard, limits) = match &mut self.cells {
-            Cells::Together(group) => group.shared(),
-            Cells::Divided(group) => group.shared(),
-        };
+        let (guard, limits) = either!(&mut self.machine, group => group.shared());
         guard.set_bytes_max(shares.guard_bytes_max, now.monotonic_ms);
         limits.missed_events_max = shares.missed_events_max;
         limits.copied_bytes_per_s_max = shares.copied_bytes_per_s_max;
         limits.compared_bytes_per_s_max = shares.compared_bytes_per_s_max;
         // Where one slice has all positions, copies count on each other's limit.
-        if let Cells::Divided(group) = &mut self.cells {
+        if let Machine::Divided(group) = &mut self.machine {
             group.shared().1.inflight_events_max = shares.inflight_events_max;
         }
     }
@@ -267,122 +239,101 @@ impl GroupOwner {
     /// The node counts as started anew though its process goes on, as the others had given it up: what is in flight here
     /// is given up too, and cells may be missing. The map that says so comes next.
     pub fn begin_anew(&mut self, incarnation: Incarnation, now: Moment, commands: &mut Vec<Command>) {
-        match &mut self.cells {
-            Cells::Together(group) => group.begin_anew(incarnation, commands),
-            Cells::Divided(group) => group.begin_anew(incarnation, now, commands),
+        match &mut self.machine {
+            Machine::Together(group) => group.begin_anew(incarnation, commands),
+            Machine::Divided(group) => group.begin_anew(incarnation, now, commands),
         }
     }
 
     /// The disk hangs that this group's answers wait for: whoever waits for one is told that nobody knows, and may ask another
     /// copy under the same name. The map that gives the group to others comes next.
     pub fn give_up_flights(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        match &mut self.cells {
-            Cells::Together(group) => group.give_up_flights(commands),
-            Cells::Divided(group) => group.give_up_flights(now, commands),
+        match &mut self.machine {
+            Machine::Together(group) => group.give_up_flights(commands),
+            Machine::Divided(group) => group.give_up_flights(now, commands),
         }
     }
 
     /// Until when the node may record. A group that is told nothing may for ever.
     pub fn set_lease(&mut self, lease: Lease) {
-        match &mut self.cells {
-            Cells::Together(group) => group.set_lease(lease),
-            Cells::Divided(group) => group.set_lease(lease),
-        }
+        either!(&mut self.machine, group => group.set_lease(lease))
     }
 
     /// Why the time of day is not to be relied on from now on, where that is so (`clocks.rs`): a window of time takes nothing up
     /// then, and is not called complete because of what time it is. A group that is told nothing relies on it.
     pub fn set_doubt(&mut self, doubt: Option<Reason>) {
-        match &mut self.cells {
-            Cells::Together(group) => group.set_doubt(doubt),
-            Cells::Divided(group) => group.set_doubt(doubt),
-        }
+        either!(&mut self.machine, group => group.set_doubt(doubt))
     }
 
     /// The map has changed.
     pub fn map_changed(&mut self, map: &ClusterMap, now: Moment, commands: &mut Vec<Command>) {
-        match (&mut self.cells, map.filters.get(&self.filter)) {
-            (Cells::Together(group), record) => group.map_changed(map, record, now, commands),
-            (Cells::Divided(group), Some(record)) => {
+        match (&mut self.machine, map.filters.get(&self.filter)) {
+            (Machine::Together(group), record) => group.map_changed(map, record, now, commands),
+            (Machine::Divided(group), Some(record)) => {
                 group.map_changed(map, record, now, commands);
             }
             // Dropped with all that is in flight; the node ends this owner.
-            (Cells::Divided(group), None) => group.drain(now, commands),
+            (Machine::Divided(group), None) => group.drain(now, commands),
         }
     }
 
     /// Looks after what time brings: deadlines, what need not be remembered any more.
     pub fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        match &mut self.cells {
-            Cells::Together(group) => group.tick(now, commands),
-            Cells::Divided(group) => group.tick(now, commands),
-        }
+        either!(&mut self.machine, group => group.tick(now, commands))
     }
 
     /// The monotonic time at which [`Self::tick`] has something to do, if nothing else happens before.
     pub fn next_tick_ms(&self) -> Option<u64> {
-        match &self.cells {
-            Cells::Together(group) => group.next_tick_ms(),
-            Cells::Divided(group) => group.next_tick_ms(),
-        }
+        either!(&self.machine, group => group.next_tick_ms())
     }
 
     /// The node is about to stop: what is in flight goes on, nothing new is taken up.
     pub fn drain(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        match &mut self.cells {
-            Cells::Together(group) => group.drain(),
-            Cells::Divided(group) => group.drain(now, commands),
+        match &mut self.machine {
+            Machine::Together(group) => group.drain(),
+            Machine::Divided(group) => group.drain(now, commands),
         }
     }
 
     /// The group as it is now. How densely its slices are set is told by `sample_bytes` of their cells together, but by
     /// 4 KiB of each at least; `usize::MAX` reads all of them.
     pub fn state(&mut self, sample_bytes: usize) -> GroupState {
-        match &mut self.cells {
-            Cells::Together(group) => group.state(sample_bytes),
-            Cells::Divided(group) => group.state(sample_bytes),
-        }
+        either!(&mut self.machine, group => group.state(sample_bytes))
     }
 
     /// Events that are neither answered nor refused yet, or whose cells are not all set; reads no cells.
     pub fn inflight_events(&self) -> u64 {
-        match &self.cells {
-            Cells::Together(group) => group.held_events() as u64,
-            Cells::Divided(group) => group.inflight_events(),
+        match &self.machine {
+            Machine::Together(group) => group.held_events() as u64,
+            Machine::Divided(group) => group.inflight_events(),
         }
     }
 
     /// Whether nothing is in flight here, nothing is left to be brought up, and nobody waits for what was headed here.
     pub fn is_idle(&self) -> bool {
-        let is_awaited = match &self.cells {
-            Cells::Together(_) => false,
-            Cells::Divided(group) => group.is_awaited(),
+        let is_awaited = match &self.machine {
+            Machine::Together(_) => false,
+            Machine::Divided(group) => group.is_awaited(),
         };
         self.inflight_events() == 0 && self.journal_events() == 0 && !is_awaited
     }
 
     /// Events that a level of a tree has told without the one above and not brought up yet.
     pub fn journal_events(&self) -> u64 {
-        match &self.cells {
-            Cells::Together(_) => 0,
-            Cells::Divided(group) => group.owed_events(),
+        match &self.machine {
+            Machine::Together(_) => 0,
+            Machine::Divided(group) => group.owed_events(),
         }
     }
 
     /// How far it has come since it was closed.
     pub fn ending(&self, now: Moment) -> Ending {
-        match &self.cells {
-            Cells::Together(group) => group.ending(now),
-            Cells::Divided(group) => group.ending(now),
-        }
+        either!(&self.machine, group => group.ending(now))
     }
 
     /// The greatest time accepted so far, in milliseconds since 1970, 0 where there is none; reads no cells.
     pub fn clock_ms(&self) -> u64 {
-        match &self.cells {
-            Cells::Together(group) => group.clock_ms(),
-            Cells::Divided(group) => group.clock_ms(),
-        }
+        either!(&self.machine, group => group.clock_ms())
     }
 }
 

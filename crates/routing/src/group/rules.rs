@@ -3,11 +3,7 @@
 //! Promises: without the feature `broken-rules`, which only tests ask for, every rule is kept, at no cost. Must not know: what
 //! finds a rule that is broken.
 
-use firstseen_filter::{FilterDefinition, Unit};
-
 use super::guard::{Admission, Standing};
-use super::limits::OwnerLimits;
-use crate::map::ClockSource;
 
 /// A rule that nodes keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,24 +105,6 @@ impl Rules {
     pub const fn keep(self, _rule: Rule) -> bool {
         true
     }
-}
-
-/// The definition, whose window ends too early where a rule about that is broken.
-pub(crate) fn with_window(
-    mut definition: FilterDefinition,
-    clock: ClockSource,
-    limits: &OwnerLimits,
-) -> FilterDefinition {
-    let span_units = &mut definition.rule.span_units;
-    if !limits.rules.keep(Rule::ExpiresOnTime) {
-        *span_units = span_units.saturating_sub(1).max(1);
-    }
-    if !limits.rules.keep(Rule::MindsOtherClocks)
-        && let (ClockSource::Wall, Unit::Milliseconds(unit_ms)) = (clock, &definition.unit)
-    {
-        *span_units = span_units.saturating_sub(limits.clock_skew_max_ms / (*unit_ms).max(1)).max(1);
-    }
-    definition
 }
 
 /// What is known of a batch: nothing, where the rule that something is remembered is broken.

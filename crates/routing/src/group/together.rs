@@ -20,7 +20,7 @@ use super::holding::Holding;
 use super::leave::Leave;
 use super::limits::OwnerLimits;
 use super::rescan::Rescan;
-use super::rules::{Rule, remembered, with_window};
+use super::rules::{Rule, remembered};
 use super::state::{DecisionCounts, GroupState, HopCounts, JournalCounts, SliceState, share_of_sample};
 use super::thresholds::TOO_FEW_LEFT;
 use crate::ids::{FilterId, Incarnation, NodeId};
@@ -80,7 +80,7 @@ impl TogetherGroup {
         (me, incarnation): (NodeId, Incarnation),
         limits: &OwnerLimits,
     ) -> Result<Self, SlicedBuildError> {
-        let definition = with_window(record.definition.slice()?, record.policies.clock, limits);
+        let definition = limits.with_window(record.definition.slice()?, record.policies.clock);
         let horizon_ms = u64::from(record.policies.retry_horizon_ms);
         let refreshes = matches!(definition.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. });
         let mut mirrors = Mirrors::new(filter, group, first_number(incarnation));

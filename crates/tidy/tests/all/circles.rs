@@ -12,7 +12,7 @@ use firstseen_tidy::modules::{Arrow, arrows};
 use firstseen_tidy::{Source, sources};
 
 /// Modules that import each other still, from the top folder, and why. Whoever mends one takes it from this list.
-const KNOWN: [(&str, &[&str], &str); 8] = [
+const KNOWN: [(&str, &[&str], &str); 7] = [
     (
         "crates/client/src",
         &["client", "courier", "dock", "filter", "intake", "line", "options", "piece", "stream", "watch"],
@@ -50,11 +50,6 @@ const KNOWN: [(&str, &[&str], &str); 8] = [
         "crates/records/src",
         &["clf", "json", "layout", "parsed", "separated"],
         "the layout has a form of each format, and each format cuts records into the layout's sink",
-    ),
-    (
-        "crates/routing/src/group",
-        &["limits", "rules"],
-        "tests break rules through the limits of a group, and some rules are limits",
     ),
     (
         "crates/sim/src",
