@@ -13,7 +13,7 @@
 //!
 //! A process that ends takes its guard and its cells with it, unless they are kept (`durable.rs`). Slices that have lost
 //! cells are set, but do not vote (`divided/placement.rs`), until all that they may lack has expired or was handed over
-//! (`membership/gap.rs`), or was fetched from another copy (`membership/fetching.rs`); where too few are left for an event, the filter says what it is told (`thresholds.rs`). A retry that is found is undecided
+//! (`membership/gap.rs`), or was fetched from another copy (`copying.rs`); where too few are left for an event, the filter says what it is told (`thresholds.rs`). A retry that is found is undecided
 //! where it may be found because of itself (`resolve.rs`).
 //!
 //! Differences from the embedded engine: nodes agree on generations, so these open a little earlier and by estimate
@@ -42,23 +42,21 @@ mod tree;
 
 use firstseen_filter::{CellDefinition, Geometry, Refresh};
 
-use super::clock::HeadClock;
 use super::guard::{ReplayGuard, Standing};
-use super::lease::Lease;
-use super::leave::Leave;
 use super::limits::OwnerLimits;
+use super::present::Present;
 use super::rules::Rule;
-use super::state::{DecisionCounts, GroupState, HopCounts, SliceState};
-use super::state::{begin_ms, share_of_sample};
-use crate::ids::{FilterId, Incarnation, NodeId};
+use super::site::{Sender, Site};
+use super::state::{Counts, GroupState, SliceState, begin_ms, share_of_sample};
+use crate::ids::NodeId;
 use crate::map::{AnswerWhen, ClusterMap, Durability, FilterPolicies, FilterRecord};
 use crate::plan::{DefinitionError, GroupPlan, SlicedBuildError};
 use crate::protocol::{Command, Moment, PeerBody, PeerMessage, TestBatch};
 use crate::verdict::Reason;
 use fill::Fill;
 use in_flight::InFlight;
-use membership::{Membership, Present, Site};
-use outbox::{Outbox, Sender};
+use membership::Membership;
+use outbox::Outbox;
 use own::OwnSlices;
 pub use passage::refuse;
 use placement::Placement;
@@ -67,12 +65,10 @@ use tree::Tree;
 
 /// The slices of one group that a node has, and the events that it is the head of.
 pub(crate) struct DividedGroup {
-    limits: OwnerLimits,
-    leave: Leave,
+    pub(super) present: Present,
     policies: FilterPolicies,
     refresh: Refresh,
     is_draining: bool,
-    now: Moment,
     membership: Membership,
     tree: Tree,
     /// When a submission was told degraded last.
@@ -80,62 +76,46 @@ pub(crate) struct DividedGroup {
     own: OwnSlices,
     fill: Fill,
     outbox: Outbox,
-    pub(super) clock: HeadClock,
-    guard: ReplayGuard,
+    pub(super) guard: ReplayGuard,
     standings: Vec<Standing>,
     in_flight: InFlight,
     counts: Counts,
     kept: durable::Kept,
 }
 
-/// What a group has done as head.
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    batches: u64,
-    events: u64,
-    tests: u64,
-    sets: u64,
-    decisions: DecisionCounts,
-}
-
 impl DividedGroup {
-    /// The slices of `group` that `record` gives to node `me`, empty.
+    /// The slices that `record` gives to this node, empty.
     ///
     /// # Errors
     /// [`SlicedBuildError`]: no memory, or a definition whose cells are not divided.
     pub(crate) fn new(
-        filter: FilterId,
+        site: Site,
         (map, record): (&ClusterMap, &FilterRecord),
-        group: u32,
-        (me, incarnation): (NodeId, Incarnation),
         level: Option<Level>,
         limits: &OwnerLimits,
     ) -> Result<Self, SlicedBuildError> {
         let definition = limits.with_window(record.definition.slice()?, record.policies.clock);
         let plan = GroupPlan::of_level(&record.definition)?;
-        let placement = Placement::new(map, record, group, me, plan);
+        let placement = Placement::new(map, record, site.group, site.me, plan);
         let refresh = match definition.cells {
             CellDefinition::Timing { refresh, .. } => refresh,
             _ => Refresh::Fixed,
         };
         let whole = whole(&plan, &definition.cells)?;
         let fill = Fill::new(&record.definition.group, whole, u64::from(plan.slices_per_group()));
-        let site = Site { filter, group, me, incarnation };
+        let sender = Sender { filter: site.filter, epoch: record.epoch, group: site.group };
         let own = OwnSlices::build(definition.clone(), &placement)?;
         let mut divided = Self {
-            limits: *limits,
-            leave: Leave::new(record.line.absent()),
+            present: Present::new(&definition, record, limits),
             policies: record.policies,
             refresh,
             is_draining: false,
-            now: Moment::default(),
             own,
             membership: Membership::new(site, placement, &definition, &record.policies, limits),
-            tree: Tree::new(filter, group, level),
+            tree: Tree::new(site.filter, site.group, level),
             degraded_ms: None,
             fill,
-            outbox: Outbox::new(Sender { filter, epoch: record.epoch, group }),
-            clock: HeadClock::new(&definition, record.policies.clock, limits),
+            outbox: Outbox::new(sender),
             guard: ReplayGuard::new(u64::from(record.policies.retry_horizon_ms), limits.guard_bytes_max),
             standings: Vec::new(),
             in_flight: InFlight::default(),
@@ -154,24 +134,14 @@ impl DividedGroup {
         self.fill.spread_over(placement.live_slices(), placement.asked_here());
     }
 
-    /// Until when this node may record.
-    pub(crate) fn set_lease(&mut self, lease: Lease) {
-        self.leave.set_lease(lease, self.limits.rules);
-    }
-
-    /// Why the time of day is not to be relied on, where that is so.
-    pub(crate) fn set_doubt(&mut self, doubt: Option<Reason>) {
-        self.leave.set_doubt(doubt, &self.clock);
-    }
-
     /// Takes a message of another node.
     pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
-        self.now = now;
+        self.present.begin(now);
         let epoch = self.membership.placement().epoch();
         // Whoever heads an event by another map must not be told by this one: two heads could find the same zero. By a newer
         // map there may be more slices here that are to be set.
         let is_stale = matches!(message.body, PeerBody::Test(_) | PeerBody::Set(_)) && message.epoch != epoch;
-        if is_stale && self.limits.rules.keep(Rule::FencesEpochs) {
+        if is_stale && self.present.keeps(Rule::FencesEpochs) {
             self.has_refused(from);
             commands.extend(refuse(from, PeerMessage { epoch, ..message }, Reason::StaleMap));
             return self.finish(commands);
@@ -191,15 +161,15 @@ impl DividedGroup {
                 if cells == 0 && !batch.stamps.is_empty() {
                     self.has_refused(from);
                 }
-                if cells > 0 && self.limits.rules.keep(Rule::KeepsPeerSets) {
+                if cells > 0 && self.present.keeps(Rule::KeepsPeerSets) {
                     self.kept.set_all(batch);
                 }
             }
             PeerBody::Resolved(resolved) => self.resolved(&resolved),
             PeerBody::SetAcks(acks) => self.acknowledged(from, &acks, message.epoch),
             PeerBody::AskPast => {
-                let Self { membership, leave, limits, clock, own, outbox, .. } = self;
-                membership.tell_past(from, message.epoch, &Present { now, limits, leave, clock }, own, outbox);
+                let Self { membership, present, own, outbox, .. } = self;
+                membership.tell_past(from, message.epoch, present, own, outbox);
                 let first_free = self.in_flight.first_free();
                 self.membership.hand_over_again(from, first_free, now.monotonic_ms);
             }
@@ -213,8 +183,7 @@ impl DividedGroup {
     }
 
     fn has_refused(&mut self, from: NodeId) {
-        let Self { membership, now, limits, leave, clock, own, .. } = self;
-        membership.has_refused(from, &Present { now: *now, limits, leave, clock }, own);
+        self.membership.has_refused(from, &self.present, &self.own);
     }
 
     fn open_generation(&mut self, record: &FilterRecord) {
@@ -241,17 +210,9 @@ impl DividedGroup {
         self.membership.handing().is_awaited()
     }
 
-    pub(crate) fn shared(&mut self) -> (&mut ReplayGuard, &mut OwnerLimits) {
-        (&mut self.guard, &mut self.limits)
-    }
-
     /// Events that this level has told without the one above and not brought up yet.
     pub(crate) fn owed_events(&self) -> u64 {
         self.tree.owed_counts().waiting_events
-    }
-
-    pub(crate) fn clock_ms(&self) -> u64 {
-        self.clock.clock_ms()
     }
 
     /// The group as it is now, its slices told by samples.
@@ -261,7 +222,7 @@ impl DividedGroup {
         let placement = self.membership.placement();
         let first = self.membership.site().group.saturating_mul(placement.slices() as u32);
         let complete_from_ms =
-            self.membership.complete_from_unit(&self.own).and_then(|unit| begin_ms(self.own.unit(), unit));
+            self.membership.complete_from_unit(&self.own).and_then(|unit| begin_ms(&self.own.definition().unit, unit));
         let (test_nodes, set_nodes) = (self.own.test_node_visits, self.own.set_node_visits);
         let states = self.own.states().map(|(index, slice, load)| {
             let (fill, expected_rate) = slice.fill_and_rate(slice_sample_bytes);
@@ -279,26 +240,11 @@ impl DividedGroup {
             }
         });
         let slices: Vec<SliceState> = states.collect();
-        let Counts { batches, events, tests, sets, decisions } = self.counts;
         GroupState {
-            batches,
-            events,
-            decisions,
             journal: self.tree.owed_counts(),
             mended_runs: self.membership.mended_runs(),
-            guard_bytes: self.guard.bytes(),
-            guard_bytes_per_horizon_second: self.guard.bytes_per_horizon_second(),
             inflight_events,
-            hops: HopCounts {
-                tests,
-                test_slices: slices.iter().map(|slice| slice.load.test_visits).sum(),
-                test_nodes,
-                sets,
-                set_slices: slices.iter().map(|slice| slice.load.record_visits).sum(),
-                set_nodes,
-            },
-            clock_ms: self.clock.clock_ms(),
-            slices,
+            ..self.counts.state(slices, (test_nodes, set_nodes), &self.guard, self.present.clock())
         }
     }
 

@@ -7,14 +7,17 @@
 mod clock;
 mod copying;
 mod divided;
+mod gap;
 mod guard;
 mod holding;
 mod lease;
-mod leave;
 mod limits;
+mod parts;
 mod persisting;
+mod present;
 mod rescan;
 pub mod rules;
+mod site;
 mod state;
 mod thresholds;
 mod together;
@@ -31,6 +34,7 @@ use crate::protocol::{
 };
 use crate::verdict::Reason;
 use divided::{DividedGroup, Level};
+use site::Site;
 use together::TogetherGroup;
 
 pub use divided::refuse;
@@ -83,12 +87,13 @@ impl GroupOwner {
         if let Unit::Milliseconds(0) | Unit::Events(0) = record.definition.group.unit {
             return Err(BuildError::Window.into());
         }
-        let start = map.nodes.get(&me).map_or(Incarnation::default(), |node| node.incarnation);
+        let incarnation = map.nodes.get(&me).map_or(Incarnation::default(), |node| node.incarnation);
+        let site = Site { filter, group, me, incarnation };
         let machine = if record.has_flights() {
             let level = Level::of(map, filter, record)?;
-            Machine::Divided(Box::new(DividedGroup::new(filter, (map, record), group, (me, start), level, &limits)?))
+            Machine::Divided(Box::new(DividedGroup::new(site, (map, record), level, &limits)?))
         } else {
-            Machine::Together(Box::new(TogetherGroup::new(filter, (map, record), group, (me, start), &limits)?))
+            Machine::Together(Box::new(TogetherGroup::new(site, (map, record), &limits)?))
         };
         Ok(Self { filter, group, machine })
     }
@@ -189,7 +194,7 @@ impl GroupOwner {
     /// A producer has ended: until it sends again, nothing that it has sent bears out the times of others, or withholds that
     /// from them.
     pub fn end_producer(&mut self, producer: u128) {
-        either!(&mut self.machine, group => group.clock.end_producer(producer))
+        either!(&mut self.machine, group => group.present.clock_mut().end_producer(producer))
     }
 
     /// Takes a message of another node, in the order of its link.
@@ -225,14 +230,14 @@ impl GroupOwner {
 
     /// The group's share of what the node has, from now on.
     pub fn set_shares(&mut self, shares: Shares, now: Moment) {
-        let (guard, limits) = either!(&mut self.machine, group => group.shared());
+        let (guard, limits) = either!(&mut self.machine, group => (&mut group.guard, group.present.limits_mut()));
         guard.set_bytes_max(shares.guard_bytes_max, now.monotonic_ms);
         limits.missed_events_max = shares.missed_events_max;
         limits.copied_bytes_per_s_max = shares.copied_bytes_per_s_max;
         limits.compared_bytes_per_s_max = shares.compared_bytes_per_s_max;
         // Where one slice has all positions, copies count on each other's limit.
         if let Machine::Divided(group) = &mut self.machine {
-            group.shared().1.inflight_events_max = shares.inflight_events_max;
+            group.present.limits_mut().inflight_events_max = shares.inflight_events_max;
         }
     }
 
@@ -256,13 +261,13 @@ impl GroupOwner {
 
     /// Until when the node may record. A group that is told nothing may for ever.
     pub fn set_lease(&mut self, lease: Lease) {
-        either!(&mut self.machine, group => group.set_lease(lease))
+        either!(&mut self.machine, group => group.present.set_lease(lease))
     }
 
     /// Why the time of day is not to be relied on from now on, where that is so (`clocks.rs`): a window of time takes nothing up
     /// then, and is not called complete because of what time it is. A group that is told nothing relies on it.
     pub fn set_doubt(&mut self, doubt: Option<Reason>) {
-        either!(&mut self.machine, group => group.set_doubt(doubt))
+        either!(&mut self.machine, group => group.present.set_doubt(doubt))
     }
 
     /// The map has changed.
@@ -303,10 +308,7 @@ impl GroupOwner {
 
     /// Events that are neither answered nor refused yet, or whose cells are not all set; reads no cells.
     pub fn inflight_events(&self) -> u64 {
-        match &self.machine {
-            Machine::Together(group) => group.held_events() as u64,
-            Machine::Divided(group) => group.inflight_events(),
-        }
+        either!(&self.machine, group => group.inflight_events())
     }
 
     /// Whether nothing is in flight here, nothing is left to be brought up, and nobody waits for what was headed here.
@@ -333,7 +335,7 @@ impl GroupOwner {
 
     /// The greatest time accepted so far, in milliseconds since 1970, 0 where there is none; reads no cells.
     pub fn clock_ms(&self) -> u64 {
-        either!(&self.machine, group => group.clock_ms())
+        either!(&self.machine, group => group.present.clock().clock_ms())
     }
 }
 

@@ -6,23 +6,19 @@ use firstseen_filter::FilterSlice;
 
 use super::clock::HeadClock;
 use super::guard::ReplayGuard;
-use super::rules::{Rule, Rules};
+use super::present::Present;
+use super::rules::Rule;
 use crate::protocol::Entry;
 
 /// Takes up what a process before has kept of names; gives back what is not of these.
-pub(crate) fn restore_names(
-    entry: Entry,
-    guard: &mut ReplayGuard,
-    clock: &mut HeadClock,
-    rules: Rules,
-    now_ms: u64,
-) -> Option<Entry> {
+pub(crate) fn restore_names(entry: Entry, guard: &mut ReplayGuard, present: &mut Present) -> Option<Entry> {
+    let now_ms = present.now_ms();
     match entry {
         Entry::Told { name, names, decisions, clock: reading } => {
-            if rules.keep(Rule::RestoresNames) {
+            if present.keeps(Rule::RestoresNames) {
                 guard.restore(&(name, names, decisions), now_ms);
             }
-            clock.restore(reading);
+            present.clock_mut().restore(reading);
         }
         Entry::Marks { producers, sources } => guard.restore_marks(&producers, &sources, now_ms),
         Entry::CheckpointEnd => {}

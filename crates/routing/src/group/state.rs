@@ -4,6 +4,8 @@
 
 use firstseen_filter::Unit;
 
+use super::clock::HeadClock;
+use super::guard::ReplayGuard;
 use crate::plan::Load;
 use crate::verdict::{Decision, Reason};
 
@@ -139,4 +141,45 @@ pub struct JournalCounts {
     pub double_deliveries: u64,
     /// Those of them that could not be recorded above any more: too late, or it is full.
     pub lost_events: u64,
+}
+
+/// What a group has done, as head where its slices share events.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) batches: u64,
+    pub(crate) events: u64,
+    pub(crate) tests: u64,
+    pub(crate) sets: u64,
+    pub(crate) decisions: DecisionCounts,
+}
+
+impl Counts {
+    /// What every group tells, whose events came by here to be tested and to be set so many times.
+    pub(crate) fn state(
+        &self,
+        slices: Vec<SliceState>,
+        (test_nodes, set_nodes): (u64, u64),
+        guard: &ReplayGuard,
+        clock: &HeadClock,
+    ) -> GroupState {
+        let Self { batches, events, tests, sets, decisions } = *self;
+        GroupState {
+            batches,
+            events,
+            decisions,
+            guard_bytes: guard.bytes(),
+            guard_bytes_per_horizon_second: guard.bytes_per_horizon_second(),
+            hops: HopCounts {
+                tests,
+                test_slices: slices.iter().map(|slice| slice.load.test_visits).sum(),
+                test_nodes,
+                sets,
+                set_slices: slices.iter().map(|slice| slice.load.record_visits).sum(),
+                set_nodes,
+            },
+            clock_ms: clock.clock_ms(),
+            slices,
+            ..GroupState::default()
+        }
+    }
 }

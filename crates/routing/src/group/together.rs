@@ -5,120 +5,97 @@
 //! allocated for an event. Must not know: other slices, how messages travel.
 
 mod copies;
-mod gap;
 mod heard;
+mod joining;
 mod kept;
 mod mirrors;
 mod workbench;
 
-use firstseen_filter::{CellDefinition, FilterSlice, Kind, Refresh, Stamp, Unit, Verdict};
+use firstseen_filter::{CellDefinition, FilterDefinition, FilterSlice, Kind, Refresh, Stamp, Unit, Verdict};
 
-use super::clock::{HeadClock, Heading};
+use super::clock::Heading;
 use super::copying::Copying;
+use super::gap::{Claims, Missing};
 use super::guard::{Admission, ReplayGuard, Standing};
 use super::holding::Holding;
-use super::leave::Leave;
 use super::limits::OwnerLimits;
+use super::present::Present;
 use super::rescan::Rescan;
 use super::rules::{Rule, remembered};
-use super::state::{DecisionCounts, GroupState, HopCounts, JournalCounts, SliceState, share_of_sample};
+use super::site::Site;
+use super::state::{Counts, GroupState, SliceState, begin_ms, share_of_sample};
 use super::thresholds::TOO_FEW_LEFT;
-use crate::ids::{FilterId, Incarnation, NodeId};
 use crate::map::{ClusterMap, Ending, FilterRecord, WhenLost};
 use crate::plan::{Load, SlicedBuildError};
 use crate::protocol::{Command, GroupReply, Moment, Operation, Submission};
 use crate::verdict::{Decision, Reason};
-use copies::{first_number, is_complete};
-use gap::Gap;
+use copies::is_complete;
+use joining::Joining;
 use mirrors::Mirrors;
 use workbench::{Standings, Workbench};
 
 /// The owner of a slice that shares no events with others.
 pub(crate) struct TogetherGroup {
-    filter: FilterId,
-    number: u32,
-    me: NodeId,
-    /// The start of this node that the group was built in.
-    incarnation: Incarnation,
-    limits: OwnerLimits,
-    leave: Leave,
-    /// The same slice on other nodes.
-    mirrors: Mirrors,
-    copying: Copying,
-    rescan: Rescan,
-    /// When this copy began to fetch what it lacked: what was told before under which names, it does not know.
-    joined_ms: Option<u64>,
-    /// That is so from the next input on.
-    is_joining: bool,
-    horizon_ms: u64,
+    site: Site,
+    pub(super) present: Present,
+    definition: FilterDefinition,
+    when_lost: WhenLost,
     /// What it does is told to be kept.
     keeps_journal: bool,
     /// Duplicates are recorded anew.
     refreshes: bool,
     slice: FilterSlice,
-    estimates_frequencies: bool,
-    pub(super) clock: HeadClock,
-    guard: ReplayGuard,
-    when_lost: WhenLost,
-    gap: Gap,
-    unit: Unit,
+    pub(super) guard: ReplayGuard,
+    /// The same slice on other nodes.
+    mirrors: Mirrors,
     holding: Holding,
+    /// What the slice may lack, where it is incomplete, once that is known.
+    missing: Option<Missing>,
+    claims: Claims,
+    copying: Copying,
+    rescan: Rescan,
+    joining: Joining,
     /// Why nothing is taken up, where that is so.
     closed: Option<Reason>,
     load: Load,
-    batches: u64,
-    events: u64,
-    decisions: DecisionCounts,
+    counts: Counts,
     workbench: Workbench,
 }
 
 impl TogetherGroup {
     pub(crate) fn new(
-        filter: FilterId,
+        site: Site,
         (map, record): (&ClusterMap, &FilterRecord),
-        group: u32,
-        (me, incarnation): (NodeId, Incarnation),
         limits: &OwnerLimits,
     ) -> Result<Self, SlicedBuildError> {
         let definition = limits.with_window(record.definition.slice()?, record.policies.clock);
         let horizon_ms = u64::from(record.policies.retry_horizon_ms);
-        let refreshes = matches!(definition.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. });
-        let mut mirrors = Mirrors::new(filter, group, first_number(incarnation));
-        mirrors.follow(map, record, me, &mut Vec::new());
-        let holding = Holding::new(is_complete(map, record, group, me) == Some(true), mirrors.has_gap_here());
+        let mut mirrors = Mirrors::new(&site);
+        mirrors.follow(map, record, site.me, &mut Vec::new());
         Ok(Self {
-            filter,
-            number: group,
-            me,
-            incarnation,
-            limits: *limits,
-            leave: Leave::new(record.line.absent()),
-            mirrors,
-            copying: Copying::default(),
-            rescan: Rescan::new((definition.rule, &definition.unit), group, horizon_ms, limits.rescan_every_ms),
-            joined_ms: None,
-            is_joining: false,
-            horizon_ms,
-            keeps_journal: record.policies.durability.keeps_journal(),
-            refreshes,
-            slice: FilterSlice::build(&definition)?,
-            estimates_frequencies: definition.cells.kind() == Kind::Decaying,
-            clock: HeadClock::new(&definition, record.policies.clock, limits),
-            guard: ReplayGuard::new(horizon_ms, limits.guard_bytes_max),
+            site,
+            present: Present::new(&definition, record, limits),
             when_lost: match definition.cells.kind() {
                 // They forget in any case, or tell no verdicts.
                 Kind::Stable | Kind::Decaying => WhenLost::FirstSeen,
                 _ => record.policies.when_lost,
             },
-            gap: Gap::new(definition.rule, definition.unit != Unit::Endless, limits),
-            unit: definition.unit.clone(),
-            holding,
+            keeps_journal: record.policies.durability.keeps_journal(),
+            refreshes: matches!(definition.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. }),
+            slice: FilterSlice::build(&definition)?,
+            guard: ReplayGuard::new(horizon_ms, limits.guard_bytes_max),
+            holding: Holding::new(is_complete(map, record, &site) == Some(true), mirrors.has_gap_here()),
+            mirrors,
+            missing: None,
+            claims: Claims::default(),
+            copying: Copying::default(),
+            rescan: Rescan::new((definition.rule, &definition.unit), site.group, horizon_ms, limits.rescan_every_ms),
+            joining: Joining::new(horizon_ms),
             closed: None,
             load: Load::default(),
-            batches: 0,
-            events: 0,
-            decisions: DecisionCounts::default(),
+            counts: Counts::default(),
             workbench: Workbench::default(),
+            definition,
         })
     }
 
@@ -127,100 +104,105 @@ impl TogetherGroup {
         let events = submission.probes.len();
         let mut decisions = vec![Decision::FirstSeen; events];
         let (mut estimates, mut expected_rate) = (Vec::new(), 0.0);
-        self.open_gap(now);
-        match self.refusal(&submission, now).map(Decision::Undecided).or_else(|| self.lost(&submission, now)) {
+        self.begin(now);
+        match self.refusal(&submission).map(Decision::Undecided).or_else(|| self.lost(&submission)) {
             Some(decision) => {
                 decisions.fill(decision);
                 expected_rate = if decision == Decision::Duplicate { 1.0 } else { 0.0 };
             }
             None => {
-                self.run(&submission, now, &mut decisions, &mut estimates);
+                self.run(&submission, &mut decisions, &mut estimates);
                 if submission.operation.records() && !self.workbench.runs.is_empty() {
                     self.tell_copies(&submission, &decisions, commands);
                 }
             }
         }
-        self.batches += 1;
-        self.events += events as u64;
-        self.decisions.count(&decisions);
+        self.counts.batches += 1;
+        self.counts.events += events as u64;
+        self.counts.decisions.count(&decisions);
         let reply = GroupReply {
             reply_to: submission.reply_to,
             decisions,
             estimates,
-            clock_ms: self.clock.clock_ms(),
+            clock_ms: self.present.clock().clock_ms(),
             degraded: !self.is_known_whole(),
             expected_rate,
             seen: Vec::new(),
             spent: Some(submission.probes),
         };
-        if self.limits.rules.keep(Rule::AwaitsSets) && self.limits.rules.keep(Rule::AwaitsAcknowledgements) {
+        if self.present.keeps(Rule::AwaitsSets) && self.present.keeps(Rule::AwaitsAcknowledgements) {
             self.mirrors.reply(reply, submission.deadline_ms, commands)
         } else {
             commands.push(Command::Reply(reply))
         }
-        self.mind_gap(now, commands);
+        self.mind_gap(commands);
     }
 
     /// What all events are told where what was lost forbids to ask the slice: their times pass nevertheless. Where events make
     /// the window, these count for nothing, as they come again.
-    fn lost(&mut self, submission: &Submission, now: Moment) -> Option<Decision> {
+    fn lost(&mut self, submission: &Submission) -> Option<Decision> {
         let decision = match self.when_lost {
             _ if self.is_known_whole() => return None,
             WhenLost::FirstSeen => return None,
             WhenLost::Undecided => TOO_FEW_LEFT,
             WhenLost::Duplicate => Decision::Duplicate,
         };
-        if !matches!(self.unit, Unit::Events(_)) {
+        if !matches!(self.definition.unit, Unit::Events(_)) {
             let (heading, times) = (Heading::of(submission), &submission.times);
-            self.clock.open_batch(heading, times, now.wall_ms);
+            self.present.open_batch(heading, times);
+            let clock = self.present.clock_mut();
             for event in 0..submission.probes.len() {
-                self.clock.place(heading, times, event);
+                clock.place(heading, times, event);
             }
-            self.clock.close_batch(heading, times);
+            clock.close_batch(heading, times);
         }
         Some(decision)
     }
 
     /// Why none of the events is looked at.
-    fn refusal(&self, submission: &Submission, now: Moment) -> Option<Reason> {
-        let events = submission.probes.len();
+    fn refusal(&self, submission: &Submission) -> Option<Reason> {
+        let (events, limits) = (submission.probes.len(), self.present.limits());
         let counts = matches!(submission.operation, Operation::Count | Operation::Estimate);
         let fits = submission.probes.shape() == self.slice.probe_shape()
-            && counts == self.estimates_frequencies
-            && events <= self.limits.batch_events_max
+            && counts == self.estimates_frequencies()
+            && events <= limits.batch_events_max
             && (submission.names.is_empty() || submission.names.len() == events)
-            && self.clock.is_valid(&submission.times, events);
+            && self.present.clock().is_valid(&submission.times, events);
         match self.closed {
             _ if !fits => Some(Reason::Invalid),
-            None if now.monotonic_ms > submission.deadline_ms => Some(Reason::Overloaded),
-            closed => closed.or(self.leave.doubt()).or_else(|| self.mirrors.refusal(self.limits.inflight_events_max)),
+            None if self.present.now_ms() > submission.deadline_ms => Some(Reason::Overloaded),
+            closed => closed.or(self.present.doubt()).or_else(|| self.mirrors.refusal(limits.inflight_events_max)),
         }
     }
 
+    fn estimates_frequencies(&self) -> bool {
+        self.definition.cells.kind() == Kind::Decaying
+    }
+
     /// Guard, clock, slice, guard. `decisions` come as first-seen, one an event.
-    fn run(&mut self, submission: &Submission, now: Moment, decisions: &mut [Decision], estimates: &mut Vec<f32>) {
-        let records = submission.operation.records();
-        let admission = if records {
-            self.guard.admit(submission, now.monotonic_ms, &mut self.workbench.standings)
-        } else {
-            Admission::New
-        };
-        let admission = remembered(admission, &mut self.workbench.standings, self.limits.rules);
+    fn run(&mut self, submission: &Submission, decisions: &mut [Decision], estimates: &mut Vec<f32>) {
+        let (records, now_ms) = (submission.operation.records(), self.present.now_ms());
+        let admission =
+            if records { self.guard.admit(submission, now_ms, &mut self.workbench.standings) } else { Admission::New };
+        let admission = remembered(admission, &mut self.workbench.standings, self.present.limits().rules);
         if let Admission::Refused(reason) = admission {
             decisions.fill(Decision::Undecided(reason));
             return;
         }
         let heading = Heading::of(submission);
-        self.clock.open_batch(heading, &submission.times, now.wall_ms);
-        let standings = self.workbench.place(&mut self.clock, submission, admission, decisions);
-        self.clock.close_batch(heading, &submission.times);
+        self.present.open_batch(heading, &submission.times);
+        let clock = self.present.clock_mut();
+        let standings = self.workbench.place(clock, submission, admission, decisions);
+        clock.close_batch(heading, &submission.times);
         if !records {
-            self.workbench.judge_ahead(submission.operation, self.clock.now_unit(), self.slice.judges_ahead());
+            self.workbench.judge_ahead(submission.operation, clock.now_unit(), self.slice.judges_ahead());
         }
-        if let Err(reason) = self.ask(submission, self.unrecorded(now), decisions) {
+        // Why nothing is recorded, where that is so.
+        let unrecorded = self.present.absent().or_else(|| self.present.cut_off());
+        if let Err(reason) = self.ask(submission, unrecorded, decisions) {
             self.workbench.refuse(reason, decisions);
         }
-        if records && self.may_be_its_own(submission, now) {
+        if records && self.joining.may_be_its_own(submission, now_ms) {
             let found = self.workbench.runs.iter().cloned().flatten();
             for event in found.filter(|event| decisions[*event] == Decision::Duplicate).collect::<Vec<_>>() {
                 decisions[event] = Decision::Undecided(Reason::TooOld);
@@ -232,7 +214,7 @@ impl TogetherGroup {
                 self.answer_repeats(submission, decisions);
             }
         }
-        if self.estimates_frequencies {
+        if self.estimates_frequencies() {
             self.estimate_again(submission, admission);
             estimates.extend(self.workbench.estimates.iter().map(|estimate| *estimate as f32));
         }
@@ -301,7 +283,7 @@ impl TogetherGroup {
     /// Frequencies of events that were counted before: they are not counted again.
     fn estimate_again(&mut self, submission: &Submission, admission: Admission) {
         let Workbench { standings, estimates, .. } = &mut self.workbench;
-        let present = [Stamp::on_time(self.clock.now_unit())];
+        let present = [Stamp::on_time(self.present.clock().now_unit())];
         if admission == Admission::Known {
             let known = standings.iter().enumerate().filter(|(_, standing)| **standing != Standing::New);
             for (event, _) in known {
@@ -313,20 +295,19 @@ impl TogetherGroup {
     }
 
     pub(crate) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        self.open_gap(now);
+        self.begin(now);
         self.guard.expire(now.monotonic_ms);
         self.mirrors.expire(now.monotonic_ms, commands);
-        self.mind_gap(now, commands);
-        self.rescan(now, commands);
+        self.mind_gap(commands);
+        self.rescan(commands);
     }
 
     pub(crate) fn next_tick_ms(&self) -> Option<u64> {
-        let opening_ms = (!self.holding.is_complete() && !self.gap.is_open()).then_some(0);
-        let is_known = self.holding.is_whole() || self.has_fetched_all();
-        let claim_ms = (!self.holding.is_complete() && is_known).then_some(self.gap.next_claim_ms());
-        let claim_ms =
-            claim_ms.map(|claim_ms| if self.holding.is_whole() { claim_ms } else { claim_ms.max(self.known_ms()) });
-        let fetches = !self.holding.is_complete() && !self.mirrors.is_down_here();
+        let (lacks, is_whole) = (!self.holding.is_complete(), self.holding.is_whole());
+        let opening_ms = (lacks && self.missing.is_none()).then_some(0);
+        let known_ms = if is_whole { 0 } else { self.known_ms() };
+        let claim_ms = (lacks && (is_whole || self.has_fetched_all())).then(|| self.claims.next_ms().max(known_ms));
+        let fetches = lacks && !self.mirrors.is_down_here();
         let fetch_ms = fetches.then(|| self.copying.next_ms(self.mirrors.sources())).flatten();
         let rescan_ms = self.rescans().then(|| self.rescan.next_ms());
         let expiry_ms = self.mirrors.next_expiry_ms();
@@ -338,16 +319,12 @@ impl TogetherGroup {
         self.closed = Some(Reason::NotReady);
     }
 
-    pub(crate) fn clock_ms(&self) -> u64 {
-        self.clock.clock_ms()
-    }
-
     /// How far it has come since it was closed. What is told and what is recorded is one step here.
     pub(crate) fn ending(&self, now: Moment) -> Ending {
         Ending {
-            has_ended: self.leave.absent().is_some(),
-            newest_unit: self.clock.now_unit(),
-            present_unit: self.leave.present_unit(&self.clock, now),
+            has_ended: self.present.absent().is_some(),
+            newest_unit: self.present.clock().now_unit(),
+            present_unit: self.present.unit_at(now),
         }
     }
 
@@ -359,44 +336,26 @@ impl TogetherGroup {
         self.slice.bytes()
     }
 
-    pub(crate) fn shared(&mut self) -> (&mut ReplayGuard, &mut OwnerLimits) {
-        (&mut self.guard, &mut self.limits)
-    }
-
     pub(crate) fn state(&mut self, sample_bytes: usize) -> GroupState {
-        self.slice.advance(self.clock.now_unit());
+        self.slice.advance(self.present.clock().now_unit());
         let (fill, expected_rate) = self.slice.fill_and_rate(share_of_sample(sample_bytes, 1));
-        let (visits, records) = (self.load.test_visits, self.load.record_visits);
-        GroupState {
-            slices: vec![SliceState {
-                slice: self.number,
-                load: self.load,
-                bytes: self.slice.bytes(),
-                generations: self.slice.generations() as u32,
-                live_events: self.slice.live_events(),
-                fill,
-                expected_rate,
-                ready: self.closed.is_none(),
-                complete: self.holding.is_complete(),
-                complete_from_ms: self.complete_from_ms(),
-            }],
-            journal: JournalCounts::default(),
-            mended_runs: self.rescan.mended_runs(),
-            batches: self.batches,
-            events: self.events,
-            decisions: self.decisions,
-            guard_bytes: self.guard.bytes(),
-            guard_bytes_per_horizon_second: self.guard.bytes_per_horizon_second(),
-            inflight_events: 0,
-            hops: HopCounts {
-                tests: visits,
-                test_slices: visits,
-                test_nodes: visits,
-                sets: records,
-                set_slices: records,
-                set_nodes: records,
-            },
-            clock_ms: self.clock.clock_ms(),
-        }
+        let complete_from_unit = self.missing.and_then(|missing| missing.complete_from_unit(&self.definition));
+        let complete_from_unit = complete_from_unit.filter(|_| !self.holding.is_complete());
+        let slice = SliceState {
+            slice: self.site.group,
+            load: self.load,
+            bytes: self.slice.bytes(),
+            generations: self.slice.generations() as u32,
+            live_events: self.slice.live_events(),
+            fill,
+            expected_rate,
+            ready: self.closed.is_none(),
+            complete: self.holding.is_complete(),
+            complete_from_ms: complete_from_unit.and_then(|unit| begin_ms(&self.definition.unit, unit)),
+        };
+        let Load { test_visits: tests, record_visits: sets, .. } = self.load;
+        let counts = Counts { tests, sets, ..self.counts };
+        let mended_runs = self.rescan.mended_runs();
+        GroupState { mended_runs, ..counts.state(vec![slice], (tests, sets), &self.guard, self.present.clock()) }
     }
 }

@@ -14,25 +14,20 @@ const FIELDS_MAX: usize = 20;
 const METHOD_FILES_MAX: usize = 3;
 
 /// Structs with more fields, and why they have them still. Whoever mends one takes it from this list.
-const MANY_FIELDS: [(&str, &str); 5] = [
+const MANY_FIELDS: [(&str, &str); 4] = [
     ("crates/checker/src/history.rs: History", "what a run told and what it promised, in one"),
     ("crates/node/src/metrics/filters.rs: Filters", "one field for each figure that is shown"),
     ("crates/node/src/shared.rs: Shared", "the parts of a node, which its services share"),
-    ("crates/routing/src/group/together.rs: TogetherGroup", "membership and mirrors beside its one slice"),
     ("crates/sim/src/scenario.rs: Scenario", "one field for each thing that a seed draws"),
 ];
 
 /// Types whose methods stand in more files, and why. Whoever mends one takes it from this list.
-const MANY_FILES: [(&str, &str); 3] = [
+const MANY_FILES: [(&str, &str); 2] = [
     (
         "crates/filter/src/slice.rs: CellSlice",
         "a file each for growth, bytes, copies and probes, which no type of theirs parts",
     ),
     ("crates/routing/src/group/divided.rs: DividedGroup", "the wiring of its parts, a file for each kind of step"),
-    (
-        "crates/routing/src/group/divided/membership.rs: Membership",
-        "gaps, fetching and handing over each need the placement and each other",
-    ),
 ];
 
 /// What one file defines and implements.

@@ -32,22 +32,25 @@ impl DividedGroup {
 
     /// Asks other levels while few questions to them are under way.
     pub(super) fn begin_climbs(&mut self) {
-        let Self { tree, in_flight, clock, own, outbox, membership, now, .. } = self;
+        let Self { tree, in_flight, own, outbox, membership, present, .. } = self;
         let Some(flights) = in_flight.table() else { return };
         let is_complete = membership.holding().is_complete();
-        tree.begin_climbs(&Asking { flights, clock, own, is_complete, now_ms: now.monotonic_ms }, outbox);
+        tree.begin_climbs(
+            &Asking { flights, clock: present.clock(), own, is_complete, now_ms: present.now_ms() },
+            outbox,
+        );
     }
 
     /// Brings up what this level has told by itself, if it is time.
     pub(super) fn replay_owed(&mut self) {
-        if let Some(climb) = self.tree.replay(self.clock.clock_ms(), self.now.monotonic_ms) {
+        if let Some(climb) = self.tree.replay(self.present.clock().clock_ms(), self.present.now_ms()) {
             self.outbox.push(Command::Climb(climb));
         }
     }
 
     /// Another level has answered.
     pub(crate) fn climbed(&mut self, climbed: &Climbed, now: Moment, commands: &mut Vec<Command>) {
-        self.now = now;
+        self.present.begin(now);
         if self.tree.replayed(climbed, now.monotonic_ms) {
             self.replay_owed();
         }
@@ -87,7 +90,7 @@ impl DividedGroup {
     /// Tells an event that cannot climb by what is known here, if that is allowed and can be written down.
     pub(super) fn tell_alone(&mut self, ticket: u64, reason: Reason) -> bool {
         let cannot_climb = matches!(reason, Reason::Unknown | Reason::NotReady | Reason::SlicesDown);
-        if !cannot_climb || !self.tree.may_tell_alone(self.limits.journal_events_max) {
+        if !cannot_climb || !self.tree.may_tell_alone(self.present.limits().journal_events_max) {
             return false;
         }
         // What is told alone is known here the next time, or is not told.

@@ -5,8 +5,8 @@
 use firstseen_filter::{PartError, Refresh};
 
 use super::DividedGroup;
-use super::membership::Present;
 use crate::group::copying::told;
+use crate::group::parts::TakesParts;
 use crate::ids::NodeId;
 use crate::protocol::{AskCells, CellParts, ClockReading, Command, Moment, PeerBody};
 
@@ -15,13 +15,13 @@ impl DividedGroup {
     /// any more, can say.
     pub(super) fn tell_cells(&mut self, to: NodeId, ask: &AskCells, epoch: u64) {
         let index = ask.slice as usize;
-        let Self { membership, now, limits, leave, clock, .. } = self;
+        let Self { membership, present, .. } = self;
         let placement = membership.placement();
         if epoch > placement.epoch() || !placement.is_source(index, membership.site().incarnation) {
             return;
         }
         // Cells of a time that is long over could not be told apart there.
-        if let Some(newest_unit) = membership.newest_unknown_unit(&Present { now: *now, limits, leave, clock }) {
+        if let Some(newest_unit) = membership.newest_unknown_unit(present) {
             self.own.advance(ask.unit.min(newest_unit));
         }
         if let Some(parts) = self.parts(ask) {
@@ -30,16 +30,16 @@ impl DividedGroup {
     }
 
     fn parts(&self, ask: &AskCells) -> Option<CellParts> {
-        let reading = self.clock.reading();
+        let reading = self.present.clock().reading();
         let clock = ClockReading { unit: reading.unit.max(self.own.now_unit()), ..reading };
         let slice = self.own.slices().get(ask.slice as usize)?.as_ref()?;
-        Some(told(slice, ask, self.limits.copied_at_once_bytes, clock))
+        Some(told(slice, ask, self.present.limits().copied_at_once_bytes, clock))
     }
 
     /// Cells of a slice for a backup, and whether it has all that was ever recorded in it; none where it is not here.
     pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<(CellParts, bool)> {
         // So that the slices of a backup are of about one time.
-        self.own.advance(self.clock.now_unit());
+        self.own.advance(self.present.clock().now_unit());
         let is_complete = self.membership.holding().is_whole()
             || self.membership.placement().is_slice_complete_here(ask.slice as usize);
         Some((self.parts(ask)?, is_complete))
@@ -52,15 +52,11 @@ impl DividedGroup {
         now: Moment,
         commands: &mut Vec<Command>,
     ) -> Result<(), PartError> {
-        self.now = now;
-        self.clock.restore(parts.clock);
+        self.present.begin(now);
+        self.present.clock_mut().restore(parts.clock);
         let (slice, is_last) = (parts.slice, parts.next.is_none());
         let Self { own, kept, .. } = self;
-        let put = parts.into_entries().try_for_each(|part| {
-            own.put_part(&part)?;
-            kept.copied(part);
-            Ok(())
-        });
+        let put = parts.into_entries().try_for_each(|part| own.take_part(part, |part| kept.copied(part)));
         if is_last {
             self.count_events_of(slice);
         }
@@ -81,17 +77,11 @@ impl DividedGroup {
     /// The cells that were asked for, as they were by the map of `epoch`.
     pub(super) fn hear_cells(&mut self, parts: CellParts, epoch: u64) {
         if self.membership.placement().is_slice_complete_here(parts.slice as usize) {
-            let (bytes_per_s_max, now_ms) = (self.limits.compared_bytes_per_s_max, self.now.monotonic_ms);
-            return self.membership.compare_cells(parts, &mut self.own, bytes_per_s_max, now_ms);
+            return self.membership.compare_cells(parts, &self.present, &mut self.own);
         }
         // What is late there is late here.
-        self.clock.restore(parts.clock);
-        self.own.advance(self.clock.now_unit());
-        let Self { membership, own, kept, limits, now, .. } = self;
-        membership.hear_fetched(parts, (epoch, now.monotonic_ms), limits, |part| {
-            own.put_part(&part)?;
-            kept.copied(part);
-            Ok(())
-        });
+        self.present.clock_mut().restore(parts.clock);
+        self.own.advance(self.present.clock().now_unit());
+        self.membership.hear_fetched(parts, epoch, &self.present, &mut self.own, &mut self.kept);
     }
 }

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use firstseen_filter::{FilterSlice, LiveEvents, PartError, Stamp};
 
 use super::DividedGroup;
+use crate::group::parts::TakesParts;
 use crate::group::persisting::{checkpoint, restore_names};
 use crate::group::rules::Rule;
-use crate::ids::FilterId;
+use crate::group::site::Site;
 use crate::map::Durability;
 use crate::protocol::{
-    BatchName, CheckpointCursor, ClockReading, Command, Entry, Mirrored, Moment, NamedEvent, PositionLists, Record,
-    SetBatch,
+    BatchName, CheckpointCursor, ClockReading, Command, Entry, Mirrored, Moment, NamedEvent, PositionLists, SetBatch,
 };
 use crate::verdict::{Decision, Reason};
 
@@ -95,11 +95,10 @@ impl Kept {
     }
 
     /// All of the input.
-    pub(super) fn take(&mut self, filter: FilterId, group: u32, commands: &mut Vec<Command>) {
-        let record = |entries| Command::Record(Record { filter, group, entries });
-        commands.extend(self.copied.drain(..).map(|part| record(vec![part])));
+    pub(super) fn take(&mut self, site: &Site, commands: &mut Vec<Command>) {
+        commands.extend(self.copied.drain(..).map(|part| site.record(vec![part])));
         if !self.entries.is_empty() {
-            commands.push(record(std::mem::take(&mut self.entries)));
+            commands.push(site.record(std::mem::take(&mut self.entries)));
         }
     }
 }
@@ -107,12 +106,11 @@ impl Kept {
 impl DividedGroup {
     /// Takes up what a process of this node before has kept.
     pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
-        self.now = now;
+        self.present.begin(now);
         if let Entry::Told { name, .. } = &entry {
             self.kept.taken.remove(name);
         }
-        let Self { guard, clock, limits, .. } = self;
-        let Some(entry) = restore_names(entry, guard, clock, limits.rules, now.monotonic_ms) else { return Ok(()) };
+        let Some(entry) = restore_names(entry, &mut self.guard, &mut self.present) else { return Ok(()) };
         match entry {
             // The map, which is newer than any entry, knows of every generation that was opened.
             Entry::Set { generation, .. } | Entry::Checkpoint { newest: generation, .. }
@@ -134,21 +132,14 @@ impl DividedGroup {
             }
             Entry::Taken { name, names, events } => drop(self.kept.taken.insert(name, (names, events))),
             Entry::Checkpoint { clock, newest, counted, .. } => {
-                self.clock.restore(clock);
+                self.present.clock_mut().restore(clock);
                 if self.fill.newest() == newest {
                     self.fill.restore(counted);
                 }
             }
-            Entry::Slice { slice, outline } => {
-                if let Some(slice) = self.own.slice_mut(slice as usize) {
-                    slice.put_outline(&outline)?;
-                }
-            }
-            Entry::Cells { slice, run } => {
-                if let Some(slice) = self.own.slice_mut(slice as usize) {
-                    slice.put_cells(&run)?;
-                }
-            }
+            // What is not here any more, nobody needs.
+            Entry::Slice { slice, .. } | Entry::Cells { slice, .. } if !self.own.has(slice) => {}
+            Entry::Slice { .. } | Entry::Cells { .. } => self.own.put_part(&entry)?,
             Entry::Headed { epoch } => self.kept.headed_epoch = Some(epoch),
             Entry::Told { .. } | Entry::Marks { .. } | Entry::CheckpointEnd => {}
             Entry::Events { .. } => return Err(PartError::Misfit("an entry of a group that is one slice")),
@@ -162,8 +153,8 @@ impl DividedGroup {
         self.membership.end_restore(is_whole, knows_heads);
         for (name, (names, events)) in std::mem::take(&mut self.kept.taken) {
             let decisions = vec![Decision::Undecided(Reason::Unknown); events as usize];
-            if self.limits.rules.keep(Rule::RestoresNames) {
-                self.guard.restore(&(name, names, decisions), self.now.monotonic_ms);
+            if self.present.keeps(Rule::RestoresNames) {
+                self.guard.restore(&(name, names, decisions), self.present.now_ms());
             }
         }
         self.own.recount();
@@ -171,12 +162,12 @@ impl DividedGroup {
 
     /// Begins a checkpoint: all but the cells.
     pub(crate) fn checkpoint(&self, is_complete: bool) -> Vec<Entry> {
-        let clock = self.clock.reading();
+        let clock = self.present.clock().reading();
         let counted: LiveEvents = self.fill.counted().clone();
         let mut entries = vec![Entry::Checkpoint { is_complete, clock, newest: self.fill.newest(), counted }];
         entries.extend(self.kept.headed_epoch.map(|epoch| Entry::Headed { epoch }));
         let slices = self.own.slices().iter().map(Option::as_ref);
-        let mut entries = checkpoint(entries, &self.guard, &self.clock, slices);
+        let mut entries = checkpoint(entries, &self.guard, self.present.clock(), slices);
         let first_tickets = self.in_flight.batches();
         let open = first_tickets.into_iter().filter_map(|ticket| self.in_flight.batch(ticket));
         entries.extend(open.filter(|batch| batch.head.records() && !batch.is_settled).map(|batch| Entry::Taken {
@@ -189,7 +180,7 @@ impl DividedGroup {
 
     /// Keeps by which map this node heads events, once all that others have headed is over.
     pub(super) fn keep_head(&mut self) {
-        if self.membership.heads_all_that_may_come(self.now.monotonic_ms) {
+        if self.membership.heads_all_that_may_come(self.present.now_ms()) {
             self.kept.headed(self.membership.placement().epoch());
         }
     }
@@ -197,8 +188,8 @@ impl DividedGroup {
     /// What another head has told.
     pub(super) fn hear_told(&mut self, mirrored: &Mirrored) {
         let told = (mirrored.name, mirrored.names.clone(), mirrored.decisions.clone());
-        if self.limits.rules.keep(Rule::RestoresNames) {
-            self.guard.restore(&told, self.now.monotonic_ms);
+        if self.present.keeps(Rule::RestoresNames) {
+            self.guard.restore(&told, self.present.now_ms());
         }
         self.kept.told(mirrored.name, &mirrored.names, &mirrored.decisions, mirrored.clock);
     }

@@ -9,7 +9,7 @@
 
 use super::DividedGroup;
 use super::flights::Phase;
-use super::membership::{Followed, Present, Site};
+use super::membership::Followed;
 use super::sets::{SetEnd, SetFlight};
 use crate::ids::Incarnation;
 use crate::map::{ClusterMap, FilterRecord};
@@ -25,7 +25,7 @@ impl DividedGroup {
         now: Moment,
         commands: &mut Vec<Command>,
     ) {
-        self.now = now;
+        self.present.begin(now);
         self.outbox.set_epoch(record.epoch);
         self.follow_line(record);
         let (is_safe, first_free) = (self.is_safe(), self.in_flight.first_free());
@@ -49,31 +49,30 @@ impl DividedGroup {
             self.count_stuck_events();
         }
         self.open_generation(record);
-        let Self { membership, leave, limits, clock, own, outbox, .. } = self;
-        let (present, epoch) = (Present { now, limits, leave, clock }, membership.placement().epoch());
-        membership.follow_gap(&present, own);
+        let Self { membership, present, own, outbox, .. } = self;
+        let epoch = membership.placement().epoch();
+        membership.follow_gap(present, own);
         // They would ask.
-        returned.into_iter().for_each(|node| membership.tell_past(node, epoch, &present, own, outbox));
+        returned.into_iter().for_each(|node| membership.tell_past(node, epoch, present, own, outbox));
         self.finish(commands);
     }
 
     /// The node counts as started anew, though its process goes on: others had given it up, and went on without it.
     pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment, commands: &mut Vec<Command>) {
-        self.now = now;
+        self.present.begin(now);
         self.membership.interrupt();
         self.answer_all();
         self.in_flight.clear();
         self.tree.clear();
         // Batches are settled above; what was gathered for other nodes was told by a process that is over for them.
-        let Site { filter, group, .. } = self.membership.site();
-        self.kept.take(filter, group, commands);
+        self.kept.take(&self.membership.site(), commands);
         self.outbox.begin_anew(commands);
         self.membership.begin_anew(incarnation, now.monotonic_ms);
     }
 
     /// Nothing of what is in flight can come to an end here: whoever waits for an answer gets one, and asks elsewhere.
     pub(crate) fn give_up_flights(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        self.now = now;
+        self.present.begin(now);
         self.answer_all();
         self.finish(commands);
     }

@@ -12,7 +12,7 @@ use crate::verdict::Decision;
 impl DividedGroup {
     /// Tells what was found of batches whose other events climb.
     pub(super) fn tell_found(&mut self) {
-        let clock_ms = self.clock.clock_ms();
+        let clock_ms = self.present.clock().clock_ms();
         while let Some(ticket) = self.in_flight.next_parting() {
             let Some(batch) = self.in_flight.batch_mut(ticket) else { continue };
             // Another level takes up no part of an answer, and it holds nobody's up.

@@ -9,7 +9,7 @@ use crate::protocol::Moment;
 impl DividedGroup {
     /// The map may say that the filter is closed.
     pub(super) fn follow_line(&mut self, record: &FilterRecord) {
-        if self.leave.follow(record.line.absent()) {
+        if self.present.follow(record.line.absent()) {
             self.in_flight.close_line();
         }
     }
@@ -17,12 +17,12 @@ impl DividedGroup {
     /// How far it has come since.
     pub(crate) fn ending(&self, now: Moment) -> Ending {
         Ending {
-            has_ended: self.leave.absent().is_some() && self.in_flight.has_ended_before_close(),
-            newest_unit: self.clock.now_unit().max(self.own.now_unit()),
+            has_ended: self.present.absent().is_some() && self.in_flight.has_ended_before_close(),
+            newest_unit: self.present.clock().now_unit().max(self.own.now_unit()),
             // Nobody shows its clock to who heads nothing.
             present_unit: match self.membership.placement().asked_here() {
                 0 => u64::MAX,
-                _ => self.leave.present_unit(&self.clock, now),
+                _ => self.present.unit_at(now),
             },
         }
     }

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 
 use super::DividedGroup;
 use super::flights::{Flights, Phase};
-use super::membership::Present;
 use crate::group::thresholds::TOO_FEW_LEFT;
 use crate::ids::NodeId;
 use crate::protocol::{Command, Moment};
@@ -20,7 +19,7 @@ const GIVEN_UP: Decision = Decision::Undecided(Reason::NotReady);
 impl DividedGroup {
     /// Answers what nobody waits for any longer, and forgets what need not be remembered.
     pub(crate) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        self.now = now;
+        self.present.begin(now);
         self.guard.expire(now.monotonic_ms);
         for first in self.in_flight.batches() {
             let batch = self.in_flight.batch(first);
@@ -37,8 +36,8 @@ impl DividedGroup {
     pub(crate) fn next_tick_ms(&self) -> Option<u64> {
         let deadline_ms = self.in_flight.table().and_then(Flights::next_deadline_ms);
         let gathered_ms = self.outbox.has_gathered().then_some(0);
-        let Self { membership, now, limits, leave, clock, .. } = self;
-        let gap_ms = membership.next_gap_ms(&Present { now: *now, limits, leave, clock }, &self.own);
+        let Self { membership, present, .. } = self;
+        let gap_ms = membership.next_gap_ms(present, &self.own);
         let of_copies = gap_ms.into_iter().chain(membership.next_rescan_ms()).chain(membership.handing().next_ms());
         let others = [gathered_ms, self.guard.next_expiry_ms(), self.tree.next_replay_ms()];
         deadline_ms.into_iter().chain(others.into_iter().flatten()).chain(of_copies).min()
@@ -71,7 +70,7 @@ impl DividedGroup {
 
     /// A node's process is gone: what was asked of it will not be answered, and what was set there is lost.
     pub(crate) fn peer_lost(&mut self, peer: NodeId, now: Moment, commands: &mut Vec<Command>) {
-        self.now = now;
+        self.present.begin(now);
         self.end_sets_of(peer);
         self.count_stuck_events();
         if let Some(index) = self.membership.placement().index_of(peer) {
@@ -90,7 +89,7 @@ impl DividedGroup {
         if !self.membership.reach_changed(nodes) {
             return;
         }
-        self.now = now;
+        self.present.begin(now);
         self.count_stuck_events();
         let asks_them = |group: &Self, ticket: u64| {
             let (positions, membership) = (group.in_flight.positions(ticket), &group.membership);
@@ -118,7 +117,7 @@ impl DividedGroup {
 
     /// The node is about to stop: what is in flight goes on, nothing new is taken up.
     pub(crate) fn drain(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        self.now = now;
+        self.present.begin(now);
         self.is_draining = true;
         self.finish(commands);
     }

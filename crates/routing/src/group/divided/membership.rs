@@ -5,7 +5,6 @@
 //! window; what others need to know of this node's past they are sent. Must not know: what an event comes to, levels of trees,
 //! who is in flight (what it needs of that is lent to it).
 
-mod fetching;
 mod former_heads;
 mod gap;
 mod handing;
@@ -16,41 +15,27 @@ use std::collections::BTreeSet;
 
 use firstseen_filter::FilterDefinition;
 
+use super::durable::Kept;
 use super::outbox::Outbox;
 use super::own::OwnSlices;
 use super::placement::Placement;
-use crate::group::clock::HeadClock;
 use crate::group::copying::Copying;
+use crate::group::gap::Claims;
 use crate::group::holding::Holding;
-use crate::group::leave::Leave;
 use crate::group::limits::OwnerLimits;
+use crate::group::parts::TakesParts;
+use crate::group::present::Present;
 use crate::group::rescan::Rescan;
-use crate::ids::{FilterId, Incarnation, NodeId};
+use crate::group::site::Site;
+use crate::ids::{Incarnation, NodeId};
 use crate::map::{ClusterMap, Durability, FilterPolicies, FilterRecord};
-use crate::protocol::Moment;
+use crate::protocol::{CellParts, PeerBody};
 use former_heads::FormerHeads;
 use gap::Gaps;
 pub(super) use handing::Handing;
 pub(super) use missed::Missed;
 
 pub(super) use reach::Unreachable;
-
-/// Which group of which filter, and the start of the node that has it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Site {
-    pub(super) filter: FilterId,
-    pub(super) group: u32,
-    pub(super) me: NodeId,
-    pub(super) incarnation: Incarnation,
-}
-
-/// What is known of the present.
-pub(super) struct Present<'a> {
-    pub(super) now: Moment,
-    pub(super) limits: &'a OwnerLimits,
-    pub(super) leave: &'a Leave,
-    pub(super) clock: &'a HeadClock,
-}
 
 /// What a node is to a group.
 pub(super) struct Membership {
@@ -66,8 +51,7 @@ pub(super) struct Membership {
     holding: Holding,
     /// What the slices here may lack; nothing where they are complete, or nobody has looked yet.
     gaps: Option<Gaps>,
-    /// When the map is told next that the slices here are complete, should it not know.
-    next_claim_ms: u64,
+    claims: Claims,
     copying: Copying,
     rescan: Rescan,
     has_copies: bool,
@@ -99,7 +83,7 @@ impl Membership {
             missed: Missed::begin(&placement),
             holding: Holding::new(placement.is_complete_here(), placement.has_gap_here()),
             gaps: None,
-            next_claim_ms: 0,
+            claims: Claims::default(),
             copying: Copying::default(),
             rescan: Rescan::new((definition.rule, &definition.unit), site.group, 0, limits.rescan_every_ms),
             has_copies: policies.copies > 0,
@@ -255,5 +239,63 @@ impl Membership {
         self.first_ms = Some(now_ms);
         self.gaps = None;
         self.fetch_anew();
+    }
+
+    /// What was fetched is not all any more: events were recorded without this node.
+    fn fetch_anew(&mut self) {
+        self.copying = Copying::default();
+    }
+
+    /// Asks for the next cells of what slices here lack, if it is time.
+    pub(super) fn fetch(&mut self, own: &OwnSlices, now_ms: u64, outbox: &mut Outbox) {
+        if !self.placement.lacks_here() || self.placement.is_down_here() {
+            return;
+        }
+        let Self { copying, placement, .. } = self;
+        if let Some((source, ask)) = copying.ask(placement.sources(), (own.now_unit(), placement.epoch()), now_ms) {
+            outbox.send(source, PeerBody::AskCells(ask));
+        }
+    }
+
+    /// When [`Self::fetch`] has something to do, if nothing comes.
+    fn next_fetch_ms(&self) -> Option<u64> {
+        let fetches = self.placement.lacks_here() && !self.placement.is_down_here();
+        fetches.then(|| self.copying.next_ms(self.placement.sources())).flatten()
+    }
+
+    /// Reads other copies of slices that have everything here, if it is time, and puts in what is missing here.
+    pub(super) fn rescan(&mut self, own: &mut OwnSlices, kept: &mut Kept, now_ms: u64, outbox: &mut Outbox) {
+        let Self { rescan, placement, .. } = self;
+        if !self.has_copies || placement.is_down_here() {
+            return;
+        }
+        rescan.mend(now_ms, |slice, run, is_put| own.mend(slice, run, is_put, |part| kept.copied(part)));
+        if let Some((source, ask)) = rescan.ask(placement.equals(), own.now_unit(), now_ms) {
+            outbox.send(source, PeerBody::AskCells(ask));
+        }
+    }
+
+    /// When [`Self::rescan`] has something to do, if nothing comes.
+    pub(super) fn next_rescan_ms(&self) -> Option<u64> {
+        (self.has_copies && !self.placement.is_down_here()).then(|| self.rescan.next_ms())
+    }
+
+    /// The cells that were asked for of a slice that lacks something, as they were by the map of `epoch`.
+    pub(super) fn hear_fetched(
+        &mut self,
+        parts: CellParts,
+        epoch: u64,
+        present: &Present,
+        own: &mut OwnSlices,
+        kept: &mut Kept,
+    ) {
+        let put = |part| own.take_part(part, |part| kept.copied(part));
+        self.copying.hear(parts, (epoch, present.now_ms()), present.limits(), put);
+    }
+
+    /// What another copy has that has everything, as the one here.
+    pub(super) fn compare_cells(&mut self, parts: CellParts, present: &Present, own: &mut OwnSlices) {
+        let bytes_per_s_max = present.limits().compared_bytes_per_s_max;
+        self.rescan.hear(parts, present.now_ms(), bytes_per_s_max, |slice, run| own.lacks(slice, run));
     }
 }

@@ -7,20 +7,13 @@ use std::sync::Arc;
 
 use firstseen_filter::{Sighting, Stamp};
 
-use crate::ids::{FilterId, NodeId};
-use crate::protocol::{Command, PeerBody, PeerMessage, Resolved, SetAcks, SetBatch, TestBatch};
+use crate::group::site::Sender;
+use crate::ids::NodeId;
+use crate::protocol::{Command, PeerBody, Resolved, SetAcks, SetBatch, TestBatch};
 use crate::verdict::Reason;
 
 /// Events of one message.
 const MESSAGE_EVENTS_MAX: usize = 1 << 12;
-
-/// Whose messages.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sender {
-    pub(crate) filter: FilterId,
-    pub(crate) epoch: u64,
-    pub(crate) group: u32,
-}
 
 /// An event to be tested elsewhere.
 #[derive(Clone, Copy)]
@@ -102,7 +95,7 @@ impl Outbox {
         let fits = (test.head, test.parallel, test.asks_all, test.degraded) == (head, parallel, asks_all, degraded);
         if !test.tickets.is_empty() && (!fits || test.tickets.len() >= MESSAGE_EVENTS_MAX) {
             let test = PeerBody::Test(std::mem::take(test));
-            self.full.push(send(sender, to, test));
+            self.full.push(sender.send(to, test));
         }
         let test = &mut self.letters(to).test;
         if test.tickets.is_empty() {
@@ -153,7 +146,7 @@ impl Outbox {
         let starts = set.stamps.is_empty() || set.generation != number || set.stamps.len() >= MESSAGE_EVENTS_MAX;
         if starts && !set.stamps.is_empty() {
             let set = PeerBody::Set(std::mem::take(set));
-            self.full.push(send(sender, to, set));
+            self.full.push(sender.send(to, set));
         }
         let set = &mut self.letters(to).set;
         if starts {
@@ -175,7 +168,7 @@ impl Outbox {
 
     /// Sends `body` to `to`, ahead of what is gathered.
     pub(crate) fn send(&mut self, to: NodeId, body: PeerBody) {
-        self.full.push(send(self.sender, to, body));
+        self.full.push(self.sender.send(to, body));
     }
 
     /// The same, behind what is gathered.
@@ -210,26 +203,21 @@ impl Outbox {
         commands.append(&mut self.full);
         for (to, letters) in &mut self.letters {
             if !letters.set.stamps.is_empty() {
-                commands.push(send(sender, *to, PeerBody::Set(std::mem::take(&mut letters.set))));
+                commands.push(sender.send(*to, PeerBody::Set(std::mem::take(&mut letters.set))));
             }
             if !letters.test.tickets.is_empty() {
                 let mut test = std::mem::take(&mut letters.test);
                 if test.generations.iter().all(|generations| *generations == u16::MAX) {
                     test.generations.clear();
                 }
-                commands.push(send(sender, *to, PeerBody::Test(test)));
+                commands.push(sender.send(*to, PeerBody::Test(test)));
             }
             if !letters.resolved.tickets.is_empty() {
-                commands.push(send(sender, *to, PeerBody::Resolved(std::mem::take(&mut letters.resolved))));
+                commands.push(sender.send(*to, PeerBody::Resolved(std::mem::take(&mut letters.resolved))));
             }
             if !letters.acks.set_numbers.is_empty() || !letters.acks.refused_numbers.is_empty() {
-                commands.push(send(sender, *to, PeerBody::SetAcks(std::mem::take(&mut letters.acks))));
+                commands.push(sender.send(*to, PeerBody::SetAcks(std::mem::take(&mut letters.acks))));
             }
         }
     }
-}
-
-fn send(sender: Sender, to: NodeId, body: PeerBody) -> Command {
-    let Sender { filter, epoch, group } = sender;
-    Command::Send { to, message: PeerMessage { filter, epoch, group, body } }
 }

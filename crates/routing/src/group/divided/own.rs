@@ -4,13 +4,13 @@
 //! a set sets all positions that lie here. Every visit is counted. Must not know: other nodes, who asks.
 
 use firstseen_filter::{
-    CellRun, FilterDefinition, FilterSlice, GENERATIONS_MAX, HASHES_MAX, PartError, Sighting, Stamp, Unit, WindowRule,
+    FilterDefinition, FilterSlice, GENERATIONS_MAX, HASHES_MAX, PartError, Sighting, Stamp, WindowRule,
 };
 
 use super::placement::Placement;
+use crate::group::parts::TakesParts;
 use crate::group::state::share_of_sample;
 use crate::plan::{Load, SlicedBuildError};
-use crate::protocol::Entry;
 
 /// Cells that are read to tell how dense they are, and for how long that is believed.
 const DENSITY_SAMPLE_BYTES: usize = 64 << 10;
@@ -72,14 +72,9 @@ impl OwnSlices {
         self.slices.get(slice as usize).is_some_and(Option::is_some)
     }
 
-    /// What the window is counted in.
-    pub(crate) fn unit(&self) -> &Unit {
-        &self.definition.unit
-    }
-
-    /// Whether what is recorded expires.
-    pub(crate) fn has_window(&self) -> bool {
-        self.definition.unit != Unit::Endless
+    /// What every slice is like.
+    pub(crate) fn definition(&self) -> &FilterDefinition {
+        &self.definition
     }
 
     /// The greatest unit that a stamp brought here.
@@ -202,35 +197,6 @@ impl OwnSlices {
         &self.slices
     }
 
-    /// Slice `slice` of the group, where it is here.
-    pub(crate) fn slice_mut(&mut self, slice: usize) -> Option<&mut FilterSlice> {
-        self.slices.get_mut(slice)?.as_mut()
-    }
-
-    /// Puts a part of a copy into its slice; one that could not be built takes nothing.
-    pub(crate) fn put_part(&mut self, part: &Entry) -> Result<(), PartError> {
-        match part {
-            Entry::Slice { slice, outline } => self.slice_mut(*slice as usize).map(|own| own.put_outline(outline)),
-            Entry::Cells { slice, run } => self.slice_mut(*slice as usize).map(|own| own.put_cells(run)),
-            _ => None,
-        }
-        .unwrap_or(Err(PartError::Misfit("a slice that is not here")))
-    }
-
-    /// Whether a slice lacks anything of a run of cells.
-    pub(crate) fn lacks_cells(&mut self, slice: u32, run: &CellRun) -> Result<bool, PartError> {
-        // A slice is never ahead of the others here: what is late is late in all.
-        self.advance(run.unit);
-        let own = self.slice_mut(slice as usize).ok_or(PartError::Misfit("a slice that is not here"))?;
-        own.lacks_cells(run)
-    }
-
-    /// Puts in what a slice lacks of a run of cells; whether there was anything.
-    pub(crate) fn put_missing_cells(&mut self, slice: u32, run: &CellRun) -> Result<bool, PartError> {
-        let own = self.slice_mut(slice as usize).ok_or(PartError::Misfit("a slice that is not here"))?;
-        own.put_missing_cells(run)
-    }
-
     /// Counts the cells in use anew, and takes the time from the slices.
     pub(crate) fn recount(&mut self) {
         for slice in self.slices.iter_mut().flatten() {
@@ -298,6 +264,17 @@ impl OwnSlices {
     /// The number of the newest generation that one of the slices has opened.
     pub(crate) fn newest_generation(&self) -> u64 {
         self.slices.iter().flatten().map(FilterSlice::newest_generation).max().unwrap_or(0)
+    }
+}
+
+impl TakesParts for OwnSlices {
+    /// One that could not be built takes nothing.
+    fn part_owner(&mut self, slice: u32) -> Option<&mut FilterSlice> {
+        self.slices.get_mut(slice as usize)?.as_mut()
+    }
+
+    fn catch_up(&mut self, unit: u64) {
+        self.advance(unit);
     }
 }
 

@@ -7,7 +7,7 @@ use super::DividedGroup;
 use super::decide::{Next, Tested, after_test, not_found};
 use super::fill::Room;
 use super::flights::{Flight, Phase, Queue};
-use super::membership::{Present, Site};
+use crate::group::site::Site;
 use crate::protocol::{BatchName, Command, GroupReply, Operation, Resolved};
 use crate::verdict::{Decision, Reason};
 use firstseen_filter::{Probes, Refresh};
@@ -74,8 +74,8 @@ impl DividedGroup {
             is_checked_below: is_found && self.tree.is_checked_below(head.from),
             has_parent: self.tree.has_parent(),
             refreshes: self.refresh != Refresh::Fixed,
-            closed: self.leave.absent(),
-            cut_off: self.leave.cut_off(self.now),
+            closed: self.present.absent(),
+            cut_off: self.present.cut_off(),
         })
     }
 
@@ -139,12 +139,12 @@ impl DividedGroup {
 
     /// Whether another node may have taken up an event before, whose guard this one does not have.
     pub(super) fn was_headed_elsewhere(&self, ticket: u64) -> bool {
-        self.membership.was_headed_elsewhere(self.in_flight.positions(ticket), self.now.monotonic_ms)
+        self.membership.was_headed_elsewhere(self.in_flight.positions(ticket), self.present.now_ms())
     }
 
     /// Whether submissions may come again whose first attempt a process of this node before has taken up.
     pub(super) fn is_young(&self) -> bool {
-        self.membership.is_young(self.policies.durability, self.now.monotonic_ms)
+        self.membership.is_young(self.policies.durability, self.present.now_ms())
     }
 
     /// Whether the newest generation has room; asks for the next in time.
@@ -174,7 +174,7 @@ impl DividedGroup {
             return false;
         }
         let Site { filter, group, .. } = self.membership.site();
-        if let Some(number) = self.fill.ask_for_next(self.now.monotonic_ms) {
+        if let Some(number) = self.fill.ask_for_next(self.present.now_ms()) {
             self.outbox.push(Command::OpenGeneration { filter, group, number });
         }
         true
@@ -259,7 +259,7 @@ impl DividedGroup {
     /// 4. batches before handing over: who has taken over is sent what was told under names ahead of the end of it;
     /// 5. records last but for the outbox, whose messages and replies rest on them.
     pub(super) fn finish(&mut self, commands: &mut Vec<Command>) {
-        self.membership.begin(self.now.monotonic_ms);
+        self.membership.begin(self.present.now_ms());
         self.run_ready();
         self.mind_slices();
         self.tell_found();
@@ -271,19 +271,18 @@ impl DividedGroup {
             }
             self.in_flight.retire(ticket);
         }
-        let Self { membership, in_flight, guard, outbox, kept, now, .. } = self;
-        membership.hand_over(in_flight.table(), guard, now.monotonic_ms, outbox);
-        let Site { filter, group, .. } = membership.site();
-        kept.take(filter, group, commands);
+        let Self { membership, in_flight, guard, outbox, kept, present, .. } = self;
+        membership.hand_over(in_flight.table(), guard, present.now_ms(), outbox);
+        kept.take(&membership.site(), commands);
         outbox.flush(commands);
     }
 
     /// What slices here lack, and whether copies agree.
     fn mind_slices(&mut self) {
-        let Self { membership, own, kept, outbox, limits, leave, clock, now, .. } = self;
-        membership.mind_gap(&Present { now: *now, limits, leave, clock }, own, outbox);
-        membership.fetch(own, now.monotonic_ms, outbox);
-        membership.rescan(own, kept, now.monotonic_ms, outbox);
+        let Self { membership, own, kept, outbox, present, .. } = self;
+        membership.mind_gap(present, own, outbox);
+        membership.fetch(own, present.now_ms(), outbox);
+        membership.rescan(own, kept, present.now_ms(), outbox);
     }
 
     /// The chance that a new event is called a duplicate of which all positions are asked; told only where the batch has others.
@@ -317,16 +316,16 @@ impl DividedGroup {
                 reply_to = self.guard.arrive(name).unwrap_or(reply_to);
             }
             batch.is_settled = batch.untold == 0;
-            self.kept.told(name, &batch.head.names, &batch.decisions, self.clock.reading());
+            self.kept.told(name, &batch.head.names, &batch.decisions, self.present.clock().reading());
             if let Some(probes) = no_probes {
                 let told = (name, &batch.head.names[..], &batch.decisions[..]);
-                self.membership.handing().tell(&mut self.outbox, told, self.clock.reading(), probes);
+                self.membership.handing().tell(&mut self.outbox, told, self.present.clock().reading(), probes);
             }
         }
         let degraded = batch.degraded || batch.head.operation == Operation::Verify && cannot_deny;
         let expected_rate = batch.expected_rate(|| full_rate).unwrap_or(0.0) as f32;
         if degraded && batch.head.records() {
-            self.degraded_ms = Some(self.now.monotonic_ms);
+            self.degraded_ms = Some(self.present.now_ms());
         }
         if !std::mem::replace(&mut batch.replied, true) {
             let (decisions, seen) = (batch.decisions.clone(), batch.seen.clone());
@@ -336,7 +335,7 @@ impl DividedGroup {
             } else {
                 self.counts.decisions.count(&decisions)
             }
-            let (clock_ms, spent) = (self.clock.clock_ms(), flights.spare_probes());
+            let (clock_ms, spent) = (self.present.clock().clock_ms(), flights.spare_probes());
             let estimates = Vec::new();
             let reply = GroupReply { reply_to, decisions, estimates, clock_ms, degraded, expected_rate, seen, spent };
             self.outbox.push(Command::Reply(reply));

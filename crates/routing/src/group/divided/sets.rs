@@ -108,9 +108,9 @@ impl DividedGroup {
             flight.enter(Phase::Setting);
             (flight.outcome, flight.waiting) = (outcome, waiting);
         }
-        if waiting == 0 || !self.limits.rules.keep(Rule::AwaitsSets) {
+        if waiting == 0 || !self.present.keeps(Rule::AwaitsSets) {
             self.settle(ticket, outcome);
-        } else if !self.is_safe() || !self.limits.rules.keep(Rule::AwaitsAcknowledgements) {
+        } else if !self.is_safe() || !self.present.keeps(Rule::AwaitsAcknowledgements) {
             self.tell(ticket, outcome);
         }
     }
@@ -118,7 +118,7 @@ impl DividedGroup {
     /// Sets the cells of an event here and sends for the others; how many nodes are to acknowledge. `None` where the
     /// generation is not here, and nothing is set.
     fn set(&mut self, ticket: u64, number: u64) -> Option<u16> {
-        let Self { in_flight, own, membership, outbox, kept, limits, .. } = self;
+        let Self { in_flight, own, membership, outbox, kept, present, .. } = self;
         let (flights, sets) = in_flight.flights_and_sets()?;
         let (placement, missed) = membership.placement_and_missed();
         let stamp = flights.flight(ticket)?.stamp;
@@ -126,7 +126,7 @@ impl DividedGroup {
         if !own.open(placement, positions, stamp.unit, number) {
             return None;
         }
-        if limits.rules.keep(Rule::SetsAllCells) {
+        if present.keeps(Rule::SetsAllCells) {
             own.set(placement, positions, stamp, number);
         } else {
             let unset: Vec<u64> =
@@ -141,7 +141,7 @@ impl DividedGroup {
                 continue;
             }
             if placement.is_down(index) {
-                missed.push(*node, number, there(), stamp, limits.missed_events_max);
+                missed.push(*node, number, there(), stamp, present.limits().missed_events_max);
             } else {
                 let set_number = outbox.set(*node, number, there(), stamp);
                 let (to, epoch) = (*node, placement.epoch());
@@ -170,7 +170,7 @@ impl DividedGroup {
 
     /// Keeps what is on its way to nodes that have just gone down.
     pub(super) fn keep_unacknowledged(&mut self) {
-        let Self { in_flight, membership, limits, .. } = self;
+        let Self { in_flight, membership, present, .. } = self;
         let Some((flights, sets)) = in_flight.flights_and_sets() else { return };
         let (placement, missed) = membership.placement_and_missed();
         for set in sets.numbers(|_| true).iter().filter_map(|number| sets.0.get(number)) {
@@ -179,7 +179,7 @@ impl DividedGroup {
                 let Some(to) = placement.index_of(set.to) else { continue };
                 let is_there = |position: &u64| placement.is_held(to, *position);
                 let cells = flights.positions(*ticket).iter().copied().filter(is_there);
-                missed.push(set.to, set.generation, cells, flight.stamp, limits.missed_events_max);
+                missed.push(set.to, set.generation, cells, flight.stamp, present.limits().missed_events_max);
             }
         }
     }

@@ -24,14 +24,10 @@ const AHEAD: u64 = 8;
 /// What an event is told whose name stands for another.
 const NAME_REUSED: Decision = Decision::Undecided(Reason::NameReused);
 
-/// Bits of a number that count. The eight above, all that a ticket has room for, are of the incarnation: what other
-/// nodes still tell of the numbers of a process before is not taken for one of these.
-const NUMBER_BITS: u32 = 40;
-
 impl DividedGroup {
     /// Takes up a submission; its reply comes now or later.
     pub(crate) fn submit(&mut self, submission: Submission, now: Moment, commands: &mut Vec<Command>) {
-        self.now = now;
+        self.present.begin(now);
         self.counts.batches += 1;
         self.counts.events += submission.probes.len() as u64;
         let admission = match self.refusal(&submission) {
@@ -39,7 +35,7 @@ impl DividedGroup {
             None if !submission.operation.records() => Admission::New,
             None => self.guard.admit(&submission, now.monotonic_ms, &mut self.standings),
         };
-        let admission = remembered(admission, &mut self.standings, self.limits.rules);
+        let admission = remembered(admission, &mut self.standings, self.present.limits().rules);
         match admission {
             Admission::Refused(reason) => self.refuse(submission, reason),
             Admission::Attached => {}
@@ -60,9 +56,9 @@ impl DividedGroup {
         };
         let whole = can_run
             && submission.probes.shape() == self.tree.shape(self.membership.placement().plan())
-            && events <= self.limits.batch_events_max.min(BATCH_EVENTS_MAX)
+            && events <= self.present.limits().batch_events_max.min(BATCH_EVENTS_MAX)
             && named
-            && self.clock.is_valid(&submission.times, events);
+            && self.present.clock().is_valid(&submission.times, events);
         let inflight = self.in_flight.open_events();
         let inflight = inflight.saturating_sub(self.membership.unreachable().stuck_events());
         match () {
@@ -72,8 +68,8 @@ impl DividedGroup {
             }
             () if self.is_draining => Some(Reason::NotReady),
             () if !self.membership.placement().has_any_here() => Some(Reason::StaleMap),
-            () if self.leave.doubt().is_some() => self.leave.doubt(),
-            () if inflight + events > self.limits.inflight_events_max => Some(Reason::Overloaded),
+            () if self.present.doubt().is_some() => self.present.doubt(),
+            () if inflight + events > self.present.limits().inflight_events_max => Some(Reason::Overloaded),
             () => None,
         }
     }
@@ -85,7 +81,7 @@ impl DividedGroup {
             reply_to: submission.reply_to,
             decisions,
             estimates: Vec::new(),
-            clock_ms: self.clock.clock_ms(),
+            clock_ms: self.present.clock().clock_ms(),
             degraded: false,
             expected_rate: 0.0,
             seen: Vec::new(),
@@ -114,7 +110,7 @@ impl DividedGroup {
         if let Some(batch) = self.flights_mut().batch_mut(first) {
             batch.degraded = is_degraded;
         }
-        self.clock.open_batch(heading, &times, self.now.wall_ms);
+        self.present.open_batch(heading, &times);
         let standings = std::mem::take(&mut self.standings);
         (0..AHEAD.min(events as u64)).for_each(|ahead| self.prefetch(first + ahead));
         for (index, ticket) in (first..).take(events).enumerate() {
@@ -131,7 +127,7 @@ impl DividedGroup {
             self.run_ready();
         }
         self.standings = standings;
-        self.clock.close_batch(heading, &times);
+        self.present.clock_mut().close_batch(heading, &times);
         if events == 0 {
             self.in_flight.close(first);
         }
@@ -149,11 +145,11 @@ impl DividedGroup {
     /// Whether what is told again now may have been told degraded the first time: the guard does not remember that.
     fn may_have_told_degraded(&self) -> bool {
         let horizon_ms = u64::from(self.policies.retry_horizon_ms);
-        self.degraded_ms.is_some_and(|told_ms| self.now.monotonic_ms.saturating_sub(told_ms) <= horizon_ms)
+        self.degraded_ms.is_some_and(|told_ms| self.present.now_ms().saturating_sub(told_ms) <= horizon_ms)
     }
 
     fn flights_mut(&mut self) -> &mut Flights {
-        let first_number = (self.membership.site().incarnation.0 & 0xFF) << NUMBER_BITS;
+        let first_number = self.membership.site().first_number();
         if !self.in_flight.has_begun() {
             self.outbox.number_sets_from(first_number);
         }
@@ -175,7 +171,7 @@ impl DividedGroup {
             let name = event.name;
             self.in_flight.name(name, ticket);
         }
-        match self.clock.place(heading, times, index) {
+        match self.present.clock_mut().place(heading, times, index) {
             Placed::At(stamp) => {
                 self.fill.advance(stamp.unit);
                 let level = self.tree.level_number();
@@ -193,7 +189,7 @@ impl DividedGroup {
     fn start(&mut self, ticket: u64, operation: Operation) {
         let records = operation.records();
         let Some(flights) = self.in_flight.table_mut() else { return };
-        if self.limits.rules.keep(Rule::SingleFlight) {
+        if self.present.keeps(Rule::SingleFlight) {
             match flights.leader_of(ticket) {
                 None if records => flights.lead(ticket),
                 Some(leader) if records => return self.join(leader, ticket),
@@ -221,7 +217,7 @@ impl DividedGroup {
         if leading.told && self.covers(&leading, ticket) {
             return self.conclude_as(leader, ticket);
         }
-        if leading.joiners.len as usize >= self.limits.joiners_max {
+        if leading.joiners.len as usize >= self.present.limits().joiners_max {
             self.conclude(ticket, Decision::Undecided(Reason::Overloaded));
         } else {
             self.in_flight.join(leader, ticket);
@@ -249,7 +245,7 @@ impl DividedGroup {
     /// Tests an event at own slices, and sends it on if no zero is found.
     fn test(&mut self, ticket: u64) {
         let has_parent = self.tree.has_parent();
-        let Self { in_flight, own, membership, policies, limits, .. } = self;
+        let Self { in_flight, own, membership, policies, present, .. } = self;
         let Some(flights) = in_flight.table_mut() else { return };
         let (placement, handing, unreachable) =
             (membership.placement(), membership.handing(), membership.unreachable());
@@ -273,7 +269,7 @@ impl DividedGroup {
                     Some(head) if head == membership.site().me => Head::Here,
                     Some(_) => Head::Elsewhere,
                 },
-                awaits_former_head: limits.rules.keep(Rule::AwaitsFormerHeads) && handing.awaits_head_of(positions),
+                awaits_former_head: present.keeps(Rule::AwaitsFormerHeads) && handing.awaits_head_of(positions),
                 lacks_slice: !own.has_all(placement, positions),
                 needs_unreachable: unreachable.has_any(placement, positions.iter().copied()),
                 has_parent,
@@ -314,7 +310,7 @@ impl DividedGroup {
 
     /// The chance that a new event of which so many positions are asked is called a duplicate.
     pub(super) fn expected_rate(&mut self, positions: usize) -> f64 {
-        let (density, generations) = self.own.density(self.now.monotonic_ms);
+        let (density, generations) = self.own.density(self.present.now_ms());
         rate_of_positions(density, positions, generations)
     }
 
@@ -351,7 +347,7 @@ impl DividedGroup {
         let next = elsewhere().next().filter(|_| found.is_hit());
         let mut waiting = 0;
         if let Some(next) = next {
-            let left_ms = head.deadline_ms.saturating_sub(self.now.monotonic_ms);
+            let left_ms = head.deadline_ms.saturating_sub(self.present.now_ms());
             let parallel = self.policies.lookup == Lookup::Parallel;
             let question = Question {
                 head: membership.site().me,

@@ -10,17 +10,16 @@ use firstseen_filter::{PartError, Probes};
 
 use super::TogetherGroup;
 use crate::group::copying::{Copying, told};
+use crate::group::gap::Missing;
 use crate::group::guard::ReplayGuard;
 use crate::group::holding::Completeness;
-use crate::group::lease::Lease;
-use crate::group::limits::NAMES_AWAITED_MS_MAX;
-use crate::group::rescan::IsPut;
+use crate::group::parts::TakesParts;
 use crate::group::rules::Rule;
-use crate::group::state::begin_ms;
+use crate::group::site::Site;
 use crate::ids::{Incarnation, NodeId};
 use crate::map::{ClusterMap, FilterRecord};
 use crate::protocol::{
-    AskCells, CellParts, Command, Entry, Mirrored, Moment, PeerBody, PeerMessage, Record, SetAcks, Submission,
+    AskCells, CellParts, Command, Entry, Mirrored, Moment, PeerBody, PeerMessage, SetAcks, Submission,
 };
 use crate::verdict::{Decision, Reason};
 
@@ -40,53 +39,37 @@ impl TogetherGroup {
         self.holding.now() == Completeness::Whole && !self.mirrors.is_down_here()
     }
 
-    /// Until when this node may record.
-    pub(crate) fn set_lease(&mut self, lease: Lease) {
-        self.leave.set_lease(lease, self.limits.rules);
-    }
-
-    /// Why the time of day is not to be relied on, where that is so.
-    pub(crate) fn set_doubt(&mut self, doubt: Option<Reason>) {
-        self.leave.set_doubt(doubt, &self.clock);
-    }
-
-    /// What the slice may lack is known as soon as it is known what time it is.
-    pub(super) fn open_gap(&mut self, now: Moment) {
-        if self.leave.doubt().is_none() {
-            self.gap.open(&self.clock, now, self.mirrors.has_others());
+    /// An input has come. What the slice may lack is known as soon as it is known what time it is.
+    pub(super) fn begin(&mut self, now: Moment) {
+        self.present.begin(now);
+        if self.present.doubt().is_none() {
+            let Self { missing, present, mirrors, .. } = self;
+            missing.get_or_insert_with(|| Missing::unknown(present, mirrors.has_others()));
         }
     }
 
-    /// What is told of events that are not here, where nothing is recorded.
-    pub(super) fn unrecorded(&self, now: Moment) -> Option<Reason> {
-        self.leave.absent().or_else(|| self.leave.cut_off(now))
-    }
-
-    pub(super) fn complete_from_ms(&self) -> Option<u64> {
-        let unit = self.gap.complete_from_unit().filter(|_| !self.holding.is_complete())?;
-        begin_ms(&self.unit, unit)
-    }
-
-    /// Has the map say that the slice is complete, once it is.
-    pub(super) fn mind_gap(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        let has_fetched = self.has_fetched_all() && self.known_ms() <= now.monotonic_ms;
-        let is_due = !self.holding.is_complete()
-            && (self.holding.is_whole() || has_fetched || self.gap.is_over(&self.clock, now));
-        if is_due && self.gap.may_claim(now) {
-            let Self { filter, number: group, incarnation, .. } = *self;
-            let epoch = self.mirrors.epoch();
-            commands.push(Command::SlicesComplete { filter, group, slices: vec![0], epoch, incarnation });
-        }
-        if std::mem::take(&mut self.is_joining) {
-            self.joined_ms = Some(now.monotonic_ms);
-        }
+    /// Has the map say that the slice is complete, once it is, and asks for what it lacks.
+    pub(super) fn mind_gap(&mut self, commands: &mut Vec<Command>) {
+        let now_ms = self.present.now_ms();
+        let is_due = !self.holding.is_complete() && self.is_complete_again(now_ms);
+        let (slices, epoch) = (if is_due { vec![0] } else { Vec::new() }, self.mirrors.epoch());
+        commands.extend(self.claims.claim(&self.site, slices, epoch, now_ms));
+        self.joining.end_input(now_ms);
         if !self.holding.is_complete() && !self.mirrors.is_down_here() {
-            let (unit, epoch, now_ms) = (self.clock.now_unit(), self.mirrors.epoch(), now.monotonic_ms);
+            let unit = self.present.clock().now_unit();
             if let Some((source, ask)) = self.copying.ask(self.mirrors.sources(), (unit, epoch), now_ms) {
-                self.joined_ms.get_or_insert(now_ms);
+                self.joining.asked(now_ms);
                 commands.push(self.mirrors.send(source, PeerBody::AskCells(ask)));
             }
         }
+    }
+
+    /// Whether the slice has all that counts.
+    fn is_complete_again(&self, now_ms: u64) -> bool {
+        let Self { definition, present, .. } = self;
+        let is_over = |missing: &Missing| missing.is_over(definition, present, present.clock().now_unit());
+        let has_fetched = self.has_fetched_all() && self.known_ms() <= now_ms;
+        self.holding.is_whole() || has_fetched || self.missing.as_ref().is_some_and(is_over)
     }
 
     /// Whether all that was recorded in other copies without this one is here.
@@ -96,24 +79,22 @@ impl TogetherGroup {
 
     /// When what was fetched counts: once the names that may come again are known, where somebody tells them.
     pub(super) fn known_ms(&self) -> u64 {
-        let wait_ms = self.horizon_ms.min(NAMES_AWAITED_MS_MAX);
-        let joined_ms = self.joined_ms.filter(|_| self.mirrors.has_live_origin());
-        joined_ms.map_or(0, |joined_ms| joined_ms + wait_ms)
+        self.joining.known_ms(self.mirrors.has_live_origin())
     }
 
     /// The node counts as started anew. Whether others have recorded anything meanwhile, the map says.
     pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, commands: &mut Vec<Command>) {
-        self.incarnation = incarnation;
+        self.site.incarnation = incarnation;
         // The map by which it was down may have come together with the next.
         if !self.mirrors.is_down_here() {
             self.holding.keep(self.holding.is_whole());
         }
         self.holding.distrust();
         self.copying = Copying::default();
-        self.mirrors.begin_anew(first_number(incarnation), commands);
+        self.mirrors.begin_anew(self.site.first_number(), commands);
         if self.mirrors.has_others() {
             self.forget_names();
-            self.gap.reopen();
+            self.missing = None;
         }
     }
 
@@ -124,13 +105,13 @@ impl TogetherGroup {
         }
         let mirrored = self.mirrored(submission, decisions);
         if self.keeps_journal {
-            commands.push(Command::Record(self.record_of(mirrored.clone())));
+            commands.push(self.site.record(mirrored.clone().into_entries()));
         }
         self.mirrors.push(mirrored, commands);
     }
 
     /// What was recorded of a batch that was run, and told.
-    pub(super) fn mirrored(&self, submission: &Submission, decisions: &[Decision]) -> Mirrored {
+    fn mirrored(&self, submission: &Submission, decisions: &[Decision]) -> Mirrored {
         let mut probes = Probes::new(submission.probes.shape());
         let mut stamps = Vec::new();
         let is_recorded = |decision: Decision| match decision {
@@ -146,26 +127,24 @@ impl TogetherGroup {
             name: submission.name(),
             names: submission.named_events().collect(),
             decisions: decisions.to_vec(),
-            clock: self.clock.reading(),
+            clock: self.present.clock().reading(),
             generation: self.slice.newest_generation(),
             probes,
             stamps,
         }
     }
 
-    pub(super) fn record_of(&self, mirrored: Mirrored) -> Record {
-        Record { filter: self.filter, group: self.number, entries: mirrored.into_entries() }
-    }
-
     /// Another node has something to say of the slice.
     pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
+        self.present.begin(now);
         match message.body {
             PeerBody::Mirror(number, mirrored) => {
-                let is_taken = self.mirrors.takes(message.epoch) || !self.limits.rules.keep(Rule::FencesEpochs);
-                let is_done = is_taken && self.take(&mirrored, now, commands).is_ok();
+                let is_taken = self.mirrors.takes(message.epoch) || !self.present.keeps(Rule::FencesEpochs);
+                let is_done = is_taken && self.take(&mirrored, commands).is_ok();
                 if is_done {
                     // What others are told at most before they have said that they have it, and what of that comes twice.
-                    let events_max = 2 * (self.limits.inflight_events_max + self.limits.batch_events_max);
+                    let limits = self.present.limits();
+                    let events_max = 2 * (limits.inflight_events_max + limits.batch_events_max);
                     self.mirrors.heard((from, message.epoch), number, &mirrored, events_max);
                 }
                 let (set_numbers, refused_numbers) =
@@ -181,30 +160,24 @@ impl TogetherGroup {
             }
             PeerBody::AskCells(ask) if message.epoch <= self.mirrors.epoch() && self.holding.is_complete() => {
                 // Cells of a time that is long over could not be told apart there.
-                let present_unit = self.clock.unit_at(now.wall_ms.saturating_add(self.limits.clock_skew_max_ms));
-                self.slice.advance(ask.unit.min(present_unit));
-                let parts = told(&self.slice, &ask, self.limits.copied_at_once_bytes, self.clock.reading());
+                self.slice.advance(ask.unit.min(self.present.clock().unit_at(self.present.latest_ms())));
+                let parts = self.parts(&ask);
                 commands.push(self.mirrors.send(from, PeerBody::Cells(parts)));
             }
-            PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch, now, commands),
+            PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch, commands),
             // Of groups whose slices share events.
             _ => {}
         }
-        self.mind_gap(now, commands);
+        self.mind_gap(commands);
     }
 
     /// Records what another copy has recorded.
-    pub(super) fn take(
-        &mut self,
-        mirrored: &Arc<Mirrored>,
-        now: Moment,
-        commands: &mut Vec<Command>,
-    ) -> Result<(), PartError> {
+    fn take(&mut self, mirrored: &Arc<Mirrored>, commands: &mut Vec<Command>) -> Result<(), PartError> {
         let mirrored = Mirrored::clone(mirrored);
-        let record = self.keeps_journal.then(|| self.record_of(mirrored.clone()));
+        let record = self.keeps_journal.then(|| self.site.record(mirrored.clone().into_entries()));
         self.load.record_visits += mirrored.stamps.len() as u64;
-        mirrored.into_entries().into_iter().try_for_each(|entry| self.restore(entry, now))?;
-        commands.extend(record.map(Command::Record));
+        mirrored.into_entries().into_iter().try_for_each(|entry| self.put(entry))?;
+        commands.extend(record);
         Ok(())
     }
 
@@ -214,63 +187,38 @@ impl TogetherGroup {
     }
 
     /// Reads another copy, if it is time, and puts in what is missing here.
-    pub(super) fn rescan(&mut self, now: Moment, commands: &mut Vec<Command>) {
+    pub(super) fn rescan(&mut self, commands: &mut Vec<Command>) {
         if !self.rescans() {
             return;
         }
-        let Self { rescan, slice, keeps_journal, filter, number, .. } = self;
-        rescan.mend(now.monotonic_ms, |_, run, is_put| {
-            if is_put == IsPut::Not {
-                return slice.lacks_cells(run);
-            }
-            let lacks = slice.put_missing_cells(run)?;
-            if lacks && *keeps_journal {
-                let entries = vec![Entry::Cells { slice: 0, run: run.clone() }];
-                commands.push(Command::Record(Record { filter: *filter, group: *number, entries }));
-            }
-            Ok(lacks)
+        let Self { rescan, slice, keeps_journal, site, present, .. } = self;
+        rescan.mend(present.now_ms(), |number, run, is_put| {
+            slice.mend(number, run, is_put, keeper(*site, *keeps_journal, commands))
         });
-        let unit = self.clock.now_unit();
-        if let Some((source, ask)) = self.rescan.ask(self.mirrors.sources(), unit, now.monotonic_ms) {
+        let unit = self.present.clock().now_unit();
+        if let Some((source, ask)) = self.rescan.ask(self.mirrors.sources(), unit, self.present.now_ms()) {
             commands.push(self.mirrors.send(source, PeerBody::AskCells(ask)));
         }
     }
 
-    /// What another copy has that has everything, as this one.
-    fn compare_cells(&mut self, parts: CellParts, now: Moment) {
-        self.clock.restore(parts.clock);
-        let Self { rescan, slice, limits, .. } = self;
-        let bytes_per_s_max = limits.compared_bytes_per_s_max;
-        rescan.hear(parts, now.monotonic_ms, bytes_per_s_max, |_, run| slice.lacks_cells(run));
-    }
-
-    pub(super) fn hear_cells(&mut self, parts: CellParts, epoch: u64, now: Moment, commands: &mut Vec<Command>) {
-        if self.holding.is_complete() {
-            return self.compare_cells(parts, now);
-        }
+    fn hear_cells(&mut self, parts: CellParts, epoch: u64, commands: &mut Vec<Command>) {
         // What is late there is late here.
-        self.clock.restore(parts.clock);
-        if parts.asked.is_none() {
-            // Whoever says this tells this copy what it tells under which name, by now.
-            self.joined_ms = Some(now.monotonic_ms);
+        self.present.clock_mut().restore(parts.clock);
+        let Self { copying, rescan, slice, site, keeps_journal, present, .. } = self;
+        let (limits, now_ms) = (present.limits(), present.now_ms());
+        if self.holding.is_complete() {
+            let bytes_per_s_max = limits.compared_bytes_per_s_max;
+            return rescan.hear(parts, now_ms, bytes_per_s_max, |number, run| slice.lacks(number, run));
         }
-        let (mut copying, limits) = (std::mem::take(&mut self.copying), self.limits);
-        copying.hear(parts, (epoch, now.monotonic_ms), &limits, |part| self.put_part(part, commands));
-        self.copying = copying;
+        if parts.asked.is_none() {
+            self.joining.is_told(now_ms);
+        }
+        let mut keep = keeper(*site, *keeps_journal, commands);
+        copying.hear(parts, (epoch, now_ms), limits, |part| slice.take_part(part, &mut keep));
     }
 
-    /// Puts a part of another copy in, and keeps it.
-    fn put_part(&mut self, part: Entry, commands: &mut Vec<Command>) -> Result<(), PartError> {
-        match &part {
-            Entry::Slice { slice: 0, outline } => self.slice.put_outline(outline)?,
-            Entry::Cells { slice: 0, run } => self.slice.put_cells(run)?,
-            _ => return Err(PartError::Misfit("a slice that is not here")),
-        }
-        if self.keeps_journal {
-            let (filter, group) = (self.filter, self.number);
-            commands.push(Command::Record(Record { filter, group, entries: vec![part] }));
-        }
-        Ok(())
+    fn parts(&self, ask: &AskCells) -> CellParts {
+        told(&self.slice, ask, self.present.limits().copied_at_once_bytes, self.present.clock().reading())
     }
 
     /// Cells for a backup, and whether they are all that was ever recorded.
@@ -278,9 +226,8 @@ impl TogetherGroup {
         if ask.slice != 0 || self.slice.outline().is_none() {
             return None;
         }
-        self.slice.advance(self.clock.now_unit());
-        let parts = told(&self.slice, ask, self.limits.copied_at_once_bytes, self.clock.reading());
-        Some((parts, self.holding.is_whole()))
+        self.slice.advance(self.present.clock().now_unit());
+        Some((self.parts(ask), self.holding.is_whole()))
     }
 
     /// Puts cells of a backup in.
@@ -290,24 +237,19 @@ impl TogetherGroup {
         now: Moment,
         commands: &mut Vec<Command>,
     ) -> Result<(), PartError> {
-        self.clock.restore(parts.clock);
+        self.present.clock_mut().restore(parts.clock);
         // Where events make the window, those of the backup are not counted from now on.
-        self.gap.reopen();
-        self.open_gap(now);
-        parts.into_entries().try_for_each(|part| self.put_part(part, commands))
-    }
-
-    /// Whether a batch that is found may be found because of itself: it came before this copy knew what was told.
-    pub(super) fn may_be_its_own(&self, submission: &Submission, now: Moment) -> bool {
-        let is_young = |joined_ms: u64| now.monotonic_ms.saturating_sub(joined_ms) < self.horizon_ms;
-        (submission.again || !submission.names.is_empty()) && (self.is_joining || self.joined_ms.is_some_and(is_young))
+        self.missing = None;
+        self.begin(now);
+        let mut keep = keeper(self.site, self.keeps_journal, commands);
+        parts.into_entries().try_for_each(|part| self.slice.take_part(part, &mut keep))
     }
 
     /// What is remembered of submissions may have been told by nobody: another copy may have told something else since. A
     /// retry is decided anew, and if it is found, nobody knows because of whom.
     pub(super) fn forget_names(&mut self) {
-        self.guard = ReplayGuard::new(self.horizon_ms, self.limits.guard_bytes_max);
-        self.is_joining = true;
+        self.guard = ReplayGuard::new(self.joining.horizon_ms(), self.present.limits().guard_bytes_max);
+        self.joining.begin_at_next_input();
     }
 
     /// The map has changed; `record` is what it says of the filter.
@@ -318,16 +260,17 @@ impl TogetherGroup {
         now: Moment,
         commands: &mut Vec<Command>,
     ) {
+        self.present.begin(now);
         let (was_whole, was_down) = (self.holding.is_whole(), self.mirrors.is_down_here());
-        let complete = record.and_then(|record| is_complete(map, record, self.number, self.me));
-        self.leave.follow(record.and_then(|record| record.line.absent()));
+        let complete = record.and_then(|record| is_complete(map, record, &self.site));
+        self.present.follow(record.and_then(|record| record.line.absent()));
         self.holding.follow(complete == Some(true), self.mirrors.has_gap_here());
         let Some(record) = record.filter(|_| complete.is_some()) else {
             self.closed = Some(Reason::StaleMap);
             return self.mirrors.give_up(commands);
         };
         let former_since = self.mirrors.arriving_since();
-        if self.mirrors.follow(map, record, self.me, commands) {
+        if self.mirrors.follow(map, record, self.site.me, commands) {
             self.forget_names();
         }
         self.holding.follow(complete == Some(true), self.mirrors.has_gap_here());
@@ -338,12 +281,12 @@ impl TogetherGroup {
         let has_come = self.mirrors.arriving_since().is_some_and(|since| former_since != Some(since));
         if has_come {
             self.holding.keep(false);
-            self.gap.reopen();
+            self.missing = None;
         }
         if self.holding.is_complete() || self.mirrors.is_down_here() || has_come {
             self.copying = Copying::default();
         }
-        self.mind_gap(now, commands);
+        self.mind_gap(commands);
     }
 
     /// These nodes have been out of reach for so long that events are not to wait for them.
@@ -357,17 +300,21 @@ impl TogetherGroup {
     }
 
     /// Events whose answers wait for other copies.
-    pub(crate) fn held_events(&self) -> usize {
-        self.mirrors.held_events()
+    pub(crate) fn inflight_events(&self) -> u64 {
+        self.mirrors.held_events() as u64
     }
 }
 
-/// Whether the copy of slice `slice` that node `me` has is complete; none where it has none.
-pub(super) fn is_complete(map: &ClusterMap, record: &FilterRecord, slice: u32, me: NodeId) -> Option<bool> {
-    record.copies_of(slice).find(|copy| copy.node == me).map(|copy| map.is_complete_copy(copy))
+/// Whether the copy of the slice at this site is complete; none where there is none.
+pub(super) fn is_complete(map: &ClusterMap, record: &FilterRecord, site: &Site) -> Option<bool> {
+    record.copies_of(site.group).find(|copy| copy.node == site.me).map(|copy| map.is_complete_copy(copy))
 }
 
-/// What is sent by one start of a node is not taken for what another has sent.
-pub(super) fn first_number(incarnation: Incarnation) -> u64 {
-    (incarnation.0 & 0xFF) << 40
+/// Has parts of copies persisted, each by itself: they are long.
+fn keeper(site: Site, keeps_journal: bool, commands: &mut Vec<Command>) -> impl FnMut(Entry) {
+    move |part| {
+        if keeps_journal {
+            commands.push(site.record(vec![part]));
+        }
+    }
 }

@@ -9,11 +9,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::group::site::NUMBER_BITS;
 use crate::ids::NodeId;
 use crate::protocol::{MirrorNumber, Mirrored};
-
-/// Numbers of one start of a node agree from this bit on.
-const START_SHIFT: u32 = 40;
 
 /// Something that was recorded elsewhere and taken here.
 struct HeardRecord {
@@ -43,7 +41,7 @@ impl Heard {
         events_max: usize,
     ) {
         // What another start of the node has numbered, it does not mean.
-        let start = |number: u64| number >> START_SHIFT;
+        let start = |number: u64| number >> NUMBER_BITS;
         let is_over = |(of, below): (NodeId, u64)| {
             of == from && start(below) == start(number.number) && below <= number.acknowledged_below
         };
@@ -149,7 +147,7 @@ mod tests {
     fn another_start_says_nothing_of_what_was_numbered_before() {
         let mut heard = Heard::default();
         hear(&mut heard, 7, 0);
-        hear(&mut heard, (1 << START_SHIFT) + 1, 1 << START_SHIFT);
+        hear(&mut heard, (1 << NUMBER_BITS) + 1, 1 << NUMBER_BITS);
         assert_eq!(sequences(&mut heard).map(|sequences| sequences.len()), Some(2));
     }
 }

@@ -6,29 +6,32 @@
 use firstseen_filter::{LiveEvents, PartError};
 
 use super::TogetherGroup;
+use crate::group::parts::TakesParts;
 use crate::group::persisting::{checkpoint, restore_names};
 use crate::protocol::{CheckpointCursor, Entry, Moment};
 
 impl TogetherGroup {
     /// Takes up what a process of this node before has kept.
     pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
-        let Self { guard, clock, limits, .. } = self;
-        let Some(entry) = restore_names(entry, guard, clock, limits.rules, now.monotonic_ms) else { return Ok(()) };
+        self.present.begin(now);
+        self.put(entry)
+    }
+
+    /// Puts in what was recorded here or elsewhere.
+    pub(super) fn put(&mut self, entry: Entry) -> Result<(), PartError> {
+        let Some(entry) = restore_names(entry, &mut self.guard, &mut self.present) else { return Ok(()) };
         match entry {
-            Entry::Events { generation, probes, stamps } => self.slice.put_probes(generation, &probes, &stamps)?,
-            Entry::Checkpoint { clock, .. } => self.clock.restore(clock),
-            Entry::Slice { slice: 0, outline } => self.slice.put_outline(&outline)?,
-            Entry::Cells { slice: 0, run } => self.slice.put_cells(&run)?,
-            Entry::Told { .. } | Entry::Marks { .. } | Entry::CheckpointEnd => {}
-            Entry::Headed { .. }
-            | Entry::Taken { .. }
-            | Entry::Set { .. }
-            | Entry::Slice { .. }
-            | Entry::Cells { .. } => {
-                return Err(PartError::Misfit("an entry of a group of several slices"));
+            Entry::Events { generation, probes, stamps } => self.slice.put_probes(generation, &probes, &stamps),
+            Entry::Checkpoint { clock, .. } => {
+                self.present.clock_mut().restore(clock);
+                Ok(())
+            }
+            Entry::Told { .. } | Entry::Marks { .. } | Entry::CheckpointEnd => Ok(()),
+            Entry::Slice { .. } | Entry::Cells { .. } => self.slice.put_part(&entry),
+            Entry::Headed { .. } | Entry::Taken { .. } | Entry::Set { .. } => {
+                Err(PartError::Misfit("an entry of a group of several slices"))
             }
         }
-        Ok(())
     }
 
     /// All has been taken up.
@@ -42,10 +45,10 @@ impl TogetherGroup {
 
     /// Begins a checkpoint: all but the cells.
     pub(crate) fn checkpoint(&self, is_complete: bool) -> Vec<Entry> {
-        let (clock, counted) = (self.clock.reading(), LiveEvents::default());
+        let (clock, counted) = (self.present.clock().reading(), LiveEvents::default());
         let newest = self.slice.newest_generation();
         let begin = Entry::Checkpoint { is_complete, clock, newest, counted };
-        checkpoint(vec![begin], &self.guard, &self.clock, std::iter::once(Some(&self.slice)))
+        checkpoint(vec![begin], &self.guard, self.present.clock(), std::iter::once(Some(&self.slice)))
     }
 
     /// The next cells of a checkpoint; none when it has all.

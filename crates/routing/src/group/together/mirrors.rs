@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::heard::Heard;
-use crate::ids::{FilterId, Incarnation, NodeId};
+use crate::group::site::{Sender, Site};
+use crate::ids::{Incarnation, NodeId};
 use crate::map::{COPIES_MAX, ClusterMap, FilterRecord, SliceOwner};
-use crate::protocol::{Command, GroupReply, MirrorNumber, Mirrored, PeerBody, PeerMessage};
+use crate::protocol::{Command, GroupReply, MirrorNumber, Mirrored, PeerBody};
 use crate::verdict::{Decision, Reason};
 
 /// Events of a group that are kept though another copy has answered since.
@@ -36,9 +37,8 @@ enum Held {
 
 /// The copies of a slice, as one of them sees the others.
 pub(super) struct Mirrors {
-    filter: FilterId,
-    group: u32,
-    epoch: u64,
+    /// By the map that was followed last.
+    sender: Sender,
     others: Vec<Copy>,
     /// The copy that answers, with its start.
     asked: Option<(NodeId, Incarnation)>,
@@ -61,12 +61,10 @@ pub(super) struct Mirrors {
 }
 
 impl Mirrors {
-    /// As `map` has the slice of `group`; numbers start at `first_number`, apart from those of another process.
-    pub(super) fn new(filter: FilterId, group: u32, first_number: u64) -> Self {
+    /// None, before the first map; numbers are apart from those of another process.
+    pub(super) fn new(site: &Site) -> Self {
         Self {
-            filter,
-            group,
-            epoch: 0,
+            sender: Sender { filter: site.filter, epoch: 0, group: site.group },
             others: Vec::new(),
             asked: None,
             is_asked: true,
@@ -79,7 +77,7 @@ impl Mirrors {
             held: VecDeque::new(),
             held_events: 0,
             given_up: VecDeque::new(),
-            next_number: first_number,
+            next_number: site.first_number(),
         }
     }
 
@@ -98,19 +96,20 @@ impl Mirrors {
             let (is_down, is_complete) = (map.is_gone(copy), map.is_complete_copy(copy));
             Copy { node: copy.node, start: start(copy.node), is_down, is_complete }
         };
-        let copies = record.copies_of(self.group).take(COPIES_MAX);
+        let group = self.sender.group;
+        let copies = record.copies_of(group).take(COPIES_MAX);
         let others: Vec<Copy> = copies.filter(|owner| owner.node != me).map(copy).collect();
-        let is_new = self.epoch != record.epoch || self.others != others;
-        let epochs = record.epoch.saturating_sub(self.epoch);
-        (self.epoch, self.others) = (record.epoch, others);
-        let asked = map.asked(record, self.group).map(|asked| (asked.node, start(asked.node)));
+        let is_new = self.sender.epoch != record.epoch || self.others != others;
+        let epochs = record.epoch.saturating_sub(self.sender.epoch);
+        (self.sender.epoch, self.others) = (record.epoch, others);
+        let asked = map.asked(record, group).map(|asked| (asked.node, start(asked.node)));
         let asked_before = std::mem::replace(&mut self.asked, asked);
         self.is_asked = asked.is_some_and(|(node, _)| node == me);
-        let own = record.copies_of(self.group).find(|copy| copy.node == me);
+        let own = record.copies_of(group).find(|copy| copy.node == me);
         self.is_down_here = own.is_none_or(|own| map.is_gone(own));
         self.has_gap_here = own.is_some_and(|own| own.has_gap);
-        self.arriving_since = record.arriving_since(self.group, me);
-        let origin = record.moves().find(|way| way.slice == self.group && way.to == me).map(|way| way.from);
+        self.arriving_since = record.arriving_since(group, me);
+        let origin = record.moves().find(|way| way.slice == group && way.to == me).map(|way| way.from);
         let has_live_origin = self.live().any(|copy| Some(copy.node) == origin);
         self.has_live_origin = has_live_origin;
         if !self.is_asked || self.is_down_here {
@@ -165,11 +164,11 @@ impl Mirrors {
 
     /// Whether what is sent to this copy by a map of `epoch` may be taken.
     pub(super) fn takes(&self, epoch: u64) -> bool {
-        epoch >= self.epoch
+        epoch >= self.sender.epoch
     }
 
     pub(super) fn epoch(&self) -> u64 {
-        self.epoch
+        self.sender.epoch
     }
 
     pub(super) fn has_gap_here(&self) -> bool {
@@ -239,8 +238,7 @@ impl Mirrors {
 
     /// A message about the group.
     pub(super) fn send(&self, to: NodeId, body: PeerBody) -> Command {
-        let message = PeerMessage { filter: self.filter, epoch: self.epoch, group: self.group, body };
-        Command::Send { to, message }
+        self.sender.send(to, body)
     }
 
     /// Answers, once all that was recorded before is on all copies.
