@@ -51,6 +51,7 @@ pub(super) struct Filters {
     journal_lost: Count<FilterLabel>,
     journal: Level<FilterLabel>,
     copies_mended: Count<FilterLabel>,
+    astray: Count<FilterLabel>,
 }
 
 impl Filters {
@@ -98,6 +99,8 @@ impl Filters {
         registry.register("filter_journal_events", help, filters.journal.clone());
         let help = "Runs of cells that another copy had and a complete one lacked when they were compared";
         registry.register("filter_copies_mended", help, filters.copies_mended.clone());
+        let help = "Events that had to be in flight and were not; any is a mistake of the program";
+        registry.register("filter_astray_events", help, filters.astray.clone());
         filters
     }
 
@@ -112,6 +115,7 @@ impl Filters {
             self.guard_bytes.of(&label).inc_by(level(state.guard_bytes));
             self.inflight.of(&label).inc_by(level(state.inflight_events));
             self.copies_mended.of(&label).inc_by(state.mended_runs);
+            self.astray.of(&label).inc_by(state.astray_events);
             self.show_journal(&label, &state.journal);
             self.show_decisions(filter, &state.decisions);
             let (tests, sets) = (self.hop(filter, "test"), self.hop(filter, "set"));

@@ -170,7 +170,7 @@ impl DividedGroup {
             PeerBody::AskPast => {
                 let Self { membership, present, own, outbox, .. } = self;
                 membership.tell_past(from, message.epoch, present, own, outbox);
-                let first_free = self.in_flight.first_free();
+                let first_free = self.in_flight.flights().first_free();
                 self.membership.hand_over_again(from, first_free, now.monotonic_ms);
             }
             PeerBody::Past(past) => self.membership.hear_past(from, past, message.epoch),
@@ -191,7 +191,7 @@ impl DividedGroup {
     }
 
     pub(crate) fn inflight_events(&self) -> u64 {
-        self.in_flight.open_events() as u64
+        self.in_flight.flights().open_events() as u64
     }
 
     /// See [`super::GroupOwner::is_catching_up`].
@@ -244,6 +244,7 @@ impl DividedGroup {
             journal: self.tree.owed_counts(),
             mended_runs: self.membership.mended_runs(),
             inflight_events,
+            astray_events: self.in_flight.flights().astray(),
             ..self.counts.state(slices, (test_nodes, set_nodes), &self.guard, self.present.clock())
         }
     }

@@ -44,6 +44,8 @@ pub struct GroupState {
     pub guard_bytes_per_horizon_second: f64,
     /// Events that are neither answered nor refused yet, or whose cells are not all set.
     pub inflight_events: u64,
+    /// How often an event had to be in flight and was not: any is a mistake of the program.
+    pub astray_events: u64,
     /// The way of events through the slices.
     pub hops: HopCounts,
     /// What it has told without the level above, in trees.

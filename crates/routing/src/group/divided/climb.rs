@@ -33,7 +33,7 @@ impl DividedGroup {
     /// Asks other levels while few questions to them are under way.
     pub(super) fn begin_climbs(&mut self) {
         let Self { tree, in_flight, own, outbox, membership, present, .. } = self;
-        let Some(flights) = in_flight.table() else { return };
+        let flights = in_flight.flights();
         let is_complete = membership.holding().is_complete();
         tree.begin_climbs(
             &Asking { flights, clock: present.clock(), own, is_complete, now_ms: present.now_ms() },
@@ -57,6 +57,8 @@ impl DividedGroup {
         let Some((operation, tickets)) = self.tree.end(climbed.number) else { return self.finish(commands) };
         for (index, ticket) in tickets.into_iter().enumerate() {
             let decision = climbed.decisions.get(index).copied().unwrap_or(Decision::Undecided(Reason::Unknown));
+            // One that was checked may have been given up since.
+            let Some(ticket) = self.in_flight.unless_over(ticket) else { continue };
             let seen = climbed.seen.get(index).copied().unwrap_or_default();
             match operation {
                 Operation::Verify => self.told_below(ticket, decision, climbed.degraded),
@@ -98,7 +100,7 @@ impl DividedGroup {
         if self.room(unit).is_err() {
             return false;
         }
-        let Some(flights) = self.in_flight.table_mut() else { return false };
+        let flights = self.in_flight.flights_mut();
         let positions: Box<[u64]> = flights.identity(ticket).into();
         let Some((batch, event)) = flights.event_mut(ticket).filter(|(batch, _)| batch.head.records()) else {
             return false;

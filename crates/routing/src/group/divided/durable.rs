@@ -168,7 +168,7 @@ impl DividedGroup {
         entries.extend(self.kept.headed_epoch.map(|epoch| Entry::Headed { epoch }));
         let slices = self.own.slices().iter().map(Option::as_ref);
         let mut entries = checkpoint(entries, &self.guard, self.present.clock(), slices);
-        let first_tickets = self.in_flight.batches();
+        let first_tickets = self.in_flight.flights().batches();
         let open = first_tickets.into_iter().filter_map(|ticket| self.in_flight.batch(ticket));
         entries.extend(open.filter(|batch| batch.head.records() && !batch.is_settled).map(|batch| Entry::Taken {
             name: BatchName { producer: batch.head.producer, sequence: batch.head.sequence },

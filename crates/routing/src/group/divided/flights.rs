@@ -4,8 +4,12 @@
 //! allocated for an event. Must not know: cells, nodes, what is told to whom.
 //!
 //! A ticket names an event: the number of its batch, and its index there. Numbers are not used again, so what comes back
-//! late for an event that is over finds nothing.
+//! late for an event that is over finds nothing ([`Flights::unless_over`]). All other tickets are of events that are there:
+//! where one is not, the program is wrong. Tests end there, and whoever runs it counts that.
 
+mod phase;
+
+use std::cell::Cell;
 use std::sync::Arc;
 
 use firstseen_filter::{Probes, Refresh, Stamp, WindowRule};
@@ -13,6 +17,7 @@ use hashbrown::HashTable;
 
 use crate::protocol::{FromLevel, NamedEvent, Operation};
 use crate::verdict::{Decision, Reason, Seen};
+pub(crate) use phase::Phase;
 
 /// No ticket.
 pub(crate) const NONE: u64 = u64::MAX;
@@ -21,52 +26,6 @@ pub(crate) const BATCH_EVENTS_MAX: usize = 1 << 16;
 const SLOTS_MIN: usize = 64;
 /// Batches whose memory is kept.
 const SPARES_MAX: usize = 16;
-
-/// What an event is doing.
-///
-/// ```text
-/// Over ------> Testing | Joined | Echo
-/// Testing ---> Climbing | Checking | Setting | Over
-/// Checking --> Climbing | Setting | Over
-/// Climbing --> Setting | Over
-/// Setting ---> Over
-/// Joined ----> Testing | Abandoned | Over
-/// Echo ------> Abandoned | Over
-/// Abandoned -> Over
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Nothing: it is decided, or was never taken up.
-    Over,
-    /// Nodes are asked.
-    Testing,
-    /// The level above is asked.
-    Climbing,
-    /// It is found here, and levels below are asked whether that is so.
-    Checking,
-    /// It is decided, and nodes set its cells.
-    Setting,
-    /// It waits for another event of the same positions.
-    Joined,
-    /// It is a retry of another event, which is in flight, and will be told the same.
-    Echo,
-    /// As joined or echo, but nobody waits for it any more.
-    Abandoned,
-}
-
-impl Phase {
-    fn leads_to(self, next: Self) -> bool {
-        match self {
-            Self::Over => matches!(next, Self::Testing | Self::Joined | Self::Echo),
-            Self::Testing => matches!(next, Self::Climbing | Self::Checking | Self::Setting),
-            Self::Checking => matches!(next, Self::Climbing | Self::Setting),
-            Self::Climbing => next == Self::Setting,
-            Self::Joined => matches!(next, Self::Testing | Self::Abandoned),
-            Self::Echo => next == Self::Abandoned,
-            Self::Setting | Self::Abandoned => false,
-        }
-    }
-}
 
 /// One event.
 #[derive(Clone, Copy, Debug)]
@@ -251,6 +210,7 @@ impl Batch {
 }
 
 /// All batches with events in flight, and the events by their positions.
+#[derive(Default)]
 pub(crate) struct Flights {
     /// By number, modulo their count, which is a power of two.
     slots: Vec<Option<(u64, Batch)>>,
@@ -260,6 +220,8 @@ pub(crate) struct Flights {
     leaders: HashTable<u64>,
     open_events: usize,
     spares: Vec<(Probes, Vec<Flight>)>,
+    /// How often a batch had to be there and was not.
+    astray: Cell<u64>,
 }
 
 fn ticket(number: u64, index: usize) -> u64 {
@@ -275,6 +237,14 @@ fn index_of(ticket: u64) -> usize {
     (ticket & 0xFFFF) as usize
 }
 
+/// A batch has to be there, and is not.
+#[cold]
+fn go_astray<T>(astray: &Cell<u64>, ticket: u64) -> Option<T> {
+    debug_assert!(false, "there is no batch of ticket {ticket:#x}");
+    astray.set(astray.get() + 1);
+    None
+}
+
 /// Positions are uniform already; what matters is that their order counts and all bits reach the table.
 fn hash(positions: &[u64]) -> u64 {
     positions.iter().fold(0x9E37_79B9_7F4A_7C15, |hash: u64, position| {
@@ -284,21 +254,28 @@ fn hash(positions: &[u64]) -> u64 {
 }
 
 impl Flights {
-    /// None yet. Numbers start at `first_number`, apart from those that an owner of this group has given in another
-    /// process.
-    pub(crate) fn new(first_number: u64) -> Self {
-        Self {
-            slots: (0..SLOTS_MIN).map(|_| None).collect(),
-            batches: 0,
-            next_number: first_number,
-            leaders: HashTable::new(),
-            open_events: 0,
-            spares: Vec::new(),
-        }
+    /// Whether there has been a batch.
+    pub(crate) fn has_begun(&self) -> bool {
+        !self.slots.is_empty()
+    }
+
+    /// Numbers start here, apart from those that an owner of this group has given in another process.
+    pub(crate) fn number_from(&mut self, first_number: u64) {
+        self.next_number = first_number;
+    }
+
+    /// Nobody waits for any of it.
+    pub(crate) fn clear(&mut self) {
+        *self = Self { astray: self.astray.take().into(), ..Self::default() };
+    }
+
+    /// How often a batch had to be there and was not.
+    pub(crate) fn astray(&self) -> u64 {
+        self.astray.get()
     }
 
     /// Takes a batch, none of whose events is in flight yet, and gives the ticket of its first event; the others follow.
-    pub(crate) fn push(&mut self, head: BatchHead, probes: Probes, above: Option<Probes>) -> u64 {
+    pub(crate) fn push(&mut self, head: BatchHead, probes: Probes, above: Option<Probes>, degraded: bool) -> u64 {
         if self.batches * 2 >= self.slots.len() {
             self.grow();
         }
@@ -324,7 +301,7 @@ impl Flights {
             has_repeats: false,
             is_found_told: false,
             is_settled: false,
-            degraded: false,
+            degraded,
             partial_events: 0,
             partial_rates: 0.0,
         };
@@ -336,26 +313,35 @@ impl Flights {
     }
 
     fn slot(&self, number: u64) -> usize {
-        number as usize & (self.slots.len() - 1)
+        number as usize & self.slots.len().wrapping_sub(1)
     }
 
     fn grow(&mut self) {
-        let slots = (0..self.slots.len() * 2).map(|_| None).collect();
+        let slots = (0..SLOTS_MIN.max(self.slots.len() * 2)).map(|_| None).collect();
         for (number, batch) in std::mem::replace(&mut self.slots, slots).into_iter().flatten() {
             let slot = self.slot(number);
             self.slots[slot] = Some((number, batch));
         }
     }
 
-    pub(crate) fn batch(&self, ticket: u64) -> Option<&Batch> {
-        let (number, batch) = self.slots[self.slot(ticket >> 16)].as_ref()?;
+    fn find(&self, ticket: u64) -> Option<&Batch> {
+        let (number, batch) = self.slots.get(self.slot(ticket >> 16))?.as_ref()?;
         (*number == ticket >> 16).then_some(batch)
+    }
+
+    /// A ticket that may come back late: none where its batch is over by now.
+    pub(crate) fn unless_over(&self, ticket: u64) -> Option<u64> {
+        self.find(ticket).map(|_| ticket)
+    }
+
+    pub(crate) fn batch(&self, ticket: u64) -> Option<&Batch> {
+        self.find(ticket).or_else(|| go_astray(&self.astray, ticket))
     }
 
     pub(crate) fn batch_mut(&mut self, ticket: u64) -> Option<&mut Batch> {
         let slot = self.slot(ticket >> 16);
-        let (number, batch) = self.slots[slot].as_mut()?;
-        (*number == ticket >> 16).then_some(batch)
+        let found = self.slots.get_mut(slot).and_then(Option::as_mut).filter(|(number, _)| *number == ticket >> 16);
+        found.map(|(_, batch)| batch).or_else(|| go_astray(&self.astray, ticket))
     }
 
     /// The batch of an event, and the event's index there.
@@ -415,7 +401,9 @@ impl Flights {
         }) else {
             return;
         };
-        if let Some(last) = self.flight_mut(last) {
+        if last != NONE
+            && let Some(last) = self.flight_mut(last)
+        {
             last.next = ticket;
         }
         if let Some(flight) = self.flight_mut(ticket) {
@@ -425,9 +413,8 @@ impl Flights {
 
     /// Takes the first event of a queue that was taken out of its owner.
     pub(crate) fn dequeue(&self, queue: &mut Queue) -> Option<u64> {
-        let first = queue.first;
-        let flight = self.flight(first)?;
-        queue.first = flight.next;
+        let first = Some(queue.first).filter(|first| *first != NONE)?;
+        queue.first = self.flight(first)?.next;
         queue.len = queue.len.saturating_sub(1);
         if queue.first == NONE {
             queue.last = NONE;

@@ -28,7 +28,7 @@ impl DividedGroup {
         self.present.begin(now);
         self.outbox.set_epoch(record.epoch);
         self.follow_line(record);
-        let (is_safe, first_free) = (self.is_safe(), self.in_flight.first_free());
+        let (is_safe, first_free) = (self.is_safe(), self.in_flight.flights().first_free());
         let Self { membership, own, outbox, .. } = self;
         let followed = membership.follow((map, record), is_safe, first_free, now.monotonic_ms, own, outbox);
         let (Followed { former, returned }, placement) = (followed, self.membership.placement());
@@ -78,7 +78,7 @@ impl DividedGroup {
     }
 
     fn answer_all(&mut self) {
-        for first in self.in_flight.batches() {
+        for first in self.in_flight.flights().batches() {
             self.give_up(first);
             self.answer(first);
         }

@@ -15,8 +15,7 @@ use crate::verdict::{Decision, Seen};
 /// Events in flight here.
 #[derive(Default)]
 pub(super) struct InFlight {
-    /// Made with the first submission.
-    flights: Option<Flights>,
+    flights: Flights,
     sets: Sets,
     /// Named submissions whose batches are not settled.
     named: HashMap<SubmissionName, u64>,
@@ -31,27 +30,19 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Whether there has been a submission.
-    pub(super) fn has_begun(&self) -> bool {
-        self.flights.is_some()
-    }
-
-    /// The table of events, whose numbers begin at `first_number`.
-    pub(super) fn begin(&mut self, first_number: u64) -> &mut Flights {
-        self.flights.get_or_insert_with(|| Flights::new(first_number))
-    }
-
     /// Nobody waits for any of it.
     pub(super) fn clear(&mut self) {
-        *self = Self { absent_from: self.absent_from, ..Self::default() };
+        self.flights.clear();
+        let flights = std::mem::take(&mut self.flights);
+        *self = Self { flights, absent_from: self.absent_from, ..Self::default() };
     }
 
-    pub(super) fn table(&self) -> Option<&Flights> {
-        self.flights.as_ref()
+    pub(super) fn flights(&self) -> &Flights {
+        &self.flights
     }
 
-    pub(super) fn table_mut(&mut self) -> Option<&mut Flights> {
-        self.flights.as_mut()
+    pub(super) fn flights_mut(&mut self) -> &mut Flights {
+        &mut self.flights
     }
 
     pub(super) fn sets(&self) -> &Sets {
@@ -63,56 +54,47 @@ impl InFlight {
     }
 
     /// Events, and the sets that they wait for.
-    pub(super) fn flights_and_sets(&mut self) -> Option<(&Flights, &mut Sets)> {
-        Some((self.flights.as_ref()?, &mut self.sets))
+    pub(super) fn flights_and_sets(&mut self) -> (&Flights, &mut Sets) {
+        (&self.flights, &mut self.sets)
+    }
+
+    /// A ticket that may come back late: none where its batch is over by now.
+    pub(super) fn unless_over(&self, ticket: u64) -> Option<u64> {
+        self.flights.unless_over(ticket)
     }
 
     pub(super) fn batch(&self, ticket: u64) -> Option<&Batch> {
-        self.flights.as_ref()?.batch(ticket)
+        self.flights.batch(ticket)
     }
 
     pub(super) fn batch_mut(&mut self, ticket: u64) -> Option<&mut Batch> {
-        self.flights.as_mut()?.batch_mut(ticket)
+        self.flights.batch_mut(ticket)
     }
 
     pub(super) fn event_mut(&mut self, ticket: u64) -> Option<(&mut Batch, usize)> {
-        self.flights.as_mut()?.event_mut(ticket)
+        self.flights.event_mut(ticket)
     }
 
     pub(super) fn flight(&self, ticket: u64) -> Option<&Flight> {
-        self.flights.as_ref()?.flight(ticket)
+        self.flights.flight(ticket)
     }
 
     pub(super) fn flight_mut(&mut self, ticket: u64) -> Option<&mut Flight> {
-        self.flights.as_mut()?.flight_mut(ticket)
+        self.flights.flight_mut(ticket)
     }
 
     pub(super) fn positions(&self, ticket: u64) -> &[u64] {
-        self.flights.as_ref().map_or(&[], |flights| flights.positions(ticket))
-    }
-
-    /// The ticket of the next event.
-    pub(super) fn first_free(&self) -> u64 {
-        self.flights.as_ref().map_or(0, Flights::first_free)
-    }
-
-    pub(super) fn open_events(&self) -> usize {
-        self.flights.as_ref().map_or(0, Flights::open_events)
-    }
-
-    /// First tickets of all batches, oldest first.
-    pub(super) fn batches(&self) -> Vec<u64> {
-        self.flights.as_ref().map(Flights::batches).unwrap_or_default()
+        self.flights.positions(ticket)
     }
 
     /// Another filter has followed: nothing is recorded for what comes from now on.
     pub(super) fn close_line(&mut self) {
-        self.absent_from = self.first_free();
+        self.absent_from = self.flights.first_free();
     }
 
     /// Whether all is over that came before.
     pub(super) fn has_ended_before_close(&self) -> bool {
-        let mut before = self.batches().into_iter().take_while(|first| *first < self.absent_from);
+        let mut before = self.flights.batches().into_iter().take_while(|first| *first < self.absent_from);
         !before.any(|first| self.batch(first).is_some_and(Batch::is_open))
     }
 
@@ -128,8 +110,9 @@ impl InFlight {
 
     /// The guard remembers the names of a batch from now on, if it did not before.
     pub(super) fn forget_names(&mut self, ticket: u64) {
-        let batch = self.flights.as_ref().and_then(|flights| flights.batch(ticket));
-        let Some(batch) = batch.filter(|batch| batch.head.records() && !batch.is_settled) else { return };
+        let Some(batch) = self.flights.batch(ticket).filter(|batch| batch.head.records() && !batch.is_settled) else {
+            return;
+        };
         for event in &batch.head.names {
             self.named.remove(&event.name);
         }
@@ -162,16 +145,13 @@ impl InFlight {
 
     /// Drops the batch of an event, if all of it is over and answered.
     pub(super) fn retire(&mut self, ticket: u64) {
-        if let Some(flights) = &mut self.flights {
-            flights.retire(ticket);
-        }
+        self.flights.retire(ticket);
     }
 
     /// An event is decided, and with it its retries; in a tree it is told where it was found, in a window of `span_units`. False
     /// where it was told before, or is not there.
     pub(super) fn decide(&mut self, ticket: u64, outcome: Decision, span_units: Option<u64>) -> bool {
-        let Some(flights) = &mut self.flights else { return false };
-        let Some((batch, index)) = flights.event_mut(ticket) else { return false };
+        let Some((batch, index)) = self.flights.event_mut(ticket) else { return false };
         let flight = &mut batch.flights[index];
         if flight.told {
             return false;
@@ -185,7 +165,7 @@ impl InFlight {
             _ if seen.is_some() => self.part(ticket),
             _ => {}
         }
-        while let Some(echo) = self.flights.as_ref().and_then(|flights| flights.dequeue(&mut echoes)) {
+        while let Some(echo) = self.flights.dequeue(&mut echoes) {
             self.end_waiting(echo, Some((outcome, seen)));
         }
         true
@@ -193,10 +173,8 @@ impl InFlight {
 
     /// An event is over that nobody waits for.
     pub(super) fn end(&mut self, ticket: u64) {
-        if let Some(flights) = &mut self.flights {
-            flights.end(ticket);
-            self.closing.push(ticket);
-        }
+        self.flights.end(ticket);
+        self.closing.push(ticket);
     }
 
     /// Ends an event that waited for another, and tells it what it waited for unless nobody waits for that any more.
@@ -212,21 +190,19 @@ impl InFlight {
 
     /// An event is over: the oldest of those that still wait for it takes its place.
     pub(super) fn release(&mut self, ticket: u64) {
-        let Some(flights) = &mut self.flights else { return };
-        if flights.leader_of(ticket) == Some(ticket) {
-            flights.unlead(ticket);
+        if self.flights.leader_of(ticket) == Some(ticket) {
+            self.flights.unlead(ticket);
         }
-        let joiners = flights.flight_mut(ticket).map(|leader| std::mem::replace(&mut leader.joiners, Queue::EMPTY));
+        let joiners =
+            self.flights.flight_mut(ticket).map(|leader| std::mem::replace(&mut leader.joiners, Queue::EMPTY));
         let mut joiners = joiners.unwrap_or(Queue::EMPTY);
-        while let Some(flights) = &mut self.flights
-            && let Some(joiner) = flights.dequeue(&mut joiners)
-        {
-            if flights.flight(joiner).is_some_and(|flight| flight.phase() == Phase::Abandoned) {
+        while let Some(joiner) = self.flights.dequeue(&mut joiners) {
+            if self.flights.flight(joiner).is_some_and(|flight| flight.phase() == Phase::Abandoned) {
                 self.end_waiting(joiner, None);
                 continue;
             }
-            flights.lead(joiner);
-            if let Some(flight) = flights.flight_mut(joiner) {
+            self.flights.lead(joiner);
+            if let Some(flight) = self.flights.flight_mut(joiner) {
                 flight.enter(Phase::Testing);
                 flight.joiners = joiners;
             }
@@ -238,15 +214,13 @@ impl InFlight {
 
     /// An event will be told what another of the same name is told.
     pub(super) fn echo(&mut self, original: u64, ticket: u64) {
-        let Some(flights) = &mut self.flights else { return };
-        flights.enqueue(original, ticket, |original| &mut original.echoes);
+        self.flights.enqueue(original, ticket, |original| &mut original.echoes);
         self.enter(ticket, Phase::Echo);
     }
 
     /// An event waits for another of the same positions.
     pub(super) fn join(&mut self, leader: u64, ticket: u64) {
-        let Some(flights) = &mut self.flights else { return };
-        flights.enqueue(leader, ticket, |leader| &mut leader.joiners);
+        self.flights.enqueue(leader, ticket, |leader| &mut leader.joiners);
         self.enter(ticket, Phase::Joined);
     }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::DividedGroup;
-use super::flights::{Flights, Phase};
+use super::flights::Phase;
 use crate::group::thresholds::TOO_FEW_LEFT;
 use crate::ids::NodeId;
 use crate::protocol::{Command, Moment};
@@ -21,7 +21,7 @@ impl DividedGroup {
     pub(crate) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
         self.present.begin(now);
         self.guard.expire(now.monotonic_ms);
-        for first in self.in_flight.batches() {
+        for first in self.in_flight.flights().batches() {
             let batch = self.in_flight.batch(first);
             if batch.is_some_and(|batch| !batch.replied && batch.head.deadline_ms <= now.monotonic_ms) {
                 self.expire(first);
@@ -34,7 +34,7 @@ impl DividedGroup {
 
     /// When [`Self::tick`] has something to do.
     pub(crate) fn next_tick_ms(&self) -> Option<u64> {
-        let deadline_ms = self.in_flight.table().and_then(Flights::next_deadline_ms);
+        let deadline_ms = self.in_flight.flights().next_deadline_ms();
         let gathered_ms = self.outbox.has_gathered().then_some(0);
         let Self { membership, present, .. } = self;
         let gap_ms = membership.next_gap_ms(present, &self.own);
@@ -110,8 +110,8 @@ impl DividedGroup {
     }
 
     pub(super) fn give_up_tests(&mut self, is_lost: impl Fn(&Self, u64) -> bool, outcome: Decision) {
-        let testing = self.in_flight.table().map(Flights::testing).unwrap_or_default();
-        let lost: Vec<u64> = testing.into_iter().filter(|ticket| is_lost(self, *ticket)).collect();
+        let testing = self.in_flight.flights().testing().into_iter();
+        let lost: Vec<u64> = testing.filter(|ticket| is_lost(self, *ticket)).collect();
         lost.into_iter().for_each(|ticket| self.settle(ticket, outcome));
     }
 

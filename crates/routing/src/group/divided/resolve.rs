@@ -23,9 +23,8 @@ impl DividedGroup {
             let held = if hit { generations.next().copied().unwrap_or(u16::MAX) } else { 0 };
             let expiry = if hit { expiries.next().copied().unwrap_or(u64::MAX) } else { u64::MAX };
             let reason = undecided.next_if(|(at, _)| *at as usize == index).map(|(_, reason)| *reason);
-            let Some((batch, event)) = self.in_flight.event_mut(*ticket) else {
-                continue;
-            };
+            let late = self.in_flight.unless_over(*ticket);
+            let Some((batch, event)) = late.and_then(|ticket| self.in_flight.event_mut(ticket)) else { continue };
             batch.degraded |= resolved.degraded;
             let flight = &mut batch.flights[event];
             if flight.phase() != Phase::Testing {
@@ -63,8 +62,7 @@ impl DividedGroup {
 
     /// What is known of an event that was tested.
     fn facts(&self, ticket: u64) -> Option<Tested> {
-        let flights = self.in_flight.table()?;
-        let (head, flight) = (&flights.batch(ticket)?.head, flights.flight(ticket)?);
+        let (head, flight) = (&self.in_flight.batch(ticket)?.head, self.in_flight.flight(ticket)?);
         let is_found = flight.generations != 0;
         Some(Tested {
             is_found,
@@ -128,7 +126,7 @@ impl DividedGroup {
         if !self.is_young() || self.tree.has_parent() {
             return self.is_young();
         }
-        let Some(flights) = self.in_flight.table() else { return false };
+        let flights = self.in_flight.flights();
         let is_here = |position: &&u64| self.membership.placement().is_held_here(**position);
         let here = flights.positions(ticket).iter().filter(is_here).count();
         let stamp = flights.flight(ticket).map(|flight| flight.stamp);
@@ -202,7 +200,7 @@ impl DividedGroup {
 
     /// Whether `ticket` needs nothing more once `leader`, of the same positions, is decided.
     pub(super) fn covers(&self, leader: &Flight, ticket: u64) -> bool {
-        let Some(flights) = self.in_flight.table() else { return false };
+        let flights = self.in_flight.flights();
         let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { return false };
         if batch.head.is_brought_up() {
             // It was told, so it is recorded, unless the other is for as long.
@@ -217,15 +215,12 @@ impl DividedGroup {
         let Some(leader) = self.in_flight.flight_mut(ticket) else { return };
         let mut joiners = std::mem::replace(&mut leader.joiners, Queue::EMPTY);
         let leader = *leader;
-        while let Some(flights) = self.in_flight.table_mut()
-            && let Some(joiner) = flights.dequeue(&mut joiners)
-        {
-            let Some(flight) = flights.flight(joiner) else { continue };
-            let is_over = flight.phase() == Phase::Abandoned;
-            if is_over || self.covers(&leader, joiner) {
+        while let Some(joiner) = self.in_flight.flights().dequeue(&mut joiners) {
+            let Some(flight) = self.in_flight.flight(joiner) else { continue };
+            if flight.phase() == Phase::Abandoned || self.covers(&leader, joiner) {
                 self.conclude_as(ticket, joiner);
-            } else if let Some(flights) = self.in_flight.table_mut() {
-                flights.enqueue(ticket, joiner, |leader| &mut leader.joiners);
+            } else {
+                self.in_flight.flights_mut().enqueue(ticket, joiner, |leader| &mut leader.joiners);
             }
         }
     }
@@ -265,14 +260,15 @@ impl DividedGroup {
         self.tell_found();
         self.begin_climbs();
         while let Some(ticket) = self.in_flight.next_closing() {
-            let Some(batch) = self.in_flight.batch(ticket) else { continue };
-            if batch.untold == 0 {
+            // It may be there several times.
+            let Some(ticket) = self.in_flight.unless_over(ticket) else { continue };
+            if self.in_flight.batch(ticket).is_some_and(|batch| batch.untold == 0) {
                 self.answer(ticket);
             }
             self.in_flight.retire(ticket);
         }
         let Self { membership, in_flight, guard, outbox, kept, present, .. } = self;
-        membership.hand_over(in_flight.table(), guard, present.now_ms(), outbox);
+        membership.hand_over(in_flight.flights(), guard, present.now_ms(), outbox);
         kept.take(&membership.site(), commands);
         outbox.flush(commands);
     }
@@ -305,7 +301,7 @@ impl DividedGroup {
             .handing()
             .is_told()
             .then(|| Probes::new(self.tree.shape(self.membership.placement().plan())));
-        let Some(flights) = self.in_flight.table_mut() else { return };
+        let flights = self.in_flight.flights_mut();
         let Some(batch) = flights.batch_mut(ticket) else { return };
         let mut reply_to = batch.head.reply_to;
         if batch.head.records() && !batch.is_settled {

@@ -78,6 +78,11 @@ impl Sets {
         self.0.values()
     }
 
+    /// A set that a node may acknowledge late: none where it is over by now.
+    fn unless_over(&self, number: u64, from: NodeId) -> Option<&SetFlight> {
+        self.0.get(&number).filter(|set| set.to == from)
+    }
+
     /// The numbers of some, in the order in which they were sent.
     pub(super) fn numbers(&self, is_one: impl Fn(&SetFlight) -> bool) -> Vec<u64> {
         let mut numbers: Vec<u64> = self.0.iter().filter(|(_, set)| is_one(set)).map(|(number, _)| *number).collect();
@@ -119,7 +124,7 @@ impl DividedGroup {
     /// generation is not here, and nothing is set.
     fn set(&mut self, ticket: u64, number: u64) -> Option<u16> {
         let Self { in_flight, own, membership, outbox, kept, present, .. } = self;
-        let (flights, sets) = in_flight.flights_and_sets()?;
+        let (flights, sets) = in_flight.flights_and_sets();
         let (placement, missed) = membership.placement_and_missed();
         let stamp = flights.flight(ticket)?.stamp;
         let positions = flights.positions(ticket);
@@ -158,7 +163,7 @@ impl DividedGroup {
         let done = acks.set_numbers.iter().map(|number| (*number, SetEnd::Done));
         let refused = acks.refused_numbers.iter().map(|number| (*number, SetEnd::Refused));
         for (number, end) in done.chain(refused) {
-            let Some(set) = self.in_flight.sets().0.get(&number).filter(|set| set.to == from) else { continue };
+            let Some(set) = self.in_flight.sets().unless_over(number, from) else { continue };
             let end = match epoch.cmp(&set.epoch) {
                 Ordering::Greater if end == SetEnd::Refused => SetEnd::Stale,
                 Ordering::Less if end == SetEnd::Refused => SetEnd::Early,
@@ -171,11 +176,12 @@ impl DividedGroup {
     /// Keeps what is on its way to nodes that have just gone down.
     pub(super) fn keep_unacknowledged(&mut self) {
         let Self { in_flight, membership, present, .. } = self;
-        let Some((flights, sets)) = in_flight.flights_and_sets() else { return };
+        let (flights, sets) = in_flight.flights_and_sets();
         let (placement, missed) = membership.placement_and_missed();
         for set in sets.numbers(|_| true).iter().filter_map(|number| sets.0.get(number)) {
             for ticket in &set.tickets {
-                let Some(flight) = flights.flight(*ticket) else { continue };
+                let late = flights.unless_over(*ticket);
+                let Some(flight) = late.and_then(|ticket| flights.flight(ticket)) else { continue };
                 let Some(to) = placement.index_of(set.to) else { continue };
                 let is_there = |position: &u64| placement.is_held(to, *position);
                 let cells = flights.positions(*ticket).iter().copied().filter(is_there);
@@ -207,7 +213,9 @@ impl DividedGroup {
 
     /// A set is over. One that was not done is done again in the newest generation, unless that is the one that refused.
     fn end_set(&mut self, number: u64, end: SetEnd) {
-        let Some(set) = self.in_flight.sets_mut().0.remove(&number) else { return };
+        let ended = self.in_flight.sets_mut().0.remove(&number);
+        debug_assert!(ended.is_some(), "set {number:#x} is over already");
+        let Some(set) = ended else { return };
         let (newest, epoch) = (self.fill.newest(), self.membership.placement().epoch());
         // Who is back asks those for what it has missed that have slices of the group.
         let is_asked = self.membership.placement().has_any_here();
@@ -218,10 +226,8 @@ impl DividedGroup {
             return;
         }
         for ticket in set.tickets {
-            let Some(flight) = self.in_flight.flight_mut(ticket).filter(|flight| flight.phase() == Phase::Setting)
-            else {
-                continue;
-            };
+            let late = self.in_flight.unless_over(ticket).and_then(|ticket| self.in_flight.flight(ticket));
+            let Some(flight) = late.filter(|flight| flight.phase() == Phase::Setting) else { continue };
             let told = flight.told;
             let goes_again = match end {
                 SetEnd::Done => false,

@@ -7,7 +7,7 @@ use firstseen_filter::{Placed, Refresh, Sighting};
 
 use super::DividedGroup;
 use super::decide::{Asked, Head, before_test};
-use super::flights::{BATCH_EVENTS_MAX, BatchHead, Flights, NONE, Phase};
+use super::flights::{BATCH_EVENTS_MAX, BatchHead, Phase};
 use super::outbox::Question;
 use super::placement::Voters;
 use crate::group::clock::Heading;
@@ -59,7 +59,7 @@ impl DividedGroup {
             && events <= self.present.limits().batch_events_max.min(BATCH_EVENTS_MAX)
             && named
             && self.present.clock().is_valid(&submission.times, events);
-        let inflight = self.in_flight.open_events();
+        let inflight = self.in_flight.flights().open_events();
         let inflight = inflight.saturating_sub(self.membership.unreachable().stuck_events());
         match () {
             () if !whole => Some(Reason::Invalid),
@@ -106,10 +106,12 @@ impl DividedGroup {
         let head = BatchHead { reply_to, operation, from, producer, sequence, names, deadline_ms, again, traceparent };
         let (probes, above) = self.tree.split(probes, self.membership.placement().plan());
         let is_degraded = is_known && self.may_have_told_degraded();
-        let first = self.flights_mut().push(head, probes, above);
-        if let Some(batch) = self.flights_mut().batch_mut(first) {
-            batch.degraded = is_degraded;
+        if !self.in_flight.flights().has_begun() {
+            let first_number = self.membership.site().first_number();
+            self.outbox.number_sets_from(first_number);
+            self.in_flight.flights_mut().number_from(first_number);
         }
+        let first = self.in_flight.flights_mut().push(head, probes, above, is_degraded);
         self.present.open_batch(heading, &times);
         let standings = std::mem::take(&mut self.standings);
         (0..AHEAD.min(events as u64)).for_each(|ahead| self.prefetch(first + ahead));
@@ -148,18 +150,8 @@ impl DividedGroup {
         self.degraded_ms.is_some_and(|told_ms| self.present.now_ms().saturating_sub(told_ms) <= horizon_ms)
     }
 
-    fn flights_mut(&mut self) -> &mut Flights {
-        let first_number = self.membership.site().first_number();
-        if !self.in_flight.has_begun() {
-            self.outbox.number_sets_from(first_number);
-        }
-        self.in_flight.begin(first_number)
-    }
-
     fn prefetch(&self, ticket: u64) {
-        if let Some(flights) = self.in_flight.table() {
-            self.own.prefetch(self.membership.placement(), flights.positions(ticket), self.fill.newest());
-        }
+        self.own.prefetch(self.membership.placement(), self.in_flight.positions(ticket), self.fill.newest());
     }
 
     /// Finds an event's place in the window and runs it.
@@ -188,7 +180,7 @@ impl DividedGroup {
     /// Lets an event wait for another of the same positions, or tests it.
     fn start(&mut self, ticket: u64, operation: Operation) {
         let records = operation.records();
-        let Some(flights) = self.in_flight.table_mut() else { return };
+        let flights = self.in_flight.flights_mut();
         if self.present.keeps(Rule::SingleFlight) {
             match flights.leader_of(ticket) {
                 None if records => flights.lead(ticket),
@@ -227,10 +219,10 @@ impl DividedGroup {
     /// Has an event told what the one of the same name is told.
     fn echo(&mut self, ticket: u64, index: usize) {
         let event = self.in_flight.batch(ticket).and_then(|batch| batch.head.names.get(index));
-        let original = event.and_then(|event| self.in_flight.named(&event.name)).unwrap_or(NONE);
-        match self.in_flight.flight(original).map(|original| (original.told, original.outcome)) {
-            Some((false, _)) => self.in_flight.echo(original, ticket),
-            Some((true, outcome)) => self.conclude(ticket, outcome),
+        let original = event.and_then(|event| self.in_flight.named(&event.name));
+        match original.and_then(|ticket| Some((ticket, self.in_flight.flight(ticket)?))) {
+            Some((original, flight)) if !flight.told => self.in_flight.echo(original, ticket),
+            Some((_, flight)) => self.conclude(ticket, flight.outcome),
             None => self.conclude(ticket, Decision::Undecided(Reason::Overloaded)),
         }
     }
@@ -246,7 +238,7 @@ impl DividedGroup {
     fn test(&mut self, ticket: u64) {
         let has_parent = self.tree.has_parent();
         let Self { in_flight, own, membership, policies, present, .. } = self;
-        let Some(flights) = in_flight.table_mut() else { return };
+        let flights = in_flight.flights_mut();
         let (placement, handing, unreachable) =
             (membership.placement(), membership.handing(), membership.unreachable());
         // One that became ready may have been given up since.
@@ -334,7 +326,7 @@ impl DividedGroup {
     /// Asks own slices about the positions of an event that are to be asked, and other nodes if no zero is found there.
     fn ask(&mut self, ticket: u64, voters: &Voters, asks_all: bool) {
         let Self { in_flight, own, membership, outbox, .. } = self;
-        let Some(flights) = in_flight.table_mut() else { return };
+        let flights = in_flight.flights_mut();
         let placement = membership.placement();
         let Some((stamp, head)) = flights.flight(ticket).map(|flight| flight.stamp).zip(flights.batch(ticket)) else {
             return;

@@ -152,7 +152,10 @@ impl Tree {
         let (mut clock_unit, mut deadline_ms, mut traceparent, mut again) = (0, 0, None, false);
         let mut complete = asking.is_complete && !self.has_forgotten(asking.own);
         for ticket in tickets {
-            let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { continue };
+            // One that was to be checked may have been given up since.
+            let late = flights.unless_over(ticket);
+            let event = late.and_then(|ticket| flights.flight(ticket).zip(flights.batch(ticket)));
+            let Some((flight, batch)) = event else { continue };
             let asks = matches!(flight.phase(), Phase::Climbing | Phase::Checking);
             if !asks || probes.push_positions(flights.identity(ticket)).is_err() {
                 continue;

@@ -203,7 +203,7 @@ impl Membership {
     /// Tells who has taken over that this node has ended what it headed, once it has, and who has headed that before it.
     pub(in crate::group::divided) fn hand_over(
         &mut self,
-        flights: Option<&Flights>,
+        flights: &Flights,
         guard: &ReplayGuard,
         now_ms: u64,
         outbox: &mut Outbox,
@@ -221,10 +221,9 @@ impl Membership {
         let known_since_ms = guard.whole_since_ms().max(former_heads.gained_ms()).max(first_ms.unwrap_or(0));
         let Handing { due, awaited, told, .. } = handing;
         let has_ended = |due: &mut Due| {
-            let open = |first: u64| flights.and_then(|flights| flights.batch(first)).is_some_and(Batch::is_open);
-            let batches = flights.map(Flights::batches).unwrap_or_default();
+            let open = |first: u64| flights.batch(first).is_some_and(Batch::is_open);
             let is_first = awaited.iter().all(|awaited| awaited.epoch >= due.epoch);
-            is_first && !batches.into_iter().any(|first| first < due.first_free && open(first))
+            is_first && !flights.batches().into_iter().any(|first| first < due.first_free && open(first))
         };
         for Due { node, since_ms, epoch, .. } in due.extract_if(.., has_ended) {
             told.retain(|(known, ..)| *known != node);

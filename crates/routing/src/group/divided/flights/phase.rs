@@ -1,0 +1,49 @@
+//! What an event in flight is doing, and what it may do next.
+//!
+//! Promises: who enters a phase has come from one that leads there. Must not know: when that is due.
+
+/// What an event is doing.
+///
+/// ```text
+/// Over ------> Testing | Joined | Echo
+/// Testing ---> Climbing | Checking | Setting | Over
+/// Checking --> Climbing | Setting | Over
+/// Climbing --> Setting | Over
+/// Setting ---> Over
+/// Joined ----> Testing | Abandoned | Over
+/// Echo ------> Abandoned | Over
+/// Abandoned -> Over
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing: it is decided, or was never taken up.
+    Over,
+    /// Nodes are asked.
+    Testing,
+    /// The level above is asked.
+    Climbing,
+    /// It is found here, and levels below are asked whether that is so.
+    Checking,
+    /// It is decided, and nodes set its cells.
+    Setting,
+    /// It waits for another event of the same positions.
+    Joined,
+    /// It is a retry of another event, which is in flight, and will be told the same.
+    Echo,
+    /// As joined or echo, but nobody waits for it any more.
+    Abandoned,
+}
+
+impl Phase {
+    pub(super) fn leads_to(self, next: Self) -> bool {
+        match self {
+            Self::Over => matches!(next, Self::Testing | Self::Joined | Self::Echo),
+            Self::Testing => matches!(next, Self::Climbing | Self::Checking | Self::Setting),
+            Self::Checking => matches!(next, Self::Climbing | Self::Setting),
+            Self::Climbing => next == Self::Setting,
+            Self::Joined => matches!(next, Self::Testing | Self::Abandoned),
+            Self::Echo => next == Self::Abandoned,
+            Self::Setting | Self::Abandoned => false,
+        }
+    }
+}
