@@ -120,6 +120,7 @@ pub(crate) struct Metrics {
     connections_refused: Count<ListenerLabel>,
     connections_closed: Count<ListenerLabel>,
     climbs: Climbs,
+    unkept: Counter,
 }
 
 /// Buckets from 0.1 ms to 52 s.
@@ -154,6 +155,7 @@ impl Metrics {
             connections_refused: Sorted::default(),
             connections_closed: Sorted::default(),
             climbs,
+            unkept: Counter::default(),
         };
         metrics.register_batches();
         metrics.register_ways();
@@ -183,12 +185,19 @@ impl Metrics {
         let registry = &mut self.registry;
         let help = "Messages between nodes that cannot be read or sent, by reason; any is a mistake of a program";
         registry.register("link_messages_refused", help, self.link_refused.clone());
+        let help = "Records of groups that have no journal; any is a mistake of the program";
+        registry.register("journal_records_unkept", help, self.unkept.clone());
         let help = "Connections that are open";
         registry.register("connections_open", help, self.connections_open.clone());
         let help = "Connections that were closed at once, because too many are open";
         registry.register("connections_refused", help, self.connections_refused.clone());
         let help = "Connections without a call that were closed, because others needed their room";
         registry.register("connections_closed", help, self.connections_closed.clone());
+    }
+
+    /// Something was to be persisted, and there is no journal; how often that was so before.
+    pub(crate) fn unkept(&self) -> u64 {
+        self.unkept.inc()
     }
 
     /// The batches of a filter, by its name.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use firstseen_routing::{
     Climb, Command, FilterId, GroupReply, Incarnation, Lease, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage,
-    Reading, Reason, refuse,
+    Reading, Reason, Record, refuse,
 };
 use firstseen_wire::watch;
 use tokio::sync::{mpsc, oneshot};
@@ -354,9 +354,18 @@ impl Worker {
                 let proposal = Proposal::Complete { filter, group, slices, epoch, incarnation };
                 let _ = self.proposals.try_send(proposal);
             }
-            // Of a filter that keeps no journal; there is none.
-            Command::Record(_) => {}
+            // `Kept` has taken it, where the group has a journal; others have nothing to be persisted.
+            Command::Record(record) => self.find_no_journal(&record),
             Command::Climb(climb) => self.climb(climb),
+        }
+    }
+
+    /// Something was to be persisted and cannot be: what leaves after it rests on nothing.
+    fn find_no_journal(&self, record: &Record) {
+        let Record { filter, group, .. } = record;
+        debug_assert!(false, "group {group} of filter {filter} has something to be persisted, and no journal");
+        if self.metrics.unkept() == 0 {
+            tracing::error!(%filter, group, "what is to be persisted has no journal; a mistake of the program");
         }
     }
 

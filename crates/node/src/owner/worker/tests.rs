@@ -69,28 +69,31 @@ struct Running {
     sequence: u64,
 }
 
+fn worker(inbox: OwnerInbox) -> Worker {
+    let ((proposals, _), (climbs, _)) = (mpsc::channel(1), mpsc::channel(1));
+    let clock = Arc::new(SystemClock::new());
+    let keeper = Keeper::new(Arc::new(MemoryDisk::default()), 1 << 20, clock.clone(), 1);
+    Worker::new(WorkerParts {
+        index: 0,
+        owners: 1,
+        inbox,
+        clock,
+        keeper: Arc::new(keeper),
+        lease: Arc::new(Held::endless()),
+        clocks: Arc::new(Clocks::unchecked()),
+        limits: OwnerLimits::default(),
+        queue_age_max_ms: 3_600_000,
+        rate_max_events_per_s: None,
+        metrics: Arc::new(Metrics::new()),
+        proposals,
+        climbs,
+    })
+}
+
 impl Running {
     async fn start() -> Self {
         let (queue, inbox) = queue(1000);
-        let ((proposals, _), (climbs, _)) = (mpsc::channel(1), mpsc::channel(1));
-        let clock = Arc::new(SystemClock::new());
-        let keeper = Keeper::new(Arc::new(MemoryDisk::default()), 1 << 20, clock.clone(), 1);
-        let worker = Worker::new(WorkerParts {
-            index: 0,
-            owners: 1,
-            inbox,
-            clock,
-            keeper: Arc::new(keeper),
-            lease: Arc::new(Held::endless()),
-            clocks: Arc::new(Clocks::unchecked()),
-            limits: OwnerLimits::default(),
-            queue_age_max_ms: 3_600_000,
-            rate_max_events_per_s: None,
-            metrics: Arc::new(Metrics::new()),
-            proposals,
-            climbs,
-        });
-        tokio::spawn(worker.run());
+        tokio::spawn(worker(inbox).run());
         let (messages, to_peer) = mpsc::channel(64);
         let map = map();
         let identity = Identity { cluster: map.cluster, node: ME, founder: true, journal: map.cluster };
@@ -160,6 +163,14 @@ async fn what_cannot_be_sent_ends_what_waits_for_it() {
     let (done, drained) = oneshot::channel();
     assert!(owner.queue.hand(Work::Drain { done }).await);
     timeout(PATIENCE, drained).await.expect("nothing is in flight").expect("the owner runs");
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "something to be persisted, and no journal")]
+fn what_no_journal_takes_is_a_mistake() {
+    let (_queue, inbox) = queue(1000);
+    worker(inbox).carry_out_one(Command::Record(Record { filter: FILTER, group: 0, entries: Vec::new() }));
 }
 
 #[tokio::test]
