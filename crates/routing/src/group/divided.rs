@@ -168,8 +168,7 @@ impl DividedGroup {
             PeerBody::Resolved(resolved) => self.resolved(&resolved),
             PeerBody::SetAcks(acks) => self.acknowledged(from, &acks, message.epoch),
             PeerBody::AskPast => {
-                let Self { membership, present, own, outbox, .. } = self;
-                membership.tell_past(from, message.epoch, present, own, outbox);
+                self.membership.tell_past(from, message.epoch, &self.present, &self.own, &mut self.outbox);
                 let first_free = self.in_flight.flights().first_free();
                 self.membership.hand_over_again(from, first_free, now.monotonic_ms);
             }
@@ -250,7 +249,7 @@ impl DividedGroup {
     }
 
     fn is_safe(&self) -> bool {
-        let Self { policies, .. } = self;
+        let policies = &self.policies;
         policies.answer == AnswerWhen::Safe || policies.durability == Durability::Durable || policies.copies > 0
     }
 }

@@ -24,7 +24,7 @@ mod together;
 
 use std::collections::BTreeSet;
 
-use firstseen_filter::{BuildError, PartError, Unit};
+use firstseen_filter::{BuildError, FilterSlice, PartError, Unit};
 
 use crate::ids::{FilterId, Incarnation, NodeId};
 use crate::map::{ClusterMap, Ending, FilterRecord};
@@ -134,7 +134,7 @@ impl GroupOwner {
     /// The next cells of a checkpoint, about `bytes_max` bytes of memory, in records of a run each; None when there are
     /// no more. Then its end is due.
     pub fn checkpoint_cells(&self, cursor: &mut CheckpointCursor, bytes_max: usize) -> Option<Vec<Record>> {
-        let entries = either!(&self.machine, group => group.checkpoint_cells(cursor, bytes_max));
+        let entries = either!(&self.machine, group => cursor.next(&group.slices(), bytes_max));
         entries.map(|entries| entries.into_iter().map(|entry| self.record(vec![entry])).collect())
     }
 
@@ -183,7 +183,7 @@ impl GroupOwner {
 
     /// Bytes of cells at present.
     pub fn bytes(&self) -> u64 {
-        either!(&self.machine, group => group.bytes())
+        either!(&self.machine, group => group.slices().into_iter().flatten().map(FilterSlice::bytes).sum())
     }
 
     /// Takes up a submission; its reply comes now or later.
@@ -244,19 +244,13 @@ impl GroupOwner {
     /// The node counts as started anew though its process goes on, as the others had given it up: what is in flight here
     /// is given up too, and cells may be missing. The map that says so comes next.
     pub fn begin_anew(&mut self, incarnation: Incarnation, now: Moment, commands: &mut Vec<Command>) {
-        match &mut self.machine {
-            Machine::Together(group) => group.begin_anew(incarnation, commands),
-            Machine::Divided(group) => group.begin_anew(incarnation, now, commands),
-        }
+        either!(&mut self.machine, group => group.begin_anew(incarnation, now, commands))
     }
 
     /// The disk hangs that this group's answers wait for: whoever waits for one is told that nobody knows, and may ask another
     /// copy under the same name. The map that gives the group to others comes next.
     pub fn give_up_flights(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        match &mut self.machine {
-            Machine::Together(group) => group.give_up_flights(commands),
-            Machine::Divided(group) => group.give_up_flights(now, commands),
-        }
+        either!(&mut self.machine, group => group.give_up_flights(now, commands))
     }
 
     /// Until when the node may record. A group that is told nothing may for ever.

@@ -28,16 +28,16 @@ pub(crate) fn restore_names(entry: Entry, guard: &mut ReplayGuard, present: &mut
 }
 
 /// A checkpoint that begins with `entries`: names and outlines, all but the cells.
-pub(crate) fn checkpoint<'a>(
+pub(crate) fn checkpoint(
     mut entries: Vec<Entry>,
     guard: &ReplayGuard,
     clock: &HeadClock,
-    slices: impl Iterator<Item = Option<&'a FilterSlice>>,
+    slices: &[Option<&FilterSlice>],
 ) -> Vec<Entry> {
     let clock = clock.reading();
     entries.extend(guard.marks());
     let outline = |(slice, own): (u32, Option<&FilterSlice>)| Some(Entry::Slice { slice, outline: own?.outline()? });
-    entries.extend((0..).zip(slices).filter_map(outline));
+    entries.extend((0..).zip(slices.iter().copied()).filter_map(outline));
     let told = |(name, names, decisions)| Entry::Told { name, names, decisions, clock };
     entries.extend(guard.kept().map(told));
     entries

@@ -332,8 +332,8 @@ impl TogetherGroup {
         self.holding.is_complete()
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.slice.bytes()
+    pub(crate) fn slices(&self) -> Vec<Option<&FilterSlice>> {
+        vec![Some(&self.slice)]
     }
 
     pub(crate) fn state(&mut self, sample_bytes: usize) -> GroupState {

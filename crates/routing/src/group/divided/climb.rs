@@ -57,8 +57,6 @@ impl DividedGroup {
         let Some((operation, tickets)) = self.tree.end(climbed.number) else { return self.finish(commands) };
         for (index, ticket) in tickets.into_iter().enumerate() {
             let decision = climbed.decisions.get(index).copied().unwrap_or(Decision::Undecided(Reason::Unknown));
-            // One that was checked may have been given up since.
-            let Some(ticket) = self.in_flight.unless_over(ticket) else { continue };
             let seen = climbed.seen.get(index).copied().unwrap_or_default();
             match operation {
                 Operation::Verify => self.told_below(ticket, decision, climbed.degraded),
@@ -143,9 +141,9 @@ impl DividedGroup {
 
     /// One of the levels below knows an event that was found here, or does not.
     fn told_below(&mut self, ticket: u64, decision: Decision, degraded: bool) {
-        let Some(flight) = self.in_flight.flight_mut(ticket).filter(|flight| flight.phase() == Phase::Checking) else {
-            return;
-        };
+        // It may have been given up since.
+        let event = self.in_flight.event_unless_over(ticket).map(|(batch, event)| &mut batch.flights[event]);
+        let Some(flight) = event.filter(|flight| flight.phase() == Phase::Checking) else { return };
         flight.is_confirmed |= degraded || decision != Decision::FirstSeen;
         flight.waiting = flight.waiting.saturating_sub(1);
         match (flight.waiting, flight.is_confirmed) {

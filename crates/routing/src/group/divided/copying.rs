@@ -15,13 +15,12 @@ impl DividedGroup {
     /// any more, can say.
     pub(super) fn tell_cells(&mut self, to: NodeId, ask: &AskCells, epoch: u64) {
         let index = ask.slice as usize;
-        let Self { membership, present, .. } = self;
-        let placement = membership.placement();
-        if epoch > placement.epoch() || !placement.is_source(index, membership.site().incarnation) {
+        let (placement, incarnation) = (self.membership.placement(), self.membership.site().incarnation);
+        if epoch > placement.epoch() || !placement.is_source(index, incarnation) {
             return;
         }
         // Cells of a time that is long over could not be told apart there.
-        if let Some(newest_unit) = membership.newest_unknown_unit(present) {
+        if let Some(newest_unit) = self.membership.newest_unknown_unit(&self.present) {
             self.own.advance(ask.unit.min(newest_unit));
         }
         if let Some(parts) = self.parts(ask) {

@@ -13,9 +13,7 @@ use crate::group::persisting::{checkpoint, restore_names};
 use crate::group::rules::Rule;
 use crate::group::site::Site;
 use crate::map::Durability;
-use crate::protocol::{
-    BatchName, CheckpointCursor, ClockReading, Command, Entry, Mirrored, Moment, NamedEvent, PositionLists, SetBatch,
-};
+use crate::protocol::{BatchName, ClockReading, Command, Entry, Mirrored, Moment, NamedEvent, PositionLists, SetBatch};
 use crate::verdict::{Decision, Reason};
 
 /// What is to be kept of the input that is worked on.
@@ -166,8 +164,7 @@ impl DividedGroup {
         let counted: LiveEvents = self.fill.counted().clone();
         let mut entries = vec![Entry::Checkpoint { is_complete, clock, newest: self.fill.newest(), counted }];
         entries.extend(self.kept.headed_epoch.map(|epoch| Entry::Headed { epoch }));
-        let slices = self.own.slices().iter().map(Option::as_ref);
-        let mut entries = checkpoint(entries, &self.guard, self.present.clock(), slices);
+        let mut entries = checkpoint(entries, &self.guard, self.present.clock(), &self.slices());
         let first_tickets = self.in_flight.flights().batches();
         let open = first_tickets.into_iter().filter_map(|ticket| self.in_flight.batch(ticket));
         entries.extend(open.filter(|batch| batch.head.records() && !batch.is_settled).map(|batch| Entry::Taken {
@@ -194,17 +191,12 @@ impl DividedGroup {
         self.kept.told(mirrored.name, &mirrored.names, &mirrored.decisions, mirrored.clock);
     }
 
-    /// The next cells of a checkpoint; none when it has all.
-    pub(crate) fn checkpoint_cells(&self, cursor: &mut CheckpointCursor, bytes_max: usize) -> Option<Vec<Entry>> {
-        let slices: Vec<Option<&FilterSlice>> = self.own.slices().iter().map(Option::as_ref).collect();
-        cursor.next(&slices, bytes_max)
-    }
-
     pub(crate) fn is_complete(&self) -> bool {
         self.membership.holding().is_complete()
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.own.slices().iter().flatten().map(FilterSlice::bytes).sum()
+    /// By their number in the group.
+    pub(crate) fn slices(&self) -> Vec<Option<&FilterSlice>> {
+        self.own.slices().iter().map(Option::as_ref).collect()
     }
 }

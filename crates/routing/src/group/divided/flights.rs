@@ -324,18 +324,21 @@ impl Flights {
         }
     }
 
-    fn find(&self, ticket: u64) -> Option<&Batch> {
+    /// The batch of a ticket that may come back late: none where it is over by now.
+    pub(crate) fn unless_over(&self, ticket: u64) -> Option<&Batch> {
         let (number, batch) = self.slots.get(self.slot(ticket >> 16))?.as_ref()?;
         (*number == ticket >> 16).then_some(batch)
     }
 
-    /// A ticket that may come back late: none where its batch is over by now.
-    pub(crate) fn unless_over(&self, ticket: u64) -> Option<u64> {
-        self.find(ticket).map(|_| ticket)
+    /// The same, and the event's index there.
+    pub(crate) fn event_unless_over(&mut self, ticket: u64) -> Option<(&mut Batch, usize)> {
+        let (slot, index) = (self.slot(ticket >> 16), index_of(ticket));
+        let (number, batch) = self.slots.get_mut(slot)?.as_mut()?;
+        (*number == ticket >> 16 && index < batch.flights.len()).then_some((batch, index))
     }
 
     pub(crate) fn batch(&self, ticket: u64) -> Option<&Batch> {
-        self.find(ticket).or_else(|| go_astray(&self.astray, ticket))
+        self.unless_over(ticket).or_else(|| go_astray(&self.astray, ticket))
     }
 
     pub(crate) fn batch_mut(&mut self, ticket: u64) -> Option<&mut Batch> {

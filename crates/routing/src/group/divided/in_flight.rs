@@ -58,9 +58,14 @@ impl InFlight {
         (&self.flights, &mut self.sets)
     }
 
-    /// A ticket that may come back late: none where its batch is over by now.
-    pub(super) fn unless_over(&self, ticket: u64) -> Option<u64> {
+    /// The batch of a ticket that may come back late: none where it is over by now.
+    pub(super) fn unless_over(&self, ticket: u64) -> Option<&Batch> {
         self.flights.unless_over(ticket)
+    }
+
+    /// The same, and the event's index there.
+    pub(super) fn event_unless_over(&mut self, ticket: u64) -> Option<(&mut Batch, usize)> {
+        self.flights.event_unless_over(ticket)
     }
 
     pub(super) fn batch(&self, ticket: u64) -> Option<&Batch> {

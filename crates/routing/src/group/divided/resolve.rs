@@ -23,8 +23,7 @@ impl DividedGroup {
             let held = if hit { generations.next().copied().unwrap_or(u16::MAX) } else { 0 };
             let expiry = if hit { expiries.next().copied().unwrap_or(u64::MAX) } else { u64::MAX };
             let reason = undecided.next_if(|(at, _)| *at as usize == index).map(|(_, reason)| *reason);
-            let late = self.in_flight.unless_over(*ticket);
-            let Some((batch, event)) = late.and_then(|ticket| self.in_flight.event_mut(ticket)) else { continue };
+            let Some((batch, event)) = self.in_flight.event_unless_over(*ticket) else { continue };
             batch.degraded |= resolved.degraded;
             let flight = &mut batch.flights[event];
             if flight.phase() != Phase::Testing {
@@ -261,8 +260,8 @@ impl DividedGroup {
         self.begin_climbs();
         while let Some(ticket) = self.in_flight.next_closing() {
             // It may be there several times.
-            let Some(ticket) = self.in_flight.unless_over(ticket) else { continue };
-            if self.in_flight.batch(ticket).is_some_and(|batch| batch.untold == 0) {
+            let Some(batch) = self.in_flight.unless_over(ticket) else { continue };
+            if batch.untold == 0 {
                 self.answer(ticket);
             }
             self.in_flight.retire(ticket);

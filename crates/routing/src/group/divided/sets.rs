@@ -180,8 +180,7 @@ impl DividedGroup {
         let (placement, missed) = membership.placement_and_missed();
         for set in sets.numbers(|_| true).iter().filter_map(|number| sets.0.get(number)) {
             for ticket in &set.tickets {
-                let late = flights.unless_over(*ticket);
-                let Some(flight) = late.and_then(|ticket| flights.flight(ticket)) else { continue };
+                let Some(flight) = flights.unless_over(*ticket).and_then(|_| flights.flight(*ticket)) else { continue };
                 let Some(to) = placement.index_of(set.to) else { continue };
                 let is_there = |position: &u64| placement.is_held(to, *position);
                 let cells = flights.positions(*ticket).iter().copied().filter(is_there);
@@ -226,8 +225,8 @@ impl DividedGroup {
             return;
         }
         for ticket in set.tickets {
-            let late = self.in_flight.unless_over(ticket).and_then(|ticket| self.in_flight.flight(ticket));
-            let Some(flight) = late.filter(|flight| flight.phase() == Phase::Setting) else { continue };
+            let event = self.in_flight.event_unless_over(ticket).map(|(batch, event)| &batch.flights[event]);
+            let Some(flight) = event.filter(|flight| flight.phase() == Phase::Setting) else { continue };
             let told = flight.told;
             let goes_again = match end {
                 SetEnd::Done => false,

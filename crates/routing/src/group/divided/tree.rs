@@ -153,9 +153,8 @@ impl Tree {
         let mut complete = asking.is_complete && !self.has_forgotten(asking.own);
         for ticket in tickets {
             // One that was to be checked may have been given up since.
-            let late = flights.unless_over(ticket);
-            let event = late.and_then(|ticket| flights.flight(ticket).zip(flights.batch(ticket)));
-            let Some((flight, batch)) = event else { continue };
+            let Some(batch) = flights.unless_over(ticket) else { continue };
+            let Some(flight) = flights.flight(ticket) else { continue };
             let asks = matches!(flight.phase(), Phase::Climbing | Phase::Checking);
             if !asks || probes.push_positions(flights.identity(ticket)).is_err() {
                 continue;

@@ -83,7 +83,8 @@ impl TogetherGroup {
     }
 
     /// The node counts as started anew. Whether others have recorded anything meanwhile, the map says.
-    pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, commands: &mut Vec<Command>) {
+    pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment, commands: &mut Vec<Command>) {
+        self.present.begin(now);
         self.site.incarnation = incarnation;
         // The map by which it was down may have come together with the next.
         if !self.mirrors.is_down_here() {
@@ -295,7 +296,8 @@ impl TogetherGroup {
     }
 
     /// Nothing of what waits for other copies can come to an end here: whoever waits for an answer gets one, and asks elsewhere.
-    pub(crate) fn give_up_flights(&mut self, commands: &mut Vec<Command>) {
+    pub(crate) fn give_up_flights(&mut self, now: Moment, commands: &mut Vec<Command>) {
+        self.present.begin(now);
         self.mirrors.give_up(commands);
     }
 

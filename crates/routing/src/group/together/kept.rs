@@ -8,7 +8,7 @@ use firstseen_filter::{LiveEvents, PartError};
 use super::TogetherGroup;
 use crate::group::parts::TakesParts;
 use crate::group::persisting::{checkpoint, restore_names};
-use crate::protocol::{CheckpointCursor, Entry, Moment};
+use crate::protocol::{Entry, Moment};
 
 impl TogetherGroup {
     /// Takes up what a process of this node before has kept.
@@ -48,11 +48,6 @@ impl TogetherGroup {
         let (clock, counted) = (self.present.clock().reading(), LiveEvents::default());
         let newest = self.slice.newest_generation();
         let begin = Entry::Checkpoint { is_complete, clock, newest, counted };
-        checkpoint(vec![begin], &self.guard, self.present.clock(), std::iter::once(Some(&self.slice)))
-    }
-
-    /// The next cells of a checkpoint; none when it has all.
-    pub(crate) fn checkpoint_cells(&self, cursor: &mut CheckpointCursor, bytes_max: usize) -> Option<Vec<Entry>> {
-        cursor.next(&[Some(&self.slice)], bytes_max)
+        checkpoint(vec![begin], &self.guard, self.present.clock(), &self.slices())
     }
 }
