@@ -18,7 +18,8 @@ use crate::own_node::OwnNode;
 const CALLERS: u32 = 6;
 /// A new event each.
 const NEW_EVENT_MS: u64 = 10;
-const OLD_WINDOW_MS: u64 = 5_000;
+/// So long that three commands return well within it on a slow machine: what is known is asked about after them.
+const OLD_WINDOW_MS: u64 = 12_000;
 const NEW_WINDOW_MS: u64 = 60_000;
 /// No more than what windows are rounded up to: every event that is known is known because somebody has told it.
 const WINDOW_AT_MOST_MS: u64 = 2 * NEW_WINDOW_MS;
@@ -174,7 +175,7 @@ fn judge(name: &str, calls: &[Call], (asked_us, altered_us): (u64, u64)) {
 fn a_filter_is_altered_while_producers_go_on() {
     let nodes = cluster();
     let names = ["across", "down", "copied"];
-    let flags = "--window 5s --retry-horizon 3s";
+    let flags = "--window 12s --retry-horizon 3s";
     create(&nodes[0], "across", &format!("--slicing horizontal:6 {flags}"));
     create(&nodes[0], "down", &format!("--slicing vertical:6 {flags}"));
     create(&nodes[0], "copied", &format!("--slicing horizontal:3 --copies 1 {flags}"));
@@ -217,7 +218,7 @@ fn a_filter_is_altered_while_producers_go_on() {
         refused.fails(1, &["being altered"]);
         eventually("the former ones go", || names.iter().all(|name| describe(&nodes[2], name)["former"].is_null()));
         let gone_us = now_us();
-        assert!(gone_us - altered[0].0 > 8_000_000, "a window and a retry horizon are the least");
+        assert!(gone_us - altered[0].0 > 15_000_000, "a window and a retry horizon are the least");
         eventually("some calls more", || now_us() > gone_us + 1_000_000);
         is_over.store(true, Ordering::Relaxed);
         for ((name, producer), altered) in names.iter().zip(producers).zip(altered) {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use firstseen_client::Verdict;
@@ -116,12 +116,13 @@ fn answers(node: &OwnNode) {
 /// Kills a node over and over; when it was killed, and what its producer has seen.
 fn run(durability: &str) -> (Vec<Instant>, Producer) {
     let (mut node, mut producer) = start(durability);
-    let ended = Arc::new(AtomicBool::new(false));
+    let (ended, told) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let producing = std::thread::spawn({
-        let ended = ended.clone();
+        let (ended, told) = (ended.clone(), told.clone());
         move || {
             while !ended.load(Ordering::Relaxed) {
                 producer.go_on();
+                told.store(producer.told.len(), Ordering::Relaxed);
             }
             producer
         }
@@ -129,6 +130,9 @@ fn run(durability: &str) -> (Vec<Instant>, Producer) {
     let mut killed = Vec::new();
     for crash in 0..crashes() {
         answers(&node);
+        // Every other time the node has replied since it started, also on a slow machine.
+        let before = told.load(Ordering::Relaxed);
+        eventually("a reply", || crash % 2 == 1 || told.load(Ordering::Relaxed) > before);
         // At other points of the work each time, and now and then long after what an interval may cost.
         let long_ms = if crash % 10 == 5 { 1_500 } else { 0 };
         std::thread::sleep(Duration::from_millis(20 + crash * 37 % 200 + long_ms));

@@ -81,11 +81,16 @@ fn count(filter: &Filter, keys: std::ops::Range<u64>, told: Verdict) -> u64 {
     batches.flat_map(tell).filter(|verdict| *verdict == told).count() as u64
 }
 
-/// Copies that are complete, and all of them, as the map says.
-fn copies(served: &Served) -> (usize, usize) {
+/// What the map says of each copy of each slice.
+fn slices(served: &Served) -> Vec<Value> {
     let described = served.run(&format!("filter describe clicks --json --cluster {}", served.node.address));
     let described: Value = serde_json::from_str(&described.out).unwrap_or_default();
-    let slices = described["slices"].as_array().cloned().unwrap_or_default();
+    described["slices"].as_array().cloned().unwrap_or_default()
+}
+
+/// Copies that are complete, and all of them, as the map says.
+fn copies(served: &Served) -> (usize, usize) {
+    let slices = slices(served);
     (slices.iter().filter(|slice| slice["complete"] == true).count(), slices.len())
 }
 
@@ -192,7 +197,12 @@ fn what_stands_against_stopping_a_node_is_told_with_what_to_do() {
     nodes[1].node.start_again();
     let waited = safe(&nodes, "a --wait").ok();
     assert!(waited.out.contains("can be stopped"), "{waited:?}");
-    assert_eq!(copies(&nodes[2]), (6, 6), "it has waited for the copies");
+    // Of the slice that a has no copy of, b may be fetching one still.
+    let slices = slices(&nodes[2]);
+    let of_a: Vec<&Value> = slices.iter().filter(|slice| slice["node"] == "a").map(|slice| &slice["slice"]).collect();
+    let is_lacking = |slice: &&Value| of_a.contains(&&slice["slice"]) && slice["complete"] != true;
+    let lacking: Vec<&Value> = slices.iter().filter(is_lacking).collect();
+    assert!(of_a.len() == 2 && lacking.is_empty(), "it has waited for the copies of what a has: {lacking:?}");
 
     let alone = "filter create alone --slicing horizontal:3 --window 1h --clock wall --capacity 1k --copies 0";
     nodes[2].run(&format!("{alone} --cluster {at}")).ok();

@@ -48,6 +48,8 @@ pub async fn cluster(holds_agreement: bool) -> (TestCluster, Vec<SlowDisk>) {
             }
             edges.journal = Arc::new(disk);
             edges.journal_segment_bytes = SEGMENT_BYTES;
+            // No checkpoint makes room by itself on a disk that a test has filled.
+            edges.owner_limits.checkpoint_after_bytes = Some(u64::MAX);
         };
         nodes.push(TestNode::start_changed(name, |_| {}, change_edges).await);
         if holds_agreement {
