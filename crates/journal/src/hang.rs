@@ -1,13 +1,20 @@
 //! Whether a disk answers: a write or sync that does not end is no error, and whoever waits for it cannot see it.
 //!
 //! Promises: a disk hangs from the look on at which one piece of work is under way for the [`LOOKS`]th time in a row, and
-//! answers again when for twice as many looks none has been; looking waits for no disk. As looks are counted, and not time, a
-//! process that stood still itself blames nobody for it. Must not know: clocks, what is written, what follows.
+//! answers again when for twice as many looks none has been; a disk that hangs again soon after that is trusted again after
+//! twice as long as before; looking waits for no disk. As looks are counted, and not time, a process that stood still itself
+//! blames nobody for it. Must not know: clocks, what is written, what follows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Looks in which the same work is seen to be under way, until it is one too many.
 pub const LOOKS: u32 = 6;
+
+/// A disk that has answered for so many times as long as it had to, to be trusted, is as one that has never hung.
+const FORGIVEN_AFTER: u32 = 16;
+
+/// How often the time is doubled that a disk must answer for, to be trusted again.
+const DOUBLINGS_MAX: u32 = 4;
 
 /// What a disk does, as whoever looks sees it: one piece of work after the other.
 ///
@@ -59,6 +66,8 @@ pub struct Looks {
     /// Looks since the disk has kept anybody waiting for too long.
     well: u32,
     hangs: bool,
+    /// How often it has hung again soon after it was trusted; none where it has never hung.
+    relapses: Option<u32>,
 }
 
 impl Looks {
@@ -66,10 +75,27 @@ impl Looks {
     pub fn look(&mut self, under_way: Option<u64>) -> bool {
         let is_same = under_way.is_some() && under_way == self.under_way;
         self.same = if is_same { self.same.saturating_add(1) } else { 0 };
-        self.well = if self.same >= LOOKS { 0 } else { self.well.saturating_add(1) };
         self.under_way = under_way;
-        self.hangs = self.same >= LOOKS || self.hangs && self.well < 2 * LOOKS;
+        if self.same >= LOOKS {
+            if !self.hangs {
+                self.relapses = self.relapses.filter(|_| !self.is_forgiven()).map_or(Some(0), |times| Some(times + 1));
+            }
+            (self.hangs, self.well) = (true, 0);
+        } else {
+            self.well = self.well.saturating_add(1);
+            self.hangs &= self.well < self.well_looks();
+        }
         self.hangs
+    }
+
+    /// Looks for which it must answer, to be trusted again.
+    fn well_looks(&self) -> u32 {
+        2 * LOOKS << self.relapses.unwrap_or(0).min(DOUBLINGS_MAX)
+    }
+
+    /// Whether it has answered for so long that it counts as one that has never hung.
+    fn is_forgiven(&self) -> bool {
+        self.well >= FORGIVEN_AFTER * self.well_looks()
     }
 
     /// Whether one piece of work has been under way for too long, and still is.
@@ -101,6 +127,21 @@ mod tests {
     fn a_disk_that_hangs_again_and_again_hangs_all_the_while() {
         let told = looked((0..10).flat_map(|sync| std::iter::repeat_n(Some(sync), LOOKS as usize + 1)));
         assert!(told[LOOKS as usize..].iter().all(|hangs| *hangs), "{told:?}");
+    }
+
+    #[test]
+    fn a_disk_that_hangs_again_soon_is_trusted_later_each_time() {
+        let mut looks = Looks::default();
+        let mut hang_and_recover = || {
+            (0..=LOOKS).for_each(|_| _ = looks.look(Some(0)));
+            (1..).find(|_| !looks.look(None)).expect("it is trusted again")
+        };
+        let trusted_after: Vec<u32> = (0..7).map(|_| hang_and_recover()).collect();
+        assert_eq!(trusted_after, [1, 2, 4, 8, 16, 16, 16].map(|times| times * 2 * LOOKS));
+        // Fewer looks than that since it was trusted change nothing; all of them do.
+        (0..FORGIVEN_AFTER * 16 * 2 * LOOKS).for_each(|_| _ = looks.look(None));
+        (0..=LOOKS).for_each(|_| _ = looks.look(Some(0)));
+        assert_eq!((1..).find(|_| !looks.look(None)), Some(2 * LOOKS));
     }
 
     #[test]

@@ -208,6 +208,11 @@ impl MemoryDisk {
         *self.files().room.left() = room_bytes;
     }
 
+    /// Whether files here and on disks beside it may only grow by so many bytes.
+    pub fn has_limited_room(&self) -> bool {
+        self.files().room.left().is_some()
+    }
+
     /// A disk whose syncs can be held: whoever uses it may wait for it, as for a disk of a machine.
     #[must_use]
     pub fn that_may_hang() -> Self {

@@ -114,6 +114,11 @@ impl Machine {
         self.journal.set_room_bytes(Some(room_bytes));
     }
 
+    /// Whether files may only grow by so many bytes.
+    pub fn is_full(&self) -> bool {
+        self.journal.has_limited_room()
+    }
+
     /// There is room again.
     pub fn make_room(&self) {
         self.journal.set_room_bytes(None);

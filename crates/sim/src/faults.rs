@@ -30,6 +30,12 @@ pub enum Fault {
     DiskFull,
     /// The same, and somebody else has taken the room that was kept back for the agreement.
     ReserveTaken,
+    /// The disk of a node stays full for longer than the node waits for room.
+    DiskStaysFull,
+    /// The same, after a sync has hung.
+    HangEndsFull,
+    /// So many nodes end that the others agree on nothing, while the disk of a node is full.
+    QuorumLoss,
     /// A sync of a node's journal hangs, for a second or a minute.
     DiskHang,
     /// A node loses its power in the middle of what it writes of the agreement: some sectors of that are on the disk, and others
@@ -63,7 +69,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 26] = [
         Self::Kill,
         Self::PowerCut,
         Self::TornWrite,
@@ -73,6 +79,9 @@ impl Fault {
         Self::LeaderLoss,
         Self::DiskFull,
         Self::ReserveTaken,
+        Self::DiskStaysFull,
+        Self::HangEndsFull,
+        Self::QuorumLoss,
         Self::DiskHang,
         Self::AgreementTorn,
         Self::AgreementRot,

@@ -446,7 +446,7 @@ impl Scenario {
         let is_on_disk = self.durability != Durability::Memory;
         match fault {
             // Memory that all nodes have lost at once is what power cuts are to disks.
-            Fault::PowerCut | Fault::TornWrite | Fault::DiskFull | Fault::DiskHang => is_on_disk,
+            Fault::PowerCut | Fault::TornWrite | Fault::DiskFull | Fault::DiskStaysFull | Fault::DiskHang => is_on_disk,
             // What nobody else has is missing until its window is over.
             Fault::BitRot => is_on_disk && self.is_short(),
             Fault::Blackout => is_on_disk || self.is_short(),

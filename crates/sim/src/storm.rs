@@ -4,6 +4,7 @@
 //! not heal by itself. Must not know: what producers are told.
 
 mod disks;
+mod full_disks;
 
 use std::time::Duration;
 
@@ -67,7 +68,8 @@ pub(crate) struct Storm<'a> {
 impl Storm<'_> {
     /// Goes on until `until_us`.
     pub(crate) async fn rage(&self, until_us: u64) -> turmoil::Result {
-        let (machines, links) = tokio::join!(self.on_machines(until_us), self.on_links(until_us));
+        let (machines, links, ()) =
+            tokio::join!(self.on_machines(until_us), self.on_links(until_us), self.on_full_disks(until_us));
         machines.and(links)
     }
 
@@ -88,6 +90,7 @@ impl Storm<'_> {
         let mut hangs_until_us = 0;
         while now_us() < until_us {
             pause(100, 1_200, &mut dice).await;
+            self.lose_quorum_beside_full_disk().await;
             let (fault, node) = (dice.pick(&possible), dice.below(self.nodes() as u64) as usize);
             match fault {
                 Fault::Blackout => self.blackout(&mut dice).await,

@@ -22,7 +22,7 @@ const PARTITION: Duration = Duration::from_secs(10);
 const OUTAGE_MIN_MS: u64 = 2_500;
 
 /// A node whose disk has hung is as the others again after this.
-const WELL_AGAIN: Duration = Duration::from_secs(25);
+const WELL_AGAIN: Duration = Duration::from_secs(40);
 /// Dice of what becomes of the agreement's disk fall apart from the others.
 const OF_RESERVES: u64 = 0x2E_5E2E << 32;
 

@@ -2,7 +2,8 @@
 //! on the medium.
 //!
 //! Promises: of a durable filter nothing is told or sent while something that was recorded before is not synced, and
-//! all leaves in order; while the disk is full, what is only looked up is told from memory; of a group that is given up, as the
+//! all leaves in order; while the disk is full, what is only looked up is told from memory, and no cells are asked for that
+//! would wait for it; of a group that is given up, as the
 //! disk hangs or other copies answer, nothing leaves but that nobody knows. Must not know: what records hold, how they are written.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,6 +149,8 @@ impl Kept {
                 command if is_given_up => {
                     given_up(command).into_iter().for_each(|answer| self.held.pass(answer, commands));
                 }
+                // What is fetched would wait in memory for a disk that takes nothing. The group asks again.
+                command if asks_cells(&command) && self.keeper.is_held_up() => {}
                 command if is_full && (self.held.answers_lookup(&command) || tells_cells(&command)) => {
                     self.held.pass(command, commands);
                 }
@@ -273,6 +276,11 @@ fn tells_cells(command: &Command) -> bool {
     matches!(command, Command::Send { message, .. } if matches!(message.body, PeerBody::Cells(_)))
 }
 
+/// Whether this asks another copy for cells.
+fn asks_cells(command: &Command) -> bool {
+    matches!(command, Command::Send { message, .. } if matches!(message.body, PeerBody::AskCells(_)))
+}
+
 impl GroupJournal {
     /// Begins a checkpoint; records taken then.
     fn begin_checkpoint(&mut self, key: GroupKey, owner: &GroupOwner, is_complete: bool, keeper: &Keeper) -> u64 {
@@ -301,5 +309,36 @@ impl GroupJournal {
     fn end_checkpoint(&mut self, key: GroupKey, owner: &GroupOwner, keeper: &Keeper) -> u64 {
         self.cursor = None;
         keeper.keep(key, CheckpointMark::End, encode(owner.checkpoint_end()), 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_journal::MemoryDisk;
+    use firstseen_routing::{AskCells, FilterId, PeerMessage};
+    use firstseen_wire::watch;
+
+    use super::*;
+    use crate::edges::SystemClock;
+    use crate::keeper::Yielding;
+
+    const KEY: GroupKey = (FilterId(1), 0);
+
+    /// Whether a question for cells leaves a group whose node is short of room, or is not.
+    fn asks_where(is_short: bool) -> bool {
+        let disk = Yielding::over(Arc::new(MemoryDisk::default()), watch::channel(is_short).1);
+        let keeper = Arc::new(Keeper::new(disk, 1 << 20, Arc::new(SystemClock::new()), 1));
+        let mut kept = Kept::new(keeper, &OwnerLimits::default());
+        kept.resume(KEY, Durability::Durable, 0, false);
+        let ask = PeerBody::AskCells(AskCells { slice: 0, unit: 0, from: None });
+        let message = PeerMessage { filter: KEY.0, epoch: 1, group: KEY.1, body: ask };
+        let mut commands = Vec::new();
+        kept.pass(KEY, &mut vec![Command::Send { to: NodeId(2), message }], &mut commands);
+        !commands.is_empty()
+    }
+
+    #[test]
+    fn nothing_is_fetched_that_a_full_disk_does_not_take() {
+        assert!(asks_where(false) && !asks_where(true));
     }
 }

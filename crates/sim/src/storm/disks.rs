@@ -29,6 +29,9 @@ const WRITES_BELOW: u64 = 24;
 impl Storm<'_> {
     pub(super) async fn fill_disk(&self, node: usize, dice: &mut Dice) {
         let disk = &self.torment.machines[node];
+        if disk.is_full() {
+            return;
+        }
         let takes_reserve = dice_of_reserves(self.scenario()).below(2) == 0;
         disk.fill(dice.below(2_000), takes_reserve);
         self.fired.note(if takes_reserve { Fault::ReserveTaken } else { Fault::DiskFull }, Some(node));
@@ -46,6 +49,9 @@ impl Storm<'_> {
         let hang_ms = 1_000 + dice.below(most_ms);
         let alone_ms = dice.below(hang_ms.min(HANGS_ALONE_MS_MAX));
         let disk = &self.torment.machines[node].journal;
+        if disk.is_to_hang() {
+            return 0;
+        }
         disk.hang_next(Some(Duration::from_millis(hang_ms)));
         if !comes_true(|| !disk.is_to_hang()).await {
             // Nobody has anything to write.
@@ -75,6 +81,10 @@ impl Storm<'_> {
     /// Changes bits while the node is down, and repairs the journal where the node finds out.
     pub(super) async fn rot(&self, node: usize, dice: &mut Dice) -> turmoil::Result {
         let machine = &self.torment.machines[node];
+        if machine.is_full() {
+            // What a node lacks for want of room is no sign of damage.
+            return Ok(());
+        }
         let before = start_of(&cluster::map_now(self.connector, self.nodes()).await?, node);
         self.torment.order(Order::Kill(node));
         pause(50, 500, dice).await;
@@ -150,7 +160,7 @@ fn flip(disk: &MemoryDisk, dice: &mut Dice) -> bool {
 }
 
 /// Whether it becomes so before long.
-async fn comes_true(is_so: impl Fn() -> bool) -> bool {
+pub(super) async fn comes_true(is_so: impl Fn() -> bool) -> bool {
     let end_us = now_us() + WRITTEN_MAX.as_micros() as u64;
     while now_us() < end_us && !is_so() {
         tokio::time::sleep(Duration::from_millis(1)).await;

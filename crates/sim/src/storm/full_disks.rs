@@ -1,0 +1,87 @@
+//! Disks that stay full for longer than nodes wait for room, while all else goes wrong.
+//!
+//! Promises: as for storms; every disk has room again when it is over. Must not know: what it does to machines and links.
+
+use std::time::Duration;
+
+use super::disks::comes_true;
+use super::{Storm, pause};
+use crate::clock::now_us;
+use crate::cluster::Machine;
+use crate::faults::Fault;
+use crate::scenario::Dice;
+use crate::torment::Order;
+
+/// Dice of these fall apart from those of machines, so that storms without them are as they were.
+const DICE_OF_FULL_DISKS: u64 = 0xF_0115 << 32;
+const DICE_OF_QUORUMS: u64 = 0x40_04 << 32;
+/// Of storms of durable filters, one of so many has such disks.
+const STORMS_WITH: u64 = 2;
+/// A disk stays full for so long at least, which is about what a node waits, and for so much longer at most.
+const FULL_MS_MIN: u64 = 3_000;
+const FULL_MS_BELOW: [u64; 4] = [4_000, 8_000, 15_000, 57_000];
+/// A sync that is to hang before that does for a second at least, and so much longer at most.
+const HANGS_MS_BELOW: u64 = 8_000;
+/// Of the moments between two faults of machines at which a disk is full, the quorum is lost at one of so many.
+const QUORUMS_LOST: u64 = 6;
+
+impl Storm<'_> {
+    /// Fills one disk after the other until `until_us`, and the last one for up to a minute longer.
+    pub(super) async fn on_full_disks(&self, until_us: u64) {
+        let mut dice = Dice::new(self.scenario().seed ^ DICE_OF_FULL_DISKS);
+        while self.has_disks_that_stay_full() && now_us() < until_us {
+            pause(500, 4_000, &mut dice).await;
+            let node = dice.below(self.nodes() as u64) as usize;
+            let hang_ms = (dice.below(3) == 0).then(|| 1_000 + dice.below(HANGS_MS_BELOW));
+            let most_ms = dice.pick(&FULL_MS_BELOW);
+            let full_ms = FULL_MS_MIN + dice.below(most_ms);
+            let (room_bytes, takes_reserve) = (dice.below(2_000), dice.below(4) == 0);
+            let fault = match hang_ms {
+                Some(hang_ms) if self.hangs(node, hang_ms).await => Fault::HangEndsFull,
+                _ => Fault::DiskStaysFull,
+            };
+            let machine = &self.torment.machines[node];
+            if machine.is_full() {
+                // Somebody else has filled it for a moment, and makes room then.
+                continue;
+            }
+            machine.fill(room_bytes, takes_reserve);
+            self.fired.note(fault, Some(node));
+            tokio::time::sleep(Duration::from_millis(hang_ms.unwrap_or_default() + full_ms)).await;
+            machine.make_room();
+        }
+    }
+
+    fn has_disks_that_stay_full(&self) -> bool {
+        let scenario = self.scenario();
+        scenario.allows(Fault::DiskStaysFull) && Dice::new(!scenario.seed ^ DICE_OF_FULL_DISKS).below(STORMS_WITH) == 0
+    }
+
+    /// Whether a sync of the node hangs from now on.
+    async fn hangs(&self, node: usize, hang_ms: u64) -> bool {
+        let disk = &self.torment.machines[node].journal;
+        if disk.is_to_hang() {
+            return false;
+        }
+        disk.hang_next(Some(Duration::from_millis(hang_ms)));
+        let has_begun = comes_true(|| !disk.is_to_hang()).await;
+        if !has_begun {
+            disk.hang_next(None);
+        }
+        has_begun
+    }
+
+    /// Ends so many nodes now and then that the others agree on nothing, where the disk of another one is full.
+    pub(super) async fn lose_quorum_beside_full_disk(&self) {
+        let Some(full) = self.torment.machines.iter().position(Machine::is_full) else { return };
+        let mut dice = Dice::new(self.scenario().seed ^ DICE_OF_QUORUMS ^ now_us());
+        if !self.has_disks_that_stay_full() || dice.below(QUORUMS_LOST) > 0 {
+            return;
+        }
+        let nodes = self.nodes();
+        let first = dice.below(nodes as u64) as usize;
+        let others = (first..first + nodes).map(|node| node % nodes).filter(|node| *node != full);
+        let ends: Vec<Order> = others.take(nodes.div_ceil(2)).map(Order::Kill).collect();
+        self.end(&ends, Fault::QuorumLoss, &mut dice).await;
+    }
+}
