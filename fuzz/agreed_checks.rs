@@ -73,7 +73,7 @@ fn cluster() -> State {
         Change::NodeStarted { node: NodeId(node), address, site: "here".to_owned(), memory_bytes: MEMORY_BYTES }
     };
     let changes = [
-        Change::Found { cluster: ClusterId([5; 16]), profile: profile("a") },
+        Change::FoundCluster { cluster: ClusterId([5; 16]), profile: profile("a") },
         Change::AddNode { profile: profile("b") },
         started(1),
         started(2),

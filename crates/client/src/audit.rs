@@ -1,8 +1,8 @@
 //! The verdicts of a few keys beside an exact memory of them: what a filter's rates really are.
 //!
 //! Promises: bounded memory; an event whose outcome is not known counts nowhere. Must not know: how verdicts come
-//! about. What other producers submit is not known here: where producers share keys, a duplicate of somebody else's
-//! event looks like a false positive. False negatives are exact in any case.
+//! about. The audit does not see what other producers submit: where producers share keys, a duplicate of another
+//! producer's event looks like a false positive. False negatives are exact in any case.
 
 mod report;
 mod text;
@@ -21,7 +21,7 @@ pub(crate) struct Auditor {
     exact: Option<ExactWindow>,
     rule: WindowRule,
     promised: Promised,
-    /// Of filters whose nodes stamp events: their clocks are followed by their answers.
+    /// For filters whose nodes stamp events: follows the owners' clocks by their answers.
     owner_clock: Option<WindowClock>,
     unknown: HashSet<Digest>,
     sample_rate: f64,
@@ -51,7 +51,7 @@ impl Auditor {
         (digest.hi as f64) < sample_rate * 2f64.powi(64)
     }
 
-    /// Takes one event with what was told of it.
+    /// Takes one event with its answer.
     pub(crate) fn observe(&mut self, digest: Digest, tick: Tick, clock_ms: u64, decision: Decision) {
         let Some(exact) = self.exact.as_mut().filter(|_| !self.has_ended) else { return };
         let stamp = match &mut self.owner_clock {
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn errors_are_counted_and_lost_answers_are_not() {
         let (mut auditor, tick) = (auditor("1h", 100), Tick { clock_unit: 1000, unit: 1000 });
-        let told = [
+        let verdicts = [
             (1, Decision::FirstSeen),
             (1, Decision::Duplicate),
             (1, Decision::FirstSeen),
@@ -129,7 +129,7 @@ mod tests {
             (4, Decision::Undecided(Reason::Overloaded)),
             (4, Decision::FirstSeen),
         ];
-        told.iter().for_each(|(number, decision)| auditor.observe(key(*number), tick, 0, *decision));
+        verdicts.iter().for_each(|(number, decision)| auditor.observe(key(*number), tick, 0, *decision));
         let report = auditor.report();
         assert_eq!(report.false_positives, ErrorRate { errors: 1, cases: 3 });
         assert_eq!(report.false_negatives, ErrorRate { errors: 1, cases: 2 });

@@ -1,7 +1,7 @@
 //! The client for programs without an async runtime: the same calls, which block.
 //!
-//! Promises: connections are served by a thread of their own, also while no call is under way. Must not be used from
-//! within an async runtime: calls would block its thread (they panic there, as `block_on` does).
+//! Promises: a thread of its own serves the client's connections, also while no call is under way. Must not be used
+//! from within an async runtime: calls would block its thread (they panic there, as `block_on` does).
 
 use std::sync::Arc;
 

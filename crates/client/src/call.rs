@@ -1,7 +1,7 @@
-//! Where a caller waits for its answers.
+//! One call: the place where its caller waits for answers.
 //!
-//! Promises: every event is answered once at most; a caller that went away is answered into the void, and nobody else
-//! notices. Must not know: how answers come about.
+//! Promises: every event is answered once at most; answers to a caller that went away are dropped, and disturb no other
+//! caller. Must not know: how answers come about.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,11 +10,11 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::trace::TraceParent;
 
-/// What is told of one event.
+/// The answer to one event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Answer {
     pub(crate) decision: Decision,
-    /// Its frequency, where that was asked for.
+    /// The event's frequency, where that was asked for.
     pub(crate) estimate: f32,
 }
 
@@ -28,7 +28,7 @@ impl Answer {
     }
 }
 
-/// Locks; what a panicking thread left behind is whole, as nothing here panics between two changes.
+/// Locks. A value that a panicking thread left behind is whole, as no code here panics between two changes.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -43,7 +43,7 @@ pub(crate) struct ManyCall {
 struct ManyState {
     answers: Vec<Answer>,
     missing: usize,
-    /// Where events were found, by the levels of a tree; none where nobody has said.
+    /// Where events were found, by the levels of a tree; none where no reply has said so.
     seen: Vec<Seen>,
     degraded: bool,
 }
@@ -67,7 +67,7 @@ impl ManyCall {
         }
     }
 
-    /// Where an event was found, which is about to be answered.
+    /// Notes where an event was found that is about to be answered.
     fn note(&self, index: u32, seen: Seen, degraded: bool) {
         let mut state = lock(&self.state);
         let events = state.answers.len();
@@ -76,7 +76,7 @@ impl ManyCall {
         state.degraded |= degraded;
     }
 
-    /// What was told beside the answers.
+    /// What replies said beside the answers: where events were found, and whether any reply was degraded.
     pub(crate) fn noted(&self) -> (Vec<Seen>, bool) {
         let mut state = lock(&self.state);
         (std::mem::take(&mut state.seen), state.degraded)
@@ -96,7 +96,7 @@ impl ManyCall {
     }
 }
 
-/// Who waits for events of a queue.
+/// A caller that waits for events of a queue.
 pub(crate) enum Caller {
     One(oneshot::Sender<Answer>),
     Many(Arc<ManyCall>),
@@ -113,7 +113,7 @@ pub(crate) enum Place {
     Answered,
 }
 
-/// Everybody who waits for events of one batch.
+/// All callers that wait for events of one batch.
 #[derive(Default)]
 pub(crate) struct Callers {
     ones: Vec<Option<oneshot::Sender<Answer>>>,
@@ -162,12 +162,12 @@ impl Callers {
         self.places.extend(indices.map(|index| Place::Many { caller, index }));
     }
 
-    /// Puts the events into another order: event `i` is then what was event `order[i]`.
+    /// Puts the events into another order: the new event `i` is the old event `order[i]`.
     pub(crate) fn reorder(&mut self, order: &[u32]) {
         self.places = order.iter().map(|from| self.places[*from as usize]).collect();
     }
 
-    /// The callers of some of the events, which are theirs then and no longer awaited here.
+    /// Takes the callers of some of the events, which are no longer awaited here.
     pub(crate) fn take_some(&mut self, events: impl Iterator<Item = usize>) -> Self {
         let mut taken = Self::default();
         for event in events {
@@ -186,7 +186,7 @@ impl Callers {
         taken
     }
 
-    /// Answers those events that have an answer already; tells how many.
+    /// Answers the events that have an answer already; returns how many.
     pub(crate) fn answer_some(&mut self, answer_of: impl Fn(usize) -> Option<Answer>) -> usize {
         let before = self.answered;
         for (event, place) in self.places.iter_mut().enumerate() {
@@ -207,7 +207,7 @@ impl Callers {
         self.answered - before
     }
 
-    /// Where events were found, for the calls that wait for them.
+    /// Notes where events were found, for the calls that wait for them.
     pub(crate) fn note(&self, degraded: bool, seen_of: impl Fn(usize) -> Seen) {
         for (event, place) in self.places.iter().enumerate() {
             if let Place::Many { caller, index } = place {
@@ -216,7 +216,7 @@ impl Callers {
         }
     }
 
-    /// Answers every event that still waits; afterwards nobody does.
+    /// Answers every event that still waits; afterwards none does.
     pub(crate) fn answer(&mut self, answer_of: impl Fn(usize) -> Answer) {
         let places = std::mem::take(&mut self.places);
         self.answered = 0;

@@ -52,12 +52,12 @@ impl Client {
     /// Connects with the usual limits, without TLS.
     ///
     /// # Errors
-    /// [`ConnectError`]: what is missing, or that nobody answered.
+    /// [`ConnectError`]: what is missing, or that no node answered.
     pub async fn connect<S: Into<String>>(seeds: impl IntoIterator<Item = S>) -> Result<Self, ConnectError> {
         Self::builder().seeds(seeds).connect().await
     }
 
-    /// For everything that may be chosen.
+    /// A builder, for all options.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -71,8 +71,8 @@ impl Client {
         }
         let core = Arc::new(Core::new(builder, connector, incarnation));
         let client = Self { _closer: Arc::new(Closer(core.clone())), core };
-        let (told, hopeless) = oneshot::channel();
-        client.core.spawn(Watcher::new(client.core.clone(), seeds, told).run());
+        let (give_up, hopeless) = oneshot::channel();
+        client.core.spawn(Watcher::new(client.core.clone(), seeds, give_up).run());
         client.core.spawn(Courier::new(client.core.clone(), client.core.door_dock.clone()).run());
         let mut maps = client.core.maps.subscribe();
         let has_map = maps.wait_for(|map| map.version > 0);
@@ -80,7 +80,7 @@ impl Client {
             tokio::select! {
                 biased;
                 map = has_map => Ok(map.is_ok()),
-                // Nothing is told, but for this: while it may still be that a seed answers, the map is waited for.
+                // The only thing ever sent here; while a seed may still answer, the map is awaited.
                 Ok(mismatches) = hopeless => Err(ConnectError::Settings(mismatches)),
             }
         };
@@ -99,7 +99,7 @@ impl Client {
         self.core.map()
     }
 
-    /// What has gone to each node so far.
+    /// Counts of batches and bytes sent to each node so far.
     pub fn traffic(&self) -> Vec<NodeTraffic> {
         self.core.traffic()
     }
@@ -112,7 +112,7 @@ impl Client {
     /// The filter of this name.
     ///
     /// # Errors
-    /// [`FilterError`]: no such filter, nobody answers, or what is said of it cannot be used.
+    /// [`FilterError`]: no such filter, no node answers, or the description cannot be used.
     pub async fn filter(&self, name: &str) -> Result<Filter, FilterError> {
         self.core.open(name, self.core.deadline()).await.map(Filter::new)
     }
@@ -125,12 +125,12 @@ pub(crate) struct Core {
     incarnation: u128,
     current_trace: Option<CurrentTrace>,
     present: Present,
-    /// Where it is, in trees.
+    /// The site of the client, in trees.
     site: Option<String>,
     maps: watch::Sender<Arc<ClusterMap>>,
-    /// Of the map that is there, for those who look often.
+    /// The version of the present map, for readers that look often.
     map_version: AtomicU64,
-    /// The newest that any node has told of.
+    /// The newest version that any node has named.
     version_heard_of: watch::Sender<u64>,
     /// A channel to a node that answers.
     door: watch::Sender<Option<Channel>>,
@@ -143,7 +143,7 @@ pub(crate) struct Core {
     jitters: AtomicU64,
     runtime: Handle,
     tasks: Mutex<Vec<AbortHandle>>,
-    /// What the seeds said last.
+    /// The last errors of the seeds.
     complaints: Mutex<String>,
 }
 
@@ -222,7 +222,7 @@ impl Core {
 
     /// How long a call may take.
     pub(crate) fn patience(&self) -> Duration {
-        // A deadline that no clock can show is as good as thirty years.
+        // A deadline beyond what a clock can show is cut to some thirty years.
         Duration::from_millis(self.limits.deadline_ms.min(1_000_000_000_000))
     }
 
@@ -251,7 +251,7 @@ impl Core {
         }
     }
 
-    /// So many events have been answered.
+    /// So many events have been answered: gives their room back.
     pub(crate) fn release(&self, events: usize) {
         self.room.add_permits(events);
     }
@@ -268,14 +268,14 @@ impl Core {
         self.map_version.load(Ordering::Acquire)
     }
 
-    /// Takes a map if it is newer; the complaint if it is another cluster's.
+    /// Takes a map if it is newer; an error if it is another cluster's.
     pub(crate) fn set_map(&self, map: ClusterMap) -> Result<(), String> {
         let current = self.map();
         if current.version > 0 && current.cluster != map.cluster {
             return Err("this node belongs to another cluster than the first that answered".to_owned());
         }
         if map.version > current.version {
-            // First: whoever has seen the map finds its version too.
+            // The version comes first: a reader that has seen the map finds its version too.
             self.map_version.store(map.version, Ordering::Release);
             self.maps.send(Arc::new(map));
         }
@@ -292,7 +292,7 @@ impl Core {
         });
     }
 
-    /// Returns when a map that a node has told of is missing for so long.
+    /// Returns when a version that a node has named has been missing for so long.
     pub(crate) async fn map_is_behind_for(&self, lag_max: Duration) {
         let (mut heard_of, mut maps) = (self.version_heard_of.subscribe(), self.maps());
         loop {
@@ -310,12 +310,12 @@ impl Core {
         self.door.borrow().clone()
     }
 
-    /// Whether nothing more will be answered.
+    /// Whether the client is closed: no more calls are answered.
     pub(crate) fn is_closed(&self) -> bool {
         self.room.is_closed()
     }
 
-    /// Where it is, in trees.
+    /// The site of the client, in trees.
     pub(crate) fn site(&self) -> Option<&str> {
         self.site.as_deref()
     }
@@ -340,7 +340,7 @@ impl Core {
         if complaints.is_empty() { "no answer at all".to_owned() } else { complaints.clone() }
     }
 
-    /// A channel to whom a courier goes.
+    /// A channel to the target of a courier.
     pub(crate) fn channel(&self, target: Target) -> Result<Channel, String> {
         match target {
             Target::Door => self.door.borrow().clone().ok_or_else(|| "no node answers".to_owned()),
@@ -352,7 +352,7 @@ impl Core {
         }
     }
 
-    /// Where work for a node is laid down; its courier is sent for with the first of it.
+    /// The dock of a node; its courier is started with the first work for it.
     pub(crate) fn dock(self: &Arc<Self>, node: NodeId) -> Arc<Dock> {
         let mut docks = lock(&self.docks);
         if let Some(dock) = docks.get(&node) {
@@ -365,7 +365,7 @@ impl Core {
         dock
     }
 
-    /// What has gone to each node so far, and through any.
+    /// Counts of batches and bytes sent to each node so far, and through any node that relays.
     pub(crate) fn traffic(&self) -> Vec<NodeTraffic> {
         let map = self.map();
         let name = |node: &NodeId| map.nodes.get(node).map_or_else(|| node.to_string(), |record| record.name.clone());
@@ -383,8 +383,8 @@ impl Core {
     pub(crate) fn dispatch(self: &Arc<Self>, mut piece: Piece) {
         let map = self.map();
         let Some(record) = map.filters.get(&piece.filter.id()) else {
-            let reason = piece.tries.tell(firstseen_routing::Reason::UnknownFilter);
-            return piece.tell(reason);
+            let reason = piece.tries.reason_for_callers(firstseen_routing::Reason::UnknownFilter);
+            return piece.answer_alike(reason);
         };
         piece.routed_by = map.version;
         let heads = Heads::new(&map, record);

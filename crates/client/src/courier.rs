@@ -1,8 +1,8 @@
 //! The courier of one node: its stream, the batches in flight on it, and those that must be sent again.
 //!
-//! Promises: never more unanswered batches than the node allows; a batch is sent again with the same sequence, until
-//! its deadline; while its node cannot be reached, whoever can be reached is asked to relay. Must not know: how events
-//! get into batches.
+//! Promises: there are never more unanswered batches than the node allows; a batch is sent again with the same
+//! sequence, until its deadline; while the node cannot be reached, a node that can be reached is asked to relay. Must
+//! not know: how events get into batches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::dock::{Dock, Target};
 use crate::intake::LaneTicket;
 use crate::piece::Piece;
 use crate::retry::{Jitter, Next};
-use crate::stream::{NodeStream, Told};
+use crate::stream::{FromNode, NodeStream};
 
-/// How often deadlines are looked at while something is under way.
+/// The time between two looks at deadlines while a batch is under way.
 const TICK: Duration = Duration::from_millis(20);
-/// A node answers every batch by its deadline. A stream on which it has not done so for this long has lost something.
+/// A node answers every batch by its deadline. A stream on which an answer is overdue for this long has lost a message.
 const ANSWER_GRACE: Duration = Duration::from_secs(10);
 
 /// A batch that will be sent again.
@@ -35,7 +35,8 @@ struct Waiting {
 
 enum Due {
     At(Instant),
-    /// Then, or by the first map after this version: it may say how to go on without what is missing.
+    /// At this time, or by the first map after this version: it may say how to go on without the slices that are
+    /// missing.
     AtOrAfter(Instant, u64),
     /// With a map of this version.
     Map(u64),
@@ -57,8 +58,8 @@ pub(crate) struct Courier {
 #[expect(clippy::large_enum_variant, reason = "nearly all slots are awaited, and a stream has few")]
 enum Slot {
     Awaited(Piece),
-    /// Nobody waits any longer, but the node still owes the answer: its credit stays taken, and its filter's share of
-    /// them.
+    /// No caller waits any longer, but the node still owes the answer: the batch keeps its credit, and its place in its
+    /// filter's share.
     Abandoned {
         _ticket: Option<Arc<LaneTicket>>,
         since: Instant,
@@ -94,7 +95,7 @@ impl Courier {
         }
     }
 
-    /// Tries until there is a stream; meanwhile deadlines pass, and batches go through the door.
+    /// Tries until there is a stream; meanwhile deadlines pass, and batches are relayed by another node.
     async fn connect(&mut self) -> NodeStream {
         loop {
             let wait_ms = if self.failures == 0 { 0 } else { self.jitter.wait_ms(self.failures) };
@@ -126,7 +127,7 @@ impl Courier {
         let now = Instant::now();
         let down_since = *self.down_since.get_or_insert(now);
         let patience = Duration::from_millis(self.core.limits().relay_after_ms);
-        // With nobody to be reached for as long as a call may take, the next call need not wait as long again.
+        // Where no node could be reached for as long as a call may take, the next call need not wait as long again.
         let last_deadline = now + self.core.patience();
         let is_hopeless = self.dock.target == Target::Door && now >= down_since + self.core.patience();
         self.expire(if is_hopeless { last_deadline } else { now }, Reason::NotReady);
@@ -145,7 +146,7 @@ impl Courier {
         }
     }
 
-    /// Sends and receives until the stream is lost; says why it was.
+    /// Sends and receives until the stream is lost; returns why.
     async fn serve(&mut self, stream: &mut NodeStream, unanswered: &mut Unanswered) -> String {
         let mut maps = self.core.maps();
         let tick = sleep_until(Instant::now() + TICK);
@@ -166,9 +167,9 @@ impl Courier {
                         return complaint;
                     }
                 }
-                told = stream.next_told() => match told {
-                    Ok(Told::Reply(reply)) => self.take_reply(&reply, unanswered),
-                    Ok(Told::Found(found)) => {
+                message = stream.next_message() => match message {
+                    Ok(FromNode::Reply(reply)) => self.take_reply(&reply, unanswered),
+                    Ok(FromNode::Found(found)) => {
                         self.dock.traffic.received(found.encoded_len());
                         take_found(&found, unanswered);
                     }
@@ -200,7 +201,7 @@ impl Courier {
         held.into_iter().for_each(|piece| {
             self.waiting.push(Waiting { due: Due::At(Instant::now() + TICK), piece });
         });
-        // Half of what the node allows is for the other filters, should it be slow with this one.
+        // Half of the node's credit is for the other filters, should the node be slow with this one.
         let batches_max = (stream.credits as u32 / 2).max(1);
         while unanswered.len() < stream.credits
             && let Some((filter, lane)) = self.dock.next_ready()
@@ -217,7 +218,7 @@ impl Courier {
         let horizon = Duration::from_millis(piece.filter.record().policies.retry_horizon_ms.into());
         if piece.retry_until.is_some_and(|until| until < now) {
             let reason = piece.tries.out_of_time(false, Reason::Unknown);
-            piece.tell(reason);
+            piece.answer_alike(reason);
             return Ok(());
         }
         let map = self.core.map();
@@ -243,8 +244,8 @@ impl Courier {
             }
             Err(error) => {
                 tracing::warn!(%error, "a batch breaks the protocol's limits");
-                let reason = piece.tries.tell(Reason::Invalid);
-                piece.tell(reason);
+                let reason = piece.tries.reason_for_callers(Reason::Invalid);
+                piece.answer_alike(reason);
                 Ok(())
             }
         }
@@ -259,7 +260,7 @@ impl Courier {
             Err(error) => {
                 tracing::warn!(%error, "an answer makes no sense");
                 piece.tries.lost();
-                return piece.tell(Reason::Unknown);
+                return piece.answer_alike(Reason::Unknown);
             }
         };
         piece.filter.catch_up(answers.clock_ms);
@@ -272,18 +273,18 @@ impl Courier {
         }
         piece.filter.note_level_hits(&answers.level_hits);
         piece.note(answers.degraded, &answers.seen);
-        let told = |event: usize| Answer {
+        let answer_of = |event: usize| Answer {
             decision: answers.decisions[event],
             estimate: answers.estimates.get(event).copied().unwrap_or(0.0),
         };
-        // Sent again as a whole, since that is how it is named: what has been decided is remembered.
+        // A batch is sent again as a whole, as it has one name: the node remembers the events that it has decided.
         if let Some(reason) = worth_retrying(&answers.decisions)
             && let next = self.next_after(&mut piece, reason, answers.map_version, |event| {
                 answers.decisions[event] == Decision::Undecided(Reason::SlicesDown)
             })
-            && !matches!(next, Next::Tell(_))
+            && !matches!(next, Next::Answer(_))
         {
-            let answered = piece.answer_definite(answers.clock_ms, told);
+            let answered = piece.answer_definite(answers.clock_ms, answer_of);
             note_degraded(&piece, &answers, answered);
             if answers
                 .decisions
@@ -296,14 +297,14 @@ impl Courier {
         }
         note_degraded(&piece, &answers, piece.awaited());
         let tries = piece.tries.clone();
-        piece.answer(answers.clock_ms, |event| match told(event) {
-            Answer { decision: Decision::Undecided(reason), .. } => Answer::undecided(tries.tell(reason)),
+        piece.answer(answers.clock_ms, |event| match answer_of(event) {
+            Answer { decision: Decision::Undecided(reason), .. } => Answer::undecided(tries.reason_for_callers(reason)),
             answer => answer,
         });
     }
 
-    /// What to do with a batch of which a node, whose map has version `map_version`, says `reason`; `is_down` names the events that
-    /// slices hold up which are down. Those that wait for them in vain are told so.
+    /// The next step for a batch to which a node, whose map has version `map_version`, replied `reason`; `is_down`
+    /// names the events that need slices which are down. Those that would wait for these in vain are answered.
     fn next_after(
         &mut self,
         piece: &mut Piece,
@@ -313,12 +314,12 @@ impl Courier {
     ) -> Next {
         if reason == Reason::SlicesDown {
             if piece.is_lost() {
-                return Next::Tell(reason);
+                return Next::Answer(reason);
             }
             piece.give_up_vain(is_down);
         }
         match is_outage(reason) {
-            true if piece.awaited() == 0 => Next::Tell(reason),
+            true if piece.awaited() == 0 => Next::Answer(reason),
             true if piece.filter.waits_for_slices(Instant::now()) => piece.tries.awaits_nodes(reason, &mut self.jitter),
             _ => {
                 let retries_max = self.core.limits().overload_retries_max;
@@ -330,7 +331,7 @@ impl Courier {
     fn send_again(&mut self, mut piece: Piece, next: Next) {
         piece.is_sent = false;
         let due = match next {
-            Next::Tell(reason) => return piece.tell(reason),
+            Next::Answer(reason) => return piece.answer_alike(reason),
             Next::Wait(wait_ms) => {
                 let at = Instant::now() + Duration::from_millis(wait_ms);
                 if piece.tries.lacks_nodes() { Due::AtOrAfter(at, piece.routed_by) } else { Due::At(at) }
@@ -343,7 +344,7 @@ impl Courier {
         self.waiting.push(Waiting { piece, due });
     }
 
-    /// Batches whose wait is over go to whoever owns their events now.
+    /// Batches whose wait is over go to the nodes that own their events now.
     fn dispatch_due(&mut self, now: Instant) {
         let version = self.core.map_version();
         let is_due = |waiting: &mut Waiting| match waiting.due {
@@ -356,23 +357,23 @@ impl Courier {
         }
     }
 
-    /// Tells those whose time is over at `now`, as far as their batches are not on the stream.
+    /// Answers callers whose time is over at `now`, as far as their batches are not on the stream.
     fn expire(&mut self, now: Instant, otherwise: Reason) {
         let is_over = |waiting: &mut Waiting| waiting.piece.deadline <= now;
         for Waiting { piece, .. } in self.waiting.extract_if(.., is_over) {
             let reason = piece.tries.out_of_time(false, otherwise);
-            piece.tell(reason);
+            piece.answer_alike(reason);
         }
         for piece in self.dock.take_expired(now) {
             let reason = piece.tries.out_of_time(false, otherwise);
-            piece.tell(reason);
+            piece.answer_alike(reason);
         }
         for (filter, lane) in self.dock.lanes() {
             filter.expire(lane, now, otherwise);
         }
     }
 
-    /// Tells those whose batches are on the stream; the complaint if the node owes answers for too long.
+    /// Answers callers whose batches are on the stream; an error if the node owes answers for too long.
     fn expire_unanswered(&self, now: Instant, unanswered: &mut Unanswered) -> Result<(), String> {
         for slot in unanswered.values_mut() {
             match slot {
@@ -380,7 +381,7 @@ impl Courier {
                     let abandoned = Slot::Abandoned { _ticket: piece.ticket(), since: now };
                     if let Slot::Awaited(piece) = std::mem::replace(slot, abandoned) {
                         let reason = piece.tries.out_of_time(true, Reason::Unknown);
-                        piece.tell(reason);
+                        piece.answer_alike(reason);
                     }
                 }
                 Slot::Abandoned { since, .. } if now.saturating_duration_since(*since) > ANSWER_GRACE => {
@@ -396,7 +397,7 @@ impl Courier {
     }
 }
 
-/// Answers what is found of a batch while the rest of it is on its way.
+/// Answers the early duplicates of a batch, while the rest of it is on its way.
 fn take_found(message: &proto::Found, unanswered: &mut Unanswered) {
     let Some(Slot::Awaited(piece)) = unanswered.get_mut(&message.sequence) else { return };
     match reply::decode_found(message, piece.events()) {
@@ -409,17 +410,17 @@ fn take_found(message: &proto::Found, unanswered: &mut Unanswered) {
                 }
             });
         }
-        // The reply will tell.
+        // The reply will have the same verdicts.
         Err(error) => tracing::warn!(%error, "what was found makes no sense"),
     }
 }
 
-/// Whether nodes are away.
+/// Whether the reason is that nodes cannot be reached.
 fn is_outage(reason: Reason) -> bool {
     matches!(reason, Reason::SlicesDown | Reason::CutOff | Reason::ClockSkew)
 }
 
-/// Why a batch may be sent again; that nodes are away only where it is all that holds events up.
+/// Why a batch may be sent again; an outage only where no event has another reason.
 fn worth_retrying(decisions: &[Decision]) -> Option<Reason> {
     let reasons = || {
         decisions.iter().filter_map(|decision| match decision {
@@ -431,7 +432,7 @@ fn worth_retrying(decisions: &[Decision]) -> Option<Reason> {
     find(|reason| reason.is_worth_retrying()).or_else(|| find(|reason| is_outage(*reason)))
 }
 
-/// Counts events that are told now by an answer that rests on fewer slices.
+/// Counts events that are answered now by a reply that rests on fewer slices.
 fn note_degraded(piece: &Piece, answers: &reply::Answers, events: usize) {
     if answers.degraded {
         piece.filter.note_degraded(events, answers.expected_rate);

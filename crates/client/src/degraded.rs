@@ -1,24 +1,24 @@
-//! What is known of answers that rest on fewer slices than usual.
+//! Counts of answers that rest on fewer slices than usual.
 //!
-//! Promises: sums only rise. Must not know: where answers come from.
+//! Promises: counts only rise. Must not know: where answers come from.
 
 /// Events whose answers rest on fewer slices than usual.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Degraded {
-    /// How many.
+    /// The number of these events.
     pub events: u64,
-    /// How many of them would be called duplicates by mistake, if all of them were new: as nodes expect it.
+    /// How many of them would be called duplicates by mistake, if all of them were new, as nodes expect.
     pub expected_false_positives: f64,
 }
 
 impl Degraded {
-    /// So many more, a new one of which is called a duplicate by this chance.
+    /// Adds so many events, a new one of which is called a duplicate by this chance.
     pub(crate) fn add(&mut self, events: u64, rate: f64) {
         self.events += events;
         self.expected_false_positives += events as f64 * rate;
     }
 
-    /// Both together.
+    /// The sum of both.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.add(other.events, other.expected_rate());
         self

@@ -1,7 +1,7 @@
-//! What the cluster says of a filter that is asked for by name.
+//! How the cluster describes a filter that is asked for by name.
 //!
-//! Promises: a filter that is in use already stays the same; of one that is being altered the former one is told, with the
-//! other behind it. Must not know: how events are asked.
+//! Promises: a filter that is in use already stays the same; for a filter that is being altered, the description is of
+//! the former one, with its follower behind it. Must not know: how events are submitted.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::error::FilterError;
 use crate::intake::FilterCore;
 use crate::watch::complaint;
 
-/// A node that has only just heard of a filter's creation is given so long to do so.
+/// A node that may not have the map with a new filter yet is given so long to get it.
 const FILTER_APPEARS_WITHIN: Duration = Duration::from_millis(300);
 
 impl Core {
@@ -71,7 +71,7 @@ impl Core {
         let description = |reason: String| FilterError::Description { name: name.to_owned(), reason };
         let message = reply.filter.ok_or_else(|| description("it is empty".to_owned()))?;
         let (id, record) = filter_record(message).map_err(|error| description(error.to_string()))?;
-        // Batches are sent by the map: it must have come as far as the node that has told of the filter.
+        // Batches are sent by the map: it must be as new as that of the node that has described the filter.
         let mut maps = self.maps();
         let has_filter = maps.wait_for(|map| map.filters.contains_key(&id));
         if !matches!(timeout_at(deadline, has_filter).await, Ok(Ok(_))) {
@@ -85,15 +85,15 @@ impl Core {
         let (id, record) = self.level(name, id, record)?;
         let node_ms = Some(reply.wall_ms).filter(|wall_ms| *wall_ms > 0);
         node_ms.into_iter().for_each(|wall_ms| self.present().hear(wall_ms, Instant::now()));
-        // What the former one shows, the other is about to be shown.
-        // A clock that has gone wrong, ahead of the present, is not handed on.
+        // The clock of the former filter is handed to the new one, as its owners are about to be sent it. A clock that
+        // has gone wrong, ahead of the present, is not handed on.
         let clock_ms =
             reply.clock_ms.max(reply.former_clock_ms.min(node_ms.unwrap_or_else(|| self.present().wall_ms())));
         let filter = self.in_use(name, (id, record), &reply.secret, clock_ms)?;
         let Some(former) = reply.former else { return Ok(filter) };
         let (id, record) = filter_record(former).map_err(|error| description(error.to_string()))?;
         if !self.map().filters.contains_key(&id) {
-            // It has gone meanwhile.
+            // The filter has gone meanwhile.
             return Ok(filter);
         }
         let former = self.in_use(name, (id, record), &reply.former_secret, reply.former_clock_ms)?;
@@ -150,7 +150,7 @@ impl Core {
             levels().filter(|(id, ..)| wanted(*id)).map(|(.., branch)| branch.place).collect()
         });
         match place {
-            // What no leaf knows would be taken for a mistake of the levels above.
+            // An event that no leaf knows would be taken for a false positive of the levels above.
             Some((id, _)) if top_down > 0 && !is_leaf(id) => {
                 Err(FilterError::NoLeaf { name, leaves: places(&is_leaf) })
             }

@@ -1,6 +1,6 @@
-//! Where work for one node is laid down, and its courier finds it.
+//! The dock of one node: callers lay down work there, and the node's courier takes it.
 //!
-//! Promises: holds nothing that is not counted among the client's queued events. Must not know: streams.
+//! Promises: all work on it counts among the client's queued events. Must not know: streams.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::intake::FilterCore;
 use crate::piece::Piece;
 use crate::traffic::TrafficMeter;
 
-/// Whom a courier goes to.
+/// The target of a courier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A node, at its own address.
@@ -29,7 +29,7 @@ pub(crate) struct Dock {
     pub(crate) target: Target,
     /// Queues from which a batch is due, by filter and lane.
     ready: Mutex<VecDeque<(Arc<FilterCore>, usize)>>,
-    /// Batches that somebody else has made.
+    /// Batches that other couriers have made.
     inbox: Mutex<VecDeque<Piece>>,
     /// All queues for this node.
     lanes: Mutex<Vec<(Weak<FilterCore>, usize)>>,
@@ -101,7 +101,7 @@ impl Dock {
         lanes.iter().filter_map(|(filter, lane)| filter.upgrade().map(|filter| (filter, *lane))).collect()
     }
 
-    /// Whatever waits here is given up.
+    /// Gives up all work that waits here.
     pub(crate) fn clear(&self) {
         let pieces = std::mem::take(&mut *lock(&self.inbox));
         let ready = std::mem::take(&mut *lock(&self.ready));

@@ -8,7 +8,7 @@ use firstseen_wire::net::{ConnectError as AddressError, Mismatch};
 use firstseen_wire::tls::TlsError;
 use thiserror::Error;
 
-/// Why a client cannot be had.
+/// Why a client cannot connect.
 #[derive(Debug, Error)]
 pub enum ConnectError {
     /// Nothing to start from.
@@ -26,7 +26,7 @@ pub enum ConnectError {
     /// No source of randomness for the producer's incarnation.
     #[error("no random bytes for the producer's incarnation: {0}; pass them in (Builder::incarnation)")]
     Random(getrandom::Error),
-    /// Nobody answered in time.
+    /// No node answered in time.
     #[error(
         "no node answered within {:?} ({tried}): are they running, and is the way to one of them open?",
         Duration::from_millis(*.waited_ms)
@@ -34,11 +34,11 @@ pub enum ConnectError {
     Unreachable {
         /// How long it was tried.
         waited_ms: u64,
-        /// Every address that was tried, with what it said last.
+        /// Every address that was tried, with its last error.
         tried: String,
     },
-    /// Every seed answers, and none in a way that a connection can come of: waiting changes nothing, the settings of one
-    /// of the two ends do.
+    /// Every seed answers, and none in a way that allows a connection: waiting changes nothing, the settings of one of
+    /// the two ends do.
     #[error("{}", settings(.0))]
     Settings(Vec<SeedMismatch>),
     /// The blocking client has no thread to run on.
@@ -50,7 +50,7 @@ pub enum ConnectError {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{address} {mismatch}")]
 pub struct SeedMismatch {
-    /// Its address, as it was given.
+    /// The seed's address, as it was given.
     pub address: String,
     /// What was seen there, and what to do.
     pub mismatch: Mismatch,
@@ -71,20 +71,20 @@ pub enum FilterError {
     NotFound {
         /// What was asked for.
         name: String,
-        /// The filters that there are.
+        /// The filters of the cluster.
         there: Vec<String>,
     },
-    /// Its tree has no such leaf.
+    /// The filter's tree has no such leaf.
     #[error("the tree of filter `{name}` has no place `{site}`; {}; name the producer's site", filters_there(.there))]
     NoPlace {
         /// What was asked for.
         name: String,
-        /// Where the client is.
+        /// The client's site.
         site: String,
-        /// The places that there are.
+        /// The places of the tree.
         there: Vec<String>,
     },
-    /// A level above would take what it does not know for a mistake of its own.
+    /// A level above would take an event that no leaf knows for a false positive of its own.
     #[error(
         "the tree of filter `{name}` checks in the leaves what it finds above them, so every producer names a leaf; {}",
         filters_there(.leaves)
@@ -92,7 +92,7 @@ pub enum FilterError {
     NoLeaf {
         /// What was asked for.
         name: String,
-        /// The leaves that there are.
+        /// The leaves of the tree.
         leaves: Vec<String>,
     },
     /// A duplicate that is answered here would not start the window again.
@@ -103,7 +103,7 @@ pub enum FilterError {
         /// What was asked for.
         name: String,
     },
-    /// Nobody could be asked in time.
+    /// No node could be asked in time.
     #[error(
         "filter `{name}` could not be described within {:?}: {reason}; try again",
         Duration::from_millis(*.waited_ms)
@@ -113,10 +113,10 @@ pub enum FilterError {
         name: String,
         /// How long it was tried.
         waited_ms: u64,
-        /// What was said last.
+        /// The last error.
         reason: String,
     },
-    /// The node will not describe it, now or later.
+    /// The node will not describe the filter, now or later.
     #[error("the node refuses to describe filter `{name}`: {reason}")]
     Refused {
         /// What was asked for.
@@ -124,7 +124,7 @@ pub enum FilterError {
         /// What the node says.
         reason: String,
     },
-    /// What the node says cannot be used by this version.
+    /// This version cannot use the node's description.
     #[error(
         "the description of filter `{name}` cannot be used: {reason}; does this client's version match the cluster's?"
     )]
@@ -150,7 +150,7 @@ fn filters_there(there: &[String]) -> String {
     }
 }
 
-/// Why events were not even asked about; nothing was recorded.
+/// Why events were not even submitted; nothing was recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CallError {
     /// The window is one of time, and the filter's clock is that of the events.
@@ -161,13 +161,13 @@ pub enum CallError {
         /// The filter.
         filter: String,
     },
-    /// Verdicts from a filter of frequencies.
+    /// Verdicts were asked of a filter of frequencies.
     #[error("filter `{filter}` counts frequencies (kind decaying): use count or estimate")]
     Frequencies {
         /// The filter.
         filter: String,
     },
-    /// Frequencies from a filter of verdicts.
+    /// Frequencies were asked of a filter of verdicts.
     #[error("filter `{filter}` tells first from again: use observe or test; count and estimate need kind decaying")]
     Verdicts {
         /// The filter.
@@ -178,7 +178,7 @@ pub enum CallError {
     Lengths {
         /// Events.
         events: usize,
-        /// What there should be as many of.
+        /// The list that should be as long.
         what: &'static str,
         /// How many there are.
         found: usize,

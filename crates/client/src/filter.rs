@@ -1,7 +1,7 @@
 //! A filter in a producer's hands.
 //!
 //! Promises: three verdicts, never two; an event leaves this process as positions under the filter's secret, never as
-//! its bytes. Must not know: nodes, streams.
+//! bytes. Must not know: nodes, streams.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,13 +23,13 @@ use crate::outage::{MissingSlices, down_nodes};
 use crate::queue::Asked;
 use crate::trace::TraceParent;
 
-/// What is told of one event.
+/// The verdict on one event.
 pub use firstseen_routing::Decision as Verdict;
 
-/// What is told of an event by a filter of frequencies.
+/// The answer of a filter of frequencies to one event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Frequency {
-    /// How often it came, older sightings counting less.
+    /// How often the event came, older sightings counting less.
     Estimate(f32),
     /// Nothing is known.
     Undecided(Reason),
@@ -53,13 +53,13 @@ impl From<Answer> for Frequency {
 /// A call that is dropped takes nothing back: its events are submitted all the same. An answer that has not come by the
 /// deadline is `Undecided`, with a reason that says whether the event may have been recorded.
 ///
-/// A filter that is altered is followed: calls go on, under the new window and the new secret. Only who hashes events by
-/// [`Self::secret`] says how they are hashed anew ([`Self::observe_digests_or`]), or opens the filter again where it has
-/// another secret: until then events are `Undecided` ([`Reason::Altered`]). While the filter is being altered, a call that
-/// is dropped may not be submitted.
+/// A filter that is altered is followed: calls go on, under the new window and the new secret. Only a caller that
+/// hashes events by [`Self::secret`] says how they are hashed anew ([`Self::observe_digests_or`]), or opens the filter
+/// again where it has another secret: until then events are `Undecided` ([`Reason::Altered`]). While the filter is
+/// being altered, a call that is dropped may not be submitted.
 #[derive(Clone)]
 pub struct Filter {
-    /// As it was when it was opened; those that have followed are behind it.
+    /// The filter as it was when it was opened; filters that have followed are behind it.
     core: Arc<FilterCore>,
 }
 
@@ -85,7 +85,7 @@ impl Filter {
         &line::newest(&self.core).record().name
     }
 
-    /// Its number: another one after it was altered.
+    /// The filter's number: another one after it was altered.
     pub fn id(&self) -> FilterId {
         line::newest(&self.core).id()
     }
@@ -105,12 +105,14 @@ impl Filter {
         self.core.secret()
     }
 
-    /// Slices that say nothing now: why events are told [`Reason::SlicesDown`], and whether waiting will help.
+    /// Slices that cannot answer now: why events are undecided as [`Reason::SlicesDown`], and whether waiting will
+    /// help.
     pub fn missing_slices(&self) -> MissingSlices {
         line::newest(&self.core).missing_slices()
     }
 
-    /// Names of the nodes that have slices of it and are down, as far as the map tells: whom calls that need those wait for.
+    /// Names of the nodes that have slices of the filter and are down, as far as the map says: calls that need those
+    /// slices wait for these nodes.
     pub fn down_nodes(&self) -> Vec<String> {
         let filter = line::newest(&self.core);
         let map = filter.core().map();
@@ -139,8 +141,8 @@ impl Filter {
     }
 
     /// Like [`Self::observe`], for a submission that has a name, say a partition and an offset. The same name gets the
-    /// same verdict for as long as the filter's retry horizon, also from a producer that has started anew. Another event
-    /// under it is undecided ([`Reason::NameReused`]): it is never told what the first one was told.
+    /// same verdict for as long as the filter's retry horizon, also from a producer that has started anew. Another
+    /// event under it is undecided ([`Reason::NameReused`]): it never gets the first one's verdict.
     ///
     /// # Errors
     /// [`CallError`].
@@ -159,8 +161,9 @@ impl Filter {
     /// Asks about many events, one after the other, with one verdict each, in order. `times_ms` holds the time of each,
     /// or nothing where the filter needs none.
     ///
-    /// A time far ahead of the others is taken where the times of the events behind it bear it out, or the time of day, and
-    /// undecided ([`Reason::Future`]) where they do not; so `times_ms` may go on with the times of events that come after these.
+    /// A time far ahead of the others is accepted where the times of the events behind it bear it out, or the time of
+    /// day, and undecided ([`Reason::Future`]) where they do not; so `times_ms` may go on with the times of events that
+    /// come after these.
     ///
     /// # Errors
     /// [`CallError`].
@@ -214,7 +217,7 @@ impl Filter {
         self.verdicts(Operation::Observe, Events { digests, times_ms, names }, (self.secret(), HASHED)).await
     }
 
-    /// Asks about an event and records nothing: `FirstSeen` if it would be.
+    /// Asks about an event and records nothing: `FirstSeen` where [`Self::observe`] would say so.
     ///
     /// # Errors
     /// [`CallError`].
@@ -251,7 +254,7 @@ impl Filter {
         self.verdicts(Operation::Lookup, Events { digests, times_ms, names: &[] }, (self.secret(), rehash)).await
     }
 
-    /// Counts an event of a filter of frequencies, and tells its frequency.
+    /// Counts an event in a filter of frequencies, and returns its frequency.
     ///
     /// # Errors
     /// [`CallError`].
@@ -272,8 +275,8 @@ impl Filter {
         line::newest(&self.core).auditor().map(|auditor| lock(auditor).report())
     }
 
-    /// Duplicates that each level of the filter's tree has found, as nodes have told this client, from the root on; all 0
-    /// where it is in no tree.
+    /// Duplicates that each level of the filter's tree has found for this client, from the root on; all 0 where the
+    /// filter is in no tree.
     pub fn level_hits(&self) -> [u64; TREE_LEVELS_MAX] {
         self.core.level_hits()
     }
@@ -283,13 +286,13 @@ impl Filter {
         line::all(&self.core).map(|filter| filter.local_hits()).sum()
     }
 
-    /// Events whose answers rest on fewer slices than usual, as nodes are down or have lost what came before they started:
-    /// more of those told to be duplicates may be new.
+    /// Events whose answers rest on fewer slices than usual, as nodes are down or have lost events from before they
+    /// started: more of the duplicates among them may be new.
     pub fn degraded_events(&self) -> u64 {
         self.degraded().events
     }
 
-    /// The same, with the rate of false positives that nodes expect among them.
+    /// These events, with the rate of false positives that nodes expect among them.
     pub fn degraded(&self) -> Degraded {
         line::all(&self.core).map(|filter| filter.degraded()).fold(Degraded::default(), Degraded::and)
     }
@@ -377,13 +380,13 @@ impl Filter {
             let names: Vec<SubmissionName> =
                 left.iter().filter_map(|event| events.names.get(*event).copied()).collect();
             let some = Events { digests: &digests, times_ms: &times_ms, names: &names };
-            let (told, _) = self.ask_many(filter, operation, some, Some(deadline), trace).await?;
-            left.into_iter().zip(told).for_each(|(event, answer)| answers[event] = answer);
+            let (answered, _) = self.ask_many(filter, operation, some, Some(deadline), trace).await?;
+            left.into_iter().zip(answered).for_each(|(event, answer)| answers[event] = answer);
         }
         Ok(answers.into_iter().map(|answer| answer.decision).collect())
     }
 
-    /// Asks one filter about many events, or about one of a call that is traced; also tells the last deadline.
+    /// Asks one filter about many events, or about one event of a traced call; also returns the last deadline.
     async fn ask_many(
         &self,
         filter: &Arc<FilterCore>,

@@ -1,7 +1,7 @@
 //! What all handles of a filter share: its hash, its clock, and a queue for every node that owns slices of it.
 //!
-//! Promises: events get their places in time in the order in which they are queued; while few batches are in flight a
-//! batch is due as soon as there is an event. Must not know: streams, retries.
+//! Promises: events get their places in time in the order in which they are queued; while few batches are in flight, a
+//! batch is due as soon as it has an event. Must not know: streams, retries.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -45,13 +45,13 @@ pub(crate) struct FilterCore {
 }
 
 struct Intake {
-    /// Of filters that judge events by their own times.
+    /// The clock, for filters that judge events by their own times.
     clock: Option<WindowClock>,
     pace: Pace,
     scratch: Probes,
     map_version: u64,
     is_closed: bool,
-    /// The lane of every slice, and whether nobody serves it.
+    /// The lane of every slice, and whether no node serves the slice.
     lane_of_slice: Vec<(u32, bool)>,
     lanes: Vec<Lane>,
 }
@@ -69,7 +69,7 @@ struct Lane {
     dock: Arc<Dock>,
     queue: Queue,
     inflight_batches: u32,
-    /// Its courier knows that a batch is due.
+    /// The courier knows that a batch is due.
     is_listed: bool,
 }
 
@@ -166,7 +166,7 @@ impl FilterCore {
         self.id
     }
 
-    /// What has followed it.
+    /// The filters that have followed this one.
     pub(crate) fn line(&self) -> &Line {
         &self.line
     }
@@ -209,12 +209,12 @@ impl FilterCore {
         lock(&self.degraded).add(events as u64, rate.into());
     }
 
-    /// A node says that slices are down: whether to ask again before callers are told.
+    /// A node says that slices are down; returns whether to ask again before callers are answered.
     pub(crate) fn waits_for_slices(&self, now: Instant) -> bool {
         self.core.limits().waits_for_slices && lock(&self.outage).is_worth_waiting(now, self.core.patience())
     }
 
-    /// Slices that say nothing, as far as the map tells.
+    /// Slices that cannot answer, as far as the map says.
     pub(crate) fn missing_slices(&self) -> MissingSlices {
         let map = self.core.map();
         let record = map.filters.get(&self.id);
@@ -223,7 +223,7 @@ impl FilterCore {
         })
     }
 
-    /// Whether what is told first-seen is remembered here.
+    /// Whether first-seen events are remembered here.
     pub(crate) fn remembers(&self) -> bool {
         self.local.is_some()
     }
@@ -233,16 +233,16 @@ impl FilterCore {
         self.local.as_ref().map_or(0, |local| lock(local).hits())
     }
 
-    /// The place of an event that occurs now, where nodes stamp events; otherwise the one it has.
+    /// The place of an event that occurs now, where nodes stamp events; otherwise `tick`.
     pub(crate) fn local_tick(&self, tick: Tick) -> Tick {
         self.local.as_ref().map_or(tick, |local| lock(local).tick(tick, || self.core.present().wall_ms()))
     }
 
-    /// These were told first-seen, in these units.
-    pub(crate) fn remember(&self, told: impl Iterator<Item = (Digest, u64)>) {
+    /// The verdict on these events was first-seen, in these units.
+    pub(crate) fn remember(&self, events: impl Iterator<Item = (Digest, u64)>) {
         if let Some(local) = &self.local {
             let mut local = lock(local);
-            told.for_each(|(digest, unit)| local.remember(digest, unit));
+            events.for_each(|(digest, unit)| local.remember(digest, unit));
         }
     }
 
@@ -265,10 +265,10 @@ impl FilterCore {
         self.auditor.is_some() && Auditor::samples(digest, self.core.limits().audit_rate)
     }
 
-    pub(crate) fn audit(&self, clock_ms: u64, told: impl Iterator<Item = (Digest, Tick, Decision)>) {
+    pub(crate) fn audit(&self, clock_ms: u64, answers: impl Iterator<Item = (Digest, Tick, Decision)>) {
         if let Some(auditor) = &self.auditor {
             let mut auditor = lock(auditor);
-            told.for_each(|(digest, tick, decision)| auditor.observe(digest, tick, clock_ms, decision));
+            answers.for_each(|(digest, tick, decision)| auditor.observe(digest, tick, clock_ms, decision));
         }
     }
 
@@ -418,7 +418,7 @@ impl FilterCore {
 
     fn is_due(&self, lane: &Lane, unit_max: u64) -> bool {
         let limits = self.core.limits();
-        // What climbs from a leaf takes long, and what the leaf knows would gather behind it.
+        // Events that climb from a leaf take long, and events that the leaf knows would gather behind them.
         let climbs = self.record.branch.as_ref().is_some_and(|branch| !branch.is_root());
         let inflight_max = if climbs || lane.queue.len() >= limits.batch_events_max as usize {
             limits.inflight_batches_max
@@ -477,7 +477,7 @@ impl FilterCore {
         }
     }
 
-    /// The client is closed: nothing that is queued will be sent.
+    /// The client is closed: queued events will not be sent.
     pub(crate) fn close(&self) {
         let mut intake = lock(&self.intake);
         for lane in &mut intake.lanes {

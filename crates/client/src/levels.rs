@@ -1,7 +1,7 @@
 //! The client inside of a node: events of one level of a tree that are brought to the level above.
 //!
-//! Promises: what every call of a client gets, for events of which only the positions are known. Must not know: why they
-//! climb.
+//! Promises: the same as for every call of a client, for events of which only the positions are known. Must not know:
+//! why events climb.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,18 +20,18 @@ use crate::options::{Builder, Limits};
 use crate::piece::Piece;
 use crate::traffic::NodeTraffic;
 
-/// Brings events to levels of trees. The map is told to it, instead of watched.
+/// Brings events to levels of trees. The node gives it the map, so that it watches none.
 pub struct Levels {
     core: Arc<Core>,
     filters: Mutex<BTreeMap<FilterId, Arc<FilterCore>>>,
 }
 
 impl Levels {
-    /// Of a process with this incarnation, whose submissions are named by it.
+    /// For a process with this incarnation, by which its submissions are named.
     pub fn new(connector: Arc<dyn Connector>, incarnation: u128) -> Self {
-        // Whoever asks for the map can reach its nodes, so there is no door that could relay.
-        // Whoever brings events up bounds them: a level would wait in vain for room that those below it have taken. And
-        // who waits for slices that are down is the producer: a level that waits would take its time.
+        // A node that has the map can reach the others, so no relay is needed. The node bounds the events that climb: a
+        // level would wait in vain for room that levels below it have taken. And the producer waits for slices that are
+        // down: a level that waited too would use up the producer's time.
         let limits = Limits {
             relay_after_ms: u64::MAX,
             queued_events_max: u32::MAX,
@@ -50,8 +50,8 @@ impl Levels {
         }
     }
 
-    /// Brings events up: they are on their way when this returns, so climbs keep their order. The future waits for what
-    /// becomes of them, for `patience` at most.
+    /// Brings events up: they are on their way when this returns, so climbs keep their order. The future waits for
+    /// their verdicts, for `patience` at most.
     pub fn climb(&self, climb: Climb, patience: Duration) -> impl Future<Output = Climbed> + Send + use<> {
         let (number, events, deadline) = (climb.number, climb.probes.len(), Instant::now() + patience);
         let undecided = move |reason| Climbed {
@@ -78,7 +78,7 @@ impl Levels {
         }
     }
 
-    /// What has gone to each node so far.
+    /// Counts of batches and bytes sent to each node so far.
     pub fn traffic(&self) -> Vec<NodeTraffic> {
         self.core.traffic()
     }
@@ -89,7 +89,7 @@ impl Levels {
             return Some(filter.clone());
         }
         let record = self.core.map().filters.get(&id)?.clone();
-        // Positions come ready, so nothing is hashed.
+        // Positions are given, so nothing is hashed.
         let secret = FilterSecret::from_material(&[0; 32]);
         let filter = Arc::new(FilterCore::new(self.core.clone(), id, record, secret, 0).ok()?);
         filters.insert(id, filter.clone());

@@ -1,10 +1,11 @@
-//! Filters that have followed one another under a name: a call asks one after the other, as long as the former one is there.
+//! Filters that have followed one another under a name (elsewhere: a schema migration): a call asks one after the
+//! other, as long as the former one is there.
 //!
-//! What the former filter has is told by it, and nothing is recorded there any more; what it does not have, the one that has
-//! followed is asked for. So where the two lie, and that there are two, is no matter of the caller's.
+//! The former filter answers for the events that it has, and records no more; the filter that has followed is asked for
+//! all others. So the caller need not know that there are two filters, nor where they lie.
 //!
-//! Promises: a filter is asked only when the one before does not have the event, or is gone; a call that needs one filter
-//! pays for a look at a flag. Must not know: how a filter is asked.
+//! Promises: a filter is asked only when the one before does not have the event, or is gone; a call that needs one
+//! filter reads one flag more than a call without a line. Must not know: how a filter is asked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,7 +20,7 @@ use crate::intake::FilterCore;
 
 /// The place of a filter among those that follow one another.
 pub(crate) struct Line {
-    /// The first of them.
+    /// The first filter of the line.
     origin: FilterId,
     next: OnceLock<Arc<FilterCore>>,
     /// The map does not have the filter any more.
@@ -29,15 +30,15 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Of filter `id`.
+    /// The place of filter `id`.
     pub(crate) fn of(id: FilterId, record: &FilterRecord) -> Self {
         let (origin, is_over) = (record.line.origin.unwrap_or(id), AtomicBool::new(false));
         Self { origin, next: OnceLock::new(), is_over, turn: Semaphore::new(1) }
     }
 
-    /// This filter has followed.
+    /// The filter `next` has followed.
     pub(crate) fn follow_with(&self, next: Arc<FilterCore>) {
-        // Somebody else may have found it, too.
+        // Another call may have found it, too.
         let _ = self.next.set(next);
     }
 
@@ -47,12 +48,12 @@ impl Line {
     }
 }
 
-/// Whether an event that is told so is one for the filter that has followed: nothing has been recorded.
+/// Whether an event with this answer is one for the filter that has followed: nothing has been recorded.
 pub(crate) fn passes_on(answer: Answer) -> bool {
     matches!(answer.decision, Decision::Undecided(Reason::Altered | Reason::UnknownFilter))
 }
 
-/// What is told of an event for which the filter that has followed could not be found in time.
+/// The answer to an event for which the filter that has followed could not be found in time.
 pub(crate) fn not_found(answer: Answer) -> Answer {
     match answer.decision {
         Decision::Undecided(Reason::Altered) => Answer::undecided(Reason::NotReady),
@@ -60,7 +61,7 @@ pub(crate) fn not_found(answer: Answer) -> Answer {
     }
 }
 
-/// The filter that is asked first, where `opened` is the one that the caller has got.
+/// The filter that is asked first, where the caller has opened `opened`.
 #[inline]
 pub(crate) fn first(opened: &Arc<FilterCore>) -> &Arc<FilterCore> {
     let mut filter = opened;
@@ -72,12 +73,12 @@ pub(crate) fn first(opened: &Arc<FilterCore>) -> &Arc<FilterCore> {
     filter
 }
 
-/// The last that is known.
+/// The last filter of the line that is known.
 pub(crate) fn newest(opened: &Arc<FilterCore>) -> &Arc<FilterCore> {
     all(opened).last().unwrap_or(opened)
 }
 
-/// All that are known from `opened` on.
+/// All filters of the line that are known, from `opened` on.
 pub(crate) fn all(opened: &Arc<FilterCore>) -> impl Iterator<Item = &Arc<FilterCore>> {
     std::iter::successors(Some(opened), |filter| filter.line().next.get())
 }
@@ -98,7 +99,7 @@ impl FilterCore {
         let _turn = timeout_at(deadline, turn.acquire()).await.ok()?.ok()?;
         let mut jitter = self.core().jitter();
         for tries in 1.. {
-            // A node may be asked that has not heard of it yet.
+            // The node that is asked may not have the new map yet.
             let name = self.name_of_line(*origin).filter(|_| next.get().is_none());
             let Some(name) = name.filter(|_| Instant::now() < deadline) else { break };
             match self.core().open(&name, deadline).await {
@@ -113,7 +114,7 @@ impl FilterCore {
         next.get()
     }
 
-    /// What the newest of the line is called, where one has followed.
+    /// The name of the newest filter of the line, where one has followed.
     fn name_of_line(&self, origin: FilterId) -> Option<String> {
         let map = self.core().map();
         map.follower_of(self.id(), origin)?;

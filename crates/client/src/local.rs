@@ -1,8 +1,8 @@
-//! The client's own memory of what it was told first-seen: level zero of a tree.
+//! The client's own memory of events for which it got the reply first-seen: level zero of a tree.
 //!
-//! Promises: only what this client was told to be first-seen is a duplicate here, for as long as the filter's own window
-//! says; keys are told apart by all 128 bits of their digests; what is kept is bounded, and the oldest goes. Must not
-//! know: streams, retries, the clock (the time of day is passed in).
+//! Promises: only an event for which this client got the reply first-seen is a duplicate here, for as long as the
+//! filter's own window says; keys differ by all 128 bits of their digests; memory is bounded, and the oldest key goes.
+//! Must not know: streams, retries, the clock (the time of day is passed in).
 
 use std::collections::HashMap;
 use std::mem;
@@ -13,22 +13,22 @@ use firstseen_routing::{ClockSource, FilterRecord, Tick};
 /// Bytes of an event that is kept: digest, unit, and the table's share.
 const EVENT_BYTES: usize = 48;
 
-/// What was told first-seen lately.
+/// Events with the verdict first-seen of late.
 #[derive(Debug)]
 pub(crate) struct LocalFilter {
     rule: WindowRule,
-    /// Of filters whose nodes stamp events.
+    /// The clock, for filters whose nodes stamp events.
     wall: Option<WindowClock>,
     /// By digest, the unit of the window in which the event occurred.
     young: HashMap<Digest, u64>,
-    /// What was young before.
+    /// The events that were in `young` before.
     old: HashMap<Digest, u64>,
     half_events_max: usize,
     hits: u64,
 }
 
 impl LocalFilter {
-    /// Empty; of at most `bytes_max` bytes. None for windows that count the events of all producers.
+    /// An empty memory of at most `bytes_max` bytes. None for windows that count the events of all producers.
     pub(crate) fn new(record: &FilterRecord, bytes_max: usize) -> Option<Self> {
         let group = &record.definition.group;
         if let Unit::Events(_) = group.unit {
@@ -45,14 +45,14 @@ impl LocalFilter {
         })
     }
 
-    /// The place of an event that occurs at `wall_ms`, where nodes stamp events; otherwise the one it has.
+    /// The place of an event that occurs at `wall_ms`, where nodes stamp events; otherwise `tick`.
     pub(crate) fn tick(&mut self, tick: Tick, wall_ms: impl FnOnce() -> u64) -> Tick {
         let Some(clock) = &mut self.wall else { return tick };
         let (clock_unit, unit) = clock.place_tick(Some(wall_ms())).unwrap_or_default();
         Tick { clock_unit, unit }
     }
 
-    /// Whether the event is a duplicate of one that was told first-seen.
+    /// Whether the event is a duplicate of one whose verdict was first-seen.
     pub(crate) fn knows(&mut self, digest: Digest, tick: Tick) -> bool {
         let Some(unit) = self.young.get(&digest).or_else(|| self.old.get(&digest)) else { return false };
         let stamp = self.rule.stamp(tick.unit, tick.clock_unit);
@@ -61,7 +61,7 @@ impl LocalFilter {
         is_alive
     }
 
-    /// The event was told first-seen.
+    /// The verdict on the event was first-seen.
     pub(crate) fn remember(&mut self, digest: Digest, unit: u64) {
         if self.young.len() >= self.half_events_max {
             mem::swap(&mut self.young, &mut self.old);

@@ -1,14 +1,14 @@
-//! What a batch keeps of its events beside what it sends: for what the client remembers itself, and for what it audits.
+//! Notes that a batch keeps of its events beside what it sends: for the client's own memory, and for its audits.
 //!
-//! Promises: a part of a batch has its part of both. Must not know: who is told what.
+//! Promises: a part of a batch has its part of both notes. Must not know: who gets which verdict.
 
 use firstseen_filter::Digest;
 use firstseen_routing::Tick;
 
-/// Of all events of a batch.
+/// The notes of all events of a batch.
 #[derive(Default)]
 pub(crate) struct Noted {
-    /// One an event, where what is told first-seen is remembered.
+    /// The digest of each event, where first-seen events are remembered.
     pub(crate) digests: Vec<Digest>,
     /// The place of events that nodes stamp.
     pub(crate) local_tick: Tick,
@@ -17,7 +17,7 @@ pub(crate) struct Noted {
 }
 
 impl Noted {
-    /// What is kept of these events, which stand in their order.
+    /// The notes of these events, which stand in the order of the batch.
     pub(crate) fn part(&self, events: &[usize]) -> Self {
         let digests = events.iter().filter_map(|event| self.digests.get(*event).copied()).collect();
         let audited = self.audited.iter().filter_map(|(event, digest)| {

@@ -1,6 +1,6 @@
-//! What a client may be told: limits with their units, and the edges that tests and simulations replace.
+//! The options of a client: limits with their units, and the edges that tests and simulations replace.
 //!
-//! Promises: every limit is at least 1 when a client runs. Must not know: what is done with them.
+//! Promises: every limit is at least 1 when a client runs. Must not know: what limits are used for.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -91,8 +91,8 @@ impl Builder {
         self
     }
 
-    /// Milliseconds after which an answer that has not come is `Undecided` (5,000). What was sent until then is tried
-    /// again; [`firstseen_routing::Reason::Unknown`] says that it may have been recorded.
+    /// Milliseconds after which an answer that has not come is `Undecided` (5,000). Until then a batch is tried again;
+    /// [`firstseen_routing::Reason::Unknown`] says that the event may have been recorded.
     #[must_use]
     pub fn deadline_ms(mut self, deadline_ms: u64) -> Self {
         self.limits.deadline_ms = deadline_ms;
@@ -149,33 +149,33 @@ impl Builder {
         self
     }
 
-    /// How connections are opened, instead of over TCP; then [`Self::tls`] is the connector's affair.
+    /// Opens connections, instead of TCP; then [`Self::tls`] is left to the connector.
     #[must_use]
     pub fn connector(mut self, connector: Arc<dyn Connector>) -> Self {
         self.connector = Some(connector);
         self
     }
 
-    /// Where the trace context of a call comes from: it goes on in the spans of the nodes that the call's events touch.
-    /// The function is asked once a call, in the task or thread that calls, and must not wait. A batch with events of
-    /// several calls has the context of the first that has one. Without it nothing is sent.
+    /// Gives the trace context of a call, which goes on in the spans of the nodes that the call's events touch. The
+    /// function is asked once a call, in the task or thread that calls, and must not wait. A batch with events of
+    /// several calls has the context of the first that has one. Without this option no context is sent.
     #[must_use]
     pub fn traceparent(mut self, current: impl Fn() -> Option<TraceParent> + Send + Sync + 'static) -> Self {
         self.current_trace = Some(Arc::new(current));
         self
     }
 
-    /// What the time of day is, in milliseconds since 1970; the machine's where nobody says otherwise. Where nodes tell a later one,
-    /// theirs counts.
+    /// Gives the time of day, in milliseconds since 1970; without this option it is the machine's. Where nodes send a
+    /// later one, theirs counts.
     #[must_use]
     pub fn wall_clock(mut self, wall_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.wall_clock = Some(Arc::new(wall_ms));
         self
     }
 
-    /// Remembers what was told first-seen, in so many bytes for each filter, and answers its duplicates without asking
-    /// anybody: level zero of a tree. Submissions that are named by the caller are always asked about. 0, as by default,
-    /// remembers nothing.
+    /// Remembers events with the verdict first-seen, in so many bytes for each filter, and answers their duplicates
+    /// without asking a node: level zero of a tree. Submissions that are named by the caller are always asked about. 0,
+    /// as by default, remembers nothing.
     #[must_use]
     pub fn local_bytes_max(mut self, bytes: usize) -> Self {
         self.limits.local_bytes_max = bytes;
@@ -183,14 +183,15 @@ impl Builder {
     }
 
     /// How often a batch is sent again that a node has refused for overload; 2 by default, after 20 and 160 ms, then
-    /// after 1.3 s each. More only for producers that can wait, as everybody's tries are load.
+    /// after 1.3 s each. Allow more only for producers that can wait, as every try is load.
     #[must_use]
     pub fn overload_retries_max(mut self, retries: u32) -> Self {
         self.limits.overload_retries_max = retries;
         self
     }
 
-    /// Where this producer is: of filters in a tree, events go to the leaf of this name. Without it they go to the root.
+    /// The site of this producer: for filters in a tree, events go to the leaf of this name. Without a site they go to
+    /// the root.
     #[must_use]
     pub fn site(mut self, site: impl Into<String>) -> Self {
         self.site = Some(site.into());
@@ -208,7 +209,7 @@ impl Builder {
     /// Waits for the first map, for at most the deadline.
     ///
     /// # Errors
-    /// [`ConnectError`]: what is missing, or that nobody answered.
+    /// [`ConnectError`]: what is missing, or that no node answered.
     pub async fn connect(self) -> Result<Client, ConnectError> {
         self.connecting().await
     }

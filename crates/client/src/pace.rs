@@ -1,17 +1,17 @@
-//! How far apart in time events may be that a cluster is asked about at once.
+//! How far apart in time the events may be that are in flight together.
 //!
-//! Where slices share events, the slices of one group on different nodes each have a clock, and an event moves the clock
-//! of those that it visits. A log is read much faster than it was written: with a day of it in flight, some clocks
-//! would be a day ahead of events that have yet to come, and call them late. So what is in flight stays within half of
-//! the lateness, which leaves the other half for events that are out of order; then every event is judged as it would be
-//! in one process. Events as they happen are never that far apart.
+//! Where slices share events, the slices of one group on different nodes each have a clock, and an event moves the
+//! clock of those that it visits. A log is read much faster than it was written: with a day of it in flight, some
+//! clocks would be a day ahead of events that have yet to come, and call them late. So events in flight stay within
+//! half of the lateness, which leaves the other half for events that are out of order; then every event is judged as it
+//! would be in one process. Events as they happen are never that far apart.
 //!
-//! Promises: an event is held back only while older ones of its filter are unanswered. Must not know: who is asked, why
-//! an answer takes its time.
+//! Promises: an event is held back only while older ones of its filter are unanswered. Must not know: which node is
+//! asked, why an answer takes its time.
 
 use firstseen_routing::SlicedDefinition;
 
-/// Follows what is in flight of one filter; where its slices share no events, and it has no levels, nothing.
+/// Follows the events in flight of one filter; does nothing where its slices share no events, and it has no levels.
 pub(crate) struct Pace {
     skew_units_max: Option<u64>,
     /// The clock at the first event of each batch in flight.

@@ -1,7 +1,7 @@
-//! A batch in the client's hands: from the queue until its callers are answered.
+//! A batch in the client: from the queue until its callers have their answers.
 //!
-//! Promises: content and sequence stay the same however often it is sent; dropped, it answers whoever still waits.
-//! Must not know: streams, waiting times.
+//! Promises: content and sequence stay the same however often the batch is sent; when it is dropped, all callers that
+//! still wait get an answer. Must not know: streams, waiting times.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,30 +29,30 @@ pub(crate) struct Piece {
     pub(crate) filter: Arc<FilterCore>,
     pub(crate) sequence: u64,
     pub(crate) operation: Operation,
-    /// Group and events; events stand group by group.
+    /// Each group and the number of its events; events stand group by group.
     runs: Vec<(u32, u32)>,
     probes: Probes,
     times: Times,
     names: Vec<SubmissionName>,
     callers: Callers,
-    /// Part of the content: a batch that is sent again has it again.
+    /// The trace, which is part of the content: a batch that is sent again has the same.
     trace: Option<TraceParent>,
     noted: Noted,
     pub(crate) deadline: Instant,
     pub(crate) tries: Tries,
-    /// Nodes remember the submission until then, counted from when it was first sent.
+    /// Until when nodes remember the submission, counted from when it was first sent.
     pub(crate) retry_until: Option<Instant>,
     /// The version of the map by which it has been routed.
     pub(crate) routed_by: u64,
-    /// On its way: an answer may still come.
+    /// The batch is on its way: an answer may still come.
     pub(crate) is_sent: bool,
-    /// Its message, but for what is known only when it is sent.
+    /// The batch's message, but for the fields that are known only when it is sent.
     content: Result<Batch, WireError>,
-    /// The level of a tree that it comes from, which is to know where events were found.
+    /// The level of a tree that the batch comes from, which is to know where events were found.
     from: Option<FromLevel>,
-    /// It was brought up before, and may have been recorded.
+    /// The events have climbed before, and may have been recorded.
     again: bool,
-    /// As long as one part of the batch is in somebody's hands, the batch counts as in flight in its lane.
+    /// As long as one part of the batch is held anywhere, the batch counts as in flight in its lane.
     ticket: Option<Arc<LaneTicket>>,
 }
 
@@ -62,7 +62,8 @@ impl Piece {
         let Taken { asked: Asked { operation, deadline }, mut events, whens, mut names, mut callers } = taken;
         let first = whens.first().map(|run| run.when).unwrap_or_default();
         let all_at = |unit: u64| whens.iter().all(|run| run.when.tick == Tick { clock_unit: unit, unit });
-        // Where all are of one unit it is told once, also by a clock that stepped there for the first of them.
+        // Where all events are of one unit, the message has it once, also if the clock stepped there for the first of
+        // them.
         let (base_unit, mut ticks) = if all_at(first.tick.clock_unit) {
             (first.tick.clock_unit, Vec::new())
         } else {
@@ -158,7 +159,7 @@ impl Piece {
         piece
     }
 
-    /// Where events were found.
+    /// Notes where events were found.
     pub(crate) fn note(&self, degraded: bool, seen: &[Seen]) {
         if self.from.is_some() {
             self.callers.note(degraded, |event| seen.get(event).copied().unwrap_or_default());
@@ -169,12 +170,12 @@ impl Piece {
         self.callers.len()
     }
 
-    /// Keeps the batch counted as in flight.
+    /// A ticket that keeps the batch counted as in flight.
     pub(crate) fn ticket(&self) -> Option<Arc<LaneTicket>> {
         self.ticket.clone()
     }
 
-    /// The message, as the map has it now.
+    /// The message, by the present map.
     pub(crate) fn message(&self, map: &ClusterMap, owner: NodeId, now: Instant) -> Result<Batch, WireError> {
         let left_ms = self.deadline.saturating_duration_since(now).as_millis();
         Ok(Batch {
@@ -225,7 +226,7 @@ impl Piece {
         groups.enumerate().map(move |(event, (run, group))| (run, head(group, event)))
     }
 
-    /// The node that heads all of it; `None` if there are several.
+    /// The node that heads all events of the batch; `None` if there are several.
     pub(crate) fn owner(&self, record: &FilterRecord, heads: &Heads<'_>) -> Option<NodeId> {
         if !record.definition.slicing.divides_cells() {
             // The first event of a run speaks for it.
@@ -241,7 +242,7 @@ impl Piece {
 
     /// Parts that have one owner each. A run that goes to one node keeps its sequence, by which the node's memory of
     /// submissions names it; one that must be divided gets new sequences, unless it may have been recorded already:
-    /// nobody could tell then which of the two submissions of an event came first.
+    /// then it would be unknown which of the two submissions of an event came first.
     pub(crate) fn split(mut self, heads: &Heads<'_>) -> Vec<(NodeId, Self)> {
         let owners: Vec<(usize, Option<NodeId>)> = self.owners(heads).collect();
         let mut parts: Vec<(NodeId, bool, Vec<usize>)> = Vec::new();
@@ -259,13 +260,13 @@ impl Piece {
             }
             from += events;
         }
-        let may_have_recorded = self.tries.tell(Reason::StaleMap) == Reason::Unknown;
+        let may_have_recorded = self.tries.reason_for_callers(Reason::StaleMap) == Reason::Unknown;
         let mut pieces = Vec::with_capacity(parts.len());
         for (owner, is_whole, events) in parts {
             let mut part = self.part(&events);
             match (is_whole, may_have_recorded) {
                 (true, _) => pieces.push((owner, part)),
-                (false, true) => part.tell(Reason::Unknown),
+                (false, true) => part.answer_alike(Reason::Unknown),
                 (false, false) => {
                     part.sequence = self.filter.core().next_sequence();
                     pieces.push((owner, part));
@@ -274,18 +275,18 @@ impl Piece {
         }
         let ownerless = owners.iter().enumerate().filter(|(_, (_, owner))| owner.is_none());
         let ownerless: Vec<usize> = ownerless.map(|(event, _)| event).collect();
-        let reason = self.tries.tell(Reason::NotReady);
-        self.part(&ownerless).tell(reason);
+        let reason = self.tries.reason_for_callers(Reason::NotReady);
+        self.part(&ownerless).answer_alike(reason);
         // Every event is in a part now, and answered there.
         self.callers = Callers::default();
         pieces
     }
 
-    /// Parts of at most so many events, which get sequences of their own; none where some of it may have been recorded
+    /// Parts of at most so many events, which get sequences of their own; none where some events may have been recorded
     /// already, as in [`Self::split`].
     pub(crate) fn cut(mut self, events_max: usize) -> Vec<Self> {
-        if self.tries.tell(Reason::StaleMap) == Reason::Unknown {
-            self.tell(Reason::Unknown);
+        if self.tries.reason_for_callers(Reason::StaleMap) == Reason::Unknown {
+            self.answer_alike(Reason::Unknown);
             return Vec::new();
         }
         let events: Vec<usize> = (0..self.events()).collect();
@@ -349,7 +350,7 @@ impl Piece {
         part
     }
 
-    /// Answers the events of which something definite is known, and keeps the others; `clock_ms` as in [`Self::answer`].
+    /// Answers the events with a definite answer, and keeps the others; `clock_ms` as in [`Self::answer`].
     pub(crate) fn answer_definite(&mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) -> usize {
         let definite =
             |event| Some(answer_of(event)).filter(|answer| !matches!(answer.decision, Decision::Undecided(_)));
@@ -365,20 +366,20 @@ impl Piece {
         self.callers.waiting()
     }
 
-    /// Whether all slices of all events that are waited for are down, and the filter says what these are told.
+    /// Whether all slices of all awaited events are down, and the filter's policy has a verdict for these.
     pub(crate) fn is_lost(&self) -> bool {
         let lost = self.lost_events(|_| Answer::undecided(Reason::SlicesDown));
         lost.is_some_and(|(_, events)| events.len() == self.awaited())
     }
 
-    /// Answers the events that `is_down` names, as slices are down that they need, where no waiting brings back what these knew;
-    /// keeps the others.
+    /// Answers the events that `is_down` names, as slices that they need are down, where no waiting brings the cells of
+    /// these back; keeps the others.
     pub(crate) fn give_up_vain(&mut self, is_down: impl Fn(usize) -> bool) {
         let vain = self.vain_events(is_down);
-        let told = Answer::undecided(self.tries.tell(Reason::SlicesDown));
-        let told = |event| vain.contains(&event).then_some(told);
-        self.audit(0, |event| told(event).map(|answer| answer.decision));
-        let answered = self.callers.answer_some(told);
+        let answer = Answer::undecided(self.tries.reason_for_callers(Reason::SlicesDown));
+        let answer_of = |event| vain.contains(&event).then_some(answer);
+        self.audit(0, |event| answer_of(event).map(|answer| answer.decision));
+        let answered = self.callers.answer_some(answer_of);
         self.filter.core().release(answered);
     }
 
@@ -402,13 +403,13 @@ impl Piece {
         self.runs.iter().flat_map(|(group, events)| std::iter::repeat_n(*group, *events as usize))
     }
 
-    /// Answers every event; `clock_ms` is what the owner's clock shows, 0 where it shows none.
+    /// Answers every event; `clock_ms` is the reading of the owner's clock, 0 where there is none.
     pub(crate) fn answer(mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) {
         self.finish(clock_ms, answer_of);
     }
 
     /// Answers every event alike.
-    pub(crate) fn tell(self, reason: Reason) {
+    pub(crate) fn answer_alike(self, reason: Reason) {
         self.answer(0, |_| Answer::undecided(reason));
     }
 
@@ -427,7 +428,7 @@ impl Piece {
         self.callers.answer(answer_of);
     }
 
-    /// Events all of whose slices are down, and what they are told instead, where the filter has something to say of them.
+    /// The events all of whose slices are down, and their verdict, where the filter's policy has one for them.
     fn lost_events(&self, answer_of: impl Fn(usize) -> Answer) -> Option<(Decision, BTreeSet<usize>)> {
         let is_asked = matches!(self.operation, Operation::Observe | Operation::Lookup) && self.from.is_none();
         let decision = match self.filter.record().policies.when_lost {
@@ -440,15 +441,15 @@ impl Piece {
         let record = map.filters.get(&self.filter.id())?;
         let heads = Heads::new(&map, record);
         let is_lost = |(event, group): &(usize, u32)| {
-            let told =
+            let is_awaited =
                 self.callers.awaits(*event) && answer_of(*event).decision == Decision::Undecided(Reason::SlicesDown);
-            told && heads.are_gone(self.filter.prober(), *group, &self.probes, *event)
+            is_awaited && heads.are_gone(self.filter.prober(), *group, &self.probes, *event)
         };
         let lost: BTreeSet<usize> = self.groups().enumerate().filter(is_lost).map(|(event, _)| event).collect();
         (!lost.is_empty()).then_some((decision, lost))
     }
 
-    /// Keeps what is told first-seen, where that is wanted.
+    /// Remembers first-seen events, where that is wanted.
     fn remember(&self, answer_of: impl Fn(usize) -> Answer) {
         let Noted { digests, local_tick, .. } = &self.noted;
         if digests.is_empty() {
@@ -460,20 +461,20 @@ impl Piece {
         self.filter.remember(first.map(|event| (digests[event], unit(event))));
     }
 
-    /// Checks what is told of audited events, each once.
-    fn audit(&mut self, clock_ms: u64, told: impl Fn(usize) -> Option<Decision>) {
+    /// Checks the answers to audited events, each once.
+    fn audit(&mut self, clock_ms: u64, decision_of: impl Fn(usize) -> Option<Decision>) {
         if self.operation != Operation::Observe || self.noted.audited.is_empty() {
             return;
         }
         let still = Tick { clock_unit: self.times.base_unit, unit: self.times.base_unit };
         let (callers, ticks) = (&self.callers, &self.times.ticks);
-        let told = self.noted.audited.iter().filter(|(event, _)| callers.awaits(*event as usize)).filter_map(
+        let audited = self.noted.audited.iter().filter(|(event, _)| callers.awaits(*event as usize)).filter_map(
             |(event, digest)| {
                 let event = *event as usize;
-                Some((*digest, ticks.get(event).copied().unwrap_or(still), told(event)?))
+                Some((*digest, ticks.get(event).copied().unwrap_or(still), decision_of(event)?))
             },
         );
-        self.filter.audit(clock_ms, told);
+        self.filter.audit(clock_ms, audited);
     }
 }
 

@@ -1,9 +1,10 @@
-//! The time of day: what this machine shows, or what nodes have told, where that is later.
+//! The time of day: that of this machine, or one that nodes have sent, whichever is later.
 //!
-//! A machine that is slow must not take what occurs now for the future. What a node has told is carried on by the time that has
-//! passed since: by the clock that is never set, or by what the machine shows where that is more, as after a sleep.
+//! A machine whose clock is slow must not take events that occur now for future ones. To the time that a node has sent,
+//! the time that has passed since is added: by the clock that is never set, or by the machine's time of day where that
+//! shows more, as after a sleep.
 //!
-//! Promises: it is never before what the machine shows. Must not know: what it is needed for.
+//! Promises: this time is never before the machine's. Must not know: what the time is needed for.
 
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,41 +13,41 @@ use tokio::time::Instant;
 
 use crate::call::lock;
 
-/// Tells milliseconds since 1970.
+/// Gives milliseconds since 1970.
 pub(crate) type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The time of day, as this client knows it.
 pub(crate) struct Present {
     wall_clock: WallClock,
-    told: Mutex<Option<Told>>,
+    node_time: Mutex<Option<NodeTime>>,
 }
 
-/// What a node has told last, and when.
+/// The time that a node has sent last, and when it came.
 #[derive(Clone, Copy)]
-struct Told {
+struct NodeTime {
     wall_ms: u64,
     at: Instant,
-    /// What the machine showed then.
+    /// The machine's time of day at that moment.
     shown_ms: u64,
 }
 
 impl Present {
-    /// What `wall_clock` shows; where there is none, the machine's.
+    /// The time of day by `wall_clock`; by the machine where there is none.
     pub(crate) fn new(wall_clock: Option<WallClock>) -> Self {
-        Self { wall_clock: wall_clock.unwrap_or_else(|| Arc::new(machine_ms)), told: Mutex::default() }
+        Self { wall_clock: wall_clock.unwrap_or_else(|| Arc::new(machine_ms)), node_time: Mutex::default() }
     }
 
-    /// A node tells its own at `now`.
+    /// A node's time of day has come at `now`.
     pub(crate) fn hear(&self, wall_ms: u64, now: Instant) {
-        *lock(&self.told) = Some(Told { wall_ms, at: now, shown_ms: (self.wall_clock)() });
+        *lock(&self.node_time) = Some(NodeTime { wall_ms, at: now, shown_ms: (self.wall_clock)() });
     }
 
     /// Milliseconds since 1970.
     pub(crate) fn wall_ms(&self) -> u64 {
-        let (told, shown_ms) = (*lock(&self.told), (self.wall_clock)());
-        let carried_on = told.map_or(0, |told| {
-            let passed_ms = u64::try_from(told.at.elapsed().as_millis()).unwrap_or(u64::MAX);
-            told.wall_ms.saturating_add(passed_ms.max(shown_ms.saturating_sub(told.shown_ms)))
+        let (node_time, shown_ms) = (*lock(&self.node_time), (self.wall_clock)());
+        let carried_on = node_time.map_or(0, |node_time| {
+            let passed_ms = u64::try_from(node_time.at.elapsed().as_millis()).unwrap_or(u64::MAX);
+            node_time.wall_ms.saturating_add(passed_ms.max(shown_ms.saturating_sub(node_time.shown_ms)))
         });
         carried_on.max(shown_ms)
     }
@@ -70,7 +71,7 @@ mod tests {
         present.hear(1_500_000, Instant::now());
         tokio::time::advance(Duration::from_millis(250)).await;
         assert_eq!(present.wall_ms(), 1_500_250);
-        // A machine that is ahead of the nodes is the affair of the owners, who take nothing that is far ahead of theirs.
+        // A machine that is ahead of the nodes is left to the owners, which accept no time far ahead of theirs.
         present.hear(900_000, Instant::now());
         assert_eq!(present.wall_ms(), 1_000_000);
         present.hear(u64::MAX, Instant::now());

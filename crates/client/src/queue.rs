@@ -32,14 +32,14 @@ pub(crate) struct When {
     pub(crate) before_unit: u64,
 }
 
-/// Events in a row, and what they have in common.
+/// Events in a row with one place in time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WhenRun {
     pub(crate) when: When,
     pub(crate) events: usize,
 }
 
-/// What a call asks for, of all of its events.
+/// What a call asks for all of its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) operation: Operation,
@@ -54,7 +54,7 @@ struct Segment {
     events: usize,
 }
 
-/// What the events of a batch have in common, and the events.
+/// The events of a batch, with what they have in common.
 pub(crate) struct Taken {
     pub(crate) asked: Asked,
     pub(crate) events: Vec<Queued>,
@@ -70,7 +70,7 @@ pub(crate) struct Queue {
     segments: VecDeque<Segment>,
     events: VecDeque<Queued>,
     whens: VecDeque<WhenRun>,
-    /// Of events in segments that are named.
+    /// The names of events in named segments.
     names: VecDeque<SubmissionName>,
     /// Events behind the last segment.
     unsealed: usize,
@@ -86,8 +86,8 @@ impl Queue {
         self.events.reserve(events);
     }
 
-    /// Adds an event, whose caller [`Self::seal`] tells. Inlined, since an event that is passed through memory stalls its
-    /// reader until all of its fields are written.
+    /// Adds an event, whose caller [`Self::seal`] names. Inlined, since an event that is passed through memory stalls
+    /// its reader until all of its fields are written.
     #[inline(always)]
     pub(crate) fn push(&mut self, event: Queued, when: When, name: Option<SubmissionName>) {
         self.events.push_back(event);
@@ -99,8 +99,8 @@ impl Queue {
         }
     }
 
-    /// The events that were added since the last time are `caller`'s; either all of them have names or none. Tells how
-    /// many they are.
+    /// The events that were added since the last time are `caller`'s; either all of them have names or none. Returns
+    /// how many they are.
     pub(crate) fn seal(&mut self, caller: impl FnOnce() -> Caller, asked: Asked, is_named: bool) -> usize {
         let events = std::mem::take(&mut self.unsealed);
         if events > 0 {
@@ -119,7 +119,7 @@ impl Queue {
         let first = self.segments.front()?;
         let (asked, is_named) = (first.asked, first.is_named);
         let in_span = self.whens.iter().take_while(|run| run.when.tick.clock_unit <= unit_max);
-        // The first event has the clock's word, however far the clock stepped for it.
+        // The first event may always go, however far the clock stepped for it.
         let events_max = in_span.map(|run| run.events).sum::<usize>().clamp(1, events_max.max(1));
         let fits = |segment: &&Segment| {
             (segment.asked.operation, segment.is_named) == (asked.operation, is_named)
@@ -143,7 +143,7 @@ impl Queue {
         }
     }
 
-    /// Who waits for the first events, which are these.
+    /// Takes the callers of the first events, which are these.
     fn take_callers(&mut self, events: &[Queued]) -> Callers {
         let mut callers = Callers::with_events(events.len());
         while callers.len() < events.len()
@@ -185,7 +185,7 @@ impl Queue {
         }
     }
 
-    /// Answers callers whose time is over at `now`, and tells how many events that were.
+    /// Answers callers whose time is over at `now`; returns how many events that were.
     pub(crate) fn expire(&mut self, now: Instant, answer: Answer) -> usize {
         let mut expired = 0;
         while self.segments.front().is_some_and(|segment| segment.asked.deadline <= now) {
@@ -194,7 +194,7 @@ impl Queue {
         expired
     }
 
-    /// Answers everybody, and tells how many events that were.
+    /// Answers all callers; returns how many events that were.
     pub(crate) fn give_up(&mut self, answer: Answer) -> usize {
         let mut events = 0;
         while !self.segments.is_empty() {
@@ -306,6 +306,6 @@ mod tests {
         let answer = Answer::undecided(Reason::Overloaded);
         assert_eq!((queue.expire(now, answer), queue.len()), (1, 1));
         assert_eq!((queue.expire(now + Duration::from_secs(1), answer), queue.len()), (1, 0));
-        assert!(call.wait().await.iter().all(|told| told.decision == Decision::Undecided(Reason::Overloaded)));
+        assert!(call.wait().await.iter().all(|answer| answer.decision == Decision::Undecided(Reason::Overloaded)));
     }
 }

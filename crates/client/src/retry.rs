@@ -1,11 +1,11 @@
-//! When a batch is tried again, and what it is told when it is not.
+//! When a batch is tried again, and what its callers get when it is not.
 //!
-//! Promises: nothing is told to be unrecorded that may have been recorded; overload is never answered with more load
-//! than a few more tries. Must not know: clocks, streams; waiting times differ by a generator whose seed is passed in.
+//! Promises: no event that may have been recorded is called unrecorded; overload is met with no more than a few more
+//! tries. Must not know: clocks, streams; waiting times differ by a generator whose seed is passed in.
 
 use firstseen_routing::Reason;
 
-/// Tries after a refusal for overload, where nothing else is said.
+/// Tries after a refusal for overload, by default.
 pub(crate) const OVERLOAD_RETRIES_MAX: u32 = 2;
 /// The first wait after overload, growing eightfold: a node that sheds load needs a pause, not another try.
 const OVERLOAD_WAIT_MS: u64 = 20;
@@ -43,7 +43,7 @@ impl Jitter {
     }
 }
 
-/// What has become of a batch so far.
+/// The tries of a batch so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tries {
     /// Times that it was sent.
@@ -54,11 +54,11 @@ pub(crate) struct Tries {
     refused: Option<Reason>,
 }
 
-/// What to do with a batch that was refused as a whole.
+/// The next step for a batch that was refused as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Tell the callers.
-    Tell(Reason),
+    /// Answer the callers.
+    Answer(Reason),
     /// Send it again after so many milliseconds.
     Wait(u64),
     /// Send it again by a map of at least this version.
@@ -66,7 +66,7 @@ pub(crate) enum Next {
 }
 
 impl Tries {
-    /// The stream ended before the answer, or the answer makes no sense.
+    /// The stream ended before the answer came, or the answer makes no sense.
     pub(crate) fn lost(&mut self) {
         self.may_have_recorded = true;
     }
@@ -88,21 +88,24 @@ impl Tries {
         self.refused = Some(reason);
         self.may_have_recorded |= reason.may_have_recorded();
         match reason {
-            Reason::Overloaded if self.overload_refusals >= overload_retries_max => Next::Tell(self.tell(reason)),
+            Reason::Overloaded if self.overload_refusals >= overload_retries_max => {
+                Next::Answer(self.reason_for_callers(reason))
+            }
             Reason::Overloaded => {
                 self.overload_refusals += 1;
                 let wait_ms = OVERLOAD_WAIT_MS << (3 * (self.overload_refusals - 1)).min(6);
                 Next::Wait(jitter.spread(wait_ms))
             }
             Reason::StaleMap if map_version > routed_by => Next::Map(map_version),
-            // The node has not heard of a filter that the client's map shows.
+            // The node's map does not have a filter yet that the client's map shows.
             Reason::UnknownFilter if map_version < routed_by => Next::Wait(jitter.wait_ms(self.sent)),
             reason if reason.is_worth_retrying() => Next::Wait(jitter.wait_ms(self.sent)),
-            reason => Next::Tell(self.tell(reason)),
+            reason => Next::Answer(self.reason_for_callers(reason)),
         }
     }
 
-    /// A node says that slices are down, that it is cut off, or that its clock is wrong, and the end of that is waited for.
+    /// A node says that slices are down, that it is cut off, or that its clock is wrong; the batch waits for the end of
+    /// that.
     pub(crate) fn awaits_nodes(&mut self, reason: Reason, jitter: &mut Jitter) -> Next {
         self.refused = Some(reason);
         Next::Wait(jitter.wait_ms(self.sent))
@@ -113,14 +116,14 @@ impl Tries {
         matches!(self.refused, Some(Reason::SlicesDown | Reason::CutOff | Reason::ClockSkew | Reason::NotReady))
     }
 
-    /// What to tell of an event of which a node says `reason`: an earlier try may have recorded it.
-    pub(crate) fn tell(&self, reason: Reason) -> Reason {
-        // What is not in a filter in which nothing is recorded any more, no try has recorded.
+    /// The reason for the callers of an event to which a node replied `reason`: an earlier try may have recorded it.
+    pub(crate) fn reason_for_callers(&self, reason: Reason) -> Reason {
+        // A closed filter records nothing; so if the event is not there, no try has recorded it.
         let may_have_recorded = self.may_have_recorded && reason != Reason::Altered;
         if may_have_recorded { Reason::Unknown } else { reason }
     }
 
-    /// What to tell when the deadline is over: `is_sent` while a try is on its way.
+    /// The reason for the callers when the deadline is over; `is_sent` while a try is on its way.
     pub(crate) fn out_of_time(&self, is_sent: bool, otherwise: Reason) -> Reason {
         if is_sent || self.may_have_recorded { Reason::Unknown } else { self.refused.unwrap_or(otherwise) }
     }
@@ -137,7 +140,7 @@ mod tests {
             (0..3).map(|_| tries.refused(Reason::Overloaded, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter)).collect();
         assert!(matches!(waits[0], Next::Wait(10..=20)), "{waits:?}");
         assert!(matches!(waits[1], Next::Wait(80..=160)), "{waits:?}");
-        assert_eq!(waits[2], Next::Tell(Reason::Overloaded));
+        assert_eq!(waits[2], Next::Answer(Reason::Overloaded));
     }
 
     #[test]
@@ -148,9 +151,12 @@ mod tests {
         assert!(matches!(tries.refused(Reason::NotReady, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter), Next::Wait(_)));
         assert_eq!(tries.out_of_time(false, Reason::Overloaded), Reason::NotReady);
         tries.lost();
-        assert_eq!(tries.tell(Reason::Altered), Reason::Altered, "a closed filter knows what it has");
+        assert_eq!(tries.reason_for_callers(Reason::Altered), Reason::Altered, "a closed filter knows what it has");
         assert_eq!(tries.out_of_time(false, Reason::Overloaded), Reason::Unknown);
-        assert_eq!(tries.refused(Reason::TooOld, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter), Next::Tell(Reason::Unknown));
+        assert_eq!(
+            tries.refused(Reason::TooOld, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter),
+            Next::Answer(Reason::Unknown)
+        );
     }
 
     #[test]
@@ -161,11 +167,11 @@ mod tests {
         assert!(matches!(tries.refused(Reason::UnknownFilter, 5, 4, OVERLOAD_RETRIES_MAX, &mut jitter), Next::Wait(_)));
         assert_eq!(
             tries.refused(Reason::UnknownFilter, 5, 5, OVERLOAD_RETRIES_MAX, &mut jitter),
-            Next::Tell(Reason::UnknownFilter)
+            Next::Answer(Reason::UnknownFilter)
         );
         assert_eq!(
             tries.refused(Reason::Invalid, 5, 5, OVERLOAD_RETRIES_MAX, &mut jitter),
-            Next::Tell(Reason::Invalid)
+            Next::Answer(Reason::Invalid)
         );
     }
 

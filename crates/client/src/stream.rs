@@ -1,4 +1,4 @@
-//! One stream to one node: opened, greeted, and then batches out and replies in.
+//! One stream to one node: it is opened and greeted, then batches go out and replies come in.
 //!
 //! Promises: a stream that exists has been welcomed, in this version of the protocol. Must not know: what is in
 //! batches, how many may be unanswered (its user counts).
@@ -20,11 +20,11 @@ use crate::client::Core;
 use crate::dock::Target;
 use crate::watch::complaint;
 
-/// What a node says of batches.
-pub(crate) enum Told {
-    /// What became of all events of one.
+/// A message of a node about a batch.
+pub(crate) enum FromNode {
+    /// The verdicts on all of its events.
     Reply(proto::BatchReply),
-    /// Duplicates among them, ahead of the reply.
+    /// Its early duplicates, ahead of the reply.
     Found(proto::Found),
 }
 
@@ -38,13 +38,13 @@ pub(crate) struct NodeStream {
 }
 
 impl NodeStream {
-    /// Opens a stream after a wait; says why it cannot be opened.
+    /// Opens a stream after a wait; the error says why it cannot be opened.
     pub(crate) async fn open(core: Arc<Core>, target: Target, wait_ms: u64) -> Result<Self, String> {
         if wait_ms > 0 {
             sleep(Duration::from_millis(wait_ms)).await;
         }
         let mut client = producer_client(core.channel(target)?);
-        // Whoever sends counts credits, so the channel never has more in it than the greeting and all of them.
+        // The sender counts credits, so the channel never has more in it than the greeting and a batch for each credit.
         let (requests, outgoing) = mpsc::channel(INFLIGHT_BATCHES_MAX as usize + 1);
         requests.try_send(hello::hello(core.incarnation())).map_err(|error| error.to_string())?;
         let opening = async {
@@ -67,18 +67,18 @@ impl NodeStream {
         })
     }
 
-    /// Sends a batch; says why it cannot be.
+    /// Sends a batch; the error says why it cannot be sent.
     pub(crate) fn send(&mut self, batch: proto::Batch) -> Result<(), String> {
         let request = proto::ObserveRequest { message: Some(observe_request::Message::Batch(batch)) };
         self.requests.try_send(request).map_err(|error| error.to_string())
     }
 
-    /// What the node says next; says why it will say nothing. May be dropped while it waits.
-    pub(crate) async fn next_told(&mut self) -> Result<Told, String> {
+    /// The node's next message; the error says why there will be none. The future may be dropped while it waits.
+    pub(crate) async fn next_message(&mut self) -> Result<FromNode, String> {
         use observe_reply::Message;
         match self.replies.message().await {
-            Ok(Some(proto::ObserveReply { message: Some(Message::Reply(reply)) })) => Ok(Told::Reply(reply)),
-            Ok(Some(proto::ObserveReply { message: Some(Message::Found(found)) })) => Ok(Told::Found(found)),
+            Ok(Some(proto::ObserveReply { message: Some(Message::Reply(reply)) })) => Ok(FromNode::Reply(reply)),
+            Ok(Some(proto::ObserveReply { message: Some(Message::Found(found)) })) => Ok(FromNode::Found(found)),
             Ok(Some(_)) => Err("the node sent something else than a reply".to_owned()),
             Ok(None) => Err("the node ended the stream".to_owned()),
             Err(status) => Err(complaint(&status)),

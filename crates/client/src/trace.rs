@@ -13,7 +13,7 @@ const CHARACTERS: usize = 55;
 /// The flag of a trace that is recorded.
 const SAMPLED: u8 = 1;
 
-/// Gives the trace context of whoever calls.
+/// Gives the trace context of the caller.
 pub(crate) type CurrentTrace = Arc<dyn Fn() -> Option<TraceParent> + Send + Sync>;
 
 /// The trace that a call belongs to, and the span within it; [`crate::Builder::traceparent`].
@@ -52,7 +52,7 @@ impl TraceParent {
         Self { trace_id, parent_id, flags: if is_sampled { SAMPLED } else { 0 } }.checked()
     }
 
-    /// What all spans of the trace share.
+    /// The number that all spans of the trace share.
     pub fn trace_id(&self) -> u128 {
         self.trace_id
     }

@@ -1,4 +1,4 @@
-//! What goes over the streams to nodes.
+//! Counts of batches and answers on the streams to nodes.
 //!
 //! Promises: every batch that is sent counts, also one that is sent again, and every answer. Must not know: what is in
 //! them.
@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Batches to one node and their answers so far. Bytes are those of messages, without the framing of HTTP/2 and TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeTraffic {
-    /// The name of the node; empty where batches went through whichever node could be reached.
+    /// The name of the node; empty for batches that were relayed by any node that could be reached.
     pub name: String,
     /// Batches that were sent.
     pub batches: u64,
     /// Their bytes.
     pub sent_bytes: u64,
-    /// Bytes of what came back.
+    /// Bytes of the answers.
     pub received_bytes: u64,
 }
 

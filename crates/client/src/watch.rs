@@ -1,7 +1,7 @@
-//! Follows the cluster's map by way of any node that answers.
+//! Follows the cluster's map through any node that answers.
 //!
-//! Promises: the newest map that any node has shown; while some node answers, it is the client's door to the others.
-//! Must not know: filters, batches.
+//! Promises: the map here is the newest that any node has sent; a node that answers relays for nodes that the client
+//! cannot reach. Must not know: filters, batches.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::client::Core;
 use crate::error::SeedMismatch;
 use crate::retry::Jitter;
 
-/// How long a node that is followed may lag behind what other nodes say of the map.
+/// How long the map of the node that is followed may lag behind a version that other nodes name.
 const LAG_MAX: Duration = Duration::from_millis(500);
 
-/// Someone to ask for the map.
+/// A node to ask for the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Candidate {
     address: String,
@@ -37,9 +37,9 @@ pub(crate) struct Watcher {
     core: Arc<Core>,
     seeds: Vec<String>,
     jitter: Jitter,
-    /// What each address said last.
+    /// The last error of each address.
     complaints: BTreeMap<String, String>,
-    /// Told when it is of no use to wait for a first map.
+    /// Signalled when it is of no use to wait for a first map.
     hopeless: Option<oneshot::Sender<Vec<SeedMismatch>>>,
 }
 
@@ -63,7 +63,7 @@ impl From<Mismatch> for Failure {
 }
 
 impl Watcher {
-    /// Follows the map from `seeds` on; `hopeless` is told where not one of them can ever be reached as things are.
+    /// Follows the map from `seeds` on; `hopeless` is signalled where no seed can ever be reached with these settings.
     pub(crate) fn new(core: Arc<Core>, seeds: Vec<String>, hopeless: oneshot::Sender<Vec<SeedMismatch>>) -> Self {
         let jitter = core.jitter();
         Self { core, seeds, jitter, complaints: BTreeMap::new(), hopeless: Some(hopeless) }
@@ -100,7 +100,7 @@ impl Watcher {
         }
     }
 
-    /// Tells whoever waits for the first map that none of the seeds can ever give it. The search goes on: whoever waits
+    /// Signals the caller that waits for the first map that no seed can ever give it. The search goes on: the caller
     /// ends it.
     fn give_up(&mut self, tried: usize, mismatches: Vec<SeedMismatch>) {
         if self.core.map_version() > 0 {
@@ -108,12 +108,12 @@ impl Watcher {
         } else if mismatches.len() == tried
             && let Some(hopeless) = self.hopeless.take()
         {
-            // Fails where nobody waits any more.
+            // This fails where the caller waits no more.
             let _ = hopeless.send(mismatches);
         }
     }
 
-    /// Seeds first, then whatever else the map names.
+    /// The seeds first, then all other nodes of the map.
     fn candidates(&self) -> Vec<Candidate> {
         let seeds = self.seeds.iter().map(|seed| Candidate { address: seed.clone(), node_name: None });
         let mut all: Vec<Candidate> = seeds.collect();
@@ -138,13 +138,13 @@ impl Watcher {
         }
     }
 
-    /// What a status comes of. Only the first map is worth a second look at the address: later on the settings are
-    /// known to be right.
+    /// The failure behind a status. Only before the first map is a second look at the address worth it: later the
+    /// settings are known to be right.
     async fn failure(&self, Candidate { address, node_name }: &Candidate, status: &tonic::Status) -> Failure {
         if ErrorKind::from(status) == ErrorKind::Unsupported {
             return Mismatch::OtherService.into();
         }
-        // Of a node's own words a status has no cause: that is how tonic tells of connections.
+        // A status that a node has sent has no cause; tonic gives a cause where a connection fails.
         let is_connection = std::error::Error::source(status).is_some();
         let mismatch = if is_connection && self.core.map_version() == 0 {
             self.core.connector().examine(address, node_name.as_deref()).await
@@ -154,7 +154,7 @@ impl Watcher {
         mismatch.map_or_else(|| complaint(status).into(), Failure::from)
     }
 
-    /// Takes maps until there are no more, or others show that they are old.
+    /// Takes maps until there are no more, or other nodes name newer ones.
     async fn follow(&self, candidate: &Candidate, mut maps: Streaming<proto::ClusterMap>) -> Failure {
         let lagging = self.core.map_is_behind_for(LAG_MAX);
         tokio::pin!(lagging);
@@ -180,7 +180,7 @@ impl Watcher {
     }
 }
 
-/// What a status says, with its cause: tonic tells of connections only there.
+/// The text of a status, with its cause: tonic names failed connections only there.
 pub(crate) fn complaint(status: &tonic::Status) -> String {
     let mut text = status.message().to_owned();
     let mut source = std::error::Error::source(status);

@@ -301,7 +301,7 @@ impl Nodes {
                     }
                 },
                 // The reply has them too; no generation is opened, and no slice becomes complete again.
-                Command::Found(_) | Command::OpenGeneration { .. } | Command::SlicesComplete { .. } => {}
+                Command::EarlyDuplicates(_) | Command::OpenGeneration { .. } | Command::SlicesComplete { .. } => {}
                 Command::Record(_) => {}
             }
         }

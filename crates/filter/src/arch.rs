@@ -1,7 +1,7 @@
-//! What the processor offers beyond portable code: prefetch, and wider instructions chosen at run time.
+//! Instructions beyond portable code: prefetch, and wider ones chosen at run time.
 //!
-//! Promises: speed only, never another result. Must not know: what lies in a cache line.
-//! The only `unsafe` of this crate: prefetch and run-time chosen instructions have no safe form on stable Rust.
+//! Promises: they change speed only, never a result. Must not know: what lies in a cache line. The only `unsafe` of
+//! this crate: prefetch and run-time chosen instructions have no safe form on stable Rust.
 #![allow(unsafe_code)]
 
 /// Bytes of a cache line on every machine we build for (on those with 128, two neighbours are fetched).
@@ -38,13 +38,13 @@ pub(crate) fn prefetch_line(byte: &u8) {
 /// Which instructions the kernels of a filter are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instructions {
-    /// What every processor of the target has.
+    /// Instructions that every processor of the target has.
     Portable,
     /// BMI and AVX2, where the processor that runs this has them.
     Widest,
 }
 
-/// Runs `work` compiled for `instructions`: what is inlined into it uses the wider registers and shifts.
+/// Runs `work` compiled for `instructions`: functions inlined into it use the wider registers and shifts.
 #[inline(always)]
 pub(crate) fn compiled_for<T>(instructions: Instructions, work: impl FnOnce() -> T) -> T {
     #[cfg(target_arch = "x86_64")]

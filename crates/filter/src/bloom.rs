@@ -1,4 +1,4 @@
-//! `bloom`: a bit a cell; unbounded, or emptied at every landmark (M05 3.2, K11 2).
+//! `bloom`: one bit in each cell; unbounded, or emptied at every landmark (M05 3.2, K11 2).
 //!
 //! Promises: an event recorded since the landmark is never unseen. Must not know: what makes a landmark; it is a unit
 //! of the window, and a filter without a window has one unit that does not end.
@@ -16,7 +16,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// Bits that last for one unit: what is recorded in unit `t` expires at `t + 1`.
+    /// Bits that last for one unit: an event recorded in unit `t` expires at `t + 1`.
     pub fn new() -> Self {
         Self { window: WindowRule { span_units: 1, lateness_units: 0 } }
     }
@@ -46,7 +46,7 @@ impl BitRule<'_> {
     }
 }
 
-/// Sets all bits and tells how many were not.
+/// Sets all bits, and returns how many were not set.
 #[inline(always)]
 fn set_counted(cells: &mut [u8], offsets: impl Offsets) -> u64 {
     let mut unset = 0;
@@ -146,7 +146,7 @@ impl CellKind for Bits {
         cells.iter().zip(others).any(|(cell, other)| other & !cell != 0)
     }
 
-    /// What was recorded in a unit that is over is gone.
+    /// Events of a unit that is over are gone.
     fn age_max_units(&self) -> u64 {
         0
     }

@@ -15,7 +15,7 @@ pub(crate) fn read_u64(source: &mut dyn Read) -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// What was read cannot be the state of this filter.
+/// The error of bytes that cannot be the state of this filter.
 pub(crate) fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }

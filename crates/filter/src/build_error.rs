@@ -16,20 +16,20 @@ pub enum BuildError {
     Memory {
         /// Bytes that the cells take.
         bytes: u64,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A definition that was changed by hand.
     #[error("the definition's window does not fit its cells: describe the filter by its window and capacity")]
     Window,
-    /// The same, in a field that has a range.
+    /// A field that was changed by hand, to a value out of its range.
     #[error("`{field}` of the definition is {value}: {rule}")]
     Field {
         /// The field.
         field: &'static str,
         /// What it holds.
         value: String,
-        /// What it may hold.
+        /// The values that it may hold.
         rule: &'static str,
     },
     /// A counting filter of this shape is impossible.

@@ -12,7 +12,7 @@ use crate::growth::Growth;
 use crate::stable::StableShape;
 use crate::{Geometry, Kind, Refresh, Unit, Window, WindowRule};
 
-/// What a slice's cells are, and their sizes.
+/// The kind of a slice's cells, and their sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum CellDefinition {
@@ -93,17 +93,17 @@ impl CellDefinition {
 pub struct FilterDefinition {
     /// The window as it was asked for.
     pub window: Window,
-    /// What its time is counted in.
+    /// The unit in which its time is counted.
     pub unit: Unit,
     /// The window in units.
     pub rule: WindowRule,
-    /// How far ahead an event takes the clock by its own word, in milliseconds; what is further ahead must be borne out.
+    /// How far ahead an event takes the clock by its own word, in milliseconds; a time further ahead must be borne out.
     pub future_max_ms: u64,
-    /// What is stored.
+    /// The cells that are stored.
     pub cells: CellDefinition,
     /// The rate of false positives it is sized for.
     pub rate: f64,
-    /// Events a window it is sized for; none where nothing said so.
+    /// Events of a window that it is sized for; none where no capacity was given.
     pub capacity_events: Option<u64>,
 }
 

@@ -11,7 +11,7 @@ const SECRET_BYTES: usize = 192;
 /// Words that [`Digest::word`] can derive.
 pub const DIGEST_WORDS: usize = 32;
 
-/// The key of a filter's hash: who does not hold it cannot choose events that collide.
+/// The key of a filter's hash: without it, nobody can choose events that collide.
 ///
 /// Two filters with different secrets disagree on every position, so the secret is part of a filter's identity.
 /// It never prints itself.

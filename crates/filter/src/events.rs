@@ -1,7 +1,7 @@
 //! Where a walk takes its events from: digests, events that are hashed as the walk goes, or positions that somebody
 //! else derived.
 //!
-//! Promises: the same cells whenever an event is asked for. Must not know: what cells hold.
+//! Promises: an event has the same cells whenever the walk asks for it. Must not know: what cells hold.
 
 use std::ops::Range;
 
@@ -10,14 +10,15 @@ use crate::{BlockProbe, Digest, FilterSecret, Geometry, reduce};
 
 /// A batch of events, asked for one by one, once for each generation of cells.
 pub(crate) trait Events: Copy {
-    /// What the positions of an event in a spread layout follow from: small, as it waits between prefetch and use.
+    /// The value from which the positions of an event in a spread layout follow: small, as it waits between prefetch
+    /// and use.
     type Spread: Copy + Default;
 
     fn count(self) -> usize;
 
     fn part(self, range: Range<usize>) -> Self;
 
-    /// Event `index` in a layout of `blocks` blocks. The second word is left out where nobody reads it.
+    /// Event `index` in a layout of `blocks` blocks. The second word is left out where it is not read.
     fn block(self, index: usize, blocks: u64, second_word: bool) -> BlockProbe;
 
     fn spread(self, index: usize) -> Self::Spread;
@@ -54,7 +55,7 @@ impl<D: Digests> Events for D {
     #[inline(always)]
     fn block(self, index: usize, blocks: u64, second_word: bool) -> BlockProbe {
         let digest = self.at(index);
-        // Most geometries place all positions with one word; the other is not worth its multiplication then.
+        // Most geometries place all positions with one word; then the other is not worth its multiplication.
         let second = if second_word { digest.word(2) } else { 0 };
         BlockProbe { block: reduce(digest.word(0), blocks), words: [digest.word(1), second] }
     }
@@ -92,8 +93,8 @@ impl Digests for &[Digest] {
     }
 }
 
-/// Events under a secret. Hashing them between two touches of memory, and not before the walk, gives memory the time
-/// that it needs anyway.
+/// Events under a secret. They are hashed between two touches of memory, and not before the walk, in the time that
+/// memory needs anyway.
 pub(crate) struct Hashed<'a, E> {
     pub(crate) secret: &'a FilterSecret,
     pub(crate) events: &'a [E],

@@ -1,9 +1,9 @@
-//! The exact answer beside a filter: which events did it deliver within the window, and how often did it err?
+//! The exact answer beside a filter: which events did the filter deliver within the window, and how often did it err?
 //!
-//! Promises: under the window rule of the filter, unit by unit. The truth is what **this filter** delivered: a key that
-//! a false positive dropped stays dropped ("delivered", K11 Definition 4). Memory follows the keys
-//! of one window: twice as many are held at most, in places of 33 bytes of which up to half are empty. Must not know:
-//! cells, how the filter answers.
+//! Promises: exact under the window rule of the filter, unit by unit. The truth is what **this filter** delivered: a
+//! key that a false positive dropped stays dropped ("delivered", K11 Definition 4). Memory follows the keys of one
+//! window: twice as many are held at most, in places of 33 bytes of which up to half are empty. Must not know: cells,
+//! how the filter answers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,45 +14,45 @@ use serde::Serialize;
 use crate::definition::{CellDefinition, FilterDefinition};
 use crate::{Digest, Refresh, Stamp, Verdict, WindowRule};
 
-/// What a filter answered, against the exact answer. An event is *delivered* if the filter told `FirstSeen` of it;
-/// *known* if its key was delivered and that is still in the window.
+/// The answers of a filter, compared with the exact ones. An event is *delivered* if the filter's verdict was
+/// `FirstSeen`; *known* if its key was delivered and the delivery is still in the window.
 ///
 /// An event that is not known is a **first test** if it is the first submission of its key after the key's last
 /// sighting, delivered or not, left the window. A key that a false positive drops is dropped again at every submission
 /// until its cells expire: those count in [`Self::fpr_events`] only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// tp: known, told duplicate.
+    /// tp: known, called duplicate.
     pub true_positives: u64,
-    /// fp: a first test, told duplicate.
+    /// fp: a first test, called duplicate.
     pub false_positives: u64,
-    /// tn: a first test, told first-seen.
+    /// tn: a first test, called first-seen.
     pub true_negatives: u64,
-    /// fn: known, told first-seen.
+    /// fn: known, called first-seen.
     pub false_negatives: u64,
-    /// Neither known nor a first test, told duplicate.
+    /// Neither known nor a first test, called duplicate.
     pub repeated_false_positives: u64,
-    /// Neither known nor a first test, told first-seen.
+    /// Neither known nor a first test, called first-seen.
     pub repeated_true_negatives: u64,
-    /// First tests told nothing, because the filter was full: not lost, and not recorded.
+    /// First tests that were undecided, because the filter was full: not lost, and not recorded.
     pub undecided_first_tests: u64,
-    /// Told nothing although the key was sighted within the window: repeats that a full filter passes on.
+    /// Undecided although the key was sighted within the window: repeats that a full filter passes on.
     pub undecided_repeats: u64,
 }
 
 impl Tally {
-    /// `fp / (fp + tn)`, over first tests, those told nothing among the negatives; 0 where there was none.
+    /// `fp / (fp + tn)`, over first tests, undecided ones among the negatives; 0 where there was none.
     pub fn fpr(&self) -> f64 {
         let negatives = self.true_negatives + self.undecided_first_tests;
         part(self.false_positives, self.false_positives + negatives)
     }
 
-    /// The event-weighted rate: of all events that are not known, those told duplicate.
+    /// The event-weighted rate: of all events that are not known, those called duplicate.
     pub fn fpr_events(&self) -> f64 {
-        let told_duplicate = self.false_positives + self.repeated_false_positives;
-        let told_first_seen = self.true_negatives + self.repeated_true_negatives;
-        let told_nothing = self.undecided_first_tests + self.undecided_repeats;
-        part(told_duplicate, told_duplicate + told_first_seen + told_nothing)
+        let called_duplicate = self.false_positives + self.repeated_false_positives;
+        let called_first_seen = self.true_negatives + self.repeated_true_negatives;
+        let undecided = self.undecided_first_tests + self.undecided_repeats;
+        part(called_duplicate, called_duplicate + called_first_seen + undecided)
     }
 
     /// `fn / (fn + tp)`; 0 where nothing was known.
@@ -60,7 +60,7 @@ impl Tally {
         part(self.false_negatives, self.false_negatives + self.true_positives)
     }
 
-    /// `2 tp / (2 tp + fp + fn)` (S24); 1 where there was nothing to tell.
+    /// `2 tp / (2 tp + fp + fn)` (S24); 1 where there were no such events.
     pub fn f1(&self) -> f64 {
         let twice = 2 * self.true_positives;
         let all = twice + self.false_positives + self.false_negatives;
@@ -85,12 +85,12 @@ impl AddAssign for Tally {
     }
 }
 
-/// When what is known of a key leaves the window.
+/// When the sightings of a key leave the window.
 #[derive(Clone, Copy, Default)]
 struct Expiries {
-    /// Of its delivery (under `refresh`, of the last sighting while known); 0 if it was never delivered.
+    /// When its delivery does (under `refresh`, the last sighting while known); 0 if it was never delivered.
     delivered: u64,
-    /// Of its last sighting, delivered or not.
+    /// When its last sighting does, delivered or not.
     sighted: u64,
 }
 
@@ -155,7 +155,7 @@ impl ExactWindow {
         Self::new(definition.rule, refresh)
     }
 
-    /// Takes one event with what the filter told of it, in the order in which the filter took it; `true` if its key was
+    /// Takes one event with the filter's verdict, in the order in which the filter took it; `true` if its key was
     /// known, so that `Duplicate` was right.
     pub fn observe(&mut self, digest: Digest, stamp: Stamp, verdict: Verdict) -> bool {
         self.now = self.now.max(stamp.unit).max(stamp.judged);
@@ -171,7 +171,8 @@ impl ExactWindow {
         known
     }
 
-    /// Whether the key was delivered and that is still in the window for an event stamped `stamp`; changes nothing.
+    /// Whether the key was delivered, and the delivery is still in the window for an event stamped `stamp`; changes
+    /// nothing.
     pub fn knows(&self, digest: Digest, stamp: Stamp) -> bool {
         self.keys.get(&digest).is_some_and(|expiries| expiries.delivered > stamp.judged)
     }
@@ -191,8 +192,8 @@ impl ExactWindow {
         *counter += 1;
     }
 
-    /// Forgets what has left the window whenever there are twice as many keys as there were after the last time, so
-    /// that a walk over all keys is paid by half as many new ones.
+    /// Forgets keys that have left the window whenever there are twice as many keys as there were after the last time,
+    /// so that a walk over all keys is paid by half as many new ones.
     fn make_room(&mut self) {
         if self.keys.len() < self.purged_from {
             return;
@@ -230,9 +231,9 @@ mod tests {
         Digest { lo: key.wrapping_mul(0x9E37_79B9_7F4A_7C15), hi: key }
     }
 
-    fn tallied(refresh: Refresh, told: &[(u64, Verdict)]) -> ExactWindow {
+    fn tallied(refresh: Refresh, verdicts: &[(u64, Verdict)]) -> ExactWindow {
         let mut exact = ExactWindow::new(RULE, refresh);
-        for (unit, verdict) in told {
+        for (unit, verdict) in verdicts {
             exact.observe(key(1), Stamp::on_time(*unit), *verdict);
         }
         exact
@@ -240,7 +241,7 @@ mod tests {
 
     #[test]
     fn every_answer_counts_once_in_its_place() {
-        let told = [
+        let verdicts = [
             (0, Duplicate),  // A first test: fp.
             (5, Duplicate),  // Never delivered, but sighted 5 ago.
             (14, FirstSeen), // The same; delivered now.
@@ -260,7 +261,7 @@ mod tests {
             undecided_first_tests: 0,
             undecided_repeats: 1,
         };
-        let tally = tallied(Refresh::Fixed, &told).tally();
+        let tally = tallied(Refresh::Fixed, &verdicts).tally();
         assert_eq!(tally, expected);
         assert_eq!((tally.fpr(), tally.fpr_events(), tally.fnr(), tally.f1()), (0.5, 2.0 / 6.0, 0.5, 0.5));
         let mut twice = tally;
@@ -271,12 +272,12 @@ mod tests {
 
     #[test]
     fn refreshes_extend_only_what_is_known() {
-        let told = [(0, FirstSeen), (9, Duplicate), (18, Duplicate), (27, Duplicate)];
-        assert_eq!(tallied(Refresh::Refresh, &told).tally().true_positives, 3);
-        assert_eq!(tallied(Refresh::Fixed, &told).tally().true_positives, 1);
+        let verdicts = [(0, FirstSeen), (9, Duplicate), (18, Duplicate), (27, Duplicate)];
+        assert_eq!(tallied(Refresh::Refresh, &verdicts).tally().true_positives, 3);
+        assert_eq!(tallied(Refresh::Fixed, &verdicts).tally().true_positives, 1);
         // A false positive is no delivery, and refreshes nothing.
-        let told = [(0, Duplicate), (5, Duplicate)];
-        assert!(!tallied(Refresh::Refresh, &told).knows(key(1), Stamp::on_time(6)));
+        let verdicts = [(0, Duplicate), (5, Duplicate)];
+        assert!(!tallied(Refresh::Refresh, &verdicts).knows(key(1), Stamp::on_time(6)));
     }
 
     #[test]

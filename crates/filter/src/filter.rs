@@ -68,7 +68,7 @@ fn sweep_period_units(definition: &FilterDefinition) -> u64 {
 }
 
 impl FilterSlice {
-    /// An empty slice as `definition` says.
+    /// An empty slice of this `definition`.
     ///
     /// ```
     /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, Verdict};
@@ -193,8 +193,8 @@ impl FilterSlice {
         );
     }
 
-    /// Whether an event that is looked up may be judged after all that was recorded: a kind that can only be asked about the
-    /// present would have to move there.
+    /// Whether an event that is looked up may be judged later than all that was recorded: a kind that can only be asked
+    /// about the present would have to move there.
     pub fn judges_ahead(&self) -> bool {
         on_kind!(&self.0, _slice => true, _flags => false)
     }
@@ -280,7 +280,7 @@ impl FilterSlice {
         on_kind!(&self.0, slice => slice.newest_generation(), _flags => 0)
     }
 
-    /// Units after which nobody finds what was recorded, where the kind has generations of cells.
+    /// Units after which no lookup finds a recorded event, where the kind has generations of cells.
     pub fn kept_units(&self) -> Option<u64> {
         on_kind!(&self.0, slice => Some(slice.kept_units()), _flags => None)
     }
@@ -322,9 +322,9 @@ impl FilterSlice {
         self.fill_and_rate(RATE_SAMPLE_BYTES).1
     }
 
-    /// The share of cells that are set, where it says how full the slice is, and [`Self::expected_rate`]: told by the
-    /// first `bytes_max` bytes of cells, as [`crate::FILL_SAMPLE_BYTES`]. Positions are hashed, so these are set as
-    /// densely as all others; `usize::MAX` reads all of them.
+    /// The share of cells that are set, where it says how full the slice is, and [`Self::expected_rate`]: estimated
+    /// from the first `bytes_max` bytes of cells, as [`crate::FILL_SAMPLE_BYTES`] says. Positions are hashed, so these
+    /// are set as densely as all others; `usize::MAX` reads all of them.
     pub fn fill_and_rate(&self, bytes_max: usize) -> (Option<f64>, f64) {
         let fill = match &self.0 {
             Cells::Stable(flags) => Some(flags.kind.fill_within(bytes_max)),
@@ -358,15 +358,15 @@ impl FilterSlice {
     /// Writes everything that answers depend on beside the definition.
     ///
     /// # Errors
-    /// What the sink says.
+    /// Those of the sink.
     pub fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
         on_kind!(&self.0, slice => slice.write_body(sink), flags => flags.write_cap(sink).and_then(|()| flags.kind.write_body(sink)))
     }
 
-    /// Goes on where a slice of the same definition was written. After an error the slice must not be used.
+    /// Takes up the state of a slice of the same definition. After an error the slice must not be used.
     ///
     /// # Errors
-    /// `InvalidData` where the bytes cannot be the state of such a slice; what the source says.
+    /// `InvalidData` where the bytes cannot be the state of such a slice; and those of the source.
     pub fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
         on_kind!(&mut self.0, slice => slice.read_body(source), flags => flags.read_cap(source).and_then(|()| flags.kind.read_body(source)))
     }

@@ -1,4 +1,4 @@
-//! The kinds that answer by flags (counting, stable), with the limit of what they were sized for.
+//! The kinds that answer by flags (counting, stable), with the limit of the number that they were sized for.
 //!
 //! Promises: beyond its capacity a counting filter refuses to record, as the other kinds do. Must not know: cells.
 
@@ -53,7 +53,7 @@ impl<K: FlagKind> Flags<K> {
     pub(crate) fn lookup_batch<E: Events>(&mut self, events: E, stamps: &[Stamp], verdicts: &mut [Verdict]) {
         self.duplicate.resize(verdicts.len(), false);
         self.kind.lookup(events, stamps, &mut self.duplicate);
-        self.tell(verdicts, Verdict::FirstSeen);
+        self.write_verdicts(verdicts, Verdict::FirstSeen);
     }
 
     pub(crate) fn observe_batch<E: Events>(&mut self, events: E, stamps: &[Stamp], verdicts: &mut [Verdict]) {
@@ -67,11 +67,11 @@ impl<K: FlagKind> Flags<K> {
             self.duplicate.resize(len, false);
             if room > 0 {
                 self.kind.observe(events, stamps, &mut self.duplicate);
-                self.tell(&mut verdicts[segment], Verdict::FirstSeen);
+                self.write_verdicts(&mut verdicts[segment], Verdict::FirstSeen);
                 self.record(stamps[0].unit);
             } else {
                 self.kind.lookup(events, stamps, &mut self.duplicate);
-                self.tell(&mut verdicts[segment], Verdict::Undecided);
+                self.write_verdicts(&mut verdicts[segment], Verdict::Undecided);
             }
             start += len;
         }
@@ -93,7 +93,7 @@ impl<K: FlagKind> Flags<K> {
         }
     }
 
-    fn tell(&self, verdicts: &mut [Verdict], unseen: Verdict) {
+    fn write_verdicts(&self, verdicts: &mut [Verdict], unseen: Verdict) {
         for (verdict, duplicate) in verdicts.iter_mut().zip(&self.duplicate) {
             *verdict = if *duplicate { Verdict::Duplicate } else { unseen };
         }

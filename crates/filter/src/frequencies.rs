@@ -1,6 +1,6 @@
-//! The kind that tells frequencies, in the place of one that tells duplicates.
+//! The kind that answers with frequencies, in the place of one that answers with verdicts.
 //!
-//! Promises: asked for verdicts it is undecided, and nothing is recorded. Must not know: cells.
+//! Promises: when it is asked for verdicts, it is undecided and records nothing. Must not know: cells.
 
 use std::io::{self, Read, Write};
 
@@ -24,7 +24,7 @@ impl Frequencies {
         verdicts.fill(Verdict::Undecided);
     }
 
-    /// It keeps counters, which expire together with what they count.
+    /// A decaying filter keeps counters, not events that expire one by one.
     pub(crate) fn live_events(&self) -> Option<u64> {
         None
     }

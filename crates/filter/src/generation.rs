@@ -1,13 +1,13 @@
 //! One generation of cells: the memory of a slice, or one of several where the slice has grown.
 //!
-//! Promises: counts what lives in it without reading its cells. Must not know: what a cell means.
+//! Promises: the generation counts its live events without reading its cells. Must not know: what a cell means.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::memory::CellMemory;
 use crate::{Geometry, Stamp, WindowRule};
 
-/// Cells of one geometry, what was recorded in them, and how far the background sweep has come.
+/// Cells of one geometry, the number of their live events, and how far the background sweep has come.
 pub(crate) struct Generation {
     pub(crate) geometry: Geometry,
     pub(crate) memory: CellMemory,
@@ -36,8 +36,8 @@ impl Generation {
 
 /// Events recorded and not yet expired, by the unit in which they occurred.
 ///
-/// Better than K11's cardinality, which cannot be decremented as events expire: a number a unit can. A slice counts
-/// its own; where the cells of one event lie in several slices, whoever owns their group counts for all.
+/// Better than K11's cardinality, which cannot be decremented as events expire: a number a unit can. A slice counts its
+/// own events; where the cells of one event lie in several slices, the owner of their group counts for all.
 ///
 /// ```
 /// use firstseen_filter::{LiveEvents, WindowRule};
@@ -64,19 +64,19 @@ impl LiveEvents {
         self.total += events;
         self.newest_unit = self.newest_unit.max(Some(unit));
         match self.by_unit.back_mut() {
-            // Units never step back here: a late event counts with the newest, so it is kept a little too long.
+            // Units never step back here: a late event counts with the newest unit, so it is counted a little too long.
             Some((newest, count)) if *newest >= unit => *count += events,
             _ => self.by_unit.push_back((unit, events)),
         }
     }
 
-    /// Keeps in mind that what was recorded before lives on from `unit`.
+    /// Notes that events recorded before live on from `unit`.
     pub fn refresh(&mut self, unit: u64) {
         self.newest_unit = self.newest_unit.max(Some(unit));
     }
 
-    /// Counts what `stamps` brought, each event in the greatest unit up to then, `now` before the first of them;
-    /// `found` are those that were not recorded.
+    /// Counts the events of `stamps`, each in the greatest unit up to then, `now` before the first of them; `found` are
+    /// those that were not recorded.
     pub(crate) fn record_each(&mut self, now: u64, stamps: &[Stamp], found: &[bool]) {
         let (mut unit, mut events) = (now, 0);
         for (stamp, found) in stamps.iter().zip(found) {
@@ -101,7 +101,7 @@ impl LiveEvents {
         self.newest_unit = self.newest_unit.max(other.newest_unit);
     }
 
-    /// Forgets what has expired when the greatest unit is `now`.
+    /// Forgets events that have expired when the greatest unit is `now`.
     pub fn advance(&mut self, rule: &WindowRule, now: u64) {
         while let Some(&(unit, events)) = self.by_unit.front() {
             if rule.expiry(unit) > now {
@@ -112,7 +112,7 @@ impl LiveEvents {
         }
     }
 
-    /// The same in the same units, but `factor` times as many events.
+    /// The same counts, with `factor` times as many events in each unit.
     pub fn times(&self, factor: f64) -> Self {
         let times = |(unit, events): (u64, u64)| (unit, (events as f64 * factor).round() as u64);
         let by_unit: VecDeque<(u64, u64)> = self.by_unit().map(times).filter(|(_, events)| *events > 0).collect();
@@ -125,7 +125,7 @@ impl LiveEvents {
         self.total
     }
 
-    /// The greatest unit in which something was recorded or refreshed, expired or not.
+    /// The greatest unit in which an event was recorded or refreshed, expired or not.
     pub fn newest_unit(&self) -> Option<u64> {
         self.newest_unit
     }

@@ -81,7 +81,7 @@ impl<W: Word> Generations<W> {
     /// The bits of the generations `first..=last`, which go round the word.
     #[inline]
     fn mask(first: u64, last: u64) -> u32 {
-        // A stamp from another clock may lie far behind: a word has no more bits than it has.
+        // A stamp from another clock may lie further behind than a word has bits.
         let first = first.max(last.saturating_sub(u64::from(W::BITS) - 1));
         if first > last {
             return 0;
@@ -188,7 +188,7 @@ impl<W: Word> CellKind for Generations<W> {
         let start = if next == now + 1 { generation.swept_bytes } else { 0 };
         let kept = if next == now + 1 { self.kept_at(now, now) } else { self.kept_at(next, now) };
         match kept {
-            // The first event, or one after a long silence, does not read and write every cell for nothing.
+            // The first event, or one after a long silence, need not read and write every cell.
             0 => generation.memory.clear(),
             kept => Self::keep(&mut generation.memory.bytes_mut()[start..], kept),
         }

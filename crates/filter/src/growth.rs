@@ -10,7 +10,7 @@ use crate::rates::growth::density_limit;
 use crate::rates::{blocked, plain};
 use crate::{Geometry, Layout};
 
-/// What is measured to tell that a generation is full.
+/// The measure by which a generation is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
@@ -24,7 +24,7 @@ pub enum Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Growth {
-    /// What tells that a generation is full.
+    /// The measure by which a generation is full.
     pub limit: Limit,
     /// Most generations at once; beyond it inserts are refused. 1 never grows and refuses at its capacity.
     pub generations_max: u32,
@@ -35,7 +35,7 @@ pub struct Growth {
     /// False-positive rate of the first generation; later ones tighten by `1/ratio` where they grow in size, so that
     /// all together stay under `target / (1 - 1/ratio)`.
     pub generation_rate: f64,
-    /// Where several jumps of a window share the cells: what each of them may bring.
+    /// Where several jumps of a window share the cells: the limit of each jump.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jumps: Option<JumpLimit>,
 }

@@ -12,7 +12,7 @@ use crate::{BlockProbe, Geometry, Layout};
 /// stay in the first cache.
 const GROUP: usize = 8;
 
-/// What memory is an array of: bytes for bits and 8-bit cells, pairs of bytes (little-endian) for 16-bit cells.
+/// The elements of memory: bytes for bits and 8-bit cells, pairs of bytes (little-endian) for 16-bit cells.
 pub(crate) trait Element: Copy + PartialEq {
     fn of(bytes: &mut [u8]) -> &mut [Self];
 }
@@ -31,17 +31,17 @@ impl Element for [u8; 2] {
     }
 }
 
-/// What one kind of filter does at the cells of one event.
+/// The work of one kind of filter at the cells of one event.
 pub(crate) trait CellRule {
     type Element: Element;
     const CELL_BITS: u32;
 
-    /// Looks at the cells of event `index` of the batch, changes them where the kind says so, and tells whether the
+    /// Looks at the cells of event `index` of the batch, changes them where the kind says so, and returns whether the
     /// event was there.
     fn touch(&mut self, index: usize, cells: &mut [Self::Element], offsets: impl Offsets) -> bool;
 }
 
-/// Touches the cells of every event in order; `found[i]` is what the rule says of event `i`.
+/// Touches the cells of every event in order; `found[i]` is the rule's answer for event `i`.
 pub(crate) fn run<R: CellRule, E: Events>(
     instructions: Instructions,
     memory: &mut [u8],

@@ -18,12 +18,12 @@ pub(crate) struct Pass<'a> {
     pub(crate) counts_cells: bool,
 }
 
-/// What a walk changes.
+/// The cells that a walk changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recording {
     /// Nothing.
     Nothing,
-    /// Of kinds whose duplicates start the window again: the cells of events found here, and in no older generation.
+    /// For kinds whose duplicates start the window again: the cells of events found here, and in no older generation.
     Refreshes,
     /// The cells of events that are not found, and of all duplicates that start the window again.
     Everything,
@@ -36,7 +36,7 @@ impl Pass<'_> {
     }
 }
 
-/// What a walk has recorded.
+/// The counts of a walk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recorded {
     /// Events that were not found and are recorded now.
@@ -47,12 +47,12 @@ pub(crate) struct Recorded {
     pub(crate) refreshed: bool,
 }
 
-/// Bytes of cells that tell how densely a slice is set where nobody can wait for all of them: a million timers, which
-/// puts the fill within 0.2 % of the whole, as hashing spreads events evenly.
+/// Bytes of cells that are read to estimate how densely a slice is set, where reading all would take too long: a
+/// million timers, which give the fill within 0.2 % of the whole, as hashing spreads events evenly.
 pub const FILL_SAMPLE_BYTES: usize = 1 << 20;
 
-/// Bytes of cells that tell the rate to expect, where a person reads it: a sixteenth of the error above, and no wait that
-/// grows with the filter.
+/// Bytes of cells that are read to estimate the rate for a person: they give a sixteenth of the error above, and a wait
+/// that does not grow with the filter.
 pub const RATE_SAMPLE_BYTES: usize = 1 << 24;
 
 /// The first `bytes_max` bytes of `cells` in whole pieces of `piece_bytes`, one piece at least; all where there are no
@@ -72,7 +72,7 @@ pub struct Density {
 }
 
 impl Density {
-    /// Of blocks of one size, each of which an event meets with the same chance.
+    /// The density of blocks of one size, each of which an event meets with the same chance.
     pub(crate) fn mean(blocks: impl Iterator<Item = Self>) -> Self {
         let (mut sum, mut count) = (Self::default(), 0u64);
         for block in blocks {
@@ -100,10 +100,10 @@ pub(crate) trait CellKind: PartialEq {
     /// The rule for one walk when the greatest unit is `now`.
     fn rule<'a>(&'a self, pass: Pass<'a>, now: u64) -> Self::Rule<'a>;
 
-    /// What the walk has recorded.
+    /// The counts of the walk by this rule.
     fn recorded(rule: &Self::Rule<'_>) -> Recorded;
 
-    /// Moves the cells from unit `now` to the later unit `next`: whatever must be gone by then is gone.
+    /// Moves the cells from unit `now` to the later unit `next`: all cells that must be gone by then are gone.
     fn advance(&self, generation: &mut Generation, now: u64, next: u64);
 
     /// A bounded step of upkeep: at most `budget_bytes` of cells.
@@ -116,23 +116,24 @@ pub(crate) trait CellKind: PartialEq {
     /// `stamp` sees them, and the least expiry found there.
     fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64);
 
-    /// Sets the cells at `positions` for an event stamped `stamp`, found or not, and tells how many of them were empty,
-    /// where the kind keeps count. Made for one event alone: it prepares nothing that only a batch would pay for.
+    /// Sets the cells at `positions` for an event stamped `stamp`, found or not, and returns how many of them were
+    /// empty, where the kind keeps count. This is for one event alone: it prepares nothing that pays off only in a
+    /// batch.
     fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: u64) -> u64;
 
     /// Appends the expiries of the cells at `positions`, 0 where a cell is not alive for `stamp`; nothing where cells
     /// have none of their own.
     fn push_expiries(&self, _: &Generation, _positions: &[u64], _: Stamp, _now: u64, _expiries: &mut Vec<u64>) {}
 
-    /// Adds to `cells`, which stand at unit `now`, whatever is alive of `others`, a memory of the same geometry as it stood at
-    /// unit `then`, not later and [`Self::age_max_units`] earlier at most. Tells how many cells are used then, where the
-    /// kind keeps count.
+    /// Adds to `cells`, which stand at unit `now`, all live cells of `others`, a memory of the same geometry as it
+    /// stood at unit `then`, not later and [`Self::age_max_units`] earlier at most. Returns how many cells are then
+    /// used, where the kind keeps count.
     fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> u64;
 
-    /// Whether anything is alive of `others` that `cells` lack, or forget earlier; both as [`Self::merge`] takes them.
+    /// Whether `others` have live cells that `cells` lack, or forget earlier; both as [`Self::merge`] takes them.
     fn lacks(&self, cells: &[u8], others: &[u8], then: u64, now: u64) -> bool;
 
-    /// Up to what age cells can be told apart by.
+    /// The greatest age, in units, up to which cells of different units differ.
     fn age_max_units(&self) -> u64;
 
     /// How many cells are used, where the kind keeps count.

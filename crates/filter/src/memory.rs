@@ -1,8 +1,8 @@
-//! The memory that cells live in.
+//! The memory of cells.
 //!
-//! Promises: zeroed, aligned to cache lines, taken from the system only as it is touched, on huge pages where the
-//! system grants them (random access to a filter of 100 MB otherwise misses the address cache at every cell).
-//! Must not know: what a cell is.
+//! Promises: it is zeroed, aligned to cache lines, taken from the system only as it is touched, on huge pages where the
+//! system grants them (random access to a filter of 100 MB otherwise misses the address cache at every cell). Must not
+//! know: what a cell is.
 
 use memmap2::{Advice, MmapMut};
 

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// Below and from these on a number is written in powers of ten.
 const PLAIN: std::ops::Range<f64> = 1e-6..1e15;
-/// What a person reads at a glance.
+/// Letters that a person reads at a glance.
 const LETTERS_MAX: usize = 8;
 
 /// `value` as people write it: `0.01`, `1e-30`, `1.84e19`.

@@ -78,7 +78,7 @@ impl PackedCells {
         self.words().take(bytes / 8).map(|word| u64::from(self.occupied_lanes(word).count_ones())).sum()
     }
 
-    /// The share of cells that are not zero, told by the first `bytes_max` bytes; a word at least.
+    /// The share of cells that are not zero, estimated from the first `bytes_max` bytes; a word at least.
     pub(crate) fn share_occupied(&self, bytes_max: usize) -> f64 {
         let bytes = bytes_max.max(8) / 8 * 8;
         let cells = self.cells.min((bytes as u64).saturating_mul(8) >> self.bits_log2);

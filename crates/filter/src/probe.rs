@@ -106,7 +106,7 @@ impl Offsets for SpreadOffsets {
     }
 }
 
-/// Positions that somebody else derived, as they arrive over a wire or fall into a vertical slice.
+/// Positions that were derived elsewhere, as they arrive over the network or fall into a vertical slice.
 impl Offsets for &[u64] {
     #[inline(always)]
     fn for_each(self, mut visit: impl FnMut(usize)) {

@@ -1,7 +1,7 @@
-//! A batch of events as their positions: what travels instead of digests.
+//! A batch of events as their positions, which travel instead of digests.
 //!
 //! Promises: every position is inside the shape that the batch was made for, so a slice of that shape can be walked
-//! without checking again; positions pushed for a digest are those of the digest. Must not know: how they travel.
+//! without checking again; positions pushed for a digest are those of the digest. Must not know: how positions travel.
 
 use std::fmt;
 use std::io;
@@ -38,13 +38,13 @@ pub enum ProbeShape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a position outside the filter: {at} of {range}")]
 pub struct ProbeError {
-    /// What was found.
+    /// The value that was found.
     pub at: u64,
-    /// What it must be below.
+    /// The bound that it must be below.
     pub range: u64,
 }
 
-/// Why a slice does not answer what it is asked; nothing was touched.
+/// Why a slice does not answer a call; nothing was touched.
 #[derive(Debug, Error)]
 pub enum AskError {
     /// The positions were derived for another slice.
@@ -114,14 +114,14 @@ impl ProbeShape {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probes {
     shape: ProbeShape,
-    /// Of blocked shapes.
+    /// The events of a blocked shape.
     blocks: Vec<BlockProbe>,
-    /// Of spread shapes: `hashes` an event.
+    /// The events of a spread shape: `hashes` positions for each.
     positions: Vec<u64>,
 }
 
 impl Probes {
-    /// None yet.
+    /// A batch without events.
     pub fn new(shape: ProbeShape) -> Self {
         Self { shape, blocks: Vec::new(), positions: Vec::new() }
     }

@@ -65,8 +65,8 @@ impl<K: CellKind> CellSlice<K> {
         self.walk(digests, stamps, verdicts, true);
     }
 
-    /// Tests every event and records nothing. An event that is judged after the present of the slice is told what would be
-    /// left then, and moves nothing.
+    /// Tests every event and records nothing. An event that is judged after the present of the slice is judged by what
+    /// would be left then, and moves nothing.
     ///
     /// # Panics
     /// If the three lengths differ.
@@ -105,7 +105,7 @@ impl<K: CellKind> CellSlice<K> {
                 refuse_unseen(&mut verdicts[start..end]);
             }
             if !record {
-                self.tell_expired(&stamps[start..end], &mut verdicts[start..end]);
+                self.answer_expired(&stamps[start..end], &mut verdicts[start..end]);
             }
             self.upkeep(end - start);
             start = end;
@@ -128,8 +128,8 @@ impl<K: CellKind> CellSlice<K> {
         (stamps.len(), newest)
     }
 
-    /// Whether `events` more might fill the newest generation: what expires while they come then decides where the next
-    /// one opens, so they must be walked unit by unit. A density changes with every unit.
+    /// Whether `events` more might fill the newest generation: then the events that expire meanwhile decide where the
+    /// next generation opens, so these events must be walked unit by unit. A density changes with every unit.
     fn fills_within(&self, events: usize, growth: &Growth) -> bool {
         growth.limit == Limit::Density || self.room_in_newest(growth) < events as u64
     }
@@ -174,20 +174,21 @@ impl<K: CellKind> CellSlice<K> {
         self.known = known;
     }
 
-    /// Of what has been recorded up to now nothing is alive for events that are looked up so much later.
-    fn tell_expired(&self, stamps: &[Stamp], verdicts: &mut [Verdict]) {
+    /// Answers lookups so far ahead that no event recorded up to now is alive for them.
+    fn answer_expired(&self, stamps: &[Stamp], verdicts: &mut [Verdict]) {
         let expiry = self.kind.window().expiry(self.now);
-        let told = stamps.iter().zip(verdicts).filter(|(stamp, _)| stamp.judged >= expiry);
-        told.for_each(|(_, verdict)| *verdict = Verdict::FirstSeen);
+        let expired = stamps.iter().zip(verdicts).filter(|(stamp, _)| stamp.judged >= expiry);
+        expired.for_each(|(_, verdict)| *verdict = Verdict::FirstSeen);
     }
 
-    /// Moves the window to unit `next`, if that is later: what must be gone by then is gone.
+    /// Moves the window to unit `next`, if that is later: all cells that must be gone by then are gone.
     pub fn advance(&mut self, next: u64) {
         if next <= self.now {
             return;
         }
         for generation in &mut self.stack {
-            // Where nothing was ever recorded nothing can expire, and memory that was never touched stays untaken.
+            // Where nothing was ever recorded, nothing can expire, and the system need not provide memory that was
+            // never touched.
             if generation.live.newest_unit().is_some() {
                 self.kind.advance(generation, self.now, next);
             }
@@ -203,7 +204,8 @@ impl<K: CellKind> CellSlice<K> {
     }
 
     fn upkeep(&mut self, events: usize) {
-        // Where the number of used cells decides it must not depend on how far a sweep has come within a unit.
+        // Where the number of used cells decides about growth, it must not depend on how far a sweep has come within a
+        // unit.
         if self.counts_cells() {
             return;
         }
@@ -242,7 +244,7 @@ impl<K: CellKind> CellSlice<K> {
     }
 
     /// Whether generation `number` since the slice was made holds every one of `positions`: its own mask and least
-    /// expiry, not turned by its number as in [`Self::test_at`]. One that has been dropped holds nothing.
+    /// expiry, not turned by its number as in [`Self::test_at`]. A generation that has been dropped holds nothing.
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
@@ -282,8 +284,8 @@ impl<K: CellKind> CellSlice<K> {
         self.set_generation(u64::MAX, positions, stamp);
     }
 
-    /// Records an event at `positions` in generation `number`, or in the newest where there is no such, whatever is
-    /// there.
+    /// Records an event at `positions` in generation `number`, or in the newest where there is none of that number,
+    /// also where it is found.
     ///
     /// # Panics
     /// If a position is not below the generation's cells.

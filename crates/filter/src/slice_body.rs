@@ -12,7 +12,7 @@ use crate::growth::GENERATIONS_MAX;
 use crate::kind::CellKind;
 use crate::slice::CellSlice;
 
-/// Above every unit and number that a filter comes to, and far from where sums of two overflow.
+/// A bound above every unit and number that a filter comes to, and far from where sums of two overflow.
 const COUNT_MAX: u64 = 1 << 62;
 
 #[allow(private_bounds)]
@@ -41,7 +41,7 @@ impl<K: CellKind> CellSlice<K> {
     /// # Errors
     /// `InvalidData` where the bytes cannot be the state of such a slice; what the source says.
     pub fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
-        // The memory that is there already takes the first generation: reading must not need twice the filter.
+        // The first generation is read into the memory that is there already: reading must not need twice the filter.
         let mut first = self.stack.drain(..).next();
         let read = self.read_state(source, &mut first);
         if read.is_err() {
@@ -125,7 +125,7 @@ impl LiveEvents {
         self.by_unit().try_for_each(|(unit, events)| write_u64(sink, unit).and_then(|()| write_u64(sink, events)))
     }
 
-    /// Reads what [`Self::write`] wrote, of at most `units_max` units.
+    /// Reads counts that [`Self::write`] wrote, of at most `units_max` units.
     ///
     /// # Errors
     /// `InvalidData` where the bytes cannot be such counts; what the source says.

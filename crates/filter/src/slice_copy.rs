@@ -18,10 +18,10 @@ use crate::{ProbeShape, Probes, Stamp};
 /// Cells that are counted at once.
 const COUNT_BYTES: usize = 64 << 10;
 
-/// Above every unit and number that a slice comes to, and far from where sums of two overflow.
+/// A bound above every unit and number that a slice comes to, and far from where sums of two overflow.
 const COUNT_MAX: u64 = 1 << 62;
 
-/// What a slice is beside its cells.
+/// The state of a slice beside its cells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SliceOutline {
     /// The greatest unit that it has seen.
@@ -48,7 +48,7 @@ pub struct CellRun {
 /// Why a part is not put in; the slice is as it was.
 #[derive(Debug, Error)]
 pub enum PartError {
-    /// It belongs to another slice, or comes out of order.
+    /// The part belongs to another slice, or comes out of order.
     #[error("no part of this slice, or out of order: {0}")]
     Misfit(&'static str),
     /// The system refuses the memory.
@@ -58,7 +58,7 @@ pub enum PartError {
 
 #[allow(private_bounds)]
 impl<K: CellKind> CellSlice<K> {
-    /// What the slice is beside its cells.
+    /// The slice's state beside its cells.
     pub fn outline(&self) -> SliceOutline {
         let live = self.stack.iter().map(|generation| generation.live.clone()).collect();
         SliceOutline { unit: self.now, oldest: self.oldest, live }
@@ -77,7 +77,7 @@ impl<K: CellKind> CellSlice<K> {
             return Err(PartError::Misfit("events of a time to come"));
         }
         self.advance(*unit);
-        // What is gone there is gone here, too.
+        // Generations that are gone there go here, too.
         while self.oldest < *oldest && self.stack.len() > 1 {
             self.stack.remove(0);
             self.oldest += 1;
@@ -101,7 +101,7 @@ impl<K: CellKind> CellSlice<K> {
         Ok(())
     }
 
-    /// The cells of generation `number` from byte `start_bytes` on, `bytes_max` bytes at most; nothing where it has no
+    /// The cells of generation `number` from byte `start_bytes` on, `bytes_max` bytes at most; none where it has no
     /// more.
     pub fn cell_run(&self, number: u64, start_bytes: u64, bytes_max: usize) -> Option<CellRun> {
         let cells = self.stack[self.index_of(number)?].memory.bytes();
@@ -110,8 +110,8 @@ impl<K: CellKind> CellSlice<K> {
         Some(CellRun { generation: number, unit: self.now, start_bytes, cells: cells[start..end].to_vec() })
     }
 
-    /// Adds what is alive in `run`, which may be a little older than the slice. One of a generation that is gone here adds
-    /// nothing.
+    /// Adds the live cells of `run`, which may be a little older than the slice. A run of a generation that is gone
+    /// here adds nothing.
     ///
     /// # Errors
     /// [`PartError`].
@@ -128,7 +128,7 @@ impl<K: CellKind> CellSlice<K> {
         Ok(())
     }
 
-    /// Whether anything is alive in `run` that is missing in a generation that is open here.
+    /// Whether live cells of `run` are missing in a generation that is open here.
     ///
     /// # Errors
     /// [`PartError`].
@@ -138,7 +138,8 @@ impl<K: CellKind> CellSlice<K> {
         Ok(self.kind.lacks(&self.stack[index].memory.bytes()[cells], &run.cells, run.unit, self.now))
     }
 
-    /// Adds what [`Self::lacks_cells`] has found, of events that the slice has never heard of; whether there was anything.
+    /// Adds the cells that [`Self::lacks_cells`] has found, of events that the slice does not know; returns whether
+    /// there were any.
     ///
     /// # Errors
     /// [`PartError`].
@@ -146,7 +147,7 @@ impl<K: CellKind> CellSlice<K> {
         let lacks = self.lacks_cells(run)?;
         if let Some((index, cells)) = self.place_of(run)?.filter(|_| lacks) {
             self.merge_cells((index, cells), run);
-            // Nobody knows of which unit they are, but of none after this one.
+            // Their unit is not known, but it is none after this one.
             self.stack[index].live.refresh(self.now);
         }
         Ok(lacks)
@@ -181,8 +182,8 @@ impl<K: CellKind> CellSlice<K> {
         }
     }
 
-    /// Records an event in generation `number`, which opens where it is newer than all; nothing where it is gone, or the event
-    /// has expired for whoever may still ask.
+    /// Records an event in generation `number`, which opens where it is newer than all; does nothing where the
+    /// generation is gone, or the event has expired for every lookup that may still come.
     ///
     /// # Errors
     /// [`PartError`].
@@ -209,8 +210,8 @@ impl<K: CellKind> CellSlice<K> {
         }
     }
 
-    /// The most generations that there may be at a time, for a slice that shares events: it may hold one for longer than
-    /// others do.
+    /// The most generations that there may be at a time, for a slice that shares events: it may hold a generation for
+    /// longer than others do.
     fn generations_max(&self) -> usize {
         self.growth.map_or(1, |_| GENERATIONS_MAX as usize)
     }

@@ -25,7 +25,7 @@ impl<K: CellKind> CellSlice<K> {
         }
         match self.open_generation() {
             Ok(()) => self.room_in_newest(&growth),
-            // No memory is as good a reason to refuse as a limit is.
+            // A lack of memory is as good a reason to refuse as a limit.
             Err(_) => 0,
         }
     }
@@ -42,7 +42,8 @@ impl<K: CellKind> CellSlice<K> {
         Ok(())
     }
 
-    /// Takes the newest generation back, unless it is the only one: where another slice could not open its own.
+    /// Takes the newest generation back, unless it is the only one: for the case that another slice could not open its
+    /// own.
     pub fn close_generation(&mut self) {
         if self.stack.len() > 1 {
             self.stack.pop();
@@ -67,7 +68,7 @@ impl<K: CellKind> CellSlice<K> {
         self.oldest += dropped as u64;
     }
 
-    /// Units after which nobody finds what was recorded: the window, the lateness, and what batches add to it.
+    /// Units after which no lookup finds a recorded event: the window, the lateness, and the slack of batches.
     pub fn kept_units(&self) -> u64 {
         let window = self.kind.window();
         window.span_units.saturating_add(window.lateness_units).saturating_add(K::SLACK_UNITS)

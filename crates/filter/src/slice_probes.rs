@@ -1,6 +1,6 @@
 //! A [`CellSlice`] that is asked by positions instead of digests.
 //!
-//! Promises: what is refused is refused before anything is touched; otherwise the same answers as by digests. Must not
+//! Promises: a call is refused before anything is touched, or not at all; answers are the same as by digests. Must not
 //! know: how positions travel.
 
 use std::ops::Range;

@@ -29,7 +29,7 @@ pub enum SnapshotError {
     /// The medium failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// These are other bytes.
+    /// The bytes are no snapshot.
     #[error("this is not a firstseen snapshot")]
     NotASnapshot,
     /// Written by another release.
@@ -48,7 +48,7 @@ pub enum SnapshotError {
     Body(String),
 }
 
-/// Writes a snapshot: `header`, then whatever `body` writes.
+/// Writes a snapshot: `header`, then all that `body` writes.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -67,7 +67,7 @@ pub enum SnapshotError {
 /// ```
 ///
 /// # Errors
-/// What the sink says, or a header of more than 64 KiB.
+/// Those of the sink, or a header of more than 64 KiB.
 pub fn write<H: Serialize>(
     mut sink: impl Write,
     header: &H,
@@ -169,13 +169,13 @@ impl<R: Read, H: DeserializeOwned> UnverifiedSnapshot<R, H> {
         Ok(Self { source, header })
     }
 
-    /// What the snapshot says it holds.
+    /// The header, which says what the snapshot holds.
     pub fn header(&self) -> &H {
         &self.header
     }
 
-    /// Lets `body` read, frame by frame as each is verified; fails if anything is left over or missing,
-    /// in the body or after it: what shares a stream with other bytes must be cut from it before.
+    /// Lets `body` read, frame by frame as each is verified; fails if anything is left over or missing, in the body or
+    /// after it: a snapshot that shares a stream with other bytes must be cut from it before.
     ///
     /// # Errors
     /// [`SnapshotError::Damaged`] where a checksum, a length or the end is wrong, or `body` calls the data invalid.

@@ -1,6 +1,6 @@
 //! From what a user asks for to a [`FilterDefinition`]: sizes, units, growth.
 //!
-//! Promises: what cannot be built is refused by name, with what to do instead. Must not know: flags, files.
+//! Promises: a filter that cannot be built is refused by name, with what to do instead. Must not know: flags, files.
 
 use thiserror::Error;
 
@@ -21,7 +21,7 @@ mod units;
 /// How a filter may grow beyond its capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GrowthSpec {
-    /// What tells that a generation is full.
+    /// The measure by which a generation is full.
     pub limit: Limit,
     /// Most generations at once, 1 to 16.
     pub generations_max: u32,
@@ -29,7 +29,7 @@ pub struct GrowthSpec {
     pub ratio: f64,
 }
 
-/// What a user asks for. Start from [`FilterSpec::new`] and change what is known.
+/// A filter as a user asks for it. Start from [`FilterSpec::new`] and change the fields that are known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterSpec {
     /// The kind.
@@ -56,10 +56,11 @@ pub struct FilterSpec {
     pub refresh: Refresh,
     /// How late an event may come and still be judged exactly, in milliseconds.
     pub lateness_ms: Option<u64>,
-    /// How far the clocks of those that stamp events may differ, in milliseconds. What is recorded by a clock that is so much
-    /// behind must not be gone by another: a sliding or jumping window keeps everything for so much longer.
+    /// How far the clocks of those that stamp events may differ, in milliseconds. An event that was recorded by a clock
+    /// that is so much behind must not have expired by another: a sliding or jumping window keeps all events for so
+    /// much longer.
     pub clock_skew_ms: u64,
-    /// How far ahead an event takes the clock by its own word, in milliseconds; what is further ahead must be borne out.
+    /// How far ahead an event takes the clock by its own word, in milliseconds; a time further ahead must be borne out.
     pub future_max_ms: u64,
     /// k' of the equal-timers heuristic; 0 is the plain filter.
     pub equal_timers: u32,
@@ -67,7 +68,7 @@ pub struct FilterSpec {
     pub growth: Option<GrowthSpec>,
     /// `Max` of a stable filter.
     pub stable_max: Option<u8>,
-    /// Cells decremented an event (P) in a stable filter, instead of what the rate gives.
+    /// Cells decremented an event (P) in a stable filter, instead of the number that follows from the rate.
     pub stable_decrements: Option<f64>,
     /// Seed of the choices that a stable filter makes.
     pub seed: u64,
@@ -168,8 +169,8 @@ impl FilterSpec {
     }
 }
 
-/// Of `whole` events that fall into `slices` slices at random, what hardly any slice exceeds: five standard deviations
-/// more than the mean.
+/// Of `whole` events that fall into `slices` slices at random, a number that hardly any slice exceeds: five standard
+/// deviations more than the mean.
 fn load_of_one(whole: u64, slices: u64) -> u64 {
     let mean = whole as f64 / slices as f64;
     let deviation = (mean * (1.0 - 1.0 / slices as f64)).sqrt();
@@ -179,7 +180,7 @@ fn load_of_one(whole: u64, slices: u64) -> u64 {
 /// Why a filter cannot be built as asked.
 #[derive(Debug, Error)]
 pub enum SpecError {
-    /// A rate that is none.
+    /// A rate that cannot be.
     #[error("a false-positive rate of {}: choose one above 0 and below 1, such as 0.01", number(.0))]
     Rate(f64),
     /// A capacity of nothing.
@@ -198,7 +199,7 @@ pub enum SpecError {
         kind: Kind,
         /// The window asked for.
         window: Window,
-        /// What to ask for instead.
+        /// The window to ask for instead.
         instead: &'static str,
     },
     /// An option that the kind does not have.
@@ -219,7 +220,7 @@ pub enum SpecError {
     Reach {
         /// The window asked for.
         window: Window,
-        /// What does not fit.
+        /// The part that does not fit.
         what: String,
         /// What to do instead.
         instead: &'static str,

@@ -52,7 +52,7 @@ pub struct StableShape {
     pub cells: u64,
     /// Positions of an event (K).
     pub hashes: u32,
-    /// What an arrival sets its cells to (Max). Cells are 1, 2, 4 or 8 bits wide, as few as hold it.
+    /// The value that an arrival sets its cells to (Max). Cells are 1, 2, 4 or 8 bits wide, as few as hold it.
     pub max: u8,
     /// Cells decremented at an arrival (P). It need not be whole: the fraction is carried over to the next arrival,
     /// so that the mean over arrivals is exact to 2^-32.
@@ -126,7 +126,7 @@ pub struct StableFilter {
     cells: PackedCells,
     /// P in parts of a cell.
     decrement_parts: u128,
-    /// What was not decremented yet, in parts of a cell: less than one cell.
+    /// Decrements still to be made, in parts of a cell: less than one cell.
     carried_parts: u64,
     generator: SplitMix,
 }
@@ -200,7 +200,7 @@ impl StableFilter {
         &self.geometry
     }
 
-    /// What the filter was made from.
+    /// The shape that the filter was made from.
     pub fn shape(&self) -> StableShape {
         self.shape
     }
@@ -210,7 +210,7 @@ impl StableFilter {
         self.fill_within(usize::MAX)
     }
 
-    /// The same, told by the first `bytes_max` bytes of the cells.
+    /// The same, estimated from the first `bytes_max` bytes of the cells.
     pub(crate) fn fill_within(&self, bytes_max: usize) -> f64 {
         self.cells.share_occupied(bytes_max)
     }
@@ -221,7 +221,7 @@ impl StableFilter {
         self.rate_within(usize::MAX)
     }
 
-    /// The same, told by the first `bytes_max` bytes of the cells.
+    /// The same, estimated from the first `bytes_max` bytes of the cells.
     pub(crate) fn rate_within(&self, bytes_max: usize) -> f64 {
         rates::plain::rate_from_fill(self.shape.hashes, self.fill_within(bytes_max))
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The three answers: trouble is [`Verdict::Undecided`], never a guess.
+/// The three verdicts: where the filter cannot know, the verdict is [`Verdict::Undecided`], never a guess.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -28,10 +28,10 @@ pub struct Sighting {
 }
 
 impl Sighting {
-    /// Nothing was looked at: everything is possible.
+    /// No cell was looked at: everything is possible.
     pub const ALL: Self = Self { generations: u16::MAX, expiry: u64::MAX };
 
-    /// What both sightings leave possible.
+    /// The generations that both sightings leave possible.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { generations: self.generations & other.generations, expiry: self.expiry.min(other.expiry) }

@@ -1,4 +1,4 @@
-//! Windows in whole units: what time an event carries, and how long its cells live.
+//! Windows in whole units: the time that an event carries, and how long its cells live.
 //!
 //! Every window of this crate is one rule with two numbers. Time is cut into units (ticks of a timer wheel, jumps
 //! between generations, landmarks). What an event of unit `t` leaves behind expires at `t + span`; it is alive for
@@ -25,8 +25,8 @@ pub use unit_clock::{Jump, UnitClock};
 pub struct Stamp {
     /// The unit in which the event occurred: its cells expire at `unit + span`.
     pub unit: u64,
-    /// The unit at which it is judged: the event's own, or the edge of lateness where it comes later than that.
-    /// Cells with a greater expiry are alive for it.
+    /// The unit at which the event is judged: its own, or the edge of lateness where it comes later than that. Cells
+    /// with a greater expiry are alive for it.
     pub judged: u64,
 }
 
@@ -37,25 +37,25 @@ impl Stamp {
     }
 }
 
-/// How long what an event leaves behind counts, in units.
+/// For how long the cells of an event count, in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WindowRule {
-    /// What is set in unit `t` expires at `t + span_units`.
+    /// Cells that are set in unit `t` expire at `t + span_units`.
     pub span_units: u64,
     /// Cells are kept so many units beyond their expiry, for events that come late.
     pub lateness_units: u64,
 }
 
 impl WindowRule {
-    /// The unit at which what an event of `unit` leaves behind is no longer alive.
+    /// The unit from which on the cells of an event of `unit` are no longer alive.
     #[inline(always)]
     pub fn expiry(&self, unit: u64) -> u64 {
         unit.saturating_add(self.span_units)
     }
 
-    /// The place of an event of `unit` when the greatest unit seen is `now`; `None` if it comes so late that what
-    /// it would leave has already expired beyond the lateness.
+    /// The place of an event of `unit` when the greatest unit seen is `now`; `None` if it comes so late that its cells
+    /// would have expired already, beyond the lateness.
     ///
     /// ```
     /// use firstseen_filter::{Stamp, WindowRule};
@@ -70,9 +70,9 @@ impl WindowRule {
         (self.expiry(unit) > judged).then_some(Stamp { unit, judged })
     }
 
-    /// The place of an event of `unit` that is only looked up, by a clock that shows `now`, where `recorded` is the greatest unit
-    /// that may have been recorded: it moves nothing, so it stands in no later unit, and it is judged at its own one all the
-    /// same. `None` as in [`Self::stamp`].
+    /// The place of an event of `unit` that is only looked up, by a clock that shows `now`, where `recorded` is the
+    /// greatest unit that may have been recorded: the event moves nothing, so it stands in no later unit, and it is
+    /// judged at its own unit all the same. `None` as in [`Self::stamp`].
     ///
     /// ```
     /// use firstseen_filter::{Stamp, WindowRule};

@@ -1,4 +1,4 @@
-//! A folder of the machine as a disk.
+//! A folder of the machine, used as a disk.
 //!
 //! Promises: a file that was created is found after a power cut. Must not know: what is in files.
 

@@ -1,13 +1,15 @@
-//! Whether a disk answers: a write or sync that does not end is no error, and whoever waits for it cannot see it.
+//! Whether a disk answers: a write or sync that does not end returns no error, and its caller, which waits, cannot see
+//! that.
 //!
-//! Promises: a disk hangs from the look on at which one piece of work is under way for the [`LOOKS`]th time in a row, and
-//! answers again when for twice as many looks none has been; a disk that hangs again soon after that is trusted again after
-//! twice as long as before; looking waits for no disk. As looks are counted, and not time, a process that stood still itself
-//! blames nobody for it. Must not know: clocks, what is written, what follows.
+//! Promises: a disk hangs from the look on that sees a piece of work still under way which [`LOOKS`] looks in a row
+//! have seen before, and answers again after twice as many looks in a row without such work; a disk that hangs again
+//! soon after that is trusted again after twice as long as before; looking waits for no disk. Looks are counted, and
+//! not time, so a process that stood still itself does not blame the disk. Must not know: clocks, what is written,
+//! what follows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Looks in which the same work is seen to be under way, until it is one too many.
+/// The disk hangs at the look after so many that have seen the same work under way.
 pub const LOOKS: u32 = 6;
 
 /// A disk that has answered for so many times as long as it had to, to be trusted, is as one that has never hung.
@@ -16,7 +18,7 @@ const FORGIVEN_AFTER: u32 = 16;
 /// How often the time is doubled that a disk must answer for, to be trusted again.
 const DOUBLINGS_MAX: u32 = 4;
 
-/// What a disk does, as whoever looks sees it: one piece of work after the other.
+/// The work of a disk, as looks see it: one piece after the other.
 ///
 /// ```
 /// use firstseen_journal::{LOOKS, Looks, Steps};
@@ -34,20 +36,20 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// The disk has something to do from now on, until what this returns is dropped.
+    /// The disk has work from now on, until the returned value is dropped.
     pub fn begin(&self) -> UnderWay<'_> {
         self.begun.fetch_add(1, Ordering::Relaxed);
         UnderWay(self)
     }
 
-    /// The number of what is under way, another for each; none where the disk has nothing to do.
+    /// The number of the work under way, another for each piece; none where the disk has none.
     pub fn under_way(&self) -> Option<u64> {
         let ended = self.ended.load(Ordering::Relaxed);
         (self.begun.load(Ordering::Relaxed) > ended).then_some(ended)
     }
 }
 
-/// Something that a disk has to do.
+/// A piece of work of a disk.
 #[derive(Debug)]
 pub struct UnderWay<'a>(&'a Steps);
 
@@ -57,13 +59,13 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// What was seen so far.
+/// The looks so far.
 #[derive(Debug, Default)]
 pub struct Looks {
     under_way: Option<u64>,
-    /// Looks since then that have seen the same.
+    /// Looks since then that have seen the same work.
     same: u32,
-    /// Looks since the disk has kept anybody waiting for too long.
+    /// Looks since work was last under way for too long.
     well: u32,
     hangs: bool,
     /// How often it has hung again soon after it was trusted; none where it has never hung.
@@ -71,7 +73,7 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Whether the disk hangs, now that this is under way.
+    /// Whether the disk hangs, by a look that sees this work under way.
     pub fn look(&mut self, under_way: Option<u64>) -> bool {
         let is_same = under_way.is_some() && under_way == self.under_way;
         self.same = if is_same { self.same.saturating_add(1) } else { 0 };
@@ -108,7 +110,7 @@ impl Looks {
 mod tests {
     use super::*;
 
-    /// Looks at a disk that does this: whether it hangs, look by look.
+    /// Looks at a disk with this work, one a look: whether it hangs, look by look.
     fn looked(under_way: impl IntoIterator<Item = Option<u64>>) -> Vec<bool> {
         let mut looks = Looks::default();
         under_way.into_iter().map(|number| looks.look(number)).collect()

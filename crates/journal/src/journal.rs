@@ -1,7 +1,7 @@
 //! Writing a journal.
 //!
-//! Promises: records stand in the order of [`Journal::push`]; after [`Journal::sync`] all of them are on the medium; a
-//! disk that is full loses nothing that was pushed. Must not know: what records hold, when to sync.
+//! Promises: records stand in the order of [`Journal::push`]; after [`Journal::sync`] all of them are on the medium; no
+//! record that was pushed is lost because the disk is full. Must not know: what records hold, when to sync.
 
 use std::collections::VecDeque;
 use std::io;
@@ -70,11 +70,11 @@ impl Journal {
         if self.file.is_some() { newest } else { newest + 1 }
     }
 
-    /// Adds a record, and writes what there is room for.
+    /// Adds a record, and writes as many as there is room for.
     ///
     /// # Errors
-    /// What the disk says: `StorageFull` may pass, everything else will not. `InvalidInput` for a record that is empty,
-    /// or longer than a segment.
+    /// Those of the disk: `StorageFull` may pass, all others will not. `InvalidInput` for a record that is empty, or
+    /// longer than a segment.
     pub fn push(&mut self, record: Vec<u8>) -> io::Result<()> {
         if record.is_empty() || HEADER_BYTES + frame_bytes(record.len()) > self.segment_bytes as usize {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a record of no length, or beyond the limit"));
@@ -83,7 +83,7 @@ impl Journal {
         self.write()
     }
 
-    /// Writes what has not been written. Nothing where all has.
+    /// Writes all records that have not been written, if any.
     ///
     /// # Errors
     /// As [`Self::push`].
@@ -129,8 +129,8 @@ impl Journal {
     /// Puts everything that was pushed on the medium.
     ///
     /// # Errors
-    /// As [`Self::push`], and an error of the sync itself, after which nobody knows what is on the medium: the journal
-    /// must not be used any more.
+    /// As [`Self::push`], and an error of the sync itself, after which it is not known what is on the medium: the
+    /// journal must not be used any more.
     pub fn sync(&mut self) -> io::Result<()> {
         self.write()?;
         let Some(file) = &mut self.file else { return Ok(()) };
@@ -139,8 +139,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes in the journal how far it is synced, where nothing that follows does so: damage to the last record is told
-    /// from a torn one by it.
+    /// Notes in the journal how far it is synced, where no later frame does: the note tells damage to the last record
+    /// from a torn one.
     ///
     /// # Errors
     /// As [`Self::push`].
@@ -160,10 +160,10 @@ impl Journal {
         self.segments.len()
     }
 
-    /// Removes the segments before `number`; nothing in them is needed any more.
+    /// Removes the segments before `number`, which are not needed any more.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Those of the disk.
     pub fn remove_before(&mut self, number: u64) -> io::Result<()> {
         while self.segments.len() > 1
             && let Some(oldest) = self.segments.front().filter(|oldest| **oldest < number)
@@ -175,8 +175,8 @@ impl Journal {
     }
 }
 
-/// Syncs a file. That there is no room is found out too late here: what was written may be gone, and a second try that
-/// works says nothing. So it is no error that passes.
+/// Syncs a file. A lack of room shows too late here: earlier writes may be gone, and a second try that works says
+/// nothing. So it is no error that passes.
 fn sync(file: &mut dyn DiskFile) -> io::Result<()> {
     file.sync().map_err(|error| io::Error::other(format!("a sync has failed: {error}")))
 }

@@ -1,13 +1,14 @@
-//! `firstseen-journal`: what slices must not forget, on disk.
+//! `firstseen-journal`: the write-ahead log of a node, with everything that its slices must not forget.
 //!
-//! One journal a node: records of all of its groups, in the order in which they were told, in segments of one size. A
-//! checkpoint of a group is made of records too, written while the group goes on; what came before the last checkpoints
-//! of all groups is removed segment by segment. So there is one format, one order, and one way to read it.
+//! A node has one journal: records of all of its groups, in the order in which the groups gave them, in segments of one
+//! size. A checkpoint of a group is made of records too, written while the group goes on; records from before the last
+//! checkpoints of all groups are removed segment by segment. So there is one format, one order, and one way to read it.
 //! `docs/disk-format.md` describes the bytes.
 //!
-//! Promises: what was synced is read back or reported as damage, whatever single bit flips and wherever a file is cut;
-//! what was not synced may be missing from the end, never from the middle; no bytes make it panic, and no size that is
-//! read decides an allocation beyond that of a segment. Must not know: threads, clocks, what records do to a group.
+//! Promises: a record that was synced is read back or reported as damage, whatever single bit flips and wherever a file
+//! is cut; records that were not synced may be missing from the end, never from the middle; no bytes make the reader
+//! panic, and no size that it reads decides an allocation beyond that of a segment. Must not know: threads, clocks,
+//! what records do to a group.
 
 mod disk;
 mod folder;

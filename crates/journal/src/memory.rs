@@ -1,7 +1,8 @@
-//! A disk in memory, whose failures are what a test wants.
+//! A disk in memory, which fails as a test wants.
 //!
-//! Promises: a power cut takes what was not synced, or a part of it in pieces of a sector, also in the middle of a write of
-//! several steps; a process that ends takes nothing; disks beside each other share one budget of room. Must not know: what is in files.
+//! Promises: a power cut takes what was not synced, or a part of it in pieces of a sector, also in the middle of a
+//! write of several steps; the end of a process takes nothing; disks beside each other share one budget of room. Must
+//! not know: what is in files.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use crate::disk::{Disk, DiskFile};
 
-/// What a medium writes whole or not at all.
+/// Bytes that a medium writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
 
 /// A disk that outlives the processes that use it; clones are the same disk.
@@ -24,7 +25,7 @@ impl fmt::Debug for MemoryDisk {
     }
 }
 
-/// Bytes that files may still grow by; none for as many as they like. Clones are the same.
+/// Bytes that files may still grow by; none where there is no limit. Clones are the same.
 #[derive(Clone, Default)]
 struct Room(Arc<Mutex<Option<u64>>>);
 
@@ -48,7 +49,7 @@ impl Room {
     }
 }
 
-/// What syncs wait for, each on the thread that it is called on. Clones are the same.
+/// A gate that syncs wait for, each on its caller's thread. Clones are the same.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
@@ -80,7 +81,7 @@ struct Files {
 }
 
 impl Files {
-    /// Something is written or synced, unless the power fails just before.
+    /// A write or sync begins, unless the power fails just before.
     fn draw_power(&mut self) -> io::Result<()> {
         match &mut self.power {
             Some(0) => Err(io::Error::other("the power has failed")),
@@ -93,7 +94,7 @@ impl Files {
     }
 }
 
-/// Parts of a file that were ever written: where each begins and ends, apart from each other. The others take no room.
+/// Parts of a file that were ever written: where each begins and ends; no two touch. The others take no room.
 #[derive(Clone, Default)]
 struct Written(BTreeMap<usize, usize>);
 
@@ -133,9 +134,9 @@ impl Written {
 struct FileState {
     len_bytes: usize,
     written: Written,
-    /// As processes see it, up to the last byte that was ever written; zeros follow.
+    /// The file as processes see it, up to the last byte that was ever written; zeros follow.
     bytes: Vec<u8>,
-    /// What was written since the last sync: where, and what was there before.
+    /// Writes since the last sync: where, and the bytes that were there before.
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
@@ -152,7 +153,7 @@ impl FileState {
         }
     }
 
-    /// Its end is elsewhere from now on, for good.
+    /// Moves the end of the file, for good.
     fn set_len(&mut self, len_bytes: usize) {
         self.len_bytes = len_bytes;
         self.bytes.truncate(len_bytes);
@@ -203,7 +204,7 @@ impl MemoryDisk {
         }
     }
 
-    /// From now on files here and on disks beside it may only grow by so many bytes in all; None for as many as come.
+    /// From now on files here and on disks beside it may only grow by so many bytes in all; None for no limit.
     pub fn set_room_bytes(&self, room_bytes: Option<u64>) {
         *self.files().room.left() = room_bytes;
     }
@@ -213,20 +214,21 @@ impl MemoryDisk {
         self.files().room.left().is_some()
     }
 
-    /// A disk whose syncs can be held: whoever uses it may wait for it, as for a disk of a machine.
+    /// A disk whose syncs can be held: its users may block on it, as on a disk of a machine.
     #[must_use]
     pub fn that_may_hang() -> Self {
         Self(Arc::new(Mutex::new(Files { gate: Some(Gate::default()), ..Files::default() })))
     }
 
-    /// Whether whoever uses it may wait for it.
+    /// Whether its users may block on it.
     pub fn may_hang(&self) -> bool {
         self.files().gate.is_some()
     }
 
-    /// From now on all syncs wait, here and on disks beside it, or none any more. Nothing where it is no disk that may hang.
+    /// From now on all syncs wait, here and on disks beside it, or none any more. This does nothing on a disk that may
+    /// not hang.
     pub fn hold_syncs(&self, hold: bool) {
-        // Those who wait have let go of the files.
+        // Waiting syncs have let go of the files.
         if let Some(gate) = &self.files().gate {
             gate.set_closed(hold);
         }
@@ -239,7 +241,7 @@ impl MemoryDisk {
         Self(Arc::new(Mutex::new(Files { room: room.clone(), gate: gate.clone(), ..Files::default() })))
     }
 
-    /// A file that is read and written anywhere, and made where it is not there.
+    /// A file that is read and written at any offset, and made where it is not there.
     pub fn open(&self, name: &str) -> MemoryFile {
         self.files().files.entry(name.to_owned()).or_default();
         MemoryFile { disk: self.clone(), name: name.to_owned() }
@@ -260,18 +262,18 @@ impl MemoryDisk {
         self.files().hang = hang;
     }
 
-    /// The power fails after so many writes and syncs, in the middle of something perhaps, and all that follow fail; or it does
-    /// not, after all. Whoever sees that it has failed ends the process, and cuts it ([`Self::cut_power`]).
+    /// The power fails after so many writes and syncs, in the middle of one perhaps, and all that follow fail; or it
+    /// does not, after all. A test that sees this ends the process, and cuts the power ([`Self::cut_power`]).
     pub fn lose_power_after(&self, writes: Option<u64>) {
         self.files().power = writes;
     }
 
-    /// Whether it is still to fail so, or has failed and nobody has cut it.
+    /// Whether the power is still to fail so, or has failed and was not cut yet.
     pub fn is_to_lose_power(&self) -> bool {
         self.files().power.is_some()
     }
 
-    /// Whether it has failed so, and nobody has cut it.
+    /// Whether the power has failed so, and was not cut yet.
     pub fn has_lost_power(&self) -> bool {
         self.files().power == Some(0)
     }
@@ -286,7 +288,7 @@ impl MemoryDisk {
         self.files().syncs
     }
 
-    /// From now on it holds what `other` holds.
+    /// From now on this disk holds the same as `other`.
     pub fn become_like(&self, other: &Self) {
         let files = other.files().files.clone();
         self.files().files = files;
@@ -357,22 +359,22 @@ pub struct MemoryFile {
 }
 
 impl MemoryFile {
-    /// What `work` does with the file and the room that is left.
+    /// Does `work` with the file and the room that is left.
     fn with<T>(&self, work: impl FnOnce(&mut FileState, &Room) -> io::Result<T>) -> io::Result<T> {
         let mut files = self.disk.files();
         let room = files.room.clone();
         work(files.files.get_mut(&self.name).ok_or(io::ErrorKind::NotFound)?, &room)
     }
 
-    /// Its length.
+    /// The file's length.
     ///
     /// # Errors
-    /// `NotFound` where it was removed; so do all that follow.
+    /// `NotFound` where it was removed; later calls return the same.
     pub fn len_bytes(&self) -> io::Result<u64> {
         self.with(|file, _| Ok(file.len_bytes as u64))
     }
 
-    /// Its length is another from now on: zeros follow what was written, or what is beyond is gone.
+    /// Sets the file's length: zeros follow the written bytes, or bytes beyond are gone.
     ///
     /// # Errors
     /// As [`Self::len_bytes`].
@@ -387,7 +389,7 @@ impl MemoryFile {
         })
     }
 
-    /// Fills `out` with what is at `offset_bytes`.
+    /// Fills `out` with the bytes at `offset_bytes`.
     ///
     /// # Errors
     /// `UnexpectedEof` where the file ends before.
@@ -405,7 +407,7 @@ impl MemoryFile {
         })
     }
 
-    /// Writes within its length.
+    /// Writes within the file's length.
     ///
     /// # Errors
     /// `StorageFull` where there is no room, or the file ends before; nothing is written then.
@@ -427,10 +429,10 @@ impl MemoryFile {
         })
     }
 
-    /// Puts what was written on the medium.
+    /// Puts all written bytes on the medium.
     ///
     /// # Errors
-    /// What the disk was told to say.
+    /// Those that the disk was set to return.
     pub fn sync_all(&self) -> io::Result<()> {
         let gate = self.disk.files().gate.clone();
         if let Some(gate) = gate {
@@ -439,7 +441,7 @@ impl MemoryFile {
         let mut files = self.disk.files();
         files.draw_power()?;
         if files.syncs_fail {
-            // As file systems do that find out only now that there is no room.
+            // Some file systems find out only now that there is no room.
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the disk does not sync"));
         }
         files.syncs += 1;

@@ -1,7 +1,7 @@
 //! Records as bytes: protocol-buffer messages (`docs/disk-format.md`).
 //!
-//! Promises: what is encoded is decoded the same; bytes that no record encodes to are refused, and take no more memory
-//! than their own order of size. Must not know: files.
+//! Promises: a record is the same after encoding and decoding; bytes that no record encodes to are refused, and take no
+//! more memory than their own order of size. Must not know: files.
 
 use firstseen_filter::{BlockProbe, CellRun, LiveEvents, ProbeShape, Probes, SliceOutline};
 use firstseen_routing::{
@@ -19,10 +19,10 @@ const EVENTS_MAX: u32 = 1 << 20;
 /// Why bytes are no record.
 #[derive(Debug, Error)]
 pub enum RecordError {
-    /// They are no message.
+    /// The bytes are no message.
     #[error("no record: {0}")]
     Message(#[from] prost::DecodeError),
-    /// A field that cannot be.
+    /// A field has a value that cannot be.
     #[error("no record: {0}")]
     Field(&'static str),
 }
@@ -74,12 +74,12 @@ struct EndMessage {}
 struct EventsMessage {
     #[prost(uint64, tag = "1")]
     generation: u64,
-    /// Of a spread shape; otherwise 0.
+    /// Cells of a spread shape; otherwise 0.
     #[prost(uint64, tag = "2")]
     cells: u64,
     #[prost(uint32, tag = "3")]
     hashes: u32,
-    /// Of a blocked shape.
+    /// Blocks of a blocked shape; otherwise 0.
     #[prost(uint64, tag = "4")]
     blocks: u64,
     #[prost(uint32, tag = "5")]
@@ -87,7 +87,7 @@ struct EventsMessage {
     /// Positions of a spread shape, or blocks of a blocked one.
     #[prost(uint64, repeated, tag = "6")]
     positions: Vec<u64>,
-    /// Of a blocked shape: two an event.
+    /// Words of a blocked shape, two for each event.
     #[prost(fixed64, repeated, tag = "7")]
     words: Vec<u64>,
     #[prost(sint64, repeated, tag = "8")]
@@ -142,7 +142,7 @@ struct ToldMessage {
     names: Vec<u8>,
     #[prost(uint32, tag = "4")]
     events: u32,
-    /// Two bits an event, from the low end of each byte: 0 nothing, 1 first-seen, 2 duplicate, 3 unknown.
+    /// Two bits for each event, from the low end of each byte: 0 nothing known, 1 first-seen, 2 duplicate, 3 unknown.
     #[prost(bytes, tag = "5")]
     decisions: Vec<u8>,
     #[prost(message, optional, tag = "6")]
@@ -176,7 +176,7 @@ struct CheckpointMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct MarksMessage {
-    /// 24 bytes each: who, and the mark.
+    /// 24 bytes each: the owner, and the mark.
     #[prost(bytes, tag = "1")]
     producers: Vec<u8>,
     #[prost(bytes, tag = "2")]
@@ -222,7 +222,7 @@ pub fn encode(record: Record) -> Vec<u8> {
     RecordMessage { filter: record.filter.0, group: record.group, entries }.encode_to_vec()
 }
 
-/// The record that `bytes` are.
+/// The record that `bytes` encode.
 ///
 /// # Errors
 /// [`RecordError`].
@@ -292,7 +292,7 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
             Entry::Set { generation, cells: PositionLists { counts, positions }, stamps, counted }
         }
         Kind::Taken(TakenMessage { producer, sequence, names: bytes, events, tags }) => {
-            // What stands for so many events is made of it.
+            // Lists of so many events are made from this number.
             if events > EVENTS_MAX {
                 return Err(RecordError::Field("events"));
             }
@@ -379,7 +379,7 @@ fn clock(message: Option<ClockMessage>) -> ClockReading {
 
 fn live_bytes(live: &LiveEvents) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // Memory takes whatever is written.
+    // Writing to memory never fails.
     let _ = live.write(&mut bytes);
     bytes
 }
@@ -409,7 +409,7 @@ fn names(bytes: &[u8], tags: &[u8], events: u32) -> Result<Vec<NamedEvent>, Reco
     if !names.is_empty() && names.len() != events as usize {
         return Err(RecordError::Field("names"));
     }
-    // What was kept before there were tags has none.
+    // Records from before there were tags have none.
     if !tags.is_empty() && tags.len() != 2 * names.len() {
         return Err(RecordError::Field("tags"));
     }
@@ -460,7 +460,7 @@ fn decisions(bytes: &[u8], events: usize) -> Result<Vec<Decision>, RecordError> 
         1 => Decision::FirstSeen,
         2 => Decision::Duplicate,
         3 => Decision::Undecided(Reason::Unknown),
-        // Nothing that a guard remembers.
+        // A decision that a guard does not remember.
         _ => Decision::Undecided(Reason::Overloaded),
     };
     Ok((0..events).map(decision).collect())

@@ -1,6 +1,6 @@
-//! Reading what can be read of a journal that is damaged.
+//! Reading the whole records of a damaged journal.
 //!
-//! Promises: every record that is whole, in order; how much is not. Must not know: what records hold.
+//! Promises: every whole record is read, in order, and the damaged bytes are counted. Must not know: what records hold.
 
 use std::io;
 
@@ -11,20 +11,20 @@ use crate::segment::{ALIGNMENT, HEADER_BYTES, Header, NodeMark, SEGMENT_BYTES_MA
 /// What was found in a damaged journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
-    /// Whose it is; none where no header can be read.
+    /// The node that the journal is of; none where no header can be read.
     pub of: Option<NodeMark>,
     /// Bytes of a segment, by the last header that can be read.
     pub segment_bytes: u32,
     /// Records that are whole.
     pub records: u64,
-    /// Bytes of records that are not.
+    /// Bytes that belong to no whole record.
     pub lost_bytes: u64,
 }
 
 /// Hands every record that is whole to `take`, in order.
 ///
 /// # Errors
-/// What the disk, or `take`, says.
+/// Those of the disk, and of `take`.
 pub fn salvage(disk: &dyn Disk, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<Salvaged> {
     let mut salvaged = Salvaged::default();
     for number in numbers(disk)? {
@@ -43,7 +43,7 @@ pub fn salvage(disk: &dyn Disk, mut take: impl FnMut(&[u8]) -> io::Result<()>) -
                     }
                     offset = frame.end;
                 }
-                // The next one that is whole, wherever it is.
+                // Looks for the next whole frame, wherever it is.
                 None => {
                     salvaged.lost_bytes += ALIGNMENT as u64;
                     offset += ALIGNMENT;

@@ -1,6 +1,6 @@
 //! Reading a journal from its first record to its last.
 //!
-//! Promises: the records that were synced, in order, and perhaps some of those that were not; or what is wrong, and
+//! Promises: gives the records that were synced, in order, and perhaps some that were not; or says what is wrong, and
 //! where. Must not know: what records hold.
 
 use std::io;
@@ -36,7 +36,7 @@ pub struct Damage {
 /// Why a journal cannot be read.
 #[derive(Debug, Error)]
 pub enum ScanError {
-    /// The disk failed.
+    /// The disk has failed.
     #[error("the journal cannot be read: {0}")]
     Io(#[from] io::Error),
     /// The bytes are not those that were written.
@@ -56,7 +56,7 @@ pub enum ScanError {
         /// The file.
         file: String,
     },
-    /// Who was handed a record did not take it.
+    /// The caller did not take a record.
     #[error("{file}, byte {offset}: {reason}")]
     Record {
         /// The file.
@@ -68,7 +68,7 @@ pub enum ScanError {
     },
 }
 
-/// What the file of segment `number` is called.
+/// The name of the file of segment `number`.
 pub(crate) fn file_name(number: u64) -> String {
     format!("{number:016}.journal")
 }
@@ -88,7 +88,7 @@ pub(crate) fn numbers(disk: &dyn Disk) -> io::Result<Vec<u64>> {
 /// Hands every record of the journal of `of` on `disk` to `take`, in order, with the number of its segment.
 ///
 /// # Errors
-/// [`ScanError`]: what was handed on before it can be relied on, nothing that follows.
+/// [`ScanError`]: records that were handed on before the error can be relied on.
 pub fn scan(
     disk: &dyn Disk,
     of: NodeMark,
@@ -106,7 +106,7 @@ pub fn scan(
             }
             next => next.map(|next| next.previous_end),
         };
-        // Of all but the newest it is known how far they go; most of a file may be zeros.
+        // How far a segment goes is known of all but the newest; most of a file may be zeros.
         let bytes = disk.read(&file, expected_end.unwrap_or(SEGMENT_BYTES_MAX))?;
         let mut handed = |offset: u64, payload: &[u8]| {
             let reason = |reason| ScanError::Record { file: file.clone(), offset, reason };
@@ -117,7 +117,8 @@ pub fn scan(
             Some(expected) if expected != end => return Err(damage(end, "records are missing").into()),
             None => {
                 check_end(&bytes, number, end).map_err(|what| damage(end, what))?;
-                // The process that wrote it may have ended before it was: what is read now must not be lost later.
+                // The process that wrote the file may have ended before it was synced: records that are read now must
+                // not be lost later.
                 disk.sync(&file)?;
             }
             Some(_) => {}
@@ -145,10 +146,10 @@ fn header(disk: &dyn Disk, of: NodeMark, number: u64) -> Result<Header, ScanErro
     }
 }
 
-/// The record that says nothing but how far the segment is synced.
+/// A record without content, whose frame says how far the segment is synced.
 pub(crate) const MARK: &[u8] = &[0];
 
-/// Hands the frames of a segment on, up to the first that is none; where that is.
+/// Hands the frames of a segment on, up to the first place without one; returns that place.
 fn scan_segment(
     segment: &[u8],
     number: u64,
@@ -162,7 +163,7 @@ fn scan_segment(
     Ok(offset as u64)
 }
 
-/// Whether a segment may end at `end`: nothing that was synced when it was written on lies behind that.
+/// Whether a segment may end at `end`: no byte behind that was synced, as far as later frames say.
 fn check_end(segment: &[u8], number: u64, end: u64) -> Result<(), &'static str> {
     let rest = &segment[end as usize..];
     let Some(last) = rest.iter().rposition(|byte| *byte != 0) else { return Ok(()) };

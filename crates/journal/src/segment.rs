@@ -7,8 +7,8 @@
 //!         under seed = that sum u64 | the bytes, and zeros up to a multiple of 8
 //! ```
 //! All numbers are little-endian. `synced` is the offset up to which the segment was on the medium when the frame was
-//! written: a frame before it that is not whole is damage, not the torn end of what nobody was told of. A length of 0 is
-//! the end.
+//! written: a frame before that offset that is not whole is damage, and not the torn end of records that no reply rests
+//! on. A length of 0 is the end.
 //!
 //! Promises: a frame is read as it was written at that place of that segment, or not at all. Must not know: files, what
 //! frames hold.
@@ -28,7 +28,7 @@ const MAGIC: &[u8; 8] = b"FSEENJNL";
 pub(crate) const VERSION: u32 = 1;
 const SUMMED_BYTES: usize = HEADER_BYTES - 8;
 
-/// Whose journal it is: the cluster, and the node there.
+/// The node that a journal is of, and its cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeMark {
     /// The cluster.
@@ -46,12 +46,12 @@ pub(crate) struct Header {
     pub(crate) previous_end: u64,
 }
 
-/// Why a header is none.
+/// Why bytes are no header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
     /// Written by another release.
     Version(u32),
-    /// Something else.
+    /// Damaged, or something else.
     Damaged,
 }
 
@@ -117,7 +117,7 @@ pub(crate) fn push_frame(bytes: &mut Vec<u8>, number: u64, offset: u64, synced: 
 pub(crate) fn frame_at(segment: &[u8], number: u64, offset: usize) -> Option<Frame<'_>> {
     let header = segment.get(offset..offset + FRAME_HEADER_BYTES)?;
     let (length, synced) = (length_at(header, 0), length_at(header, 4));
-    // Before anything of that length is looked at.
+    // The sum is checked before any bytes of that length are looked at.
     let head_sum = number_at(header, 8);
     if length == 0 || head_sum != self::head_sum(number, offset as u64, length, synced) {
         return None;

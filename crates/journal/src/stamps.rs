@@ -1,7 +1,7 @@
 //! Stamps as differences: most events of a batch share one.
 //!
-//! Promises: what is packed is unpacked the same; bytes that were not packed here are refused or harmless. Must not know:
-//! events.
+//! Promises: stamps are the same after packing and unpacking; bytes that were not packed here are refused or harmless.
+//! Must not know: events.
 
 use firstseen_filter::Stamp;
 
@@ -18,7 +18,7 @@ pub(crate) fn pack(stamps: &[Stamp]) -> (Vec<i64>, Vec<i64>) {
     (units, judged)
 }
 
-/// The stamps; `None` where the two do not belong together.
+/// The stamps; `None` where the two lists do not belong together.
 pub(crate) fn unpack(units: &[i64], judged: &[i64]) -> Option<Vec<Stamp>> {
     if !judged.is_empty() && judged.len() != units.len() {
         return None;

@@ -1,10 +1,12 @@
 //! Filters that are altered: another one follows under the name, and the one before is closed.
 //!
-//! The former filter stays beside the other until what it has matters to nobody: every node that had slices of it says that
-//! nothing is in flight there any more that began before, and later that by its clock all of it has expired.
+//! The former filter stays beside the other until none of its events counts any more: every node that had slices of it
+//! reports that no event of it is in flight there any more, and later that by the node's clock all of its events have
+//! expired.
 //!
-//! Promises: what [`crate::state`] promises; a filter has one former at most; a former goes only when all nodes that have it
-//! have said so, or when somebody asks for it. Must not know: what it must not, how events are asked of both.
+//! Promises: what [`crate::state`] promises; a filter has one former at most; a former goes only when all nodes that
+//! have it have reported that, or when somebody asks for its end. Must not know: the same as there, and how producers
+//! ask both filters.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +23,7 @@ use crate::refusal::Refusal;
 use crate::restore::is_restoring;
 use crate::state::State;
 
-/// What a former filter is called: its name, and this.
+/// A former filter has its old name with this behind it.
 pub const FORMER_SUFFIX: &str = "~former";
 
 /// Another filter follows under the name, by another definition or secret.
@@ -63,7 +65,7 @@ pub fn plan_alteration(map: &ClusterMap, asked: &AlteredFilter) -> Result<Cluste
     }
     let mut next = map.clone();
     let former = next.filters.remove(filter).ok_or_else(unknown)?;
-    // The former one needs its room as long as it is there.
+    // The former filter needs its room as long as it is there.
     let (owners, copies) = owners(if *forgets { &next } else { map }, name, definition, &[], former.policies.copies)?;
     let follower = FilterRecord {
         name: name.clone(),
@@ -83,7 +85,7 @@ pub fn plan_alteration(map: &ClusterMap, asked: &AlteredFilter) -> Result<Cluste
     Ok(next)
 }
 
-/// What was a filter is a former one from now on.
+/// The filter becomes a former one.
 fn close(map: &mut ClusterMap, filter: FilterId, mut former: FilterRecord) -> Result<(), Refusal> {
     let former_name = format!("{}{FORMER_SUFFIX}", former.name);
     check_new(map, &former_name)?;
@@ -173,7 +175,7 @@ fn has_verdicts(kind: Kind) -> bool {
     matches!(kind, Kind::Bloom | Kind::Timing | Kind::Generations)
 }
 
-/// Nothing is in flight any more at a node that began before the filter was closed.
+/// A node has no event in flight any more that began before the filter was closed.
 pub(crate) fn ended(
     state: &mut State,
     filter: FilterId,
@@ -193,13 +195,13 @@ pub(crate) fn ended(
 
 /// A node need not be waited for any more.
 fn end(record: &mut FilterRecord, closed: &mut Closed, node: NodeId) {
-    // What was asked before somebody has ended does not count: it is asked again.
+    // Reports of expiry from before the last node has ended do not count: they are made again.
     if closed.awaited.remove(&node) && closed.has_ended() {
         record.epoch += 1;
     }
 }
 
-/// By the clock of a node all that the filter has recorded has expired. It goes when all say so.
+/// By the clock of a node all events of the filter have expired. The filter goes when all nodes report that.
 pub(crate) fn passed(state: &mut State, filter: FilterId, start: NodeStart) -> Result<Outcome, Refusal> {
     let NodeStart { node, .. } = start;
     let is_news = |closed: &Closed| closed.has_ended() && !closed.passed.contains(&node);
@@ -217,7 +219,7 @@ pub(crate) fn passed(state: &mut State, filter: FilterId, start: NodeStart) -> R
     Ok(Outcome::Done)
 }
 
-/// The former filter goes now, whatever it has.
+/// The former filter goes now, also where its events still count.
 pub(crate) fn finish(state: &mut State, name: &str) -> Result<Outcome, Refusal> {
     let unknown = || Refusal::FilterUnknown { name: format!("`{name}`") };
     let (filter, _) = state.map.filter_named(name).ok_or_else(unknown)?;
@@ -227,7 +229,7 @@ pub(crate) fn finish(state: &mut State, name: &str) -> Result<Outcome, Refusal> 
     Ok(Outcome::Done)
 }
 
-/// Nodes that have been given up, and have no slices of a closed filter any more, are not waited for.
+/// Nodes that have been given up, and have no slices of a closed filter any more, are not awaited.
 pub(crate) fn settle(map: &mut ClusterMap) {
     let lost = |record: &FilterRecord| -> Vec<NodeId> {
         let awaited = record.line.closed.iter().flat_map(|closed| &closed.awaited).copied();
@@ -243,7 +245,7 @@ pub(crate) fn settle(map: &mut ClusterMap) {
     }
 }
 
-/// Where others head events now than before, the clocks of others count.
+/// Where other nodes head events now than before, other clocks count.
 pub(crate) fn ask_again(before: &ClusterMap, map: &mut ClusterMap) {
     for (filter, record) in &mut map.filters {
         let is_same = before.filters.get(filter).is_some_and(|former| former.epoch == record.epoch);
@@ -253,14 +255,13 @@ pub(crate) fn ask_again(before: &ClusterMap, map: &mut ClusterMap) {
     }
 }
 
-/// These filters, with their secrets.
+/// Forgets these filters, with their secrets.
 pub(crate) fn forget(state: &mut State, filters: &BTreeSet<FilterId>) {
     Arc::make_mut(&mut state.map).filters.retain(|id, _| !filters.contains(id));
     Arc::make_mut(&mut state.secrets).retain(|id, _| !filters.contains(id));
 }
 
-/// What the map says of a filter that may be closed; none where it is not, or is gone: the node that speaks of it has not
-/// heard of that yet.
+/// The closed state of a filter; none where it is not closed, or is gone: the map of the node that reports is older.
 fn closed_of(state: &State, filter: FilterId) -> Result<Option<&Closed>, Refusal> {
     match state.map.filters.get(&filter) {
         None if filter >= state.map.next_filter => Err(Refusal::FilterUnknown { name: filter.to_string() }),

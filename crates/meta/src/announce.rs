@@ -1,7 +1,7 @@
-//! Tells the cluster that this node has started, until the cluster says which start it is; and that it is there again,
-//! where the others have given it up or it has given itself up, which counts as a start.
+//! Proposes this node's start to the agreement, until the map says which start it is; and proposes that the node is up
+//! again, where the others have given it up or it has given itself up, which counts as a start.
 //!
-//! Promises: one start counts once, however often it is told. Must not know: what an incarnation is good for.
+//! Promises: one start counts once, however often it is proposed. Must not know: what an incarnation is good for.
 
 use firstseen_routing::{ClusterMap, Incarnation};
 
@@ -11,7 +11,7 @@ use crate::error::MetaError;
 use crate::meta::Meta;
 use crate::store::Identity;
 
-/// Runs until the cluster knows, or the node stops.
+/// Runs until the map shows the start, or the node stops.
 pub(crate) async fn until_known(meta: Meta) {
     let stop = meta.stopped().clone();
     tokio::select! {
@@ -23,7 +23,7 @@ pub(crate) async fn until_known(meta: Meta) {
 
 async fn stay_announced(meta: &Meta) {
     let Some(identity) = meta.identity() else { return };
-    // A refusal is remembered under its id, so what is asked after one needs another; and so does every start.
+    // A refusal is remembered under its id, so a command after one needs another id; and so does every start.
     let mut tries = 0;
     let mut maps = meta.map();
     while let Some(incarnation) = announce(meta, identity, &mut tries).await {
@@ -45,7 +45,7 @@ async fn stay_announced(meta: &Meta) {
     }
 }
 
-/// The start as which this one counts; none where the node has no part in the cluster.
+/// Proposes the start; returns the incarnation that it counts as, none where the node has no part in the cluster.
 async fn announce(meta: &Meta, identity: Identity, tries: &mut u64) -> Option<Incarnation> {
     loop {
         if identity.founder && meta.published().newest().nodes.is_empty() && found(meta, identity).await.is_err() {
@@ -80,7 +80,7 @@ async fn announce(meta: &Meta, identity: Identity, tries: &mut u64) -> Option<In
 }
 
 async fn found(meta: &Meta, identity: Identity) -> Result<Outcome, MetaError> {
-    let change = Change::Found { cluster: identity.cluster, profile: meta.config().profile.clone() };
+    let change = Change::FoundCluster { cluster: identity.cluster, profile: meta.config().profile.clone() };
     let founded = meta.propose(Command { id: identity.cluster.0, change }).await;
     if let Err(error) = &founded {
         tracing::error!(%error, "the cluster could not be founded");
@@ -88,7 +88,7 @@ async fn found(meta: &Meta, identity: Identity) -> Result<Outcome, MetaError> {
     founded
 }
 
-/// Another one in every life of every node, and for every try there.
+/// An id of its own in every life of every node, and for every try there.
 fn id_of(meta: &Meta, identity: Identity, tries: u64) -> CommandId {
     let cluster = u128::from_le_bytes(identity.cluster.0);
     let (low, high) = (cluster as u64, (cluster >> 64) as u64);

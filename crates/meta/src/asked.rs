@@ -1,13 +1,13 @@
-//! What members ask of whoever leads.
+//! Questions of members to their leader.
 //!
-//! Promises: its bytes never change within a version of the codec. Must not know: how it is answered.
+//! Promises: the bytes of a question never change within a version of the codec. Must not know: how it is answered.
 
 use firstseen_routing::{Incarnation, NodeId};
 use serde::{Deserialize, Serialize};
 
 use crate::command::{Command, CommandId};
 
-/// What may be asked of the leader.
+/// A question to the leader.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(clippy::large_enum_variant, reason = "requests are few and soon forgotten")]
 pub(crate) enum Asked {

@@ -1,8 +1,8 @@
 //! How commands, entries and snapshots become bytes: a format version, a CRC-32, then fields of fixed width.
 //!
 //! Promises: the bytes of a value never change within a version; bytes that were torn or altered are an error, never a
-//! value and never a panic; no length in the bytes decides an allocation above [`BYTES_MAX`]. Nothing else in the
-//! project may name the library that does it. Must not know: where bytes go.
+//! value and never a panic; no length in the bytes decides an allocation above [`BYTES_MAX`]. No other module of the
+//! project may name the library that encodes. Must not know: where bytes go.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -74,7 +74,7 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
     Ok(bytes)
 }
 
-/// The value that `bytes` are, all of them.
+/// The value that all of `bytes` together encode.
 ///
 /// # Errors
 /// [`CodecError`]: what is wrong with the bytes.

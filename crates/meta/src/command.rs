@@ -1,7 +1,7 @@
-//! What may be asked of the cluster's map, and what comes of it.
+//! Commands that change the cluster's map, and their outcomes.
 //!
-//! Promises: plain data that says the same on every node; a command has an id, so that asked twice it is done once.
-//! Must not know: how commands are agreed on, where they are applied.
+//! Promises: plain data that says the same on every node; a command has an id, so that a command proposed twice is done
+//! once. Must not know: how commands are agreed on, where they are applied.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,18 +12,18 @@ use firstseen_routing::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Most bytes of a command as they are written down: many in one message to a follower must not exceed its limit.
+/// Most bytes of an encoded command: many in one message to a follower must not exceed the message's limit.
 pub const COMMAND_BYTES_MAX: usize = 96 << 10;
 
-/// Names a command; drawn at random by who asks, and the same when it asks again.
+/// The id of a command; drawn at random by the proposer, and the same when it proposes again.
 pub type CommandId = [u8; 16];
 
-/// A change of the map that somebody asks for.
+/// A change of the map that is proposed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Command {
-    /// Asked twice under one id, it is done once and answered the same.
+    /// A command that is proposed twice under one id is done once, and answered the same.
     pub id: CommandId,
-    /// What is asked for.
+    /// The change that is proposed.
     pub change: Change,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// What a node says of itself.
+/// The profile of a node, as the node gives it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeProfile {
     /// What its certificate says.
@@ -50,7 +50,7 @@ pub struct NodeProfile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Change {
     /// A cluster begins with its first node. Answered with [`Outcome::NodeAdded`].
-    Found {
+    FoundCluster {
         /// The cluster.
         cluster: ClusterId,
         /// Its first node.
@@ -58,7 +58,7 @@ pub enum Change {
     },
     /// A node joins. Answered with [`Outcome::NodeAdded`].
     AddNode {
-        /// What it says of itself.
+        /// The node's profile.
         profile: NodeProfile,
     },
     /// The process of a node has started. Answered with [`Outcome::NodeStarted`].
@@ -86,7 +86,7 @@ pub enum Change {
     },
     /// A filter. Answered with [`Outcome::FilterCreated`].
     CreateFilter(NewFilter),
-    /// A filter is forgotten, with all it has recorded. Answered with [`Outcome::Done`].
+    /// A filter is dropped, with all it has recorded. Answered with [`Outcome::Done`].
     DropFilter {
         /// Its name.
         name: String,
@@ -100,7 +100,7 @@ pub enum Change {
         /// One more than the newest.
         number: u64,
     },
-    /// Slices that a node has of a group have all that counts; those that were on their way to it are there. Answered with
+    /// A node's slices of a group are complete; slices that were on their way to it are there. Answered with
     /// [`Outcome::Done`], also where the node has started again since, or is down.
     SlicesComplete {
         /// The filter.
@@ -109,14 +109,14 @@ pub enum Change {
         group: u32,
         /// Their numbers in the group.
         slices: Vec<u32>,
-        /// The epoch of the filter that is known there: what has been given to the node since then is not meant.
+        /// The filter's epoch as the node knows it: slices that were given to the node since then are not meant.
         epoch: u64,
         /// The node.
         node: NodeId,
         /// Its start that says so.
         incarnation: Incarnation,
     },
-    /// A node cannot hold what it has of a group, until it starts anew. Answered with [`Outcome::Done`].
+    /// A node cannot hold its slices of a group, until it starts anew. Answered with [`Outcome::Done`].
     SlicesMissing {
         /// The filter.
         filter: FilterId,
@@ -142,20 +142,20 @@ pub enum Change {
     /// A node cannot reach another, or can again. Once more than half of the nodes that are not down cannot, it is down,
     /// until it starts anew. Answered with [`Outcome::Done`].
     PeerReached {
-        /// The node that says so.
+        /// The node that reports.
         by: NodeId,
         /// Its start.
         by_incarnation: Incarnation,
         /// The other node.
         peer: NodeId,
-        /// The start of it that is meant.
+        /// The start of that node that is meant.
         peer_incarnation: Incarnation,
         /// Whether it can be reached.
         is_reached: bool,
     },
     /// Another filter follows under the name of one that is closed by it. Answered with [`Outcome::FilterCreated`].
     AlterFilter(AlteredFilter),
-    /// A node has nothing in flight any more that began before a filter was closed. Answered with [`Outcome::Done`].
+    /// A node has no event in flight any more that began before a filter was closed. Answered with [`Outcome::Done`].
     FilterEnded {
         /// The filter that is closed.
         filter: FilterId,
@@ -163,10 +163,10 @@ pub enum Change {
         node: NodeId,
         /// Its start that says so.
         incarnation: Incarnation,
-        /// Nothing was recorded there in a later unit.
+        /// No event was recorded there in a later unit.
         newest_unit: u64,
     },
-    /// By the clock of a node all that a closed filter has recorded has expired. Answered with [`Outcome::Done`].
+    /// By the clock of a node all events of a closed filter have expired. Answered with [`Outcome::Done`].
     FilterPassed {
         /// The filter that is closed.
         filter: FilterId,
@@ -175,28 +175,30 @@ pub enum Change {
         /// Its start that says so.
         incarnation: Incarnation,
     },
-    /// What was there before a filter was altered goes now, whatever it has. Answered with [`Outcome::Done`].
+    /// The former filter of an altered one goes now, also where its events still count. Answered with
+    /// [`Outcome::Done`].
     FinishAlteration {
         /// The name of the filter.
         name: String,
     },
-    /// What a filter has lost is forgiven: all slices whose nodes are not down count as complete. Answered with
+    /// The losses of a filter are forgiven: all slices whose nodes are not down count as complete. Answered with
     /// [`Outcome::Done`].
     ForgiveFilter {
         /// Its name.
         name: String,
-        /// Starts of nodes that were down for so long that none of them may record any more. Another one that is down now may.
+        /// Starts of nodes that were down for so long that none of them may record any more. Other nodes that are down
+        /// now may.
         ended: BTreeMap<NodeId, Incarnation>,
     },
     /// A filter of a backup, under a name by which nobody asks it. Answered with [`Outcome::FilterCreated`].
     RestoreFilter(NewRestore),
-    /// Such a filter has its cells, and gets its name. Answered with [`Outcome::Done`].
+    /// A filter of a backup has its cells, and gets its name. Answered with [`Outcome::Done`].
     FinishRestore {
         /// The filter, or the root of the tree.
         filter: FilterId,
     },
-    /// The others are to go on without what a node has of a group, until it starts anew, if they have copies of all of it that are
-    /// complete. Answered with [`Outcome::Done`], also where they have not.
+    /// The others are to go on without a node's slices of a group, until it starts anew, if they have complete copies
+    /// of all of them. Answered with [`Outcome::Done`], also where they have not.
     SlicesSpared {
         /// The filter.
         filter: FilterId,
@@ -210,16 +212,16 @@ pub enum Change {
 }
 
 impl Change {
-    /// Whether somebody wants more of the cluster than it has to keep already, and can wait for it: not what a cluster lives
-    /// by, nor what makes room.
+    /// Whether the change takes more room and can wait: no change that a cluster needs to go on, nor one that makes
+    /// room.
     pub(crate) fn can_wait(&self) -> bool {
         matches!(self, Self::AddNode { .. } | Self::CreateFilter(_) | Self::AlterFilter(_) | Self::RestoreFilter(_))
     }
 
-    /// What it is called in logs; secrets never show.
+    /// The name of the change in logs; secrets never show.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Found { .. } => "found",
+            Self::FoundCluster { .. } => "found",
             Self::AddNode { .. } => "add-node",
             Self::NodeStarted { .. } => "node-started",
             Self::SetVoter { .. } => "set-voter",
@@ -244,10 +246,10 @@ impl Change {
     }
 }
 
-/// A filter that somebody asks for.
+/// A filter that is to be created.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewFilter {
-    /// What users will call it.
+    /// The filter's name for users.
     pub name: String,
     /// All that answers depend on, beside the secret.
     #[serde(with = "as_json")]
@@ -256,13 +258,13 @@ pub struct NewFilter {
     pub policies: FilterPolicies,
     /// The material of its hash secret.
     pub secret: SecretMaterial,
-    /// No refusal where a filter of this name, definition and policies exists.
+    /// Whether a filter of this name, definition and policies that exists already is no refusal.
     pub if_absent: bool,
     /// The tree whose root it is, with the levels below.
     pub tree: Option<TreeSpec>,
 }
 
-/// A filter of a backup that somebody wants back.
+/// A filter of a backup that is to be restored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewRestore {
     /// The filter, or all levels of a tree by rising number.
@@ -275,32 +277,32 @@ pub struct NewRestore {
 /// A filter, or the level of a tree, as it was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RestoredPlace {
-    /// Its record; who has had its slices does not matter.
+    /// Its record; the former owners of its slices do not matter.
     pub record: FilterRecord,
     /// The sites whose nodes may own its slices; anywhere where there are none.
     pub sites: Vec<String>,
 }
 
-/// What a filter is to be from now on.
+/// The altered form of a filter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AlteredFilter {
     /// What it is called.
     pub name: String,
-    /// The filter that is meant: one that has followed it since is not altered.
+    /// The filter that is meant: a filter that has followed it since is not altered.
     pub filter: FilterId,
     /// All that answers depend on, beside the secret.
     #[serde(with = "as_json")]
     pub definition: SlicedDefinition,
     /// The material of another hash secret; none where that stays.
     pub secret: Option<SecretMaterial>,
-    /// The former filter goes at once, with all that it remembers: so that the clock begins anew.
+    /// Whether the former filter goes at once, with all of its events, so that the clock begins anew.
     pub forgets: bool,
 }
 
-/// What a command has done.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It is done, and there is nothing more to tell.
+    /// The command is done.
     Done,
     /// The node has this number.
     NodeAdded(NodeId),
@@ -315,7 +317,7 @@ pub enum Outcome {
     },
     /// The start of a node that was asked about counts as up, or not: nothing was changed.
     Confirmed {
-        /// Whether it does.
+        /// Whether it counts as up.
         is_up: bool,
     },
 }

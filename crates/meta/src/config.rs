@@ -1,4 +1,4 @@
-//! How a node takes part, and how patient it is.
+//! How a node takes part in the agreement, and how long it waits.
 //!
 //! Promises: every wait has a limit here. Must not know: the environment that the values come from.
 
@@ -8,16 +8,16 @@ use crate::command::NodeProfile;
 use crate::slots::slot;
 use crate::store::MetaStorage;
 
-/// What a node brings to its cluster.
+/// The configuration of a node's part in the cluster.
 #[derive(Clone, Debug)]
 pub struct MetaConfig {
-    /// Where it keeps what it must not forget.
+    /// Where the node keeps its part of the agreement.
     pub storage: MetaStorage,
-    /// What it says of itself.
+    /// The node's profile.
     pub profile: NodeProfile,
-    /// How patient it is; the same on all nodes.
+    /// How long it waits; the same on all nodes.
     pub timing: RaftTiming,
-    /// Drawn at random at every start; all that is left to chance follows from it.
+    /// Drawn at random at every start; all random choices follow from it.
     pub seed: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct RaftTiming {
     pub heartbeat_ms: u64,
     /// A silent leader is replaced after about twice this long, in milliseconds.
     pub election_base_ms: u64,
-    /// What each node waits longer than the one before it, so that they do not stand against each other.
+    /// How much longer each node waits than the one before it, so that two do not stand for election at once.
     pub election_width_ms: u64,
     /// For the answer to one message, in milliseconds.
     pub attempt_ms: u64,

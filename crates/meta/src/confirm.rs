@@ -1,9 +1,9 @@
 //! Whether a start of a node still counts, by all that is agreed on at the time of the question.
 //!
-//! A node that is behind cannot tell by its own map. So it asks whoever leads, who has a majority confirm that it does
-//! (Raft's read index): no other leader has agreed on anything before the question that this one does not know.
+//! A node that is behind cannot know by its own map. So it asks the leader, which has a majority confirm that it leads
+//! (Raft's read index): the leader then knows everything that was agreed on before the question.
 //!
-//! Promises: what is confirmed was so after it was asked. Must not know: what follows from it.
+//! Promises: an answer was true at a moment after the question. Must not know: what follows from it.
 
 use firstseen_routing::{Incarnation, NodeId};
 
@@ -15,11 +15,12 @@ use crate::meta::{Meta, Running};
 use crate::types::Applied;
 
 impl Meta {
-    /// Asks once whether this start of this node counts as up. If it does: the version of a map that this node has by now, and
-    /// that has all that was agreed on before it asked. A majority that does not answer costs no more than an attempt.
+    /// Asks once whether this start of this node counts as up. If it does: the version of a map that this node has by
+    /// now, and that has all that was agreed on before the question. Where no majority answers, the call lasts for one
+    /// attempt only.
     ///
     /// # Errors
-    /// [`MetaError`]: nobody could say.
+    /// [`MetaError`]: no node could say.
     pub async fn confirm_up(&self, incarnation: Incarnation) -> Result<Option<u64>, MetaError> {
         let running = self.running()?;
         let asked = Asked::Confirm { node: running.identity.node, incarnation };
@@ -43,7 +44,7 @@ impl Meta {
     }
 }
 
-/// What the state of this node says that leads, once a majority has confirmed that it does.
+/// The answer by the state of this node, the leader, once a majority has confirmed that it leads.
 pub(crate) async fn by_majority(running: &Running, node: NodeId, incarnation: Incarnation) -> Answer {
     let read = running.raft.ensure_linearizable().await.map_err(|error| NoAnswer::Again(error.to_string()))?;
     let index = read.map_or(0, |log_id| log_id.index);

@@ -1,4 +1,4 @@
-//! What can go wrong, by what the caller does next.
+//! Errors, by what the caller does next.
 //!
 //! Promises: every error says what happened, to what, and what can be done. Must not know: how it is shown.
 
@@ -11,10 +11,10 @@ use crate::store::StoreError;
 /// Why the cluster did not do what was asked.
 #[derive(Clone, Debug, Error)]
 pub enum MetaError {
-    /// It was refused, and nothing has changed: change what is asked for.
+    /// The command was refused, and nothing has changed: change the command.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The node belongs to no cluster: found one, or let it join one.
+    /// The node belongs to no cluster: found one, or let the node join one.
     #[error("this node belongs to no cluster yet: make one with `init`, or let it `join` one")]
     NoCluster,
     /// The node belongs to a cluster.
@@ -26,7 +26,7 @@ pub enum MetaError {
     /// Another request of the same kind is at work: ask again.
     #[error("this node is just about to take part in a cluster: try again in a moment")]
     Busy,
-    /// It may have been done, or may be done later: ask again under the same command id.
+    /// The command may have been done, or may be done later: ask again under the same command id.
     #[error("{what}: no answer within {waited_ms} ms ({last}); it may have been done: ask again under the same id")]
     Unknown {
         /// What was asked for.
@@ -36,10 +36,10 @@ pub enum MetaError {
         /// What went wrong last.
         last: String,
     },
-    /// The disk of a node is nearly full, and this can wait: nothing has changed; make room, and ask again.
+    /// The disk of a node is nearly full, and the change can wait: nothing has changed; make room, and ask again.
     #[error("{reason}")]
     NoRoom {
-        /// Which node, and what to do.
+        /// The node, and what to do.
         reason: String,
     },
     /// The disk fails: look at it.

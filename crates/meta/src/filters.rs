@@ -1,6 +1,6 @@
 //! The changes that concern filters.
 //!
-//! Promises: what [`crate::state`] promises. Must not know: what it must not.
+//! Promises: what [`crate::state`] promises. Must not know: the same as there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
         .and_then(|()| check_copies(&definition, policies.copies, tree.is_some()))
         .map_err(|refusal| Refusal::Definition { name: name.clone(), reason: refusal.to_string() })?;
     if policies.durability == Durability::Durable || policies.copies > 0 {
-        // What is told rests on every slice's disk, and on all copies.
+        // A reply rests on every slice's disk, and on all copies.
         policies.answer = AnswerWhen::Safe;
     }
     let places = tree::plan(&state.map, &name, &definition, tree.as_ref())?;
@@ -78,7 +78,7 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
     Ok(Outcome::FilterCreated { filter: root, existed: false })
 }
 
-/// Whether another filter may have this name.
+/// Whether a new filter may have this name.
 pub(crate) fn check_new(map: &ClusterMap, name: &str) -> Result<(), Refusal> {
     check_text("the name of a filter", name)?;
     match () {
@@ -166,33 +166,33 @@ pub(crate) fn open_generation(
     Ok(Outcome::Done)
 }
 
-/// Whether a node's word on what it has counts: what an earlier start had is gone with it, and what is recorded while the node
-/// is down is missing.
+/// Whether a node's report on its slices counts: one of an earlier start does not, as that start's cells are gone, nor
+/// one of a node that is down, as it misses events.
 pub(crate) fn is_current(state: &State, NodeStart { node, incarnation }: NodeStart) -> bool {
     state.map.nodes.get(&node).is_some_and(|record| record.incarnation == incarnation && !record.is_down)
 }
 
-/// What a node has told of slices of a group.
-pub(crate) struct ToldComplete<'a> {
+/// A node's report that slices of a group are complete.
+pub(crate) struct CompleteReport<'a> {
     pub(crate) filter: FilterId,
     pub(crate) group: u32,
     /// Their numbers in the group.
     pub(crate) slices: &'a [u32],
-    /// Of the map by which it was told.
+    /// The epoch of the map that the report is by.
     pub(crate) epoch: u64,
 }
 
 pub(crate) fn slices_complete(
     state: &mut State,
-    told: &ToldComplete<'_>,
+    report: &CompleteReport<'_>,
     start: NodeStart,
 ) -> Result<Outcome, Refusal> {
-    let ToldComplete { filter, group, slices, epoch } = *told;
+    let CompleteReport { filter, group, slices, epoch } = *report;
     let NodeStart { node, incarnation } = start;
     let unknown = || Refusal::FilterUnknown { name: filter.to_string() };
     let record = state.map.filters.get(&filter).ok_or_else(unknown)?;
     let per_group = record.definition.slicing.slices_per_group();
-    // What was told of a slice that has left again, or was given up, is not of the one that has come since.
+    // A report on a slice that has left again, or was given up, is not one on the slice that has come since.
     let has_come_since = |slice: u32| record.arriving_since(slice, node).is_some_and(|since| since > epoch);
     let meant: BTreeSet<u32> =
         slices.iter().map(|slice| group.saturating_mul(per_group).saturating_add(*slice)).collect();
@@ -229,7 +229,8 @@ pub(crate) fn slices_missing(
     if !is_current(state, start) || !record.all_copies().any(|copy| is_news(&copy)) {
         return Ok(Outcome::Done);
     }
-    // Where nobody else may record, nothing is missed; where a complete copy does, it is seen to after every change.
+    // Where no other node may record, nothing is missed; where a complete copy records, gaps are opened after every
+    // change.
     let is_elsewhere = |(slice, owner): (u32, &SliceOwner)| slice / per_group == group && owner.node != node;
     let may_miss = !liveness::waits_for_complete(record) && record.all_copies().any(is_elsewhere);
     let record = Arc::make_mut(&mut state.map).filters.get_mut(&filter).ok_or_else(unknown)?;
@@ -240,7 +241,7 @@ pub(crate) fn slices_missing(
     Ok(Outcome::Done)
 }
 
-/// Two nodes that ask for it at once are not both spared: the second one's copies are the last then.
+/// Of two nodes that ask at once, one is spared: the second one's copies are the last then.
 pub(crate) fn slices_spared(
     state: &mut State,
     filter: FilterId,
@@ -279,7 +280,7 @@ pub(crate) fn forgive(
 
 fn forgive_one(map: &mut ClusterMap, filter: FilterId) {
     let Some(record) = map.filters.get(&filter) else { return };
-    // Where a copy has everything, the others get it from there.
+    // Where one copy is complete, the others fetch from it.
     let lost: Vec<bool> = (0..record.owners.len() as u32).map(|slice| !map.is_complete(record, slice)).collect();
     let Some(record) = map.filters.get_mut(&filter) else { return };
     for (_, owner) in record.all_copies_mut().filter(|(slice, _)| lost.get(*slice as usize) == Some(&true)) {

@@ -1,7 +1,7 @@
-//! The small truth of a cluster, agreed on through Raft: nodes, filters, which node owns which slice.
+//! The agreement: the map of a cluster, agreed on through Raft (nodes, filters, which node owns which slice).
 //!
-//! Promises: what is committed survives the loss of any minority of nodes and the power of all; every node applies the
-//! same commands in the same order. Must not know: slice data, producers.
+//! Promises: a committed change survives the loss of any minority of nodes, and a power cut of all; every node applies
+//! the same commands in the same order. Must not know: slice data, producers.
 #![warn(missing_docs)]
 
 mod alterations;

@@ -1,11 +1,11 @@
-//! Which nodes the others go on without.
+//! Which nodes are down, so that the others go on without them.
 //!
-//! One node that cannot reach another may be the one that is cut off, so each says what it sees, and the other is down
-//! when more than half of those that could say so do. It is down until it starts anew, or counts as started anew: what was
-//! recorded meanwhile is missing there, whether its process has ended or not.
+//! One node that cannot reach another may be the one that is cut off, so each node reports what it sees, and a node is
+//! down when more than half of those that could report it do. It is down until it starts anew, or counts as started
+//! anew: events that were recorded meanwhile are missing there, whether its process has ended or not.
 //!
-//! Promises: what [`crate::state`] promises; a node that is up is never down by the word of one of several others. Must not
-//! know: what it must not, how nodes are reached.
+//! Promises: what [`crate::state`] promises; a node that is up is never down by the word of one of several others. Must
+//! not know: the same as there, and how nodes are reached.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) fn peer_reached(
     let is_current = |NodeStart { node, incarnation }: NodeStart| {
         state.map.nodes.get(&node).is_some_and(|record| record.incarnation == incarnation && !record.is_down)
     };
-    // What was seen of an earlier start, or by one, says nothing.
+    // A report on an earlier start, or by one, says nothing.
     if by == peer || !is_current(seer) || !is_current(seen) {
         return Ok(Outcome::Done);
     }
@@ -42,7 +42,7 @@ pub(crate) fn peer_reached(
     Ok(Outcome::Done)
 }
 
-/// A node has started: nobody has seen anything of it, nor it of others.
+/// A node has started: reports on it, and by it, are forgotten.
 pub(crate) fn started(state: &mut State, node: NodeId) {
     forget(state, node);
     let map = Arc::make_mut(&mut state.map);
@@ -66,14 +66,15 @@ fn forget(state: &mut State, node: NodeId) {
     no_longer_says(state, node);
 }
 
-/// What a node has seen of others counts no more.
+/// Reports by a node count no more.
 fn no_longer_says(state: &mut State, node: NodeId) {
     for doubters in state.doubts.values_mut() {
         doubters.remove(&node);
     }
 }
 
-/// Takes down whom more than half of the others cannot reach, one after the other: who is down has no say.
+/// Takes nodes down that more than half of the others cannot reach, one after the other: a node that is down has no
+/// say.
 fn judge(state: &mut State) {
     let doubted = |state: &State| {
         let is_up = |node: &NodeId| {
@@ -125,13 +126,13 @@ fn open_gaps(map: &mut ClusterMap, node: NodeId) {
     }
 }
 
-/// Whether an event is told new by a copy that has everything, or by nobody: then nothing is recorded as long as there is none.
+/// Whether only a complete copy may call an event new: then nothing is recorded as long as there is none.
 pub(crate) fn waits_for_complete(record: &FilterRecord) -> bool {
     let is_alone = record.definition.slicing.slices_per_group() <= 1 && record.branch.is_none();
     is_alone && record.policies.when_lost != WhenLost::FirstSeen
 }
 
-/// A copy that has everything records from now on what those lack that the others go on without.
+/// Complete copies record from now on without the copies that the others go on without: these get gaps.
 pub(crate) fn open_gaps_beside_complete(map: &mut ClusterMap) {
     let has_copies = |record: &FilterRecord| !record.copies.is_empty() && waits_for_complete(record);
     let mut lacking: Vec<(FilterId, u32, NodeId)> = Vec::new();
@@ -146,8 +147,8 @@ pub(crate) fn open_gaps_beside_complete(map: &mut ClusterMap) {
     }
 }
 
-/// Other nodes head events from now on, or do no longer; or a copy begins to fetch what it lacks, and what was recorded by
-/// the map before must not go past it.
+/// Other nodes head events from now on, or do no longer; or a copy begins to fetch what it lacks, and must not miss
+/// events that are still recorded by the map before.
 fn raise_epochs(map: &mut ClusterMap, of: impl Fn(&FilterRecord) -> bool) {
     map.filters.values_mut().filter(|record| of(record)).for_each(|record| record.epoch += 1);
 }

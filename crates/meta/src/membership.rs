@@ -1,7 +1,7 @@
 //! Who votes: nodes join and leave, one at a time.
 //!
 //! Promises: one change of the members at a time, each begun from what is agreed on and finished, also where a leader
-//! died in the middle; a node has its number for ever before it counts. Must not know: who may ask for it.
+//! died in the middle; a node has its number, for ever, before it votes. Must not know: who may ask for a change.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,11 +30,11 @@ pub const VOTERS_MAX: usize = 7;
 /// Why there is no answer yet.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
-    /// It may have been done or not: ask again, perhaps another node.
+    /// The command may have been done or not: ask again, perhaps another node.
     Again(String),
     /// This node's consensus has stopped.
     Stopped(String),
-    /// A disk is nearly full, and it can wait: nothing has changed.
+    /// A disk is nearly full, and the change can wait: nothing has changed.
     NoRoom(String),
 }
 
@@ -47,14 +47,14 @@ pub(crate) enum Task {
     Leave { id: CommandId, node: NodeId },
 }
 
-/// A change and who waits for it.
+/// A change, and the caller that waits for it.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) task: Task,
     pub(crate) answer: oneshot::Sender<Answer>,
 }
 
-/// The only one that changes the members, while its node leads.
+/// The only task that changes the members, while its node leads.
 pub(crate) struct Controller {
     pub(crate) raft: Raft,
     pub(crate) network: Network,
@@ -72,7 +72,7 @@ impl Controller {
                 () = stop.cancelled() => return,
                 job = jobs.recv() => match job {
                     Some(Job { task, answer }) => {
-                        // Who asked may have given up; the change is finished nevertheless.
+                        // The caller may have given up; the change is finished nevertheless.
                         answer.send(self.limited(self.serve(task)).await).ok();
                     }
                     None => return,
@@ -139,8 +139,8 @@ impl Controller {
         self.admit(node, Member { name: record.name, address: record.address }).await
     }
 
-    /// Who is at `address`: asked for its name first, and then as the one of that name, so that with certificates
-    /// nobody joins under another's.
+    /// Identifies the node at `address`: asks for its name first, and then connects to that name, so that with
+    /// certificates no node joins under another's.
     async fn identify(&self, address: &str) -> Result<(AdminClient<Channel>, IdentifyReply), CallError> {
         let mut anyone = admin_client(self.network.connector.channel(address, None)?);
         let name = self.ask(anyone.identify(IdentifyRequest {})).await?.name;
@@ -185,7 +185,7 @@ impl Controller {
 
     async fn leave(&self, id: CommandId, node: NodeId) -> Answer {
         let answer = self.write(Command { id, change: Change::RemoveNode { node } }).await?;
-        // One that is gone from the map may still be among the members, where a leader has died between the steps.
+        // A node that is gone from the map may still be among the members, where a leader has died between the steps.
         if matches!(answer.outcome, Some(Ok(_) | Err(Refusal::NodeUnknown { .. }))) {
             self.settle().await?;
             self.expel(node.0).await?;
@@ -205,7 +205,7 @@ impl Controller {
     }
 
     /// A leader may have died between the steps of a change. A node that has its number but does not follow yet is left
-    /// to who asked for it: the request is repeated under the same id.
+    /// to the caller, which repeats the request under the same id.
     async fn finish_what_was_begun(&self) -> Result<(), NoAnswer> {
         let ready = self.raft.ensure_linearizable().await;
         ready.map_err(|error| NoAnswer::Again(error.to_string()))?;
@@ -270,7 +270,7 @@ struct Membership {
     members: BTreeSet<u64>,
 }
 
-/// Has the leader's log take a command, and waits for what it does.
+/// Has the leader's log take a command, and waits for its outcome.
 pub(crate) async fn write(raft: &Raft, command: Command) -> Answer {
     let bytes = codec::encode(&command).map_or(usize::MAX, |bytes| bytes.len());
     if bytes > COMMAND_BYTES_MAX {

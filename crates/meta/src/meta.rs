@@ -1,7 +1,7 @@
 //! A node's part in the cluster: who it is, the map as far as it knows, and changes of it.
 //!
-//! Promises: the map is what a majority has agreed on, perhaps not the newest; what was answered to have been done was
-//! done once, and whoever asked sees it in the map. Must not know: what the node does with the map.
+//! Promises: the map is what a majority has agreed on, perhaps not the newest; a command that is answered as done was
+//! done once, and the node that proposed it sees it in its map. Must not know: what the node does with the map.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,13 +49,13 @@ struct Inner {
     beginning: AtomicBool,
     running: OnceLock<Running>,
     incarnation: watch::Sender<Option<Incarnation>>,
-    /// The start as which this node does not want to count any more.
+    /// The start of this node that is to be over.
     over: watch::Sender<Option<Incarnation>>,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
 
-/// What a node has once it belongs to a cluster.
+/// The running parts of a node that belongs to a cluster.
 pub(crate) struct Running {
     pub(crate) identity: Identity,
     pub(crate) raft: Raft,
@@ -74,7 +74,7 @@ impl Running {
 /// How the consensus is doing, as far as this node knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaStatus {
-    /// Who leads.
+    /// The leader.
     pub leader: Option<NodeId>,
     /// The newest term.
     pub term: u64,
@@ -83,8 +83,8 @@ pub struct MetaStatus {
 }
 
 impl Meta {
-    /// Opens what the node has kept. If it belongs to a cluster, it takes part from now on; that it has started is
-    /// told to the cluster in the background, until [`Self::incarnation`] shows the answer.
+    /// Opens the node's database. If the node belongs to a cluster, it takes part from now on; its start is proposed in
+    /// the background, until [`Self::incarnation`] shows the answer.
     ///
     /// # Errors
     /// [`MetaError::Store`]: the file and what is wrong with it.
@@ -126,7 +126,7 @@ impl Meta {
         Ok(meta)
     }
 
-    /// Who the node is, once it belongs to a cluster.
+    /// The node's identity, once it belongs to a cluster.
     pub fn identity(&self) -> Option<Identity> {
         self.inner.running.get().map(|running| running.identity)
     }
@@ -136,13 +136,14 @@ impl Meta {
         self.identity().is_some_and(|identity| self.inner.published.has_left(identity.node))
     }
 
-    /// Which start of the node this is, once the cluster has said so; none again while it is told that the node goes on.
+    /// The incarnation of this start, once the map shows it; none again while the node proposes to count as started
+    /// anew.
     pub fn incarnation(&self) -> watch::Receiver<Option<Incarnation>> {
         self.inner.incarnation.subscribe()
     }
 
-    /// Has this node count as started anew, as if the others had given up this start of it: it could not hold what it has for a
-    /// while. Nothing where it counts as another start by now.
+    /// Has this node count as started anew, as if the others had given up this start of it: it could not hold its
+    /// slices for a while. This does nothing where the node counts as another start by now.
     pub fn begin_anew(&self, start: Incarnation) {
         self.inner.over.send(Some(start));
     }
@@ -153,7 +154,7 @@ impl Meta {
         let _ = self.inner.over.subscribe().wait_for(|over| *over == Some(start)).await;
     }
 
-    /// The map. Who watches it sees versions in order, but not all of them; it is empty while there is no cluster.
+    /// The map. A watcher sees versions in order, but not all of them; the map is empty while there is no cluster.
     pub fn map(&self) -> watch::Receiver<Arc<ClusterMap>> {
         self.inner.published.map()
     }
@@ -175,7 +176,7 @@ impl Meta {
     pub fn status(&self) -> MetaStatus {
         let Some(running) = self.inner.running.get() else { return MetaStatus::default() };
         let metrics = running.raft.metrics().borrow().clone();
-        // A leader whom no majority answers leads nobody.
+        // A leader that no majority answers is none.
         let silence_max_ms = self.inner.config.timing.election_base_ms.saturating_mul(4);
         let leads_truly = metrics.millis_since_quorum_ack.is_none_or(|silent_ms| silent_ms <= silence_max_ms);
         MetaStatus {
@@ -195,13 +196,13 @@ impl Meta {
         })
     }
 
-    /// Waits until the consensus has stopped, as [`Self::is_alive`] tells.
+    /// Waits until the consensus has stopped, as [`Self::is_alive`] says.
     pub async fn consensus_stopped(&self) {
         let mut incarnations = self.incarnation();
         let running = loop {
             match self.inner.running.get() {
                 Some(running) => break running,
-                // Known once there is a cluster.
+                // The consensus is there once there is a cluster.
                 None if incarnations.changed().await.is_err() => return std::future::pending().await,
                 None => {}
             }
@@ -214,8 +215,8 @@ impl Meta {
         }
     }
 
-    /// Whether the disk has no room but what is kept back for what the cluster agrees on, or not even that: nobody else may take
-    /// any. It is told before that room can be used.
+    /// Whether the disk has no room but that kept back for the agreement, or not even that: no other part of the node
+    /// may take any. Watchers know before that room can be used.
     pub fn short_of_room(&self) -> watch::Receiver<bool> {
         self.inner.database.watch_short()
     }
@@ -224,7 +225,7 @@ impl Meta {
         *self.short_of_room().borrow()
     }
 
-    /// Whether the disk of what the cluster agrees on hangs: this node hears of nothing new, and has no say, until it answers.
+    /// Whether the disk of the agreement hangs: this node gets no newer map, and has no say, until the disk answers.
     pub fn disk_hangs(&self) -> watch::Receiver<bool> {
         self.inner.database.watch_hangs()
     }
@@ -238,7 +239,7 @@ impl Meta {
         self.inner.database.look_after(patience).await;
     }
 
-    /// Makes a cluster of this one node.
+    /// Founds a cluster of this one node.
     ///
     /// # Errors
     /// [`MetaError::HasCluster`] where it belongs to one.
@@ -258,7 +259,7 @@ impl Meta {
         }
     }
 
-    /// Takes the identity that a cluster has given this node. Asked again for the same, it does nothing.
+    /// Takes the identity that a cluster has given this node. A second call with the same identity does nothing.
     ///
     /// # Errors
     /// [`MetaError::HasCluster`] where it has another.
@@ -288,8 +289,8 @@ impl Meta {
         self.request(Asked::Leave { id, node }).await.map(drop)
     }
 
-    /// Has the cluster do `command`, whichever member is asked. When it returns, the map of this node shows it, unless
-    /// the node is far behind.
+    /// Proposes `command` to the cluster, whichever member is asked. When this returns, the map of this node shows the
+    /// change, unless the node is far behind.
     ///
     /// # Errors
     /// [`MetaError`]; after [`MetaError::Unknown`], ask again under the same id.
@@ -297,12 +298,12 @@ impl Meta {
         self.request(Asked::Command(command)).await
     }
 
-    /// What other members ask of this node, for its server; `is_secure` says that it asks callers for certificates.
+    /// The service for other members, for the node's server; `is_secure` says that it asks callers for certificates.
     pub fn service(&self, is_secure: bool) -> MetaServer<MetaService> {
         meta_server(MetaService::new(self.clone(), is_secure))
     }
 
-    /// Ends everything and closes the database. The node leaves its cluster no more than by a crash.
+    /// Ends everything and closes the database. The node stays a member of its cluster, as after a crash.
     pub async fn shutdown(&self) {
         self.inner.stop.cancel();
         self.inner.database.stop_waiting();
@@ -342,7 +343,7 @@ impl Meta {
         &self.inner.stop
     }
 
-    /// Keeps the identity, then takes part under it.
+    /// Persists the identity, then takes part under it.
     async fn become_member(&self, identity: Identity) -> Result<(), MetaError> {
         if let Some(known) = self.identity() {
             return Err(MetaError::HasCluster { node: known.node });
@@ -381,7 +382,7 @@ impl Meta {
         Ok(())
     }
 
-    /// Asks whoever leads until there is an answer or the time is up.
+    /// Asks the leader until there is an answer or the time is up.
     async fn request(&self, asked: Asked) -> Result<Outcome, MetaError> {
         let (running, timing) = (self.running()?, &self.inner.config.timing);
         if asked.can_wait() && self.is_short_of_room() {
@@ -406,7 +407,7 @@ impl Meta {
         let limited = tokio::time::timeout(Duration::from_millis(waited_ms), answer).await;
         let Applied { index, outcome } =
             limited.map_err(|_| MetaError::Unknown { what: asked.what(), waited_ms, last })??;
-        // Who asked should find it in the map; a node that is far behind answers nevertheless.
+        // The caller should find the change in the map; a node that is far behind answers nevertheless.
         tokio::time::timeout(timing.attempt(), self.inner.published.shows(index)).await.ok();
         match outcome {
             Some(outcome) => Ok(outcome?),
@@ -416,7 +417,7 @@ impl Meta {
 
     pub(crate) async fn attempt(&self, running: &Running, asked: &Asked) -> Answer {
         match running.leader() {
-            // Its consensus waits for the disk, and does not hear that others have found another leader.
+            // This node's consensus waits for the disk, and does not learn that others have found another leader.
             _ if self.has_hung_disk() => self.ask_around(running, asked).await,
             None => self.ask_around(running, asked).await,
             Some(leader) if leader == running.identity.node => self.serve(running, asked.clone()).await,
@@ -427,7 +428,8 @@ impl Meta {
         }
     }
 
-    /// Asks the other voters where this node knows no leader: one may lead that does not know yet where this node is.
+    /// Asks the other voters where this node knows no leader: one of them may lead, and not know yet where this node
+    /// is.
     async fn ask_around(&self, running: &Running, asked: &Asked) -> Answer {
         let map = running.network.published.newest();
         let others = map.nodes.iter().filter(|(node, record)| record.voter && **node != running.identity.node);
@@ -466,7 +468,7 @@ impl Meta {
         Ok(Ok(codec::decode(&reply.outcome)?))
     }
 
-    /// Does what is asked here, where this node leads.
+    /// Answers a question here, where this node leads.
     pub(crate) async fn serve(&self, running: &Running, asked: Asked) -> Answer {
         running.network.short.note(running.identity.node, self.is_short_of_room());
         if asked.can_wait()

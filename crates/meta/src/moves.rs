@@ -1,7 +1,8 @@
 //! Copies of slices on their way to other nodes.
 //!
-//! A move is a further copy that is to replace another: it is set as all copies are from the epoch that gives it to its node,
-//! fetches what came before, and takes the place of the other in the same change of the map that calls it complete.
+//! A move is a further copy that is to replace another. From the epoch on that gives it to its node, it is set as all
+//! copies are; it fetches earlier events, and takes the place of the other in the same change of the map that calls it
+//! complete.
 //!
 //! Promises: what [`crate::state`] promises; a copy goes only when the one that replaces it has everything; no node is given
 //! more cells than it has memory for. Must not know: how cells travel.
@@ -86,7 +87,7 @@ fn check(
     }
 }
 
-/// Moves of a filter that are under way are given up: what is on its way is forgotten there.
+/// Moves of a filter that are under way are given up: their targets forget the copies.
 pub(crate) fn cancel(state: &mut State, name: &str) -> Result<Outcome, Refusal> {
     let unknown = || Refusal::FilterUnknown { name: format!("`{name}`") };
     let (filter, record) = state.map.filter_named(name).ok_or_else(unknown)?;

@@ -1,7 +1,7 @@
-//! From this node's consensus to another's.
+//! Messages from this node's consensus to another's.
 //!
 //! Promises: every message says which cluster and which node it is for, and waits no longer than its limit; a node that
-//! does not answer is unreachable, so that it is tried less often. Must not know: what messages mean.
+//! does not answer is marked unreachable, and is tried less often. Must not know: what messages mean.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,12 +48,12 @@ pub(crate) struct Network {
     pub(crate) published: Arc<Published>,
     pub(crate) identity: Identity,
     pub(crate) backoff: Duration,
-    /// Whose disks are nearly full, as they answer.
+    /// The nodes with nearly full disks, as their answers say.
     pub(crate) short: Short,
     pub(crate) channels: Channels,
 }
 
-/// The ways to other members that are open: the consensus asks for a new client whenever it confirms who leads.
+/// Open channels to other members: the consensus asks for a new client whenever it confirms its leader.
 #[derive(Clone, Default)]
 pub(crate) struct Channels(Arc<Mutex<BTreeMap<Member, Channel>>>);
 
@@ -67,7 +67,7 @@ impl Channels {
         if let Some(channel) = channels.get(member) {
             return Ok(channel.clone());
         }
-        // Of members that have another address by now, the old ones are among them.
+        // Old channels, of members that have another address by now, are among them.
         if channels.len() >= NODES_MAX {
             channels.clear();
         }
@@ -100,7 +100,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
     }
 }
 
-/// The way to one other member.
+/// The connection to one other member.
 pub(crate) struct Link {
     network: Network,
     target: u64,
@@ -133,8 +133,8 @@ impl Link {
             is_short_of_room: false,
         };
         let mut client = self.client()?;
-        // The limit is not told to the peer, which hears of it by the end of the call: tonic's answer to a call that is
-        // late is dated by a clock that no simulation has.
+        // The peer is not sent the limit, and notices it by the end of the call: tonic's answer to a call that is late
+        // is dated by a clock that no simulation has.
         let call = async {
             match method {
                 Method::Append => client.append_entries(message).await,

@@ -1,4 +1,4 @@
-//! A start of a node, by which what an earlier one said is told apart. Must not know: what it says.
+//! A start of a node, which tells its messages from those of earlier starts. Must not know: what messages say.
 
 use firstseen_routing::{Incarnation, NodeId};
 

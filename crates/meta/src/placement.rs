@@ -1,8 +1,8 @@
 //! Which node gets which slice, and whether all of them fit.
 //!
-//! Promises: the same on every node for the same map; no node is given more bytes than it has; the slices of a group
-//! lie on as many nodes as there are, the copies of a slice on nodes of their own, at sites of their own where there are
-//! enough. Must not know: how it is agreed on, what cells hold.
+//! Promises: the placement is the same on every node for the same map; no node is given more bytes than it has; the
+//! slices of a group lie on as many nodes as there are, the copies of a slice on nodes of their own, at sites of their
+//! own where there are enough. Must not know: how it is agreed on, what cells hold.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub fn slice_bytes(definition: &SlicedDefinition) -> Result<u64, String> {
                 CounterStorage::Basic => 0,
                 CounterStorage::Extended { extensions } => u64::from(extensions),
             };
-            // Beside the counters, what tells which events came lately: two bits a cell at most.
+            // Beside the counters, the record of which events came lately: two bits for each cell at most.
             cell_bytes(shape.cells, shape.cell_bits() + 2)
                 .saturating_add(2 * PADDING_CELLS / 8)
                 .saturating_add(extensions.saturating_mul(EXTENSION_BYTES))
@@ -70,7 +70,7 @@ pub fn generation_max(definition: &SlicedDefinition) -> Result<u64, String> {
     }
 }
 
-/// What a node has to give.
+/// The room that a node has.
 struct Room<'map> {
     node: NodeId,
     site: &'map str,
@@ -133,7 +133,7 @@ pub fn owners(
     Ok((owners, others))
 }
 
-/// Where the next copy of a slice goes that nodes and sites of `taken` have already.
+/// The node for the next copy of a slice, whose other copies are on the nodes and sites of `taken`.
 fn pick<'rooms, 'map>(
     rooms: &'rooms mut [Room<'map>],
     taken: &[(NodeId, &str)],

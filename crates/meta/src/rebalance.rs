@@ -1,9 +1,10 @@
-//! Which copies of slices should move where: off nodes that are to be empty, and to nodes that have fewer than others.
+//! Which copies of slices should move where: away from nodes that are to be empty, and to nodes that have fewer than
+//! others.
 //!
-//! Promises: the same for the same map; no node is given more cells than it has memory for, nor two copies of a slice; nodes
-//! that are balanced end with numbers of copies of each filter that differ by one at most, where memory, sites and copies allow;
-//! what is moving already counts as there; what no copy has all of is not moved to balance nodes, as it may never arrive.
-//! Must not know: how slices move, when.
+//! Promises: the same for the same map; no node is given more cells than it has memory for, nor two copies of a slice;
+//! nodes that are balanced end with numbers of copies of each filter that differ by one at most, where memory, sites
+//! and copies allow; a copy that is moving counts at the node it moves to; a slice without a complete copy is not moved
+//! to balance nodes, as it may never arrive. Must not know: how slices move, when.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +32,7 @@ pub fn plan_moves(map: &ClusterMap, drained: &BTreeSet<NodeId>) -> Result<Vec<(F
         let bytes = slice_bytes(&record.definition).map_err(refused)?;
         let mut layout = Layout::new(map, record, drained, bytes);
         layout.drain(drained, &mut used).map_err(refused)?;
-        // What is drained moves, and nothing else.
+        // Copies of drained nodes move, and no others.
         if drained.is_empty() {
             layout.balance(&mut used);
         }
@@ -42,18 +43,18 @@ pub fn plan_moves(map: &ClusterMap, drained: &BTreeSet<NodeId>) -> Result<Vec<(F
     Ok(plan)
 }
 
-/// Where the copies of a filter's slices are, as they move.
+/// The places of a filter's copies, as they move.
 struct Layout<'map> {
     map: &'map ClusterMap,
     per_group: u32,
     slice_bytes: u64,
-    /// Who may have slices.
+    /// The nodes that may have slices.
     rooms: BTreeSet<NodeId>,
-    /// By slice: whether a copy has everything, that others can fetch.
+    /// By slice: whether one copy is complete, so that others can fetch from it.
     complete: Vec<bool>,
-    /// A copy that lacks something has everything once a window is over.
+    /// Whether the filter has a window: then a copy that lacks something is complete once a window is over.
     has_window: bool,
-    /// By slice: who has a copy, and whether that copy is where it is to stay.
+    /// By slice: the nodes that have a copy, and whether that copy is to stay there.
     holders: Vec<Vec<(NodeId, bool)>>,
     /// Copies by node.
     counts: BTreeMap<NodeId, u32>,
@@ -130,7 +131,7 @@ impl<'map> Layout<'map> {
     fn go(&mut self, slice: u32, from: NodeId, to: NodeId, used: &mut BTreeMap<NodeId, u64>) {
         self.count(slice, from, false);
         self.count(slice, to, true);
-        // What the other has is free only when all of it is here.
+        // The other's room is free only when the copy here is complete.
         let bytes = used.entry(to).or_default();
         *bytes = bytes.saturating_add(self.slice_bytes);
         let holders = &mut self.holders[slice as usize];
@@ -140,7 +141,7 @@ impl<'map> Layout<'map> {
         self.moves.push(SliceMove { slice, from, to });
     }
 
-    /// Everything leaves the nodes of `drained`.
+    /// All copies leave the nodes of `drained`.
     fn drain(&mut self, drained: &BTreeSet<NodeId>, used: &mut BTreeMap<NodeId, u64>) -> Result<(), String> {
         for slice in 0..self.holders.len() as u32 {
             let from = self.holders[slice as usize].iter().map(|(node, _)| *node).find(|node| drained.contains(node));
@@ -151,7 +152,7 @@ impl<'map> Layout<'map> {
                      rebalance --cancel`"
                 ));
             }
-            // Of a node that is down nothing can be forgiven but where it goes.
+            // The losses of a copy on a node that is down can be forgiven only where the copy goes.
             if !self.complete[slice as usize] && !self.has_window && !self.map.is_down(from) {
                 return Err(format!(
                     "no copy of slice {slice} has everything, and there is no window after which one has: `firstseen filter \
@@ -187,7 +188,7 @@ impl<'map> Layout<'map> {
         }
     }
 
-    /// The next move that makes the numbers of two nodes more alike, between those that differ most first.
+    /// The next move that makes the numbers of two nodes more alike, first between the nodes that differ most.
     fn next(&self, used: &BTreeMap<NodeId, u64>) -> Option<(u32, NodeId, NodeId)> {
         let mut nodes: Vec<(u32, NodeId)> = self.rooms.iter().map(|node| (self.count_of(*node), *node)).collect();
         nodes.sort_unstable();
@@ -212,7 +213,7 @@ impl<'map> Layout<'map> {
     }
 }
 
-/// Where the level of a tree below the root is, and stays; none where a filter may be anywhere.
+/// The sites where a level of a tree below the root stays; none where a filter may be anywhere.
 fn sites<'map>(map: &'map ClusterMap, record: &FilterRecord) -> Option<BTreeSet<&'map str>> {
     record.branch.as_ref().filter(|branch| !branch.is_root())?;
     let nodes = record.all_copies().filter_map(|(_, copy)| map.nodes.get(&copy.node));

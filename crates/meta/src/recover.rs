@@ -1,11 +1,12 @@
 //! A cluster goes on with one node of it, where more than half of the voters are lost for good.
 //!
-//! The node that is left takes the newest state that it knows, and begins a cluster of another id with it: whoever belongs to
-//! the former one is refused, whatever it has agreed on since. Nodes without slices are gone; those that have some stay in the
-//! map as nodes that are down, under other names, so that their slices can be drained, and nodes in their place can join.
+//! The node that is left takes the newest state that it knows, and founds a cluster of another id with it: nodes of the
+//! former cluster are refused, whatever they have agreed on since. Other nodes without slices are gone; those with
+//! slices stay in the map as nodes that are down, under other names, so that their slices can be drained, and nodes in
+//! their place can join.
 //!
-//! Promises: all of it is on the disk at once or nothing; no number is given twice, and epochs and versions are above all that
-//! the former cluster can have had. Must not know: who asks, what is in slices.
+//! Promises: all of it is on the disk at once or nothing; no number is given twice, and epochs and versions are above
+//! all that the former cluster can have had. Must not know: who asks for the recovery, what is in slices.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,28 +18,28 @@ use thiserror::Error;
 use crate::state::{Doubts, State};
 use crate::store::{Identity, MetaStorage, StoreError, Survivor};
 
-/// What the others may have agreed on without this node, by far: epochs, versions.
+/// Upper bound of the epochs and versions that the others may have agreed on without this node, by far.
 const UNSEEN_MAX: u64 = 1 << 32;
 
-/// Numbers of nodes and of filters that they may have given.
+/// Upper bound of the numbers of nodes and filters that they may have given.
 const UNSEEN_NUMBERS_MAX: u64 = 1 << 10;
 
-/// Why a cluster does not go on with this node.
+/// Why a cluster cannot go on with this node.
 #[derive(Debug, Error)]
 pub enum RecoveryError {
-    /// What the node has kept cannot be read or written.
+    /// The node's database cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It never belonged to one.
+    /// The node never belonged to a cluster.
     #[error("this node belongs to no cluster: there is nothing to recover")]
     NoCluster,
-    /// The others have gone on without it.
+    /// The others have gone on without the node.
     #[error("this node has left its cluster for good: recover with a node that has not")]
     Left,
-    /// It needs nobody to agree with.
+    /// The node is the only voter already.
     #[error("this node is the only one of its cluster, and needs nobody's agreement: just start it")]
     Alone,
-    /// The node has run since it was planned.
+    /// The node has run since the recovery was planned.
     #[error("the node has kept something else since this was planned: has it been started meanwhile? Recover again")]
     Changed,
     /// The random source gave an id that the cluster has.
@@ -46,7 +47,7 @@ pub enum RecoveryError {
     SameCluster,
 }
 
-/// What recovering does.
+/// The plan of a recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovery {
     /// The node that is left.
@@ -55,26 +56,26 @@ pub struct Recovery {
     pub name: String,
     /// The cluster that it was in.
     pub former: ClusterId,
-    /// Other nodes, by what they were called, with what those are called now that have slices; the rest are gone.
+    /// Other nodes, by their former names, each with its new name if it has slices; the rest are gone.
     pub lost: Vec<(String, Option<String>)>,
-    /// Filters that have slices on lost nodes, or may have been recorded without this node.
+    /// Filters that have slices on lost nodes, or whose events may have been recorded without this node.
     pub filters: Vec<LostFilter>,
 }
 
-/// What is lost of a filter.
+/// The losses of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostFilter {
     /// What it is called.
     pub name: String,
     /// All of its slices.
     pub slices: u32,
-    /// Those of which no copy is left.
+    /// Slices of which no copy is left.
     pub lost: u32,
-    /// Those here of which others may have recorded events without this node: they count as incomplete.
+    /// Slices here whose events others may have recorded without this node: they count as incomplete.
     pub incomplete: u32,
 }
 
-/// What recovering the node does that has kept what is at `path`; nothing is written there.
+/// Plans the recovery of the node whose database is at `path`; nothing is written there.
 ///
 /// # Errors
 /// [`RecoveryError`].
@@ -85,7 +86,7 @@ pub async fn plan_recovery(path: PathBuf) -> Result<Recovery, RecoveryError> {
     Ok(recovery)
 }
 
-/// Does what was `planned` with what the node has kept at `path`, which nobody else has open, as cluster `cluster`.
+/// Carries out the `planned` recovery of the database at `path`, which no other process has open, as cluster `cluster`.
 ///
 /// # Errors
 /// [`RecoveryError`]; nothing has changed.
@@ -110,12 +111,12 @@ async fn recover_open(survivor: &Survivor, cluster: ClusterId, planned: &Recover
     Ok(())
 }
 
-/// Above all entries that the others may have.
+/// An index above all entries that the others may have.
 fn next_index(survivor: &Survivor) -> u64 {
     survivor.last_index().saturating_add(UNSEEN_MAX)
 }
 
-/// The state with which the node goes on, as of entry `index`, and what that means.
+/// The state with which the node goes on, as of entry `index`, with the losses.
 fn alone(
     state: &State,
     identity: Identity,
@@ -129,7 +130,7 @@ fn alone(
     let (mut recovered, name) = (state.clone(), own.name.clone());
     let map = Arc::make_mut(&mut recovered.map);
     for record in map.filters.values_mut() {
-        // What is on its way to a node that is lost stays where it is.
+        // A copy on its way to a lost node stays where it is.
         record.copies.retain(|copy| copy.replaces.is_none() || copy.owner.node == me);
     }
     let (mut lost, mut left) = (Vec::new(), BTreeMap::new());
@@ -142,7 +143,7 @@ fn alone(
         let renamed = has_slices.then(|| free_name(node, &name));
         lost.push((record.name.clone(), renamed.clone()));
         if let Some(name) = renamed {
-            // A node in its place may have its name and its address.
+            // A node in its place may then have its name and its address.
             let address = format!("{name}.invalid:1");
             left.insert(node, NodeRecord { name, address, voter: false, is_down: true, ..record });
         }
@@ -150,7 +151,7 @@ fn alone(
     map.nodes = left;
     (map.cluster, map.version) = (cluster, index);
     map.next_filter = FilterId(map.next_filter.0.saturating_add(UNSEEN_NUMBERS_MAX));
-    // They may have gone on without this node before they were lost, and it with none of them.
+    // The others may have gone on without this node before they were lost, and this node without them.
     let copies = map.filters.values_mut().flat_map(FilterRecord::all_copies_mut);
     copies.for_each(|(_, copy)| copy.has_gap = true);
     map.filters.values_mut().for_each(|record| record.epoch = record.epoch.saturating_add(UNSEEN_MAX));
@@ -160,7 +161,7 @@ fn alone(
     Ok((recovered, Recovery { node: me, name, former: identity.cluster, lost, filters }))
 }
 
-/// What a lost node is called from now on.
+/// The new name of a lost node.
 fn free_name(node: NodeId, taken: &str) -> String {
     match format!("lost-{node}") {
         name if name == taken => format!("{name}-too"),

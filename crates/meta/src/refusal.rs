@@ -1,7 +1,7 @@
 //! Why a command is not done.
 //!
-//! Promises: what was refused, and what can be done instead; kinds are told apart by what the caller does next. Must not know: how
-//! commands are carried out.
+//! Promises: a refusal says what was refused, and what can be done instead; kinds are told apart by what the caller
+//! does next. Must not know: how commands are carried out.
 
 use firstseen_routing::{FilterId, NodeId};
 use firstseen_wire::limits::MAP_FILTERS_BYTES_MAX;
@@ -16,11 +16,11 @@ pub enum Refusal {
     /// A name or an address that cannot be one.
     #[error("{what} `{value}` is refused: {rule}")]
     Text {
-        /// What it should be.
+        /// The kind of text.
         what: String,
-        /// What was given, cut to what can be shown.
+        /// The text that was given, cut to a length that can be shown.
         value: String,
-        /// What it must be.
+        /// The rule that it breaks.
         rule: String,
     },
     /// Too much at once.
@@ -31,10 +31,10 @@ pub enum Refusal {
         /// Its bytes.
         bytes: u64,
     },
-    /// As many as there may be.
+    /// The limit is reached.
     #[error("the cluster has {most} {what}, and that is the most")]
     Full {
-        /// Of what.
+        /// The things that are limited.
         what: String,
         /// How many there may be.
         most: u64,
@@ -67,13 +67,13 @@ pub enum Refusal {
         /// The node.
         node: NodeId,
     },
-    /// A cluster without nodes has no truth.
+    /// A cluster needs a node.
     #[error("node {node} is the last of the cluster and cannot leave: stop it and remove its data instead")]
     LastNode {
         /// The node.
         node: NodeId,
     },
-    /// Its cells would be lost.
+    /// The node's cells would be lost.
     #[error(
         "node {node} owns slices of {}: move them to other nodes with `firstseen cluster drain`, or drop those filters",
         filters.join(", ")
@@ -112,7 +112,7 @@ pub enum Refusal {
         /// What is wrong, and what to change.
         reason: String,
     },
-    /// There is no such tree.
+    /// The tree cannot be.
     #[error("filter `{name}`: {reason}")]
     Tree {
         /// The filter.
@@ -159,7 +159,7 @@ pub enum Refusal {
         /// Nodes that could have one.
         nodes: u64,
     },
-    /// A slice cannot go there, or not now.
+    /// A slice cannot move there, or not now.
     #[error("slices of filter `{name}` are not moved: {reason}")]
     Move {
         /// The filter.
@@ -167,7 +167,7 @@ pub enum Refusal {
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// It cannot become another filter, or not now.
+    /// The filter cannot be altered so, or not now.
     #[error("filter `{name}` is not altered: {reason}")]
     Alter {
         /// The filter.
@@ -175,7 +175,7 @@ pub enum Refusal {
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// Who has gone down just now may record by a lease that is not over.
+    /// A node that has gone down just now may still record by a lease that is not over.
     #[error(
         "filter `{name}` is not forgiven: node {node} has gone down meanwhile, and may still answer beside the others; do it again"
     )]
@@ -207,7 +207,7 @@ pub enum Refusal {
         /// Why not, and what to do.
         reason: String,
     },
-    /// It is no filter of a backup that waits for its cells.
+    /// The filter is not one of a backup that waits for its cells.
     #[error("filter {filter} is not being restored, or is a level of a tree: see the filters with `status`")]
     NotRestoring {
         /// The filter.

@@ -17,10 +17,10 @@ use crate::placement::{generation_max, owners};
 use crate::refusal::Refusal;
 use crate::state::{State, check_text};
 
-/// What the name of a filter begins with that waits for its cells.
+/// The name of a filter that waits for its cells begins with this.
 const RESTORING: &str = "restoring:";
 
-/// What filter `name` is called until it has its cells.
+/// The name of filter `name` until it has its cells.
 pub fn restoring_name(name: &str) -> String {
     format!("{RESTORING}{name}")
 }
@@ -57,7 +57,7 @@ pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Ref
     Ok(Outcome::FilterCreated { filter: root, existed: false })
 }
 
-/// No start of its node has had everything.
+/// Marks a copy as incomplete: no start of its node has had everything.
 fn forget(copy: &mut SliceOwner) {
     (copy.complete_since, copy.has_gap) = (Incarnation::default(), true);
 }

@@ -1,13 +1,13 @@
-//! Whose disks are nearly full: what the leader asks before it takes a change that can wait.
+//! Which nodes have nearly full disks: the leader looks here before it takes a change that can wait.
 //!
-//! Promises: what a node said last counts while the map knows it and it is not down. Must not know: disks.
+//! Promises: a node's last report counts while the map knows the node and it is not down. Must not know: disks.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use firstseen_routing::{ClusterMap, NodeId};
 
-/// The nodes that have said so of themselves. Clones are the same.
+/// The nodes that have reported a nearly full disk. Clones share the list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Short(Arc<Mutex<BTreeSet<NodeId>>>);
 
@@ -22,7 +22,7 @@ impl Short {
         };
     }
 
-    /// Why a change that can wait is not begun; nothing where all have room.
+    /// Why a change that can wait is not begun; none where all have room.
     pub(crate) fn reason(&self, map: &ClusterMap) -> Option<String> {
         let short = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut up = short.iter().filter_map(|node| map.nodes.get(node)).filter(|record| !record.is_down);
@@ -30,7 +30,7 @@ impl Short {
     }
 }
 
-/// What is said of a node whose disk is nearly full.
+/// The message about a node whose disk is nearly full.
 pub(crate) fn reason(name: &str) -> String {
     format!(
         "the disk of node `{name}` is nearly full, and what room there is is kept for what the cluster cannot live without: \

@@ -1,12 +1,13 @@
-//! Who speaks: whether a message comes from the member that it names.
+//! Senders: whether a message comes from the member that it names.
 //!
-//! Promises: who has left is not heard once the others agree without it, and with certificates nobody is heard as
-//! another member. Must not know: what messages ask.
+//! Promises: a node that has left is not heard once the others agree without it, and with certificates no node is heard
+//! as another member. Must not know: what messages ask.
 //!
 //! A node that is behind may not know a member yet that the others have agreed on: one that has just been adopted knows
 //! nobody, and one that was away for long may know only members that have left since. Such a node would never catch up
-//! if it heard nobody else. So numbers that it has never seen are heard, from any node's certificate, while no member
-//! that it knows has led it for as long as a message may take; never where it leads itself, and never to propose.
+//! if it heard only members that it knows. So it hears numbers that it has never seen, from any node's certificate,
+//! while no member that it knows has led it for as long as a message may take; never where it leads itself, and never
+//! for a proposal.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,9 +36,9 @@ impl Heard {
     }
 }
 
-/// Whoever has sent a message, as its connection shows.
+/// The sender of a message, as its connection shows.
 pub(crate) struct Sender {
-    /// None where nobody is asked for a certificate.
+    /// None where the listener asks for no certificates.
     certificates: Option<Arc<Vec<CertificateDer<'static>>>>,
 }
 
@@ -65,7 +66,7 @@ impl Sender {
         if leads || running.heard.is_within(patience) { self.must_be(running, node) } else { Ok(()) }
     }
 
-    /// What [`Self::may_be`] does, for a message of a leader.
+    /// The same as [`Self::may_be`], for a message of a leader.
     pub(crate) fn may_lead(&self, running: &Running, node: NodeId, patience: Duration) -> Result<(), Status> {
         self.may_be(running, node, patience)?;
         if known_name(running, node)?.is_some() {
@@ -85,7 +86,7 @@ impl Sender {
     }
 }
 
-/// What member `node` is called, as the map says, or as the consensus knows it while the map is not here yet.
+/// The name of member `node`, by the map, or by the consensus while the map is not here yet.
 fn known_name(running: &Running, node: NodeId) -> Result<Option<String>, Status> {
     let published = &running.network.published;
     if let Some(record) = published.newest().nodes.get(&node) {
@@ -94,7 +95,8 @@ fn known_name(running: &Running, node: NodeId) -> Result<Option<String>, Status>
     let metrics = running.raft.metrics();
     let membership = Arc::clone(&metrics.borrow().membership_config);
     match membership.membership().get_node(&node.0) {
-        // Also one that is about to leave: where it leads, it has to bring the others to agree on that.
+        // This holds also for a member that is about to leave: where it leads, it has to bring the others to agree on
+        // that.
         Some(member) => Ok(Some(member.name.clone())),
         None if published.has_left(node) => {
             let gone = format!("node {node} has left the cluster: stop it and remove its data");

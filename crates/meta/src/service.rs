@@ -1,7 +1,7 @@
-//! What other members may ask of this one.
+//! The calls that other members may make to this one.
 //!
-//! Promises: a message for another cluster or another node, or from somebody else than it says, is refused before it is
-//! read. Must not know: who may call at all (the server asks for a node's certificate).
+//! Promises: a message for another cluster or another node, or from another sender than it names, is refused before its
+//! content is read. Must not know: who may call at all (the server asks for a node's certificate).
 
 use firstseen_routing::NodeId;
 use firstseen_wire::proto::meta::meta_server::Meta as Service;
@@ -37,14 +37,14 @@ impl MetaService {
                          without the node that asks, stop that, remove its data, and let it join anew";
             return Err(ErrorKind::Invalid.status(other));
         }
-        // The consensus waits for the disk: whatever it is told waits behind that, one after the other.
+        // The consensus waits for the disk: all messages to it would wait behind that, one after the other.
         if self.meta.has_hung_disk() {
             return Err(ErrorKind::Unavailable.status("the disk of what this node has agreed on hangs"));
         }
         Ok(running)
     }
 
-    /// What a message of `sender` asks, if it is for this node.
+    /// The question in a message of `sender`, if the message is for this node.
     fn question<T: Voiced>(&self, sender: &Sender, message: &RaftMessage) -> Result<(&Running, T), Status> {
         let running = self.running(&message.cluster_id)?;
         let (me, from) = (running.identity.node, NodeId(message.from_node));
@@ -70,12 +70,12 @@ impl MetaService {
     }
 }
 
-/// A question that some node asks as itself.
+/// A question that names the node that asks.
 trait Voiced: DeserializeOwned {
     /// Whether only a leader asks it.
     const LEADS: bool;
 
-    /// Says who leads, or would.
+    /// The vote, which names the leader or the candidate.
     fn vote(&self) -> &Vote;
 }
 

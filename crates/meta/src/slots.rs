@@ -1,12 +1,13 @@
 //! Ranges of election timeouts, one a slot.
 //!
-//! Promises: no two voters have the same slot, so none of them waits as long as another. Must not know: how long
-//! a slot is, consensus.
+//! Promises: no two voters have the same slot, so no two wait equally long. Must not know: how long a slot is,
+//! consensus.
 //!
 //! The consensus library draws a node's timeout once in the life of its process. Two voters that drew alike would stand
-//! against each other whenever both miss the leader, so each has a range of its own, which follows from its number: it
-//! is needed before a node knows anybody. Numbers are never given twice and go beyond the slots, so the number of a new
-//! node is one whose slot nobody has, and a node whose slot a voter has does not become another one.
+//! against each other whenever both miss the leader, so each has a range of its own. The range follows from the node's
+//! number, as it is needed before the node knows any other. Numbers are never given twice and go beyond the slots, so
+//! the number of a new node is one whose slot nobody has, and a node whose slot a voter has does not become another
+//! one.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +31,8 @@ pub(crate) fn is_free(node: u64, others: impl IntoIterator<Item = u64>) -> bool 
     others.into_iter().all(|other| other == node || slot(other) != slot(node))
 }
 
-/// The number of a new node: the first from `next` on whose slot no member has; where all are taken, whose slot no voter
-/// has.
+/// The number of a new node: the first from `next` on whose slot no member has; where all slots are taken, the first
+/// one whose slot no voter has.
 pub(crate) fn number_for(next: u64, members: &BTreeMap<NodeId, NodeRecord>) -> u64 {
     let candidates = || next..next.saturating_add(SLOTS);
     let all = |number: &u64| is_free(*number, members.keys().map(|node| node.0));
@@ -58,7 +59,7 @@ mod tests {
         }
     }
 
-    /// Nodes come and go for long; who may vote does.
+    /// Nodes come and go for long; those that may vote do.
     fn run(members_max: usize) {
         let (mut members, mut next) = (BTreeMap::<NodeId, NodeRecord>::new(), 1);
         for step in 0_usize..500 {

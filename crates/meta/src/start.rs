@@ -1,6 +1,7 @@
 //! Puts the parts of the consensus together.
 //!
-//! Promises: a cluster is made on one node only, the one that was asked to. Must not know: what the consensus is for.
+//! Promises: a cluster is founded on one node only, the one that was asked to found it. Must not know: what the
+//! consensus is for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,10 +22,11 @@ use crate::types::{Member, Raft};
 /// Changes of the members that may wait.
 const JOBS_MAX: usize = 16;
 
-/// Bytes of a part of a snapshot: well below what a message may have.
+/// Bytes of a part of a snapshot: well below the limit of a message.
 const SNAPSHOT_PART_BYTES: u64 = 1 << 20;
 
-/// Entries of the log in one message: each has at most a definition, so that all stay below what a message may have.
+/// Entries of the log in one message: each has at most a definition, so that all together stay below the limit of a
+/// message.
 const MESSAGE_ENTRIES_MAX: u64 = 32;
 
 /// Starts the consensus from what is in the database.
@@ -34,8 +36,8 @@ pub(crate) async fn raft(config: &MetaConfig, database: &Database, network: &Net
         (LogStore::new(database.clone()), Machine::open(database.clone(), Arc::clone(&network.published)).await?);
     let raft_config = Arc::new(raft_config(timing, identity.node.0, config.seed)?);
     let raft = Raft::new(identity.node.0, raft_config, network.clone(), log, machine).await.map_err(stopped)?;
-    // Also where the process ended between keeping the identity and this: it is the same request of the same operator,
-    // and a cluster of one has nobody to disagree with.
+    // This is done also where an earlier process ended between persisting the identity and this step: the request is
+    // the same one of the same operator, and a cluster of one node has no other to disagree with.
     if identity.founder && !raft.is_initialized().await.map_err(stopped)? {
         let profile = &config.profile;
         let me = Member { name: profile.name.clone(), address: profile.address.clone() };
@@ -47,7 +49,7 @@ pub(crate) async fn raft(config: &MetaConfig, database: &Database, network: &Net
     Ok(raft)
 }
 
-/// Starts the one that changes the members.
+/// Starts the task that changes the members.
 pub(crate) fn controller(
     raft: &Raft,
     network: &Network,

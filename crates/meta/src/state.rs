@@ -2,7 +2,7 @@
 //!
 //! Promises: a function of the commands before, the same on every node; numbers of nodes and filters are never given
 //! twice; a command that comes again within [`OUTCOMES_MAX`] commands is answered as the first time and changes
-//! nothing; no node is given more cells than it has memory for. Must not know: consensus, disks, network, clocks.
+//! nothing; no node is given more cells than it has memory for. Must not know: consensus, disks, the network, clocks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::codec::{self, CodecError};
 use crate::command::{Change, Command, CommandId, NodeProfile, Outcome};
-use crate::filters::ToldComplete;
+use crate::filters::CompleteReport;
 use crate::node_start::NodeStart;
 use crate::refusal::Refusal;
 use crate::{alterations, filters, liveness, moves, restore, slots};
@@ -24,7 +24,7 @@ pub const OUTCOMES_MAX: usize = 4096;
 /// Secrets by filter; never part of the map.
 pub type Secrets = BTreeMap<FilterId, SecretMaterial>;
 
-/// Who cannot reach a node, by node; never part of the map.
+/// By node, the others that cannot reach it; never part of the map.
 pub(crate) type Doubts = BTreeMap<NodeId, BTreeSet<NodeId>>;
 
 /// Everything that is agreed on.
@@ -33,7 +33,7 @@ pub struct State {
     pub(crate) map: Arc<ClusterMap>,
     pub(crate) secrets: Arc<Secrets>,
     next_node: u64,
-    /// Who cannot reach a node, by node.
+    /// By node, the others that cannot reach it.
     pub(crate) doubts: Doubts,
     outcomes: VecDeque<(CommandId, Result<Outcome, Refusal>)>,
 }
@@ -51,7 +51,7 @@ impl Default for State {
     }
 }
 
-/// What a snapshot holds. The map travels as JSON, as definitions do (see [`crate::command::NewFilter`]).
+/// The parts of a snapshot. The map travels as JSON, as definitions do (see [`crate::command::NewFilter`]).
 #[derive(Serialize, Deserialize)]
 struct Parts {
     map_json: String,
@@ -102,7 +102,7 @@ impl State {
         outcome
     }
 
-    /// The bytes of everything.
+    /// The bytes of the whole state.
     ///
     /// # Errors
     /// [`CodecError`] where it is too large.
@@ -116,7 +116,7 @@ impl State {
         })
     }
 
-    /// The state that `bytes` are.
+    /// The state that `bytes` encode.
     ///
     /// # Errors
     /// [`CodecError`]: what is wrong with the bytes.
@@ -133,17 +133,17 @@ impl State {
         })
     }
 
-    /// The next so many numbers of nodes may have been given by somebody else.
+    /// Passes over the next so many numbers of nodes, which others may have given.
     pub(crate) fn pass_numbers(&mut self, numbers: u64) {
         self.next_node = self.next_node.saturating_add(numbers);
     }
 
     fn change(&mut self, change: Change) -> Result<Outcome, Refusal> {
-        if self.map.nodes.is_empty() && !matches!(change, Change::Found { .. }) {
+        if self.map.nodes.is_empty() && !matches!(change, Change::FoundCluster { .. }) {
             return Err(Refusal::NotFounded);
         }
         match change {
-            Change::Found { cluster, profile } => self.found(cluster, profile),
+            Change::FoundCluster { cluster, profile } => self.found(cluster, profile),
             Change::AddNode { profile } => self.add_node(profile),
             Change::NodeStarted { node, address, site, memory_bytes } => {
                 self.node_started(node, address, site, memory_bytes)
@@ -154,8 +154,8 @@ impl State {
             Change::DropFilter { name } => filters::drop_named(self, &name),
             Change::OpenGeneration { filter, group, number } => filters::open_generation(self, filter, group, number),
             Change::SlicesComplete { filter, group, slices, epoch, node, incarnation } => {
-                let told = ToldComplete { filter, group, slices: &slices, epoch };
-                filters::slices_complete(self, &told, NodeStart { node, incarnation })
+                let report = CompleteReport { filter, group, slices: &slices, epoch };
+                filters::slices_complete(self, &report, NodeStart { node, incarnation })
             }
             Change::SlicesMissing { filter, group, node, incarnation } => {
                 filters::slices_missing(self, filter, group, NodeStart { node, incarnation })
@@ -281,7 +281,7 @@ impl State {
     }
 }
 
-/// Names and addresses are short, and show what they are.
+/// Checks a name or an address: short, and of characters that show.
 pub(crate) fn check_text(what: &str, text: &str) -> Result<(), Refusal> {
     let rule = match text {
         "" => "give one",

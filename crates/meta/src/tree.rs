@@ -1,6 +1,6 @@
 //! The filters of a tree: one for every place.
 //!
-//! Promises: what [`crate::state`] promises. Must not know: what it must not.
+//! Promises: what [`crate::state`] promises. Must not know: the same as there.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(crate) fn plan(
     tree.plan(definition, &sites).map_err(|refusal| refused(refusal.to_string()))
 }
 
-/// What the filter of a place is called.
+/// The name of a place's filter.
 pub(crate) fn name_of(filter: &str, place: &Place) -> String {
     match place.parent {
         None => filter.to_owned(),
@@ -33,7 +33,7 @@ pub(crate) fn name_of(filter: &str, place: &Place) -> String {
     }
 }
 
-/// How the filter of a place hangs in the tree, whose filters are numbered in order from `root` on.
+/// The branch of a place's filter, where the tree's filters are numbered in order from `root` on.
 pub(crate) fn branch(tree: &TreeSpec, root: FilterId, place: &Place) -> Branch {
     Branch {
         root,

@@ -1,6 +1,6 @@
 //! The types that the consensus library is used with.
 //!
-//! Promises: numbers of nodes are those of the map. Must not know: what is done with them.
+//! Promises: numbers of nodes are those of the map. Must not know: what the types are used for.
 
 use std::io::Cursor;
 
@@ -12,18 +12,18 @@ use crate::refusal::Refusal;
 /// A member as the consensus knows it: enough to reach it before the map says how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Member {
-    /// What its certificate says.
+    /// The name in its certificate.
     pub(crate) name: String,
     /// `host:port`.
     pub(crate) address: String,
 }
 
-/// What an entry of the log has done.
+/// The outcome of an entry of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Applied {
     /// The entry.
     pub(crate) index: u64,
-    /// Of a command.
+    /// The outcome of its command.
     pub(crate) outcome: Option<Result<Outcome, Refusal>>,
 }
 

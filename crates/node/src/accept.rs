@@ -1,8 +1,8 @@
-//! Which connections get in, and as what.
+//! Which connections get in, and in which role.
 //!
-//! Promises: those who only connect take neither the process's files nor the places of those who work. Whoever has not shown
-//! what it is (in TLS by its certificate; without, by its first call) is one of a few of whom the oldest goes when another
-//! comes. Must not know: what is said over connections.
+//! Promises: peers that only connect take neither the process's files nor the places of peers that work. A peer that
+//! has not yet shown its role (in TLS by its certificate; without, by its first call) is one of a few, of which the
+//! oldest is closed when another comes. Must not know: what connections carry.
 
 mod door;
 mod guarded;
@@ -31,13 +31,14 @@ use door::{Door, Place};
 pub(crate) use guarded::{Guarded, Visitor};
 use guarded::{HTTP1, HTTP2};
 
-/// How long nothing is accepted after the machine has refused to: its reason, such as too many open files, lasts.
+/// For how long no connection is accepted after the machine has refused one: its reason, such as too many open files,
+/// lasts.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Connections that have got in, and that the server has not taken over yet.
 const ADMITTED_MAX: usize = 1;
 
-/// What the server is given.
+/// A connection, as the server gets it.
 type Admitted = io::Result<Guarded<Connection>>;
 
 /// The connections of `incoming` that get in, after their handshakes, and the task that lets them in. It ends soon after the
@@ -86,7 +87,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// Lets a connection in by its certificate, unless it takes too long, or has to go first.
+/// Lets a connection in by its certificate, unless the handshake takes too long, or the connection has to go first.
 async fn shake_hands(connection: Connection, tls: ServerTls, place: Place, guests: mpsc::Sender<Admitted>) {
     let closed = place.closed().clone();
     let shaking = timeout(CONNECT_TIMEOUT, tls.accept(connection));
@@ -101,7 +102,7 @@ async fn shake_hands(connection: Connection, tls: ServerTls, place: Place, guest
     }
 }
 
-/// Whose places are for one with these roles.
+/// The party whose places are for a connection with these roles.
 pub(crate) fn party(roles: PeerRoles) -> Party {
     match roles {
         PeerRoles { node: true, .. } => Party::Nodes,

@@ -1,7 +1,7 @@
 //! The Admin service: clusters, nodes and filters, for operators.
 //!
-//! Promises: what is answered to be done can be seen on this node; a secret leaves it only towards producers. Must not
-//! know: consensus, cells.
+//! Promises: a change that is answered as done can be seen on this node; a secret leaves this node only towards
+//! producers. Must not know: consensus, cells.
 
 mod backup;
 mod slices;
@@ -41,7 +41,7 @@ use crate::shared::Shared;
 use crate::view::{GroupFault, View};
 use slices::slices;
 
-/// How long a change that is agreed on may take to be acted on here.
+/// How long this node may take to act on a change that is agreed on.
 const APPLY_MAX: Duration = Duration::from_secs(10);
 
 /// Copies of slices that begin to move by one request: as many as fit into a command.
@@ -68,12 +68,12 @@ impl AdminService {
         Ok(request.into_inner())
     }
 
-    /// Who asks, for the log.
+    /// The caller, for the log.
     fn caller<T>(&self, request: &Request<T>) -> String {
         Caller::of(request, self.shared.is_secure).name(request.remote_addr())
     }
 
-    /// The id of a command: the caller's, so that it may ask again, or one of its own.
+    /// The id of a command: the caller's, so that it may ask again, or a new one.
     fn command_id(&self, given: &[u8]) -> Result<CommandId, Status> {
         match given {
             [] => Ok(self.shared.ids.next()),
@@ -81,7 +81,7 @@ impl AdminService {
         }
     }
 
-    /// What to say of a filter that the cluster has, and this node cannot hold.
+    /// The answer for a filter that the cluster has, and this node cannot hold.
     fn not_built(&self, view: &View, filter: FilterId, fault: &GroupFault) -> String {
         let GroupFault { group, reason, .. } = fault;
         let name = view.map.filters.get(&filter).map_or("?", |record| &record.name);
@@ -94,7 +94,7 @@ impl AdminService {
         )
     }
 
-    /// Waits until this node acts on a map that is as asked.
+    /// Waits until this node acts on a view for which `is_so` holds.
     async fn applied(&self, is_so: impl Fn(&View) -> bool) -> Result<(), Status> {
         let mut views = self.shared.views.clone();
         let seen = tokio::time::timeout(APPLY_MAX, views.wait_for(|view| is_so(view))).await;
@@ -187,7 +187,7 @@ impl Admin for AdminService {
             return Err(ErrorKind::Internal.status(format!("creating a filter ended with {outcome:?}")));
         };
         self.applied(|view| view.map.filters.contains_key(&filter)).await?;
-        // The view counts once the owners act on it: what they could not build, they have said.
+        // The view counts once the owners act on it: they have reported what they could not build.
         let view = self.shared.view();
         if let Some(fault) = view.fault_of(filter) {
             return Err(ErrorKind::NotNow.status(self.not_built(&view, filter, fault)));
@@ -337,7 +337,7 @@ impl Admin for AdminService {
 
     async fn read_cells(&self, request: Request<peer::AskCells>) -> Result<Response<ReadCellsReply>, Status> {
         let asked = self.admit(request)?;
-        Ok(Response::new(self.tell_cells(&asked).await?))
+        Ok(Response::new(self.cells_for_backup(&asked).await?))
     }
 
     async fn restore_filter(
@@ -410,7 +410,7 @@ fn keeps_for_other_clocks(
     )))
 }
 
-/// What is told of a filter that has followed another; `is_away` says of whom nothing is heard.
+/// The description of a filter that has followed another; `is_away` says which nodes are not heard.
 fn altered(
     map: &firstseen_routing::ClusterMap,
     filter: FilterId,
@@ -458,7 +458,7 @@ fn exactly<const N: usize>(field: &str, bytes: &[u8]) -> Result<[u8; N], Status>
     bytes.try_into().map_err(wrong)
 }
 
-/// What a caller is told of an error of the cluster's agreement.
+/// The answer to a caller for an error of the cluster's agreement.
 fn status(error: &MetaError) -> Status {
     let kind = match error {
         MetaError::Refused(refusal) => refusal_kind(refusal),

@@ -1,7 +1,7 @@
-//! Bytes of what is under way, of all connections, streams and groups of a node together.
+//! The bytes under way in all connections, streams and groups of a node together.
 //!
-//! Promises: what is charged is never more than the node allows, and given back by whoever drops it. Must not know: what is
-//! charged.
+//! Promises: the charges together are never more than the node allows, and dropping one gives it back. Must not know:
+//! what is charged.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +13,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Of so many bytes.
+    /// A budget of so many bytes.
     pub(crate) fn new(bytes_max: u64) -> Arc<Self> {
         Arc::new(Self { shares: Mutex::new(Shares::of_bytes(bytes_max)) })
     }
@@ -22,19 +22,19 @@ impl Budget {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes so many bytes; none where they are not there.
+    /// Takes so many bytes; none where there are not so many left.
     pub(crate) fn charge(self: &Arc<Self>, party: Party, bytes: u64) -> Option<Charge> {
         let mut charge = Charge { budget: self.clone(), party, bytes: 0 };
         charge.grow(bytes).then_some(charge)
     }
 
-    /// What is charged.
+    /// Bytes that are charged.
     pub(crate) fn taken(&self) -> u64 {
         self.shares().taken()
     }
 }
 
-/// Bytes that were taken, until it is dropped.
+/// Bytes that were taken; dropping this gives them back.
 pub(crate) struct Charge {
     budget: Arc<Budget>,
     party: Party,
@@ -42,14 +42,14 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// Takes more; whether it was there.
+    /// Takes more bytes; returns whether there were so many left.
     pub(crate) fn grow(&mut self, bytes: u64) -> bool {
         let is_free = self.budget.shares().take(self.party, bytes);
         self.bytes += if is_free { bytes } else { 0 };
         is_free
     }
 
-    /// Gives some back.
+    /// Gives some bytes back.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
         self.budget.shares().give(self.party, bytes);

@@ -1,8 +1,8 @@
-//! What this node knows of its clock and those of the others, as its links, its owners and its operators see it
+//! What this node knows of its own clock and of other nodes' clocks, for its links, its owners and its operators
 //! (`firstseen_routing::ClockWatch`).
 //!
-//! Promises: the time of day that owners go by is that of the last look, which follows whatever a peer tells, whatever the map
-//! says, and time; when it begins to be wrong and when that ends is in the log. Must not know: what is stamped.
+//! Promises: owners go by the time of day of the last look, and a look follows each time that a peer sends, each map,
+//! and each tick; the log says when the clock begins to be wrong and when that ends. Must not know: what is stamped.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use firstseen_wire::proto::admin::NodeClock;
 use crate::shared::Shared;
 use crate::view::View;
 
-/// Between two looks at the clocks where nothing else calls for one.
+/// The time between two looks at the clocks where nothing else calls for one.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// What is known of the clocks of this node and its peers.
@@ -26,21 +26,21 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// Nothing yet; clocks may differ by `skew_max_ms`.
+    /// Nothing is known yet; clocks may differ by `skew_max_ms`.
     pub(crate) fn new(skew_max_ms: u64, rules: Rules) -> Self {
         let is_checked = rules.keep(Rule::MeasuresClocks);
         let time = if is_checked { TimeOfDay::UNKNOWN } else { TimeOfDay::UNCHECKED };
         Self { skew_max_ms, is_checked, watch: Mutex::new(ClockWatch::new(skew_max_ms)), time: Mutex::new(time) }
     }
 
-    /// Those of a node that nobody checks.
+    /// The clocks of a node that are not compared with others.
     #[cfg(test)]
     pub(crate) fn unchecked() -> Self {
         let time = Mutex::new(TimeOfDay::UNCHECKED);
         Self { skew_max_ms: 0, is_checked: false, watch: Mutex::new(ClockWatch::new(0)), time }
     }
 
-    /// What the clocks are to be read by now.
+    /// The rule by which the clocks are to be read now.
     pub(crate) fn time_of_day(&self) -> TimeOfDay {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,7 +62,7 @@ impl Clocks {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).offset(peer, now)
     }
 
-    /// Whether nothing is stamped by it, and whether somebody should look after it at least.
+    /// Whether no event is stamped by the clock, and whether an operator should look after it at least.
     pub(crate) fn alarms(&self, now: Moment) -> (bool, bool) {
         let (standing, _) = self.standing(now);
         let is_wrong = matches!(standing, ClockStanding::Beyond | ClockStanding::Stepped);
@@ -82,7 +82,7 @@ impl Clocks {
         std::iter::once(clock(me, own_ms, 0)).chain(others.into_iter().filter_map(of_peer)).collect()
     }
 
-    /// A peer has told its time of day.
+    /// A peer has sent its time of day.
     pub(crate) fn hear(&self, peer: NodeId, exchange: Exchange, now: Moment, view: &View) {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).hear(peer, exchange);
         self.look(now, view);
@@ -90,7 +90,7 @@ impl Clocks {
 
     /// Compares the clocks.
     fn look(&self, now: Moment, view: &View) {
-        // Whom this start of the node can be compared with, is not known before it has one.
+        // The nodes to compare with are not known before the map shows this start.
         let Some(others) = others(view) else { return };
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
         let before = watch.standing();
@@ -98,10 +98,10 @@ impl Clocks {
         if self.is_checked {
             *self.time.lock().unwrap_or_else(PoisonError::into_inner) = watch.time_of_day();
         }
-        tell((before, standing), watch.ahead_ms(now), self.skew_max_ms);
+        log_change((before, standing), watch.ahead_ms(now), self.skew_max_ms);
     }
 
-    /// Why nothing is stamped, where that is so.
+    /// Why no event is stamped, where that is so.
     pub(crate) fn not_sure(&self, now: Moment) -> Option<String> {
         let (standing, ahead_ms) = self.standing(now);
         let time = self.time_of_day();
@@ -134,7 +134,7 @@ fn others(view: &View) -> Option<Vec<NodeId>> {
     Some(up.map(|(node, _)| *node).filter(|node| *node != me).collect())
 }
 
-/// Looks again and again.
+/// Compares the clocks again and again.
 pub(crate) async fn keep(shared: Arc<Shared>) {
     let mut views = shared.views.clone();
     loop {
@@ -152,8 +152,8 @@ fn difference(ahead_ms: i64) -> String {
     format!("{} ms {side}", ahead_ms.unsigned_abs())
 }
 
-/// Says what has changed.
-fn tell((before, now): (ClockStanding, ClockStanding), ahead_ms: i64, skew_max_ms: u64) {
+/// Logs what has changed.
+fn log_change((before, now): (ClockStanding, ClockStanding), ahead_ms: i64, skew_max_ms: u64) {
     let apart = difference(ahead_ms);
     match (before, now) {
         _ if before == now => {}

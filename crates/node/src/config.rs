@@ -1,7 +1,7 @@
-//! What a node is told by its operator.
+//! The settings of a node, as its operator gives them.
 //!
-//! Promises: a configuration that [`NodeConfig::check`] passes can be started; what it refuses it names, with what to
-//! write instead. Must not know: files (the command line reads them), what the settings are used for.
+//! Promises: a configuration that [`NodeConfig::check`] passes can be started; a setting that it refuses is named, with
+//! what to write instead. Must not know: files (the command line reads them), what the settings are used for.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ use firstseen_wire::tls::TlsFiles;
 /// Least memory for cells that is of any use.
 const MEMORY_MIN_BYTES: u64 = 1 << 20;
 
-/// Least bytes under way: in what is kept of them for operators the greatest message finds room beside small calls.
+/// Least bytes under way: in the part kept for operators, the greatest message finds room beside small calls.
 const INFLIGHT_MIN_BYTES: u64 = 32 * wire_limits::MESSAGE_BYTES_MAX as u64;
 
 /// The settings of a node, as in its TOML file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeConfig {
-    /// What its certificate calls it; of the living nodes of a cluster, one has it.
+    /// The name in its certificate; one node of the cluster has it.
     pub name: String,
     /// Datacenter or location.
     #[serde(default = "default_site")]
@@ -40,7 +40,7 @@ pub struct NodeConfig {
     pub data_dir: PathBuf,
     /// Bytes of cells that it may be given.
     pub memory_max_bytes: u64,
-    /// Certificates; without them anybody who can connect may do anything.
+    /// Certificates; without them, every peer that can connect may do anything.
     #[serde(default)]
     pub tls: Option<TlsSettings>,
     /// Allows listening beyond this machine without certificates.
@@ -49,7 +49,7 @@ pub struct NodeConfig {
     /// Threads that own slices; one a core where it is left out.
     #[serde(default)]
     pub owners: Option<usize>,
-    /// What a node holds at most.
+    /// Upper bounds of what a node holds.
     #[serde(default)]
     pub limits: Limits,
     /// How patient the members of the cluster are with each other; the same on all nodes.
@@ -80,10 +80,10 @@ pub struct Timing {
     pub heartbeat_ms: u64,
     /// A silent leader is replaced after about twice this long.
     pub election_base_ms: u64,
-    /// What each node waits longer than the one before it, so that they do not stand against each other.
+    /// How much longer each node waits than the one before it, so that two do not stand for election at once.
     pub election_width_ms: u64,
     /// A node that another has not reached for so long is not waited for, and is down once more than half of the others
-    /// say so.
+    /// report that.
     pub unreachable_after_ms: u64,
     /// How far the clocks of two nodes may differ.
     pub clock_skew_max_ms: u64,
@@ -117,7 +117,7 @@ impl Timing {
         range("timing.election_width_ms", self.election_width_ms, 1, 60_000)?;
         range("timing.unreachable_after_ms", self.unreachable_after_ms, 1, 3_600_000)?;
         range("timing.clock_skew_max_ms", self.clock_skew_max_ms, 0, 3_600_000)?;
-        // Whoever leads next must be found within it.
+        // The next leader must be found within this time.
         range("timing.lease_ms", self.lease_ms, self.election_base_ms, 3_600_000)
     }
 }
@@ -129,7 +129,7 @@ impl TlsSettings {
     }
 }
 
-/// What a node holds at most; beyond it, work is refused.
+/// Upper bounds of what a node holds; beyond them, work is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -147,7 +147,7 @@ pub struct Limits {
     pub inflight_events_max: u32,
     /// Bytes that the replay guards of all groups may take together.
     pub guard_bytes_max: u64,
-    /// Events that each group of a tree's level may have told by itself and not brought up yet.
+    /// Events that each group of a tree's level may have decided by itself, and that have still to climb.
     pub journal_events_max: u32,
     /// Connections that are open at the listening address, a quarter of them kept for nodes and a sixteenth for operators.
     /// With `handshakes_max` below the files that the process may have open (`ulimit -n`).
@@ -158,19 +158,19 @@ pub struct Limits {
     pub inflight_bytes_max: u64,
     /// Producer streams.
     pub streams_max: u32,
-    /// Streams on which the map is told.
+    /// Streams on which the map is sent.
     pub watches_max: u32,
     /// Messages that wait for one peer.
     pub link_queue_max: u32,
-    /// How long a node that is stopped waits for what is in flight.
+    /// How long a node that is stopped waits for events in flight.
     pub drain_max_ms: u64,
-    /// Slices of one filter that show themselves one by one in the metrics. Of a filter with more slices here, only sums
+    /// Slices of one filter that have series of their own in the metrics. Of a filter with more slices here, only sums
     /// and extremes are shown.
     pub metrics_slices_max: u32,
 }
 
-/// Of the 1,024 files that a process usually may have open, those that are left when data, links to other nodes, health
-/// and metrics have theirs.
+/// Of the 1,024 files that a process usually may have open, the number that is left when data, links to other nodes,
+/// health and metrics have theirs.
 const CONNECTIONS_MAX: u32 = 768;
 
 impl Default for Limits {

@@ -1,4 +1,4 @@
-//! What is called what in a node's folder for data. Must not know: what is in it.
+//! The names of files in a node's data folder. Must not know: what is in the files.
 
 /// The file of the cluster's agreement in the folder for data.
 pub(crate) const DATABASE_FILE: &str = "meta.redb";

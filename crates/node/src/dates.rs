@@ -1,7 +1,7 @@
 //! The `date` of answers, by the clock of the node's edges.
 //!
-//! Promises: no answer carries another clock's time; without this the HTTP library would read the machine's. Must not
-//! know: what answers are.
+//! Promises: no answer carries another clock's time; without this module the HTTP library would read the machine's.
+//! Must not know: what answers are.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) fn date<B>(clock: &Arc<dyn Clock>, mut response: Response<B>) -> Resp
     response
 }
 
-/// As HTTP writes it; none for a time that no calendar has.
+/// The date as HTTP writes it; none for a time that no calendar has.
 fn now(wall_ms: u64) -> Option<HeaderValue> {
     let time = Timestamp::from_millisecond(i64::try_from(wall_ms).ok()?).ok()?;
     let text = DateTimePrinter::new().timestamp_to_rfc9110_string(&time).ok()?;

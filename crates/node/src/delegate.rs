@@ -1,6 +1,6 @@
-//! What streams that wrap another one do with what is written: they hand it on.
+//! Writing for streams that wrap another one: they hand all bytes on.
 //!
-//! Promises: also what is written from several buffers at once goes on as one. Must not know: what the wrapper is for.
+//! Promises: a write from several buffers at once stays one write. Must not know: what the wrapper is for.
 
 /// The functions of [`tokio::io::AsyncWrite`] of a stream that writes to its field.
 macro_rules! delegate_write {

@@ -28,12 +28,12 @@ use crate::config::NodeConfig;
 use crate::data_folder::{DATABASE_FILE, JOURNAL_FOLDER, REPAIRING_FOLDER};
 use crate::delegate::delegate_write;
 
-/// Whether a data folder has what says which node it is of.
+/// Whether a data folder has the identity of its node.
 pub fn has_identity(data_dir: &Path) -> bool {
     fs::metadata(data_dir.join(DATABASE_FILE)).is_ok_and(|metadata| metadata.len() > 0)
 }
 
-/// Whether a data folder has the journal of a node, and not what says which node that is.
+/// Whether a data folder has the journal of a node, and not that node's identity.
 pub fn has_lost_identity(data_dir: &Path) -> bool {
     let has_journal = || fs::read_dir(data_dir.join(JOURNAL_FOLDER)).is_ok_and(|mut files| files.next().is_some());
     !has_identity(data_dir) && has_journal()
@@ -54,7 +54,8 @@ pub trait Clock: Send + Sync + 'static {
         self.monotonic_ms().saturating_mul(1000)
     }
 
-    /// Both, read at one time as nearly as can be: what comes between would look as if the time of day had been set.
+    /// Both clocks, read at one time as nearly as can be: a pause in between would look as if the time of day had been
+    /// set.
     fn now(&self) -> Moment {
         let mut monotonic_ms = self.monotonic_ms();
         for _ in 0..READS_MAX {
@@ -160,7 +161,7 @@ impl Connection {
         self.tls.clone()
     }
 
-    /// What they say of it.
+    /// The roles in these certificates.
     pub(crate) fn roles(&self) -> PeerRoles {
         let certificates = self.tls.as_ref().and_then(TlsConnectInfo::peer_certs).unwrap_or_default();
         tls::peer_roles(&certificates)
@@ -202,7 +203,7 @@ pub fn tcp_incoming(listener: TcpListener) -> Incoming {
 pub struct Edges {
     /// Connections of producers, nodes and operators.
     pub incoming: Incoming,
-    /// Where those connections are accepted: what is advertised where the configuration says nothing else.
+    /// Where those connections are accepted: the address that is advertised where the configuration names no other.
     pub address: String,
     /// Where health and metrics are served.
     pub http: Option<TcpListener>,
@@ -212,8 +213,8 @@ pub struct Edges {
     pub clock: Arc<dyn Clock>,
     /// Where owners run.
     pub owners: OwnerSpawner,
-    /// What an owner takes on where the configuration does not say it: the rules that tests switch off are here, out of
-    /// reach of an operator.
+    /// Limits of owners beyond the configuration: the rules that tests switch off are here, out of reach of an
+    /// operator.
     #[doc(hidden)]
     pub owner_limits: OwnerLimits,
     /// Where the cluster's agreement is kept.
@@ -222,8 +223,7 @@ pub struct Edges {
     pub journal: Arc<dyn Disk>,
     /// Bytes of each of its files.
     pub journal_segment_bytes: u32,
-    /// Drawn at random at every start; all that is left to chance follows from it, except secrets, which the machine
-    /// draws.
+    /// Drawn at random at every start; all random choices follow from it, except secrets, which the machine draws.
     pub seed: u64,
 }
 
@@ -285,7 +285,7 @@ impl Edges {
     }
 }
 
-/// Bits of the machine that nobody can guess.
+/// Random bits of the machine, which cannot be guessed.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], EdgeError> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| EdgeError::Random(error.to_string()))?;

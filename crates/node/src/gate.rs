@@ -1,8 +1,8 @@
-//! What every call passes before its service hears of it.
+//! The gate: every call passes it before its service hears of the call.
 //!
-//! Promises: who may not make a call is told so by its headers, and nothing of its body is read; whatever a call brings is
-//! within the call's limits and the node's budget of bytes, and a call counts for its connection until its answer has gone
-//! or the connection has. Must not know: what calls do.
+//! Promises: a caller that may not make a call is refused by the call's headers alone, and nothing of the body is read;
+//! a body is within the call's limits and the node's budget of bytes; a call counts for its connection until its answer
+//! is sent or the connection is closed. Must not know: what calls do.
 
 mod measured;
 mod rules;
@@ -28,7 +28,7 @@ use crate::shares::Party;
 use measured::Measured;
 use rules::{Role, Rule};
 
-/// What a call is charged however little it brings: its headers, and what is kept of it.
+/// The least charge of a call, however small: its headers, and the memory that the node keeps for it.
 const CALL_BYTES: u64 = HTTP2_HEADER_BYTES_MAX as u64;
 
 /// Puts services behind the gate.
@@ -40,12 +40,12 @@ pub(crate) struct GateLayer {
 }
 
 impl GateLayer {
-    /// For callers who show certificates, or not.
+    /// A gate for callers who show certificates, or not.
     pub(crate) fn new(is_secure: bool, budget: Arc<Budget>) -> Self {
         Self { is_secure, budget }
     }
 
-    /// Whether a call may be made: what its service gets of it, and what it is charged.
+    /// Admits a call: returns the request as its service gets it, and its charge.
     fn admit(&self, request: Request<Body>) -> Result<(Request<Body>, Arc<Call>), Status> {
         let (mut parts, body) = request.into_parts();
         let Rule { role, party, bulk } = rules::of(parts.uri.path());
@@ -62,7 +62,8 @@ impl GateLayer {
             Role::Anybody => {}
         }
         let caller_party = match self.is_secure.then(|| accept::party(caller.roles())) {
-            // Without certificates nothing else shows whose work it is; and what a node does for producers is theirs.
+            // Without certificates nothing else shows whose work a call is; and a node's work for producers counts as
+            // theirs.
             None if party == Party::Agreement => Party::Nodes,
             None => party,
             Some(Party::Nodes) if party == Party::Producers => party,
@@ -70,7 +71,7 @@ impl GateLayer {
         };
         let full = || ErrorKind::Overloaded.status("the node has no room for another connection: see connections_max");
         let (place, open) = seat.begin_call(caller_party).ok_or_else(full)?;
-        // Messages of links that wait for their owners do not keep nodes from agreeing on anything.
+        // Link messages that wait for their owners do not keep nodes from reaching agreement.
         let party = if (place, party) == (Party::Nodes, Party::Agreement) { party } else { place };
         let charge = self.budget.charge(party, CALL_BYTES).ok_or_else(spent)?;
         let call = Arc::new(Call { charge: Mutex::new(charge), _open: open });
@@ -83,7 +84,7 @@ impl GateLayer {
     }
 }
 
-/// What is said where the budget is spent.
+/// The answer where the budget is spent.
 fn spent() -> Status {
     ErrorKind::Overloaded.status("the node has as much under way as inflight_bytes_max allows: try again")
 }
@@ -148,7 +149,7 @@ where
     }
 }
 
-/// The body of an answer; its call is over when it has gone.
+/// The body of an answer; its call is over when the body is sent.
 struct Answer {
     body: Body,
     _call: Arc<Call>,

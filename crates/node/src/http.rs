@@ -1,7 +1,8 @@
 //! Health and metrics over HTTP/1, for probes and scrapers.
 //!
-//! Promises: alive says that the process works, ready that it serves all that it should and has what it can get from
-//! others, with the reason why not; metrics are at most a second old. Must not know: how metrics are counted.
+//! Promises: alive says that the process works; ready says that the process serves all that it should and has fetched
+//! what it can get from other nodes, or why not; metrics are at most a second old. Must not know: how metrics are
+//! counted.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use crate::shared::Shared;
 /// Connections that may be open: those of some scrapers and probes.
 const CONNECTIONS_MAX: u32 = 64;
 
-/// What Prometheus calls the format.
+/// The name of the format in Prometheus.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Serves until the node stops.

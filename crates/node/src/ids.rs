@@ -1,4 +1,4 @@
-//! Names for commands that nobody else has named.
+//! Names for commands to the agreement whose caller has given none.
 //!
 //! Promises: the names of one start of a node differ from each other, and, with a seed drawn at random, from all others.
 //! Must not know: commands.

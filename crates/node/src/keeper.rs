@@ -1,7 +1,8 @@
 //! The keeper of a node's journal: takes records from all owners, writes and syncs them together.
 //!
-//! Promises: records of one owner stand in its order; what is due is synced as soon as the disk allows, with everything
-//! that came meanwhile; a disk that is full delays, an error of a sync ends the node. Must not know: what records hold.
+//! Promises: records of one owner stand in the owner's order; records that are due are synced as soon as the disk
+//! allows, with all that came meanwhile; a full disk delays, an error of a sync ends the node. Must not know: what
+//! records hold.
 
 mod bases;
 mod hang;
@@ -24,7 +25,7 @@ pub(crate) use hang::{DiskState, look_after, patience};
 pub(crate) use writer::write;
 pub(crate) use yielding::Yielding;
 
-/// Records that wait for the disk may take this many bytes before owners take no more events that are to be kept.
+/// Records that wait for the disk may take this many bytes before owners take no more events that are to be persisted.
 const WAITING_BYTES_MAX: u64 = 64 << 20;
 
 /// Records that wait are written when they take so many bytes, due or not.
@@ -33,25 +34,25 @@ const WRITE_BYTES: u64 = 1 << 20;
 /// A group.
 pub(crate) type GroupKey = (FilterId, u32);
 
-/// What a record says of the checkpoint of its group.
+/// The place of a record in the checkpoint of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckpointMark {
     /// It is no part of one, or in the middle.
     None,
     /// It begins one.
     Begin,
-    /// It ends one: what came before its beginning is not needed.
+    /// It ends one: records from before the checkpoint's beginning are not needed.
     End,
 }
 
-/// A record, or something else that the writer must know.
+/// A record for the writer, or another note.
 enum Note {
     Record {
         key: GroupKey,
         mark: CheckpointMark,
         bytes: Vec<u8>,
     },
-    /// The group is taken care of: everything from this segment on is needed.
+    /// The group has an owner: everything from this segment on is needed.
     Base {
         key: GroupKey,
         segment: u64,
@@ -70,7 +71,7 @@ struct Waiting {
     taken: u64,
     /// When the first of those that wait must be synced, in monotonic milliseconds.
     due_ms: Option<u64>,
-    /// The same of those that are being written.
+    /// When the first of those that are being written must be synced.
     writing_due_ms: Option<u64>,
 }
 
@@ -85,23 +86,23 @@ pub(crate) struct Keeper {
     synced: watch::Sender<u64>,
     /// One owner reads at a time.
     reading: Mutex<()>,
-    /// Owners that have not taken up what was kept: nothing is written before.
+    /// Owners that have not read the journal yet: nothing is written before they have.
     readers_left: AtomicUsize,
-    /// Why what was kept cannot be relied on: nothing is written then.
+    /// Why the journal cannot be relied on: nothing is written then.
     damage: OnceLock<String>,
     /// Bytes of cells of all groups that keep a journal.
     cells_bytes: AtomicU64,
     identity: OnceLock<NodeMark>,
     is_full: AtomicBool,
-    /// What the disk is doing, and what that comes to.
+    /// The work that the disk is doing, and the state that follows from it.
     steps: Steps,
     disk_state: watch::Sender<DiskState>,
-    /// Bytes of records ever taken, and those that were there at the start.
+    /// Bytes of records ever taken, with those that were there at the start.
     journal_bytes: AtomicU64,
     segments: AtomicU64,
     failure: OnceLock<String>,
     failed: CancellationToken,
-    /// All that was given is written, and nothing more will be.
+    /// All records that were taken are written, and no more will be.
     written: CancellationToken,
 }
 
@@ -135,8 +136,8 @@ impl Keeper {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the journal of an earlier process of this node: every record with the number of its segment. Each owner does
-    /// so, one after the other, and then says so with [`Self::has_read`].
+    /// Reads the journal of an earlier process of this node: every record with the number of its segment. Each owner
+    /// reads it, one after the other, and then calls [`Self::has_read`].
     pub(crate) fn read(
         &self,
         identity: Identity,
@@ -153,7 +154,7 @@ impl Keeper {
         Ok(found)
     }
 
-    /// An owner has taken up what was kept of its groups, and told what it needs of it; or it cannot.
+    /// An owner has taken up the records of its groups, and said which segments they need; or it cannot.
     pub(crate) fn has_read(&self, damage: Option<&String>) {
         if let Some(damage) = damage {
             let _ = self.damage.set(damage.clone());
@@ -168,7 +169,7 @@ impl Keeper {
         self.readers_left.load(Ordering::Acquire) == 0 && self.damage.get().is_none()
     }
 
-    /// Bytes of cells of all groups that keep a journal, where those of one owner have changed.
+    /// Those of one owner have changed; returns the bytes of cells of all groups that keep a journal.
     pub(crate) fn count_cells(&self, before_bytes: u64, now_bytes: u64) -> u64 {
         let change = now_bytes.wrapping_sub(before_bytes);
         self.cells_bytes.fetch_add(change, Ordering::Relaxed).wrapping_add(change)
@@ -179,7 +180,7 @@ impl Keeper {
         u64::from(self.segment_bytes)
     }
 
-    /// Keeps a record; it is to be on the medium within `within_ms`. How many records that makes.
+    /// Takes a record, which is to be on the medium within `within_ms`; returns the number of records taken so far.
     pub(crate) fn keep(&self, key: GroupKey, mark: CheckpointMark, bytes: Vec<u8>, within_ms: u64) -> u64 {
         let due_ms = self.clock.monotonic_ms().saturating_add(within_ms);
         self.journal_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
@@ -197,7 +198,7 @@ impl Keeper {
         taken
     }
 
-    /// Of a group, everything from `segment` on is needed; everything where that is 0.
+    /// A group needs everything from `segment` on; all of the journal where that is 0.
     pub(crate) fn need(&self, key: GroupKey, segment: u64) {
         self.waiting().notes.push(Note::Base { key, segment });
     }
@@ -212,12 +213,13 @@ impl Keeper {
         *self.synced.borrow()
     }
 
-    /// Tells whenever more are.
+    /// Changes whenever more records are on the medium.
     pub(crate) fn watch_synced(&self) -> watch::Receiver<u64> {
         self.synced.subscribe()
     }
 
-    /// Whether owners are to take no more events that are to be kept: the disk is full, or slow, or cannot be written.
+    /// Whether owners are to take no more events that are to be persisted: the disk is full, or slow, or cannot be
+    /// written.
     pub(crate) fn is_held_up(&self) -> bool {
         self.is_full()
             || self.hangs()
@@ -226,7 +228,7 @@ impl Keeper {
             || self.waiting().bytes > WAITING_BYTES_MAX
     }
 
-    /// Whether records are not on the medium that were due so long ago.
+    /// Whether records that were due so long ago are not on the medium.
     pub(crate) fn is_overdue(&self, grace_ms: u64) -> bool {
         let now_ms = self.clock.monotonic_ms();
         let waiting = self.waiting();
@@ -243,17 +245,17 @@ impl Keeper {
         self.disk_state() == DiskState::Hangs
     }
 
-    /// What the disk does.
+    /// The state of the disk.
     pub(crate) fn disk_state(&self) -> DiskState {
         *self.disk_state.borrow()
     }
 
-    /// Tells whenever that changes.
+    /// Changes with the state of the disk.
     pub(crate) fn watch_disk(&self) -> watch::Receiver<DiskState> {
         self.disk_state.subscribe()
     }
 
-    /// Bytes of records that the journal has been given, by this process and those before whose records it still has.
+    /// Bytes of records that the journal has taken, from this process and from earlier ones whose records it still has.
     pub(crate) fn journal_bytes(&self) -> u64 {
         self.journal_bytes.load(Ordering::Relaxed)
     }
@@ -273,12 +275,12 @@ impl Keeper {
         self.failed.cancel();
     }
 
-    /// Waits until all that was given is written, after the writer was told to stop.
+    /// Waits until all records that were taken are written, after the writer was stopped.
     pub(crate) async fn written(&self) {
         self.written.cancelled().await;
     }
 
-    /// Waits until nobody knows any more what is on the medium; why.
+    /// Waits until it is not known any more what is on the medium; returns why.
     pub(crate) async fn failed(&self) -> String {
         self.failed.cancelled().await;
         self.failure.get().cloned().unwrap_or_default()

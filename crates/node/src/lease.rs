@@ -1,7 +1,8 @@
-//! Keeps this node's lease: leave to record, which it asks of the cluster again and again (`firstseen_routing::Lease`).
+//! Renews this node's lease: leave to record, which the node asks of the cluster again and again
+//! (`firstseen_routing::Lease`).
 //!
-//! Promises: a lease counts from the moment at which it was asked for, and only once the node acts on all that was agreed on
-//! by then. Must not know: what is recorded.
+//! Promises: a lease counts from the moment at which the node asked for it, and only once the node acts on all that was
+//! agreed on by then. Must not know: what is recorded.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,10 +14,10 @@ use crate::config::Timing;
 use crate::shared::Shared;
 use crate::view::{Me, View};
 
-/// A lease is asked for so many times before it is over.
+/// The node asks for a lease so many times before the last one is over.
 const TRIES: u64 = 8;
 
-/// While there is none, it is asked for again after so long.
+/// While there is none, the node asks again after so long.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// The lease of this node, as its owners see it.
@@ -58,23 +59,24 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         }
         let Some(Me { incarnation, .. }) = shared.view().me else { continue };
         let asked = shared.clock.now();
-        // What comes later than the lease would end is of no use.
+        // An answer that comes after the lease would end is of no use.
         let limit = Duration::from_millis(lease_ms);
         let granted = tokio::time::timeout(limit, is_granted(&shared, incarnation)).await.unwrap_or(false);
         if granted {
             shared.lease.set(Lease::granted(asked, lease_ms, skew_max_ms));
         }
-        tell(&mut is_held, shared.lease.newest().holds(shared.clock.now()));
+        log_change(&mut is_held, shared.lease.newest().holds(shared.clock.now()));
         tokio::time::sleep(if is_held { between } else { between.min(AGAIN) }).await;
     }
 }
 
-/// Whether the cluster counts this start as up, and the node acts on all that was agreed on when it was asked.
+/// Whether the cluster counts this start as up, and the node acts on all that was agreed on at the time of the
+/// question.
 async fn is_granted(shared: &Shared, incarnation: Incarnation) -> bool {
     match shared.meta.confirm_up(incarnation).await {
         Ok(Some(version)) => {
             let mut views = shared.views.clone();
-            // It may count as started anew meanwhile, which is asked about anew.
+            // The node may count as started anew meanwhile; the next question is about that start.
             let is_this = |view: &View| view.me.is_some_and(|me| me.incarnation == incarnation);
             let is_settled = |view: &Arc<View>| !is_this(view) || view.map.version >= version;
             views.wait_for(is_settled).await.is_ok() && is_this(&shared.view())
@@ -87,8 +89,8 @@ async fn is_granted(shared: &Shared, incarnation: Incarnation) -> bool {
     }
 }
 
-/// Says when it ends and when it begins again.
-fn tell(was_held: &mut bool, is_held: bool) {
+/// Logs when the lease ends and when it begins again.
+fn log_change(was_held: &mut bool, is_held: bool) {
     match (std::mem::replace(was_held, is_held), is_held) {
         (true, false) => tracing::warn!(
             "no majority of the cluster has been heard for so long that others may answer in this node's place: what is new \
@@ -106,7 +108,7 @@ pub(crate) fn not_held(lease: Lease, now: Moment) -> Option<String> {
     (!lease.holds(now)).then(|| cut_off.to_owned())
 }
 
-/// Since when this node knows of others that they are down.
+/// The time since when this node knows that others are down.
 #[derive(Debug, Default)]
 pub(crate) struct Downs(Mutex<BTreeMap<NodeId, (Incarnation, u64)>>);
 
@@ -124,8 +126,8 @@ impl Downs {
         }
     }
 
-    /// Nodes that are down, with their starts, where none of them can have a lease any more; otherwise one that may, and for how
-    /// many milliseconds.
+    /// Nodes that are down, with their starts, where none of them can have a lease any more; otherwise a node that may
+    /// have one, and for how many milliseconds.
     pub(crate) fn ended(&self, now_ms: u64, timing: &Timing) -> Result<BTreeMap<NodeId, Incarnation>, (NodeId, u64)> {
         let downs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let over_after_ms = leases_over_after_ms(timing.lease_ms, timing.clock_skew_max_ms);

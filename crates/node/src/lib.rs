@@ -1,6 +1,6 @@
 //! A node: owners of filter slices, producer streams, the pipeline between nodes.
 //!
-//! Promises: machines of `routing` do the thinking; this crate gives them threads, time and connections, with a bound on
+//! Promises: the machines of `routing` decide; this crate gives them threads, time and connections, with a bound on
 //! everything. Must not know: command lines, the hashing of events.
 #![warn(missing_docs)]
 

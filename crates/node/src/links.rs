@@ -1,8 +1,8 @@
-//! The ways between nodes: messages of owners go out in order, and come in in order, each once.
+//! The links between nodes: messages of owners are sent in order, and received in order, each once.
 //!
-//! Promises: first in, first out, from each owner to each peer; what was handed to a link arrives as long as both
-//! processes live, or is refused in the receiver's name where it cannot be sent. A link is between two processes: a new
-//! start of either makes a new one. Must not know: what messages mean.
+//! Promises: first in, first out, from each owner to each peer; a message that was handed to a link arrives as long as
+//! both processes live, or is refused in the receiver's name where it cannot be sent. A link is between two processes:
+//! a new start of either makes a new link. Must not know: what messages mean.
 
 mod incoming;
 mod outgoing;
@@ -25,7 +25,7 @@ use crate::view::Me;
 pub(crate) use incoming::PeerService;
 use reach::{Reach, Unreachable};
 
-/// The way to one process of a peer.
+/// The link to one process of a peer.
 #[derive(Clone)]
 pub(crate) struct LinkHandle {
     messages: mpsc::Sender<PeerMessage>,
@@ -49,7 +49,8 @@ impl LinkHandle {
         *self.up.borrow()
     }
 
-    /// Hands over a message; waits for nothing. It comes back where too many wait already, or the peer's process is gone.
+    /// Hands over a message; waits for nothing. Gives the message back where too many wait already, or the peer's
+    /// process is gone.
     pub(crate) fn send(&self, message: PeerMessage) -> Option<PeerMessage> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let refused = self.messages.try_send(message).err()?;
@@ -57,7 +58,7 @@ impl LinkHandle {
         Some(refused.into_inner())
     }
 
-    /// Whether more than half of the messages wait that may.
+    /// Whether more than half of the messages that may wait do.
     pub(crate) fn is_half_full(&self) -> bool {
         self.waiting() > self.messages.max_capacity() as u64 / 2
     }
@@ -83,7 +84,7 @@ impl Links {
         Self { unreachable, incarnation: None, links: BTreeMap::new() }
     }
 
-    /// Peers that nobody waits for, as they change.
+    /// Peers that events do not wait for, as they change.
     pub(crate) fn unreachable(&self) -> watch::Receiver<BTreeSet<NodeId>> {
         self.unreachable.subscribe()
     }
@@ -98,7 +99,7 @@ impl Links {
             let keep = is_current(id, link);
             if !keep {
                 link.end.cancel();
-                // Of the new start nobody knows yet whether it can be reached.
+                // It is not known yet whether the new start can be reached.
                 self.unreachable.send_if_modified(|listed| listed.remove(id));
             }
             keep

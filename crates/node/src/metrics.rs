@@ -1,7 +1,8 @@
-//! What a node counts, and how it is shown.
+//! The metrics of a node, and how they are shown.
 //!
-//! Promises: counted once a batch or gathered on a scrape, never once an event; in the same order on every scrape, and
-//! no more of it than slices that may show themselves. Must not know: who reads it.
+//! Promises: metrics are counted once for each batch or gathered on a scrape, never once for each event; they stand in
+//! the same order on every scrape, and the number of slices with series of their own is bounded. Must not know: who
+//! reads them.
 
 mod climbs;
 mod filters;
@@ -55,15 +56,15 @@ type Spread<L> = Sorted<L, Histogram>;
 /// The connections of one listener.
 #[derive(Clone, Default)]
 pub(crate) struct ConnectionMeter {
-    /// Those that are open.
+    /// Connections that are open.
     pub(crate) open: Gauge,
-    /// Those that were closed when it was known whose they are, as there was no room.
+    /// Connections that were closed when their role was known, as there was no room.
     pub(crate) refused: Counter,
-    /// Those that were closed as others needed their room.
+    /// Connections that were closed as others needed their room.
     pub(crate) closed: Counter,
 }
 
-/// Why a message between nodes is not handed to whom it was meant for.
+/// Why a message between nodes is not handed to its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkRefusal {
     /// It is of a kind that this version does not know.
@@ -74,7 +75,8 @@ pub(crate) enum LinkRefusal {
     Unsendable,
 }
 
-/// Batches of one filter. Streams and owners keep it, so that nothing is looked up by name for a batch.
+/// Counts batches of one filter. Streams and owners keep their meters, so that nothing is looked up by name for a
+/// batch.
 #[derive(Clone)]
 pub(crate) struct BatchMeter {
     events: Histogram,
@@ -103,7 +105,7 @@ impl BatchMeter {
     }
 }
 
-/// What the streams, links and owners of a node count.
+/// The metrics of a node's streams, links and owners.
 pub(crate) struct Metrics {
     registry: Registry,
     batch_events: Spread<FilterLabel>,
@@ -212,9 +214,9 @@ impl Metrics {
         }
     }
 
-    /// Series of filters go that are not among these: they have been dropped, and nobody counts there any more.
+    /// Removes the series of filters that are not among these: they have been dropped, and are not counted any more.
     pub(crate) fn keep_filters(&self, names: &BTreeSet<&str>) {
-        // What producers send for filters that are not known here has no name.
+        // The series of batches for filters that are not known here has no name.
         let is_kept_name = |filter: &str| filter.is_empty() || names.contains(filter);
         let is_kept = |label: &FilterLabel| is_kept_name(&label.filter);
         let Self { batch_events, queue_age_seconds, latency_seconds, received_bytes, received_events, climbs, .. } =
@@ -251,7 +253,7 @@ impl Metrics {
         self.sent_bytes.inc_by(reply.encoded_len() as u64);
     }
 
-    /// Of the link to or from a node.
+    /// The meter of the link to or from a node.
     pub(crate) fn link(&self, peer: &str) -> LinkMeter {
         self.links.of(peer)
     }
@@ -290,7 +292,7 @@ fn level(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// The reason as other programs see it.
+/// The name of a reason for other programs.
 fn reason_name(reason: impl fmt::Debug) -> String {
     format!("{reason:?}").chars().fold(String::new(), |mut name, letter| {
         if letter.is_uppercase() && !name.is_empty() {
@@ -301,7 +303,7 @@ fn reason_name(reason: impl fmt::Debug) -> String {
     })
 }
 
-/// What a node is now.
+/// The state of the node now.
 fn node_now(registry: &mut Registry, shared: &Shared) {
     use std::sync::atomic::Ordering::Relaxed;
     let status = shared.meta.status();

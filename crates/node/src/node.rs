@@ -1,7 +1,8 @@
 //! A node from start to end.
 //!
-//! Promises: a node that has started serves its administration at once and the rest when it belongs to a cluster; one
-//! that is shut down answers what it has admitted, within its limit of time. Must not know: what services do.
+//! Promises: a node that has started serves operators at once, and producers and peers when it belongs to a cluster; a
+//! node that is shut down replies to all batches that it has admitted, within its limit of time. Must not know: what
+//! services do.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -35,7 +36,7 @@ use crate::uplink::CLIMBS_WAITING_MAX;
 use crate::view::View;
 use crate::{http, serve, stopping, uplink};
 
-/// Generations that may wait to be asked for.
+/// Proposals that may wait.
 const PROPOSALS_MAX: usize = 64;
 
 /// How often a node that drains looks whether it is done.
@@ -121,7 +122,7 @@ impl Node {
         });
         let follower = Follower { meta, links: Links::new(), views: publish };
         act_on_map(&shared, follower, proposed, climbing);
-        tell_cluster(&shared);
+        report_to_cluster(&shared);
         let http_address = http.as_ref().and_then(|listener| listener.local_addr().ok());
         if let Some(listener) = http {
             tokio::spawn(http::serve(listener, shared.clone()));
@@ -136,39 +137,39 @@ impl Node {
         Ok(Self { shared, http_address, stop, server: Some(server) })
     }
 
-    /// Where others reach it.
+    /// Where others reach the node.
     pub fn addr(&self) -> &str {
         &self.shared.address
     }
 
-    /// Where it serves health and metrics.
+    /// Where the node serves health and metrics.
     pub fn http_addr(&self) -> Option<SocketAddr> {
         self.http_address
     }
 
-    /// Why it cannot serve all that it should; nothing where it can.
+    /// Why the node cannot serve all that it should; none where it can.
     pub fn not_ready(&self) -> Option<String> {
         self.shared.not_ready()
     }
 
-    /// The version of the map that it acts on; 0 while it knows none.
+    /// The version of the map that the node acts on; 0 while it knows none.
     pub fn map_version(&self) -> u64 {
         self.shared.view().map.version
     }
 
-    /// What `/metrics` shows, gathered now; nothing where it cannot be shown.
+    /// The text of `/metrics`, gathered now; empty where it cannot be shown.
     pub async fn metrics(&self) -> String {
         self.shared.metrics_text().await.unwrap_or_default()
     }
 
-    /// Whether the process works; where not, it must be started again.
+    /// Whether the process works; where it does not, it must be started again.
     pub fn is_alive(&self) -> bool {
         self.shared.not_alive().is_none()
     }
 
     /// Waits until the node cannot go on: an owner has panicked, and the state of its slices is lost, or the consensus
-    /// has stopped, as where its disk fails, and the node would act on an old map for ever. It is to be shut down and
-    /// started again.
+    /// has stopped, as where its disk fails, and the node would act on an old map for ever. The node is to be shut down
+    /// and started again.
     pub async fn failure(&self) -> NodeError {
         tokio::select! {
             biased;
@@ -178,13 +179,14 @@ impl Node {
         }
     }
 
-    /// Its part in the cluster.
+    /// The node's part in the cluster.
     pub fn meta(&self) -> &Meta {
         &self.shared.meta
     }
 
-    /// Stops it: goes on while other copies fetch what only it has, then takes no new batches, answers those it has, tells
-    /// its peers what they need to know, ends its streams. What is not done within `drain_max_ms` is given up.
+    /// Stops the node: it goes on while other copies fetch cells that only it has, then takes no new batches, replies
+    /// to those it has, sends its peers what they need to know, and ends its streams. Work that is not done within
+    /// `drain_max_ms` is given up.
     pub async fn shutdown(mut self) {
         let shared = self.shared.clone();
         let limit = Duration::from_millis(shared.config.limits.drain_max_ms);
@@ -195,13 +197,13 @@ impl Node {
         }
         shared.draining.store(true, Ordering::Relaxed);
         shared.drained.cancel();
-        // The rest is for the journal, and for the agreement.
+        // The rest of the time is for the journal, and for the agreement.
         if tokio::time::timeout_at(until - limit / 8, drain(&shared)).await.is_err() {
             let batches = shared.batches.load(Ordering::Relaxed);
             tracing::warn!(batches, ?limit, "the node stops before all is done");
             warn_of_journals(&shared).await;
         }
-        stopping::tell_losses(&shared);
+        stopping::log_losses(&shared);
         shared.stopping.cancel();
         self.stop.cancel();
         if let Some(server) = self.server.take() {
@@ -214,7 +216,7 @@ impl Node {
         if tokio::time::timeout_at(until, shared.keeper.written()).await.is_err() {
             tracing::warn!(?limit, "the node stops before its journal is written");
         }
-        // Where its disk hangs, what is to be written there is lost as in a crash.
+        // Where the disk hangs, records that are still to be written are lost as in a crash.
         if tokio::time::timeout_at(until, shared.meta.shutdown()).await.is_err() {
             tracing::warn!(?limit, "the node stops before the cluster's agreement is closed");
         }
@@ -229,7 +231,7 @@ impl Drop for Node {
     }
 }
 
-/// Says what goes with this process: events that were told without the level above, and have not been brought up.
+/// Logs what is lost with this process: events that were decided without the level above, and have not climbed.
 async fn warn_of_journals(shared: &Shared) {
     // An owner that is held up has not drained either.
     let Ok(looks) = tokio::time::timeout(CLOSE_MAX, shared.owners.look(None)).await else { return };
@@ -241,7 +243,7 @@ async fn warn_of_journals(shared: &Shared) {
     }
 }
 
-/// Waits until all that was admitted is answered and told.
+/// Waits until all batches that were admitted have their replies.
 async fn drain(shared: &Shared) {
     while shared.batches.load(Ordering::Relaxed) > 0 {
         tokio::time::sleep(DRAIN_LOOK).await;
@@ -253,7 +255,8 @@ async fn drain(shared: &Shared) {
     }
 }
 
-/// Follows the map and carries out what owners want done elsewhere, until the node stops.
+/// Follows the map and carries out commands of owners that concern other levels and the agreement, until the node
+/// stops.
 fn act_on_map(
     shared: &Arc<Shared>,
     follower: Follower,
@@ -266,8 +269,8 @@ fn act_on_map(
     tokio::spawn(stopping().run_until_cancelled_owned(uplink::bring_up(shared.clone(), climbing)));
 }
 
-/// Tells the cluster what changes here, until the node stops.
-fn tell_cluster(shared: &Arc<Shared>) {
+/// Reports to the cluster what changes here, until the node stops.
+fn report_to_cluster(shared: &Arc<Shared>) {
     let stopping = || shared.stopping.clone();
     tokio::spawn(stopping().run_until_cancelled_owned(agreement::report(shared.clone(), Doubts::default())));
     tokio::spawn(stopping().run_until_cancelled_owned(agreement::report(shared.clone(), Missing)));
@@ -284,7 +287,7 @@ fn tell_cluster(shared: &Arc<Shared>) {
     }
 }
 
-/// Where what owners want goes.
+/// The receiving ends of owners' proposals and climbs.
 struct Outputs {
     proposals: mpsc::Sender<Proposal>,
     climbs: mpsc::Sender<Climb>,

@@ -1,6 +1,6 @@
 //! Why a node cannot be started, or cannot go on.
 //!
-//! Promises: a sentence that says what to mend. Must not know: what noticed it.
+//! Promises: a sentence that says what to mend. Must not know: where the error was noticed.
 
 use firstseen_meta::MetaError;
 use firstseen_wire::tls::TlsError;
@@ -17,7 +17,7 @@ pub enum NodeError {
     /// The certificate cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
-    /// What the node has kept cannot be opened.
+    /// The node's database cannot be opened.
     #[error(transparent)]
     Meta(#[from] MetaError),
     /// The machine gives no threads.
@@ -29,7 +29,7 @@ pub enum NodeError {
     /// An owner has panicked while the node ran.
     #[error("{0}")]
     OwnerLost(String),
-    /// What the journal was given may or may not be on the disk.
+    /// The last records of the journal may or may not be on the disk.
     #[error(
         "the journal cannot be written ({0}): what was told since is not certain to be there; look after the disk, and start the node again"
     )]

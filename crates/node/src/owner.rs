@@ -1,7 +1,8 @@
-//! Owners: each group of slices belongs to one of them, and all that is done with it is done there, in order.
+//! Owners (elsewhere: actors, partition threads): each group of slices belongs to one owner, which does all that is
+//! done with the group, in order.
 //!
-//! Promises: what waits for an owner is bounded in events and in messages, and a run that finds no room is refused
-//! before anything is set. Must not know: streams, how messages travel.
+//! Promises: the queue of an owner is bounded in events and in messages, and a run that finds no room is refused before
+//! anything is set. Must not know: streams, how messages travel.
 
 mod backlog;
 mod desk;
@@ -30,7 +31,7 @@ pub(crate) use worker::{Proposal, Worker, WorkerParts};
 /// Pieces of work that wait for one owner, whatever their size.
 const QUEUE_WORK_MAX: usize = 4096;
 
-/// What an owner is asked to do.
+/// A piece of work for an owner.
 pub(crate) enum Work {
     /// Events of one group.
     Run(Run),
@@ -43,12 +44,12 @@ pub(crate) enum Work {
         /// When it came, in monotonic milliseconds.
         received_ms: u64,
     },
-    /// A message of one node to another that one of them, this one, cannot write or read: its parts that refer to
-    /// others are right, and it is refused as its receiver refuses what it cannot do.
+    /// A message of one node to another that one of them, this one, cannot write or read. Its numbers and names are
+    /// right, so it is refused as its receiver refuses a message that it cannot carry out.
     Refused {
-        /// Whose message.
+        /// The node that sends it.
         sender: NodeId,
-        /// Whom it is for.
+        /// The node that it is for.
         receiver: NodeId,
         /// The message.
         message: PeerMessage,
@@ -57,30 +58,31 @@ pub(crate) enum Work {
     View {
         /// The view to act on from now on.
         view: Arc<View>,
-        /// Told when it does, with what it could not do.
+        /// Signalled when it does, with the faults.
         done: oneshot::Sender<Vec<GroupFault>>,
     },
     /// A look at the groups of one filter, or of all, and at a sample of their cells.
     State {
         /// The filter; all where there is none.
         filter: Option<FilterId>,
-        /// Gets them.
+        /// Gets the looks.
         reply: oneshot::Sender<Vec<GroupLook>>,
     },
     /// The clock of one filter, without a look at its cells.
     Clock {
         /// The filter.
         filter: FilterId,
-        /// Gets the greatest of its groups, in milliseconds since 1970; 0 where none shows one.
+        /// Gets the greatest clock of its groups, in milliseconds since 1970; 0 where none shows one.
         reply: oneshot::Sender<u64>,
     },
     /// Cells of a slice are to go to a backup.
     ReadCells {
         /// The group.
         key: GroupKey,
-        /// Which.
+        /// The place of the cells.
         ask: AskCells,
-        /// Gets them, and whether the slice has all that was ever recorded in it; none where it is not here.
+        /// Gets the cells, and whether the slice has all that was ever recorded in it; none where the slice is not
+        /// here.
         reply: oneshot::Sender<Option<(CellParts, bool)>>,
     },
     /// Cells of a slice come from a backup.
@@ -89,17 +91,17 @@ pub(crate) enum Work {
         key: GroupKey,
         /// The cells.
         parts: CellParts,
-        /// Gets how many records must be on the medium before they are kept, or why they are not taken.
+        /// Gets how many records must be on the medium before the cells are persisted, or why they are not taken.
         reply: oneshot::Sender<Result<u64, String>>,
     },
-    /// How far the groups of a filter have come that is closed.
+    /// How far the groups of a closed filter have come.
     Ending {
         /// The filter.
         filter: FilterId,
-        /// Gets it; none where there are no groups.
+        /// Gets the state; none where there are no groups.
         reply: oneshot::Sender<Option<Ending>>,
     },
-    /// What the level above says of a climb.
+    /// The answer of the level above to a climb.
     Climbed {
         /// The filter that asked.
         filter: FilterId,
@@ -115,7 +117,7 @@ pub(crate) enum Work {
     },
     /// Nothing new will come: finish.
     Drain {
-        /// Told when nothing is in flight.
+        /// Signalled when no event is in flight.
         done: oneshot::Sender<()>,
     },
 }
@@ -130,12 +132,12 @@ pub(crate) struct Run {
     pub(crate) submission: Submission,
     /// When they came in, in monotonic milliseconds.
     pub(crate) admitted_ms: u64,
-    /// Where the answer belongs.
+    /// The place that the answer goes to.
     pub(crate) place: Place,
 }
 
 impl Run {
-    /// Answers all of it with `reason`; nothing was set.
+    /// Answers all events with `reason`; nothing was set.
     pub(crate) fn refuse(self, reason: Reason) {
         let mut reply = RunReply::undecided(self.place.events(), reason);
         reply.spent = Some(self.submission.probes);
@@ -149,11 +151,11 @@ pub(crate) struct GroupLook {
     pub(crate) filter: FilterId,
     /// The group.
     pub(crate) group: u32,
-    /// What its owner says.
+    /// The state, as its owner reports it.
     pub(crate) state: GroupState,
 }
 
-/// The way to one owner.
+/// The queue to one owner.
 #[derive(Clone)]
 pub(crate) struct OwnerQueue {
     work: mpsc::Sender<Work>,
@@ -210,7 +212,7 @@ impl OwnerInbox {
         self.events.fetch_sub(run.place.events() as u64, Ordering::Relaxed);
     }
 
-    /// Shows how many groups here are being told what they have missed.
+    /// Shows how many groups here are catching up: others hand over what they have missed.
     pub(crate) fn show_catching_up(&self, groups: usize) {
         self.catching_up.store(groups as u64, Ordering::Relaxed);
     }
@@ -223,12 +225,12 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// These; `loss` tells of the first that ends before the node does.
+    /// The owners behind `queues`; `loss` keeps the first that ends before the node does.
     pub(crate) fn new(queues: Vec<OwnerQueue>, loss: Arc<Loss>) -> Self {
         Self { queues: queues.into(), loss }
     }
 
-    /// Whether one of them is lost.
+    /// The first owner that was lost, if any.
     pub(crate) fn loss(&self) -> &Loss {
         &self.loss
     }
@@ -238,12 +240,12 @@ impl Owners {
         &self.queues[Self::index_of(self.queues.len(), filter, group)]
     }
 
-    /// Which of the owners has a group.
+    /// The index of the owner of a group.
     pub(crate) fn index_of(owners: usize, filter: FilterId, group: u32) -> usize {
         (filter.0.wrapping_add(u64::from(group)) % owners.max(1) as u64) as usize
     }
 
-    /// Gives all of them a new view; what could not be done of it.
+    /// Gives all owners a new view; returns the groups that they could not hold.
     pub(crate) async fn show(&self, view: &Arc<View>) -> Vec<GroupFault> {
         self.ask(|done| Work::View { view: view.clone(), done }).await.into_iter().flatten().collect()
     }
@@ -261,14 +263,15 @@ impl Owners {
         self.ask(|reply| Work::Clock { filter, reply }).await.into_iter().max().unwrap_or(0)
     }
 
-    /// Cells of a slice of a group, as its owner tells them; none where it is not here.
+    /// Cells of a slice of a group, from its owner; none where the slice is not here.
     pub(crate) async fn read_cells(&self, key: GroupKey, ask: AskCells) -> Option<(CellParts, bool)> {
         let (reply, answer) = oneshot::channel();
         self.of(key.0, key.1).hand(Work::ReadCells { key, ask, reply }).await;
         answer.await.ok().flatten()
     }
 
-    /// Has the owner of a group put cells of a slice in; how many records must be on the medium before they are kept.
+    /// Has the owner of a group put cells of a slice in; returns how many records must be on the medium before they are
+    /// persisted.
     ///
     /// # Errors
     /// Why they are not taken.
@@ -278,43 +281,43 @@ impl Owners {
         answer.await.unwrap_or_else(|_| Err("the owner of the slice is lost".to_owned()))
     }
 
-    /// How far the groups of a filter here have come that is closed; none where there are none.
+    /// How far the groups of a closed filter here have come; none where there are no groups.
     pub(crate) async fn ending(&self, filter: FilterId) -> Option<Ending> {
         self.ask(|reply| Work::Ending { filter, reply }).await.into_iter().flatten().reduce(Ending::and)
     }
 
-    /// A producer has ended a stream. An owner that has no room for the word learns it from the producer's silence.
+    /// A producer has ended a stream. An owner whose queue has no room for this learns it from the producer's silence.
     pub(crate) fn end_producer(&self, producer: u128) {
         self.queues.iter().for_each(|queue| drop(queue.work.try_send(Work::Ended { producer })));
     }
 
-    /// Waits until nothing is in flight anywhere.
+    /// Waits until no owner has an event in flight.
     pub(crate) async fn drain(&self) {
         self.ask(|done| Work::Drain { done }).await;
     }
 
-    /// Asks all owners at once; what those say that are not lost.
+    /// Asks all owners at once; returns the answers of those that are not lost.
     async fn ask<T>(&self, work: impl Fn(oneshot::Sender<T>) -> Work) -> Vec<T> {
-        let mut answers = Vec::new();
+        let mut asked = Vec::new();
         for queue in &self.queues {
             let (reply, answer) = oneshot::channel();
             if queue.hand(work(reply)).await {
-                answers.push(answer);
+                asked.push(answer);
             }
         }
-        let mut told = Vec::new();
-        for answer in answers {
-            told.extend(answer.await.ok());
+        let mut answers = Vec::new();
+        for answer in asked {
+            answers.extend(answer.await.ok());
         }
-        told
+        answers
     }
 
-    /// Groups that are being told what they have missed.
+    /// Groups that are catching up: others hand over what they have missed.
     pub(crate) fn catching_up(&self) -> u64 {
         self.queues.iter().map(|queue| queue.catching_up.load(Ordering::Relaxed)).sum()
     }
 
-    /// Events that wait, in all queues.
+    /// Events that wait in all queues.
     pub(crate) fn events_queued(&self) -> u64 {
         self.queues.iter().map(|queue| queue.events.load(Ordering::Relaxed)).sum()
     }

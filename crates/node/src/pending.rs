@@ -1,19 +1,19 @@
 //! A batch while its runs are with their owners.
 //!
 //! Promises: each run is answered exactly once, whatever becomes of its owner (one that forgets it answers "unknown");
-//! the last answer hands the whole batch back, without a lock and without waiting. What an owner finds ahead of its answer
-//! is handed on where there is room. Must not know: streams, owners.
+//! the last answer hands the whole batch back, without a lock and without waiting. Duplicates that an owner reports
+//! ahead of its answer are handed on where there is room. Must not know: streams, owners.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use firstseen_filter::Probes;
-use firstseen_routing::{Decision, FilterId, Found, Reason, Seen};
+use firstseen_routing::{Decision, EarlyDuplicates, FilterId, Reason, Seen};
 use tokio::sync::mpsc;
 
 use crate::budget::Charge;
 
-/// What an owner says to one run.
+/// The reply of an owner to one run.
 #[derive(Debug, Default)]
 pub(crate) struct RunReply {
     /// One an event.
@@ -41,7 +41,7 @@ impl RunReply {
 
 /// Duplicates of a batch that are certain while other events of it are not decided.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct FoundEarly {
+pub(crate) struct EarlyInBatch {
     /// Names the batch.
     pub(crate) sequence: u64,
     /// Events of the batch.
@@ -52,20 +52,20 @@ pub(crate) struct FoundEarly {
     pub(crate) clock_ms: u64,
 }
 
-/// Where a stream hears of its batches.
+/// The queues by which a stream hears of its batches.
 #[derive(Clone)]
 pub(crate) struct Ears {
-    /// Must have room for every batch: it gets one when all of its places are answered.
+    /// Batches whose places are all answered; this must have room for every batch.
     pub(crate) finished: mpsc::Sender<Arc<PendingBatch>>,
-    /// What finds no room here is told with the batch.
-    pub(crate) found: mpsc::Sender<FoundEarly>,
+    /// Early duplicates; those that find no room here come with the reply.
+    pub(crate) early: mpsc::Sender<EarlyInBatch>,
 }
 
 impl Ears {
-    /// With room for so many batches, and where they are heard.
-    pub(crate) fn with_room(batches: usize) -> (Self, mpsc::Receiver<Arc<PendingBatch>>, mpsc::Receiver<FoundEarly>) {
-        let ((finished, all), (found, early)) = (mpsc::channel(batches), mpsc::channel(batches));
-        (Self { finished, found }, all, early)
+    /// Queues with room for so many batches, with their receiving ends.
+    pub(crate) fn with_room(batches: usize) -> (Self, mpsc::Receiver<Arc<PendingBatch>>, mpsc::Receiver<EarlyInBatch>) {
+        let ((finished, all), (early, heard)) = (mpsc::channel(batches), mpsc::channel(batches));
+        (Self { finished, early }, all, heard)
     }
 }
 
@@ -73,11 +73,11 @@ impl Ears {
 pub(crate) struct PendingBatch {
     /// Its filter.
     pub(crate) filter: FilterId,
-    /// Names it among those of its producer.
+    /// The batch's number among those of its producer.
     pub(crate) sequence: u64,
     /// When it came in, in monotonic microseconds.
     pub(crate) admitted_us: u64,
-    /// Its sender is to learn where events were found.
+    /// Whether the sender is to learn where events were found.
     pub(crate) wants_seen: bool,
     /// Events of all runs.
     events: u32,
@@ -88,7 +88,7 @@ pub(crate) struct PendingBatch {
     _charge: Option<Charge>,
 }
 
-/// Where the answer to one run belongs.
+/// The place of one run in its batch, where its answer goes.
 pub(crate) struct Place {
     batch: Option<Arc<PendingBatch>>,
     run: usize,
@@ -138,16 +138,16 @@ impl Place {
         self.events
     }
 
-    /// Tells which of them are duplicates, ahead of the answer, which says so too.
-    pub(crate) fn found(&self, found: &Found) {
+    /// Hands on which of the events are duplicates, ahead of the answer, which says so too.
+    pub(crate) fn hand_early(&self, early: &EarlyDuplicates) {
         let Some(batch) = &self.batch else { return };
-        let events = found.events.iter().map(|event| self.before + event).collect();
-        let (sequence, batch_events, clock_ms) = (batch.sequence, batch.events, found.clock_ms);
-        let found = FoundEarly { sequence, batch_events, events, clock_ms };
-        let _ = batch.ears.found.try_send(found);
+        let events = early.events.iter().map(|event| self.before + event).collect();
+        let (sequence, batch_events, clock_ms) = (batch.sequence, batch.events, early.clock_ms);
+        let early = EarlyInBatch { sequence, batch_events, events, clock_ms };
+        let _ = batch.ears.early.try_send(early);
     }
 
-    /// Answers them.
+    /// Answers all events of the run.
     pub(crate) fn answer(mut self, mut reply: RunReply) {
         if reply.decisions.len() != self.events {
             debug_assert!(false, "{} answers to {} events", reply.decisions.len(), self.events);
@@ -163,7 +163,7 @@ impl Place {
         }
         // The last one sees what all others have put: each releases, the last acquires.
         if batch.open.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // Fails only where the stream is gone; then nobody waits.
+            // This fails only where the stream is gone; then no one waits.
             let _ = batch.ears.finished.clone().try_send(batch);
         }
     }
@@ -185,8 +185,8 @@ mod tests {
         let (ears, mut finished, mut found) = Ears::with_room(1);
         let mut places = PendingBatch::places((FilterId(1), 7), 0, false, &[1, 2], ears, None);
         let second = places.pop().expect("two places");
-        second.found(&Found { reply_to: 0, events: vec![1], clock_ms: 5 });
-        let early = FoundEarly { sequence: 7, batch_events: 3, events: vec![2], clock_ms: 5 };
+        second.hand_early(&EarlyDuplicates { reply_to: 0, events: vec![1], clock_ms: 5 });
+        let early = EarlyInBatch { sequence: 7, batch_events: 3, events: vec![2], clock_ms: 5 };
         assert_eq!(found.try_recv(), Ok(early));
         second.answer(RunReply::undecided(2, Reason::Full));
         assert!(finished.try_recv().is_err(), "the first run is still open");
@@ -202,7 +202,7 @@ mod tests {
         let (ears, finished, found) = Ears::with_room(1);
         let places = PendingBatch::places((FilterId(1), 1), 0, false, &[1], ears, None);
         drop((finished, found));
-        places[0].found(&Found { reply_to: 0, events: vec![0], clock_ms: 0 });
+        places[0].hand_early(&EarlyDuplicates { reply_to: 0, events: vec![0], clock_ms: 0 });
         drop(places);
     }
 }

@@ -1,7 +1,7 @@
 //! Going on with the folder of one node, where more than half of the voters are lost for good.
 //!
-//! Promises: the folder of a node that runs is not touched; nothing is written before somebody has consented; what the node
-//! has agreed on before is kept beside what replaces it. Must not know: what a cluster agrees on.
+//! Promises: the folder of a running node is not touched; nothing is written before somebody has consented; the node's
+//! former state of the agreement is kept beside the one that replaces it. Must not know: what a cluster agrees on.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,16 +15,16 @@ use crate::data_folder::DATABASE_FILE;
 use crate::edges::{EdgeError, random};
 use crate::repair::{RepairError, check_stopped};
 
-/// What the node had agreed on with the others.
+/// The node's former state of the agreement.
 const FORMER_FILE: &str = "meta.before-recovery.redb";
 
 /// Why a folder is not recovered; nothing has changed.
 #[derive(Debug, Error)]
 pub enum RecoverError {
-    /// It is in use, or cannot be used.
+    /// The folder is in use, or cannot be used.
     #[error(transparent)]
     Folder(#[from] RepairError),
-    /// There is nothing of a node.
+    /// The folder has no node's data.
     #[error("{0} is not there: is this the data folder of a node?")]
     NoNode(PathBuf),
     /// An earlier recovery has been there.
@@ -33,13 +33,13 @@ pub enum RecoverError {
     /// No random bits.
     #[error(transparent)]
     Random(#[from] EdgeError),
-    /// What the node has kept does not allow it.
+    /// The node's state does not allow it.
     #[error(transparent)]
     Agreement(#[from] RecoveryError),
 }
 
-/// Rewrites what the node in `data_dir` has agreed on, such that it is alone in a new cluster, if `consents` says so once it
-/// knows what that means. None where it did not.
+/// Rewrites the agreement's state of the node in `data_dir`, such that the node is alone in a new cluster, if
+/// `consents` agrees once it knows what that means. None where it did not.
 ///
 /// # Errors
 /// [`RecoverError`].
@@ -69,7 +69,7 @@ pub async fn recover(
         Err(error) => Err(error.into()),
     };
     if recovered.is_err() {
-        // What was agreed on is still in its place. Where its copy stays, another try says so.
+        // The state is still in its place. Where its copy stays, another try says so.
         let _ = fs::remove_file(&former);
     }
     File::open(data_dir).and_then(|folder| folder.sync_all()).map_err(failed)?;

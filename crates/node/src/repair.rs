@@ -1,7 +1,7 @@
 //! Repairing the folder of a node whose journal is damaged.
 //!
-//! Promises: what can be read is kept, what was there is set aside, and the slices count as incomplete, so that nothing
-//! rests on what is missing. Must not know: who asks.
+//! Promises: records that can be read are kept, the damaged files are set aside, and the slices count as incomplete, so
+//! that nothing rests on records that are missing. Must not know: who asks for the repair.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -16,10 +16,10 @@ use thiserror::Error;
 
 use crate::data_folder::{DATABASE_FILE, JOURNAL_FOLDER, REPAIRING_FOLDER};
 
-/// Where the damaged one is set aside.
+/// Where the damaged journal is set aside.
 const DAMAGED_FOLDER: &str = "journal.damaged";
 
-/// What a repair has done.
+/// The result of a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
     /// Records that were kept.
@@ -39,10 +39,10 @@ pub enum RepairError {
     /// There is nothing to repair.
     #[error("{0} has no journal: there is nothing to repair")]
     NoJournal(PathBuf),
-    /// Nothing of it can be read.
+    /// Nothing of the journal can be read.
     #[error("{0}: no file of it can be read, as it was written by another release, or is no journal")]
     Unreadable(PathBuf),
-    /// What an earlier repair has set aside is still there.
+    /// The journal that an earlier repair has set aside is still there.
     #[error("{0} is there from an earlier repair: move it away first")]
     SetAside(PathBuf),
     /// A disk failed.
@@ -68,7 +68,7 @@ pub fn repair(data_dir: &Path) -> Result<Repaired, RepairError> {
     let [journal, repairing, damaged] =
         [JOURNAL_FOLDER, REPAIRING_FOLDER, DAMAGED_FOLDER].map(|folder| data_dir.join(folder));
     if !journal.exists() && repairing.is_dir() && damaged.is_dir() {
-        // An earlier one has ended between its last two steps.
+        // An earlier repair has ended between its last two steps.
         fs::rename(&repairing, &journal).map_err(failed(&journal))?;
         return Ok(Repaired { records: 0, lost_bytes: 0, set_aside: damaged });
     }
@@ -92,7 +92,7 @@ pub fn repair(data_dir: &Path) -> Result<Repaired, RepairError> {
     Ok(Repaired { records: found.records, lost_bytes: found.lost_bytes, set_aside: damaged })
 }
 
-/// Refuses the folder of a node that runs: it holds the lock of its database, as does whoever keeps what this returns.
+/// Refuses the folder of a node that runs: it holds the lock of its database, as does the file that this returns.
 pub(crate) fn check_stopped(database: &Path) -> Result<File, RepairError> {
     let failed = |source| RepairError::Io { path: database.to_owned(), source };
     let lock = File::open(database).map_err(failed)?;
@@ -103,13 +103,13 @@ pub(crate) fn check_stopped(database: &Path) -> Result<File, RepairError> {
     }
 }
 
-/// Copies what is whole of one journal to another, where no checkpoint says that it is all there was; what was found. Nothing
-/// is written where no header can be read.
+/// Copies the whole records of one journal to another, where no checkpoint promises that they are all; returns what was
+/// found. Nothing is written where no header can be read.
 ///
 /// # Errors
-/// What the disks say.
+/// Those of the disks.
 pub fn salvage_journal(from: &dyn Disk, to: Arc<dyn Disk>) -> io::Result<Salvaged> {
-    // A first look, for whose it is.
+    // A first look, for the node that the journal is of.
     let found = salvage(from, |_| Ok(()))?;
     let Some(of) = found.of else { return Ok(found) };
     let segment_bytes = found.segment_bytes.max(SEGMENT_BYTES);
@@ -120,7 +120,7 @@ pub fn salvage_journal(from: &dyn Disk, to: Arc<dyn Disk>) -> io::Result<Salvage
     Ok(found)
 }
 
-/// The record, with checkpoints that promise nothing; nothing where it is none.
+/// The record, with checkpoints that promise nothing; none where these bytes are no record.
 fn incomplete(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut record = decode(bytes).inspect_err(|error: &RecordError| tracing::warn!(%error, "left out")).ok()?;
     for entry in &mut record.entries {

@@ -1,4 +1,4 @@
-//! What a caller may do, as its certificate says.
+//! The roles of a caller, as its certificate gives them.
 //!
 //! Promises: with TLS, nothing is done for a caller without the role for it; without TLS everything is allowed (the
 //! configuration asks for a listener that only this machine reaches, or for `insecure`). Must not know: requests.
@@ -11,9 +11,9 @@ use firstseen_wire::tls::{self, PeerRoles};
 use tonic::transport::CertificateDer;
 use tonic::{Request, Status};
 
-/// Who asks.
+/// The caller of a request.
 pub(crate) struct Caller {
-    /// None where nobody is asked for a certificate.
+    /// None where the listener asks for no certificates.
     certificates: Option<Arc<Vec<CertificateDer<'static>>>>,
     roles: PeerRoles,
 }
@@ -24,19 +24,19 @@ impl Caller {
         Self::showing(is_secure.then(|| request.peer_certs().unwrap_or_default()))
     }
 
-    /// Who shows these certificates; none where nobody is asked for any.
+    /// A caller that shows these certificates; none where the listener asks for none.
     pub(crate) fn showing(certificates: Option<Arc<Vec<CertificateDer<'static>>>>) -> Self {
         let everything = PeerRoles { node: true, client: true, admin: true };
         let roles = certificates.as_ref().map_or(everything, |certificates| tls::peer_roles(certificates));
         Self { certificates, roles }
     }
 
-    /// What its certificate says.
+    /// The roles in the caller's certificate.
     pub(crate) fn roles(&self) -> PeerRoles {
         self.roles
     }
 
-    /// Who that is: the names of its certificate, and where it calls from.
+    /// The caller's name for the log: the names of its certificate, and where it calls from.
     pub(crate) fn name(&self, address: Option<SocketAddr>) -> String {
         let names = self.certificates.as_ref().map_or_else(Vec::new, |certificates| tls::dns_names(certificates));
         let names = if names.is_empty() { "nobody whom a certificate names".to_owned() } else { names.join(" ") };

@@ -34,7 +34,7 @@ pub(crate) async fn serve(
     stop: CancellationToken,
 ) -> Result<(), NodeError> {
     let (reporter, health) = tonic_health::server::health_reporter();
-    // It begins with the opposite, which is not so before the first report.
+    // The reporter begins with the opposite, which is wrong before the first report.
     reporter.set_service_status("", ServingStatus::NotServing).await;
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -62,13 +62,13 @@ pub(crate) async fn serve(
 
 /// Keeps the health service's answer up to date.
 async fn report(reporter: HealthReporter, shared: Arc<Shared>) {
-    let (mut views, mut told) = (shared.views.clone(), None);
+    let (mut views, mut reported) = (shared.views.clone(), None);
     loop {
         let status = match shared.not_ready() {
             None => ServingStatus::Serving,
             Some(_) => ServingStatus::NotServing,
         };
-        if told.replace(status) != Some(status) {
+        if reported.replace(status) != Some(status) {
             reporter.set_service_status("", status).await;
         }
         let changed = tokio::select! {
@@ -76,7 +76,7 @@ async fn report(reporter: HealthReporter, shared: Arc<Shared>) {
             () = shared.drained.cancelled() => false,
             _ = shared.owners.loss().happened() => false,
             changed = views.changed() => changed.is_ok(),
-            // What it waits for need not change the map.
+            // The node may become ready without a change of the map.
             () = tokio::time::sleep(LOOK_AGAIN), if status == ServingStatus::NotServing => true,
         };
         if !changed {

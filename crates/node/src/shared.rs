@@ -1,6 +1,6 @@
 //! What the services of a node share.
 //!
-//! Promises: nothing here is locked while anybody waits. Must not know: services.
+//! Promises: no lock of these is held while a task waits. Must not know: services.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -31,54 +31,54 @@ pub(crate) struct Shared {
     pub(crate) address: String,
     /// Whether callers show certificates.
     pub(crate) is_secure: bool,
-    /// The way up, for levels of trees.
+    /// The client for other levels of trees.
     pub(crate) levels: Levels,
     /// The cluster's agreement.
     pub(crate) meta: Meta,
     /// The owners of slices.
     pub(crate) owners: Owners,
-    /// What keeps records of slices.
+    /// The keeper of the journal.
     pub(crate) keeper: Arc<Keeper>,
-    /// What it has been given is written, and no more comes.
+    /// All records are written, and no more come.
     pub(crate) kept: CancellationToken,
-    /// What the node acts on.
+    /// The views that the node acts on.
     pub(crate) views: watch::Receiver<Arc<View>>,
     /// Opens connections to other nodes.
     pub(crate) connector: Arc<dyn Connector>,
     /// Until when this node may record.
     pub(crate) lease: Arc<Held>,
-    /// What is known of the clocks of nodes.
+    /// The node's knowledge of clocks.
     pub(crate) clocks: Arc<Clocks>,
-    /// Since when others are down.
+    /// The time since when others are down.
     pub(crate) downs: Downs,
     /// The time.
     pub(crate) clock: Arc<dyn Clock>,
-    /// What is counted.
+    /// The node's metrics.
     pub(crate) metrics: Arc<Metrics>,
     /// Names for commands.
     pub(crate) ids: Ids,
     /// No new batches are taken.
     pub(crate) draining: AtomicBool,
-    /// Says the same to those who wait for it.
+    /// Cancelled when no new batches are taken.
     pub(crate) drained: CancellationToken,
-    /// It is about to be so: the node still serves, for as long as other copies need what only it has.
+    /// The node is about to drain: it still serves, for as long as other copies fetch cells that only it has.
     pub(crate) leaving: AtomicBool,
     /// Streams and links end now.
     pub(crate) stopping: CancellationToken,
-    /// What it keeps to.
+    /// The rules that the node keeps.
     pub(crate) rules: Rules,
-    /// Bytes of what is under way.
+    /// Bytes that are under way.
     pub(crate) budget: Arc<Budget>,
     /// Producer streams that are open.
     pub(crate) streams: AtomicU32,
-    /// Streams on which the map is told.
+    /// Streams on which the map is sent.
     pub(crate) watches: AtomicU32,
     /// Batches of all streams that are not answered.
     pub(crate) batches: AtomicU64,
 }
 
 impl Shared {
-    /// What the node acts on now.
+    /// The view that the node acts on now.
     pub(crate) fn view(&self) -> Arc<View> {
         self.views.borrow().clone()
     }
@@ -88,20 +88,20 @@ impl Shared {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// What the node shows of itself, gathered now.
+    /// The text of the metrics, gathered now.
     pub(crate) async fn metrics_text(&self) -> Result<String, std::fmt::Error> {
         let looks = self.owners.look(None).await;
         self.metrics.text(self, &looks)
     }
 
-    /// Why the process must be started again; nothing where it works.
+    /// Why the process must be started again; none where it works.
     pub(crate) fn not_alive(&self) -> Option<String> {
         let stopped =
             || "the consensus of this node has stopped: start the node again, and see its log for the cause".to_owned();
         self.owners.loss().reason().or_else(|| (!self.meta.is_alive()).then(stopped))
     }
 
-    /// Why the node cannot serve all that it should; nothing where it can.
+    /// Why the node cannot serve all that it should; none where it can.
     pub(crate) fn not_ready(&self) -> Option<String> {
         if let Some(dead) = self.not_alive() {
             return Some(dead);

@@ -1,18 +1,18 @@
-//! How nodes, operators and producers share what there is of something.
+//! How nodes, operators and producers share a limited number of something.
 //!
-//! Promises: of what there is, a part is kept for the links of nodes, others for their agreement and for operators; nobody else
-//! takes that, and together they take no more than there is. Must not know: what it is.
+//! Promises: of that number, one part is kept for links between nodes, another for their agreement, another for
+//! operators; no one else takes these, and all together take no more than there is. Must not know: what is shared.
 
-/// Whose something is.
+/// A party that has a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Party {
     /// Nodes: the links between them, and their agreement where that has no part of its own.
     Nodes,
-    /// What nodes agree on, where their links must not take its part.
+    /// The agreement of nodes, where their links must not take its part.
     Agreement,
-    /// Those who administer.
+    /// Operators.
     Operators,
-    /// All others.
+    /// Producers, and all others.
     Producers,
 }
 
@@ -20,16 +20,16 @@ impl Party {
     const ALL: [Self; 4] = [Self::Nodes, Self::Agreement, Self::Operators, Self::Producers];
 }
 
-/// What there is, and who has how much of it.
+/// A limited number of something, and how much of it each party has.
 pub(crate) struct Shares {
     max: u64,
-    /// What nobody else takes, by party.
+    /// The part that is kept for each party.
     kept: [u64; Party::ALL.len()],
     taken: [u64; Party::ALL.len()],
 }
 
 impl Shares {
-    /// Nobody has anything of so many places, which are of callers, whatever they call for.
+    /// Shares of so many places, none taken; a caller has a place whatever it calls for.
     pub(crate) fn of_places(max: u64) -> Self {
         Self::keeping(max, |party| match party {
             Party::Nodes => max / 4,
@@ -38,7 +38,7 @@ impl Shares {
         })
     }
 
-    /// Nobody has anything of so many bytes.
+    /// Shares of so many bytes, none taken.
     pub(crate) fn of_bytes(max: u64) -> Self {
         Self::keeping(max, |party| match party {
             Party::Nodes => max / 4,
@@ -55,7 +55,7 @@ impl Shares {
         self.kept[party as usize]
     }
 
-    /// Takes so much where there is room; whether there was.
+    /// Takes so much where there is room; returns whether there was.
     pub(crate) fn take(&mut self, party: Party, amount: u64) -> bool {
         let own = self.taken[party as usize].saturating_add(amount);
         let others = Party::ALL.iter().filter(|other| **other != party);
@@ -73,12 +73,12 @@ impl Shares {
         *taken = taken.saturating_sub(amount);
     }
 
-    /// Whether `party` has some of what is kept for nobody: if it gives that back, others may have it.
+    /// Whether `party` has some of the part that is kept for no party: if it gives that back, others may have it.
     pub(crate) fn is_over(&self, party: Party) -> bool {
         self.taken[party as usize] > self.kept(party)
     }
 
-    /// What all have.
+    /// The number that all parties have together.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.iter().sum()
     }
@@ -88,7 +88,7 @@ impl Shares {
 mod tests {
     use super::*;
 
-    /// How much `party` gets before there is no more.
+    /// Takes all that `party` gets; returns how much that is.
     fn all(shares: &mut Shares, party: Party) -> u64 {
         (0..).find(|_| !shares.take(party, 1)).expect("there is an end")
     }

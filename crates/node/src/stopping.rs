@@ -1,8 +1,8 @@
-//! What a node that is told to stop does before it takes no more events: where it alone has what slices remember, and another
-//! copy is about to have it, too, or was there a moment ago, it goes on until the other has it.
+//! How a node stops. Where it alone has the cells of slices, and another copy is about to have them too, or was there a
+//! moment ago, the node goes on until the other copy has them; then it takes no more events.
 //!
-//! Promises: nobody waits for long for a copy that does not come; what is lost with the process, the log says. Must not know: how copies
-//! are fetched.
+//! Promises: the node does not wait for long for a copy that does not come; the log says what is lost with the process.
+//! Must not know: how copies are fetched.
 
 use std::time::Duration;
 
@@ -15,37 +15,38 @@ use crate::view::View;
 /// Filters that are named in the log.
 const TOLD_MAX: usize = 64;
 
-/// Of the time that a stop may take, in quarters, copies that fetch are waited for so long: the rest is for what is in flight.
+/// The stop waits for copies that fetch for so many quarters of the time that it may take: the rest is for events in
+/// flight.
 const FETCHING_QUARTERS: u32 = 3;
 
-/// And nodes that are away: one that is being started again is back by then.
+/// It waits for nodes that are away for so many quarters: one that is being started again is back by then.
 const AWAY_QUARTERS: u32 = 1;
 
-/// How often is looked: a link that breaks makes no new view.
+/// The time between two looks: a link that breaks makes no new view.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What would be lost with this process now.
+/// The slices that would be lost with this process now.
 fn lost_with(view: &View) -> Vec<Obstacle> {
     view.node().map_or_else(Vec::new, |node| losses(&view.map, node, |other| view.reaches(other)))
 }
 
-/// Waits until no other copy is about to have what only this node has, for its part of `limit`.
+/// Waits until no other copy is fetching cells that only this node has, for its part of `limit`.
 pub(crate) async fn wait_for_copies(shared: &Shared, limit: Duration) {
     let begun = Instant::now();
-    let mut has_told = false;
+    let mut has_logged = false;
     while let Some(patience) = patience(&lost_with(&shared.view()), limit) {
         if begun.elapsed() >= patience {
             tracing::warn!(?patience, "the node stops before other nodes have fetched what only it has");
             return;
         }
-        if !std::mem::replace(&mut has_told, true) {
+        if !std::mem::replace(&mut has_logged, true) {
             tracing::info!(?patience, "waiting until other nodes have fetched what only this one has; it still serves");
         }
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// For how long is waited where this would be lost; not at all where nobody can come to have it.
+/// For how long the stop waits where these would be lost; none where no other copy can get the cells.
 fn patience(losses: &[Obstacle], limit: Duration) -> Option<Duration> {
     let quarters = |found: &Obstacle| match found {
         Obstacle::Loss { why: Loss::Fetching(_), .. } => Some(FETCHING_QUARTERS),
@@ -55,8 +56,8 @@ fn patience(losses: &[Obstacle], limit: Duration) -> Option<Duration> {
     losses.iter().filter_map(quarters).max().map(|quarters| limit * quarters / 4)
 }
 
-/// Says what is lost with this process.
-pub(crate) fn tell_losses(shared: &Shared) {
+/// Logs what is lost with this process.
+pub(crate) fn log_losses(shared: &Shared) {
     let view = shared.view();
     let losses = lost_with(&view);
     for loss in losses.iter().take(TOLD_MAX) {

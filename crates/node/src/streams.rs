@@ -1,4 +1,4 @@
-//! The Producer service: streams of batches, what a filter is, and the map.
+//! The Producer service: streams of batches, descriptions of filters, and the map.
 //!
 //! Promises: a stream costs the node no more than its credit, whatever its producer does or fails to do. Must not know:
 //! cells, consensus.
@@ -42,7 +42,7 @@ impl ProducerService {
     }
 }
 
-/// A stream as long as it is open, and where those like it are counted.
+/// An open stream, with the counter of streams like it.
 struct OpenStream(Arc<Shared>, fn(&Shared) -> &AtomicU32);
 
 impl OpenStream {
@@ -101,7 +101,7 @@ impl Producer for ProducerService {
             return Err(ErrorKind::Unavailable.status(lost));
         }
         let unknown = || ErrorKind::NotFound.status(format!("there is no filter `{name}` (map {})", view.map.version));
-        // One that waits for its cells is there for operators only.
+        // A filter that is being restored is there for operators only.
         let named = view.map.filter_named(&name).filter(|(_, record)| !is_restoring(&record.name));
         let (id, record) = named.ok_or_else(unknown)?;
         let secret = self.shared.meta.secret(id).ok_or_else(unknown)?;
@@ -137,7 +137,7 @@ impl Producer for ProducerService {
         tokio::spawn(async move {
             let pump = async {
                 loop {
-                    // Made when it can be taken: whoever takes none keeps one waiting, not two.
+                    // An update is made when it can be taken: a slow client keeps one update waiting, not two.
                     let Ok(room) = sender.reserve().await else { return };
                     let map = views.borrow_and_update().map.clone();
                     if map.version > known_version {

@@ -1,8 +1,8 @@
-//! Climbs of this node's groups on their way to the level above.
+//! Climbs (questions to the level above) of this node's groups, on their way.
 //!
-//! Promises: climbs of a group leave in order; every one is answered, by its deadline, and one whose level has slices out
-//! of reach at once, also where that turns out while it is on its way. Must not know:
-//! what climbs, how it is routed there.
+//! Promises: climbs of a group leave in order; every climb is answered by its deadline; a climb to a level with slices
+//! out of reach is answered at once, also where these go out of reach while it is on its way. Must not know: what
+//! climbs, how it is routed there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::owner::Work;
 use crate::shared::Shared;
 use crate::view::View;
 
-/// Climbs of all groups that may wait to be taken up; the groups bound what is under way.
+/// Climbs of all groups that may wait to be taken up; the groups bound those under way.
 pub(crate) const CLIMBS_WAITING_MAX: usize = 4096;
 
 /// Takes climbs up until the node stops.
 pub(crate) async fn bring_up(shared: Arc<Shared>, mut climbs: mpsc::Receiver<Climb>) {
     let mut meters = BTreeMap::new();
     while let Some(climb) = climbs.recv().await {
-        // What a level checks below, and what it brings up later, is counted elsewhere.
+        // Checks in the levels below, and events that climb later, are counted elsewhere.
         let is_counted = matches!(climb.operation, Operation::Observe | Operation::Lookup);
         let meter = is_counted.then(|| meter(&mut meters, &shared, climb.from.filter));
         let climbing = begin(shared.clone(), climb, meter);
@@ -71,12 +71,12 @@ fn begin(shared: Arc<Shared>, climb: Climb, meter: Option<ClimbMeter>) -> impl F
             }
             Err(climbed) => climbed,
         };
-        meter.iter().for_each(|meter| meter.told(&climbed));
+        meter.iter().for_each(|meter| meter.decided(&climbed));
         shared.owners.of(filter, group).hand(Work::Climbed { filter, group, climbed }).await;
     }
 }
 
-/// Who is asked.
+/// The level that is asked.
 #[derive(Clone, Copy)]
 struct Target {
     filter: FilterId,
@@ -84,7 +84,7 @@ struct Target {
 }
 
 impl Target {
-    /// Whether it cannot go on: a node that serves slices of it is out of reach, or nobody serves any.
+    /// Whether the level cannot answer: a node that serves slices of it is out of reach, or no node serves any.
     fn is_out_of_reach(self, view: &View) -> bool {
         let Some(record) = view.map.filters.get(&self.filter) else { return false };
         let per_group = record.definition.slicing.slices_per_group();

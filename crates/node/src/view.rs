@@ -1,7 +1,7 @@
-//! What a node acts on at one time: the map, who it is itself, and what it needs to route by.
+//! A view: what a node acts on at one time, that is the map, its own place there, and what it needs to route by.
 //!
-//! Promises: one version of the truth in one value; whoever holds it sees no change. It is published only when the
-//! owners act on it. Must not know: how the map is agreed on, streams.
+//! Promises: one version of the map in one value, which never changes. It is published only when the owners act on it.
+//! Must not know: how the map is agreed on, streams.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct GroupFault {
     pub(crate) group: u32,
     /// Why.
     pub(crate) reason: String,
-    /// Its disk is why: what it has is in memory, and it goes on by itself.
+    /// The disk is the reason: the group is still in memory, and comes back by itself.
     pub(crate) is_of_disk: bool,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct FilterView {
     pub(crate) prober: Prober,
     /// Positions between its nodes are below this.
     pub(crate) position_range: u64,
-    /// Another is to be asked before; whether all nodes have ended what they had in flight there.
+    /// Set where a former filter is to be asked before: whether all nodes have ended their events in flight there.
     pub(crate) former_has_ended: Option<bool>,
 }
 
@@ -54,7 +54,7 @@ impl FilterView {
     fn new(map: &ClusterMap, record: &FilterRecord) -> Result<Self, SlicedBuildError> {
         let prober = map.prober(record)?;
         let position_range = match (record.has_flights(), prober.shape()) {
-            // Those of the level, not of the root.
+            // The positions are those of the level, not of the root.
             (true, _) => GroupPlan::of_level(&record.definition)?.group_cells(),
             (false, ProbeShape::Spread { cells, .. }) => cells,
             (false, ProbeShape::Blocked { blocks, offset_bits, .. }) => blocks << offset_bits,
@@ -63,7 +63,7 @@ impl FilterView {
     }
 }
 
-/// One version of the truth.
+/// One version of the map, as this node acts on it.
 #[derive(Clone, Default)]
 pub(crate) struct View {
     /// The map.
@@ -72,13 +72,13 @@ pub(crate) struct View {
     pub(crate) me: Option<Me>,
     /// The filters of the map that this build can route.
     pub(crate) filters: BTreeMap<FilterId, FilterView>,
-    /// The ways to the other nodes.
+    /// The links to the other nodes.
     pub(crate) links: BTreeMap<NodeId, LinkHandle>,
-    /// Nodes that have been out of reach of this one for so long that nobody is to wait for them.
+    /// Nodes that have been out of reach of this one for so long that no event is to wait for them.
     pub(crate) unreachable: BTreeSet<NodeId>,
-    /// What the disk does on which groups keep what they record.
+    /// The state of the journal's disk.
     pub(crate) disk: DiskState,
-    /// What this node should own and cannot.
+    /// Groups that this node should own and cannot.
     pub(crate) faults: Vec<GroupFault>,
 }
 
@@ -116,7 +116,7 @@ impl View {
         self.me.map(|me| me.identity.node)
     }
 
-    /// Nodes out of reach that are not down: events that need them cannot go on without.
+    /// Nodes out of reach that are not down: events that need their slices cannot go on.
     pub(crate) fn stalling(&self) -> BTreeSet<NodeId> {
         self.unreachable.iter().copied().filter(|node| !self.map.is_down(*node)).collect()
     }
@@ -126,7 +126,7 @@ impl View {
         Some(self.filters.get(&filter)?.position_range)
     }
 
-    /// The same, with the shape of its events.
+    /// The bound of positions, with the shape of the filter's events.
     pub(crate) fn shapes(&self, filter: FilterId) -> Option<(u64, ProbeShape)> {
         let filter = self.filters.get(&filter)?;
         Some((filter.position_range, filter.prober.shape()))
@@ -154,7 +154,7 @@ impl View {
         groups.filter(is_missing).collect()
     }
 
-    /// Whether the others go on without what this node has, because of its disk and nothing else.
+    /// Whether the others go on without slices of this node, because of its disk and nothing else.
     pub(crate) fn is_spared(&self) -> bool {
         let keeps_journal = |(filter, _): &(FilterId, u32)| {
             self.map.filters.get(filter).is_some_and(|record| record.policies.durability.keeps_journal())
@@ -166,8 +166,8 @@ impl View {
         self.are_missing_here(self.own_groups().filter(keeps_journal)).iter().any(is_held)
     }
 
-    /// Whether this node has what nobody else has, and a start would cost it: a node is down that shares the group, and could
-    /// not say that nothing was recorded meanwhile.
+    /// Whether this node has cells that no other node has, and a restart would lose them: a node that shares the group
+    /// is down, and could not say that nothing was recorded meanwhile.
     pub(crate) fn is_needed_as_it_is(&self) -> bool {
         let Some(node) = self.node() else { return false };
         self.own_groups().any(|(filter, group)| {
@@ -230,7 +230,7 @@ impl View {
         self.faults.iter().find(|fault| fault.filter == id)
     }
 
-    /// Why this node cannot serve all that it should; nothing where it can.
+    /// Why this node cannot serve all that it should; none where it can.
     pub(crate) fn not_ready(&self) -> Option<String> {
         if self.me.is_none() {
             return Some("the node belongs to no cluster, or its start is not known there yet".to_owned());
@@ -245,7 +245,8 @@ impl View {
         None
     }
 
-    /// Why another copy of a slice must not be stopped, as one here has not fetched what it lacks; nothing where none must.
+    /// Why another copy of a slice must not be stopped, as one here has not fetched what it lacks; none where all may
+    /// be.
     pub(crate) fn not_whole(&self) -> Option<String> {
         let (record, slices) = self.fetching()?;
         let name = &record.name;

@@ -1,9 +1,10 @@
 //! The clocks of nodes compared: whether the time of day of this one may be relied on.
 //!
-//! Promises: a node whose time of day differs by more than clocks may from that of more than half of the nodes, itself counted,
-//! finds that out from what its peers tell of theirs; until it is known, and from a step of its own clock on until that is known
-//! again, nothing is to be stamped. Who hears of too few others to know keeps to what was known last, for as long as its lease
-//! lasts (`lease.rs`). Pure: moments are passed in. Must not know: how peers are asked, what is stamped.
+//! Promises: a node whose time of day differs from that of more than half of the nodes (itself counted) by more than
+//! clocks may differ finds that out from the times that its peers send. Until it knows, and from a step of its own
+//! clock on until it knows again, it stamps no event. A node that hears from too few others to know keeps its last
+//! finding for as long as its lease lasts (`lease.rs`). Pure: moments are passed in. Must not know: how peers are
+//! asked, what is stamped.
 
 mod offsets;
 mod time_of_day;
@@ -17,31 +18,31 @@ pub use offsets::{Exchange, Offset};
 use time_of_day::ahead_of_monotonic;
 pub use time_of_day::{Reading, TimeOfDay};
 
-/// Where there is nobody to compare with, a step of the time of day is believed when it has stood for so long: who has set it by
-/// mistake has as long to set it back.
+/// Where there is no other node to compare with, a step of the time of day is believed when it has stood for so long:
+/// an operator who has set it by mistake has as long to set it back.
 pub const BELIEVED_AFTER_MS: u64 = 10_000;
 
-/// Clocks may differ by this much at least: those of one node are read one after the other, by whole milliseconds, and something
-/// may come between.
+/// Clocks may differ by this much at least: the two clocks of one node are read one after the other, by whole
+/// milliseconds, with a pause in between perhaps.
 const SKEW_MIN_MS: u64 = 20;
 
-/// How the time of day of a node stands to that of the others.
+/// How the time of day of a node compares with that of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockStanding {
-    /// Too few of the others have told theirs since the node has started.
+    /// Too few of the others have sent theirs since the node has started.
     Unknown,
     /// Within half of what clocks may differ by.
     Within,
-    /// Beyond half of that: somebody should look after it.
+    /// Beyond half of that: an operator should look after it.
     Apart,
-    /// Beyond all of it.
+    /// Beyond all of what clocks may differ by.
     Beyond,
-    /// It was set by more than that, and nobody has confirmed it yet.
+    /// It was set by more than that, and no other clock has confirmed it yet.
     Stepped,
 }
 
 impl ClockStanding {
-    /// Whether events may be stamped by it.
+    /// Whether events may be stamped by this clock.
     pub fn is_sure(self) -> bool {
         matches!(self, Self::Within | Self::Apart)
     }
@@ -67,7 +68,7 @@ pub struct ClockWatch {
     believed_ms: Option<i64>,
     /// The same at the last look.
     shown_ms: Option<i64>,
-    /// Since when it has not been what is believed, in monotonic milliseconds.
+    /// Since when the time of day has not been the believed one, in monotonic milliseconds.
     differs_since_ms: Option<u64>,
 }
 
@@ -84,7 +85,7 @@ impl ClockWatch {
         }
     }
 
-    /// A peer has told its time of day.
+    /// A peer has sent its time of day.
     pub fn hear(&mut self, peer: NodeId, exchange: Exchange) {
         self.peers.entry(peer).or_default().hear(exchange);
     }
@@ -96,7 +97,7 @@ impl ClockWatch {
         let has_stepped = self.shown_ms.is_some_and(|before_ms| self.differ(before_ms, shown_ms));
         self.shown_ms = Some(shown_ms);
         if has_stepped {
-            // Where a machine has slept, its monotonic clock has not gone, and what was measured by that means nothing.
+            // Where a machine has slept, its monotonic clock has stood, and measurements by it mean nothing.
             self.peers.clear();
         }
         match self.believed_ms.is_some_and(|believed_ms| self.differ(believed_ms, shown_ms)) {
@@ -125,8 +126,8 @@ impl ClockWatch {
         let silent = others.len() - offsets().count();
         let (is_apart, is_beyond) = (self.standing == ClockStanding::Apart, self.standing == ClockStanding::Beyond);
         let (half_ms, all_ms) = (self.skew_max_ms / 2, self.skew_max_ms);
-        // A clock that is beyond a limit must come a little nearer than that to count as within: nobody needs to hear of each turn
-        // of one that is at its edge.
+        // A clock that is beyond a limit must come a little nearer than that to count as within: otherwise each turn of
+        // a clock at the edge would be reported.
         let nearer = |limit_ms: u64, is_past: bool| if is_past { limit_ms - limit_ms / 8 } else { limit_ms };
         let close_by_all = close(nearer(all_ms, is_beyond));
         match () {
@@ -134,7 +135,7 @@ impl ClockWatch {
             () if is_most(close_by_all) => ClockStanding::Apart,
             () if !is_most(close_by_all + silent) => ClockStanding::Beyond,
             () if self.differs_since_ms.is_some() => ClockStanding::Stepped,
-            // Too few have been heard of late: those that have been may be the ones that are wrong.
+            // Too few peers have sent theirs of late, and these may be the ones that are wrong.
             () => self.standing,
         }
     }
@@ -153,13 +154,13 @@ impl ClockWatch {
         TimeOfDay::new(self.standing, self.believed_ms, self.skew_max_ms)
     }
 
-    /// How far the clock of a peer is ahead of this one's; none where it has not told it lately.
+    /// How far the clock of a peer is ahead of this one's; none where the peer has not sent its time lately.
     pub fn offset(&self, peer: NodeId, now: Moment) -> Option<Offset> {
         self.peers.get(&peer)?.of(now)
     }
 
-    /// How far the clock of this node is ahead of the middle one of all that are known, its own included; of two in the middle
-    /// that which is nearer to its own.
+    /// How far the clock of this node is ahead of the middle one of all that are known, its own included; of two in the
+    /// middle the one that is nearer to its own.
     pub fn ahead_ms(&self, now: Moment) -> i64 {
         let mut all: Vec<i64> = self.peers.values().filter_map(|peer| Some(peer.of(now)?.ahead_ms)).collect();
         all.push(0);

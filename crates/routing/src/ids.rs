@@ -33,7 +33,7 @@ impl fmt::Display for FilterId {
 #[serde(transparent)]
 pub struct Incarnation(pub u64);
 
-/// 128 bits that two clusters do not share.
+/// 128 bits, different in any two clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClusterId(pub [u8; 16]);

@@ -35,9 +35,9 @@ pub use plan::{
     SlicedDefinition, Slicing, SlicingError, Step, fairness, greatest_share,
 };
 pub use protocol::{
-    AskCells, BatchName, CellParts, CellPlace, CheckpointCursor, Climb, Climbed, ClockReading, Command, Entry,
-    EventTag, Found, FromLevel, GroupReply, HandedOver, LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver,
-    LinkSender, MirrorNumber, Mirrored, Moment, NamedEvent, Operation, Past, PeerBody, PeerMessage, PositionLists,
-    Record, Resolved, SetAcks, SetBatch, Submission, SubmissionName, TestBatch, Tick, Times,
+    AskCells, BatchName, CellParts, CellPlace, CheckpointCursor, Climb, Climbed, ClockReading, Command,
+    EarlyDuplicates, Entry, EventTag, FromLevel, GroupReply, HandedOver, LinkEnd, LinkEnds, LinkError, LinkFull,
+    LinkReceiver, LinkSender, MirrorNumber, Mirrored, Moment, NamedEvent, Operation, Past, PeerBody, PeerMessage,
+    PositionLists, Record, Resolved, SetAcks, SetBatch, Submission, SubmissionName, TestBatch, Tick, Times,
 };
 pub use verdict::{Answer, Decision, Reason, Seen};

@@ -1,7 +1,7 @@
 //! Batches of producers: runs of groups on the way to their owner.
 //!
-//! Promises: a batch that is decoded keeps every limit, its runs are of known groups, each once, and every event is
-//! inside the shape of its filter. Must not know: who owns groups, whether the batch is a retry.
+//! Promises: a decoded batch keeps every limit, its runs are of known groups, each once, and every event is inside the
+//! shape of its filter. Must not know: who owns groups, whether the batch is a retry.
 
 use std::ops::Range;
 
@@ -27,17 +27,17 @@ pub struct BatchHead {
     pub incarnation: Incarnation,
     /// What is done with the events.
     pub operation: Operation,
-    /// Milliseconds left until nobody waits for the answer.
+    /// Milliseconds for which the producer still waits for the answer.
     pub deadline_in_ms: u32,
-    /// What the producer's clock shows before the first event, in units of the window.
+    /// The producer's clock before the first event, in units of the window.
     pub base_unit: u64,
-    /// What it shows after the last one, in milliseconds since 1970; 0 where it has none.
+    /// The producer's clock after the last event, in milliseconds since 1970; 0 where it has none.
     pub clock_ms: u64,
     /// W3C trace context; empty where the producer does not trace.
     pub traceparent: String,
     /// The level of a tree that the events come from; none for producers. The reply then says where events were found.
     pub from: Option<FromLevel>,
-    /// It was sent before, and may have been recorded.
+    /// The batch was sent before, and may have been recorded.
     pub again: bool,
 }
 
@@ -46,13 +46,13 @@ pub struct BatchHead {
 pub struct Run<'a> {
     /// The group.
     pub group: u32,
-    /// Where the events are.
+    /// The batch that the events are in.
     pub probes: &'a Probes,
-    /// Which of them.
+    /// The range of the events there.
     pub range: Range<usize>,
     /// Their times, one an event of the range; none where all are in `base_unit`.
     pub ticks: &'a [Tick],
-    /// Their names, one an event of the range; none where the caller named none.
+    /// Their names, one for each event of the range; none where the caller named none.
     pub names: &'a [SubmissionName],
 }
 
@@ -69,7 +69,7 @@ pub struct OwnedRun {
     pub names: Vec<SubmissionName>,
 }
 
-/// What a filter's batches are made of.
+/// The shape of a filter's batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchShape {
     /// The shape of every event.
@@ -119,7 +119,7 @@ pub fn encode(head: &BatchHead, runs: &[Run<'_>]) -> Result<proto::Batch, WireEr
         from_filter: head.from.map_or(0, |from| from.filter.0),
         from_incomplete: head.from.is_some_and(|from| !from.complete),
         again: head.again,
-        // Whoever sends it knows.
+        // The sender sets this.
         former_asked: false,
     })
 }
@@ -210,7 +210,7 @@ fn check_runs(lengths: &[(u32, usize)], groups: u32) -> Result<u32, WireError> {
     }
 }
 
-/// Nothing where all events are of group 0.
+/// Empty where all events are of group 0.
 fn run_pairs(lengths: &[(u32, usize)]) -> Vec<u32> {
     match lengths {
         [(0, _)] => Vec::new(),

@@ -14,8 +14,8 @@ const STORE_BYTES: usize = 16;
 
 /// Appends fields to bytes.
 ///
-/// Every field is stored as a whole word from the byte on in which it begins; what the word has beyond the field is
-/// zero and is written again by the next. So there is no branch on where a field happens to end.
+/// Every field is stored as a whole word from the byte on in which it begins; bits of the word beyond the field are
+/// zero, and the next field writes them again. So there is no branch on where a field happens to end.
 pub(crate) struct BitWriter<'a> {
     out: &'a mut Vec<u8>,
     /// The byte in which the next field begins.
@@ -58,7 +58,7 @@ impl<'a> BitWriter<'a> {
         self.at += (end >> 3) as usize;
     }
 
-    /// Gives back what is not used.
+    /// Gives back bytes that are not used.
     pub(crate) fn finish(self) {
         self.out.truncate(self.at + usize::from(self.pending_bits > 0));
     }
@@ -85,7 +85,7 @@ impl<'a> BitReader<'a> {
         word & mask(bits)
     }
 
-    /// The next `bits` (at most [`WIDE_BITS_MAX`]) bits; what stands above them is not masked.
+    /// The next `bits` (at most [`WIDE_BITS_MAX`]) bits; bits above them are not masked.
     #[inline(always)]
     pub(crate) fn take_wide(&mut self, bits: u32) -> u128 {
         let word = u128::from_le_bytes(self.load()) >> (self.at & 7);

@@ -1,6 +1,6 @@
 //! Cells of slices on their way to copies that lack them, and to backups.
 //!
-//! Promises: what is decoded is within its limits; whether it fits a slice, the slice says. Must not know: what cells mean.
+//! Promises: decoded cells are within their limits; the slice says whether they fit it. Must not know: what cells mean.
 
 use firstseen_filter::{CellRun, LiveEvents, SliceOutline};
 use firstseen_routing::{AskCells, CellParts, CellPlace, ClockReading, FilterId, PeerMessage};
@@ -40,7 +40,7 @@ pub fn encode_ask(of: CellsOf, ask: &AskCells) -> proto::AskCells {
     }
 }
 
-/// What is asked for.
+/// The question in a message.
 pub fn decode_ask(ask: &proto::AskCells) -> AskCells {
     AskCells { slice: ask.slice, unit: ask.unit, from: ask.from.as_ref().map(decode_place) }
 }
@@ -94,12 +94,12 @@ pub fn decode(parts: &proto::Cells) -> Result<CellParts, WireError> {
     })
 }
 
-/// The message as it is kept in files.
+/// The message, as files hold it.
 pub fn to_bytes(parts: &proto::Cells) -> Vec<u8> {
     parts.encode_to_vec()
 }
 
-/// The message that `bytes` are.
+/// The message that `bytes` encode.
 ///
 /// # Errors
 /// [`WireError`] where they are none, or one that holds too much.
@@ -125,7 +125,7 @@ fn decode_place(place: &proto::CellPlace) -> CellPlace {
 fn encode_outline(outline: &SliceOutline) -> proto::SliceOutline {
     let live = |live: &LiveEvents| {
         let mut bytes = Vec::new();
-        // Memory takes whatever is written.
+        // Writing to memory never fails.
         let _ = live.write(&mut bytes);
         bytes.into()
     };

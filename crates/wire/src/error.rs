@@ -1,6 +1,6 @@
 //! Why a message cannot be read or written.
 //!
-//! Promises: the field is named. Must not know: who is told.
+//! Promises: the field is named. Must not know: who gets the error.
 
 use thiserror::Error;
 

@@ -1,8 +1,8 @@
 //! What answers at an address where no connection comes about.
 //!
-//! Promises: what is told was seen on connections made for this question alone, which a peer has no reason to break off
-//! before its answer is read; whatever cannot be told from that is left open. Must not know: who asks, how often it was
-//! tried before.
+//! Promises: an answer rests on connections made for this question alone, which a peer has no reason to break off
+//! before its answer is read; an answer that these do not show is left open. Must not know: who asks, how often the
+//! address was tried before.
 
 use std::io;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::tls::{ClientTls, peer_name};
 const HTTP2_BEGINNING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// What is negotiated in TLS.
 const HTTP2_NAME: &[u8] = b"h2";
-/// Of an answer, as many bytes as tell it from others.
+/// Bytes of an answer by which it differs from others.
 const HEAD_BYTES: usize = 5;
 const HTTP1_HEAD: [u8; HEAD_BYTES] = *b"HTTP/";
 const TLS_ALERT: u8 = 21;
 const TLS_MAJOR_VERSION: u8 = 3;
 const HTTP2_SETTINGS: u8 = 4;
 
-/// Why no connection to an address comes about, however long one waits: one of the two ends is to be set up otherwise.
+/// Why no connection to an address can be made, however long one waits: the settings of one of the two ends are wrong.
 /// Each says what was seen at the address, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Mismatch {
@@ -45,7 +45,7 @@ pub enum Mismatch {
     /// The peer speaks HTTP/1 only.
     #[error("answers HTTP/1: is this a node's port for health and metrics?")]
     SpeaksHttp1,
-    /// The peer speaks HTTP/2, and does not know what is asked for.
+    /// The peer speaks HTTP/2, and does not have the service.
     #[error("answers, but not as a node: is this a node's port for health and metrics, or another program's?")]
     OtherService,
     /// Another authority has signed the peer's certificate.
@@ -54,7 +54,7 @@ pub enum Mismatch {
     /// The peer's certificate is someone else's.
     #[error("shows a certificate without the name `{expected}`: is it the node that is meant?")]
     OtherName {
-        /// What it must have.
+        /// The name that it must have.
         expected: String,
     },
     /// The peer's certificate has expired, or the like.
@@ -78,7 +78,7 @@ impl Mismatch {
     }
 }
 
-/// What a peer speaks.
+/// The protocol that a peer speaks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Speech {
     Tls,
@@ -86,7 +86,7 @@ enum Speech {
     Http2,
 }
 
-/// Why nothing comes of connections to `address`, where that can be told.
+/// Why no connection to `address` can be made, where that can be found out.
 pub(crate) async fn examine(address: &str, tls: Option<&ClientTls>, node_name: Option<&str>) -> Option<Mismatch> {
     let examining = async {
         match tls {
@@ -111,7 +111,7 @@ async fn examine_tls(address: &str, tls: &ClientTls, expected: &str) -> Option<M
     };
     match tls_error(&error) {
         Some(TlsError::InvalidCertificate(reason)) => Some(match reason {
-            // The second: one of the same name, as another cluster's may be.
+            // `BadSignature` is that of an authority of the same name, as another cluster's may have.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => Mismatch::UnknownAuthority,
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 Mismatch::OtherName { expected: expected.to_owned() }
@@ -149,7 +149,7 @@ fn concerns_certificate(alert: AlertDescription) -> bool {
     )
 }
 
-/// What the peer at `address` speaks to one who does not begin with TLS.
+/// The protocol that the peer at `address` speaks if the connection does not begin with TLS.
 async fn speech(address: &str) -> Option<Speech> {
     let mut stream = TcpStream::connect(address).await.ok()?;
     stream.write_all(HTTP2_BEGINNING).await.ok()?;

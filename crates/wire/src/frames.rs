@@ -1,7 +1,7 @@
 //! Frames between nodes as bytes.
 //!
-//! Promises: one that is no protobuf becomes an empty one, in its place among the others; it would end the stream
-//! otherwise, and come again on the next. Must not know: what frames say.
+//! Promises: a frame that is no protobuf becomes an empty one, in its place among the others; otherwise it would end
+//! the stream, and come again on the next. Must not know: what frames say.
 
 use prost::Message;
 use prost::bytes::Buf;
@@ -9,7 +9,7 @@ use tonic::Status;
 use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
 use tonic_prost::ProstCodec;
 
-/// Encodes as all other services do, and decodes what they would not.
+/// Encodes as all other services do, and decodes also bytes that are no protobuf.
 pub(crate) struct FrameCodec<T, U>(ProstCodec<T, U>);
 
 impl<T, U> Default for FrameCodec<T, U> {
@@ -46,7 +46,7 @@ impl<D: Decoder<Error = Status, Item: Default>> Decoder for FrameDecoder<D> {
 
     fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<Self::Item>, Self::Error> {
         let decoded = self.0.decode(buf).unwrap_or_else(|_| Some(D::Item::default()));
-        // What is left belongs to this frame too.
+        // The rest of the bytes belongs to this frame too.
         buf.advance(buf.remaining());
         Ok(decoded)
     }

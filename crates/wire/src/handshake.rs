@@ -1,7 +1,8 @@
 //! The accepting end of TLS.
 //!
-//! Promises: nobody without a certificate of the cluster's authority gets past the handshake; whoever accepts connections
-//! decides how many handshakes there may be, and for how long. Must not know: what the certificate lets a peer do.
+//! Promises: no peer without a certificate of the cluster's authority gets past the handshake; the code that accepts
+//! connections decides how many handshakes there may be, and for how long. Must not know: what the certificate lets a
+//! peer do.
 
 use std::error::Error;
 use std::io;
@@ -21,7 +22,7 @@ use crate::pem::Pem;
 /// What is negotiated in TLS.
 const HTTP2_NAME: &[u8] = b"h2";
 
-/// What an accepting end needs.
+/// The settings of an accepting end.
 #[derive(Clone)]
 pub struct ServerTls(TlsAcceptor);
 
@@ -38,10 +39,10 @@ impl ServerTls {
         Ok(Self(TlsAcceptor::from(Arc::new(config))))
     }
 
-    /// The handshake with whoever has connected: only whom the authority has signed gets past it.
+    /// The handshake with a peer that has connected: only one with a certificate of the authority gets past it.
     ///
     /// # Errors
-    /// The other end is none of them, or does not speak TLS.
+    /// The peer has no such certificate, or does not speak TLS.
     pub async fn accept<IO: AsyncRead + AsyncWrite + Unpin>(&self, io: IO) -> io::Result<TlsStream<IO>> {
         self.0.accept(io).await
     }

@@ -9,7 +9,7 @@ use crate::limits::{BATCH_EVENTS_MAX, INFLIGHT_BATCHES_MAX, PROTOCOL_VERSION};
 use crate::proto::producer as proto;
 use crate::proto::producer::{observe_reply, observe_request};
 
-/// What a node allows on a stream, and which start of it does.
+/// The limits of a node on a stream, and the start of the node that sets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
     /// The node.
@@ -55,7 +55,7 @@ pub fn welcome(credit: &Credit) -> proto::ObserveReply {
     proto::ObserveReply { message: Some(observe_reply::Message::Welcome(welcome)) }
 }
 
-/// What the node allows whose first message this is.
+/// The limits of the node whose first message this is.
 ///
 /// # Errors
 /// [`WireError`] where it is another message, of another version, or allows nothing.

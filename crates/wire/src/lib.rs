@@ -1,7 +1,7 @@
 //! What travels between producers and nodes: protobuf, packing, limits, transport security.
 //!
-//! Promises: whatever bytes come from outside, they become a checked value or an error that names the field, and never
-//! take more memory than their own order of size. Must not know: filters' answers, the cluster's agreement, who calls.
+//! Promises: bytes from outside become a checked value or an error that names the field, and never take more memory
+//! than their own order of size. Must not know: filters' answers, the cluster's agreement, who calls.
 #![warn(missing_docs)]
 
 pub mod batch;

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use firstseen_filter::HASHES_MAX;
 
-/// What both ends speak. Fields are added without raising it; it rises when an old peer would misread a message.
+/// The version that both ends speak. Fields are added without raising it; it rises when an old peer would misread a
+/// message.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// Events of a batch. A greater batch is no faster (1,024 already are at full speed) and holds its owner up for longer.
+/// Events of a batch. A greater batch is no faster (1,024 already are at full speed) and keeps its owner from other
+/// batches for longer.
 pub const BATCH_EVENTS_MAX: u32 = 8192;
 
 /// Events of a frame between nodes: as many as of a batch, so that a batch never needs two.
@@ -42,8 +44,8 @@ pub const INFLIGHT_BATCHES_MAX: u32 = 64;
 /// Frames of a link between nodes that may be unacknowledged: below 1,000 for the same reason.
 pub const INFLIGHT_FRAMES_MAX: u32 = 256;
 
-/// Calls of one connection that are open at once: a client has a stream for batches and one for the map, a node its link
-/// and messages of the agreement. Whoever wants more waits, or opens another connection.
+/// Calls of one connection that are open at once: a client has a stream for batches and one for the map, a node its
+/// link and messages of the agreement. A peer that wants more waits, or opens another connection.
 pub const STREAMS_MAX: u32 = 64;
 
 /// Bytes of the message of a small call, as most of operators and producers are: names and numbers.
@@ -71,11 +73,11 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Bytes with which a connection of HTTP/2 begins (RFC 9113, 3.4). A handshake of TLS begins with more.
 pub const HTTP2_PREFACE_BYTES: usize = 24;
 
-/// How long a connection that was accepted may take to begin: one that says nothing holds a place that others need. As
+/// How long a connection that was accepted may take to begin: a silent one holds a place that others need. This is as
 /// long as a lost packet or two may take.
 pub const BEGIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a stream may take to say hello: one that says nothing holds a place that others need.
+/// How long a stream may take to say hello: a silent one holds a place that others need.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A silent connection is asked for a sign of life after this long.
@@ -84,8 +86,8 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// A connection is given up when the sign of life takes longer: events in flight are undecided for no longer than both.
 pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection of which nothing comes for so long has not even begun to speak HTTP/2: otherwise it would have answered a
-/// sign of life, or have been given up for that.
+/// A connection that is silent for so long has not even begun to speak HTTP/2: otherwise it would have answered a sign
+/// of life, or have been given up for that.
 pub const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// Bytes of a name (of a node, site, filter) or address: what DNS allows.
@@ -123,7 +125,7 @@ pub const CELLS_BYTES_MAX: usize = 1 << 20;
 /// Runs of cells in one message between nodes.
 pub const CELL_RUNS_MAX: usize = 1 << 10;
 
-/// Generations of cells that a slice may tell of.
+/// Generations of cells in the outline of a slice.
 pub const GENERATIONS_TOLD_MAX: usize = 64;
 
 const _: () = assert!(BATCH_BYTES_MAX < MESSAGE_BYTES_MAX && MESSAGE_BYTES_MAX <= HTTP2_WINDOW_BYTES as usize / 2);

@@ -1,4 +1,4 @@
-//! What a filter has to do with those before and after it under its name, as messages.
+//! The filters before and after one under its name, as messages.
 //!
 //! Promises: no list is longer than a cluster has nodes. Must not know: whether the map is the newest.
 

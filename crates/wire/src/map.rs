@@ -269,7 +269,7 @@ pub fn policies(clock: i32, lookup: i32, answer: i32, retry_horizon_ms: u32) -> 
     Ok(FilterPolicies { clock, lookup, answer, retry_horizon_ms, ..FilterPolicies::default() })
 }
 
-/// What survives a process, from the fields of a record, or of a request for one.
+/// The durability in the fields of a record, or of a request for one.
 ///
 /// # Errors
 /// [`MapError::Unknown`].
@@ -282,7 +282,7 @@ pub fn durability(durability: i32, interval_ms: u32) -> Result<Durability, MapEr
     }
 }
 
-/// What survives a process, as a message's value, with its interval.
+/// The durability as a message's value, with its interval.
 pub fn durability_message(durability: Durability) -> (proto::Durability, u32) {
     match durability {
         Durability::Memory => (proto::Durability::Unspecified, 0),
@@ -291,7 +291,7 @@ pub fn durability_message(durability: Durability) -> (proto::Durability, u32) {
     }
 }
 
-/// What events are told of which too few slices are left, from the field of a record, or of a request for one.
+/// The policy for events of which too few slices are left, from the field of a record, or of a request for one.
 ///
 /// # Errors
 /// [`MapError::Unknown`].
@@ -304,7 +304,7 @@ pub fn when_lost(when_lost: i32) -> Result<WhenLost, MapError> {
     }
 }
 
-/// The same as a message's value.
+/// The policy for such events, as a message's value.
 pub fn when_lost_message(when_lost: WhenLost) -> proto::WhenLost {
     match when_lost {
         WhenLost::Undecided => proto::WhenLost::Unspecified,
@@ -329,7 +329,7 @@ pub fn lookup_message(lookup: Lookup) -> proto::Lookup {
     }
 }
 
-/// When first-seen may be told, as a message's value.
+/// When the reply first-seen may leave, as a message's value.
 pub fn answer_message(answer: AnswerWhen) -> proto::AnswerWhen {
     match answer {
         AnswerWhen::Early => proto::AnswerWhen::Early,

@@ -1,7 +1,7 @@
-//! What a slice has recorded and told, on its way to its other copies.
+//! The records and replies of a slice, on their way to its other copies.
 //!
-//! Promises: what is decoded has one decision an event, and one stamp a recorded event, each inside the shape of its filter.
-//! Must not know: what a copy does with it.
+//! Promises: a decoded message has one decision for each event, and one stamp for each recorded event, each inside the
+//! shape of its filter. Must not know: what a copy does with it.
 
 use firstseen_filter::{ProbeShape, Probes};
 use firstseen_routing::{BatchName, ClockReading, Decision, EventTag, MirrorNumber, Mirrored, NamedEvent, PeerMessage};

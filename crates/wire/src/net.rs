@@ -1,7 +1,7 @@
 //! Connections: how they are opened and accepted, with the same settings at both ends.
 //!
-//! Promises: a channel that exists has been given every limit of [`crate::limits`]; opening one waits for nothing.
-//! Must not know: which services run over it, when to give up on it.
+//! Promises: a channel that exists has been given every limit of [`crate::limits`]; opening one waits for nothing. Must
+//! not know: which services run over a channel, when to give it up.
 
 use std::future::ready;
 use std::pin::Pin;
@@ -46,18 +46,18 @@ pub trait Connector: Send + Sync + 'static {
     /// the peer must be the node of this name, or any node of the cluster where none is given.
     ///
     /// # Errors
-    /// [`ConnectError`] where nothing can be tried; that nobody answers shows when the channel is used.
+    /// [`ConnectError`] where nothing can be tried; that no peer answers shows when the channel is used.
     fn channel(&self, address: &str, node_name: Option<&str>) -> Result<Channel, ConnectError>;
 
-    /// Why no connection to `address` comes about, where waiting does not change it and it can be told. To be asked
-    /// when a connection has failed; it makes another one to find out.
+    /// Why no connection to `address` can be made, where waiting does not change that and it can be found out. This is
+    /// for the time after a connection has failed; it makes another one to find out.
     fn examine<'a>(&'a self, address: &'a str, node_name: Option<&'a str>) -> Examination<'a> {
         let _ = (address, node_name);
         Box::pin(ready(None))
     }
 }
 
-/// What [`Connector::examine`] finds.
+/// The result of [`Connector::examine`].
 pub type Examination<'a> = Pin<Box<dyn Future<Output = Option<Mismatch>> + Send + 'a>>;
 
 impl<C: Connector + ?Sized> Connector for Arc<C> {
@@ -73,7 +73,7 @@ impl<C: Connector + ?Sized> Connector for Arc<C> {
 /// Opens channels over TCP, with TLS where it is given.
 #[derive(Clone, Default)]
 pub struct TcpConnector {
-    /// One's certificate; without it, connections are plain and nobody is authenticated.
+    /// This end's certificate; without it, connections are plain and no peer is authenticated.
     pub tls: Option<ClientTls>,
 }
 

@@ -1,7 +1,7 @@
 //! Positions of events as a stream of bits.
 //!
-//! Promises: an event takes as many bits as the plan of its filter says and no more; what is unpacked is inside the
-//! shape, or an error. Must not know: which filter the positions are of.
+//! Promises: an event takes as many bits as the plan of its filter says and no more; unpacked positions are inside the
+//! shape, or unpacking is an error. Must not know: which filter the positions are of.
 //!
 //! - spread: k fields of `ceil(log2 cells)` bits;
 //! - blocked: `ceil(log2 blocks)` bits for the block, then k fields of `offset_bits` bits;

@@ -22,7 +22,7 @@ use crate::varint;
 use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, unpack_reasons};
 use crate::{cells, mirror};
 
-/// Who opens a link, and to whom.
+/// The two ends of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkEnds {
     /// The cluster of both.
@@ -50,7 +50,7 @@ pub fn hello(ends: &LinkEnds) -> proto::LinkFrame {
     proto::LinkFrame { number: 0, message: Some(Message::Hello(hello)) }
 }
 
-/// Who opens the link whose first frame this is.
+/// The ends of the link whose first frame this is.
 ///
 /// # Errors
 /// [`WireError`] where it is another message or of another version.
@@ -87,8 +87,8 @@ pub fn filter_of(message: &Message) -> Option<FilterId> {
     }
 }
 
-/// The epoch of its filter that a receiver must know before it answers: one that is asked by a newer map might say what that
-/// map forbids, and what is set by it may have slices here that are not known yet.
+/// The epoch of its filter that a receiver must know before it answers: by an older map, it might give an answer that
+/// the newer map forbids, or not know yet that it has slices of a set.
 pub fn epoch_awaited(message: &Message) -> Option<u64> {
     match message {
         Message::Test(test) => Some(test.filter_epoch),
@@ -193,9 +193,9 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
     Ok(PeerMessage { filter: FilterId(filter), epoch, group, body })
 }
 
-/// What a message that cannot be decoded can be refused by: which group it is about, and the head's numbers of its events,
-/// or its own number; nothing else in it is what came. None where not even that can be read, and of answers, which nobody
-/// refuses.
+/// The part of a message that cannot be decoded by which it can be refused: its group, and the head's numbers of its
+/// events, or its own number; all else in the returned message is made up. None where not even that can be read, and
+/// for answers, which are not refused.
 pub fn refusable(message: &Message) -> Option<PeerMessage> {
     let (filter, epoch, group, body) = match message {
         Message::Test(test) => {
@@ -208,7 +208,7 @@ pub fn refusable(message: &Message) -> Option<PeerMessage> {
             let body = SetBatch { set_number: set.set_number, ..SetBatch::default() };
             (set.filter_id, set.filter_epoch, set.group, PeerBody::Set(body))
         }
-        // Not acknowledged, it is sent again by another map, or its batches are unknown in time.
+        // A mirror message without acknowledgement is sent again by another map, or its batches are unknown in time.
         Message::Mirror(_)
         | Message::Hello(_)
         | Message::Ping(_)

@@ -1,10 +1,10 @@
 //! A node's certificate and key as the files have them.
 //!
-//! Must not know: whence they come, who checks them.
+//! Must not know: where files come from, who checks them.
 
 use tonic::transport::{Certificate, Identity};
 
-/// One's own certificate and the authority, as they are in their files.
+/// This end's certificate and the authority's, as they are in their files.
 pub(crate) struct Pem {
     pub(crate) ca: Vec<u8>,
     pub(crate) cert: Vec<u8>,

@@ -1,7 +1,8 @@
 //! The messages and services as they are generated from `proto/`.
 //!
-//! Promises: what is in `proto/`, nothing else, as `crates/tidy/tests/all/generated.rs` checks; secrets do not print
-//! themselves. Must not know: what messages mean (the checked conversions are in the other modules).
+//! Promises: this module has what is in `proto/` and nothing else, as `crates/tidy/tests/all/generated.rs` checks;
+//! secrets do not print themselves. Must not know: what messages mean (the checked conversions are in the other
+//! modules).
 
 use std::fmt;
 

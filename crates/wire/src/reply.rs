@@ -1,4 +1,4 @@
-//! Replies to batches: one bit an event, and the few that are undecided.
+//! Replies to batches: one bit for each event, and a list of the few that are undecided.
 //!
 //! Promises: a reply that is decoded has an answer for every event that was asked, and none for others. Must not know:
 //! how answers come about.
@@ -23,10 +23,10 @@ pub struct Answers {
     pub clock_ms: u64,
     /// The version of the map that the node acts on.
     pub map_version: u64,
-    /// Answers rest on fewer positions than usual, or on slices that have lost something.
+    /// Verdicts rest on fewer positions than usual, or on slices that have lost something.
     pub degraded: bool,
-    /// The mean chance that a new event of the batch is called a duplicate, where answers rest on fewer positions; 0 where
-    /// none does.
+    /// The mean chance that a new event of the batch is called a duplicate, where verdicts rest on fewer positions; 0
+    /// where none does.
     pub expected_rate: f32,
     /// One an event where the batch wanted them, from a filter in a tree; otherwise none.
     pub seen: Vec<Seen>,
@@ -73,8 +73,7 @@ pub fn refusal(sequence: u64, events: u32, reason: Reason, detail: &str, map_ver
     }
 }
 
-/// Tells which events of a batch, named by its sequence and of so many events, are duplicates, ahead of its reply. `found`
-/// rises.
+/// The message with the early duplicates of a batch, named by its sequence and of so many events. `found` rises.
 pub fn found(sequence: u64, events: u32, found: &[u32], clock_ms: u64) -> ObserveReply {
     let mut found = found.iter().copied().peekable();
     let is_found = (0..events as usize).map(|event| found.next_if_eq(&(event as u32)).is_some());
@@ -133,7 +132,7 @@ pub fn decode(reply: &proto::BatchReply, events: usize) -> Result<Answers, WireE
     Ok(Answers { decisions, estimates, seen, level_hits, ..answers })
 }
 
-/// Of an event whose unit is not remembered.
+/// The flag of an event whose unit is not remembered.
 const NO_UNIT: u8 = 0x80;
 
 /// A byte of level for each decided event, and the difference of its unit.
@@ -174,7 +173,7 @@ fn unpack_seen(decisions: &[Decision], mut bytes: &[u8]) -> Result<Vec<Seen>, Wi
     Ok(seen)
 }
 
-/// A share; what is none counts as nothing said.
+/// A rate that is a share; any other value counts as 0.
 fn rate(rate: f32) -> f32 {
     if (0.0..=1.0).contains(&rate) { rate } else { 0.0 }
 }

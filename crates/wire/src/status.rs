@@ -1,4 +1,4 @@
-//! Kinds of errors and the gRPC codes that they travel as: one table.
+//! Kinds of errors, and the gRPC codes that stand for them on the wire: one table.
 //!
 //! Promises: a kind says what the caller does next, and survives the way there and back. Must not know: whose errors
 //! they are.
@@ -12,7 +12,7 @@ pub enum ErrorKind {
     Invalid,
     /// Asks for something that exists.
     NotFound,
-    /// Takes another name, or lives with what exists.
+    /// Takes another name, or uses the one that exists.
     AlreadyExists,
     /// Does something else first: the message says what.
     NotNow,
@@ -53,8 +53,8 @@ impl ErrorKind {
         CODES.iter().find(|(kind, _)| *kind == self).map_or(Code::Internal, |(_, code)| *code)
     }
 
-    /// The kind that a code stands for. Codes that nobody here sends come from connections that broke: whether the
-    /// request was carried out is not known then.
+    /// The kind that a code stands for. Codes that no node sends come from connections that broke: whether the request
+    /// was carried out is not known then.
     ///
     /// ```
     /// use firstseen_wire::status::ErrorKind;
@@ -66,7 +66,7 @@ impl ErrorKind {
         CODES.iter().find(|(_, of_kind)| *of_kind == code).map_or(Self::OutcomeUnknown, |(kind, _)| *kind)
     }
 
-    /// The status that tells a caller of an error of this kind.
+    /// The status for a caller of an error of this kind.
     pub fn status(self, message: impl std::fmt::Display) -> Status {
         Status::new(self.code(), message.to_string())
     }

@@ -1,7 +1,7 @@
 //! Times of events: ticks on the way to an owner, stamps and tickets between nodes.
 //!
-//! Promises: a byte an event where times move little, none where they do not move. Must not know: windows, how long a
-//! unit is.
+//! Promises: an event takes a byte where times move little, and none where they do not move. Must not know: windows,
+//! how long a unit is.
 
 use firstseen_filter::Stamp;
 use firstseen_routing::Tick;
@@ -13,8 +13,8 @@ use crate::varint;
 pub const UNIT_MAX: u64 = (1 << 62) - 1;
 
 /// Appends ticks that start from a clock of `base_unit`: an event's clock less that of the event before, shifted by one
-/// bit, which is set where the event is of another unit than the clock; by how much it is older follows then, in 64 bits
-/// that go round, as one that is only looked up may be ahead of a clock which it does not move.
+/// bit, which is set where the event is of another unit than the clock; then follows by how much the event is older, in
+/// 64 bits that go round, as an event that is only looked up may be ahead of a clock which it does not move.
 ///
 /// # Errors
 /// [`WireError`] where the clock steps back, or a unit is above [`UNIT_MAX`].

@@ -1,6 +1,6 @@
 //! Mutual TLS: certificates from files, and what a peer's certificate lets it do.
 //!
-//! Promises: nobody without a certificate of the cluster's authority gets past the handshake; roles are names in the
+//! Promises: no peer without a certificate of the cluster's authority gets past the handshake; roles are names in the
 //! certificate that the authority has signed, nothing that a peer says of itself. Must not know: which role a request
 //! needs.
 //!
@@ -35,7 +35,7 @@ pub const ADMIN_NAME: &str = "admin.firstseen";
 pub struct TlsFiles {
     /// The authority that has signed the certificates of the whole cluster.
     pub ca: PathBuf,
-    /// One's own certificate (chain).
+    /// This end's certificate (chain).
     pub cert: PathBuf,
     /// Its private key.
     pub key: PathBuf,
@@ -76,7 +76,7 @@ pub enum TlsError {
     },
 }
 
-/// What a connecting end needs.
+/// The settings of a connecting end.
 #[derive(Clone)]
 pub struct ClientTls(Arc<Pem>);
 
@@ -138,7 +138,7 @@ impl ClientTls {
             .timeout(CONNECT_TIMEOUT)
     }
 
-    /// What it was made of.
+    /// The files that it was made from.
     pub(crate) fn pem(&self) -> &Pem {
         &self.0
     }

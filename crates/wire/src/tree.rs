@@ -1,6 +1,6 @@
 //! Trees, and the places of filters in them, as messages.
 //!
-//! Promises: what comes in is within its limits. Must not know: whether a tree can be.
+//! Promises: a tree that is read is within its limits. Must not know: whether such a tree can be.
 
 use firstseen_routing::{Branch, CutOff, FilterId, PlaceSpec, SlicingError, TREE_PLACES_MAX, TreeMode, TreeSpec};
 
@@ -37,7 +37,7 @@ pub(crate) fn branch(message: proto::Branch) -> Result<Branch, MapError> {
     })
 }
 
-/// What the levels of a tree remember, as a message's value.
+/// The mode of a tree, as a message's value.
 fn mode_message(mode: TreeMode) -> proto::TreeMode {
     match mode {
         TreeMode::Sparse => proto::TreeMode::Sparse,
@@ -45,7 +45,7 @@ fn mode_message(mode: TreeMode) -> proto::TreeMode {
     }
 }
 
-/// What the levels of a tree remember.
+/// The mode of a tree in a message.
 ///
 /// # Errors
 /// [`MapError::Unknown`] for another value.

@@ -17,7 +17,7 @@ use crate::tls::{TlsError, TlsFiles};
 pub struct Doubt {
     /// Its file.
     pub path: PathBuf,
-    /// Whether it is the authority's; nobody looks at the dates of that in a handshake.
+    /// Whether it is the authority's, whose dates a handshake does not check.
     pub is_authority: bool,
     /// What is the matter.
     pub validity: Validity,
@@ -35,7 +35,8 @@ pub enum Validity {
 }
 
 impl TlsFiles {
-    /// What is the matter with their dates at `now`, since 1970; a certificate that is not valid `soon` later ends soon.
+    /// The doubts about the certificates' dates at `now`, since 1970; a certificate that is not valid `soon` later ends
+    /// soon.
     ///
     /// # Errors
     /// [`TlsError`] says which file cannot be used.
@@ -52,7 +53,7 @@ impl TlsFiles {
     }
 }
 
-/// What is the matter with a certificate; nothing where it is valid.
+/// The doubt about a certificate; none where it is valid.
 fn validity(certificate: &CertificateDer<'_>, now: Duration, soon: Duration) -> Option<Validity> {
     match refusal(certificate, now) {
         None => match refusal(certificate, now + soon) {
@@ -63,8 +64,8 @@ fn validity(certificate: &CertificateDer<'_>, now: Duration, soon: Duration) -> 
     }
 }
 
-/// Whether a handshake at `time` would refuse it for its dates. These are looked at before anything else is, so nothing else
-/// need be known of it.
+/// Whether a handshake at `time` would refuse the certificate for its dates. A handshake checks these before all else,
+/// so no more need be known of it.
 fn refusal(certificate: &CertificateDer<'_>, time: Duration) -> Option<Validity> {
     let time = UnixTime::since_unix_epoch(time);
     let verified = EndEntityCert::try_from(certificate).map(|certificate| {

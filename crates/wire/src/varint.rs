@@ -1,7 +1,6 @@
 //! Numbers of 7 bits a byte, low end first, as protobuf has them.
 //!
-//! Promises: what is read has been written in at most ten bytes and has at most 64 bits. Must not know: what numbers
-//! mean.
+//! Promises: a number that is read has at most ten bytes and 64 bits. Must not know: what numbers mean.
 
 use crate::error::WireError;
 

@@ -1,6 +1,6 @@
 //! Bitmaps of verdicts and runs of reasons.
 //!
-//! Promises: an event has at most one entry in each; what stands for no event is refused. Must not know: replies or
+//! Promises: an event has at most one entry in each; an entry for no event is refused. Must not know: replies or
 //! frames.
 
 use firstseen_routing::Reason;
@@ -92,7 +92,7 @@ pub(crate) fn reason_message(reason: Reason) -> proto::Reason {
     }
 }
 
-/// The reason of a message's value. One that a newer peer has added is taken for the one that promises least.
+/// The reason of a message's value. A reason that a newer peer has added is taken for the one that promises least.
 pub(crate) fn reason(field: &'static str, value: u32) -> Result<Reason, WireError> {
     Ok(match i32::try_from(value).map(proto::Reason::try_from) {
         Ok(Ok(proto::Reason::Unspecified)) => return Err(WireError::Missing { field }),

@@ -1,8 +1,8 @@
 //! The newest of a value's versions, and those who wait for a newer one.
 //!
-//! Promises: whoever waits sees the newest version, perhaps not every one before it; those who wait are woken in the
-//! order in which they began to, so that a simulation can repeat what they do (tokio's own spreads them over queues by
-//! chance). Must not know: what the value is.
+//! Promises: a waiter sees the newest version, perhaps not every one before it; waiters are woken in the order in which
+//! they began to wait, so that a simulation can repeat what they do (tokio's own spreads them over queues by chance).
+//! Must not know: what the value is.
 
 use std::fmt;
 use std::ops::Deref;
@@ -32,7 +32,7 @@ impl<T> Shared<T> {
         Ref(self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Wakes those who wait if `change` says so.
+    /// Wakes waiters if `change` says so.
     fn change(&self, change: impl FnOnce(&mut State<T>) -> bool) {
         let is_news = change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
         if is_news {
@@ -41,7 +41,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// A value that is looked at. While it is, it cannot change.
+/// A borrowed value, which cannot change while it is borrowed.
 pub struct Ref<'a, T>(RwLockReadGuard<'a, State<T>>);
 
 impl<T> Deref for Ref<'_, T> {
@@ -52,16 +52,16 @@ impl<T> Deref for Ref<'_, T> {
     }
 }
 
-/// Where a value is changed. When it is dropped, those who wait are told.
+/// The end that changes a value. When it is dropped, waiters are woken.
 pub struct Sender<T>(Arc<Shared<T>>);
 
-/// Where a value is looked at and waited for. Clones have seen the same.
+/// The end that reads a value and waits for it. Clones have seen the same version.
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     seen: u64,
 }
 
-/// A value, and somebody who has seen it.
+/// A value, with a receiver that has seen it.
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     let sender = Sender::new(value);
     let receiver = sender.subscribe();
@@ -69,13 +69,13 @@ pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// A value that nobody looks at yet.
+    /// A value without receivers.
     pub fn new(value: T) -> Self {
         let state = RwLock::new(State { value, version: 0, is_closed: false });
         Self(Arc::new(Shared { state, changed: Notify::new() }))
     }
 
-    /// Somebody who has seen the value as it is.
+    /// A receiver that has seen the present version.
     pub fn subscribe(&self) -> Receiver<T> {
         Receiver { shared: self.0.clone(), seen: self.0.read().0.version }
     }
@@ -93,7 +93,7 @@ impl<T> Sender<T> {
         });
     }
 
-    /// Changes the value as `modify` does, which tells whether it has.
+    /// Changes the value by `modify`, which returns whether it has changed it.
     pub fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) {
         self.0.change(|state| {
             let is_news = modify(&mut state.value);
@@ -125,13 +125,13 @@ impl<T> Receiver<T> {
         value
     }
 
-    /// Waits for a version that was not seen; it counts as seen then. May be dropped while it waits.
+    /// Waits for a version that was not seen; it counts as seen then. The future may be dropped while it waits.
     ///
     /// # Errors
     /// [`Closed`] where there will be none.
     pub async fn changed(&mut self) -> Result<(), Closed> {
         loop {
-            // Whatever is changed after this line wakes it.
+            // Every change after this line wakes it.
             let notified = self.shared.changed.notified();
             let (version, is_closed) = {
                 let value = self.shared.read();
@@ -153,7 +153,8 @@ impl<T> Receiver<T> {
         drop(self.borrow_and_update());
     }
 
-    /// Waits until the value is as asked; that version counts as seen then. May be dropped while it waits.
+    /// Waits for a version for which `is_so` holds; that version counts as seen then. The future may be dropped while
+    /// it waits.
     ///
     /// # Errors
     /// [`Closed`] where it will never be.

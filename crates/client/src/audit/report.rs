@@ -1,11 +1,11 @@
-//! What an audit tells: errors among cases, how great the true rate can be, and what was promised.
+//! The result of an audit: errors among cases, an upper bound of the true rate, and the rate that was promised.
 //!
-//! Promises: a bound holds whatever the number of cases; where a definition promises no rate, none is told. Must not
-//! know: how cases are found.
+//! Promises: a bound holds whatever the number of cases; where a definition promises no rate, the report has none. Must
+//! not know: how cases are found.
 
 use firstseen_filter::{CellDefinition, FilterDefinition};
 
-/// Chance that a rate is above the bound that is told.
+/// Chance that a rate is above the reported bound.
 const BOUND_ALPHA: f64 = 0.05;
 
 /// How often a filter errs, as measured on a sample of keys, beside what its definition promises;
@@ -16,20 +16,20 @@ pub struct AuditReport {
     pub sample_rate: f64,
     /// Keys that are remembered at present.
     pub keys: usize,
-    /// First sightings told to be duplicates, of all first sightings (of this producer).
+    /// First sightings that were called duplicates, of all first sightings (of this producer).
     pub false_positives: ErrorRate,
     /// The rate of false positives that the filter is sized for; none where nothing but its size was chosen
-    /// (`--cells`), as its rate then follows from what comes.
+    /// (`--cells`), as its rate then follows from the events that come.
     pub promised_false_positives: Option<f64>,
-    /// Repeats within the window told to be first-seen, of all repeats.
+    /// Repeats within the window that were called first-seen, of all repeats.
     pub false_negatives: ErrorRate,
     /// 0 for the kinds that miss nothing; none where the kind forgets by chance (stable, equal timers).
     pub promised_false_negatives: Option<f64>,
-    /// Keys left out since an answer was lost: nobody knows whether they were recorded.
+    /// Keys left out as an answer was lost: it is not known whether they were recorded.
     pub unknown_keys: usize,
     /// The audit has ended, as it would have needed more keys than allowed (`Builder::audit_keys_max`).
     pub has_ended: bool,
-    /// The window counts the events of all producers: nothing can be measured by one of them.
+    /// The window counts the events of all producers: one producer alone can measure nothing.
     pub is_impossible: bool,
 }
 
@@ -94,8 +94,8 @@ pub(super) struct Promised {
 }
 
 impl Promised {
-    /// What is promised of one group: a horizontal slice, or all of a vertical filter. It is promised of the whole, as
-    /// every event is judged by one group.
+    /// The rates promised of one group: a horizontal slice, or all of a vertical filter. They hold for the whole
+    /// filter, as every event is judged by one group.
     pub(super) fn by(group: &FilterDefinition) -> Self {
         let (false_positives, misses_nothing) = match &group.cells {
             CellDefinition::Bloom { growth, .. } | CellDefinition::Generations { growth, .. } => {

@@ -7,17 +7,18 @@ use std::fmt::Write as _;
 
 use super::{AuditReport, ErrorRate};
 
-/// What a rate is about.
+/// Labels of the two errors.
 const FALSE_POSITIVE: &str = "false_positive";
 const FALSE_NEGATIVE: &str = "false_negative";
 
 impl AuditReport {
     /// The reports of some filters, each with its name, in the text format of Prometheus (version 0.0.4), to be served
-    /// with what else your program exports.
+    /// with your program's other metrics.
     ///
-    /// Rates stand beside their bounds: `firstseen_audit_rate` is what was measured, `firstseen_audit_rate_at_most` what
-    /// the true rate exceeds with a chance of 5 % at most, and `firstseen_audit_rate_promised` what the filter was made
-    /// for. So `firstseen_audit_rate_promised - firstseen_audit_rate_at_most > 0` says that a promise is kept.
+    /// Rates stand beside their bounds: `firstseen_audit_rate` is the measured rate, `firstseen_audit_rate_at_most` a
+    /// bound that the true rate exceeds with a chance of 5 % at most, and `firstseen_audit_rate_promised` the rate that
+    /// the filter was made for. So `firstseen_audit_rate_promised - firstseen_audit_rate_at_most > 0` says that a
+    /// promise is kept.
     ///
     /// ```
     /// use firstseen_client::{AuditReport, ErrorRate};
@@ -95,7 +96,7 @@ impl Text {
     }
 }
 
-/// As the value of a label.
+/// The name, as the value of a label.
 fn escaped(name: &str) -> String {
     name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

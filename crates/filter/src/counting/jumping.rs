@@ -90,8 +90,8 @@ impl JumpingCounting {
     /// Tests every event, and records it in the sub-window of its `unit` if it is distinct; `duplicate[i]` is true if
     /// event `i` was recorded in a live sub-window, or at [`Self::expected_rate`] if it was not.
     ///
-    /// The window moves to each stamp's `judged` and never back: an event judged before is judged now. One whose
-    /// `unit` has left the window is tested and not recorded.
+    /// The window moves to each stamp's `judged` and never back: an event of an earlier `judged` is judged at the
+    /// present. An event whose `unit` has left the window is tested and not recorded.
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -183,7 +183,7 @@ impl JumpingCounting {
         self.rate_within(usize::MAX)
     }
 
-    /// The same, told by the first `bytes_max` bytes of the sums.
+    /// The same, estimated from the first `bytes_max` bytes of the sums.
     pub(crate) fn rate_within(&self, bytes_max: usize) -> f64 {
         rates::plain::rate_from_fill(self.geometry.hashes(), self.sums.share_occupied(bytes_max))
     }
@@ -202,7 +202,7 @@ impl JumpingCounting {
         sink.write_all(self.marks.bytes())
     }
 
-    /// Replaces all state by what [`Self::write_body`] of a filter of the same shape and window wrote.
+    /// Replaces all state by the one that [`Self::write_body`] of a filter of the same shape and window wrote.
     ///
     /// # Errors
     /// What `source` answers, and `InvalidData` for what no filter writes; the filter must then be dropped.

@@ -1,4 +1,5 @@
-//! `counting`: small counters, so that what leaves the window can be taken out again (M05 3.1, 3.3, 5.2.3, 5.2.4).
+//! `counting`: small counters, so that an event that leaves the window can be taken out again (M05 3.1, 3.3, 5.2.3,
+//! 5.2.4).
 //!
 //! Promises: an event recorded within the window is never unseen, whatever the counters reach; an event that has left
 //! the window leaves no trace in a counter below its maximum. Must not know: what a unit of the window is.

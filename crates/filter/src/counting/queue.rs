@@ -1,4 +1,4 @@
-//! The queue of the last N arrivals: what must be taken out of the counters when each leaves.
+//! The queue of the last N arrivals: the positions to take out of the counters when each leaves.
 //!
 //! Promises: gives back the positions that were put in. Must not know: counters, when an arrival leaves.
 //!
@@ -56,7 +56,7 @@ impl Queue {
         })
     }
 
-    /// Empties `place` and gives what was there.
+    /// Empties `place`, and returns the positions of its arrival.
     #[inline(always)]
     pub(super) fn take(&mut self, place: usize) -> Option<Positions> {
         let positions = self.positions(place)?;
@@ -64,7 +64,7 @@ impl Queue {
         Some(positions)
     }
 
-    /// Puts an arrival into an empty `place`: its digest where digests are kept, which must be known then.
+    /// Puts an arrival into an empty `place`: where places hold digests, its digest, which must be known then.
     #[inline(always)]
     pub(super) fn put(&mut self, place: usize, digest: Option<Digest>, positions: &Positions) {
         self.taken.set(place, 1);

@@ -82,7 +82,7 @@ impl SlidingCounting {
     /// the N arrivals before it, or at [`Self::expected_rate`] if it was not.
     ///
     /// A stamp's `unit` is the number of the arrival: what is recorded at `n` is alive for arrivals `j < n + N`.
-    /// Numbers must increase; one that does not counts as the next number. Gaps are places that stay empty.
+    /// Numbers must increase; a number that does not counts as the next one. Gaps are places that stay empty.
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -90,7 +90,8 @@ impl SlidingCounting {
         self.observe(digests, stamps, duplicate);
     }
 
-    /// Tests every event as if it arrived at number `judged`, and records none; what has left by then leaves.
+    /// Tests every event as if it arrived at number `judged`, and records none; arrivals that have left the window by
+    /// then leave.
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -200,7 +201,7 @@ impl SlidingCounting {
         self.rate_within(usize::MAX)
     }
 
-    /// The same, told by the first `bytes_max` bytes of the counters.
+    /// The same, estimated from the first `bytes_max` bytes of the counters.
     pub(crate) fn rate_within(&self, bytes_max: usize) -> f64 {
         rates::plain::rate_from_fill(self.geometry.hashes(), self.counters.share_occupied(bytes_max))
     }
@@ -210,7 +211,7 @@ impl SlidingCounting {
         16 + self.bytes()
     }
 
-    /// Writes all state: the arrival numbers, the counters, the queue's occupied places and what is there.
+    /// Writes all state: the arrival numbers, the counters, the queue's occupied places with their arrivals.
     ///
     /// # Errors
     /// What `sink` answers.
@@ -222,7 +223,7 @@ impl SlidingCounting {
         self.queue.write(sink)
     }
 
-    /// Replaces all state by what [`Self::write_body`] of a filter of the same shape and window wrote.
+    /// Replaces all state by the one that [`Self::write_body`] of a filter of the same shape and window wrote.
     ///
     /// # Errors
     /// What `source` answers, and `InvalidData` for what no filter writes; the filter must then be dropped.

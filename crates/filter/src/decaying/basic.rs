@@ -1,6 +1,7 @@
 //! The counters of the basic filter: 16 bits each.
 //!
-//! Promises: a counter holds what it is told, or says that it cannot. Must not know: decay rules beyond one step.
+//! Promises: a counter holds the value that it is given, or says that it cannot. Must not know: decay rules beyond one
+//! step.
 
 use std::io;
 
@@ -56,7 +57,7 @@ impl BasicCells {
         changed
     }
 
-    /// The share of counters that are not zero, told by the first `bytes_max` bytes; one counter at least.
+    /// The share of counters that are not zero, estimated from the first `bytes_max` bytes; one counter at least.
     pub(super) fn share_occupied(&self, bytes_max: usize) -> f64 {
         let cells = self.cells();
         let looked_at = &cells[..(bytes_max / 2).max(1).min(cells.len())];

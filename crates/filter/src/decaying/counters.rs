@@ -1,6 +1,6 @@
 //! Counters in either storage.
 //!
-//! Promises: a counter holds what it is told, or says that it cannot. Must not know: events, epochs.
+//! Promises: a counter holds the value that it is given, or says that it cannot. Must not know: events, epochs.
 
 use std::io;
 
@@ -25,7 +25,7 @@ impl Counters {
         })
     }
 
-    /// The greatest that a counter can hold.
+    /// The greatest value that a counter can hold.
     pub(super) fn max(&self) -> u32 {
         match self {
             Self::Basic(_) => BasicCells::MAX,
@@ -66,7 +66,7 @@ impl Counters {
         }
     }
 
-    /// The share of counters that are not zero, told by those in the first `bytes_max` bytes.
+    /// The share of counters that are not zero, estimated from those in the first `bytes_max` bytes.
     pub(super) fn share_occupied(&self, bytes_max: usize) -> f64 {
         match self {
             Self::Basic(cells) => cells.share_occupied(bytes_max),

@@ -5,8 +5,8 @@
 //! (A table from each cell to a chain of its own would cost 32 bits an extended cell and hashing; this one costs half
 //! a bit a cell, and a chain is as short while few cells are extended.)
 //!
-//! Promises: a counter holds what it is told, or says that it cannot; extensions that fall to zero return to the
-//! pool. Must not know: epochs.
+//! Promises: a counter holds the value that it is given, or says that it cannot; extensions that fall to zero return to
+//! the pool. Must not know: epochs.
 
 use std::io;
 
@@ -146,7 +146,7 @@ impl ExtendedCells {
         changed
     }
 
-    /// What a byte of one cell or two becomes where no cell is extended.
+    /// For each byte (one cell or two), the byte after a step where no cell is extended.
     fn base_steps(&self, decay: &Decay) -> [u8; 256] {
         let step = |parts: u8| decay.step(u32::from(parts)) as u8;
         std::array::from_fn(|byte| match self.base.bits() {
@@ -198,8 +198,8 @@ impl ExtendedCells {
         }
     }
 
-    /// The share of counters that are not zero, told by those of the first `bytes_max` bytes of the base; a block of
-    /// them at least.
+    /// The share of counters that are not zero, estimated from those of the first `bytes_max` bytes of the base; a
+    /// block of them at least.
     pub(super) fn share_occupied(&self, bytes_max: usize) -> f64 {
         let block_bytes = BLOCK_CELLS * self.base.bits() as usize / 8;
         let blocks = (bytes_max / block_bytes).max(1).min(self.table.bytes().len() / 4);

@@ -71,7 +71,7 @@ pub struct DecayingShape {
     pub cells: u64,
     /// Positions of an event (k).
     pub hashes: u32,
-    /// What happens to counters as epochs pass.
+    /// How counters decay as epochs pass.
     pub rule: DecayRule,
     /// How counters are kept.
     pub storage: CounterStorage,
@@ -126,7 +126,7 @@ pub struct DecayingFilter {
     seen: Option<SeenLately>,
     /// The greatest epoch seen.
     epoch: u64,
-    /// What a part of a counter is worth in `epoch`.
+    /// The worth of one part of a counter in `epoch`.
     worth: f64,
     degraded: u64,
 }
@@ -227,7 +227,7 @@ impl DecayingFilter {
         for position in probe.counters.iter() {
             let held = self.counters.get(position);
             let wanted = if literal { held.saturating_add(added) } else { raised };
-            // 32 bits at their end are taken for more than they can say.
+            // A counter at the end of its 32 bits is taken for one that has lost some.
             lost |= wanted == u32::MAX || wanted > held && !self.counters.set(position, wanted);
         }
         self.degraded = self.degraded.saturating_add(u64::from(lost));
@@ -317,7 +317,7 @@ impl DecayingFilter {
         &self.geometry
     }
 
-    /// What the filter was made from.
+    /// The shape that the filter was made from.
     pub fn shape(&self) -> DecayingShape {
         self.shape
     }
@@ -338,7 +338,7 @@ impl DecayingFilter {
         self.rate_within(usize::MAX)
     }
 
-    /// The same, told by the first `bytes_max` bytes of the counters, and of BF_0.
+    /// The same, estimated from the first `bytes_max` bytes of the counters, and of BF_0.
     pub(crate) fn rate_within(&self, bytes_max: usize) -> f64 {
         let counted = rates::plain::rate_from_fill(self.geometry.hashes(), self.counters.share_occupied(bytes_max));
         self.seen.as_ref().map_or(counted, |seen| counted * seen.rate_within(bytes_max))
@@ -354,7 +354,8 @@ impl DecayingFilter {
         16 + self.counters.body_bytes(self.counters.bytes()) + self.seen_bytes()
     }
 
-    /// Writes all state: the epoch, what was lost, the counters; extensions only as far as they were ever used.
+    /// Writes all state: the epoch, the number of degraded occurrences, the counters; extensions only as far as they
+    /// were ever used.
     ///
     /// # Errors
     /// What `sink` answers.

@@ -13,7 +13,7 @@ pub(super) const LAMBDA_RANGE: std::ops::RangeInclusive<f64> = 1e-6..=0.999_999;
 /// Most fractional bits of a counter.
 pub const FRACTION_BITS_MAX: u32 = 12;
 
-/// What happens to a counter when time passes. `lambda` is the decay factor of one epoch.
+/// How a counter decays as time passes. `lambda` is the decay factor of one epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DecayRule {
@@ -47,9 +47,9 @@ impl DecayRule {
         }
     }
 
-    /// No estimate is below the truth by more than this: 0 for the literal rule, else the sum of what all runs before
-    /// can have lost, `2^-f (1 + lambda^g + lambda^2g + ...) = 2^-f / (1 - lambda^g)`, between 1.4 and 3.5 parts
-    /// (1 to 2 with lambda below 0.7), however slow the decay. (Rounding each epoch would lose `2^-f / (1 - lambda)`.)
+    /// No estimate is below the truth by more than this: 0 for the literal rule, otherwise the sum of all losses of
+    /// earlier runs, `2^-f (1 + lambda^g + lambda^2g + ...) = 2^-f / (1 - lambda^g)`, between 1.4 and 3.5 parts (1 to 2
+    /// with lambda below 0.7), however slow the decay. (Rounding each epoch would lose `2^-f / (1 - lambda)`.)
     ///
     /// ```
     /// use firstseen_filter::DecayRule;
@@ -108,7 +108,7 @@ impl Decay {
         Self { lambda, parts_per_count, run_epochs, run_factor, literal: false }
     }
 
-    /// What a counter becomes at the end of a run. Never more than it was; in the lasting rule always less.
+    /// The value of a counter after the end of a run. Never more than it was; in the lasting rule always less.
     #[inline(always)]
     pub(super) fn step(&self, parts: u32) -> u32 {
         let exact = f64::from(parts) * self.run_factor;
@@ -116,7 +116,7 @@ impl Decay {
         below + u32::from(self.literal && f64::from(below) < exact)
     }
 
-    /// What one part is worth in `epoch`, in occurrences.
+    /// The worth of one part in `epoch`, in occurrences.
     pub(super) fn worth(&self, epoch: u64) -> f64 {
         power(self.lambda, epoch % self.run_epochs) / self.parts_per_count
     }

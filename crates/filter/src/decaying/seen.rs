@@ -1,7 +1,7 @@
 //! BF_0, the filter before the counters that answers "never seen" (C05 4), and forgets.
 //!
-//! Promises: what was recorded is known for `forget_epochs` at least and twice that at most, or for ever. Must not
-//! know: counters.
+//! Promises: a recorded event is known for `forget_epochs` at least and twice that at most, or for ever. Must not know:
+//! counters.
 
 use std::io;
 
@@ -31,8 +31,8 @@ impl SeenLately {
         Ok(Self { geometry, arrays, forget_epochs })
     }
 
-    /// Positions of its own, from a hash of all those of the counters: that is all that is known of an event whose
-    /// digest stays with its producer.
+    /// Positions in BF_0, from a hash of all positions in the counters: no more is known of an event whose digest stays
+    /// with its producer.
     #[inline(always)]
     pub(super) fn find(&self, counters: &Positions) -> Positions {
         let mixed = counters.iter().fold(Digest::default(), |mixed, position| {
@@ -74,7 +74,7 @@ impl SeenLately {
         }
     }
 
-    /// Empties what `until_epoch` no longer knows.
+    /// Empties the arrays that are forgotten by `until_epoch`.
     pub(super) fn advance(&mut self, from_epoch: u64, until_epoch: u64) {
         let (from, until) = (self.turn(from_epoch), self.turn(until_epoch));
         if until > from {
@@ -91,7 +91,7 @@ impl SeenLately {
     }
 
     /// The chance that BF_0 knows an event that it never saw: `1 - (1 - p_0^k)(1 - p_1^k)` over the two fills, each
-    /// told by the first `bytes_max` bytes.
+    /// estimated from the first `bytes_max` bytes.
     pub(super) fn rate_within(&self, bytes_max: usize) -> f64 {
         let hashes = f64::from(self.geometry.hashes());
         let unknown = self.arrays.iter().map(|array| 1.0 - array.share_occupied(bytes_max).powf(hashes));

@@ -1,7 +1,7 @@
 //! Whether a definition that came from outside can be built at all.
 //!
-//! Promises: what passes fails to build only where the system refuses the memory, and no sum over its fields overflows;
-//! nothing is allocated to find out. Must not know: who sent it, how much memory there is.
+//! Promises: a definition that passes fails to build only where the system refuses the memory, and no sum over its
+//! fields overflows; the check allocates nothing. Must not know: who sent the definition, how much memory there is.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ use crate::growth::{GENERATIONS_MAX, Growth, JumpLimit};
 use crate::timing::{Timers8, Timers16};
 use crate::{Geometry, Unit};
 
-/// As of what users ask for.
+/// The same range as for ratios that users ask for.
 const RATIO_RANGE: RangeInclusive<f64> = 1.0..=16.0;
 
 impl FilterDefinition {
@@ -151,7 +151,7 @@ mod tests {
         FilterSpec { capacity_events, ..FilterSpec::new(kind, window.parse().unwrap()) }.resolve().unwrap()
     }
 
-    /// Of each kind of cells one, as users ask for them.
+    /// One definition of each kind of cells, as users ask for them.
     fn all() -> Vec<FilterDefinition> {
         vec![
             spec(Kind::Bloom, "unbounded"),

@@ -1,7 +1,7 @@
 //! Other ways to ask a [`FilterSlice`]: by positions instead of digests, and for frequencies instead of verdicts.
 //!
-//! Promises: what is refused is refused before anything is touched; otherwise positions get the same answers as the
-//! digests that they were derived from. Must not know: how positions travel.
+//! Promises: a call is refused before anything is touched, or not at all; positions get the same answers as the digests
+//! that they were derived from. Must not know: how positions travel.
 
 use std::ops::Range;
 
@@ -29,8 +29,8 @@ impl FilterSlice {
         ProbeShape::of(self.geometry())
     }
 
-    /// Whether the slice can be asked by positions: all generations that it has or opens must have one shape. Tells
-    /// the same as [`crate::FilterDefinition::one_shape`].
+    /// Whether the slice can be asked by positions: all generations that it has or opens must have one shape. The same
+    /// as [`crate::FilterDefinition::one_shape`].
     pub fn takes_probes(&self) -> bool {
         on_kind!(&self.0, slice => slice.takes_probes(), _flags => true)
     }

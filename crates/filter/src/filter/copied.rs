@@ -9,11 +9,11 @@ use crate::{CellRun, PartError, Probes, SliceOutline, Stamp};
 /// Events between the prefetch of cells and their use.
 const AHEAD: usize = 8;
 
-/// Kinds whose cells cannot be told apart from their history.
+/// The error of kinds whose cells depend on the order of events.
 const NO_PARTS: PartError = PartError::Misfit("a kind that has no parts");
 
 impl FilterSlice {
-    /// What the slice is beside its cells; `None` where the kind has no parts (counting, stable, decaying).
+    /// The slice's state beside its cells; `None` where the kind has no parts (counting, stable, decaying).
     ///
     /// ```
     /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, Verdict};
@@ -51,7 +51,7 @@ impl FilterSlice {
         on_kind!(&self.0, slice => slice.cell_run(generation, start_bytes, bytes_max), _flags => None)
     }
 
-    /// Adds what is alive in a run of cells, as [`crate::CellSlice::put_cells`] says.
+    /// Adds the live cells of a run, as [`crate::CellSlice::put_cells`] says.
     ///
     /// # Errors
     /// [`PartError`]: the slice is as it was.
@@ -59,7 +59,7 @@ impl FilterSlice {
         on_kind!(&mut self.0, slice => slice.put_cells(run), _flags => Err(NO_PARTS))
     }
 
-    /// Whether anything of a run of cells is missing, as [`crate::CellSlice::lacks_cells`] says.
+    /// Whether live cells of a run are missing here, as [`crate::CellSlice::lacks_cells`] says.
     ///
     /// # Errors
     /// [`PartError`].
@@ -67,7 +67,7 @@ impl FilterSlice {
         on_kind!(&mut self.0, slice => slice.lacks_cells(run), _flags => Err(NO_PARTS))
     }
 
-    /// Adds what is missing of a run of cells, as [`crate::CellSlice::put_missing_cells`] says.
+    /// Adds the live cells of a run that are missing here, as [`crate::CellSlice::put_missing_cells`] says.
     ///
     /// # Errors
     /// [`PartError`]: the slice is as it was.
@@ -86,7 +86,7 @@ impl FilterSlice {
     /// Records events of `probes` in a generation: one stamp an event.
     ///
     /// # Errors
-    /// [`PartError`]: what comes before the event that does not fit is recorded.
+    /// [`PartError`]: events before the one that does not fit are recorded.
     pub fn put_probes(&mut self, generation: u64, probes: &Probes, stamps: &[Stamp]) -> Result<(), PartError> {
         if probes.shape() != self.probe_shape() || probes.len() != stamps.len() {
             return Err(PartError::Misfit("positions of another shape"));

@@ -24,14 +24,14 @@ use crate::geometry::{CELLS_MAX, Geometry, HASHES_MAX};
 /// One chance for each number of different cells, `0..=k`.
 pub(super) type ByDistinct = [f64; HASHES_MAX as usize + 1];
 
-/// What [`BlockRates`] keeps grows with the cells of a block, so there is a limit, above every layout's.
+/// The memory of [`BlockRates`] grows with the cells of a block, so there is a limit, above every layout's.
 const BLOCK_CELLS_MAX: u64 = 4096;
 
 /// Beyond `SATURATED * B` throws no cell of a block is empty: the chance is below `B e^-48`.
 const SATURATED: u64 = 48;
 
-/// The rates of one block size and one number of positions, at any load. It keeps what it has computed: make one and
-/// ask it often.
+/// The rates of one block size and one number of positions, at any load. It keeps its results: make one and ask it
+/// often.
 #[derive(Clone, Debug)]
 pub struct BlockRates {
     block_cells: u64,
@@ -104,7 +104,7 @@ impl BlockRates {
         self.over_distinct(|d| covered[d])
     }
 
-    /// The rate when the share of set cells was measured: that of the load which the fill betrays.
+    /// The rate when the share of set cells was measured: that of the load which follows from the fill.
     ///
     /// ```
     /// use firstseen_filter::rates::blocked::{BlockRates, fill};
@@ -195,8 +195,8 @@ fn hit_in_block(block_cells: u64, hashes: u32) -> f64 {
     -(f64::from(hashes) * (-1.0 / block_cells as f64).ln_1p()).exp_m1()
 }
 
-/// Blocks below which even an even fill lies more often than P: since `E[(X/B)^k] >= E[X/B]^k`, the [`fill`] must be
-/// at most `P^(1/k)`.
+/// Blocks below which even an even fill errs more often than P: since `E[(X/B)^k] >= E[X/B]^k`, the [`fill`] must be at
+/// most `P^(1/k)`.
 pub(super) fn blocks_at_least(block_cells: u64, events: f64, rate: f64, hashes: u32) -> u64 {
     let hit_by_event = -((-rate.powf(1.0 / f64::from(hashes))).ln_1p() / events).exp_m1();
     (hit_in_block(block_cells, hashes) / hit_by_event) as u64

@@ -27,7 +27,7 @@ pub fn vertical_as_duplicate(phi: f64, fill: f64, hashes: u32) -> f64 {
     (phi + (1.0 - phi) * fill).powi(hashes as i32)
 }
 
-/// What a policy gets wrong.
+/// The errors of a policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Errors {
     /// Share of the new events that are called duplicates.

@@ -1,4 +1,4 @@
-//! Filters that grow by whole generations: when a generation is full, and what several of them cost.
+//! Filters that grow by whole generations: when a generation is full, and the rate of several together.
 //!
 //! Promises: pure formulas of K11 5. Must not know: when a generation leaves.
 

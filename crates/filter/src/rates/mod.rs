@@ -1,4 +1,4 @@
-//! How often a filter lies, and how large it must be not to lie more often.
+//! How often a filter errs, and how large it must be not to err more often.
 //!
 //! Promises: pure formulas, each with its source beside it, each compared with a simulation in `tests/all/rates.rs`.
 //! Must not know: cells, digests, the state of a filter. Rates are over first tests: the chance that an event that no
@@ -74,7 +74,7 @@ pub enum SizingError {
 }
 
 impl SizingError {
-    /// Refuses what no formula can size.
+    /// Refuses numbers that no formula can size.
     fn check(events: f64, rate: f64) -> Result<(), Self> {
         if !(events.is_finite() && events >= 1.0) {
             return Err(Self::Events(events));

@@ -54,7 +54,7 @@ pub fn rate_asymptotic(cells: f64, hashes: u32, events: f64) -> f64 {
 /// The mean rate over a stream of n distinct events that fill the filter from empty:
 /// `(1/n) sum over i in 0..n of (1 - (1 - 1/m)^(ki))^k`, about P/4 for k = 4 and P/8 for k = 10.
 ///
-/// M05 section 6 prints measured stream rates beside the full filter's 2^-k; this is what they measured.
+/// M05 section 6 prints measured stream rates beside the full filter's 2^-k; this is the rate that they measured.
 ///
 /// ```
 /// use firstseen_filter::rates::plain;

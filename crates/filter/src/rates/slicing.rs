@@ -27,8 +27,8 @@ pub fn horizontal_rate(cells: f64, hashes: u32, events: f64, slices: u32) -> f64
     sum / total
 }
 
-/// Different slices that the k positions of an event touch in a vertical filter, on average: `S (1 - (1 - 1/S)^k)`
-/// (K11 3.1). It is also what a pipelined lookup visits for a duplicate, and what a set visits.
+/// Different slices that the k positions of an event touch in a vertical filter, on average: `S (1 - (1 - 1/S)^k)` (K11
+/// 3.1). A pipelined lookup of a duplicate visits as many, and so does a set.
 ///
 /// ```
 /// use firstseen_filter::rates::slicing;
@@ -69,7 +69,8 @@ pub fn positions_tested(slices: u32, hashes: u32, fill: f64) -> f64 {
     over_pipeline(slices, hashes, fill, f64::from)
 }
 
-/// What a pipelined lookup of a distinct event costs, where a visit to a slice that has c of its positions costs `cost(c)`.
+/// The cost of a pipelined lookup of a distinct event, where a visit to a slice that has c of its positions costs
+/// `cost(c)`.
 fn over_pipeline(slices: u32, hashes: u32, fill: f64, cost: impl Fn(u32) -> f64) -> f64 {
     // by_left[r]: with r positions left and s slices, from s = 1 up to all; more slices than positions are never exhausted.
     let mut by_left: Vec<f64> = (0..=hashes).map(&cost).collect();
@@ -92,10 +93,10 @@ fn over_pipeline(slices: u32, hashes: u32, fill: f64, cost: impl Fn(u32) -> f64)
 /// Visits of an average event of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Visits {
-    /// Slices visited by the test pass: what K11 counts.
+    /// Slices visited by the test pass, which K11 counts.
     pub test: f64,
-    /// With the set pass of events that are told distinct, which visits every slice that holds one of their cells. (Where
-    /// the slice that finds the unset cell sets its own at once, one less for each of them.)
+    /// Slices visited by test and set: the set pass of distinct events visits every slice that holds one of their
+    /// cells. (Where the slice that finds the unset cell sets its own at once, one less for each of them.)
     pub test_and_set: f64,
 }
 
@@ -117,8 +118,8 @@ pub fn stream_visits(slices: u32, hashes: u32, cells: f64, events: f64, duplicat
     let distinct: f64 = GAUSS.iter().map(|(node, weight)| weight * at(*node)).sum();
     let touched = slices_touched(slices, hashes);
     let test = duplicates_share * touched + (1.0 - duplicates_share) * distinct;
-    let told_distinct = (1.0 - duplicates_share) * (1.0 - plain::stream_mean(cells, hashes, events));
-    Visits { test, test_and_set: test + told_distinct * touched }
+    let distinct_share = (1.0 - duplicates_share) * (1.0 - plain::stream_mean(cells, hashes, events));
+    Visits { test, test_and_set: test + distinct_share * touched }
 }
 
 /// Jain's fairness of measured loads: `(sum x)^2 / (S sum x^2)`, 1 when all are equal, 1/S when one has all.

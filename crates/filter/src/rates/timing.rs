@@ -1,15 +1,15 @@
 //! Timers: a plain or blocked filter whose events leave one by one.
 //!
-//! Promises: how many events are alive, and what that costs. Must not know: wheels, sweeps (an expired timer that
-//! still stands in memory is no live cell).
+//! Promises: formulas for the number of live events, and for the rate that follows from it. Must not know: wheels,
+//! sweeps (an expired timer that still stands in memory is no live cell).
 //!
 //! The rates of [`plain`] and [`blocked`] at [`live_events`] are bounds, and exact where duplicates refresh their
-//! timers. Under the `fixed` rule a false positive sets nothing, which a measurement shows: 2 to 3 % below the bound
-//! at a rate of 1 %. [`delivered_classic`] and [`delivered_blocked`] follow one cell. Events hit it `mu` times a
-//! window. While it is empty, the next of them sets it: none is refused whose cell is empty. While it is alive they
-//! are refused with chance `q = rate / fill`, so it is set again `mu' = mu (1 - q)` times a window, and it stays alive
-//! until a whole window passes without: `(e^mu' - 1) / mu'` windows on average, then `1 / mu` windows empty. So `fill
-//! = A / (A + 1/mu)` with `A = (e^mu' - 1) / mu'`, which is `1 - e^-mu` for q = 0.
+//! timers. Under the `fixed` rule a false positive sets nothing, which a measurement shows: 2 to 3 % below the bound at
+//! a rate of 1 %. [`delivered_classic`] and [`delivered_blocked`] follow one cell. Events hit it `mu` times a window.
+//! While it is empty, the next of them sets it: no event is refused whose cell is empty. While the cell is alive, its
+//! events are refused with chance `q = rate / fill`, so it is set again `mu' = mu (1 - q)` times a window, and it stays
+//! alive until a whole window passes without: `(e^mu' - 1) / mu'` windows on average, then `1 / mu` windows empty. So
+//! `fill = A / (A + 1/mu)` with `A = (e^mu' - 1) / mu'`, which is `1 - e^-mu` for q = 0.
 
 use super::{
     Size, SizingError,

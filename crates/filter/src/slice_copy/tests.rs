@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::{CellRun, FilterSecret, FilterSlice, FilterSpec, Kind, Probes, SliceOutline, Stamp, Verdict};
 
-/// What is told to a copy, in order.
+/// A part that a copy gets, in order.
 enum Part {
     Outline(SliceOutline),
     Cells(CellRun),
@@ -26,7 +26,7 @@ fn definitions() -> Vec<FilterSpec> {
     ]
 }
 
-/// Takes the next run of cells; where the one after it begins.
+/// Takes the next run of cells; returns where the one after it begins.
 fn step(
     slice: &FilterSlice,
     (number, start): (u64, u64),
@@ -60,7 +60,7 @@ fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize, ahead_units
             parts.push(Part::Events(slice.newest_generation(), probes, vec![stamp]));
         }
         if index == events.len() / 4 {
-            // What was before is forgotten: the checkpoint begins here.
+            // Earlier parts are forgotten: the checkpoint begins here.
             parts.clear();
             let outline = slice.outline().unwrap();
             cursor = Some((outline.oldest, 0));
@@ -97,15 +97,15 @@ fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize, ahead_units
     assert_eq!(copy.used_cells(), slice.used_cells());
     match ahead_units {
         0 => assert_eq!(copy.live_events(), slice.live_events()),
-        // What comes late counts for a little longer.
+        // An event that comes late counts for a little longer.
         _ => assert!(copy.live_events() >= slice.live_events()),
     }
     let mut probes = Probes::new(slice.probe_shape());
     (0..600u16).for_each(|event| probes.push_digest(secret.digest(&event.to_le_bytes()), slice.geometry()));
-    let (mut told, mut expected) = (vec![Verdict::Undecided; 600], vec![Verdict::Undecided; 600]);
+    let (mut answers, mut expected) = (vec![Verdict::Undecided; 600], vec![Verdict::Undecided; 600]);
     slice.lookup_probes(&probes, 0..600, &vec![now; 600], &mut expected).unwrap();
-    copy.lookup_probes(&probes, 0..600, &vec![now; 600], &mut told).unwrap();
-    assert_eq!(told, expected);
+    copy.lookup_probes(&probes, 0..600, &vec![now; 600], &mut answers).unwrap();
+    assert_eq!(answers, expected);
 }
 
 proptest! {
@@ -161,11 +161,11 @@ fn what_was_missing_expires_where_nothing_else_was_recorded() {
         probes.push_digest(digest[0], copy.geometry());
         let expiry = definition.rule.expiry(100);
         for unit in (100..expiry + 5 * definition.rule.span_units).step_by(3) {
-            let mut told = [Verdict::Undecided];
+            let mut answers = [Verdict::Undecided];
             copy.advance(unit);
-            copy.lookup_probes(&probes, 0..1, &[Stamp::on_time(unit)], &mut told).unwrap();
+            copy.lookup_probes(&probes, 0..1, &[Stamp::on_time(unit)], &mut answers).unwrap();
             let expected = if unit < expiry { Verdict::Duplicate } else { Verdict::FirstSeen };
-            assert_eq!(told, [expected], "{spec:?} at {unit}, expiry {expiry}");
+            assert_eq!(answers, [expected], "{spec:?} at {unit}, expiry {expiry}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What a user of kind decaying asks for, and the definition that fulfils it.
+//! What a user asks for in a filter of kind decaying, and the definition that fulfils it.
 //!
-//! Promises: what cannot be built is refused by name, with what to do instead. Must not know: flags, files.
+//! Promises: a filter that cannot be built is refused by name, with what to do instead. Must not know: flags, files.
 
 use super::{SpecError, load_of_one};
 use crate::decaying::{CounterStorage, DecayRule, DecayingShape};
@@ -9,10 +9,10 @@ use crate::kind_name::Kind;
 use crate::rates::plain;
 use crate::{GeometryError, HASHES_MAX, Unit, Window, WindowRule};
 
-/// No occurrence is too old to be counted: what is left of it only gets less.
+/// No occurrence is too old to be counted: only less is left of it.
 const RULE: WindowRule = WindowRule { span_units: u64::MAX, lateness_units: 0 };
 
-/// A filter that estimates decayed frequencies. Start from [`FrequencySpec::new`] and change what is known.
+/// A filter that estimates decayed frequencies. Start from [`FrequencySpec::new`] and change the fields that are known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrequencySpec {
     /// From one decay to the next: a duration, or a number of events.
@@ -23,7 +23,7 @@ pub struct FrequencySpec {
     pub capacity_keys: u64,
     /// Highest acceptable chance that a key never seen has an estimate above zero.
     pub rate: f64,
-    /// Cells (m) instead of what capacity and rate give.
+    /// Cells (m) instead of the number that follows from capacity and rate.
     pub cells: Option<u64>,
     /// Positions a key (k) instead of the best.
     pub hashes: Option<u32>,

@@ -100,7 +100,7 @@ fn cell_bits(spec: &FilterSpec) -> Result<u32, SpecError> {
     }
 }
 
-/// Events a window: as given, as the window says, or as the memory allows; `None` where nothing says.
+/// Events of a window: as given, as the window says, or as the memory allows; `None` where none of these says it.
 fn capacity(spec: &FilterSpec, units: &Units, cell_bits: u32) -> Result<Option<u64>, SpecError> {
     let counted = match spec.window {
         Window::Events(events) | Window::LandmarkEvents(events) => Some(events),
@@ -226,7 +226,8 @@ fn counting_cells(spec: &FilterSpec, units: &Units, capacity: u64) -> u64 {
     plain::cells(counting_events(units, capacity), spec.rate, hashes).ceil() as u64
 }
 
-/// Bytes of the counters and what tells when they go down: a bit a cell for each sub-window, or a queue of digests.
+/// Bytes of the counters, and of the record of when they go down: a bit in each cell for each sub-window, or a queue of
+/// digests.
 fn counting_bytes(spec: &FilterSpec, units: &Units, capacity: u64) -> u64 {
     let padded = |count: u64| count.saturating_add(511) / 512 * 512;
     let cells = padded(counting_cells(spec, units, capacity));

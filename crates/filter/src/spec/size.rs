@@ -7,8 +7,8 @@ use crate::rates::generations::JumpingLoad;
 use crate::rates::{Size, blocked, generations, plain};
 use crate::{Geometry, Layout};
 
-/// The layout, where nobody says otherwise: one line of bits, two of wider cells (one would fill too unevenly). The
-/// lower the rate, the more the unevenness of blocks costs: larger blocks then, and none at last.
+/// The default layout: blocks of one line of bits, or of two lines of wider cells (one would fill too unevenly). The
+/// lower the rate, the more the unevenness of blocks costs: then blocks are larger, and at last there are none.
 pub(super) fn layout_of(spec: &FilterSpec) -> Layout {
     let lines = match spec.kind {
         Kind::Bloom => 1,
@@ -23,7 +23,7 @@ pub(super) fn layout_of(spec: &FilterSpec) -> Layout {
     })
 }
 
-/// What a slice must hold at a rate.
+/// The load that a slice must hold at a rate.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
     /// Events alive at once in one generation of cells.
@@ -39,7 +39,7 @@ pub(super) fn geometry(layout: Layout, cell_bits: u32, load: Load, hashes: Optio
     let Load { events, jumps, rate } = load;
     let hashes_given = hashes;
     if let Some(hashes) = hashes {
-        // What no geometry of this layout can place has no size either.
+        // Positions that no geometry of this layout can place have no size either.
         Geometry::new(1, hashes, cell_bits, layout)?;
     }
     let jumping = JumpingLoad { events, jumps };
@@ -70,13 +70,14 @@ pub(super) fn geometry(layout: Layout, cell_bits: u32, load: Load, hashes: Optio
     Ok(geometry)
 }
 
-/// A layout in blocks may take so many times the memory of the classic one. What it is chosen for is speed, and where its
-/// blocks are too small for the rate it would pay for it with any amount of memory.
+/// A layout in blocks may take so many times the memory of the classic one. It is chosen for speed, and where its
+/// blocks are too small for the rate, the speed would cost any amount of memory.
 const BLOCKED_PART_MAX: u64 = 8;
-/// One block for a few events may be more than that, and costs nothing.
+/// One block for a few events may take more than that, and costs nothing.
 const WASTED_BYTES_MIN: u64 = 64 << 10;
 
-/// Events that are alive at once where one window brings `capacity`: what is kept a unit or two too long counts too.
+/// Events that are alive at once where one window brings `capacity`: events that are kept a unit or two too long count
+/// too.
 pub(super) fn live_events(spec: &FilterSpec, units: &Units, capacity: u64) -> f64 {
     let window_units = units.window_units as f64;
     match spec.kind {

@@ -5,16 +5,16 @@ use crate::kind_name::Kind;
 use crate::timing::{Timers8, Timers16};
 use crate::{Unit, Window, WindowRule};
 
-/// Ticks that a window is cut into: what is kept too long is at most two of them (1.6 % at 8 bits).
+/// Ticks that a window is cut into: events are kept too long by at most two of them (1.6 % at 8 bits).
 const TICKS_8: u64 = 128;
 const TICKS_16: u64 = 16_384;
 /// Fewer ticks than this would keep events for more than 3 % too long.
 const TICKS_MIN: u64 = 64;
 
-/// Of a sliding window, the part by which events may come late where nobody says otherwise: it costs no memory.
+/// The default lateness, as a part of a sliding window: it costs no memory.
 const LATENESS_DEFAULT_PART: u64 = 8;
 
-/// Sub-windows of a counting filter where nobody says otherwise: M05 uses four.
+/// The default number of sub-windows of a counting filter: M05 uses four.
 const COUNTING_JUMPS: u64 = 4;
 const COUNTING_JUMPS_MAX: u64 = 250;
 
@@ -83,7 +83,7 @@ fn unit_of(length: u64, is_time: bool) -> Unit {
     if is_time { Unit::Milliseconds(length) } else { Unit::Events(length) }
 }
 
-/// The lateness in the window's measure: milliseconds, or nothing where events are counted.
+/// The lateness in the window's measure: milliseconds; 0 where events are counted.
 fn lateness_of(spec: &FilterSpec, is_time: bool, default: u64) -> Result<u64, SpecError> {
     match (spec.lateness_ms, is_time) {
         (lateness_ms, true) => Ok(lateness_ms.unwrap_or(default)),

@@ -1,4 +1,4 @@
-//! `timing`: a timer a cell, sliding windows (K11 section 4).
+//! `timing`: one timer in each cell, sliding windows (K11 section 4).
 //!
 //! Promises: an event judged at `j` is found if it was recorded with an expiry above `j`, in whatever order times
 //! arrive within the lateness. Must not know: how long a tick is.
@@ -82,7 +82,7 @@ impl<T: Timer> Timers<T> {
         T::View::new(Span::of::<T>(judged, self.window.expiry(now)))
     }
 
-    /// All that is alive at unit `now`, as late as it may be judged.
+    /// The view of all timers alive at unit `now`, for an event as late as it may be judged.
     fn whole_view(&self, now: u64) -> T::View {
         self.view(now.saturating_sub(self.window.lateness_units), now)
     }
@@ -293,7 +293,7 @@ impl<T: Timer> CellKind for Timers<T> {
     }
 }
 
-/// What had expired then may read as alive now, as the wheel has gone on.
+/// A timer that had expired then may read as alive now, as the wheel has gone on.
 fn alive_then(view_then: &impl View, cell: &[u8]) -> u32 {
     let code = read_code(cell);
     if view_then.rank(code) > 0 { code } else { 0 }

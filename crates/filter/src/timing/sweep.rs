@@ -29,7 +29,7 @@ impl<T: Timer> Timers<T> {
         generation.swept_bytes = self.part(generation, next).0;
     }
 
-    /// Sweeps at most `budget_bytes` of what is left of the part of unit `now`.
+    /// Sweeps at most `budget_bytes` of the rest of the part of unit `now`.
     pub(super) fn sweep_some(&self, generation: &mut Generation, now: u64, budget_bytes: usize) {
         let cursor = generation.swept_bytes;
         let budget_bytes = budget_bytes.next_multiple_of(2);
@@ -60,7 +60,7 @@ impl<T: Timer> Timers<T> {
         (bytes as usize).next_multiple_of(2).min(generation.memory.bytes().len())
     }
 
-    /// Empties the timers in `start..end` that nobody judged from unit `next` on can find alive. The codes are those
+    /// Empties the timers in `start..end` that no event judged from unit `next` on can find alive. The codes are those
     /// of unit `now`.
     fn clear(&self, generation: &mut Generation, start: usize, end: usize, now: u64, next: u64) {
         if start >= end {

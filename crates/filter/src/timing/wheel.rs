@@ -4,8 +4,8 @@
 //! timer at every tick): a code is read relative to the present, and a sweep clears expired codes before the wheel
 //! comes round to them.
 //!
-//! Promises: reading back what was stored, as long as every stored expiry lies in a range shorter than the wheel.
-//! Must not know: events, cells' positions.
+//! Promises: an expiry is read back as it was stored, as long as all stored expiries lie in a range shorter than the
+//! wheel. Must not know: events, cells' positions.
 
 use crate::kernel::Element;
 
@@ -20,7 +20,7 @@ pub(crate) trait Timer: Element {
 
     fn from_code(code: u32) -> Self;
 
-    /// Empties every timer that is not alive in `span` and tells how many that were.
+    /// Empties every timer that is not alive in `span`, and returns how many these were.
     fn retain(timers: &mut [Self], span: Span) -> u64;
 }
 
@@ -89,7 +89,7 @@ impl Timer for [u8; 2] {
 
 /// The wheel as seen from one unit.
 pub(crate) trait View: Copy {
-    /// What is alive for an event judged at `span.judged`.
+    /// The view of the timers alive for an event judged at `span.judged`.
     fn new(span: Span) -> Self;
 
     /// Units from the judged one to the expiry behind `code`; 0 where the timer is empty or expired.

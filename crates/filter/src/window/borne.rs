@@ -1,22 +1,25 @@
-//! Which times may move a clock: what is broken in a record, or in a machine, must not end everybody's window.
+//! Which times may move a clock (elsewhere: advance the watermark): a broken record or machine must not end everybody's
+//! window.
 //!
-//! A clock has an anchor, the greatest time that was *borne out*. An event moves the clock by its own word up to one step
-//! ahead of the anchor, and no further, however many such events come: small steps add up to nothing. A time that is further
-//! ahead must be borne out, by the events that come after it, or by the time of day; then the anchor is there, however far
-//! that is. So the look at other events costs nothing: it is due once a step of the stream's own time.
+//! A clock has an anchor, the greatest time that was *borne out*. An event moves the clock by its own word up to one
+//! step ahead of the anchor, and no further, however many such events come: small steps add up to nothing. A time that
+//! is further ahead must be borne out, by the events that come after it, or by the time of day; then the anchor moves
+//! there, however far that is. The look at other events costs next to nothing: it is due once in a step of the stream's
+//! own time.
 //!
 //! How that bounds the harm: at the moment of a look at least half of the events that come next are at most the tolerance (the
 //! step, or the lateness where that is more) before the time in question. While fewer than half of them are broken, an
 //! unbroken one is among those, so the clock is never more than the tolerance ahead of the events that are right, and with a
 //! lateness of at least the step they are judged at their own times all the same.
 //!
-//! Promises: pure; whatever it is told, the anchor moves only to what was borne out. Must not know: what a time counts,
-//! milliseconds or units of a window; where the present comes from.
+//! Promises: pure; the anchor moves only to times that were borne out, whatever comes. Must not know: what a time
+//! counts, milliseconds or units of a window; where the present comes from.
 
-/// So many events behind the one in question are looked at.
+/// The check looks at so many events behind the one in question.
 pub const AHEAD_EVENTS_MAX: usize = 256;
 
-/// The time of day speaks for what is near it as so many events do: a record of now in a log of last year is as wrong as any other.
+/// The time of day counts as so many events of its time, and not as proof: a record of now in a log of last year is as
+/// wrong as any other.
 const PRESENT_EVENTS: usize = 8;
 
 /// The anchor of a clock, in the clock's own count.
@@ -24,13 +27,13 @@ const PRESENT_EVENTS: usize = 8;
 pub(super) struct Borne {
     step: u64,
     tolerance: u64,
-    /// The anchor and the step; nothing before the first time.
+    /// The anchor and the step together; none before the first time.
     free_to: Option<u64>,
 }
 
 impl Borne {
-    /// Nothing was borne out yet. An event takes the clock `step` ahead by its own word; others bear it out that are at most
-    /// `lateness` older.
+    /// An anchor before any time was borne out. An event takes the clock `step` ahead by its own word; events that are
+    /// at most `lateness` older bear it out.
     pub(super) fn new(step: u64, lateness: u64) -> Self {
         Self { step, tolerance: step.max(lateness), free_to: None }
     }
@@ -53,18 +56,19 @@ impl Borne {
         self.tolerance
     }
 
-    /// Where the anchor is; nothing before the first time.
+    /// The anchor; none before the first time.
     pub(super) fn anchor(&self) -> Option<u64> {
         self.free_to.map(|free_to| free_to.saturating_sub(self.step))
     }
 
-    /// What is known for certain to have been: the anchor is there at least.
+    /// A time that has certainly been: the anchor is there at least.
     #[inline]
     pub(super) fn trust(&mut self, time: u64) {
         self.free_to = self.free_to.max(Some(time.saturating_add(self.step)));
     }
 
-    /// A clock has shown `time`: by the word of one event perhaps, so what was borne out may be as far before it as it can be.
+    /// A clock has shown `time`: by the word of one event perhaps, so the anchor is taken to be as far before it as it
+    /// can be.
     #[inline]
     pub(super) fn restore(&mut self, time: u64) {
         let anchor_min = time.saturating_sub(self.tolerance);
@@ -84,13 +88,13 @@ impl Borne {
     /// Whether `time` is borne out by the times of the events that come next, as far as these are known, and by the present
     /// where that is known; the anchor follows then.
     ///
-    /// Where nothing is known of what comes next there is nothing to contradict it but the present: what is said to
-    /// occur more than a step after now needs the word of as many events as if all that are looked at were known.
+    /// Where the next events are not known, only the present can contradict: a time more than a step after the present
+    /// must then be borne out by as many events as if all that the check looks at were known.
     pub(super) fn bear_out(&mut self, time: u64, ahead: &[u64], present: Option<u64>) -> bool {
         let ahead = &ahead[..ahead.len().min(AHEAD_EVENTS_MAX)];
         let is_now = present.is_some_and(|present| self.is_near(time, present));
         let is_after_now = present.is_some_and(|present| time > present) && !is_now;
-        // Where nothing was borne out yet, the event is one of those that tell where the stream is.
+        // Where nothing was borne out yet, the event itself counts among those that show where the stream is.
         let own = usize::from(self.free_to.is_none()) + if is_now { PRESENT_EVENTS } else { 0 };
         let known = own + ahead.len();
         let needed = match (is_after_now, self.free_to) {
@@ -101,8 +105,8 @@ impl Borne {
         self.follow(time, |from| own + ahead.iter().filter(|other| **other >= from).count() >= needed)
     }
 
-    /// Whether `time` is borne out by others, where `is_said_from` tells whether enough of them are of a time or later; the
-    /// anchor follows then, as far as they go.
+    /// Whether `time` is borne out by others, where `is_said_from` says whether enough of them are of a time or later;
+    /// the anchor then follows, as far as they go.
     pub(super) fn follow(&mut self, time: u64, is_said_from: impl Fn(u64) -> bool) -> bool {
         let edge = time.saturating_sub(self.tolerance);
         let anchor = [time, edge].into_iter().find(|from| is_said_from(*from));
@@ -127,7 +131,7 @@ mod tests {
     fn steps_do_not_add_up() {
         let borne = borne();
         assert!(borne.is_free(NOW + 60) && !borne.is_free(NOW + 61));
-        // However often it is asked, nothing moves the anchor but what is borne out.
+        // However often the check is made, only times that are borne out move the anchor.
         let mut asked = borne;
         assert!(!asked.bear_out(NOW + 200, &[NOW; 9], None));
         assert_eq!(asked, borne);

@@ -11,7 +11,7 @@ use jiff::tz::{Offset, TimeZone};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// How often a calendar landmark comes.
+/// The time from one landmark of a calendar to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Period {
     /// At every full hour.

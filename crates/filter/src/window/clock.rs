@@ -9,17 +9,17 @@ use super::borne::Borne;
 use super::{Stamp, Unit, WindowRule};
 use crate::body::{invalid, read_u64, write_u64};
 
-/// Times and counts beyond this are none: sums must not overflow.
+/// Times and counts beyond this are invalid: sums must not overflow.
 pub(super) const COUNT_MAX: u64 = 1 << 62;
 
-/// Where an event falls.
+/// The place of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placed {
     /// In the window.
     At(Stamp),
     /// So long ago that its own window, and the lateness, are over: nothing is set, the filter's `late` rule answers.
     Late,
-    /// Far ahead of the clock and not borne out, or without the time that the window needs: refused.
+    /// Refused: far ahead of the clock and not borne out, or without the time that the window needs.
     Refused,
 }
 
@@ -52,13 +52,13 @@ impl WindowClock {
         self.present_ms = self.present_ms.max(Some(present_ms));
     }
 
-    /// Whether an event of this time is placed without a look at anything else: at the present, and at what comes after it.
+    /// Whether an event of this time is placed without a look at the present, or at the events that come after it.
     #[inline]
     pub fn takes_freely(&self, time_ms: u64) -> bool {
         self.now_ms.is_some_and(|now_ms| time_ms <= now_ms) || self.borne.is_free(time_ms)
     }
 
-    /// The place of the next event, alone: nothing is known of those that come after it. `time_ms` is ignored where the
+    /// The place of the next event, alone: those that come after it are not known. `time_ms` is ignored where the
     /// window does not need it.
     ///
     /// ```
@@ -107,8 +107,8 @@ impl WindowClock {
         Placed::At(Stamp::on_time(self.now_unit))
     }
 
-    /// The place of an event that is only looked up: it moves no clock, and where events are counted it is not counted. One
-    /// that is ahead of the clock is judged at its own time: what has expired by then is not found.
+    /// The place of an event that is only looked up: it moves no clock, and where events are counted it is not counted.
+    /// An event ahead of the clock is judged at its own time: events that have expired by then are not found.
     ///
     /// ```
     /// use firstseen_filter::{Placed, Stamp, Unit, WindowClock, WindowRule};
@@ -132,7 +132,7 @@ impl WindowClock {
         }
     }
 
-    /// What the clock shows, and the unit of an event that is only looked up, which may be above it; `None` where
+    /// The clock's unit, and the unit of an event that is only looked up, which may be above it; `None` where
     /// [`Self::place_lookup`] refuses.
     pub fn look_up_tick(&mut self, time_ms: Option<u64>) -> Option<(u64, u64)> {
         match self.unit {
@@ -144,9 +144,9 @@ impl WindowClock {
         }
     }
 
-    /// What the clock shows at event `event` of those whose times are in `times_ms`, and the unit in which that occurred, which
-    /// is not above it: what a [`crate::UnitClock`] elsewhere needs to place the event as [`Self::place_nth`] does here. An
-    /// event that is late is told like any other; `None` where `place_nth` refuses.
+    /// The clock's unit at event `event` of those whose times are in `times_ms`, and the unit in which that event
+    /// occurred, which is not above it. A [`crate::UnitClock`] elsewhere needs both to place the event as
+    /// [`Self::place_nth`] does here. A late event gives them like any other; `None` where `place_nth` refuses.
     ///
     /// ```
     /// use firstseen_filter::{Unit, WindowClock, WindowRule};
@@ -170,14 +170,14 @@ impl WindowClock {
         }
     }
 
-    /// The same of an event alone, of which [`Self::place`] tells the place.
+    /// The same for an event alone, which [`Self::place`] would place.
     #[inline]
     pub fn place_tick(&mut self, time_ms: Option<u64>) -> Option<(u64, u64)> {
         self.tick_nth(time_ms.as_slice(), 0)
     }
 
-    /// Lets the clock show at least `now_ms`, as if an event of that time had been accepted: what another clock of the
-    /// same filter shows. Nothing where the window needs no time.
+    /// Lets the clock show at least `now_ms`, as another clock of the same filter does, as if an event of that time had
+    /// been accepted. Does nothing where the window needs no time.
     pub fn catch_up_ms(&mut self, now_ms: u64) {
         if self.unit.needs_time() && now_ms <= COUNT_MAX && self.now_ms.is_none_or(|shown_ms| now_ms > shown_ms) {
             self.borne.restore(now_ms);
@@ -191,8 +191,8 @@ impl WindowClock {
         self.events
     }
 
-    /// Counts at least `events` events, as another clock of the same filter has; nothing where the window is not made of
-    /// them.
+    /// Counts at least `events` events, as another clock of the same filter has; does nothing where the window is not
+    /// made of events.
     pub fn catch_up_events(&mut self, events: u64) {
         if let Unit::Events(events_per_unit) = self.unit
             && (self.events + 1..=COUNT_MAX).contains(&events)
@@ -250,7 +250,7 @@ impl WindowClock {
         found.0
     }
 
-    /// Writes what the clock shows.
+    /// Writes the clock's state.
     ///
     /// # Errors
     /// What the sink says.
@@ -260,10 +260,10 @@ impl WindowClock {
         write_u64(sink, self.events)
     }
 
-    /// Goes on where a clock of the same window was written.
+    /// Takes up the state of a clock of the same window.
     ///
     /// # Errors
-    /// `InvalidData` where no such clock shows this; what the source says.
+    /// `InvalidData` where no such clock has this state; and those of the source.
     pub fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
         let (is_set, time_ms, events) = (read_u64(source)?, read_u64(source)?, read_u64(source)?);
         let now_ms = match (is_set, time_ms) {

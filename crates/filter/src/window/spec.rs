@@ -1,4 +1,4 @@
-//! Windows as users say them, and the units they are cut into.
+//! Windows as users write them, and the units they are cut into.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::{Calendar, CalendarError};
 
-/// What a user asks for: how long a sighting counts.
+/// A window as a user asks for it: how long a sighting counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Window {
@@ -28,11 +28,11 @@ pub enum Window {
 }
 
 impl Window {
-    /// The least and the most that an event may take the clock ahead by its own word where nobody says otherwise.
+    /// The least and the greatest default of how far an event may take the clock ahead by its own word.
     const FUTURE_DEFAULT_MS: RangeInclusive<u64> = 1_000..=300_000;
 
-    /// How far ahead an event takes the clock by its own word where nobody says otherwise: a sixteenth of the window, or of
-    /// the time from one landmark to the next, but a second at least and five minutes at most.
+    /// The default of how far ahead an event takes the clock by its own word: a sixteenth of the window, or of the time
+    /// from one landmark to the next, but a second at least and five minutes at most.
     ///
     /// ```
     /// use firstseen_filter::Window;
@@ -62,7 +62,7 @@ pub enum WindowError {
          (landmark:day@Europe/Athens)"
     )]
     Form(String),
-    /// More milliseconds than are counted.
+    /// More milliseconds than can be counted.
     #[error("window `{0}` is longer than 584 million years: choose a shorter one, or `unbounded`")]
     TooLong(String),
     /// An unknown calendar or zone.
@@ -174,7 +174,7 @@ impl From<Window> for String {
     }
 }
 
-/// What a window's time is counted in.
+/// The unit in which a window's time is counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -194,7 +194,7 @@ impl Unit {
         matches!(self, Self::Milliseconds(_) | Self::Calendar(_))
     }
 
-    /// How long so many units are; nothing where units have no time.
+    /// The length of so many units; 0 where units have no time.
     pub(super) fn ms(&self, units: u64) -> u64 {
         match self {
             Self::Endless | Self::Events(_) => 0,
@@ -221,5 +221,5 @@ impl Unit {
     }
 }
 
-/// What a zone sets its clocks ahead by in spring: units are counted in local time.
+/// The time by which a zone sets its clocks ahead in spring: units are counted in local time.
 const CLOCK_CHANGE_MS: u64 = 3_600_000;

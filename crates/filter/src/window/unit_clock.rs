@@ -1,8 +1,8 @@
 //! A clock in units: places events whose times were turned into units by a [`super::WindowClock`] elsewhere.
 //!
-//! Promises: fed what one window clock tells, alone or as one of several that share its events, it places every event
-//! where that clock does, as far as it is told what bears the clock's jumps out. Must not know: how long a unit is, who sends
-//! what.
+//! Promises: given the units of one window clock, alone or as one of several that share its events, this clock places
+//! every event where that clock does, as far as it is given what bears that clock's jumps out. Must not know: how long
+//! a unit is, who sends which event.
 
 use std::ops::RangeInclusive;
 
@@ -10,29 +10,29 @@ use super::borne::Borne;
 use super::clock::COUNT_MAX;
 use super::{Placed, WindowRule};
 
-/// What a clock would do, and others are to bear out, in its units.
+/// A step of a clock that others are to bear out, in the clock's units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
-    /// Enough of them must be of this or later.
+    /// Enough of the others must be of this unit or later.
     pub from: u64,
-    /// What was borne out before.
+    /// The unit that was borne out before.
     pub anchor: Option<u64>,
-    /// What the clock shows.
+    /// The clock's unit.
     pub now: Option<u64>,
     /// Events that are right may be so much earlier than others.
     pub tolerance: u64,
 }
 
-/// The clock of whoever owns a part of the events of a filter.
+/// The clock of an owner of a part of a filter's events.
 ///
-/// Producers send, for a run of events, what their clock showed before it ([`Self::catch_up`]), and for each event what
-/// it shows at the event and the event's unit ([`Self::place`]). What a producer's clock shows is a hint: where it is far
-/// ahead and not borne out it counts for nothing, and the event is placed by its own unit.
+/// Producers send, for a run of events, the reading of their clock before it ([`Self::catch_up`]), and for each event
+/// the reading at the event and the event's unit ([`Self::place`]). The reading of a producer's clock is a hint: where
+/// it is far ahead and not borne out it counts for nothing, and the event is placed by its own unit.
 ///
-/// Nothing moves this clock beyond what the present allows ([`Self::show_present`]). What is no more than `step_units`, or the
-/// lateness, before the present is borne out by it. What is earlier than that, but more than a step, and the time that has passed
-/// since, ahead of what was borne out, as where old events are replayed, is borne out if `is_said` says of a [`Jump`] that
-/// enough others have come as far: it is asked then and only then.
+/// Nothing moves this clock beyond what the present allows ([`Self::show_present`]). A unit that is no more than
+/// `step_units`, or the lateness, before the present is borne out by the present. An earlier unit may still be more
+/// than a step, and the time that has passed since, ahead of the anchor, as where old events are replayed: it is borne
+/// out if `is_said` says of a [`Jump`] that enough others have come as far, which is asked then and only then.
 ///
 /// ```
 /// use firstseen_filter::{Jump, Placed, Stamp, UnitClock, WindowRule};
@@ -62,11 +62,11 @@ pub struct UnitClock {
     earliest_unit: Option<u64>,
     /// That when the anchor was moved last; none where nothing was shown since.
     earliest_at_anchor: Option<u64>,
-    /// Beyond this nothing is taken, whoever says it.
+    /// No unit beyond this is accepted, whoever sends it.
     latest_unit: u64,
-    /// Whether the present bears out by itself what is near it.
+    /// Whether the present alone bears out units near it.
     present_counts: bool,
-    /// Of the run in hand, the least unit that others do not bear out: what is later is not looked into again.
+    /// The least unit of the present run that others do not bear out: later ones are not checked again.
     doubtful_unit: Option<u64>,
 }
 
@@ -89,12 +89,13 @@ impl UnitClock {
         }
     }
 
-    /// The time of day is in the first of `units` or later: how much later is not known where clocks may differ. Nothing
-    /// moves the clock beyond the last. This clock may be far behind, where events are replayed; `counts` says whether the
-    /// present alone bears out what is near it nevertheless.
+    /// The time of day is in the first of `units` or later: how much later is not known where clocks may differ.
+    /// Nothing moves the clock beyond the last. This clock may be far behind, where events are replayed; `counts` says
+    /// whether the present alone bears out units near it nevertheless.
     pub fn show_present(&mut self, units: RangeInclusive<u64>, counts: bool) {
         let (earliest, latest) = units.into_inner();
-        // Before the first time nothing is bounded; after it the time of day does not go back, also where a node's clock does.
+        // Before the first reading nothing is bounded; after it the time of day does not go back here, also where a
+        // node's clock does.
         self.latest_unit = match self.earliest_unit {
             None => latest.min(COUNT_MAX),
             Some(_) => self.latest_unit.max(latest.min(COUNT_MAX)),
@@ -104,7 +105,7 @@ impl UnitClock {
         self.present_counts = counts;
     }
 
-    /// Whether it is near the present: then nothing can take it far.
+    /// Whether the clock is near the present: then nothing can take it far.
     pub fn is_live(&self) -> bool {
         self.earliest_unit.is_some_and(|earliest| self.now_unit().saturating_add(self.step_units) >= earliest)
     }

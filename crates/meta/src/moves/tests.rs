@@ -115,7 +115,7 @@ fn what_is_told_of_a_move_that_was_given_up_is_not_of_the_next() {
     assert_eq!((asked(&cluster), record(&cluster).moves().count()), (vec![2, 2, 1, 2], 0));
 }
 
-/// A node that goes while a slice is on its way to it begins anew, and what is lost at both ends is forgiven at both.
+/// A node that goes while a slice is on its way to it begins anew, and losses at both ends are forgiven at both.
 #[test]
 fn an_arrival_survives_restarts_and_forgiving_settles_it() {
     let mut cluster = cluster(2, "vertical:4");
@@ -171,7 +171,7 @@ fn who_has_the_last_copies_is_not_spared() {
     }
 }
 
-/// Where nobody else may record, a node that could not hold its slice for a while has missed nothing.
+/// Where no other node may record, a node that could not hold its slice for a while has missed nothing.
 #[test]
 fn the_only_copy_of_a_slice_misses_nothing_while_it_cannot_be_held() {
     for (slicing, has_gap) in [("none", false), ("vertical:4", true)] {

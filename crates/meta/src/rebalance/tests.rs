@@ -17,7 +17,7 @@ fn with_copies(name: &str, slicing: &str, copies: u32) -> Change {
     Change::CreateFilter(NewFilter { policies: FilterPolicies { copies, ..FilterPolicies::default() }, ..asked })
 }
 
-/// Copies by node, once all that is moving is there.
+/// Copies by node, once all moves have arrived.
 fn counts(record: &FilterRecord) -> BTreeMap<NodeId, u32> {
     let gone: BTreeSet<(u32, NodeId)> = record.moves().map(|way| (way.slice, way.from)).collect();
     let mut counts = BTreeMap::new();
@@ -120,7 +120,7 @@ fn what_finds_no_place_is_told() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever there is, the plan is carried out as it is, and ends even, or for want of memory only.
+    /// On any map, the plan can be carried out, and nodes end even, or uneven for want of memory only.
     #[test]
     fn plans_can_be_carried_out_and_end_even(
         (before, joined) in (1u64..5, 0u64..4),

@@ -43,7 +43,7 @@ fn who_has_no_slices_is_gone_and_who_has_some_can_be_drained() {
     for (filter, record) in &map.filters {
         assert!(record.epoch > before.map.filters[filter].epoch + (1 << 20));
         for (slice, owner) in (0..).zip(&record.owners) {
-            // The others may have gone on without it, and may have moved it elsewhere.
+            // The others may have gone on without this copy, and may have moved it elsewhere.
             assert!(owner.has_gap, "{} {slice}", record.name);
             assert!(owner.node == NodeId(2) || !map.is_complete(record, slice));
         }

@@ -13,7 +13,7 @@ use crate::state::tests::{Cluster, definition, filter};
 
 const MEMORY_BYTES: u64 = 1 << 30;
 
-/// What a backup has of all filters of a map.
+/// All filters of a map, as a backup has them.
 fn places(map: &ClusterMap) -> Vec<RestoredPlace> {
     let place = |record: &FilterRecord| RestoredPlace { record: record.clone(), sites: Vec::new() };
     map.filters.values().map(place).collect()
@@ -125,7 +125,7 @@ fn a_tree_hangs_together_under_other_numbers() {
     let branch = record.branch.as_ref().expect("in a tree");
     assert_eq!((leaf, branch.root, branch.parent), (FilterId(root.0 + 1), root, Some(root)));
     assert_eq!(now.state.map.filter_named("t").map(|(filter, _)| filter), Some(root));
-    // What is no tree is refused, whatever it claims.
+    // Places that are no tree are refused, whatever they claim.
     let whole = places(&former.state.map);
     let mut second = Cluster::new(1, MEMORY_BYTES);
     let wrong = [

@@ -1,4 +1,4 @@
-//! The state against an exact model: what may be, and what never.
+//! The state compared with an exact model: which states may be, and which never.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(nodes: u64, memory_bytes: u64) -> Self {
         let mut cluster = Self { state: State::default(), index: 0 };
-        cluster.ask(Change::Found { cluster: CLUSTER, profile: profile(1, memory_bytes) }).unwrap();
+        cluster.ask(Change::FoundCluster { cluster: CLUSTER, profile: profile(1, memory_bytes) }).unwrap();
         for number in 2..=nodes {
             cluster.ask(Change::AddNode { profile: profile(number, memory_bytes) }).unwrap();
         }
@@ -168,7 +168,7 @@ fn the_map_never_outgrows_a_message() {
     };
     assert!(matches!(refused, Refusal::MapFull { slices: 4096, .. }) && created >= 15, "{created}: {refused}");
     assert!(refused.to_string().contains("use fewer slices, or drop filters"), "{refused}");
-    // Whatever becomes of them, and however many nodes join.
+    // This holds whatever happens to the nodes, and however many join.
     let mut map = (*cluster.state.map).clone();
     for record in map.filters.values_mut() {
         record.epoch = u64::MAX;
@@ -192,7 +192,7 @@ fn the_map_never_outgrows_a_message() {
     let bytes = firstseen_wire::map::map_bytes(&map);
     let least = firstseen_wire::limits::MAP_FILTERS_BYTES_MAX * 9 / 10;
     assert!((least..firstseen_wire::limits::MESSAGE_BYTES_MAX).contains(&bytes), "{bytes} bytes");
-    // Small ones find room until it is used up, and what is dropped gives room back.
+    // Small filters find room until it is used up, and a filter that is dropped gives its room back.
     cluster.ask(filter("small", definition(Kind::Bloom, 1000, "none"), false)).unwrap();
     cluster.ask(Change::DropFilter { name: "f0".into() }).unwrap();
     cluster.ask(filter("again", wanted, false)).unwrap();
@@ -313,7 +313,7 @@ fn reserved_bytes_are_no_fewer_than_a_slice_takes() {
     }
 }
 
-/// What may be asked, as numbers that a seed can draw and shrink.
+/// Changes that may be proposed, from numbers that a seed can draw and shrink.
 fn changes() -> impl Strategy<Value = Change> {
     let slicings = ["none", "horizontal:3", "vertical:4", "horizontal-vertical:2x3"];
     prop_oneof![

@@ -1,11 +1,11 @@
-//! The database below: a file, or memory for simulations.
+//! The database of the store: a file, or memory for simulations.
 //!
 //! Promises: [`Database::write`] returns when its changes are on the disk; where there is no room for them, it waits for room;
 //! with a file, no task of the runtime waits for the disk; with memory, no thread is used. Must not know: what values mean.
 //!
-//! The library below never works again on a file once a write has failed. So where only room was lacking, the file is opened
-//! again, which takes up what was synced last, and the work at hand is done anew: all of it is such that doing it twice is
-//! the same, as the part of a commit that fails may be its last.
+//! The library never works again on a file once a write has failed. So where only room was lacking, the file is opened
+//! again, which takes up the state that was synced last, and the present piece of work is done anew. Every piece of
+//! work may be done twice, as the part of a commit that fails may be its last.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,20 +31,20 @@ pub(super) const VALUES: TableDefinition<&str, &[u8]> = TableDefinition::new("va
 /// Between two tries where there is no room.
 const FULL_PAUSE: Duration = Duration::from_millis(200);
 
-/// Why what a node must not forget cannot be read or written.
+/// Why the database cannot be read or written.
 #[derive(Clone, Debug, Error)]
 pub enum StoreError {
-    /// The database says no.
+    /// The database returns an error.
     #[error("{place}: cannot {what}: {reason}")]
     Database {
         /// The file.
         place: Arc<str>,
         /// What was tried.
         what: &'static str,
-        /// What the database says.
+        /// The database's error.
         reason: String,
     },
-    /// A value in it is not what was written.
+    /// A value in it is not the one that was written.
     #[error("{place}: {value} cannot be read: {reason}. {}", advice(reason))]
     Corrupt {
         /// The file.
@@ -64,7 +64,7 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: CodecError,
     },
-    /// The disk has no room for it.
+    /// The disk has no room for the value.
     #[error("{place}: its disk is full: make room there, and the node goes on")]
     Full {
         /// The file.
@@ -78,7 +78,8 @@ pub enum StoreError {
     },
 }
 
-/// What to do where a value cannot be read. What is right for one node is the end of a cluster whose nodes all do it.
+/// Advice where a value cannot be read. If all nodes of a cluster followed the advice for one node, the cluster would
+/// be lost.
 fn advice(reason: &CodecError) -> &'static str {
     match reason {
         CodecError::Version { .. } => {
@@ -108,18 +109,18 @@ struct Inner {
     storage: MetaStorage,
     reserve: Arc<Reserve>,
     state: RwLock<State>,
-    /// Changes that are on their way to the disk, and whether one of them does not get there.
+    /// Changes on their way to the disk, which show whether one is stuck.
     steps: Steps,
     hangs: watch::Sender<bool>,
-    /// Nobody waits for room any more.
+    /// Cancelled when no one is to wait for room any more.
     stopping: CancellationToken,
 }
 
 enum State {
     Open(Opened),
-    /// A write has found no room: it is opened again when somebody needs it.
+    /// A write has found no room: the file is opened again when it is needed.
     Given,
-    /// For good.
+    /// Closed for good.
     Closed,
 }
 
@@ -135,7 +136,7 @@ impl fmt::Debug for Database {
 }
 
 impl Database {
-    /// Opens what is there, or makes an empty one.
+    /// Opens the database, or makes an empty one.
     ///
     /// # Errors
     /// [`StoreError`]: the file and what is wrong with it.
@@ -169,7 +170,7 @@ impl Database {
         }
     }
 
-    /// Opens it again, for all clones: as when the process ends and starts.
+    /// Opens the file again, for all clones: as when the process ends and starts.
     #[cfg(test)]
     pub(super) async fn open_again(&self) -> Result<(), StoreError> {
         self.run(|database| {
@@ -210,7 +211,7 @@ impl Database {
         }
     }
 
-    /// Whether there is no room on the disk but what was kept back, or not even that.
+    /// Whether there is no room on the disk but that kept back, or not even that.
     pub(crate) fn watch_short(&self) -> watch::Receiver<bool> {
         self.inner.reserve.watch_short()
     }
@@ -220,7 +221,7 @@ impl Database {
         *self.inner.hangs.borrow()
     }
 
-    /// The same, for whoever waits.
+    /// Changes with [`Self::hangs`].
     pub(crate) fn watch_hangs(&self) -> watch::Receiver<bool> {
         self.inner.hangs.subscribe()
     }
@@ -231,16 +232,16 @@ impl Database {
         loop {
             tokio::time::sleep(patience / LOOKS).await;
             looks.look(self.inner.steps.under_way());
-            // Once it answers, the consensus goes on, and nothing was lost.
+            // Once the disk answers, the consensus goes on, and nothing was lost.
             let hangs = looks.is_stuck();
             if self.hangs() != hangs {
-                self.tell_hang(hangs, patience);
+                self.log_hang(hangs, patience);
                 self.inner.hangs.send(hangs);
             }
         }
     }
 
-    fn tell_hang(&self, hangs: bool, patience: Duration) {
+    fn log_hang(&self, hangs: bool, patience: Duration) {
         let place = &self.inner.place;
         if hangs {
             tracing::error!(
@@ -255,16 +256,16 @@ impl Database {
 
     /// Keeps room back, if there is any.
     pub(crate) async fn keep_reserve(&self) -> bool {
-        // Nothing in it fails.
+        // This never fails.
         self.run(|database| Ok(database.inner.reserve.keep())).await.unwrap_or(false)
     }
 
-    /// From now on nobody waits for room.
+    /// From now on no work waits for room.
     pub(crate) fn stop_waiting(&self) {
         self.inner.stopping.cancel();
     }
 
-    /// Closes the file when the work at hand is done; everything after it is refused.
+    /// Closes the file when the present work is done; later work is refused.
     pub(crate) async fn close(&self) -> Result<(), StoreError> {
         self.run(|database| {
             *database.state_mut() = State::Closed;
@@ -273,7 +274,7 @@ impl Database {
         .await
     }
 
-    /// Where it is, for messages.
+    /// The place of the database, for messages.
     pub(crate) fn place(&self) -> &Arc<str> {
         &self.inner.place
     }
@@ -338,7 +339,8 @@ impl Database {
         })
     }
 
-    /// Works on the database, which is opened where it is not; nothing has happened where room was lacking, or all of it.
+    /// Does `work` on the database, which is opened where it is closed; where room was lacking, nothing or all of it
+    /// has happened.
     fn with<T>(
         &self,
         what: &'static str,
@@ -364,7 +366,7 @@ impl Database {
         let failed = Arc::clone(&opened.health);
         drop(state);
         let mut state = self.state_mut();
-        // Somebody else may have opened it again.
+        // Another task may have opened it again.
         if matches!(&*state, State::Open(opened) if Arc::ptr_eq(&opened.health, &failed)) {
             *state = State::Given;
         }
@@ -410,7 +412,7 @@ impl Database {
         T: Send + 'static,
         F: Fn(&Self) -> Result<T, StoreError> + Send + Sync + 'static,
     {
-        // The library below takes what it has written for granted: bits that have changed may make it panic.
+        // The library relies on what it has written: bits that have changed may make it panic.
         let caught = |database: &Self, work: &F| {
             catch_unwind(AssertUnwindSafe(|| work(database)))
                 .unwrap_or_else(|_| Err(database.failed("finish the work at hand", "it has panicked, see the log")))

@@ -1,8 +1,8 @@
-//! The file of the database as the machine has it, and what becomes of a write for which there is no room.
+//! The file of the database on the machine's disk, and what happens to a write for which there is no room.
 //!
-//! Promises: such a write is done again, the same bytes at the same place, when the room kept back has been given up; what
-//! has failed is told apart: room that was lacking, which may come, from everything else, most of all a sync, which is never
-//! tried again. Must not know: what is in the file.
+//! Promises: such a write is done again, the same bytes at the same place, when the room kept back has been given up; a
+//! failure for lack of room, which may come, is told from every other, most of all that of a sync, which is never tried
+//! again. Must not know: what is in the file.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -19,13 +19,13 @@ use redb::{BackendError, DatabaseError, StorageBackend};
 use super::reserve::{Reserve, is_full};
 use super::storage::MetaStorage;
 
-/// What the database is called on a disk in memory.
+/// The name of the database on a disk in memory.
 const MEMORY_FILE: &str = "meta.redb";
 
 const EVERYTHING: (Bound<u64>, Bound<u64>) = (Bound::Unbounded, Bound::Unbounded);
 
 impl MetaStorage {
-    /// Whether whoever uses it may wait for a disk.
+    /// Whether its work may wait for a disk.
     pub(super) fn is_blocking(&self) -> bool {
         match self {
             Self::File(_) | Self::Copy(_) => true,
@@ -33,7 +33,7 @@ impl MetaStorage {
         }
     }
 
-    /// Where it is, for messages.
+    /// The place of the database, for messages.
     pub(super) fn place(&self) -> Arc<str> {
         match self {
             Self::File(path) | Self::Copy(path) => path.display().to_string().into(),
@@ -41,19 +41,19 @@ impl MetaStorage {
         }
     }
 
-    /// The file, that finds room with the help of `reserve`, and what becomes of it.
+    /// The file, which finds room with the help of `reserve`, and its health.
     pub(super) fn open(&self, reserve: &Arc<Reserve>) -> io::Result<(impl StorageBackend, Arc<Health>)> {
         let health = Arc::<Health>::default();
         let file = Careful { file: self.file()?, reserve: reserve.clone(), health: health.clone() };
         Ok((file, health))
     }
 
-    /// Refuses a file in which a bit has changed: the database looks at sums only after a crash, and would read on in what is
-    /// no longer a tree. Looks at a copy, as the database mends what it can by going back to an older state, with votes
-    /// forgotten that were cast since.
+    /// Refuses a file in which a bit has changed: the database looks at sums only after a crash, and would read on in
+    /// what is no longer a tree. Looks at a copy, as the database would mend the file by going back to an older state,
+    /// and forget votes that were cast since.
     ///
     /// # Errors
-    /// What the disk says, that somebody has it open, or what is wrong with it.
+    /// Those of the disk, that another process has the file open, or what is wrong with it.
     pub(super) fn check(&self) -> Result<Soundness, DatabaseError> {
         let file = self.file().map_err(redb::StorageError::from)?;
         if matches!(file.try_lock_range(EVERYTHING.0, EVERYTHING.1), Ok(false)) {
@@ -80,13 +80,13 @@ impl MetaStorage {
     }
 }
 
-/// What a look at a whole file has shown.
+/// The result of a look at a whole file.
 pub(super) enum Soundness {
     Sound,
     Damaged,
 }
 
-/// What has become of a file since it was opened.
+/// The health of a file since it was opened.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     has_lacked_room: AtomicBool,
@@ -94,7 +94,7 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// Whether a write has found no room, and nothing else has failed: what was synced is there.
+    /// Whether a write has found no room, and nothing else has failed: all that was synced is there.
     pub(super) fn lacks_room(&self) -> bool {
         self.has_lacked_room.load(Ordering::Acquire) && !self.has_failed.load(Ordering::Acquire)
     }
@@ -119,7 +119,7 @@ impl fmt::Debug for Careful {
 }
 
 impl Careful {
-    /// Does what takes room, once more where there was none and some has been given up.
+    /// Does a write that takes room; once more where there was none and the reserve has been given up.
     fn growing(&self, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
         let again = |error: io::Error| if is_full(&error) && self.reserve.give_up() { write() } else { Err(error) };
         write().or_else(again).inspect_err(|error| self.health.note(error))
@@ -143,7 +143,7 @@ impl StorageBackend for Careful {
         self.growing(|| self.file.set_len(len))
     }
 
-    /// That there is no room is found out too late here: what was written may be gone, so it is no error that passes.
+    /// A lack of room shows too late here: earlier writes may be gone, so this is no error that passes.
     fn sync_data(&self) -> io::Result<()> {
         self.failed(self.file.sync_data())
     }
@@ -221,7 +221,7 @@ fn read_all(file: &dyn StorageBackend) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A file that nobody else may read: it holds the secrets of filters.
+/// A file that no other user may read: it holds the secrets of filters.
 fn private_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

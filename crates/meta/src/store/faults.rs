@@ -1,7 +1,7 @@
 //! The store on a disk that is full, loses its power, does not sync, or changes bits.
 //!
-//! A disk that is full: before, the first write without room ended the agreement, and with it the node. Now the room kept
-//! back is used, and when that is gone too, whoever writes or reads waits until there is room, and finds what was there.
+//! On a full disk the room kept back is used; when that is gone too, writers and readers wait until there is room, and
+//! then find what was there.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use super::{Database, LogStore, StoreError};
 use crate::command::{Change, Command};
 use crate::types::{Entry, LogId, TypeConfig, Vote};
 
-/// Far more than any of it takes.
+/// Far longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What no test fills.
+/// More room than any test fills.
 const ROOMY_BYTES: u64 = 8 << 20;
 
 async fn open(disk: &MemoryDisk) -> Result<(Database, LogStore), StoreError> {
@@ -111,7 +111,7 @@ async fn a_sync_that_fails_is_never_tried_again() {
     let (database, mut log) = open(&disk).await.expect("opens");
     database.keep_reserve().await;
     log.save_vote(&Vote::new(1, 1)).await.expect("it is well");
-    // It says that there is no room, as file systems do that find out too late.
+    // The sync fails for lack of room, as in file systems that find out too late.
     disk.fail_syncs(true);
     in_time(log.save_vote(&Vote::new(2, 1))).await.expect_err("nobody knows what is there");
     assert!(disk.names().expect("names").contains(&"meta.reserve".to_owned()), "room does not help");
@@ -119,7 +119,7 @@ async fn a_sync_that_fails_is_never_tried_again() {
     in_time(log.save_vote(&Vote::new(3, 1))).await.expect_err("and nobody will");
 }
 
-/// A few numbers, none of them at random.
+/// Fixed numbers that look random.
 struct Numbers(u64);
 
 impl Numbers {
@@ -129,7 +129,7 @@ impl Numbers {
     }
 }
 
-/// Whatever is cut off, and whatever is full, what was answered to be kept is there after it.
+/// After any power cut and any full disk, every write that was acknowledged is there.
 #[tokio::test]
 async fn what_was_kept_is_there_after_power_cuts_and_full_disks() {
     for seed in 0..40 {
@@ -150,7 +150,7 @@ async fn what_was_kept_is_there_after_power_cuts_and_full_disks() {
             if numbers.below(2) == 0 {
                 disk.set_room_bytes(Some(numbers.below(40_000)));
                 if numbers.below(2) == 0 {
-                    // Somebody else takes what is kept back.
+                    // Another program takes the room that is kept back.
                     disk.remove("meta.reserve").expect("it is kept back");
                 }
             }
@@ -174,7 +174,7 @@ async fn what_was_kept_is_there_after_power_cuts_and_full_disks() {
     }
 }
 
-/// A bit that has changed is found before anything rests on it, or it was in what nobody reads.
+/// A changed bit is found before anything rests on it, or it is in bytes that are never read.
 #[tokio::test]
 async fn a_bit_that_has_changed_is_told_or_harmless() {
     let whole = MemoryDisk::default();
@@ -184,7 +184,7 @@ async fn a_bit_that_has_changed_is_told_or_harmless() {
     database.close().await.expect("closes");
     let bytes = whole.len_bytes("meta.redb").expect("a file");
     let (mut told, mut harmless, mut numbers) = (0, 0, Numbers(11));
-    // Half of them where it is written where everything else is, the others anywhere.
+    // Half of the bits in the header, which says where everything else is, the others anywhere.
     let bits = (0..80).map(|_| 0..400 * 8).chain((0..160).map(|_| 0..bytes * 8));
     for bits in bits.collect::<Vec<_>>() {
         let (disk, bit) = (whole.copy(), numbers.below(bits.end));

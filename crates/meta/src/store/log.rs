@@ -17,7 +17,7 @@ pub(super) const VOTE: &str = "vote";
 pub(super) const COMMITTED: &str = "committed";
 pub(super) const PURGED: &str = "purged";
 
-/// Entries that are handed out at once; more are asked for again.
+/// Entries that are handed out at once; the library asks again for more.
 const ENTRIES_MAX: u64 = 64;
 
 /// The log in a database.
@@ -51,7 +51,7 @@ impl LogStore {
     }
 }
 
-/// What the consensus library is told of an error of ours.
+/// An error of ours, as the consensus library takes it.
 pub(super) fn failed(subject: ErrorSubject<u64>, verb: ErrorVerb, error: StoreError) -> StorageError {
     StorageIOError::new(subject, verb, &error).into()
 }

@@ -1,7 +1,7 @@
 //! The state machine as the consensus library drives it, with its snapshots.
 //!
-//! Promises: everybody who watches the map sees its versions in order, and the secrets of a map before it; a snapshot
-//! is on the disk before it counts. Must not know: what commands do.
+//! Promises: all who watch the map see its versions in order, and the secrets of a map before the map; a snapshot is on
+//! the disk before it counts. Must not know: what commands do.
 
 use std::io::Cursor;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -19,7 +19,7 @@ use crate::types::{Applied, Entry, LogId, Snapshot, SnapshotMeta, StorageError, 
 
 pub(super) const SNAPSHOT: &str = "snapshot";
 
-/// What the rest of the node sees of the state.
+/// The part of the state that the rest of the node sees.
 #[derive(Debug)]
 pub(crate) struct Published {
     map: watch::Sender<Arc<ClusterMap>>,
@@ -64,7 +64,7 @@ impl Published {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and tells those who watch it of a new map.
+    /// Changes the state, and publishes a new map to its watchers.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         let answer = change(&mut state);
@@ -106,7 +106,7 @@ pub(super) struct Stored {
 }
 
 impl Machine {
-    /// The state as the newest snapshot has it.
+    /// Opens the state of the newest snapshot.
     pub(crate) async fn open(database: Database, published: Arc<Published>) -> Result<Self, StoreError> {
         let mut machine = Self { database, published, applied: None, membership: StoredMembership::default() };
         if let Some(stored) = machine.database.value::<Stored>(SNAPSHOT).await? {

@@ -1,7 +1,7 @@
-//! What a node must not forget: its identity, its votes, the log, the newest snapshot.
+//! What a node persists for the agreement: its identity, its votes, the log, the newest snapshot.
 //!
-//! Promises: what was written is on the disk before it is acknowledged, and writes happen one after the other; what
-//! was torn or altered is an error that names the file. Must not know: what entries mean.
+//! Promises: a write is on the disk before it is acknowledged, and writes happen one after the other; a torn or altered
+//! value is an error that names the file. Must not know: what entries mean.
 
 mod database;
 mod disk;
@@ -24,10 +24,10 @@ pub use storage::MetaStorage;
 pub(crate) use survivor::Survivor;
 pub(crate) use tending::tend;
 
-/// What a node's [`Identity`] is kept under.
+/// The key of a node's [`Identity`].
 pub(crate) const IDENTITY: &str = "identity";
 
-/// Who a node is, for ever.
+/// The identity of a node, for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Its cluster.
@@ -36,7 +36,7 @@ pub struct Identity {
     pub node: NodeId,
     /// Whether the cluster began with it.
     pub founder: bool,
-    /// Whose journal it has: the cluster that it joined, which is another than its own once that has been recovered.
+    /// The cluster of its journal: the one that the node joined, which is another than its own after a recovery.
     pub journal: ClusterId,
 }
 

@@ -1,7 +1,7 @@
-//! Room kept back on the disk of the database: a file that is there to be removed when nobody else leaves any.
+//! Room kept back on the disk of the database: a file that is removed when other writers leave no room.
 //!
-//! Promises: while the room is given up, or cannot be kept back, everybody who watches knows it before it can be used; it is
-//! kept back whole or not at all. Must not know: what the room is needed for.
+//! Promises: all who watch know that the room is given up, or cannot be kept back, before it can be used; it is kept
+//! back whole or not at all. Must not know: what the room is needed for.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,14 +14,14 @@ use firstseen_wire::watch;
 use super::storage::MetaStorage;
 use crate::config::mixed;
 
-/// Bytes that are kept back: several times what the database of a small cluster takes, which fills its file before it uses
-/// what is free in it again. Hundreds of changes that a cluster makes by itself, at least.
+/// Bytes that are kept back: several times those of a small cluster's database, which fills its file before it uses
+/// free parts of it again. That is room for hundreds of changes that a cluster makes by itself, at least.
 const RESERVE_BYTES: u64 = 4 << 20;
 
-/// The same on disks in memory: that of a small cluster, once.
+/// Bytes that are kept back on disks in memory: those of a small cluster's database, once.
 const MEMORY_RESERVE_BYTES: u64 = 1 << 20;
 
-/// What the file is called, beside the database.
+/// The name of the file, beside the database.
 pub const RESERVE_FILE: &str = "meta.reserve";
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    /// Beside what is in `storage`; what an earlier process has kept back there is.
+    /// The reserve beside the database in `storage`; room that an earlier process has kept back stays so.
     pub(super) fn beside(storage: &MetaStorage) -> Self {
         let place = match storage {
             MetaStorage::File(path) => Place::File(path.with_file_name(RESERVE_FILE)),
@@ -51,7 +51,7 @@ impl Reserve {
         Self { place, is_kept: Mutex::new(is_kept), is_short: watch::Sender::new(false) }
     }
 
-    /// Whether there is no room but what was kept back, or not even that.
+    /// Whether there is no room but that kept back, or not even that.
     pub(crate) fn watch_short(&self) -> watch::Receiver<bool> {
         self.is_short.subscribe()
     }
@@ -60,10 +60,10 @@ impl Reserve {
         self.is_kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says that there is no room; whether some has become free.
+    /// Says that there is no room, and gives the reserve up; returns whether room has become free.
     pub(super) fn give_up(&self) -> bool {
         let mut is_kept = self.is_kept();
-        self.tell(true);
+        self.publish(true);
         let is_free = std::mem::take(&mut *is_kept) && self.place.remove();
         if is_free {
             tracing::error!(
@@ -74,7 +74,7 @@ impl Reserve {
         is_free
     }
 
-    /// Keeps the room back, if there is as much; whether it is kept.
+    /// Keeps the room back, if there is as much; returns whether it is kept.
     pub(super) fn keep(&self) -> bool {
         let mut is_kept = self.is_kept();
         if *is_kept {
@@ -86,7 +86,7 @@ impl Reserve {
                 if *self.is_short.borrow() {
                     tracing::info!("the disk of the data folder has room again");
                 }
-                self.tell(false);
+                self.publish(false);
             }
             Err(error) => {
                 self.place.remove();
@@ -97,15 +97,15 @@ impl Reserve {
                     );
                 }
                 if is_full(&error) {
-                    self.tell(true);
+                    self.publish(true);
                 }
             }
         }
         *is_kept
     }
 
-    fn tell(&self, is_short: bool) {
-        self.is_short.send_if_modified(|told| std::mem::replace(told, is_short) != is_short);
+    fn publish(&self, is_short: bool) {
+        self.is_short.send_if_modified(|known| std::mem::replace(known, is_short) != is_short);
     }
 }
 
@@ -138,7 +138,7 @@ impl Place {
         }
     }
 
-    /// Whether there was anything.
+    /// Removes the file; returns whether there was one.
     fn remove(&self) -> bool {
         match self {
             Self::Nowhere => false,
@@ -153,7 +153,7 @@ pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// What no file system stores in less room than it has.
+/// Bytes that no file system can store in less room.
 fn filler(bytes: u64) -> Vec<u8> {
     (0..bytes / 8).flat_map(|word| mixed(word).to_le_bytes()).collect()
 }

@@ -1,7 +1,8 @@
-//! What a node that does not run has kept, and how it is replaced by the state of a cluster of which it is the only voter.
+//! The store of a node that does not run, and its replacement by the state of a cluster of which the node is the only
+//! voter.
 //!
-//! Promises: the state is that of all entries in the log, agreed on or not: whatever was answered to be done and is known here,
-//! is in it; all that replaces it is on the disk at once. Must not know: what the state means.
+//! Promises: the state has all entries in the log, agreed on or not: every command that was answered as done and is
+//! known here is in it; the replacement is on the disk as a whole or not at all. Must not know: what the state means.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::types::{LogId, Member, SnapshotMeta, StorageError, StoredMembership, 
 /// Entries that are taken up at once.
 const ENTRIES_AT_ONCE: u64 = 64;
 
-/// What a node that does not run has kept.
+/// The store of a node that does not run.
 pub(crate) struct Survivor {
     database: Database,
     identity: Option<Identity>,
@@ -30,7 +31,7 @@ pub(crate) struct Survivor {
 }
 
 impl Survivor {
-    /// Reads it.
+    /// Reads the store.
     ///
     /// # Errors
     /// [`StoreError`]: the file and what is wrong with it.
@@ -55,7 +56,7 @@ impl Survivor {
         Ok(Self { database, identity, published, last, term })
     }
 
-    /// Who the node is, if it belongs to a cluster.
+    /// The node's identity, if it belongs to a cluster.
     pub(crate) fn identity(&self) -> Option<Identity> {
         self.identity
     }
@@ -111,7 +112,7 @@ impl Survivor {
             .await
     }
 
-    /// Lets go of the file.
+    /// Closes the file.
     ///
     /// # Errors
     /// [`StoreError`].

@@ -1,4 +1,4 @@
-//! Keeping room back on the disk of a database that others write to.
+//! Keeping room back on the disk of a database that other programs write to as well.
 //!
 //! Promises: room that was given up is kept back again as soon as there is as much. Must not know: where the room is.
 

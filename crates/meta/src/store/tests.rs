@@ -33,7 +33,7 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, TempDir> for InFiles {
     async fn build(&self) -> Result<(TempDir, LogStore, Machine), StorageError> {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let file = MetaStorage::File(folder.path().join("meta.redb"));
-        // Opened, closed and opened again: what an empty store is, it is after a restart as well.
+        // Opened, closed and opened again: an empty store is the same after a restart.
         let (_, _, database) = open(file.clone()).await;
         database.close().await.expect("closes");
         let (log, machine, _) = open(file).await;
@@ -42,8 +42,8 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, TempDir> for InFiles {
 }
 
 /// Stores that are closed and opened again before every call of the log, as when the process ends and starts: no answer
-/// may rest on what was not written. (On a disk in memory: a real one takes half a minute for so many syncs.) The
-/// machine is the same all along, as its state is what entries since its snapshot have made of it.
+/// may rest on values that were not written. (On a disk in memory: a real one takes half a minute for so many syncs.)
+/// The machine is the same all along, as its state is what entries since its snapshot have made of it.
 struct Restarting;
 
 impl StoreBuilder<TypeConfig, RestartingLog, Machine> for Restarting {

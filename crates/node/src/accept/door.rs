@@ -1,7 +1,7 @@
 //! Where connections get in, and what is known of each as long as it is open.
 //!
-//! Promises: whoever has to go hears of it at once; a connection that is closed has given its place back. Must not know:
-//! what connections carry, who has to go.
+//! Promises: a connection that has to go hears of it at once; one that is closed has given its place back. Must not
+//! know: what connections carry, who has to go.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -20,12 +20,12 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// With so many places, and so many for those of whom nobody knows yet what they are.
+    /// A door with so many places, and so many for connections whose role is not known yet.
     pub(super) fn new(places: u32, unknown_max: u32, meter: ConnectionMeter) -> Arc<Self> {
         Arc::new(Self { hall: Mutex::new(Hall::new(places, unknown_max)), began: Instant::now(), meter })
     }
 
-    /// Somebody has connected, of whom nothing is known.
+    /// A peer has connected, whose role is not known.
     pub(super) fn come(self: &Arc<Self>) -> Place {
         let closed = CancellationToken::new();
         let (number, is_full) = self.hall().come(closed.clone());
@@ -59,7 +59,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// It is known whose it is; false where there is no room for it.
+    /// The connection's party is known now; false where there is no room for it.
     pub(super) fn known(&self, party: Party) -> bool {
         let Seat { door, number } = &self.seat;
         let seated = door.hall().seat(*number, party, door.now_ms());
@@ -71,7 +71,7 @@ impl Place {
         &self.closed
     }
 
-    /// What its calls are counted by.
+    /// The counter of the connection's calls.
     pub(super) fn seat(&self) -> Seat {
         self.seat.clone()
     }
@@ -85,7 +85,7 @@ impl Drop for Place {
     }
 }
 
-/// What the calls of a connection are counted by.
+/// The counter of the calls of a connection.
 #[derive(Clone)]
 pub(crate) struct Seat {
     door: Arc<Door>,
@@ -93,15 +93,15 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// A call begins that is usual for one of `party`: whose its connection is. None where there is no room for that, and
-    /// the connection is closed.
+    /// A call begins that is usual for one of `party`; returns the party of its connection. None where there is no room
+    /// for that, and the connection is closed.
     pub(crate) fn begin_call(&self, party: Party) -> Option<(Party, OpenCall)> {
         let (party, seated) = self.door.hall().begin_call(self.number, party, self.door.now_ms());
         self.door.count(seated).then(|| (party, OpenCall(self.clone())))
     }
 }
 
-/// A call, until it is over.
+/// A call that is under way.
 pub(crate) struct OpenCall(Seat);
 
 impl Drop for OpenCall {

@@ -1,7 +1,7 @@
-//! A connection that does not stay open for nothing.
+//! A connection that closes when it is of no use.
 //!
-//! Promises: it is closed when its peer does not begin in time, falls silent, or has to give its place up, whatever is
-//! being read or written. Must not know: what is said over it, who has to go.
+//! Promises: a connection is closed when its peer does not begin in time, falls silent, or has to give up its place,
+//! whatever is being read or written. Must not know: what connections carry, which of them has to go.
 
 use std::io;
 use std::pin::Pin;
@@ -17,33 +17,33 @@ use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
 use super::door::{Place, Seat};
 use crate::edges::Connection;
 
-/// How long a connection may say nothing.
+/// For how long a connection may be silent.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
     /// Bytes with which a connection has begun.
     begin_bytes: usize,
-    /// How long it may take until then.
+    /// How long these bytes may take.
     begin: Duration,
-    /// How long it may be silent later.
+    /// For how long it may be silent later.
     silence: Duration,
 }
 
-/// With those who speak HTTP/2: they answer pings.
+/// For peers that speak HTTP/2: they answer pings.
 pub(super) const HTTP2: Patience =
     Patience { begin_bytes: HTTP2_PREFACE_BYTES, begin: BEGIN_TIMEOUT, silence: SILENCE_MAX };
 
-/// With those who ask for health and metrics: they ask again after a while, and answer no pings.
+/// For peers that ask for health and metrics: they ask again after a while, and answer no pings.
 pub(super) const HTTP1: Patience =
     Patience { begin_bytes: b"GET / HTTP/1.1\r\n".len(), begin: BEGIN_TIMEOUT, silence: Duration::from_secs(120) };
 
-/// What the calls of a connection are told of it.
+/// What the calls of a connection know of it.
 #[derive(Clone)]
 pub(crate) struct Visitor {
-    /// Where it comes from.
+    /// Where the connection comes from.
     pub(crate) tcp: TcpConnectInfo,
     /// Its certificates; none without TLS.
     pub(crate) tls: Option<TlsConnectInfo<TcpConnectInfo>>,
-    /// What its calls are counted by.
+    /// The counter of its calls.
     pub(crate) seat: Seat,
 }
 
@@ -53,9 +53,9 @@ pub(crate) struct Guarded<T> {
     patience: Patience,
     /// Bytes that are missing until it has begun.
     missing: usize,
-    /// When something last came of it; while it has not begun, when it was accepted.
+    /// When bytes last came from it; while it has not begun, when it was accepted.
     heard: Instant,
-    /// Looks at `heard` again; it is not moved with every byte.
+    /// When to look at `heard` again; the alarm is not moved with every byte.
     alarm: Pin<Box<Sleep>>,
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
     place: Place,
@@ -76,7 +76,7 @@ impl<T> Guarded<T> {
         }
     }
 
-    /// Ready when it has said nothing for too long.
+    /// Ready when the connection was silent for too long.
     fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             ready!(self.alarm.as_mut().poll(cx));
@@ -89,7 +89,7 @@ impl<T> Guarded<T> {
         }
     }
 
-    /// What there is instead of a result that is not there yet: an error once the connection has to be closed.
+    /// Instead of a result that is not there yet: an error once the connection has to be closed.
     fn poll_over<R>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<R>> {
         if self.closed.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
@@ -172,7 +172,7 @@ mod tests {
         (peer, Guarded::new(io, HTTP2, Door::new(1, 1, ConnectionMeter::default()).come()))
     }
 
-    /// What becomes of a read of `connection`, and after how long.
+    /// The result of a read of `connection`, and after how long it came.
     async fn read(connection: &mut Guarded<DuplexStream>) -> (io::Result<usize>, Duration) {
         let (started, mut bytes) = (Instant::now(), [0; 64]);
         (connection.read(&mut bytes).await, started.elapsed())

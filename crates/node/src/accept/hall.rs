@@ -1,9 +1,9 @@
-//! Who is connected, and who has to go when there is no room.
+//! The connections of a node, and which of them has to go when there is no room.
 //!
-//! Promises: those of whom nobody knows yet what they are have room of their own, a little, where the oldest goes when
-//! another comes: so whoever only holds connections open, or opens many, keeps nobody out who is quick. Of the places for
-//! the others, some are kept for nodes and for operators; where there is none, whoever has asked for nothing for long gives
-//! one up. Must not know: connections, certificates, the clock.
+//! Promises: connections whose role is not known yet have a little room of their own, where the oldest goes when
+//! another comes: so a peer that only holds connections open, or opens many, keeps out no peer that is quick. Of the
+//! places for the others, some are kept for nodes and for operators; where no place is left, a connection that has made
+//! no call for long goes. Must not know: connections, certificates, the clock.
 
 use std::collections::BTreeMap;
 
@@ -11,44 +11,44 @@ use tokio_util::sync::CancellationToken;
 
 use crate::shares::{Party, Shares};
 
-/// Who has asked for nothing for so long may have to give up its place. Whoever works comes back sooner, or can connect
-/// again.
+/// A connection without a call for so long may have to give up its place. A peer that works makes its next call sooner,
+/// or can connect again.
 pub(super) const IDLE_MIN_MS: u64 = 10_000;
 
-/// Those who are connected.
+/// The connections of a node.
 pub(super) struct Hall {
     unknown_max: usize,
     places: Shares,
-    /// Those of whom nobody knows what they are, in the order in which they came, with what closes their connections.
+    /// Connections whose role is not known yet, in the order in which they came, each with the token that closes it.
     unknown: BTreeMap<u64, CancellationToken>,
     guests: BTreeMap<u64, Guest>,
     next: u64,
 }
 
-/// Somebody who has a place.
+/// A connection that has a place.
 struct Guest {
     close: CancellationToken,
     party: Party,
     calls: u64,
-    /// Whether it ever asked for anything.
+    /// Whether it ever made a call.
     has_asked: bool,
     /// When it last had a call, or got its place.
     idle_since_ms: u64,
 }
 
-/// What became of somebody who asked for a place.
+/// The answer to a connection that asks for a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seated {
-    /// It has one.
+    /// It has a place.
     Here,
-    /// It has one, and somebody else has given it up.
+    /// It has a place, which another connection has given up.
     InsteadOfAnother,
-    /// There is none, and it has to go.
+    /// There is no place, and it has to go.
     Nowhere,
 }
 
 impl Hall {
-    /// Nobody is here; room for so many, and for so many whom nobody knows.
+    /// A hall without connections; with room for so many, and for so many whose role is not known.
     pub(super) fn new(places: u32, unknown_max: u32) -> Self {
         Self {
             unknown_max: unknown_max as usize,
@@ -59,7 +59,8 @@ impl Hall {
         }
     }
 
-    /// Somebody comes, who is to go when `close` is cancelled; its number, and whether another one had to go.
+    /// A connection comes, which is closed when `close` is cancelled; returns its number, and whether another one had
+    /// to go.
     pub(super) fn come(&mut self, close: CancellationToken) -> (u64, bool) {
         let number = self.next;
         self.next += 1;
@@ -72,7 +73,7 @@ impl Hall {
         (number, is_full)
     }
 
-    /// It is known now what somebody is.
+    /// The role of a connection is known now.
     pub(super) fn seat(&mut self, number: u64, party: Party, now_ms: u64) -> Seated {
         let Some(close) = self.unknown.remove(&number) else { return Seated::Nowhere };
         let seated = self.take(party, now_ms);
@@ -86,7 +87,7 @@ impl Hall {
         seated
     }
 
-    /// Somebody asks for something for the first time, and so shows whose place it should have.
+    /// A connection makes its first call, and so shows whose place it should have.
     fn move_to(&mut self, number: u64, party: Party, now_ms: u64) -> Seated {
         let Some(guest) = self.guests.remove(&number) else { return Seated::Nowhere };
         self.places.give(guest.party, 1);
@@ -98,7 +99,7 @@ impl Hall {
         seated
     }
 
-    /// A place for one of `party`, of somebody who is idle where there is none.
+    /// A place for one of `party`; where there is none, that of an idle connection.
     fn take(&mut self, party: Party, now_ms: u64) -> Seated {
         if self.places.take(party, 1) {
             return Seated::Here;
@@ -118,8 +119,8 @@ impl Hall {
         if self.places.take(party, 1) { Seated::InsteadOfAnother } else { Seated::Nowhere }
     }
 
-    /// Somebody makes a call, and should have a place of `party` for it where it has asked for nothing before; whose place
-    /// it has, and what had to be done for it. [`Seated::Nowhere`] where it has to go.
+    /// A connection makes a call, and should have a place of `party` for it where it is the first. Returns whose place
+    /// it has, and how it got it; [`Seated::Nowhere`] where it has to go.
     pub(super) fn begin_call(&mut self, number: u64, party: Party, now_ms: u64) -> (Party, Seated) {
         let seated = match self.guests.get(&number) {
             None => self.seat(number, party, now_ms),
@@ -132,14 +133,14 @@ impl Hall {
         (guest.party, seated)
     }
 
-    /// One of its calls is over.
+    /// A call of a connection is over.
     pub(super) fn end_call(&mut self, number: u64, now_ms: u64) {
         let Some(guest) = self.guests.get_mut(&number) else { return };
         guest.calls = guest.calls.saturating_sub(1);
         guest.idle_since_ms = now_ms;
     }
 
-    /// Its connection is closed.
+    /// A connection is closed.
     pub(super) fn leave(&mut self, number: u64) {
         self.unknown.remove(&number);
         if let Some(guest) = self.guests.remove(&number) {
@@ -170,13 +171,13 @@ mod tests {
             number
         }
 
-        /// Somebody comes, and shows at once what it is.
+        /// A connection comes, and shows its role at once.
         fn enter(&mut self, party: Party, now_ms: u64) -> (u64, Seated) {
             let number = self.come();
             (number, self.hall.seat(number, party, now_ms))
         }
 
-        /// As many as get in.
+        /// Lets in as many as get in.
         fn fill(&mut self, party: Party, now_ms: u64) -> Vec<u64> {
             let enter = || Some(self.enter(party, now_ms)).filter(|(_, seated)| *seated == Seated::Here);
             std::iter::from_fn(enter).map(|(number, _)| number).collect()
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!(evening.hall.seat(numbers[0], Party::Nodes, 0), Seated::Nowhere);
         assert_eq!(evening.hall.seat(numbers[1], Party::Nodes, 0), Seated::Here);
         assert_eq!(evening.hall.seat(numbers[2], Party::Nodes, 0), Seated::Here);
-        // Whom they know is no longer one of these.
+        // A connection whose role is known is no longer one of these.
         let numbers = [evening.come(), evening.come()];
         assert!(!evening.gone().contains(&numbers[0]));
     }
@@ -234,7 +235,7 @@ mod tests {
     fn nodes_keep_their_places_however_idle() {
         let mut evening = Evening::new(1);
         assert_eq!(evening.fill(Party::Nodes, 0).len(), 15);
-        // Those above what is kept for them have to go for others, the rest do not.
+        // Connections beyond the places kept for their party have to go for others, the rest do not.
         let seated: Vec<Seated> = (0..13).map(|_| evening.enter(Party::Producers, IDLE_MIN_MS).1).collect();
         assert_eq!(seated[..11], [Seated::InsteadOfAnother; 11]);
         assert_eq!(seated[11..], [Seated::Nowhere; 2]);
@@ -243,7 +244,7 @@ mod tests {
     #[test]
     fn the_first_call_shows_whose_place_it_is() {
         let mut evening = Evening::new(2);
-        // A node that forwards batches takes no place of links; nor does anybody whom nothing but its call shows.
+        // A node that forwards batches takes no place of links; nor does a connection whose role only its call shows.
         let (relay, stranger) = (evening.enter(Party::Nodes, 0).0, evening.come());
         assert_eq!(evening.hall.begin_call(relay, Party::Producers, 0), (Party::Producers, Seated::Here));
         assert_eq!(evening.hall.begin_call(stranger, Party::Producers, 0), (Party::Producers, Seated::Here));

@@ -1,8 +1,8 @@
 //! Cells on their way to a backup and back, and the filters that get them back.
 //!
-//! Promises: what is told is what another copy would be told, with the word of the slice's owner on whether it is all; cells
-//! are put only into filters that nobody can ask yet, and what is answered to be kept is kept as the filter's durability
-//! says. Must not know: files, what cells mean.
+//! Promises: a backup gets the cells that another copy would get, with the owner's word on whether they are all; cells
+//! are put only into filters that nobody can ask yet, and a part that is answered as kept is persisted as the filter's
+//! durability says. Must not know: files, what cells mean.
 
 use firstseen_meta::{Change, Command, NewRestore, Outcome, RestoredPlace, is_restoring};
 use firstseen_routing::{FilterId, FilterRecord, SecretMaterial};
@@ -21,11 +21,11 @@ use crate::view::GroupFault;
 
 impl AdminService {
     /// Cells of a slice that is here.
-    pub(super) async fn tell_cells(&self, asked: &peer::AskCells) -> Result<ReadCellsReply, Status> {
+    pub(super) async fn cells_for_backup(&self, asked: &peer::AskCells) -> Result<ReadCellsReply, Status> {
         let (filter, group) = (FilterId(asked.filter_id), asked.group);
         let record = self.record_at(filter, asked.filter_epoch)?;
         let ask = cells::decode_ask(asked);
-        let told = self.shared.owners.read_cells((filter, group), ask).await;
+        let cells = self.shared.owners.read_cells((filter, group), ask).await;
         let missing = || {
             let (node, slice) = (&self.shared.config.name, asked.slice);
             let view = self.shared.view();
@@ -33,7 +33,7 @@ impl AdminService {
             let what = format!("node {node} does not have the cells of slice {slice} of group {group}{why}");
             ErrorKind::NotNow.status(what)
         };
-        let (parts, complete) = told.ok_or_else(missing)?;
+        let (parts, complete) = cells.ok_or_else(missing)?;
         let of = CellsOf { filter, epoch: record.epoch, group };
         let cells = cells::encode(of, &parts).map_err(|error| ErrorKind::Internal.status(error))?;
         Ok(ReadCellsReply { cells: Some(cells), complete })
@@ -49,7 +49,7 @@ impl AdminService {
         let place = |RestoredFilter { filter, sites }: RestoredFilter| {
             let filter = filter.ok_or_else(|| ErrorKind::Invalid.status("a filter without its record"))?;
             let (_, record) = wire_map::filter_record(filter).map_err(|error| ErrorKind::Invalid.status(error))?;
-            // Who has had its slices takes room in the command, and does not matter.
+            // The former owners of its slices would take room in the command, and do not matter.
             let record = FilterRecord { owners: Vec::new(), copies: Vec::new(), ..record };
             Ok(RestoredPlace { record, sites })
         };
@@ -94,7 +94,7 @@ impl AdminService {
         };
         let refused = |reason: String| {
             let view = self.shared.view();
-            // Where the group is not here, this says more.
+            // Where the group is not here, the fault says more.
             let reason = view.fault_at(filter, group).unwrap_or(&reason);
             let (node, slice) = (&self.shared.config.name, message.slice);
             let what = format!("cells of slice {slice} of group {group} of `{}` on node {node}: {reason}", record.name);
@@ -108,7 +108,7 @@ impl AdminService {
         Ok(WriteCellsReply { incarnation: me.incarnation.0 })
     }
 
-    /// What this node's map says of a filter, once it is as new as that of who asks.
+    /// The record of a filter in this node's map, once that is as new as the caller's.
     fn record_at(&self, filter: FilterId, epoch: u64) -> Result<FilterRecord, Status> {
         let view = self.shared.view();
         match view.map.filters.get(&filter) {

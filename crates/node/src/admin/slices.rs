@@ -1,6 +1,6 @@
-//! What a node tells operators of its slices.
+//! What operators see of a node's slices.
 //!
-//! Promises: slices by rising number. Must not know: how they are looked at.
+//! Promises: slices by rising number. Must not know: how operators look at them.
 
 use firstseen_routing::FilterId;
 use firstseen_wire::proto::admin::SliceState;

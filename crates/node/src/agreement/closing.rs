@@ -1,8 +1,8 @@
-//! How far this node has come with filters that are closed, as others have followed them: that nothing is in flight here any
-//! more that began before, and that by the clocks here all that they have has expired.
+//! How far this node has come with filters that are closed because others have followed them: that no event of theirs
+//! is in flight here any more, and that by the clocks here all of their events have expired.
 //!
-//! Promises: what is reported is of this start of the node; a filter that has expired is kept for its retry horizon, as it
-//! remembers what was told under which name. Must not know: what follows from it.
+//! Promises: what is reported is of this start of the node; a filter that has expired is kept for its retry horizon, as
+//! its guard remembers replies. Must not know: what follows from a report.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use super::report::{AGAIN, Next, Report, Wait};
 use crate::shared::Shared;
 use crate::view::{Me, View};
 
-/// How often is looked whether what a closed filter has has expired.
+/// The time between two looks whether the events of a closed filter have expired.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Closed filters, and the round that goes through them.
 #[derive(Default)]
 pub(crate) struct Closing {
-    /// Since when all of a filter has expired here, in monotonic milliseconds.
+    /// Since when all events of a filter have expired here, in monotonic milliseconds.
     expired_since: BTreeMap<FilterId, u64>,
     /// The last filter that this round has looked at.
     looked_at: Option<FilterId>,
-    /// When the next round begins, by those that this one has looked at.
+    /// When the next round begins, by the filters that this one has looked at.
     wait: Option<Duration>,
 }
 
@@ -57,7 +57,7 @@ impl Report for Closing {
     }
 }
 
-/// Filters of which the map does not have this node's word yet.
+/// Filters of which the map does not have this node's report yet.
 fn unreported(view: &View) -> impl Iterator<Item = (FilterId, &FilterRecord, &Closed)> {
     let node = view.node();
     let closed = view.map.filters.iter().filter_map(|(id, record)| Some((*id, record, record.line.closed.as_ref()?)));
@@ -67,13 +67,13 @@ fn unreported(view: &View) -> impl Iterator<Item = (FilterId, &FilterRecord, &Cl
     })
 }
 
-/// What the groups of a closed filter here say; that there are none, where it has no slices here; nothing where it has, and
-/// they cannot be asked: nobody knows what they have.
+/// How far the groups of a closed filter here have come. Where the filter has no slices here: that it has ended. None
+/// where it has slices here that cannot be asked: it is not known what they have.
 async fn said(shared: &Shared, view: &View, filter: FilterId) -> Option<Option<Ending>> {
     let is_here =
         view.node().is_some_and(|node| view.map.filters.get(&filter).is_some_and(|record| record.is_on(node)));
     let ending = shared.owners.ending(filter).await;
-    // What waits for a disk that is given up was answered: what is left in memory can say.
+    // Replies that waited for a disk that is given up were given: the group in memory can say.
     let is_lost = view.faults.iter().any(|fault| fault.filter == filter && !fault.is_of_disk);
     let is_known = !is_lost && (ending.is_some() || !is_here);
     is_known.then_some(ending)

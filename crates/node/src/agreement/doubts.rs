@@ -1,6 +1,6 @@
-//! Whom this node cannot reach, and whom it can again.
+//! Reports of the nodes that this node cannot reach (elsewhere: suspects), and of those that it can reach again.
 //!
-//! Promises: what is reported is of the starts that this node sees. Must not know: what follows from it.
+//! Promises: a report names the start of the node that this node sees. Must not know: what follows from a report.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::view::View;
 /// A start of another node, seen by a start of this one.
 type Seen = (NodeId, Incarnation, Incarnation);
 
-/// Whom the cluster knows to be doubted by this node, and whom to be reached.
+/// The nodes that this node has reported as doubted, and as reached.
 #[derive(Default)]
 pub(crate) struct Doubts {
     reported: BTreeMap<Seen, bool>,

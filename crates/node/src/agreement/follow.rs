@@ -1,7 +1,8 @@
-//! Follows the map, and who can be reached: from what the cluster agrees on to what this node acts on.
+//! Follows the map, and which nodes can be reached: makes of what the cluster agrees on the view that this node acts
+//! on.
 //!
-//! Promises: a view is published when all owners act on it, one after the other; it counts this node in only once the
-//! map shows its start. Must not know: streams.
+//! Promises: a view is published when all owners act on it, one after the other; the view counts this node in only once
+//! the map shows its start. Must not know: streams.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::links::Links;
 use crate::shared::Shared;
 use crate::view::{Me, View};
 
-/// What follows the map.
+/// The task that follows the map.
 pub(crate) struct Follower {
     pub(crate) meta: Meta,
     pub(crate) links: Links,
@@ -29,7 +30,7 @@ impl Follower {
         let mut incarnations = self.meta.incarnation();
         let mut unreachable = self.links.unreachable();
         let mut disk_states = shared.keeper.watch_disk();
-        // The start in which what is kept was given up, as its disk hung.
+        // The start in which groups with a journal were given up, as the disk hung.
         let mut hung_in = None;
         let mut has_been = false;
         loop {
@@ -76,8 +77,8 @@ impl Follower {
         }
     }
 
-    /// Has the node count as started anew where its disk has hung, or has room again and the others go on without a copy: they
-    /// hear of what it has as of what another process brings. The agreement may have spared the copy late.
+    /// Has the node count as started anew where its disk has hung, or has room again and the others go on without a
+    /// copy: they treat its copies as those of another process. The agreement may have spared the copy late.
     fn begin_anew_after(&self, view: &View, hung_in: &mut Option<Incarnation>) {
         let Some(Me { incarnation, .. }) = view.me else { return };
         if view.disk == DiskState::Hangs {

@@ -1,7 +1,8 @@
-//! Which groups of slices this node should hold and cannot: the others go on without them. On a disk that stays full it could
-//! hold them, and would hold others up: they go on without what they have complete copies of.
+//! Groups of slices that this node should hold and cannot: the other nodes go on without them. On a disk that stays
+//! full this node could hold them, but would delay the others: these go on without the slices of which they have
+//! complete copies.
 //!
-//! Promises: what is reported is of this start of the node. Must not know: why they cannot be held.
+//! Promises: a report is of this start of the node. Must not know: why a group cannot be held.
 
 use firstseen_meta::{Change, Identity, MetaError};
 use firstseen_routing::NodeId;
@@ -38,7 +39,7 @@ fn unreported(view: &View, node: NodeId) -> Option<GroupKey> {
     view.faults.iter().map(|fault| (fault.filter, fault.group)).find(is_unreported)
 }
 
-/// A group that keeps what it records on a disk that stays full, though others have copies of all of it.
+/// A group with its journal on a disk that stays full, though others have complete copies of it.
 fn spared(view: &View, node: NodeId) -> Option<GroupKey> {
     let can_spare = |(filter, group): &GroupKey| {
         let record = view.map.filters.get(filter).filter(|record| record.policies.durability.keeps_journal());

@@ -1,10 +1,10 @@
-//! What this node and the cluster's agreement have to say to each other.
+//! What goes between this node and the cluster's agreement.
 //!
-//! Downwards: [`Follower`] makes a view of every new map, and owners act on it. Upwards: [`propose`] carries what groups want
-//! changed; [`report`] says what only this node can know: whom it cannot reach ([`Doubts`]), which of its slices it cannot hold
-//! ([`Missing`]), how far it has come with filters that others have followed ([`Closing`]).
+//! Downwards: [`Follower`] makes a view of every new map, and owners act on it. Upwards: [`propose`] carries changes
+//! that groups want; [`report`] says what only this node can know: which nodes it cannot reach ([`Doubts`]), which of
+//! its slices it cannot hold ([`Missing`]), how far it has come with filters that others have followed ([`Closing`]).
 //!
-//! Promises: what is reported is of this start of the node, and is reported again until the map says so. Must not know: what the
+//! Promises: a report is of this start of the node, and is made again until the map shows it. Must not know: what the
 //! cluster makes of it.
 
 mod closing;

@@ -1,7 +1,7 @@
-//! Proposes what groups want changed.
+//! Proposes to the agreement the changes that groups want.
 //!
-//! Promises: a proposal is made by a start that the map shows; one that is lost is made again by its group. Must not know: why
-//! a group wants it.
+//! Promises: a node proposes only once the map shows its start; a proposal that is lost is made again by its group.
+//! Must not know: why a group wants a change.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::owner::Proposal;
 use crate::shared::Shared;
 use crate::view::Me;
 
-/// Asks the cluster for what groups want changed.
+/// Proposes to the agreement the changes that groups want.
 pub(crate) async fn propose(shared: Arc<Shared>, mut proposals: mpsc::Receiver<Proposal>) {
     let mut views = shared.views.clone();
     while let Some(proposal) = proposals.recv().await {

@@ -1,6 +1,6 @@
 //! Reports to the cluster, one after the other.
 //!
-//! Promises: what could not be agreed on is reported again. Must not know: what is reported.
+//! Promises: a report that could not be agreed on is made again. Must not know: what is reported.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use firstseen_wire::watch;
 use crate::shared::Shared;
 use crate::view::View;
 
-/// Before the cluster is told again what it could not agree on.
+/// The pause before a report is made again that could not be agreed on.
 pub(super) const AGAIN: Duration = Duration::from_millis(100);
 
 /// Something that a node reports of itself.
 pub(crate) trait Report: Send {
-    /// What comes next in a round, which looks at one view.
+    /// The next step of a round, which looks at one view.
     fn next(&mut self, shared: &Shared, view: &View) -> impl Future<Output = Next> + Send;
 
-    /// The cluster has agreed on what came next, or has not: whether that ends the round.
+    /// The cluster has agreed on the proposal, or has not; returns whether that ends the round.
     fn proposed(&mut self, change: &Change, error: Option<&MetaError>) -> Option<Wait>;
 }
 
-/// What comes next in a round.
+/// The next step of a round.
 pub(crate) enum Next {
-    /// The cluster is to agree on this.
+    /// Propose this change to the agreement.
     Propose(Box<Change>),
     /// Nothing: the round is over.
     Rest(Wait),
@@ -38,7 +38,7 @@ pub(crate) enum Wait {
     Not,
     /// With another view.
     View,
-    /// After so long, whatever happens.
+    /// After so long, with another view or without.
     For(Duration),
     /// With another view, and after so long without one.
     ViewFor(Duration),

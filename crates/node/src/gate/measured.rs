@@ -1,8 +1,8 @@
 //! The body of a call, as it comes in.
 //!
-//! Promises: no message is longer than its call allows, and none begins to come in before there is room for all of it; what
-//! takes too long ends its call. A message takes room until its call asks for the next, or where there is only one, until
-//! the call is over. Must not know: what messages say.
+//! Promises: no message is longer than its call allows, and none begins to come in before there is room for all of it;
+//! a message that takes too long ends its call. A message takes room until its call asks for the next one or, where
+//! there is only one, until the call is over. Must not know: what messages say.
 
 use std::mem;
 use std::pin::Pin;
@@ -30,13 +30,13 @@ pub(super) struct Measured {
     progress: Progress,
     /// Bytes that are charged for messages.
     charged: u64,
-    /// Since when it is waited for the rest of a message, or of the only one.
+    /// Since when the rest of a message, or of the only one, is awaited.
     since: Option<Instant>,
-    /// Looks at `since` again; it is not moved with every message.
+    /// When to look at `since` again; the alarm is not moved with every message.
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
-/// Where in its messages a body is.
+/// How far a body has come in its messages.
 #[derive(Default)]
 struct Progress {
     head: [u8; HEAD_BYTES],
@@ -48,7 +48,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Goes on by `data`; `begin` is asked about the length of each message that begins.
+    /// Takes `data` in; `begin` is asked about the length of each message that begins.
     fn pass(&mut self, mut data: &[u8], mut begin: impl FnMut(u64) -> Result<(), Status>) -> Result<(), Status> {
         while !data.is_empty() {
             if self.missing > 0 {
@@ -90,7 +90,7 @@ impl Measured {
         Self { body, bulk, call, progress: Progress::default(), charged: 0, since, alarm: None }
     }
 
-    /// Takes note of what has come.
+    /// Takes `data` in, and charges messages that begin.
     fn pass(&mut self, data: &[u8]) -> Result<(), Status> {
         let (bulk, call, charged) = (self.bulk, &self.call, &mut self.charged);
         let goes_on = (data.len() as u64) < self.progress.missing;
@@ -111,7 +111,7 @@ impl Measured {
         Ok(())
     }
 
-    /// Whoever asks for more of a stream has read all messages that were whole.
+    /// A service that asks for more of a stream has read all whole messages.
     fn let_go(&mut self) {
         if self.bulk.is_stream {
             let unfinished = self.progress.unfinished();
@@ -122,7 +122,7 @@ impl Measured {
         }
     }
 
-    /// Ready when what is waited for takes too long.
+    /// Ready when an awaited message takes too long.
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Status> {
         let Some(since) = self.since else { return Poll::Pending };
         let end = since + self.bulk.patience;

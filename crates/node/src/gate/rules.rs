@@ -1,7 +1,7 @@
 //! What each call asks of its caller, and how much it may bring.
 //!
-//! Promises: every call of this project's services needs a role, also one that is added and not named here; then it is an
-//! operator's, or what the other calls of its service are, and small. Must not know: connections, what calls do.
+//! Promises: every call of this project's services needs a role. A call that is added and not named here is small, and
+//! needs the role of an operator, or that of the other calls of its service. Must not know: connections, what calls do.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use firstseen_wire::proto::{admin, meta, peer, producer};
 
 use crate::shares::Party;
 
-/// Who may call.
+/// The role that a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Node,
@@ -22,7 +22,7 @@ pub(super) enum Role {
     Anybody,
 }
 
-/// How much a call brings.
+/// How much a call may bring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bulk {
     /// Bytes of a message.
@@ -34,11 +34,11 @@ pub(super) struct Bulk {
     pub(super) patience: Duration,
 }
 
-/// What holds for a call.
+/// The rule of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) role: Role,
-    /// Whose work it usually is.
+    /// The party whose work the call usually is.
     pub(super) party: Party,
     pub(super) bulk: Bulk,
 }
@@ -60,7 +60,7 @@ impl Bulk {
 
 const SMALL: Bulk = Bulk::small(SMALL_MESSAGE_BYTES_MAX);
 
-/// What holds for the call of this path: `/SERVICE/METHOD`.
+/// The rule of the call of this path: `/SERVICE/METHOD`.
 pub(super) fn of(path: &str) -> Rule {
     let (service, method) = path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or_default();
     match service {
@@ -84,7 +84,7 @@ pub(super) fn of(path: &str) -> Rule {
             Rule { role: Role::Node, party: Party::Nodes, bulk: Bulk::great(method == "Link") }
         }
         meta::meta_server::SERVICE_NAME => Rule { role: Role::Node, party: Party::Agreement, bulk: Bulk::great(false) },
-        // Health, reflection, and what does not exist.
+        // Health, reflection, and calls that do not exist.
         _ => Rule { role: Role::Anybody, party: Party::Producers, bulk: Bulk { is_stream: true, ..SMALL } },
     }
 }

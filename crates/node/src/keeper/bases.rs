@@ -17,14 +17,14 @@ struct Group {
     next_base: Option<u64>,
 }
 
-/// What each group needs.
+/// The segments that each group needs.
 #[derive(Default)]
 pub(super) struct Bases {
     groups: BTreeMap<GroupKey, Group>,
 }
 
 impl Bases {
-    /// Of a group, everything from `segment` on is needed.
+    /// A group needs everything from `segment` on.
     pub(super) fn need(&mut self, key: GroupKey, segment: u64) {
         self.groups.insert(key, Group { base: segment, ..Group::default() });
     }

@@ -1,8 +1,8 @@
-//! Looks after the disks of a node: that of its journal, and that of what the cluster agrees on.
+//! Watches the disks of a node: that of its journal, and that of its part of the agreement.
 //!
-//! Promises: a disk hangs from the moment at which one write or sync is under way for [`PERIODS`] times as long as a node may
-//! be out of reach, and answers again when none has been for twice as long; it stays full, and has room again, after the same
-//! times. Must not know: what is written, what follows.
+//! Promises: a disk hangs once one write or sync has been under way for [`PERIODS`] times as long as a node may be out
+//! of reach, and answers again once none has been for twice as long; a disk stays full, and has room again, after the
+//! same times. Must not know: what is written, what follows from a hang.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use firstseen_journal::{LOOKS, Looks};
 
 use super::Keeper;
 
-/// One write or sync may take so many times as long as a node may be out of reach (`unreachable_after_ms`).
+/// One write or sync may take so many times the time for which a node may be out of reach (`unreachable_after_ms`).
 const PERIODS: u32 = 3;
 
-/// A disk has so long at least: disks pause for longer than networks do.
+/// A write or sync may take at least so long: disks pause for longer than networks do.
 const PATIENCE_MIN: Duration = Duration::from_secs(3);
 
-/// What the disk of a journal does.
+/// The state of a journal's disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DiskState {
-    /// It takes what it is given.
+    /// It takes records.
     #[default]
     Works,
     /// It has had no room for a while.
@@ -34,13 +34,13 @@ pub(crate) fn patience(unreachable_after: Duration) -> Duration {
     (unreachable_after * PERIODS).max(PATIENCE_MIN)
 }
 
-/// Looks after the disk of `keeper`, which may take that long.
+/// Watches the disk of `keeper`, whose writes may take as long as `patience`.
 pub(crate) async fn look_after(keeper: Arc<Keeper>, patience: Duration) {
     let (mut looks, mut full_looks) = (Looks::default(), Looks::default());
     loop {
         tokio::time::sleep(patience / LOOKS).await;
         let hangs = looks.look(keeper.steps.under_way());
-        // Being full is one piece of work that does not end.
+        // A full disk counts as one piece of work that does not end.
         let has_room = !keeper.is_full() && keeper.disk.may_grow();
         let is_full = full_looks.look((!has_room).then_some(0));
         let state = match (hangs, is_full) {
@@ -49,13 +49,13 @@ pub(crate) async fn look_after(keeper: Arc<Keeper>, patience: Duration) {
             (false, false) => DiskState::Works,
         };
         if keeper.disk_state() != state {
-            tell(state, patience);
+            log_state(state, patience);
             keeper.disk_state.send(state);
         }
     }
 }
 
-fn tell(state: DiskState, patience: Duration) {
+fn log_state(state: DiskState, patience: Duration) {
     match state {
         DiskState::Hangs => tracing::error!(
             ?patience,

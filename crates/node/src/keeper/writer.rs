@@ -1,6 +1,6 @@
 //! The loop that writes the journal.
 //!
-//! Promises: waits for nobody but the disk. Must not know: groups.
+//! Promises: the loop waits for the disk only. Must not know: groups.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::{Keeper, Note, WRITE_BYTES};
 /// Between two tries to write to a full disk.
 const FULL_PAUSE: Duration = Duration::from_millis(200);
 
-/// Writes what the keeper is given, until `stopping`; what it was given before that is written.
+/// Writes the records that the keeper takes, until `stopping`; all records taken before that are written.
 pub(crate) async fn write(keeper: Arc<Keeper>, stopping: CancellationToken) {
     let _ending = Ending(keeper.clone());
     let mut writer = Writer { keeper: keeper.clone(), journal: None, bases: Bases::default() };
@@ -34,7 +34,7 @@ pub(crate) async fn write(keeper: Arc<Keeper>, stopping: CancellationToken) {
     }
 }
 
-/// Tells of the end of the writer, however that comes about.
+/// Announces the end of the writer, however that comes about.
 struct Ending(Arc<Keeper>);
 
 impl Drop for Ending {
@@ -58,7 +58,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Waits until something is due, and writes all that there is.
+    /// Waits until a record is due, and writes all that there are.
     async fn write_due(&mut self, stopping: &CancellationToken) -> io::Result<()> {
         let due_in_ms = {
             let waiting = self.keeper.waiting();
@@ -85,7 +85,7 @@ impl Writer {
         }
     }
 
-    /// Writes and syncs what the keeper has been given up to now.
+    /// Writes and syncs the records that the keeper has taken up to now.
     async fn write_all(&mut self, stopping: &CancellationToken) -> io::Result<()> {
         let (notes, taken) = {
             let mut waiting = self.keeper.waiting();
@@ -116,7 +116,7 @@ impl Writer {
             match self.on_disk(|journal| journal.sync().and_then(|()| journal.mark())) {
                 Ok(()) => break,
                 Err(error) if is_full(&error) && !stopping.is_cancelled() => {
-                    self.tell_full(true);
+                    self.log_full(true);
                     self.make_room()?;
                     tokio::select! {
                         biased;
@@ -127,7 +127,7 @@ impl Writer {
                 Err(error) => return Err(error),
             }
         }
-        self.tell_full(false);
+        self.log_full(false);
         {
             let mut waiting = self.keeper.waiting();
             waiting.bytes -= bytes_written;
@@ -159,7 +159,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Takes note; a record comes back.
+    /// Takes note of a base or the end of a group; gives a record back.
     fn note(&mut self, note: Note) -> Option<Vec<u8>> {
         match note {
             Note::Base { key, segment } => self.bases.need(key, segment),
@@ -173,7 +173,7 @@ impl Writer {
         None
     }
 
-    /// Has the disk do something: whoever looks sees that it is under way.
+    /// Has the disk do `work`, such that looks at the disk see it under way.
     fn on_disk<T>(&mut self, work: impl FnOnce(&mut Journal) -> io::Result<T>) -> io::Result<T> {
         let keeper = self.keeper.clone();
         let journal = self.journal()?;
@@ -192,7 +192,7 @@ impl Writer {
         self.journal.as_mut().ok_or_else(|| io::Error::other("no journal"))
     }
 
-    fn tell_full(&self, is_full: bool) {
+    fn log_full(&self, is_full: bool) {
         if self.keeper.is_full.swap(is_full, Ordering::Relaxed) != is_full {
             if is_full {
                 tracing::error!("the disk of the journal is full: events of durable filters are refused")

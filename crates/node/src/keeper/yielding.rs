@@ -1,7 +1,7 @@
-//! The disk of the journal, which leaves the last room there is to what the cluster agrees on.
+//! The disk of the journal, which leaves the last room there is to the agreement's database.
 //!
-//! Promises: nothing is written while the node is short of room; to whoever writes, the disk is full then. Must not know: what
-//! is in files.
+//! Promises: nothing is written while the node is short of room; the disk then looks full to the writer. Must not know:
+//! what is in files.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct Yielding {
 }
 
 impl Yielding {
-    /// Does not write to `disk` while `is_short` says that room is short.
+    /// A disk over `disk` that writes nothing while `is_short` says that room is short.
     pub(crate) fn over(disk: Arc<dyn Disk>, is_short: watch::Receiver<bool>) -> Arc<dyn Disk> {
         Arc::new(Self { disk, is_short })
     }

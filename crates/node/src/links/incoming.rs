@@ -1,9 +1,9 @@
 //! The receiving end of links.
 //!
-//! Promises: of each peer only its living process is listened to, on its newest stream; a message is handed to its
-//! owner once, in order, before it is acknowledged; where there is no owner to take it any more, nothing is
-//! acknowledged again. A message that cannot be read is refused and counted, and those after it are handed over: it would
-//! not become readable by being sent again. Must not know: what messages mean.
+//! Promises: of each peer only the living process is heard, on its newest stream; a message is handed to its owner
+//! once, in order, before it is acknowledged; once an owner is gone, nothing is acknowledged again. A message that
+//! cannot be read is refused and counted, and the messages after it are handed over: sending it again would not make it
+//! readable. Must not know: what messages mean.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -37,7 +37,7 @@ pub(crate) struct PeerService {
     receivers: Mutex<BTreeMap<NodeId, mpsc::Sender<Input>>>,
 }
 
-/// What the receiver of one peer is given.
+/// An input of the receiver of one peer.
 enum Input {
     /// A stream begins.
     Begin { ends: LinkEnds, begun: oneshot::Sender<Begun> },
@@ -53,14 +53,14 @@ enum Content {
     Message(PeerMessage),
     /// A sign of life, or a message of a filter that is gone.
     Nothing,
-    /// What cannot be read, and what it can be refused by.
+    /// A message that cannot be read, with the part by which it can be refused.
     Refused(LinkRefusal, Option<PeerMessage>),
 }
 
 /// A stream that has begun.
 struct Begun {
     stream: u64,
-    /// What has been handled; it shows first what had come before.
+    /// The last number that was handled; at first that of earlier streams.
     acks: watch::Receiver<u64>,
 }
 
@@ -93,7 +93,7 @@ impl Peer for PeerService {
         let mut frames = request.into_inner();
         let hello = hello(&mut frames).await?;
         let peer = check(&self.shared.view(), &hello, &caller)?;
-        // The others go on without a node that does not hear of it what they agree on.
+        // The others go on without a node whose disk hangs, and it does not learn that from the agreement.
         let mut hangs = self.shared.meta.disk_hangs();
         if *hangs.borrow() {
             return Err(ErrorKind::Unavailable.status("the disk of what this node has agreed on hangs"));
@@ -137,7 +137,7 @@ async fn hello(frames: &mut Streaming<LinkFrame>) -> Result<LinkEnds, Status> {
     })
 }
 
-/// Whether a link may begin, and with whom.
+/// Whether a link may begin; returns its peer.
 fn check(view: &View, hello: &LinkEnds, caller: &Caller) -> Result<NodeId, Status> {
     let not_ready = || ErrorKind::Unavailable.status("this node belongs to no cluster yet");
     let me = view.me.ok_or_else(not_ready)?;
@@ -161,7 +161,7 @@ fn check(view: &View, hello: &LinkEnds, caller: &Caller) -> Result<NodeId, Statu
     }
 }
 
-/// Passes the frames of one stream on until it ends. They are those that follow the last that was handled.
+/// Passes the frames of one stream on until it ends. They follow the last one that was handled.
 async fn read(
     shared: &Shared,
     peer: NodeId,
@@ -186,7 +186,7 @@ async fn read(
             Err(status) => return tracing::debug!(%peer, %status, "a link is broken"),
         };
         meter.received(&frame);
-        // What was no protobuf has lost its number, but not its place.
+        // A frame that was no protobuf has lost its number, but not its place.
         let number = if frame == LinkFrame::default() { last.saturating_add(1) } else { frame.number };
         last = number;
         let content = match &frame.message {
@@ -200,7 +200,7 @@ async fn read(
             }
             Some(link_frame::Message::Ping(_)) => Content::Nothing,
             Some(message) if !knows_map_of(shared, message).await => {
-                // Not acknowledged, it is sent again on the next stream.
+                // The message is not acknowledged, and so is sent again on the next stream.
                 return tracing::debug!(%peer, number, "a message by a map that has not come here");
             }
             Some(message) => decode(shared, message).unwrap_or_else(|error| {
@@ -214,7 +214,8 @@ async fn read(
     }
 }
 
-/// Waits for a map that has the filter of a message, or had it, and is not behind what is asked by; false where none comes.
+/// Waits for a map that has the filter of a message, or had it, and is not older than the one that the message is by;
+/// false where none comes.
 async fn knows_map_of(shared: &Shared, message: &link_frame::Message) -> bool {
     let epoch = peer::epoch_awaited(message).unwrap_or(0);
     let is_known = |view: &Arc<View>| {
@@ -238,7 +239,7 @@ struct Receiver {
     peer: NodeId,
     shared: Arc<Shared>,
     link: Option<LinkReceiver>,
-    /// The newest stream, and where it is told what has been handled.
+    /// The newest stream, with the sender of the number that was handled.
     stream: Option<(u64, watch::Sender<u64>)>,
     streams: u64,
 }
@@ -297,7 +298,7 @@ impl Receiver {
     }
 }
 
-/// Gives the owner of a message what came of it; false where the owner is lost.
+/// Hands a message to its owner, or its refusal; false where the owner is lost.
 async fn hand_over(shared: &Shared, ends: firstseen_routing::LinkEnds, content: Content) -> bool {
     let (sender, receiver) = (ends.from.node, ends.to.node);
     let (filter, group, work) = match content {
@@ -307,7 +308,8 @@ async fn hand_over(shared: &Shared, ends: firstseen_routing::LinkEnds, content: 
         }
         Content::Refused(refusal, refusable) => {
             shared.metrics.link_refused(refusal);
-            // Of what is not said whose it is, nobody can be told. Whoever waits for it gives up in time.
+            // A message without a group cannot be refused to anyone. The sender, which waits for an answer, gives up in
+            // time.
             let Some(message) = refusable else { return true };
             (message.filter, message.group, Work::Refused { sender, receiver, message })
         }

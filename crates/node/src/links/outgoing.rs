@@ -1,9 +1,10 @@
 //! The sending end of one link.
 //!
-//! Promises: frames go out in the order of the queue, and again after a break until they are acknowledged; while the
-//! peer does not acknowledge, the queue fills and nothing more is taken. A message that cannot be sent goes back to its
-//! owner, refused. A peer that acknowledges nothing counts as down though its connection lives; where there is nothing to
-//! be acknowledged, it is asked for a sign of life. What it acknowledges tells its time of day. Must not know: what messages mean.
+//! Promises: frames are sent in the order of the queue, and again after a break until they are acknowledged; while the
+//! peer does not acknowledge, the queue fills and takes no more. A message that cannot be sent goes back to its owner,
+//! refused. A peer that acknowledges nothing counts as out of reach though its connection lives; where there is nothing
+//! to acknowledge, the peer is asked for a sign of life. Its acknowledgements carry its time of day. Must not know:
+//! what messages mean.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,12 +28,12 @@ use crate::owner::Work;
 use crate::shared::Shared;
 use crate::view::Me;
 
-/// The first pause after a break; it doubles up to [`PAUSE_MAX`], and until the node counts as out of reach, up to an eighth
-/// of the time that this takes.
+/// The first pause after a break; the pause doubles up to [`PAUSE_MAX`], and until the node counts as out of reach, up
+/// to an eighth of the time after which it does.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// Between two looks at whether the peer is silent, at least.
+/// The least time between two looks whether the peer is silent.
 const LOOK_MIN: Duration = Duration::from_millis(10);
-/// And at most: its clock may have to be measured.
+/// The longest time between two: the peer's clock may have to be measured.
 const LOOK_MAX: Duration = Duration::from_millis(500);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -52,9 +53,9 @@ pub(super) struct Outgoing {
     pub(super) is_down: bool,
     /// Acknowledgements may take so long.
     pub(super) silence_max: Duration,
-    /// The first of what is not acknowledged is a ping, which nobody waits for.
+    /// The first message that is not acknowledged is a ping, which no owner waits for.
     pub(super) is_pinged: bool,
-    /// What the peer's clock is measured by.
+    /// The measurements of the peer's clock.
     pub(super) probe: Probe,
 }
 
@@ -62,7 +63,7 @@ pub(super) struct Outgoing {
 type Sender = LinkSender<link_frame::Message>;
 
 impl Outgoing {
-    /// Sends until nobody can hand over messages any more.
+    /// Sends until no handle is left that could hand over messages.
     pub(super) async fn run(mut self) {
         let from = LinkEnd { node: self.me.identity.node, incarnation: self.me.incarnation };
         let to = LinkEnd { node: self.peer, incarnation: self.node.incarnation };
@@ -165,13 +166,13 @@ impl Outgoing {
         self.forgetting(sender, |sender| sender.acknowledge(ack.number))
     }
 
-    /// Whether nothing is known of the peer's clock, or too little in a moment.
+    /// Whether nothing is known of the peer's clock, or soon too little.
     fn wants_time(&self) -> bool {
         let now = self.shared.clock.now();
         self.probe.is_due(now.monotonic_ms) || self.shared.clocks.offset(self.peer, now).is_none()
     }
 
-    /// What an acknowledgement tells of the peer's clock.
+    /// Measures the peer's clock by an acknowledgement.
     fn measure(&mut self, ack: &LinkAck) {
         let now = self.shared.clock.now();
         if let Some(exchange) = self.probe.hears(ack, now.monotonic_ms) {
@@ -207,20 +208,19 @@ impl Outgoing {
             }
             None => None,
         };
-        // There is room: a message is taken from the queue only then.
+        // There is room: a message is taken from the queue only when there is.
         if encoded.is_none_or(|encoded| sender.push(encoded).is_err()) {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Hands a message back to its owner: what it waits for in it will not come. An owner waits for no link, so this
-    /// ends.
+    /// Hands a message back to its owner: no answer to it will come. An owner waits for no link, so this ends.
     async fn give_back(&self, message: PeerMessage, error: &WireError) {
         tracing::error!(peer = %self.peer, filter = %message.filter, %error, "a message cannot be sent");
         self.shared.metrics.link_refused(LinkRefusal::Unsendable);
         let owner = self.shared.owners.of(message.filter, message.group);
         let (sender, receiver) = (self.me.identity.node, self.peer);
-        // Fails where the owner is lost, and whoever waits with it.
+        // This fails where the owner is lost, and with it all events that wait.
         owner.hand(Work::Refused { sender, receiver, message }).await;
     }
 

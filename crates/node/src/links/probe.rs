@@ -1,17 +1,17 @@
-//! When the clock of a peer is measured: with what a link sends anyway.
+//! When the clock of a peer is measured: with frames that a link sends anyway.
 //!
-//! Promises: one exchange is measured at a time, and not again for a while; what is measured was told by the peer after what is
-//! measured by was sent. Must not know: what frames hold, what follows from it.
+//! Promises: one exchange is measured at a time, and the next one a while later; the peer has read its clock after the
+//! frame that begins the exchange was sent. Must not know: what frames hold, what follows from a measurement.
 
 use firstseen_routing::Exchange;
 use firstseen_wire::proto::peer::LinkAck;
 
-/// Between two that are measured.
+/// The time between two measured exchanges.
 const EVERY_MS: u64 = 250;
-/// Where nothing else is sent, a peer is asked after so long.
+/// Where nothing else is sent, a peer is asked for its time after so long.
 const AGAIN_MS: u64 = 10_000;
 
-/// What a link measures.
+/// The measurements of a link.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
     /// The number of a frame that is not acknowledged, and when it was sent.
@@ -32,12 +32,12 @@ impl Probe {
         }
     }
 
-    /// Whether nothing has been measured for so long that something should be sent for it.
+    /// Whether no exchange has been measured for so long that a frame should be sent for one.
     pub(super) fn is_due(&self, now_ms: u64) -> bool {
         self.sent.is_none() && now_ms >= self.next_ms.saturating_add(AGAIN_MS)
     }
 
-    /// An acknowledgement has come; what it tells of the peer's clock.
+    /// An acknowledgement has come; returns the exchange that it ends, if one is measured.
     pub(super) fn hears(&mut self, ack: &LinkAck, now_ms: u64) -> Option<Exchange> {
         let (_, sent_ms) = self.sent.take_if(|(number, _)| *number <= ack.number)?;
         self.next_ms = now_ms + EVERY_MS;

@@ -1,8 +1,8 @@
 //! Which nodes have been out of reach for so long that nobody should wait for them.
 //!
 //! Promises: a node is listed when its link has been down without a break for the time that the operator allows, or,
-//! where it has never been up, for [`FIRST_TIMES`] as long; and not from the moment on that it is up again. Must not
-//! know: streams, what follows from it.
+//! where it has never been up, for [`FIRST_TIMES`] as long; from the moment on that the link is up again, the node is
+//! not listed. Must not know: streams, what follows from the list.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use firstseen_wire::watch;
 /// The nodes that are listed.
 pub(crate) type Unreachable = Arc<watch::Sender<BTreeSet<NodeId>>>;
 
-/// Where all nodes start at once, one finds another only when they have agreed on who leads, and on that both have started.
+/// Where all nodes start at once, one finds another only when they have agreed on a leader, and on both starts.
 const FIRST_TIMES: u32 = 3;
 
-/// Looks after one link.
+/// Watches one link.
 pub(super) struct Reach {
     pub(super) peer: NodeId,
     pub(super) patience: Duration,

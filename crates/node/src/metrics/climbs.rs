@@ -1,6 +1,7 @@
-//! What the levels of trees count of the events that they bring up.
+//! Metrics of the events that levels of trees bring up.
 //!
-//! Promises: counted once a climb, by the filter that the events came from. Must not know: how events climb.
+//! Promises: they are counted once for each climb, by the filter that the events came from. Must not know: how events
+//! climb.
 
 use firstseen_routing::Climbed;
 use firstseen_routing::{Decision, Reason};
@@ -63,7 +64,7 @@ impl Climbs {
         climbs
     }
 
-    /// Series of other filters go.
+    /// Removes the series of other filters.
     pub(super) fn keep_filters(&self, is_kept: impl Fn(&str) -> bool) {
         let is_kept_of = |label: &FilterLabel| is_kept(&label.filter);
         [&self.climbs, &self.events].into_iter().for_each(|count| count.retain(is_kept_of));
@@ -97,9 +98,10 @@ impl ClimbMeter {
         self.latency_seconds.observe(elapsed_us as f64 / 1e6);
     }
 
-    /// What became of the events of a climb.
-    pub(crate) fn told(&self, climbed: &Climbed) {
-        let count = |told: Decision| climbed.decisions.iter().filter(|decision| **decision == told).count() as u64;
+    /// Counts the verdicts on the events of a climb.
+    pub(crate) fn decided(&self, climbed: &Climbed) {
+        let count =
+            |verdict: Decision| climbed.decisions.iter().filter(|decision| **decision == verdict).count() as u64;
         let (first_seen, duplicate) = (count(Decision::FirstSeen), count(Decision::Duplicate));
         self.first_seen.inc_by(first_seen);
         self.duplicate.inc_by(duplicate);

@@ -1,7 +1,7 @@
-//! What a node's part of each filter shows on a scrape, whatever the number of its slices.
+//! Metrics of a node's part of each filter, whatever the number of its slices.
 //!
 //! Promises: one set of series a filter: sums of what its groups and slices count, and the least, the mean and the
-//! greatest of what does not add up. Must not know: how slices show themselves one by one.
+//! greatest of what does not add up. Must not know: series of single slices.
 
 use firstseen_routing::JournalCounts;
 use firstseen_routing::{DecisionCounts, Reason};
@@ -124,7 +124,7 @@ impl Filters {
         }
     }
 
-    /// Nothing where every event could climb.
+    /// Shows nothing where every event could climb.
     fn show_journal(&self, label: &FilterLabel, counts: &JournalCounts) {
         if *counts != JournalCounts::default() {
             self.local_events.of(label).inc_by(counts.local_events);

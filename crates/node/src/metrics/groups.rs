@@ -1,7 +1,7 @@
-//! What groups and slices show on a scrape.
+//! Metrics of groups and slices.
 //!
-//! Promises: rates and counts as their owner gives them, labelled by filter, group and slice, as long as there are not too
-//! many. Must not know: how they come about.
+//! Promises: rates and counts are as their owner gives them, labelled by filter, group and slice, as long as there are
+//! not too many series. Must not know: how they come about.
 
 use firstseen_routing::{ClusterMap, DecisionCounts, HopCounts, Reason, SliceState};
 use prometheus_client::encoding::EncodeLabelSet;
@@ -38,8 +38,8 @@ struct HopLabels {
     operation: &'static str,
 }
 
-/// Registers everything that the looks tell, which stand in the order of filters. Of a filter with more than
-/// `slices_max` slices here, groups and slices are told together only.
+/// Registers the metrics of all looks, which stand in the order of filters. Of a filter with more than `slices_max`
+/// slices here, groups and slices are shown together only.
 pub(super) fn register(registry: &mut Registry, map: &ClusterMap, looks: &[GroupLook], slices_max: u32) {
     let (filters, groups, slices) = (Filters::new(registry), Groups::new(registry), Slices::new(registry));
     for looks in looks.chunk_by(|one, next| one.filter == next.filter) {

@@ -1,4 +1,4 @@
-//! What a node counts of the others: who is out of reach, and what goes to each of them.
+//! Metrics of a node's peers: which are out of reach, and what is sent to each of them.
 //!
 //! Promises: a series for each peer that there is. Must not know: what messages mean.
 
@@ -62,12 +62,12 @@ impl Links {
 }
 
 impl LinkMeter {
-    /// Something came from the peer.
+    /// A message came from the peer.
     pub(crate) fn received(&self, message: &impl Message) {
         self.received_bytes.inc_by(message.encoded_len() as u64);
     }
 
-    /// Something is sent to it.
+    /// A message is sent to the peer.
     pub(crate) fn sent(&self, message: &impl Message) {
         self.sent_messages.inc();
         self.sent_bytes.inc_by(message.encoded_len() as u64);

@@ -1,7 +1,7 @@
-//! Who asks for metrics gets what was gathered lately.
+//! Scrapes: whoever asks for metrics gets those that were gathered lately.
 //!
-//! Promises: at most one gathering at a time, and one a second, however many ask: each makes every owner read samples of its
-//! cells. Must not know: what is gathered, over which connection it is asked for.
+//! Promises: at most one gathering is under way at a time, and one each second, however many ask: each makes every
+//! owner read samples of its cells. Must not know: what is gathered, over which connection a scrape came.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::edges::Clock;
 
-/// How long what was gathered is told again.
+/// For how long a text is shown again.
 const FRESH_MS: u64 = 1_000;
 
-/// What is told: the text, or why there is none.
+/// The text of the metrics, or why there is none.
 type Text = Result<Bytes, String>;
 
-/// The way to what gathers.
+/// The queue to the task that gathers.
 #[derive(Clone)]
 pub(crate) struct Scrapes(mpsc::Sender<oneshot::Sender<Text>>);
 
 impl Scrapes {
-    /// Of `gather`, for at most `askers_max` who ask at once; the future answers them until nobody can ask any more.
+    /// Scrapes by `gather`, for at most `askers_max` who ask at once; the future answers them until no asker is left.
     pub(crate) fn new<Gathering: Future<Output = Result<String, fmt::Error>>>(
         askers_max: usize,
         clock: Arc<dyn Clock>,
@@ -40,7 +40,7 @@ impl Scrapes {
                         (clock.monotonic_ms(), text)
                     }
                 };
-                // Who has asked may have gone.
+                // The asker may have gone.
                 let _ = answer.send(text.clone());
                 last = Some((since_ms, text));
             }
@@ -48,7 +48,7 @@ impl Scrapes {
         (Self(asks), answering)
     }
 
-    /// What was gathered within the last second, or is now.
+    /// The text that was gathered within the last second, or a new one.
     pub(crate) async fn text(&self) -> Text {
         let (answer, text) = oneshot::channel();
         let stopped = || "the node is about to stop".to_owned();

@@ -18,7 +18,7 @@ pub(super) struct Sorted<L, M> {
 }
 
 impl<L, M> Sorted<L, M> {
-    /// None yet; `make` makes each.
+    /// No metrics yet; `make` makes each.
     pub(super) fn new(make: fn() -> M) -> Self {
         Self { metrics: Arc::default(), make }
     }
@@ -34,7 +34,7 @@ impl<L: Ord + Clone, M: Clone> Sorted<L, M> {
         })
     }
 
-    /// Metrics go whose labels are not kept; who still has one counts where nobody reads.
+    /// Removes the metrics whose labels are not kept; a caller that still has one counts in vain.
     pub(super) fn retain(&self, is_kept: impl Fn(&L) -> bool) {
         self.metrics.write().unwrap_or_else(PoisonError::into_inner).retain(|labels, _| is_kept(labels));
     }
@@ -69,7 +69,7 @@ impl<L: EncodeLabelSet, M: EncodeMetric + TypedMetric> EncodeMetric for Sorted<L
     }
 }
 
-/// What stands before each name with its samples.
+/// The text before each name with its samples.
 const FAMILY: &str = "# HELP ";
 
 /// The same metrics, sorted by name.

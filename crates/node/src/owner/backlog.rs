@@ -1,9 +1,9 @@
 //! Messages of one owner that found no room on their link.
 //!
-//! Promises: what sets cells, or tells that they are set, or that a head has ended, is kept and leaves in order as soon as there
-//! is room; there is no more of it than events are in flight, and what copies are sent again by a newer map. A test, or what it
-//! found, is dropped: whoever waits for it gives up in time.
-//! Must not know: links, what events are.
+//! Promises: a message that sets cells, or says that they are set, or that a head has ended, is kept and leaves in
+//! order as soon as there is room; there are no more of these than events in flight and than copies are sent again by a
+//! newer map. A test, or its result, is dropped: the head that waits for it gives up in time. Must not know: links,
+//! what events are.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +16,7 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// Hands a message to `link`, which gives it back where there is no room, behind those that wait already.
+    /// Hands a message to `link`, behind those that wait already; `link` gives it back where there is no room.
     pub(super) fn send(
         &mut self,
         to: NodeId,
@@ -31,7 +31,7 @@ impl Backlog {
         }
     }
 
-    /// Hands what waits to `link` as far as there is room.
+    /// Hands messages that wait to `link`, as far as there is room.
     pub(super) fn send_again(&mut self, link: impl Fn(NodeId, PeerMessage) -> Option<PeerMessage>) {
         self.waiting.retain(|to, messages| {
             while let Some(message) = messages.pop_front() {
@@ -44,7 +44,7 @@ impl Backlog {
         });
     }
 
-    /// The process of a node is gone, and what was meant for it.
+    /// The process of a node is gone, and with it all messages for it.
     pub(super) fn forget(&mut self, node: NodeId) {
         self.waiting.remove(&node);
     }
@@ -55,7 +55,7 @@ impl Backlog {
     }
 }
 
-/// What nobody would send again.
+/// Whether a message must be kept, as no node would send it again.
 fn is_kept(body: &PeerBody) -> bool {
     matches!(body, PeerBody::Set(_) | PeerBody::SetAcks(_) | PeerBody::Mirror(..) | PeerBody::HandedOver(_))
 }

@@ -1,28 +1,28 @@
-//! Who waits for which answer of an owner.
+//! The desk: which caller waits for which answer of an owner.
 //!
-//! Promises: an entry ends with its answer, or when its time is over (then the answer is "unknown"), so nothing is kept
-//! for ever. Must not know: what is asked.
+//! Promises: an entry ends with its answer, or when its time is over (then the answer is "unknown"), so no entry is
+//! kept for ever. Must not know: what is asked.
 
 use std::collections::{BTreeSet, HashMap};
 
-use firstseen_routing::Found;
+use firstseen_routing::EarlyDuplicates;
 
 use crate::pending::{Place, RunReply};
 
 /// How long after its deadline an answer is still waited for: the machines answer late ones themselves.
 const GRACE_MS: u64 = 1000;
 
-/// Places by the number that an owner's machine knows them by.
+/// Places, by the number that an owner's machine has for each.
 #[derive(Default)]
 pub(super) struct Desk {
     places: HashMap<u64, (Place, u64)>,
-    /// By the time after which nobody waits.
+    /// Numbers by the time after which no caller waits.
     ends: BTreeSet<(u64, u64)>,
     last_number: u64,
 }
 
 impl Desk {
-    /// Takes a place; its number.
+    /// Takes a place, and returns its number.
     pub(super) fn take(&mut self, place: Place, deadline_ms: u64) -> u64 {
         self.last_number += 1;
         let end_ms = deadline_ms.saturating_add(GRACE_MS);
@@ -33,16 +33,16 @@ impl Desk {
 
     /// Answers the place of this number.
     pub(super) fn answer(&mut self, number: u64, reply: RunReply) {
-        // Not there: its time was over, and it has been told so.
+        // Not there: the place's time was over, and it has its answer.
         let Some((place, end_ms)) = self.places.remove(&number) else { return };
         self.ends.remove(&(end_ms, number));
         place.answer(reply);
     }
 
-    /// Tells a place which of its events are duplicates for certain.
-    pub(super) fn found(&self, found: &Found) {
-        if let Some((place, _)) = self.places.get(&found.reply_to) {
-            place.found(found);
+    /// Hands a place those of its events that are duplicates for certain.
+    pub(super) fn hand_early(&self, early: &EarlyDuplicates) {
+        if let Some((place, _)) = self.places.get(&early.reply_to) {
+            place.hand_early(early);
         }
     }
 
@@ -57,12 +57,12 @@ impl Desk {
         }
     }
 
-    /// Whether nobody waits.
+    /// Whether no place waits.
     pub(super) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// The first time after which somebody waits no more.
+    /// The first time after which a place waits no more.
     pub(super) fn next_end_ms(&self) -> Option<u64> {
         self.ends.first().map(|(end_ms, _)| *end_ms)
     }

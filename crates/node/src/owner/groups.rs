@@ -1,8 +1,8 @@
 //! The groups of one owner, and how they follow the map.
 //!
-//! Promises: a group is there while the map gives this node a slice of it, and until what is in flight there then is
-//! over; what a peer that was started anew had in flight is let go before the new map counts. Must not know: queues,
-//! who waits for answers.
+//! Promises: a group is there while the map gives this node a slice of it, and then until its events in flight are
+//! over; events that a peer had in flight before it started anew are given up before the new map counts. Must not know:
+//! queues, who waits for answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::view::{GroupFault, View};
 /// meanwhile, so it must be over in some milliseconds however large the filters are.
 const LOOK_SAMPLE_BYTES: usize = 16 << 20;
 
-/// What the replay guard of a group may take however many groups there are: a few batches.
+/// Bytes that the replay guard of a group may take however many groups there are: room for a few batches.
 const GUARD_BYTES_MIN: u64 = 16 << 10;
 
 /// Events of divided groups that a node may have in flight, of all groups together: about 200 bytes each. However many groups
@@ -35,24 +35,24 @@ const INFLIGHT_EVENTS_MAX: usize = 1 << 20;
 /// Events that a node keeps for each node that is down, of all groups together: about 100 bytes each.
 const MISSED_EVENTS_MAX: usize = 1 << 20;
 
-/// What to do where a journal cannot be read.
+/// Advice where a journal cannot be read.
 const REPAIR: &str = "give up what cannot be read, with `firstseen node repair`";
 
-/// Why groups that keep what they record are given up for a while.
+/// Why groups with a journal are given up for a while.
 const DISK_HUNG: &str = "the disk of the journal hangs, and the other nodes go on without this one; it goes on by itself \
                          when the disk answers again";
 
-/// The same where the disk has had no room for a while.
+/// Why they are given up where the disk has had no room for a while.
 const DISK_FULL: &str =
     "the disk of the journal is full, and other copies answer; make room, and the node goes on by itself";
 
-/// The same once it works again, until the start that follows.
+/// Why they stay given up once the disk works again, until the start that follows.
 const DISK_WORKS: &str = "the disk of the journal works again, and what it has missed is fetched when the node counts as started \
                           anew: where it alone has something of a filter whose other nodes are down, when these are back";
 
 /// The groups of one owner.
 pub(super) struct Groups {
-    /// Which of the owners this is.
+    /// The index of this owner.
     index: usize,
     owners: usize,
     limits: OwnerLimits,
@@ -61,28 +61,28 @@ pub(super) struct Groups {
     groups: BTreeMap<GroupKey, GroupOwner>,
     view: Arc<View>,
     kept: Kept,
-    /// Whether what an earlier process has kept was read.
+    /// Whether the journal of an earlier process was read.
     has_read: bool,
-    /// Why that cannot be relied on.
+    /// Why the journal cannot be relied on.
     damage: Option<String>,
-    /// Groups that could not be built when what was kept of them was read, and why: they need another process.
+    /// Groups that could not be built when their records were read, and why: they need another process.
     unbuilt: BTreeMap<GroupKey, String>,
-    /// Groups that have been restored, and what the map may not know of yet.
+    /// Groups that have been restored, which the map may not know yet.
     restored: BTreeSet<GroupKey>,
     /// The start of this node that owners act on.
     start: Option<Incarnation>,
-    /// The start in which what is kept was given up, as the disk hung, or some of it, as it stayed full.
+    /// The start in which groups with a journal were given up, as the disk hung, or some of them, as it stayed full.
     given_up_in: Option<Incarnation>,
-    /// Groups of which other nodes have all slices now, and that have something in flight.
+    /// Groups of which other nodes have all slices now, and that still have events in flight.
     leaving: BTreeSet<GroupKey>,
-    /// Groups that are being told what they have missed.
+    /// Groups that are catching up: others hand over what they have missed.
     catching_up: BTreeSet<GroupKey>,
-    /// Commands of one group, on their way to all.
+    /// A buffer for the commands of one group.
     scratch: Vec<Command>,
 }
 
 impl Groups {
-    /// None yet, for owner `index` of `owners`.
+    /// No groups yet, for owner `index` of `owners`.
     pub(super) fn new((index, owners): (usize, usize), limits: OwnerLimits, keeper: Arc<Keeper>) -> Self {
         Self {
             index,
@@ -124,7 +124,7 @@ impl Groups {
         }
     }
 
-    /// Has a group do something, and hands on what it commands.
+    /// Has a group do `work`, and hands its commands on.
     fn run<T>(
         &mut self,
         key: GroupKey,
@@ -148,7 +148,7 @@ impl Groups {
         }
     }
 
-    /// Follows the map; what could not be done.
+    /// Follows the map; returns the groups that cannot be held.
     pub(super) fn follow(&mut self, view: Arc<View>, now: Moment, commands: &mut Vec<Command>) -> Vec<GroupFault> {
         for lost in lost_peers(&self.view, &view) {
             self.kept.forget_sends_to(lost);
@@ -192,7 +192,7 @@ impl Groups {
         };
         let of_disk = |(filter, group)| GroupFault { filter, group, reason: reason.to_owned(), is_of_disk: true };
         faults.extend(self.kept.given_up().map(of_disk));
-        // The node's memory for it, shared by all groups that it has, those of other owners too.
+        // The node's memory for guards, shared by all of its groups, those of other owners too.
         let groups = (view.own_groups().count() as u64).max(1);
         let inflight_events = self.limits.inflight_events_max;
         let inflight_events = inflight_events.min(inflight_events.max(INFLIGHT_EVENTS_MAX) / groups as usize);
@@ -214,15 +214,15 @@ impl Groups {
         faults
     }
 
-    /// Groups that are being told what they have missed; only a map makes more of them.
+    /// Groups that are catching up; only a map makes more of them.
     pub(super) fn catching_up(&mut self) -> usize {
         let Self { groups, catching_up, .. } = self;
         catching_up.retain(|key| groups.get(key).is_some_and(GroupOwner::is_catching_up));
         catching_up.len()
     }
 
-    /// Gives up what is kept where the disk hangs, and where it stays full what the others go on without; takes it up again when
-    /// the node counts as started anew.
+    /// Gives up the groups with a journal where the disk hangs; where it stays full, those that the others go on
+    /// without. Takes them up again when the node counts as started anew.
     fn mind_disk(&mut self, view: &View, now: Moment, commands: &mut Vec<Command>) {
         let Some(me) = view.me else { return };
         if view.disk != DiskState::Hangs && self.given_up_in.is_some_and(|start| start != me.incarnation) {
@@ -238,13 +238,13 @@ impl Groups {
         if view.disk == DiskState::Hangs || !given_up.is_empty() {
             self.given_up_in = Some(me.incarnation);
         }
-        // What is in flight there would wait for acknowledgements of what was not sent.
+        // Events in flight there would wait for acknowledgements of messages that were not sent.
         for key in given_up {
             self.run(key, commands, |group, commands| group.give_up_flights(now, commands));
         }
     }
 
-    /// Drops groups that are not own, once what is in flight there is over.
+    /// Drops groups that are not this node's any more, once their events in flight are over.
     fn let_go(&mut self, is_own: impl Fn(&GroupKey) -> bool) {
         let Self { groups, leaving, kept, .. } = self;
         leaving.retain(|key| groups.get(key).is_some_and(|group| !group.is_idle()));
@@ -252,7 +252,7 @@ impl Groups {
         kept.retain(|key| groups.contains_key(&key));
     }
 
-    /// Builds a group that is not there; whether it was built, or why it cannot be.
+    /// Builds a group that is not there; returns whether it was built, or why it cannot be.
     fn build(&mut self, view: &View, filter: FilterId, group: u32) -> Result<bool, String> {
         let Some(me) = view.node().filter(|_| !self.groups.contains_key(&(filter, group))) else { return Ok(false) };
         if let Some(reason) = self.unbuilt.get(&(filter, group)) {
@@ -266,7 +266,7 @@ impl Groups {
         Ok(true)
     }
 
-    /// Takes care of groups that were built now: with what an earlier process has kept of them, where this one begins.
+    /// Takes care of groups that were built now; at the beginning of the process, from the records of an earlier one.
     fn restore(&mut self, view: &View, built: &[GroupKey], faults: &[GroupFault], now: Moment) {
         let Some(me) = view.me else { return };
         let durability = |key: GroupKey| {
@@ -306,7 +306,7 @@ impl Groups {
         }
     }
 
-    /// Groups that cannot be served, as what was kept of them cannot be read: they are not here.
+    /// Groups that cannot be served, as their records cannot be read: they are not here.
     fn damaged(&mut self, view: &View, built: &[GroupKey]) -> Vec<GroupFault> {
         let Some(damage) = &self.damage else { return Vec::new() };
         let keeps_journal = |(filter, _): &GroupKey| {
@@ -340,7 +340,7 @@ impl Groups {
         self.groups.values_mut().for_each(|group| group.end_producer(producer));
     }
 
-    /// Takes a message of another node. What is asked of a group that is not here is refused.
+    /// Takes a message of another node. A message for a group that is not here is refused.
     pub(super) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         let (filter, group) = (message.filter, message.group);
         let is_question = matches!(message.body, PeerBody::Test(_) | PeerBody::AskCells(_));
@@ -349,7 +349,7 @@ impl Groups {
         }
         if !self.groups.contains_key(&(filter, group)) || self.kept.is_given_up((filter, group)) {
             tracing::debug!(%from, %filter, group, "a message for a group that is not here");
-            // It may be here by a map that this node has not heard of.
+            // The group may be here by a map that has not come to this node yet.
             let known = self.view.map.filters.get(&filter).map(|record| record.epoch);
             if known.is_none() && matches!(message.body, PeerBody::AskPast) {
                 return;
@@ -365,7 +365,7 @@ impl Groups {
         self.groups.get_mut(&key)?.read_cells(ask)
     }
 
-    /// Puts cells of a backup in; how many records must be on the medium before they are kept.
+    /// Puts cells of a backup in; returns how many records must be on the medium before they are persisted.
     pub(super) fn write_cells(
         &mut self,
         key: GroupKey,
@@ -378,17 +378,17 @@ impl Groups {
         Ok(self.kept.records_of(key))
     }
 
-    /// What the level above says of a climb. A group that is gone need not know.
+    /// The answer of the level above to a climb. A group that is gone need not know.
     pub(super) fn climbed(&mut self, key: GroupKey, climbed: &Climbed, now: Moment, commands: &mut Vec<Command>) {
         self.run(key, commands, |group, commands| group.climbed(climbed, now, commands));
     }
 
-    /// What has waited for the disk, and need not any more.
+    /// Releases commands that have waited for the disk, and need not any more.
     pub(super) fn release(&mut self, commands: &mut Vec<Command>) {
         self.kept.release(commands);
     }
 
-    /// Whether something waits for the disk.
+    /// Whether a command waits for the disk.
     pub(super) fn awaits_disk(&self) -> bool {
         !self.kept.is_empty()
     }
@@ -398,14 +398,14 @@ impl Groups {
         self.kept.is_given_up(key)
     }
 
-    /// Whether the group takes no events that are to be kept, as the disk is full or slow; or none at all, as too much
-    /// waits for the disk.
+    /// Whether the group takes no events that are to be persisted, as the disk is full or slow; or no events at all, as
+    /// too much waits for the disk.
     pub(super) fn is_disk_held_up(&self, key: GroupKey, records: bool) -> bool {
         records && self.kept.is_held_up(key) || self.kept.is_full(key)
     }
 
-    /// Whether one of the links that the group needs is half full: room for what follows from events that are in
-    /// flight already, not for more of them.
+    /// Whether one of the links that the group needs is half full: the rest is for messages that follow from events in
+    /// flight already, not for more events.
     pub(super) fn is_held_up(&self, (filter, group): GroupKey) -> bool {
         let Some(record) = self.view.map.filters.get(&filter) else { return false };
         let slicing = record.definition.slicing;
@@ -426,7 +426,7 @@ impl Groups {
         kept.checkpoint(groups, |key| restored.contains(&key) || groups.get(&key).is_some_and(GroupOwner::is_complete));
     }
 
-    /// Whether there is something to do at every tick.
+    /// Whether a checkpoint is under way, which goes on at every tick.
     pub(super) fn has_checkpoint(&self) -> bool {
         self.kept.has_checkpoint()
     }
@@ -436,7 +436,7 @@ impl Groups {
         self.groups.values().filter_map(GroupOwner::next_tick_ms).min()
     }
 
-    /// Whether nothing is in flight, and nothing is left to be brought up.
+    /// Whether no event is in flight or has still to climb.
     pub(super) fn are_idle(&self) -> bool {
         self.kept.is_empty() && self.groups.values().all(GroupOwner::is_idle)
     }
@@ -465,7 +465,7 @@ impl Groups {
         self.of(filter).map(GroupOwner::clock_ms).max().unwrap_or(0)
     }
 
-    /// How far the groups of `filter` have come that is closed; none where there are none.
+    /// How far the groups of the closed `filter` have come; none where there are no groups.
     pub(super) fn ending(&self, filter: FilterId, now: Moment) -> Option<Ending> {
         self.of(filter).map(|owner| owner.ending(now)).reduce(Ending::and)
     }

@@ -1,8 +1,8 @@
-//! What waits for the disk: answers and messages that must not leave before what was recorded ahead of them is on the
+//! What waits for the disk: replies and messages that must not leave before the records ahead of them are on the
 //! medium.
 //!
-//! Promises: they leave in order; how much memory they take is known at any time, about. Must not know: what records hold,
-//! how they are written.
+//! Promises: they leave in order; about how much memory they take is known at any time. Must not know: what records
+//! hold, how they are written.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,56 +10,56 @@ use firstseen_routing::{Command, Decision, NodeId, PeerBody, PeerMessage, Reason
 
 use crate::keeper::GroupKey;
 
-/// What waits may take about this many bytes in an owner before it looks nothing up any more, for producers or nodes: what
-/// records is bounded elsewhere.
+/// Commands that wait may take about this many bytes in an owner before it takes no more queries, from producers or
+/// nodes: submissions that record are bounded elsewhere.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
-/// What one command takes, and an event of it, with its positions.
+/// Bytes of one command, and of an event of it, with its positions.
 const COMMAND_BYTES: u64 = 256;
 const EVENT_BYTES: u64 = 160;
 
 /// A command that waits.
 struct Waiting {
-    /// Whose it is.
+    /// The group that it is of.
     key: GroupKey,
-    /// Records that must be synced before.
+    /// Records that must be synced before it may leave.
     records: u64,
     command: Command,
 }
 
-/// What waits, oldest first.
+/// Commands that wait, oldest first.
 #[derive(Default)]
 pub(super) struct Held {
     waiting: VecDeque<Waiting>,
     bytes: u64,
-    /// Places of answers to what was only looked up.
+    /// Places of replies to queries.
     lookups: BTreeSet<u64>,
 }
 
 impl Held {
-    /// The answer at this place is of something that was only looked up.
+    /// The reply at this place is to a query.
     pub(super) fn is_lookup(&mut self, reply_to: u64) {
         self.lookups.insert(reply_to);
     }
 
-    /// Whether nothing waits.
+    /// Whether no command waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Whether nothing more is to be looked up.
+    /// Whether no more queries are to be taken.
     pub(super) fn is_full(&self) -> bool {
         self.bytes > HELD_BYTES_MAX
     }
 
-    /// This of a group waits until so many records are synced, and behind all that waits.
+    /// A command of a group waits until so many records are synced, behind all that wait already.
     pub(super) fn push(&mut self, key: GroupKey, records: u64, command: Command) {
         let behind = self.waiting.back().map_or(0, |last| last.records);
         self.bytes += bytes_of(&command);
         self.waiting.push_back(Waiting { key, records: records.max(behind), command });
     }
 
-    /// This has not to wait.
+    /// Lets a command leave now.
     pub(super) fn pass(&mut self, command: Command, commands: &mut Vec<Command>) {
         if let Command::Reply(reply) = &command {
             self.lookups.remove(&reply.reply_to);
@@ -67,7 +67,7 @@ impl Held {
         commands.push(command);
     }
 
-    /// What has waited for `synced` records or fewer.
+    /// Releases commands that have waited for `synced` records or fewer.
     pub(super) fn release(&mut self, synced: u64, commands: &mut Vec<Command>) {
         while let Some(Waiting { command, .. }) = self.waiting.pop_front_if(|first| first.records <= synced) {
             self.bytes -= bytes_of(&command);
@@ -75,37 +75,37 @@ impl Held {
         }
     }
 
-    /// Answers to what was only looked up, however long the rest waits.
+    /// Releases replies to queries, however long the rest waits.
     pub(super) fn release_lookups(&mut self, commands: &mut Vec<Command>) {
-        let (told, waiting): (VecDeque<_>, _) =
+        let (ready, waiting): (VecDeque<_>, _) =
             std::mem::take(&mut self.waiting).into_iter().partition(|held| self.answers_lookup(&held.command));
         self.waiting = waiting;
-        for Waiting { command, .. } in told {
+        for Waiting { command, .. } in ready {
             self.bytes -= bytes_of(&command);
             self.pass(command, commands);
         }
     }
 
-    /// Whether this answers something that was only looked up.
+    /// Whether this command is the reply to a query.
     pub(super) fn answers_lookup(&self, command: &Command) -> bool {
         matches!(command, Command::Reply(reply) if self.lookups.contains(&reply.reply_to))
     }
 
-    /// What was to be sent to a process that is gone is not sent to the next one.
+    /// Messages to a process that is gone are not sent to the next one.
     pub(super) fn forget_sends_to(&mut self, peer: NodeId) {
         self.waiting.retain(|held| !matches!(held.command, Command::Send { to, .. } if to == peer));
         self.recount();
     }
 
-    /// Nobody knows whether the disk takes any of what these groups have here: who waits for an answer is told so, and nothing is
-    /// sent.
+    /// It is not known whether the disk takes the records of these groups: callers that wait get the reply unknown, and
+    /// nothing is sent.
     pub(super) fn give_up(&mut self, is_of: impl Fn(GroupKey) -> bool, commands: &mut Vec<Command>) {
         let (theirs, waiting): (VecDeque<_>, _) =
             std::mem::take(&mut self.waiting).into_iter().partition(|held| is_of(held.key));
         self.waiting = waiting;
         self.recount();
-        for told in theirs.into_iter().filter_map(|held| given_up(held.command)) {
-            self.pass(told, commands);
+        for reply in theirs.into_iter().filter_map(|held| given_up(held.command)) {
+            self.pass(reply, commands);
         }
     }
 
@@ -114,7 +114,7 @@ impl Held {
     }
 }
 
-/// What is left of a command where nobody knows whether what was recorded ahead of it is on the medium: an answer.
+/// The rest of a command where it is not known whether the records ahead of it are on the medium: a reply of unknown.
 pub(super) fn given_up(command: Command) -> Option<Command> {
     let Command::Reply(mut reply) = command else { return None };
     let decided = reply.decisions.iter_mut().filter(|decision| !matches!(decision, Decision::Undecided(_)));
@@ -122,7 +122,7 @@ pub(super) fn given_up(command: Command) -> Option<Command> {
     Some(Command::Reply(reply))
 }
 
-/// What a command takes, about.
+/// About the bytes of a command.
 fn bytes_of(command: &Command) -> u64 {
     let events = |events: usize| events as u64 * EVENT_BYTES;
     COMMAND_BYTES

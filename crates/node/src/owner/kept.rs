@@ -1,10 +1,10 @@
-//! What the groups of one owner keep: their records on the way to the journal, and what must not leave before those are
-//! on the medium.
+//! What the groups of one owner persist: their records on the way to the journal, and the replies and messages that
+//! must not leave before these are on the medium.
 //!
-//! Promises: of a durable filter nothing is told or sent while something that was recorded before is not synced, and
-//! all leaves in order; while the disk is full, what is only looked up is told from memory, and no cells are asked for that
-//! would wait for it; of a group that is given up, as the
-//! disk hangs or other copies answer, nothing leaves but that nobody knows. Must not know: what records hold, how they are written.
+//! Promises: a durable filter replies and sends nothing while a record from before is not synced, and all leaves in
+//! order; while the disk is full, queries are answered from memory, and no cells are asked for that would wait for it;
+//! a group that is given up, as the disk hangs or other copies answer, replies only that its verdicts are unknown. Must
+//! not know: what records hold, how they are written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use firstseen_routing::{CheckpointCursor, Command, Durability, GroupOwner, NodeI
 use super::held::{Held, given_up};
 use crate::keeper::{CheckpointMark, GroupKey, Keeper};
 
-/// How long records of a checkpoint may wait: nobody waits for them.
+/// How long records of a checkpoint may wait: no reply waits for them.
 const CHECKPOINT_WITHIN_MS: u64 = 1000;
 
-/// Cells of a checkpoint that are told at once.
+/// Bytes of cells that one step of a checkpoint persists.
 const CHECKPOINT_STEP_BYTES: usize = 256 << 10;
 
 /// A group takes a checkpoint when the journal has grown by so many times the cells of the node.
@@ -31,25 +31,26 @@ const SEGMENTS_MIN: u64 = 2;
 /// The journal of one group.
 struct GroupJournal {
     durability: Durability,
-    /// Records that were taken when its last one was.
+    /// The number of records when its last one was taken.
     last: u64,
     /// The checkpoint that is under way.
     cursor: Option<CheckpointCursor>,
-    /// What the last checkpoint says of the group.
+    /// Whether the last checkpoint calls the group complete.
     is_complete: bool,
-    /// What the journal had been given when it began.
+    /// Bytes that the journal had taken when the last checkpoint began.
     begun_bytes: u64,
 }
 
-/// What the groups of one owner keep.
+/// What the groups of one owner persist.
 pub(super) struct Kept {
     keeper: Arc<Keeper>,
     rules: Rules,
     checkpoint_after_bytes: Option<u64>,
     groups: BTreeMap<GroupKey, GroupJournal>,
-    /// What waits for records to be synced.
+    /// Commands that wait for records to be synced.
     held: Held,
-    /// Groups of which nothing leaves until the node counts as started anew: their disk hangs or is full, or has been.
+    /// Groups of which no command leaves until the node counts as started anew: their disk hangs or is full, or has
+    /// been.
     given_up: BTreeSet<GroupKey>,
     /// Bytes of cells of these groups, as the keeper knows them.
     cells_bytes: u64,
@@ -79,13 +80,13 @@ impl Kept {
         self.groups.insert(key, journal);
     }
 
-    /// Takes care of a group without a whole checkpoint: one begins now. It has no cells where nothing was read of the
-    /// group.
+    /// Takes care of a group without a whole checkpoint: one begins now. The checkpoint has no cells where nothing was
+    /// read of the group.
     pub(super) fn begin(&mut self, key: GroupKey, durability: Durability, owner: &GroupOwner, is_empty: bool) {
         self.keeper.need(key, 0);
         let is_complete = owner.is_complete() && is_empty;
         let mut journal = GroupJournal { durability, last: 0, cursor: None, is_complete, begun_bytes: 0 };
-        // Until it is on the medium, nobody knows that the group has lost nothing yet.
+        // Only once it is on the medium is it known that the group has lost nothing.
         journal.last = journal.begin_checkpoint(key, owner, is_complete, &self.keeper);
         if is_empty {
             journal.last = journal.end_checkpoint(key, owner, &self.keeper);
@@ -93,12 +94,12 @@ impl Kept {
         self.groups.insert(key, journal);
     }
 
-    /// A group cannot be held: what was kept of it stays.
+    /// A group cannot be held: its records stay.
     pub(super) fn keep_all_of(&self, key: GroupKey) {
         self.keeper.need(key, 0);
     }
 
-    /// What was to be sent to a process that is gone is not sent to the next one.
+    /// Messages to a process that is gone are not sent to the next one.
     pub(super) fn forget_sends_to(&mut self, peer: NodeId) {
         self.held.forget_sends_to(peer);
     }
@@ -108,7 +109,7 @@ impl Kept {
         self.groups.contains_key(&key)
     }
 
-    /// Records that had been taken when the last one of the group was; 0 where it keeps no journal.
+    /// The number of records when the group's last one was taken; 0 where it keeps no journal.
     pub(super) fn records_of(&self, key: GroupKey) -> u64 {
         self.groups.get(&key).map_or(0, |group| group.last)
     }
@@ -125,12 +126,12 @@ impl Kept {
         });
     }
 
-    /// The answer at this place is of something that was only looked up.
+    /// The reply at this place is to a query.
     pub(super) fn is_lookup(&mut self, reply_to: u64) {
         self.held.is_lookup(reply_to);
     }
 
-    /// Takes what a group commands: records are kept, and `commands` gets what may leave.
+    /// Takes the commands of a group: records go to the journal, and `commands` gets those that may leave.
     pub(super) fn pass(&mut self, key: GroupKey, scratch: &mut Vec<Command>, commands: &mut Vec<Command>) {
         let Some(group) = self.groups.get_mut(&key) else { return commands.append(scratch) };
         let (synced, is_full) = (self.keeper.synced(), self.keeper.is_full());
@@ -145,17 +146,17 @@ impl Kept {
                     };
                     group.last = self.keeper.keep(key, CheckpointMark::None, encode(record), within_ms);
                 }
-                // Whether it was recorded is for the disk to say, and whatever was to be sent others do not wait for.
+                // Only the disk shows whether the event was recorded; and other nodes do not wait for the messages.
                 command if is_given_up => {
                     given_up(command).into_iter().for_each(|answer| self.held.pass(answer, commands));
                 }
                 // What is fetched would wait in memory for a disk that takes nothing. The group asks again.
                 command if asks_cells(&command) && self.keeper.is_held_up() => {}
-                command if is_full && (self.held.answers_lookup(&command) || tells_cells(&command)) => {
+                command if is_full && (self.held.answers_lookup(&command) || sends_cells(&command)) => {
                     self.held.pass(command, commands);
                 }
-                // What was fetched is on the medium before the map calls it complete, however long that may take.
-                // On a full disk no interval is kept, and what others set here would wait in memory without a limit.
+                // Fetched cells are on the medium before the map calls the slice complete, however long that may take.
+                // On a full disk no interval can be kept, and sets of other nodes would wait in memory without a limit.
                 command
                     if (group.durability == Durability::Durable
                         || is_full
@@ -170,7 +171,7 @@ impl Kept {
         }
     }
 
-    /// What may leave now.
+    /// Releases the commands that may leave now.
     pub(super) fn release(&mut self, commands: &mut Vec<Command>) {
         if self.held.is_empty() {
             return;
@@ -181,8 +182,8 @@ impl Kept {
         }
     }
 
-    /// Nothing of these groups waits for the disk any longer, and nothing leaves until the node counts as started anew; those
-    /// that were not given up before.
+    /// Gives groups up: no command of theirs waits for the disk any longer, and none leaves until the node counts as
+    /// started anew. Returns those that were not given up before.
     pub(super) fn give_up(&mut self, mut groups: Vec<GroupKey>, commands: &mut Vec<Command>) -> Vec<GroupKey> {
         groups.retain(|key| self.given_up.insert(*key));
         if !groups.is_empty() {
@@ -196,7 +197,7 @@ impl Kept {
         self.given_up.clear();
     }
 
-    /// The groups that are kept.
+    /// The groups that keep a journal.
     pub(super) fn keys(&self) -> impl Iterator<Item = GroupKey> {
         self.groups.keys().copied()
     }
@@ -206,17 +207,17 @@ impl Kept {
         self.given_up.iter().copied()
     }
 
-    /// Whether the group is.
+    /// Whether the group is given up.
     pub(super) fn is_given_up(&self, key: GroupKey) -> bool {
         self.given_up.contains(&key)
     }
 
-    /// Whether nothing more is to be looked up in the group: what was waits for the disk.
+    /// Whether the group is to take no more queries: too many of their replies wait for the disk.
     pub(super) fn is_full(&self, key: GroupKey) -> bool {
         self.held.is_full() && self.has(key)
     }
 
-    /// Whether the group is to take no more events that are to be kept.
+    /// Whether the group is to take no more events that are to be persisted.
     pub(super) fn is_held_up(&self, key: GroupKey) -> bool {
         let is_late = |group: &GroupJournal| match group.durability {
             Durability::Interval { interval_ms } => self.keeper.is_overdue(u64::from(interval_ms) / 2),
@@ -251,7 +252,8 @@ impl Kept {
             is_complete(key) != group.is_complete || journal_bytes.saturating_sub(group.begun_bytes) > growth_bytes
         };
         let under_way = self.groups.iter().find(|(_, group)| group.cursor.is_some());
-        // Who has become complete comes first, then whose last one is the oldest: nobody waits for others to have none due.
+        // A group that has become complete comes first, then the one whose last checkpoint is the oldest: so no group
+        // waits until others have none due.
         let order =
             |(key, group): &(&GroupKey, &GroupJournal)| (is_complete(**key) == group.is_complete, group.begun_bytes);
         let due = || self.groups.iter().filter(|(key, group)| is_due(**key, group));
@@ -271,8 +273,9 @@ impl Kept {
     }
 }
 
-/// Whether this tells another copy cells: what it has before the disk here has it, it keeps by itself.
-fn tells_cells(command: &Command) -> bool {
+/// Whether this command sends cells to another copy: that copy persists them by itself, also where the disk here does
+/// not have them yet.
+fn sends_cells(command: &Command) -> bool {
     matches!(command, Command::Send { message, .. } if matches!(message.body, PeerBody::Cells(_)))
 }
 
@@ -282,7 +285,7 @@ fn asks_cells(command: &Command) -> bool {
 }
 
 impl GroupJournal {
-    /// Begins a checkpoint; records taken then.
+    /// Begins a checkpoint; returns the number of records then.
     fn begin_checkpoint(&mut self, key: GroupKey, owner: &GroupOwner, is_complete: bool, keeper: &Keeper) -> u64 {
         (self.is_complete, self.begun_bytes) = (is_complete, keeper.journal_bytes());
         self.cursor = Some(CheckpointCursor::default());
@@ -305,7 +308,7 @@ impl GroupJournal {
         }
     }
 
-    /// Ends it; records taken then.
+    /// Ends a checkpoint; returns the number of records then.
     fn end_checkpoint(&mut self, key: GroupKey, owner: &GroupOwner, keeper: &Keeper) -> u64 {
         self.cursor = None;
         keeper.keep(key, CheckpointMark::End, encode(owner.checkpoint_end()), 0)

@@ -1,7 +1,7 @@
 //! Owners that end before their node does.
 //!
-//! Promises: an owner whose work panics is told of, by the name of its thread, before its queue closes: whoever finds
-//! the queue closed finds the reason too. Must not know: what owners do, what follows from it.
+//! Promises: an owner whose work panics is reported, by the name of its thread, before its queue closes: a caller that
+//! finds the queue closed finds the reason too. Must not know: what owners do, what follows from a loss.
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ pub(crate) struct Loss {
 }
 
 impl Loss {
-    /// Runs `owner`, and tells of it should it panic.
+    /// Runs `owner`, and reports it should it panic.
     pub(crate) async fn watch(self: Arc<Self>, name: String, owner: impl Future<Output = ()>) {
         let owner = pin!(owner);
         // Dropped before the owner and its queue, as it was made after it.
@@ -25,19 +25,19 @@ impl Loss {
         watch.ended = true;
     }
 
-    /// What is to be said of it, where there is one.
+    /// The message about the lost owner, where there is one.
     pub(crate) fn reason(&self) -> Option<String> {
         self.owner.get().map(|owner| sentence(owner))
     }
 
-    /// Waits until there is one; what is to be said of it.
+    /// Waits until an owner is lost; returns the message about it.
     pub(crate) async fn happened(&self) -> String {
         self.happened.cancelled().await;
-        // The name is there before anybody is woken.
+        // The name is there before any waiter is woken.
         self.reason().unwrap_or_else(|| sentence("?"))
     }
 
-    fn tell(&self, owner: &str) {
+    fn report(&self, owner: &str) {
         // A second one changes nothing: the node is to be started again already.
         let _ = self.owner.set(owner.to_owned());
         self.happened.cancel();
@@ -63,11 +63,11 @@ impl Drop for Watch {
         if self.ended {
             return;
         }
-        // A runtime that ends drops its tasks too: then there is nobody left to be told.
+        // A runtime that ends drops its tasks too: then no one is left who could hear of it.
         if std::thread::panicking() {
             tracing::error!(owner = self.name, "an owner has panicked");
         }
-        self.loss.tell(&self.name);
+        self.loss.report(&self.name);
     }
 }
 

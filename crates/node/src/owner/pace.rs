@@ -1,6 +1,6 @@
 //! A brake for tests of overload.
 //!
-//! Promises: over any second not many more events are taken than allowed. Must not know: what events are.
+//! Promises: in any second, the owner takes not many more events than allowed. Must not know: what events are.
 
 use firstseen_routing::Moment;
 

@@ -1,7 +1,7 @@
-//! Taking up what an earlier process of this node has kept.
+//! Taking up what an earlier process of this node has persisted.
 //!
-//! Promises: a group counts as restored only where a whole checkpoint and everything after it was read; damage is told,
-//! and nothing is served then that rests on what may be missing. Must not know: bytes on disks.
+//! Promises: a group counts as restored only where a whole checkpoint and everything after it was read; damage is
+//! reported, and then nothing is served that rests on records that may be missing. Must not know: bytes on disks.
 
 use std::collections::BTreeMap;
 
@@ -14,27 +14,28 @@ use crate::keeper::{GroupKey, Keeper};
 /// How far the reading of one group has come.
 #[derive(Clone, Copy, Default)]
 struct Progress {
-    begun: Option<Found>,
-    last: Option<Found>,
+    begun: Option<WholeCheckpoint>,
+    last: Option<WholeCheckpoint>,
 }
 
 /// A whole checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct WholeCheckpoint {
     /// The segment in which it began.
     pub(super) base: u64,
     /// The group had all that was ever recorded in it.
     pub(super) is_complete: bool,
 }
 
-/// Feeds the journal to the groups that keep one; the last whole checkpoint of each of which anything was read.
+/// Feeds the journal to the groups that keep one; returns the last whole checkpoint of each group of which anything was
+/// read.
 pub(super) fn read(
     keeper: &Keeper,
     identity: Identity,
     groups: &mut BTreeMap<GroupKey, GroupOwner>,
     keeps_journal: impl Fn(GroupKey) -> bool,
     now: Moment,
-) -> Result<BTreeMap<GroupKey, Option<Found>>, ScanError> {
+) -> Result<BTreeMap<GroupKey, Option<WholeCheckpoint>>, ScanError> {
     let mut progress: BTreeMap<GroupKey, Progress> = BTreeMap::new();
     keeper.read(identity, |segment, bytes| {
         let record = decode(bytes).map_err(|error| error.to_string())?;
@@ -44,12 +45,12 @@ pub(super) fn read(
         for entry in record.entries {
             match &entry {
                 Entry::Checkpoint { is_complete, .. } => {
-                    progress.begun = Some(Found { base: segment, is_complete: *is_complete });
+                    progress.begun = Some(WholeCheckpoint { base: segment, is_complete: *is_complete });
                 }
                 Entry::CheckpointEnd => progress.last = progress.begun.take().or(progress.last),
                 _ => {}
             }
-            // Of a group that is incomplete anyway, what does not fit is missing, too.
+            // A group that is incomplete anyway may miss a record that does not fit, too.
             let promises = progress.begun.or(progress.last).is_some_and(|found| found.is_complete);
             match group.restore(entry, now) {
                 Err(error) if promises => return Err(format!("filter {} group {}: {error}", key.0, key.1)),
@@ -59,7 +60,7 @@ pub(super) fn read(
         }
         Ok(())
     })?;
-    let found: BTreeMap<GroupKey, Option<Found>> =
+    let found: BTreeMap<GroupKey, Option<WholeCheckpoint>> =
         progress.into_iter().map(|(key, progress)| (key, progress.last)).collect();
     for (key, group) in groups.iter_mut().filter(|(key, _)| keeps_journal(**key)) {
         group.end_restore(found.get(key).copied().flatten().is_some_and(|found| found.is_complete));

@@ -1,7 +1,7 @@
-//! The loop of one owner: takes work in order, runs the machines of its groups, and carries out what they command.
+//! The loop of one owner: takes work in order, runs the machines of its groups, and carries out their commands.
 //!
-//! Promises: never waits for anybody but its own queue, so owners of different nodes cannot wait for each other. Must
-//! not know: streams, what messages look like on the wire.
+//! Promises: the loop waits for nothing but its own queue, so owners of different nodes cannot wait for each other.
+//! Must not know: streams, what messages look like on the wire.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -35,7 +35,7 @@ const TICK_MS: u64 = 10;
 /// Pieces of work between two looks at the clock for ticks.
 const WORK_BETWEEN_TICKS: usize = 64;
 
-/// What an owner is made of.
+/// The parts that an owner is made of.
 pub(crate) struct WorkerParts {
     /// Which of the owners it is.
     pub(crate) index: usize,
@@ -51,24 +51,24 @@ pub(crate) struct WorkerParts {
     pub(crate) queue_age_max_ms: u64,
     /// Events a second it takes at most, for tests.
     pub(crate) rate_max_events_per_s: Option<u64>,
-    /// Where it counts.
+    /// The node's metrics.
     pub(crate) metrics: Arc<Metrics>,
-    /// Where changes of the map are asked for.
+    /// The queue of proposals to the agreement.
     pub(crate) proposals: mpsc::Sender<Proposal>,
-    /// Where climbs go.
+    /// The queue of climbs.
     pub(crate) climbs: mpsc::Sender<Climb>,
-    /// What keeps records.
+    /// The keeper of the journal.
     pub(crate) keeper: Arc<Keeper>,
     /// Until when the node may record.
     pub(crate) lease: Arc<Held>,
-    /// What the node knows of its clocks.
+    /// The node's knowledge of its clocks.
     pub(crate) clocks: Arc<Clocks>,
 }
 
-/// What a group wants changed in the map.
+/// A change of the map that a group wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Proposal {
-    /// It needs a generation.
+    /// The group needs a generation.
     Generation {
         /// The filter.
         filter: FilterId,
@@ -77,7 +77,7 @@ pub(crate) enum Proposal {
         /// One more than the newest.
         number: u64,
     },
-    /// Slices of it here have all that counts.
+    /// Slices of the group here are complete.
     Complete {
         /// The filter.
         filter: FilterId,
@@ -87,7 +87,7 @@ pub(crate) enum Proposal {
         slices: Vec<u32>,
         /// The epoch of the filter that the group knows.
         epoch: u64,
-        /// The start of this node that says so: what is said of it is not true of the next.
+        /// The start of this node that proposes: the proposal is not true of the next start.
         incarnation: Incarnation,
     },
 }
@@ -110,12 +110,12 @@ pub(crate) struct Worker {
     commands: Vec<Command>,
     next_tick_ms: u64,
     synced: watch::Receiver<u64>,
-    /// Told when nothing is in flight.
+    /// Signalled when no event is in flight.
     draining: Vec<oneshot::Sender<()>>,
 }
 
 impl Worker {
-    /// An owner of nothing yet.
+    /// An owner without groups.
     pub(crate) fn new(parts: WorkerParts) -> Self {
         Self {
             synced: parts.keeper.watch_synced(),
@@ -174,7 +174,7 @@ impl Worker {
         }
     }
 
-    /// Lets go what has waited for the disk.
+    /// Carries out commands that have waited for the disk.
     fn release(&mut self) {
         self.synced.mark_seen();
         self.groups.release(&mut self.commands);
@@ -182,7 +182,7 @@ impl Worker {
         self.finish_drain();
     }
 
-    /// How long the owner may sleep if no work comes; for ever where there is none.
+    /// How long the owner may sleep if no work comes; none where it may sleep for ever.
     fn next_tick_in(&self) -> Option<Duration> {
         let is_busy = !self.backlog.is_empty() || self.groups.has_checkpoint() || self.groups.awaits_disk();
         let again_ms = is_busy.then_some(0);
@@ -191,7 +191,7 @@ impl Worker {
         Some(Duration::from_millis(in_ms.max(TICK_MS)))
     }
 
-    /// Does a piece of work; for how many milliseconds to rest after it.
+    /// Does a piece of work; returns for how many milliseconds to rest after it.
     fn handle(&mut self, work: Work) -> u64 {
         let now = self.now();
         match work {
@@ -254,7 +254,8 @@ impl Worker {
         self.groups.receive(from, message, now, &mut self.commands);
     }
 
-    /// Tells whoever waits for a message to come to something that it will not; that may be a group of this owner.
+    /// Refuses a message in its receiver's name, so that the head that waits for its result gives up; that may be a
+    /// group of this owner.
     fn refused(&mut self, sender: NodeId, receiver: NodeId, message: PeerMessage, now: Moment) {
         match refuse(sender, message, Reason::Invalid) {
             Some(Command::Send { to, message }) if Some(to) == self.groups.view().node() => {
@@ -275,7 +276,7 @@ impl Worker {
             return 0;
         }
         let (key, records) = ((run.filter, run.group), run.submission.operation.records());
-        // Who is told of a disk that hangs asks another node.
+        // A producer that learns of a disk that hangs asks another node.
         let is_here = !self.groups.is_given_up(key);
         if is_here && (self.groups.is_disk_held_up(key, records) || self.groups.is_held_up(key)) {
             run.refuse(Reason::Overloaded);
@@ -326,7 +327,7 @@ impl Worker {
         self.finish_drain();
     }
 
-    /// Tells those who wait for it that nothing is in flight any more.
+    /// Signals that no event is in flight any more.
     fn finish_drain(&mut self) {
         if !self.draining.is_empty() && self.desk.is_empty() && self.backlog.is_empty() && self.groups.are_idle() {
             for done in self.draining.drain(..) {
@@ -344,23 +345,23 @@ impl Worker {
     fn carry_out_one(&mut self, command: Command) {
         match command {
             Command::Reply(reply) => self.reply(reply),
-            Command::Found(found) => self.desk.found(&found),
+            Command::EarlyDuplicates(early) => self.desk.hand_early(&early),
             Command::Send { to, message } => self.backlog.send(to, message, link(self.groups.view())),
             Command::OpenGeneration { filter, group, number } => {
-                // Where there is no room, the group asks again.
+                // Where there is no room, the group proposes again.
                 let _ = self.proposals.try_send(Proposal::Generation { filter, group, number });
             }
             Command::SlicesComplete { filter, group, slices, epoch, incarnation } => {
                 let proposal = Proposal::Complete { filter, group, slices, epoch, incarnation };
                 let _ = self.proposals.try_send(proposal);
             }
-            // `Kept` has taken it, where the group has a journal; others have nothing to be persisted.
+            // `Kept` has taken the record, where the group has a journal; others have nothing to persist.
             Command::Record(record) => self.find_no_journal(&record),
             Command::Climb(climb) => self.climb(climb),
         }
     }
 
-    /// Something was to be persisted and cannot be: what leaves after it rests on nothing.
+    /// A record cannot be persisted, as there is no journal for it: replies after it rest on nothing.
     fn find_no_journal(&self, record: &Record) {
         let Record { filter, group, .. } = record;
         debug_assert!(false, "group {group} of filter {filter} has something to be persisted, and no journal");
@@ -369,7 +370,7 @@ impl Worker {
         }
     }
 
-    /// Where there is no room for it, the group is told at once.
+    /// Where there is no room for the climb, the group gets an answer at once.
     fn climb(&mut self, climb: Climb) {
         let Err(refused) = self.climbs.try_send(climb) else { return };
         let climb = refused.into_inner();
@@ -378,7 +379,7 @@ impl Worker {
         self.groups.climbed(key, &climbed, now, &mut self.commands);
     }
 
-    /// The time, as the groups are to take it: what is shown counts for the lease, and what is believed for all else.
+    /// The time for the groups: the shown time of day counts for the lease, and the believed one for all else.
     fn now(&mut self) -> Moment {
         let (shown, lease) = (self.clock.now(), self.lease.newest());
         self.groups.set_lease(if lease.holds(shown) { lease } else { Lease::NONE });

@@ -1,7 +1,7 @@
-//! Whether a batch may be taken up, by whom, and why not.
+//! Whether a batch may be taken up, by which owners, and why not.
 //!
-//! Promises: a batch that is refused here has set nothing; one that is admitted keeps every limit, is for the map that
-//! this node acts on, and all of it belongs to one node. Must not know: queues, how answers travel.
+//! Promises: a batch that is refused here has set nothing; a batch that is admitted keeps every limit, is for the map
+//! that this node acts on, and belongs to this node as a whole. Must not know: queues, how answers travel.
 
 use std::sync::Arc;
 
@@ -28,15 +28,15 @@ pub(super) struct AdmittedRun {
     pub(super) submission: Submission,
 }
 
-/// Who takes a batch up.
+/// The node that takes a batch up.
 pub(super) enum Admitted {
-    /// This node.
+    /// This node takes it up.
     Here(Vec<AdmittedRun>),
-    /// Another.
+    /// Another node does.
     At(NodeId),
 }
 
-/// Who sends.
+/// The sender of a batch.
 #[derive(Clone, Copy)]
 pub(super) struct Sender {
     /// Its incarnation.
@@ -128,7 +128,8 @@ fn filter<'view>(view: &'view View, head: &BatchHead) -> Result<&'view FilterVie
     }
 }
 
-/// What comes from another level of the tree is believed further than what a producer says, so nobody else may say that.
+/// A batch from another level of the tree is believed further than one from a producer, so only a node may say that it
+/// is one.
 fn check_level(view: &View, sender: Sender, head: &BatchHead) -> Result<(), Refused> {
     let Some(from) = head.from else { return Ok(()) };
     if !sender.is_node {

@@ -1,7 +1,7 @@
-//! One door: batches for slices of another node, forwarded there for one producer.
+//! A relay: batches for slices of another node, forwarded there for one producer.
 //!
-//! Promises: every batch gets a reply: the owner's; "not ready" if it never left this node; "unknown" if it left and no
-//! answer came back. Must not know: what is in a batch.
+//! Promises: every batch gets a reply: that of its owner; "not ready" if the batch never left this node; "unknown" if
+//! it left and no reply came back. Must not know: what is in a batch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) struct Forward {
     pub(super) since_ms: u64,
 }
 
-/// The way to one process, for one producer.
+/// The relay to one process, for one producer.
 pub(super) struct Relay {
     pub(super) shared: Arc<Shared>,
     pub(super) target: NodeId,
@@ -91,7 +91,7 @@ impl Relay {
         Ok(Proxy { requests, replies, credits: credit.inflight_batches_max as usize })
     }
 
-    /// Forwards `first` and what follows; ends well when the producer has nothing more.
+    /// Forwards `first` and the batches that follow; ends well when the producer has no more.
     async fn forward(&mut self, mut proxy: Proxy, first: Forward, sent: &mut Sent) -> Result<(), Status> {
         let mut unanswered = 0;
         let mut more = true;
@@ -141,13 +141,13 @@ impl Relay {
         requests.send(request).await.map_err(closed)
     }
 
-    /// Answers what never left this node.
+    /// Answers a batch that never left this node.
     async fn refuse(&self, forward: Forward, status: &Status) {
         let detail = format!("node {} cannot be reached: {}", self.target, status.message());
         self.reply(forward.batch.sequence, forward.batch.events, Reason::NotReady, &detail).await;
     }
 
-    /// Answers what left and did not come back.
+    /// Answers batches that left this node and got no reply.
     async fn give_up(&self, sent: Sent) {
         for (sequence, batches) in sent {
             for (events, _) in batches {
@@ -163,7 +163,7 @@ impl Relay {
     }
 }
 
-/// Takes one batch of this sequence off the list; whether there was one.
+/// Takes one batch of this sequence off the list; returns whether there was one.
 fn forget(sent: &mut Sent, sequence: u64) -> bool {
     let Some(batches) = sent.get_mut(&sequence) else { return false };
     batches.pop();

@@ -1,6 +1,6 @@
-//! The relays of one stream: one for each process that batches of it are forwarded to.
+//! The relays of one stream: one for each process that its batches are forwarded to.
 //!
-//! Promises: batches to one node go there in order. Must not know: what is in a batch.
+//! Promises: batches to one node are sent in order. Must not know: what is in a batch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Relays {
 }
 
 impl Relays {
-    /// None yet; replies come back to `replies`, which has room for the credit of the stream.
+    /// No relays yet; their replies go to `replies`, which has room for the credit of the stream.
     pub(super) fn new(shared: Arc<Shared>, replies: mpsc::Sender<BatchReply>) -> Self {
         Self { shared, replies, relays: BTreeMap::new() }
     }

@@ -1,14 +1,14 @@
-//! Where events of a tree were found, as far as their sender is to know.
+//! At which level events of a tree were found, as far as their sender is to know.
 //!
-//! Promises: a producer learns how many duplicates each level has found, another level what became of each event. Must
-//! not know: trees.
+//! Promises: a producer learns how many duplicates each level has found, another level learns the verdict on each
+//! event. Must not know: trees.
 
 use firstseen_routing::{Decision, Seen, TREE_LEVELS_MAX};
 use firstseen_wire::reply::Answers;
 
 use crate::pending::RunReply;
 
-/// Adds what `reply` tells of it, whose decisions are in `answers` already.
+/// Adds where events were found, from a `reply` whose decisions are in `answers` already.
 pub(super) fn note(answers: &mut Answers, reply: &RunReply, wants_seen: bool) {
     if reply.seen.is_empty() {
         return;
@@ -20,7 +20,7 @@ pub(super) fn note(answers: &mut Answers, reply: &RunReply, wants_seen: bool) {
         }
     }
     if wants_seen {
-        // Runs before without it were refused.
+        // Earlier runs without it were refused.
         let before = answers.decisions.len() - reply.decisions.len();
         answers.seen.resize(before, Seen::default());
         answers.seen.extend_from_slice(&reply.seen);

@@ -1,7 +1,7 @@
 //! One Observe stream.
 //!
 //! Promises: every batch gets one reply, in whatever order; a producer that sends without credit, or takes no replies,
-//! has its stream ended. No owner ever waits for a stream. Must not know: cells, other streams.
+//! has its stream ended. Owners never wait for streams. Must not know: cells, other streams.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::seen;
 use crate::budget::Charge;
 use crate::metrics::BatchMeter;
 use crate::owner::Run;
-use crate::pending::{Ears, FoundEarly, PendingBatch};
+use crate::pending::{EarlyInBatch, Ears, PendingBatch};
 use crate::shared::Shared;
 use crate::shares::Party;
 use crate::view::View;
@@ -35,7 +35,7 @@ use crate::view::View;
 /// Buffers for events that are kept for the next batches.
 const SPARE_PROBES_MAX: usize = 16;
 
-/// Bytes that an event of a batch takes while it waits for its answer, beside those that came.
+/// Bytes that an event of a batch takes while it waits for its answer, beside those of the message.
 const EVENT_BYTES: u64 = 128;
 
 /// Why a stream ends; `None` where the producer has nothing more.
@@ -44,24 +44,24 @@ type End = Option<Status>;
 /// One Observe stream.
 pub(super) struct Session {
     shared: Arc<Shared>,
-    /// Whose bytes its batches take.
+    /// The party that is charged for its batches.
     party: Party,
     replies: mpsc::Sender<Result<ObserveReply, Status>>,
     finished: mpsc::Receiver<Arc<PendingBatch>>,
-    found: mpsc::Receiver<FoundEarly>,
+    early: mpsc::Receiver<EarlyInBatch>,
     ears: Ears,
     relayed: mpsc::Receiver<BatchReply>,
     relays: Relays,
     sender: Sender,
     unanswered: u32,
     spare: Vec<Probes>,
-    /// Of the filters that the stream has brought batches for.
+    /// The meters of filters for which batches have come on the stream.
     meters: Vec<(FilterId, BatchMeter)>,
 }
 
 impl Session {
-    /// A stream whose replies go to `replies`, which has room for the credit and two more; `is_node` says whether a node may be
-    /// at its other end.
+    /// A stream whose replies go to `replies`, which has room for the credit and two more; `is_node` says whether its
+    /// sender may be a node.
     pub(super) fn new(
         shared: Arc<Shared>,
         party: Party,
@@ -69,7 +69,7 @@ impl Session {
         replies: mpsc::Sender<Result<ObserveReply, Status>>,
     ) -> Self {
         let credits = shared.config.limits.inflight_batches_max as usize;
-        let (ears, finished, found) = Ears::with_room(credits);
+        let (ears, finished, early) = Ears::with_room(credits);
         let (relay, relayed) = mpsc::channel(credits);
         let relays = Relays::new(shared.clone(), relay);
         Self {
@@ -77,7 +77,7 @@ impl Session {
             party,
             replies,
             finished,
-            found,
+            early,
             ears,
             relayed,
             relays,
@@ -90,10 +90,10 @@ impl Session {
 
     /// Serves the stream until it ends.
     pub(super) async fn run(mut self, requests: Streaming<ObserveRequest>) {
-        // Held back, so that the reason for the end finds room behind the replies.
+        // Room for the reason of the end, behind the replies.
         let Ok(last_word) = self.replies.clone().reserve_owned().await else { return };
         let end = self.serve(requests).await;
-        // Behind the last of its events in each queue.
+        // This stands behind the last of the producer's events in each queue.
         self.shared.owners.end_producer(self.sender.producer);
         self.shared.batches.fetch_sub(u64::from(self.unanswered), Ordering::Relaxed);
         if let Some(status) = end {
@@ -116,7 +116,7 @@ impl Session {
                 () = &mut stopped => Err(ErrorKind::Unavailable.status("the node is about to stop")),
                 () = &mut closed => return None,
                 Some(batch) = self.finished.recv() => self.finished(batch),
-                Some(found) = self.found.recv() => self.found(&found),
+                Some(early) = self.early.recv() => self.send_early(&early),
                 Some(reply) = self.relayed.recv() => self.answer(reply),
                 request = requests.message(), if more => match request {
                     Ok(Some(request)) => self.request(request),
@@ -208,7 +208,7 @@ impl Session {
         }
     }
 
-    /// The meter of a filter; none of one that does not exist, so that producers cannot make up names.
+    /// The meter of a filter; none for a filter that does not exist, so that producers cannot make up names.
     fn meter(&mut self, view: &View, filter: FilterId) -> Option<&BatchMeter> {
         let index = match self.meters.iter().position(|(known, _)| *known == filter) {
             Some(index) => index,
@@ -221,7 +221,7 @@ impl Session {
         self.meters.get(index).map(|(_, meter)| meter)
     }
 
-    /// What a batch takes until it is answered: what came, and what is made of it.
+    /// Bytes that a batch takes until it is answered: those of the message, and of what is made of it.
     fn bytes_of(&self, batch: &Batch) -> u64 {
         let events = batch.events.min(self.shared.config.limits.batch_events_max);
         batch.encoded_len() as u64 + u64::from(events) * EVENT_BYTES
@@ -238,10 +238,10 @@ impl Session {
         }
     }
 
-    /// Some events of a batch are told ahead of the others, where there is room beside what must be told.
-    fn found(&mut self, found: &FoundEarly) -> Result<(), Status> {
+    /// Sends early duplicates of a batch, where the queue has room beside the replies that must be sent.
+    fn send_early(&mut self, early: &EarlyInBatch) -> Result<(), Status> {
         if self.replies.capacity() > self.unanswered as usize + 1 {
-            self.put(reply::found(found.sequence, found.batch_events, &found.events, found.clock_ms))
+            self.put(reply::found(early.sequence, early.batch_events, &early.events, early.clock_ms))
         } else {
             Ok(())
         }
@@ -249,9 +249,9 @@ impl Session {
 
     /// All runs of a batch are answered.
     fn finished(&mut self, batch: Arc<PendingBatch>) -> Result<(), Status> {
-        // A sequence may be used again once it is answered, so what was found of it is told before, or never.
-        while let Ok(found) = self.found.try_recv() {
-            self.found(&found)?;
+        // A sequence may be used again once it is answered, so its early duplicates are sent before, or never.
+        while let Ok(early) = self.early.try_recv() {
+            self.send_early(&early)?;
         }
         let elapsed_us = self.shared.clock.monotonic_us().saturating_sub(batch.admitted_us);
         if let Some((_, meter)) = self.meters.iter().find(|(filter, _)| *filter == batch.filter) {
@@ -270,7 +270,7 @@ impl Session {
         let mut answers = Answers { map_version: self.shared.view().map.version, ..Answers::default() };
         for reply in batch.replies() {
             if !reply.estimates.is_empty() {
-                // Runs before without frequencies were refused.
+                // Earlier runs without frequencies were refused.
                 answers.estimates.resize(answers.decisions.len(), 0.0);
                 answers.estimates.extend_from_slice(&reply.estimates);
             }
@@ -304,7 +304,7 @@ impl Session {
         self.put(ObserveReply { message: Some(observe_reply::Message::Reply(reply)) })
     }
 
-    /// There is room for all the credit: a producer that fills it has sent more than it took answers for.
+    /// The queue has room for all of the credit: a producer that fills it has sent more than it took answers for.
     fn put(&mut self, reply: ObserveReply) -> Result<(), Status> {
         let full =
             || ErrorKind::Overloaded.status("the stream's replies are not read: read them, and send within the credit");

@@ -26,7 +26,7 @@ use crate::common::disks::{
 };
 use crate::common::{PATIENCE, TestNode, request_to_create, wait_for};
 
-/// What no test fills.
+/// More room than any test fills.
 const ROOMY_BYTES: u64 = 64 << 20;
 /// More changes of the map than the agreement survived before.
 const CHANGES: usize = 40;

@@ -1,11 +1,12 @@
-//! How far the clock of a peer is ahead of this node's, from what is sent to it anyway.
+//! How far the clock of a peer is ahead of this node's, measured by messages that are sent to the peer anyway.
 //!
-//! A peer tells its time of day some time after something was sent to it, and before its answer was heard; so that was at the
-//! moment in the middle, give or take half of the time between them, however long the way there and the way back took. What is
-//! kept is how far its time of day is ahead of this node's *monotonic* clock: that stays true when this node's time of day is set.
+//! A peer reads its time of day after this node has sent it a message, and before its answer comes in. So its reading
+//! belongs to the moment in the middle, give or take half of the time between the two, however long either way took.
+//! Kept is the distance of that reading from this node's *monotonic* clock: it stays true when this node's time of day
+//! is set.
 //!
-//! Promises: the peer's clock is no further from what is told than is told too, as long as neither is set meanwhile and both go
-//! at one rate within a thousandth. Must not know: what is sent.
+//! Promises: the peer's clock differs from the estimate by no more than the error given with it, as long as neither
+//! clock is set meanwhile and both go at one rate within a thousandth. Must not know: what messages say.
 
 use std::collections::VecDeque;
 
@@ -18,29 +19,29 @@ const KEPT_MAX: usize = 8;
 /// An exchange counts for so long.
 const COUNTS_MS: u64 = 30_000;
 
-/// One that took longer tells too little.
+/// An exchange that took longer says too little.
 const EXCHANGE_MAX_MS: u64 = 2_000;
 
 /// Clocks drift apart by at most one part in so many.
 const DRIFT_PARTS: u64 = 1_000;
 
-/// A peer has told its time of day in answer to something.
+/// A peer has sent its time of day in answer to a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// When that was sent, in monotonic milliseconds.
+    /// When the frame was sent, in monotonic milliseconds.
     pub sent_ms: u64,
     /// When the answer was heard.
     pub heard_ms: u64,
-    /// What the peer told in between, in milliseconds since 1970.
+    /// The peer's time of day in between, in milliseconds since 1970.
     pub peer_wall_ms: u64,
 }
 
-/// How far a peer's clock is ahead.
+/// How far a peer's clock is ahead of this node's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offset {
-    /// Of this node's; negative where it is behind.
+    /// Negative where the peer's is behind.
     pub ahead_ms: i64,
-    /// It may be so much more or less.
+    /// The error of that, either way.
     pub uncertain_ms: u64,
 }
 
@@ -51,27 +52,27 @@ impl Offset {
     }
 }
 
-/// What a peer has told lately.
+/// The times that a peer has sent lately.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Offsets {
-    kept: VecDeque<Kept>,
+    kept: VecDeque<Measurement>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct Measurement {
     /// The peer's time of day, ahead of the monotonic clock here.
     ahead_ms: i64,
     uncertain_ms: u64,
     heard_ms: u64,
 }
 
-impl Kept {
+impl Measurement {
     fn of(Exchange { sent_ms, heard_ms, peer_wall_ms }: Exchange) -> Option<Self> {
         let took_ms = heard_ms.checked_sub(sent_ms).filter(|took_ms| *took_ms <= EXCHANGE_MAX_MS)?;
-        let told = Moment { monotonic_ms: sent_ms + took_ms / 2, wall_ms: peer_wall_ms };
-        // Of each of the three a part of a millisecond was cut off.
+        let read = Moment { monotonic_ms: sent_ms + took_ms / 2, wall_ms: peer_wall_ms };
+        // Each of the three times has lost a part of a millisecond.
         let uncertain_ms = took_ms.div_ceil(2) + 1;
-        Some(Self { ahead_ms: ahead_of_monotonic(told), uncertain_ms, heard_ms })
+        Some(Self { ahead_ms: ahead_of_monotonic(read), uncertain_ms, heard_ms })
     }
 
     fn age_ms(&self, now_ms: u64) -> u64 {
@@ -82,7 +83,7 @@ impl Kept {
         self.uncertain_ms + self.age_ms(now_ms) / DRIFT_PARTS
     }
 
-    /// Whether both can be true.
+    /// Whether both measurements can be true.
     fn agrees_with(&self, newer: &Self) -> bool {
         let apart_ms = self.ahead_ms.abs_diff(newer.ahead_ms);
         apart_ms <= self.uncertain_ms(newer.heard_ms) + newer.uncertain_ms
@@ -90,9 +91,9 @@ impl Kept {
 }
 
 impl Offsets {
-    /// The peer has told its time. What contradicts that was told before its clock was set.
+    /// The peer has sent its time. Earlier times that contradict it are from before its clock was set.
     pub(super) fn hear(&mut self, exchange: Exchange) {
-        let Some(newer) = Kept::of(exchange) else { return };
+        let Some(newer) = Measurement::of(exchange) else { return };
         self.kept.retain(|kept| kept.agrees_with(&newer));
         if self.kept.len() >= KEPT_MAX {
             self.kept.pop_front();
@@ -100,7 +101,7 @@ impl Offsets {
         self.kept.push_back(newer);
     }
 
-    /// How far the peer is ahead, by the exchange that says it best.
+    /// How far the peer is ahead, by the exchange with the least error.
     pub(super) fn of(&self, now: Moment) -> Option<Offset> {
         let now_ms = now.monotonic_ms;
         let counts = self.kept.iter().filter(|kept| kept.age_ms(now_ms) <= COUNTS_MS);

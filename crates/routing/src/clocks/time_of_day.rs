@@ -1,7 +1,8 @@
-//! What a node takes for the time of day.
+//! The time of day that a node believes.
 //!
-//! Promises: a time of day that was set by more than clocks may differ is taken for none: what is read then goes on from what was
-//! believed, by the monotonic clock, and nothing is to be stamped by it. Must not know: why it is believed.
+//! Promises: where the machine's time of day is set by more than clocks may differ, it is not believed: the node's goes
+//! on from what it believed before, by the monotonic clock, and no event is to be stamped by it. Must not know: why a
+//! time is believed.
 
 use super::ClockStanding;
 use crate::protocol::Moment;
@@ -13,7 +14,7 @@ pub(super) fn ahead_of_monotonic(moment: Moment) -> i64 {
     signed(moment.wall_ms).saturating_sub(signed(moment.monotonic_ms))
 }
 
-/// What the clocks of a node are read by.
+/// The rule by which the clocks of a node are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeOfDay {
     believed_ms: Option<i64>,
@@ -21,20 +22,20 @@ pub struct TimeOfDay {
     doubt: Option<Reason>,
 }
 
-/// What they show.
+/// A reading of the clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// The time.
     pub moment: Moment,
-    /// Why nothing is to be stamped by its time of day, where that is so.
+    /// Why no event is to be stamped by this time of day, where that is so.
     pub doubt: Option<Reason>,
 }
 
 impl TimeOfDay {
-    /// That of a node whose clocks nobody compares: what they show is believed.
+    /// For a node whose clocks are not compared with others: they are believed.
     pub const UNCHECKED: Self = Self { believed_ms: None, slack_ms: 0, doubt: None };
 
-    /// That of a node which knows nothing of its clocks yet.
+    /// For a node that knows nothing of its clocks yet.
     pub const UNKNOWN: Self = Self { believed_ms: None, slack_ms: 0, doubt: Some(Reason::NotReady) };
 
     pub(super) fn new(standing: ClockStanding, believed_ms: Option<i64>, slack_ms: u64) -> Self {
@@ -46,7 +47,7 @@ impl TimeOfDay {
         Self { believed_ms, slack_ms, doubt }
     }
 
-    /// What `shown` is taken for.
+    /// The reading where the clocks show `shown`.
     ///
     /// ```
     /// use firstseen_routing::{ClockWatch, Moment, Reading, Reason};

@@ -1,7 +1,8 @@
 //! The way of one event through the slices of its group, over all generations that may hold it.
 //!
-//! Promises: a test visits slices in the order of the event's hash functions and stops at the first zero: where no
-//! generation is left that may hold the event. It sets nothing. Must not know: when generations open, clocks.
+//! Promises: a test visits slices in the order of the event's hash functions, sets nothing, and stops at the first
+//! zero: the position after which no generation is left that may hold the event. Must not know: when generations open,
+//! clocks.
 
 use firstseen_filter::{Digest, FilterSlice, Sighting, Stamp};
 
@@ -108,7 +109,7 @@ impl Itinerary {
     }
 }
 
-/// What a slice says that cannot be asked.
+/// The answer of a slice that cannot be asked.
 const NOTHING: Sighting = Sighting { generations: 0, expiry: u64::MAX };
 
 /// How many of the event's timers show the same expiry, at best (K11 4).

@@ -3,7 +3,7 @@
 //! An event's cells are judged within one generation, so the slices that share events open generations together, when
 //! all of them together are full (slices that grew alone would give `(1 - (1-p)^L)^k` instead of `1 - (1-P)^L`, K11 5).
 //!
-//! Promises: decides as a filter that is not cut does. Must not know: cells, digests.
+//! Promises: generations open at the same events as in a filter that is not cut. Must not know: cells, digests.
 
 use std::io::{self, Read, Write};
 
@@ -34,7 +34,7 @@ pub(crate) struct GroupGeneration {
 }
 
 impl Ledger {
-    /// Of slices that are empty. `None` where they do not divide the cells of a kind that can be divided.
+    /// The ledger of empty slices. `None` where they do not divide the cells of a kind that can be divided.
     pub(crate) fn new(
         slicing: Slicing,
         window: WindowRule,
@@ -116,7 +116,7 @@ impl Ledger {
     }
 
     fn open(&mut self, slices: &mut [FilterSlice]) -> bool {
-        // What has emptied goes first, so that no slice keeps more generations than the group.
+        // Emptied generations go first, so that no slice keeps more generations than the group.
         slices.iter_mut().for_each(|slice| slice.advance(self.now));
         for opened in 0..slices.len() {
             if slices[opened].open_generation().is_err() {
@@ -136,7 +136,7 @@ impl Ledger {
     fn plan_of(&self, number: u64, slices: &[FilterSlice]) -> Option<SlicePlan> {
         let mut shapes = slices.iter().filter_map(|slice| slice.generation_geometry(number));
         let Some(shape) = shapes.next() else {
-            // All have dropped it: it will be asked no more than the group needs to see that it is empty.
+            // All slices have dropped the generation: it is asked only until the group sees that it is empty.
             return SlicePlan::new(self.slicing, *slices.first()?.geometry()).ok();
         };
         if shapes.any(|other| other != shape) {
@@ -168,7 +168,7 @@ impl Ledger {
         self.stack.iter().try_for_each(|generation| generation.live.write(sink))
     }
 
-    /// Goes on where a ledger of the same definition was written, of slices that were read before.
+    /// Takes up the state of a ledger of the same definition; its slices were read before.
     pub(crate) fn read_body(&mut self, source: &mut dyn Read, slices: &mut [FilterSlice]) -> io::Result<()> {
         let mut numbers = [[0; 8]; 3];
         numbers.iter_mut().try_for_each(|bytes| source.read_exact(bytes))?;

@@ -2,13 +2,13 @@
 
 use firstseen_filter::{Digest, Stamp};
 
-/// Events that were placed in the window, or were not: then their answers say so already.
+/// Events with their places in the window; the answers of events without a place say so already.
 pub(crate) struct PlacedBatch<'a> {
     pub(crate) digests: &'a [Digest],
     pub(crate) stamps: &'a [Stamp],
     /// Groups of the events; empty where there is only one.
     pub(crate) groups: &'a [u32],
     pub(crate) all_placed: bool,
-    /// Record events that are not there, or only look.
+    /// Whether events that are not there are recorded, or only looked up.
     pub(crate) record: bool,
 }

@@ -36,7 +36,7 @@ pub struct SlicedFilter {
     /// One for all slices, or one a slice where events are counted.
     clocks: Vec<WindowClock>,
     needs_time: bool,
-    /// What is looked up may be judged after all that was recorded.
+    /// An event that is looked up may be judged later than all that was recorded.
     judges_ahead: bool,
     /// Of the first generation.
     plan: SlicePlan,
@@ -50,7 +50,7 @@ pub struct SlicedFilter {
 }
 
 impl SlicedFilter {
-    /// An empty filter as `definition` says.
+    /// An empty filter of this `definition`.
     ///
     /// # Errors
     /// [`SlicedBuildError`]: no memory, or a definition that [`SlicedDefinition::new`] does not give.
@@ -78,8 +78,8 @@ impl SlicedFilter {
         })
     }
 
-    /// The time of day, in milliseconds since 1970: what is far ahead of the others and near it is borne out sooner, and what is
-    /// after it later ([`WindowClock::show_present_ms`]).
+    /// The time of day, in milliseconds since 1970: a time far ahead of the others is borne out sooner where it is near
+    /// the time of day, and later where it is after that ([`WindowClock::show_present_ms`]).
     pub fn show_present_ms(&mut self, present_ms: u64) {
         self.clocks.iter_mut().for_each(|clock| clock.show_present_ms(present_ms));
     }
@@ -88,9 +88,9 @@ impl SlicedFilter {
     /// time of every event, in milliseconds since 1970; it may be empty where the window needs none
     /// ([`Self::needs_time`]), and where it does every event is then [`Answer::Refused`].
     ///
-    /// A time that is far ahead of the others is taken where those of the events behind it bear it out, and refused where they
-    /// do not; so `times_ms` should go on with the times of events that will come after these, as far as they are known:
-    /// [`firstseen_filter::AHEAD_EVENTS_MAX`] are looked at.
+    /// A time that is far ahead of the others is accepted where the times of the events behind it bear it out, and
+    /// refused where they do not; so `times_ms` should go on with the times of events that will come after these, as
+    /// far as they are known: [`firstseen_filter::AHEAD_EVENTS_MAX`] are looked at.
     ///
     /// # Panics
     /// If there are fewer times than events, but not none, or not as many answers.
@@ -98,9 +98,9 @@ impl SlicedFilter {
         self.walk(digests, times_ms, answers, true);
     }
 
-    /// Tests every event and records nothing; no time moves the clock, and where events are counted, one that is looked up is
-    /// not. An event after all that was recorded is told what would be left then, where the kind can say that without
-    /// moving there; otherwise what is left now.
+    /// Tests every event and records nothing; no time moves the clock, and where the window counts events, these are
+    /// not counted. For an event later than all that was recorded, the answer is by what would be left then, where the
+    /// kind can say that without moving there; otherwise by what is left now.
     ///
     /// # Panics
     /// As [`Self::observe_batch`].
@@ -137,7 +137,7 @@ impl SlicedFilter {
         }
     }
 
-    /// Stamps every event; answers those that have no place and tells whether all have.
+    /// Stamps every event; answers those that have no place, and returns whether all have one.
     fn place(&mut self, times_ms: &[u64], answers: &mut [Answer], record: bool) -> bool {
         let Self { clocks, stamps, groups, judges_ahead, .. } = self;
         let events = 0..answers.len();
@@ -194,7 +194,7 @@ impl SlicedFilter {
         self.clocks.iter().filter_map(WindowClock::now_ms).max()
     }
 
-    /// The stamps of the last batch, if that was not larger than [`BATCH_EVENTS`]; those of events that had no place
+    /// The stamps of the last batch, if that was not larger than [`BATCH_EVENTS`]; stamps of events that had no place
     /// say nothing.
     pub fn stamps(&self) -> &[Stamp] {
         &self.stamps
@@ -252,17 +252,17 @@ impl SlicedFilter {
     /// what slices that share events have recorded together.
     ///
     /// # Errors
-    /// What the sink says.
+    /// Those of the sink.
     pub fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
         self.clocks.iter().try_for_each(|clock| clock.write_body(sink))?;
         self.slices.iter().try_for_each(|slice| slice.write_body(sink))?;
         self.vertical.as_ref().map_or(Ok(()), |vertical| vertical.write_body(sink))
     }
 
-    /// Goes on where a filter of the same definition was written. After an error the filter must not be used.
+    /// Takes up the state of a filter of the same definition. After an error the filter must not be used.
     ///
     /// # Errors
-    /// `InvalidData` where the bytes cannot be the state of such a filter; what the source says.
+    /// `InvalidData` where the bytes cannot be the state of such a filter; and those of the source.
     pub fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
         self.clocks.iter_mut().try_for_each(|clock| clock.read_body(source))?;
         self.slices.iter_mut().try_for_each(|slice| slice.read_body(source))?;
@@ -281,7 +281,7 @@ impl SlicedFilter {
     }
 }
 
-/// The place of an event that is looked up, of a kind that can or cannot say what will be left later.
+/// The place of an event that is looked up; `judges_ahead` says whether the kind knows what will be left later.
 fn look_up(clock: &mut WindowClock, time_ms: Option<u64>, judges_ahead: bool) -> Placed {
     match clock.place_lookup(time_ms) {
         Placed::At(Stamp { unit, judged }) if !judges_ahead => {

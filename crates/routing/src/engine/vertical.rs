@@ -3,8 +3,9 @@
 //! An event that its test does not find sets its cells in *all* its slices, also those that the test has passed: a cell
 //! that was found alive may expire sooner than the event.
 //!
-//! Promises: decides event by event as the classic filter that was cut. (Where density limits timers, when a generation
-//! opens depends on which expired timers were swept already, and that on the cut.) Must not know: clocks.
+//! Promises: decides event by event as the classic filter that was cut. (Where density limits timers, the exception:
+//! when a generation opens depends on which expired timers were swept already, and the sweep depends on the cut.) Must
+//! not know: clocks.
 
 use std::io::{self, Read, Write};
 
@@ -25,7 +26,7 @@ pub(crate) struct Vertical {
     slices_per_group: usize,
     refresh: Refresh,
     equal_timers: usize,
-    /// Of the event at hand and those that follow.
+    /// The itineraries of the event at hand and of those that follow.
     itineraries: [Itinerary; AHEAD],
 }
 
@@ -153,7 +154,7 @@ impl Vertical {
     }
 }
 
-/// Sets all of the event's cells in generation `number` and tells how many of them were empty, where that matters.
+/// Sets all of the event's cells in generation `number`, and returns how many of them were empty, where that matters.
 fn set(itinerary: &Itinerary, cells: &mut Cells<'_>, ledger: &Ledger, number: u64, stamp: Stamp) -> u64 {
     let Some(route) = itinerary.route_in(number) else { return 0 };
     let counts_cells = ledger.limited_by_density();

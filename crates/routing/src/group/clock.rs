@@ -21,9 +21,9 @@ const UNIT_MAX: u64 = 1 << 62;
 pub(crate) enum HeadClock {
     /// There is one unit that never ends.
     Endless,
-    /// Producers bring units.
+    /// Producers send the units of their events.
     Event(Box<EventClock>),
-    /// The owner's own clocks: the time of day, or the count of events.
+    /// The owner's own: the time of day, or the count of events.
     Own { clock: WindowClock, wall_ms: Option<u64> },
 }
 
@@ -41,7 +41,7 @@ impl HeadClock {
         }
     }
 
-    /// Whether it rests on the node's time of day: events are stamped by that, or may not be far ahead of it.
+    /// Whether the clock rests on the node's time of day: events are stamped by that, or may not be far ahead of it.
     pub(crate) fn follows_time(&self) -> bool {
         matches!(self, Self::Event { .. } | Self::Own { wall_ms: Some(_), .. })
     }
@@ -63,7 +63,7 @@ impl HeadClock {
         }
     }
 
-    /// The place that all events of the open batch have, where it is one.
+    /// The place that all events of the open batch share, where they do.
     pub(crate) fn common_place(&mut self, heading: Heading, times: &Times) -> Option<Placed> {
         match self {
             Self::Endless => Some(Placed::At(Stamp::on_time(0))),
@@ -72,8 +72,8 @@ impl HeadClock {
         }
     }
 
-    /// The place of event `index` of the open batch. One that is recorded is counted, where events are, and moves the clock;
-    /// one that is only looked up does neither.
+    /// The place of event `index` of the open batch. An event that is recorded moves the clock, and is counted where
+    /// the window counts events; one that is only looked up does neither.
     #[inline]
     pub(crate) fn place(&mut self, heading: Heading, times: &Times, index: usize) -> Placed {
         match self {
@@ -92,7 +92,7 @@ impl HeadClock {
         }
     }
 
-    /// A producer has ended: what it has sent withholds nothing from others any more.
+    /// A producer has ended: the events that it has sent no longer hold back the times of others.
     pub(crate) fn end_producer(&mut self, producer: u128) {
         if let Self::Event(clock) = self {
             clock.end_producer(producer);
@@ -108,7 +108,7 @@ impl HeadClock {
         }
     }
 
-    /// The unit that it is at this time of day; one that was shown where units are no times.
+    /// The unit of this time of day; where units are no times, one that the clock has shown.
     pub(crate) fn unit_at(&self, wall_ms: u64) -> u64 {
         match self {
             Self::Event(clock) => clock.unit_at(wall_ms),
@@ -121,7 +121,7 @@ impl HeadClock {
         }
     }
 
-    /// The unit that it is now: time passes by itself only where it is the owner's own.
+    /// The unit of the present: time passes by itself only where it is the owner's own.
     pub(crate) fn present_unit(&self, wall_ms: u64) -> u64 {
         match self {
             Self::Own { wall_ms: Some(_), .. } => self.unit_at(wall_ms),
@@ -129,7 +129,7 @@ impl HeadClock {
         }
     }
 
-    /// `unit`, but not after this time of day where units are times: what is known of it by the time that has passed.
+    /// `unit`, but not after this time of day where units are times.
     pub(crate) fn not_after(&self, wall_ms: u64, unit: u64) -> u64 {
         match self {
             Self::Event(_) => unit.min(self.unit_at(wall_ms)),
@@ -137,7 +137,7 @@ impl HeadClock {
         }
     }
 
-    /// What it shows.
+    /// What the clock shows.
     pub(crate) fn reading(&self) -> ClockReading {
         let events = match self {
             Self::Own { clock, .. } => clock.events(),
@@ -146,7 +146,7 @@ impl HeadClock {
         ClockReading { unit: self.now_unit(), time_ms: self.clock_ms(), events }
     }
 
-    /// Shows at least what a clock of this group has shown before.
+    /// From now on the clock shows at least what a clock of this group has shown before.
     pub(crate) fn restore(&mut self, reading: ClockReading) {
         if reading.unit > UNIT_MAX {
             return;

@@ -1,20 +1,23 @@
 //! Slices that share events, on the nodes of a cluster: what one node does for one group.
 //!
-//! An event goes to its *head*, the node of its first position, which has it in flight, tests its own slices and sends
-//! it on from node to node until one finds a zero. A new event is set in all of its slices, and stays in flight until
-//! all have acknowledged: the next of the same positions finds it there, wherever it looks first.
+//! An event goes to its *head* (elsewhere: the leader of its key), the node of its first position. The head has the
+//! event in flight, tests its own slices and sends the event on from node to node until one finds a zero. A new event
+//! is set in all of its slices, and stays in flight until all have acknowledged: the next event of the same positions
+//! finds it there, whichever of its positions comes first.
 //!
-//! Promises: of submissions of one event one is told first-seen; a test sets nothing; what is told never rests on a set
-//! that may still be overtaken. Must not know: threads, clocks (moments are passed in), how messages travel.
+//! Promises: of all submissions of one event, one gets the reply first-seen; a test sets nothing; no reply rests on a
+//! set that may still be overtaken. Must not know: threads, clocks (moments are passed in), how messages travel.
 //!
-//! This is wiring: an input is dispatched, and what it sets off is brought to its end (`finish` in `resolve.rs`). Parts own
-//! their state, and are lent what else they need: `membership.rs` what the node is to the group, `in_flight.rs` events and
-//! sets, `tree.rs` other levels, `durable.rs` what is persisted, `own.rs` cells, `fill.rs` room, `outbox.rs` messages.
+//! This is wiring: it dispatches an input, and brings what the input sets off to its end (`finish` in `resolve.rs`).
+//! Each part owns its state, and borrows the rest: `membership.rs` the node's place in the group, `in_flight.rs` events
+//! and sets, `tree.rs` other levels, `durable.rs` what is persisted, `own.rs` cells, `fill.rs` room, `outbox.rs`
+//! messages.
 //!
-//! A process that ends takes its guard and its cells with it, unless they are kept (`durable.rs`). Slices that have lost
-//! cells are set, but do not vote (`divided/placement.rs`), until all that they may lack has expired or was handed over
-//! (`membership/gap.rs`), or was fetched from another copy (`copying.rs`); where too few are left for an event, the filter says what it is told (`thresholds.rs`). A retry that is found is undecided
-//! where it may be found because of itself (`resolve.rs`).
+//! A process that ends takes its guard and its cells with it, unless they are persisted (`durable.rs`). Slices that
+//! have lost cells are set, but do not vote (`divided/placement.rs`), until everything that they may lack has expired
+//! or was handed over (`membership/gap.rs`), or was fetched from another copy (`copying.rs`). Where too few
+//! slices vote on an event, the filter's policy decides the reply (`thresholds.rs`). A retry whose cells are found is
+//! undecided where its own first try may have set them (`resolve.rs`).
 //!
 //! Differences from the embedded engine: nodes agree on generations, so these open a little earlier and by estimate
 //! (`fill.rs`); a slice opens one when the first event is set there.
@@ -23,10 +26,10 @@ mod climb;
 mod copying;
 mod decide;
 mod durable;
+mod early_duplicates;
 mod fill;
 mod flights;
 mod follow;
-mod found;
 mod in_flight;
 mod line;
 mod loss;
@@ -71,7 +74,7 @@ pub(crate) struct DividedGroup {
     is_draining: bool,
     membership: Membership,
     tree: Tree,
-    /// When a submission was told degraded last.
+    /// When a degraded reply was given last.
     degraded_ms: Option<u64>,
     own: OwnSlices,
     fill: Fill,
@@ -126,7 +129,7 @@ impl DividedGroup {
         Ok(divided)
     }
 
-    /// The first map that counts.
+    /// Begins by the first map.
     fn begin_by(&mut self, map: &ClusterMap, record: &FilterRecord) {
         self.open_generation(record);
         self.membership.begin_by(map, record, &mut self.outbox);
@@ -138,8 +141,8 @@ impl DividedGroup {
     pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         self.present.begin(now);
         let epoch = self.membership.placement().epoch();
-        // Whoever heads an event by another map must not be told by this one: two heads could find the same zero. By a newer
-        // map there may be more slices here that are to be set.
+        // A head by another map must get no answer by this one: two heads could find the same zero. By a newer map
+        // there may be more slices here that are to be set.
         let is_stale = matches!(message.body, PeerBody::Test(_) | PeerBody::Set(_)) && message.epoch != epoch;
         if is_stale && self.present.keeps(Rule::FencesEpochs) {
             self.has_refused(from);
@@ -155,7 +158,7 @@ impl DividedGroup {
                 passage::test(&batch, own, placement, unreachable, outbox, self.tree.is_any());
             }
             PeerBody::Set(batch) => {
-                // Its sender knows that the generation was committed.
+                // The sender knows that the generation was committed.
                 self.fill.open(batch.generation);
                 let cells = passage::set(from, &batch, &mut self.own, self.membership.placement(), &mut self.outbox);
                 if cells == 0 && !batch.stamps.is_empty() {
@@ -168,14 +171,14 @@ impl DividedGroup {
             PeerBody::Resolved(resolved) => self.resolved(&resolved),
             PeerBody::SetAcks(acks) => self.acknowledged(from, &acks, message.epoch),
             PeerBody::AskPast => {
-                self.membership.tell_past(from, message.epoch, &self.present, &self.own, &mut self.outbox);
+                self.membership.send_past(from, message.epoch, &self.present, &self.own, &mut self.outbox);
                 let first_free = self.in_flight.flights().first_free();
                 self.membership.hand_over_again(from, first_free, now.monotonic_ms);
             }
             PeerBody::Past(past) => self.membership.hear_past(from, past, message.epoch),
-            PeerBody::AskCells(ask) => self.tell_cells(from, &ask, message.epoch),
+            PeerBody::AskCells(ask) => self.send_cells(from, &ask, message.epoch),
             PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch),
-            PeerBody::Mirror(_, mirrored) => self.hear_told(&mirrored),
+            PeerBody::Mirror(_, mirrored) => self.hear_replies(&mirrored),
             PeerBody::HandedOver(handed) => self.membership.hear_handed_over(from, handed, now.monotonic_ms),
         }
         self.finish(commands);
@@ -204,17 +207,17 @@ impl DividedGroup {
         (0..placement.slices() as u32).filter(is_unbuilt).count()
     }
 
-    /// Whether somebody waits for this node to end what it has headed.
+    /// Whether another node waits for this one to end the events that it has headed.
     pub(crate) fn is_awaited(&self) -> bool {
         self.membership.handing().is_awaited()
     }
 
-    /// Events that this level has told without the one above and not brought up yet.
+    /// Events that this level has decided without the level above, and that have not climbed yet.
     pub(crate) fn owed_events(&self) -> u64 {
         self.tree.owed_counts().waiting_events
     }
 
-    /// The group as it is now, its slices told by samples.
+    /// The group as it is now; its slices are estimated from samples.
     pub(crate) fn state(&mut self, sample_bytes: usize) -> GroupState {
         let slice_sample_bytes = share_of_sample(sample_bytes, self.own.len());
         let inflight_events = self.inflight_events();

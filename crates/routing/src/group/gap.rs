@@ -18,17 +18,17 @@ use super::present::Present;
 use super::site::Site;
 use crate::protocol::Command;
 
-/// The map is told again after so long.
+/// A proposal to the map is made again after so long.
 const AGAIN_MS: u64 = 1_000;
 
 /// What some slices may lack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Missing {
-    /// Nothing of it is of a later unit, as far as is known.
+    /// As far as is known, no event of a later unit is missing.
     newest_unit: u64,
-    /// Beside that, something may be of any unit up to the time of day, which is not known yet.
+    /// Missing events may also be of any unit up to the time of day, which is not known yet.
     awaits_time: bool,
-    /// Until then others may add to it, in monotonic milliseconds.
+    /// Until this monotonic time others may record without this node.
     unshared_ms: u64,
 }
 
@@ -73,7 +73,7 @@ impl Missing {
         self.awaits_time
     }
 
-    /// The unit after which nothing is missing; none while it is not known what time it is.
+    /// The unit after which nothing is missing; none while the time of day is not known.
     pub(crate) fn newest_unit(&self) -> Option<u64> {
         (!self.awaits_time).then_some(self.newest_unit)
     }
@@ -93,14 +93,14 @@ impl Missing {
     }
 }
 
-/// When the map is told next that slices here are complete, should it not know.
+/// When it is proposed next that slices here are complete, should the map not say so.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     next_ms: u64,
 }
 
 impl Claims {
-    /// Has the map say that slices are complete, if there are any and it was not told just now.
+    /// Proposes that slices are complete, if there are any and this was not proposed just now.
     pub(crate) fn claim(&mut self, site: &Site, slices: Vec<u32>, epoch: u64, now_ms: u64) -> Option<Command> {
         if slices.is_empty() || now_ms < self.next_ms {
             return None;

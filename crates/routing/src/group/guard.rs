@@ -1,13 +1,15 @@
-//! The replay guard of a group: a submission that comes again gets the answer that it got, and is not run again.
+//! The replay guard of a group (elsewhere: idempotency table): a retry gets the reply of the first try, and is not run
+//! again.
 //!
-//! A batch is named by its producer and its sequence, or each event by its caller: source and number. A name is
-//! remembered for the retry horizon, and within a limit of memory. What comes within the horizon under a name that has
-//! been forgotten is refused, never taken for new; later that holds as long as there is room for low-water marks. Beside a
-//! name stands a tag of its event: who uses a name again for another event is told so, and never what that one was told.
+//! A batch is named by its producer and its sequence, or each event by its caller: source and number. A name
+//! (elsewhere: idempotency key) is remembered for the retry horizon, and within a limit of memory. A submission within
+//! the horizon under a name that has been forgotten is refused, never taken for new; after the horizon that holds as
+//! long as there is room for low-water marks. Beside a name stands a tag of its event: a caller that uses a name again
+//! for another event gets an error, and never that event's verdict.
 //!
-//! Promises: a definite decision that was told never changes; memory is bounded, whatever comes; constant time a batch,
-//! amortised, or an event where each is named; no allocation for an event. Must not know: cells, clocks, how an event is
-//! decided.
+//! Promises: a definite decision never changes once it was a reply; memory is bounded, whatever comes; time is constant
+//! for each batch, amortised, or for each event where each is named; nothing is allocated for an event. Must not know:
+//! cells, clocks, how an event is decided.
 
 mod batches;
 mod kept;
@@ -27,14 +29,14 @@ use names::Names;
 /// The share of the memory that low-water marks of producers may take, and again those of sources: one in so many.
 const MARKS_SHARE: u64 = 4;
 
-/// What is known of a submission of one event.
+/// What the guard knows of a submission of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing: it is to be run.
+    /// Nothing: the submission is to be run.
     New,
-    /// It runs, under the same name in another batch, or twice in one.
+    /// The submission runs, under the same name in another batch, or twice in one.
     InFlight,
-    /// What it was told before, or why it is not run.
+    /// The reply that it got before, or the reason why it is not run.
     Answered(Decision),
 }
 
@@ -49,9 +51,9 @@ impl Standing {
 pub enum Admission {
     /// Nothing is known of it: every event is to be run.
     New,
-    /// Something is: one standing an event was written.
+    /// Something is known: one standing for each event was written.
     Known,
-    /// It is in flight: when it is settled its reply goes to the newer place. There is nothing else to do.
+    /// The batch is in flight: when it is settled, its reply goes to the newer place. There is nothing else to do.
     Attached,
     /// No event is run.
     Refused(Reason),
@@ -94,7 +96,7 @@ pub struct ReplayGuard {
     flights: HashMap<BatchName, Flight>,
     horizon_ms: u64,
     bytes_max: u64,
-    /// When something was forgotten last though its horizon was not over.
+    /// When a name was forgotten last though its horizon was not over.
     whole_since_ms: u64,
 }
 
@@ -114,19 +116,19 @@ impl ReplayGuard {
         }
     }
 
-    /// Since when nothing was forgotten whose horizon is not over, in monotonic milliseconds.
+    /// Since when no name was forgotten whose horizon is not over, in monotonic milliseconds.
     pub(crate) fn whole_since_ms(&self) -> u64 {
         self.whole_since_ms
     }
 
-    /// Takes about `bytes_max` bytes at most from now on; the oldest is forgotten where it has more.
+    /// Takes about `bytes_max` bytes at most from now on; the oldest names are forgotten where it has more.
     pub fn set_bytes_max(&mut self, bytes_max: u64, now_ms: u64) {
         self.bytes_max = bytes_max;
         self.make_room(now_ms);
     }
 
-    /// Takes up a batch and tells what to do with it; writes `standings`, one an event, where it says so. A batch that
-    /// is not refused or attached is to be settled, now or after [`Self::depart`].
+    /// Takes up a batch and returns what to do with it; writes `standings`, one for each event, where the result says
+    /// so. A batch that is not refused or attached is to be settled, now or after [`Self::depart`].
     pub fn admit(&mut self, submission: &Submission, now_ms: u64, standings: &mut Vec<Standing>) -> Admission {
         self.expire(now_ms);
         standings.clear();
@@ -203,16 +205,16 @@ impl ReplayGuard {
         self.flights.insert(submission.name(), flight);
     }
 
-    /// What is told of a batch, one decision an event, in order. Those that are definite stand from now on;
-    /// [`Reason::Unknown`] stands until something definite is learnt; others may be run again. The newest place that
-    /// asked for a batch in flight is returned.
+    /// The replies to a batch, one decision for each event, in order. Definite ones stand from now on;
+    /// [`Reason::Unknown`] stands until a definite one is learnt; events with others may be run again. Returns the
+    /// newest place that asked for a batch in flight.
     pub fn settle(&mut self, submission: &Submission, decisions: &[Decision]) -> Option<u64> {
         self.learn(submission.name(), submission.names.iter().copied(), decisions);
         self.arrive(submission.name())
     }
 
-    /// What is known of a batch, before it has arrived or after: the same as [`Self::settle`], but for a retry that
-    /// may be in flight by now, which stays there.
+    /// Learns the replies to a batch, before it has arrived or after: the same as [`Self::settle`], but a retry that is
+    /// in flight by now stays in flight.
     pub fn learn(
         &mut self,
         name: BatchName,
@@ -228,24 +230,25 @@ impl ReplayGuard {
         }
     }
 
-    /// A batch is in flight no more, as it is answered; the newest place that asked for it, where it was in flight.
+    /// A batch is in flight no more, as it is answered; returns the newest place that asked for it, where it was in
+    /// flight.
     pub fn arrive(&mut self, name: BatchName) -> Option<u64> {
         self.flights.remove(&name).map(|flight| flight.reply_to)
     }
 
     fn learn_named(&mut self, name: SubmissionName, decision: Decision) {
-        // It says nothing of the event that the name is remembered for.
+        // This verdict says nothing of the event that the name is remembered for.
         if decision != Decision::Undecided(Reason::NameReused) && !self.names.learn(name, decision) {
             self.sources.raise(name.source, name.number);
         }
     }
 
-    /// What is known by now of a named submission that was in flight when its batch came.
+    /// What the guard knows by now of a named submission that was in flight when its batch came.
     pub fn recall(&mut self, name: SubmissionName) -> Standing {
         self.names.recall(name)
     }
 
-    /// Forgets what is older than the horizon.
+    /// Forgets names that are older than the horizon.
     pub fn expire(&mut self, now_ms: u64) {
         let horizon_ms = self.horizon_ms;
         let is_over = |since: Option<u64>| since.is_some_and(|since| now_ms.saturating_sub(since) >= horizon_ms);
@@ -265,7 +268,7 @@ impl ReplayGuard {
         oldest_ms.map(|oldest_ms| oldest_ms.saturating_add(self.horizon_ms))
     }
 
-    /// Forgets the oldest until the rest fits.
+    /// Forgets the oldest names until the rest fits.
     fn make_room(&mut self, now_ms: u64) {
         while self.bytes() > self.bytes_max {
             self.whole_since_ms = now_ms;
@@ -289,7 +292,7 @@ impl ReplayGuard {
         }
     }
 
-    /// Bytes that it takes, at most.
+    /// Bytes that the guard takes, at most.
     pub fn bytes(&self) -> u64 {
         let flights = self.flights.len() * 2 * size_of::<(BatchName, Flight)>();
         self.batches.bytes() + self.names.bytes() + self.producers.bytes() + self.sources.bytes() + flights as u64

@@ -1,20 +1,21 @@
-//! For how long a node may record without word from the cluster.
+//! For how long a node may record without word from the cluster: a leader lease, as databases call it.
 //!
-//! A node that is cut off does not hear that the others go on without it. Epochs stop it only where another node that knows
-//! of them must acknowledge what it records; where nobody has to, or only nodes that are cut off with it, both sides would
-//! tell the same event first-seen. So whoever records has a lease.
+//! A node that is cut off does not hear that the others go on without it. Epochs (fencing tokens) stop it only where a
+//! node that knows of the newer epoch must acknowledge what it records; where no node has to, or only nodes that are
+//! cut off with it, both sides would reply first-seen for the same event. So a node records only under a lease.
 //!
 //! Why that is enough:
 //!
-//! 1. At `t0` by its own clock, the node asks whoever leads whether it counts as up. The leader has a majority confirm after
-//!    `t0` that it leads, and answers by all that is agreed on then. The answer counts once the node acts on that, or on
-//!    something newer, and it is a lease until `t0 + lease`.
+//! 1. At `t0` by its own clock, the node asks whoever leads whether it counts as up. The leader has a majority confirm
+//!    after `t0` that it leads, and answers by all that is agreed on then. The answer counts once the node acts on that
+//!    map, or on a newer one, and it is a lease until `t0 + lease`.
 //! 2. A map by which others answer for its slices is therefore agreed on after `t0` of every lease that the node has without
 //!    acting on that map.
-//! 3. Whoever is to answer by that map has it after it was agreed on, and calls a slice complete, as all that it may lack has
-//!    expired, only when it takes what it lacks to have been recorded until `lease`, a 64th of that as clocks do not go at one
-//!    rate, and the skew of clocks (see 4), after it got that map. By then the lease is over, and what was recorded under it has expired. (A copy that
-//!    was complete all along must acknowledge, and knows the map; `filter forgive` waits for as long as said here.)
+//! 3. A node that is to answer by that map gets it after it was agreed on. It takes what its slice lacks to have been
+//!    recorded until `lease`, a 64th of that (as clocks do not go at one rate) and the skew of clocks (see 4) after it
+//!    got that map, and calls the slice complete only when all of that has expired. By then the lease is over, and what
+//!    was recorded under it has expired. (A copy that was complete all along must acknowledge, and knows the map;
+//!    `filter forgive` waits for as long as said here.)
 //! 4. Time that passes while a machine sleeps is shown by its time of day at least, which may differ by the skew: a lease is
 //!    over by whichever clock says so first.
 //!
@@ -34,10 +35,10 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// One that never ends: of a node that nobody else answers for.
+    /// A lease that never ends: for a node in whose place no other answers.
     pub const ENDLESS: Self = Self { until: Moment { monotonic_ms: u64::MAX, wall_ms: u64::MAX } };
 
-    /// None at all.
+    /// No lease at all.
     pub const NONE: Self = Self { until: Moment { monotonic_ms: 0, wall_ms: 0 } };
 
     /// The lease of a node that asked for it at `asked`. The time of day may be set by `clock_skew_max_ms` meanwhile.
@@ -76,7 +77,7 @@ pub fn leases_over_after_ms(lease_ms: u64, clock_skew_max_ms: u64) -> u64 {
     }
 }
 
-/// For how long others may record from now on whose leases are not known here.
+/// For how long other nodes, whose leases are not known here, may record from now on.
 pub(crate) fn others_may_record_ms(limits: &OwnerLimits) -> u64 {
     if limits.rules.keep(Rule::AwaitsLeases) {
         leases_over_after_ms(limits.lease_ms, limits.clock_skew_max_ms)

@@ -1,4 +1,4 @@
-//! What an owner takes on at most.
+//! Upper bounds of what an owner takes on.
 //!
 //! Promises: everything that producers can make grow has a bound here. Must not know: what is bounded elsewhere (queues,
 //! streams, links).
@@ -19,46 +19,47 @@ pub struct OwnerLimits {
     pub joiners_max: usize,
     /// The rules that are kept: all, but where a test breaks one.
     pub rules: Rules,
-    /// Bytes by which the journal grows before a group takes a checkpoint; the usual rule where it says nothing. Only
-    /// tests set it, to see many of them.
+    /// Bytes by which the journal grows before a group takes a checkpoint; the usual rule where there is none. Only
+    /// tests set this, to see many checkpoints.
     pub checkpoint_after_bytes: Option<u64>,
-    /// Bytes of what is remembered of submissions; more is forgotten before its time.
+    /// Bytes of the guard; beyond these, names are forgotten before their time.
     pub guard_bytes_max: u64,
-    /// Events of a group that are kept for a node that is down; where there are more, it has to wait until they expire.
+    /// Events of a group that are kept for a node that is down; where there are more, that node has to wait until they
+    /// expire.
     pub missed_events_max: usize,
-    /// Bytes of cells that are told at once to a copy that lacks them.
+    /// Bytes of cells that are sent at once to a copy that lacks them.
     pub copied_at_once_bytes: usize,
-    /// Bytes of cells that a group takes a second from copies that have everything.
+    /// Bytes of cells that a group fetches from complete copies in a second.
     pub copied_bytes_per_s_max: u64,
-    /// Bytes of cells that a group that has everything reads a second of other copies, to compare them.
+    /// Bytes of cells that a complete group reads from other copies in a second, to compare them.
     pub compared_bytes_per_s_max: u64,
-    /// How often copies that have everything are compared, in milliseconds; the usual rule where it says nothing. Only tests
-    /// set it, to see it often.
+    /// How often complete copies are compared, in milliseconds; the usual rule where there is none. Only tests set
+    /// this, to see it often.
     pub rescan_every_ms: Option<u64>,
     /// How far the clocks of two nodes may differ, in milliseconds.
     pub clock_skew_max_ms: u64,
     /// For how long a node of the cluster may record without word from a majority, in milliseconds.
     pub lease_ms: u64,
-    /// Events that a level of a tree has told by itself and not brought up yet; more are undecided.
+    /// Events that a level of a tree has decided by itself and that have not climbed yet; more are undecided.
     pub journal_events_max: usize,
 }
 
-/// A slice does not wait for longer than this until the names of its events are known where it goes; what may come again for
-/// longer is undecided there, if it is found.
+/// A slice that moves does not wait for longer than this until the names of its events are known at its new node; a
+/// retry that comes still later is undecided there, if it is found.
 pub(crate) const NAMES_AWAITED_MS_MAX: u64 = 60_000;
 
-/// What a group may take of what all groups of a node share.
+/// A group's shares of what all groups of a node have together.
 #[derive(Clone, Copy, Debug)]
 pub struct Shares {
     /// Events in flight at once, where slices share events.
     pub inflight_events_max: usize,
-    /// Bytes of what is remembered of submissions.
+    /// Bytes of the guard.
     pub guard_bytes_max: u64,
     /// Events that are kept for each node that is down.
     pub missed_events_max: usize,
-    /// Bytes of cells that are taken a second from copies that have everything.
+    /// Bytes of cells that are fetched from complete copies in a second.
     pub copied_bytes_per_s_max: u64,
-    /// Bytes of cells that are read a second to be compared.
+    /// Bytes of cells that are read in a second to be compared.
     pub compared_bytes_per_s_max: u64,
 }
 

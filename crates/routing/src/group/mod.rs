@@ -1,8 +1,8 @@
 //! The owner of a group of slices: takes submissions, messages of other nodes and the time, gives commands.
 //!
-//! Promises: the same inputs in the same order give the same commands; every submission is answered exactly once, a
-//! retry at the newest place that asked. Must not know: threads, clocks (moments are passed in), how commands are
-//! carried out.
+//! Promises: the same inputs in the same order give the same commands; every submission gets exactly one reply, a retry
+//! at the newest place that asked. Must not know: threads, clocks (moments are passed in), how commands are carried
+//! out.
 
 mod clock;
 mod copying;
@@ -54,7 +54,7 @@ pub struct GroupOwner {
 enum Machine {
     /// One slice has all positions of an event.
     Together(Box<TogetherGroup>),
-    /// They are divided over several.
+    /// The positions of an event are divided over several slices.
     Divided(Box<DividedGroup>),
 }
 
@@ -108,7 +108,7 @@ impl GroupOwner {
         self.group
     }
 
-    /// Takes up an entry that a process of this node before has kept, in the order in which they were told, before
+    /// Takes up an entry that an earlier process of this node has persisted, in the order of the journal, before
     /// anything else is done with the group.
     ///
     /// # Errors
@@ -117,22 +117,21 @@ impl GroupOwner {
         either!(&mut self.machine, group => group.restore(entry, now))
     }
 
-    /// All that was kept has been taken up; `is_whole` says whether that is all that was ever recorded here, which the
-    /// map does not know yet.
+    /// All persisted entries have been taken up; `is_whole` says whether they have all that was ever recorded here,
+    /// which the map does not know yet.
     pub fn end_restore(&mut self, is_whole: bool) {
         either!(&mut self.machine, group => group.end_restore(is_whole))
     }
 
-    /// Begins a checkpoint: what was told to be kept before is in what follows. All but its cells: records of
-    /// an entry each, so that none is very long.
-    /// `is_complete` says whether the group has all that was ever recorded in it.
+    /// Begins a checkpoint, which makes earlier records unnecessary. Returns all but the cells: records of an entry
+    /// each, so that none is very long. `is_complete` says whether the group has all that was ever recorded in it.
     pub fn checkpoint(&self, is_complete: bool) -> Vec<Record> {
         let entries = either!(&self.machine, group => group.checkpoint(is_complete));
         entries.into_iter().map(|entry| self.record(vec![entry])).collect()
     }
 
     /// The next cells of a checkpoint, about `bytes_max` bytes of memory, in records of a run each; None when there are
-    /// no more. Then its end is due.
+    /// no more. Then the checkpoint's end is due.
     pub fn checkpoint_cells(&self, cursor: &mut CheckpointCursor, bytes_max: usize) -> Option<Vec<Record>> {
         let entries = either!(&self.machine, group => cursor.next(&group.slices(), bytes_max));
         entries.map(|entries| entries.into_iter().map(|entry| self.record(vec![entry])).collect())
@@ -143,13 +142,13 @@ impl GroupOwner {
         self.record(vec![Entry::CheckpointEnd])
     }
 
-    /// Cells of a slice for a backup, as another copy is told them, and whether the slice has all that was ever recorded in it;
-    /// none where it is not here, or its kind has no parts.
+    /// Cells of a slice for a backup, as another copy would get them, and whether the slice has all that was ever
+    /// recorded in it; none where the slice is not here, or its kind has no parts.
     pub fn read_cells(&mut self, ask: &AskCells) -> Option<(CellParts, bool)> {
         either!(&mut self.machine, group => group.read_cells(ask))
     }
 
-    /// Puts cells of a backup in, in the order in which they were told. The slice is no more complete than before.
+    /// Puts cells of a backup in, in the order in which they were read. The slice is no more complete than before.
     ///
     /// # Errors
     /// [`PartError`] where they are none of a slice here.
@@ -166,14 +165,15 @@ impl GroupOwner {
         either!(&self.machine, group => group.is_complete())
     }
 
-    /// Whether the others may still hand over what slices here have missed, or have done so and the map does not say so yet.
-    /// It begins with a map, and ends for good: with the next one, or when somebody says that he cannot.
+    /// Whether the others may still hand over what slices here have missed, or have done so and the map does not say so
+    /// yet. Catching up begins with a map, and ends for good: with the next one, or when a node says that it cannot
+    /// hand over.
     pub fn is_catching_up(&self) -> bool {
         either!(&self.machine, group => group.is_catching_up())
     }
 
-    /// Slices that have come to this node since the group was built, and that it has no memory for: they are tried again at
-    /// every change of the map, and are not complete before.
+    /// Slices that have come to this node since the group was built, and that it has no memory for: building them is
+    /// tried again at every change of the map, and they are not complete before.
     pub fn unbuilt_slices(&self) -> usize {
         match &self.machine {
             Machine::Together(_) => 0,
@@ -191,8 +191,7 @@ impl GroupOwner {
         either!(&mut self.machine, group => group.submit(submission, now, commands))
     }
 
-    /// A producer has ended: until it sends again, nothing that it has sent bears out the times of others, or withholds that
-    /// from them.
+    /// A producer has ended: until it sends again, its events neither bear out the times of others nor hold them back.
     pub fn end_producer(&mut self, producer: u128) {
         either!(&mut self.machine, group => group.present.clock_mut().end_producer(producer))
     }
@@ -205,13 +204,13 @@ impl GroupOwner {
     /// The level above has answered a climb.
     pub fn climbed(&mut self, climbed: &Climbed, now: Moment, commands: &mut Vec<Command>) {
         match &mut self.machine {
-            // It has no level above.
+            // Such a group has no level above.
             Machine::Together(_) => {}
             Machine::Divided(group) => group.climbed(climbed, now, commands),
         }
     }
 
-    /// The process of a node is gone, and what was in flight to it.
+    /// The process of a node is gone, and with it all messages in flight to it.
     pub fn peer_lost(&mut self, peer: NodeId, now: Moment, commands: &mut Vec<Command>) {
         match &mut self.machine {
             // The map that says so comes next.
@@ -220,7 +219,7 @@ impl GroupOwner {
         }
     }
 
-    /// These nodes have been out of reach for so long that events are not to wait for them; others are not.
+    /// These nodes, and no others, have been out of reach for so long that events are not to wait for them.
     pub fn reach_changed(&mut self, unreachable: &BTreeSet<NodeId>, now: Moment, commands: &mut Vec<Command>) {
         match &mut self.machine {
             Machine::Together(group) => group.reach_changed(unreachable),
@@ -235,31 +234,32 @@ impl GroupOwner {
         limits.missed_events_max = shares.missed_events_max;
         limits.copied_bytes_per_s_max = shares.copied_bytes_per_s_max;
         limits.compared_bytes_per_s_max = shares.compared_bytes_per_s_max;
-        // Where one slice has all positions, copies count on each other's limit.
+        // Where one slice has all positions, its copies rely on having the same limit.
         if let Machine::Divided(group) = &mut self.machine {
             group.present.limits_mut().inflight_events_max = shares.inflight_events_max;
         }
     }
 
-    /// The node counts as started anew though its process goes on, as the others had given it up: what is in flight here
-    /// is given up too, and cells may be missing. The map that says so comes next.
+    /// The node counts as started anew though its process goes on, as the others had given it up: events in flight here
+    /// are given up too, and cells may be missing. The map that says so comes next.
     pub fn begin_anew(&mut self, incarnation: Incarnation, now: Moment, commands: &mut Vec<Command>) {
         either!(&mut self.machine, group => group.begin_anew(incarnation, now, commands))
     }
 
-    /// The disk hangs that this group's answers wait for: whoever waits for one is told that nobody knows, and may ask another
-    /// copy under the same name. The map that gives the group to others comes next.
+    /// The disk hangs that this group's replies wait for: every caller that waits gets the reply unknown, and may ask
+    /// another copy under the same name. The map that gives the group to others comes next.
     pub fn give_up_flights(&mut self, now: Moment, commands: &mut Vec<Command>) {
         either!(&mut self.machine, group => group.give_up_flights(now, commands))
     }
 
-    /// Until when the node may record. A group that is told nothing may for ever.
+    /// Until when the node may record. A group that gets no lease may for ever.
     pub fn set_lease(&mut self, lease: Lease) {
         either!(&mut self.machine, group => group.present.set_lease(lease))
     }
 
-    /// Why the time of day is not to be relied on from now on, where that is so (`clocks.rs`): a window of time takes nothing up
-    /// then, and is not called complete because of what time it is. A group that is told nothing relies on it.
+    /// Why the time of day is not to be relied on from now on, where that is so (`clocks.rs`): a filter with a window
+    /// of time then takes up no events, and is not called complete because time has passed. A group that gets no doubt
+    /// relies on the time of day.
     pub fn set_doubt(&mut self, doubt: Option<Reason>) {
         either!(&mut self.machine, group => group.present.set_doubt(doubt))
     }
@@ -271,12 +271,12 @@ impl GroupOwner {
             (Machine::Divided(group), Some(record)) => {
                 group.map_changed(map, record, now, commands);
             }
-            // Dropped with all that is in flight; the node ends this owner.
+            // The filter is dropped with all events in flight; the node ends this owner.
             (Machine::Divided(group), None) => group.drain(now, commands),
         }
     }
 
-    /// Looks after what time brings: deadlines, what need not be remembered any more.
+    /// Does the work that is due by time: deadlines, and names that need not be remembered any more.
     pub fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
         either!(&mut self.machine, group => group.tick(now, commands))
     }
@@ -286,7 +286,7 @@ impl GroupOwner {
         either!(&self.machine, group => group.next_tick_ms())
     }
 
-    /// The node is about to stop: what is in flight goes on, nothing new is taken up.
+    /// The node is about to stop: events in flight go on, nothing new is taken up.
     pub fn drain(&mut self, now: Moment, commands: &mut Vec<Command>) {
         match &mut self.machine {
             Machine::Together(group) => group.drain(),
@@ -294,8 +294,8 @@ impl GroupOwner {
         }
     }
 
-    /// The group as it is now. How densely its slices are set is told by `sample_bytes` of their cells together, but by
-    /// 4 KiB of each at least; `usize::MAX` reads all of them.
+    /// The group as it is now. How densely its slices are set is estimated from `sample_bytes` of their cells together,
+    /// but by 4 KiB of each at least; `usize::MAX` reads all of them.
     pub fn state(&mut self, sample_bytes: usize) -> GroupState {
         either!(&mut self.machine, group => group.state(sample_bytes))
     }
@@ -305,7 +305,8 @@ impl GroupOwner {
         either!(&self.machine, group => group.inflight_events())
     }
 
-    /// Whether nothing is in flight here, nothing is left to be brought up, and nobody waits for what was headed here.
+    /// Whether no event is in flight here or has still to climb, and no other node waits for the end of events that
+    /// were headed here.
     pub fn is_idle(&self) -> bool {
         let is_awaited = match &self.machine {
             Machine::Together(_) => false,
@@ -314,7 +315,7 @@ impl GroupOwner {
         self.inflight_events() == 0 && self.journal_events() == 0 && !is_awaited
     }
 
-    /// Events that a level of a tree has told without the one above and not brought up yet.
+    /// Events that a level of a tree has decided without the level above, and that have not climbed yet.
     pub fn journal_events(&self) -> u64 {
         match &self.machine {
             Machine::Together(_) => 0,
@@ -322,7 +323,7 @@ impl GroupOwner {
         }
     }
 
-    /// How far it has come since it was closed.
+    /// How far the group has come since it was closed.
     pub fn ending(&self, now: Moment) -> Ending {
         either!(&self.machine, group => group.ending(now))
     }

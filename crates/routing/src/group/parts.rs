@@ -35,7 +35,7 @@ pub(crate) trait TakesParts {
 
     /// Whether a slice lacks anything of a run of cells.
     fn lacks(&mut self, slice: u32, run: &CellRun) -> Result<bool, PartError> {
-        // A slice is never ahead of the others here: what is late is late in all.
+        // A slice is never ahead of the others here: an event that is late is late in all.
         self.catch_up(run.unit);
         self.part_owner(slice).ok_or(NOT_HERE)?.lacks_cells(run)
     }

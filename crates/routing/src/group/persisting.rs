@@ -1,6 +1,7 @@
-//! What all groups persist alike: names and what was told under them, and the outlines of slices.
+//! What all groups persist alike: names with their replies, and the outlines of slices.
 //!
-//! Promises: entries in the order in which they were made give what they were made of. Must not know: bytes, disks, cells.
+//! Promises: entries put in again in the order in which they were made give the state that they were made from. Must
+//! not know: bytes, disks, cells.
 
 use firstseen_filter::FilterSlice;
 
@@ -10,7 +11,7 @@ use super::present::Present;
 use super::rules::Rule;
 use crate::protocol::Entry;
 
-/// Takes up what a process before has kept of names; gives back what is not of these.
+/// Takes up an entry of names that an earlier process has persisted; gives back any other entry.
 pub(crate) fn restore_names(entry: Entry, guard: &mut ReplayGuard, present: &mut Present) -> Option<Entry> {
     let now_ms = present.now_ms();
     match entry {
@@ -38,7 +39,7 @@ pub(crate) fn checkpoint(
     entries.extend(guard.marks());
     let outline = |(slice, own): (u32, Option<&FilterSlice>)| Some(Entry::Slice { slice, outline: own?.outline()? });
     entries.extend((0..).zip(slices.iter().copied()).filter_map(outline));
-    let told = |(name, names, decisions)| Entry::Told { name, names, decisions, clock };
-    entries.extend(guard.kept().map(told));
+    let replied = |(name, names, decisions)| Entry::Told { name, names, decisions, clock };
+    entries.extend(guard.kept().map(replied));
     entries
 }

@@ -12,7 +12,7 @@ use crate::map::FilterRecord;
 use crate::protocol::{Moment, Times};
 use crate::verdict::Reason;
 
-/// What is known of the present.
+/// The present, as far as this node knows it.
 pub(crate) struct Present {
     /// When the input came that is worked on, or the one before.
     now: Moment,
@@ -22,12 +22,13 @@ pub(crate) struct Present {
     lease: Lease,
     /// Why the time of day is not to be relied on, where that is so and matters.
     doubt: Option<Reason>,
-    /// What is told of events that are not here, where another filter has followed and nothing is recorded any more.
+    /// The reason in replies for events that are not here, where another filter has followed and nothing is recorded
+    /// any more.
     absent: Option<Reason>,
 }
 
 impl Present {
-    /// A group that is told nothing may record for ever, unless another filter has followed.
+    /// A group that gets no lease and no doubt may record for ever, unless another filter has followed.
     pub(crate) fn new(definition: &FilterDefinition, record: &FilterRecord, limits: &OwnerLimits) -> Self {
         Self {
             now: Moment::default(),
@@ -93,19 +94,19 @@ impl Present {
         self.doubt
     }
 
-    /// The map may say that the filter is closed; whether it says so for the first time.
+    /// The map may say that the filter is closed; returns whether it says so for the first time.
     pub(crate) fn follow(&mut self, absent: Option<Reason>) -> bool {
         let is_new = self.absent.is_none() && absent.is_some();
         self.absent = absent;
         is_new
     }
 
-    /// What is told of events that are not here, where another filter has followed.
+    /// The reason in replies for events that are not here, where another filter has followed.
     pub(crate) fn absent(&self) -> Option<Reason> {
         self.absent
     }
 
-    /// Why nothing is recorded here, where others may answer in this node's place.
+    /// Why this node records nothing, where others may answer in its place.
     pub(crate) fn cut_off(&self) -> Option<Reason> {
         (!self.lease.holds(self.now)).then_some(Reason::CutOff)
     }

@@ -1,7 +1,7 @@
 //! The rules on which promises rest, one name each, and what happens where one is broken.
 //!
-//! Promises: without the feature `broken-rules`, which only tests ask for, every rule is kept, at no cost. Must not know: what
-//! finds a rule that is broken.
+//! Promises: without the feature `broken-rules`, which only tests ask for, every rule is kept, at no cost. Must not
+//! know: which test finds a broken rule.
 
 use super::guard::{Admission, Standing};
 
@@ -13,43 +13,43 @@ pub enum Rule {
     SingleFlight,
     /// An event stays in flight until all of its cells are set, where slices share events.
     AwaitsSets,
-    /// What is to be told when all have acknowledged is told then, and not before.
+    /// A reply that is due when all have acknowledged leaves then, and not before.
     AwaitsAcknowledgements,
     /// All cells of a new event are set, also those that are set already and expire sooner.
     SetsAllCells,
-    /// What is told under a name is told again.
+    /// A retry gets the reply of the first try.
     RemembersNames,
-    /// What is told of a durable filter is on disk before.
+    /// The records of a durable filter's reply are on disk before it leaves.
     AwaitsDisk,
-    /// What is remembered of submissions is taken up from the journal, too.
+    /// The guard is restored from the journal, too.
     RestoresNames,
-    /// Cells that were set for other nodes are kept as well as those of own events.
+    /// Cells that were set for other nodes are persisted as well as those of own events.
     KeepsPeerSets,
-    /// What nodes ask and set by an older map than the receiver's is refused.
+    /// Tests and sets by an older map than the receiver's are refused.
     FencesEpochs,
-    /// Slices that may lack something count as complete only when that has expired.
+    /// Slices that may lack events count as complete only when these have expired.
     MindsGaps,
-    /// A copy that lacks something counts as complete when it has fetched all of it.
+    /// A copy that lacks cells counts as complete only when it has fetched all of them.
     FetchesAll,
-    /// Who has taken over a slice heads its events only when the node before has ended them.
+    /// A node that has taken over a slice heads its events only when the former head has ended them.
     AwaitsFormerHeads,
-    /// What a clock that is behind has recorded is not gone by one that is ahead.
+    /// Events that were recorded by a clock that is behind do not expire early by one that is ahead.
     MindsOtherClocks,
     /// Nothing expires before its time.
     ExpiresOnTime,
     /// A node that has not heard from a majority of the cluster lately records nothing.
     HoldsLease,
-    /// Slices that may lack something wait until nobody may record in their place any more.
+    /// Slices that may lack events wait until no node may record in their place any more.
     AwaitsLeases,
-    /// A node says that it is ready when it has what it can get from others, and not before.
+    /// A node says that it is ready when it has fetched what it can get from others, and not before.
     ReadyWhenWhole,
-    /// What a node keeps on a disk that hangs is for the others to answer.
+    /// Copies on a disk that hangs are given up, and other copies answer.
     GivesUpHungDisks,
-    /// A node whose clock is not known to agree with those of most others stamps nothing.
+    /// A node whose clock is not known to agree with those of most others stamps no events.
     MeasuresClocks,
-    /// What is far ahead of a clock moves it only where the time of day or other events bear it out.
+    /// A time far ahead of a clock moves it only where the time of day or other events bear it out.
     BearsOutTimes,
-    /// A filter that was altered is there, and asked, until all that it has has expired.
+    /// A filter that was altered is there, and asked, until all of its events have expired.
     KeepsFormers,
 }
 
@@ -88,7 +88,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// All but one, to show what goes wrong then.
+    /// All rules but one, to show what goes wrong without it.
     #[cfg(feature = "broken-rules")]
     pub const fn without(rule: Rule) -> Self {
         Self { broken: 1 << rule as u32 }
@@ -107,7 +107,7 @@ impl Rules {
     }
 }
 
-/// What is known of a batch: nothing, where the rule that something is remembered is broken.
+/// What the guard knows of a batch: nothing, where the rule that names are remembered is broken.
 pub(crate) fn remembered(admission: Admission, standings: &mut [Standing], rules: Rules) -> Admission {
     if rules.keep(Rule::RemembersNames) || admission != Admission::Known {
         return admission;

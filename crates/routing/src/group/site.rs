@@ -6,8 +6,8 @@
 use crate::ids::{FilterId, Incarnation, NodeId};
 use crate::protocol::{Command, Entry, PeerBody, PeerMessage, Record};
 
-/// Bits of a number that count. The eight above, all that a ticket has room for, are of the incarnation: what other
-/// nodes still tell of the numbers of a process before is not taken for one of these.
+/// Bits of a number that count. The eight above, all that a ticket has room for, are of the incarnation: late answers
+/// to numbers of an earlier process are not taken for answers to these.
 pub(crate) const NUMBER_BITS: u32 = 40;
 
 /// Which group of which filter, and the start of the node that has it.
@@ -37,7 +37,7 @@ impl Site {
     }
 }
 
-/// Whose messages.
+/// The group and node that send the messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     pub(crate) filter: FilterId,

@@ -1,4 +1,4 @@
-//! What the owner of a group tells of itself.
+//! What the owner of a group reports of itself.
 //!
 //! Promises: counts rise and never fall while the owner lives. Must not know: who asks.
 
@@ -12,7 +12,7 @@ use crate::verdict::{Decision, Reason};
 /// Bytes of cells of each slice that are read at least: as many timers give the fill within 3 %.
 const SLICE_SAMPLE_MIN_BYTES: usize = 4 << 10;
 
-/// When a unit begins, in milliseconds since 1970; none where that is no matter of counting.
+/// When a unit begins, in milliseconds since 1970; none where that cannot be computed from its number.
 pub(crate) fn begin_ms(unit: &Unit, number: u64) -> Option<u64> {
     match unit {
         Unit::Milliseconds(unit_ms) => number.checked_mul(*unit_ms),
@@ -20,7 +20,7 @@ pub(crate) fn begin_ms(unit: &Unit, number: u64) -> Option<u64> {
     }
 }
 
-/// What each of `slices` may read where all together may read `sample_bytes`.
+/// Bytes that each of `slices` may read where all together may read `sample_bytes`.
 pub(crate) fn share_of_sample(sample_bytes: usize, slices: usize) -> usize {
     (sample_bytes / slices.max(1)).max(SLICE_SAMPLE_MIN_BYTES)
 }
@@ -30,17 +30,17 @@ pub(crate) fn share_of_sample(sample_bytes: usize, slices: usize) -> usize {
 pub struct GroupState {
     /// The slices of the group that this node has, by number.
     pub slices: Vec<SliceState>,
-    /// Runs of cells in which copies here that have everything lacked something that another one had.
+    /// Runs of cells in which complete copies here lacked something that another copy had.
     pub mended_runs: u64,
     /// Submissions that were taken up.
     pub batches: u64,
     /// Events of these submissions.
     pub events: u64,
-    /// What their producers were told.
+    /// The replies to these events.
     pub decisions: DecisionCounts,
-    /// Bytes of what is remembered of submissions.
+    /// Bytes of the guard.
     pub guard_bytes: u64,
-    /// The same for each second of the retry horizon.
+    /// Bytes of the guard for each second of the retry horizon.
     pub guard_bytes_per_horizon_second: f64,
     /// Events that are neither answered nor refused yet, or whose cells are not all set.
     pub inflight_events: u64,
@@ -48,7 +48,7 @@ pub struct GroupState {
     pub astray_events: u64,
     /// The way of events through the slices.
     pub hops: HopCounts,
-    /// What it has told without the level above, in trees.
+    /// Events that the group has decided without the level above, in trees.
     pub journal: JournalCounts,
     /// The greatest time accepted so far, in milliseconds since 1970; 0 where there is none.
     pub clock_ms: u64,
@@ -59,7 +59,7 @@ pub struct GroupState {
 pub struct SliceState {
     /// Its number in the filter.
     pub slice: u32,
-    /// What it has done.
+    /// The work that the slice has done.
     pub load: Load,
     /// Bytes of cells.
     pub bytes: u64,
@@ -67,20 +67,20 @@ pub struct SliceState {
     pub generations: u32,
     /// Events recorded that have not expired, where the slice counts them.
     pub live_events: Option<u64>,
-    /// The share of cells that are set, where it says how full the slice is; told by a sample of the cells.
+    /// The share of cells that are set, where that says how full the slice is; estimated from a sample of the cells.
     pub fill: Option<f64>,
     /// The chance that an event never seen is called a duplicate, from the same cells as they are.
     pub expected_rate: f64,
     /// Whether the slice answers.
     pub ready: bool,
-    /// Whether it has all that was ever recorded in it.
+    /// Whether the slice has all that was ever recorded in it.
     pub complete: bool,
-    /// An incomplete slice is complete again once the clock shows this, in milliseconds since 1970; none where that is not
-    /// known, or no matter of time.
+    /// An incomplete slice is complete again once the clock shows this, in milliseconds since 1970; none where that is
+    /// not known, or does not depend on time.
     pub complete_from_ms: Option<u64>,
 }
 
-/// Decisions told, by what they are.
+/// Counts of decisions that were replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecisionCounts {
     /// [`Decision::FirstSeen`].
@@ -92,7 +92,7 @@ pub struct DecisionCounts {
 }
 
 impl DecisionCounts {
-    /// Counts what was told.
+    /// Counts the decisions of a reply.
     pub fn count(&mut self, decisions: &[Decision]) {
         // Sums without branches: which of the two comes next cannot be predicted.
         let count = |decision: Decision| decisions.iter().map(|other| u64::from(*other == decision)).sum::<u64>();
@@ -132,16 +132,16 @@ pub struct HopCounts {
     pub set_nodes: u64,
 }
 
-/// What has become of events that a level has told by itself.
+/// Counts of events that a level has decided by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JournalCounts {
-    /// Events that wait to be brought up.
+    /// Events that have still to climb.
     pub waiting_events: u64,
-    /// Events told first-seen without the level above.
+    /// First-seen events that were decided without the level above.
     pub local_events: u64,
-    /// Those of them that others had been told first-seen too.
+    /// Of these, events that were first-seen elsewhere too.
     pub double_deliveries: u64,
-    /// Those of them that could not be recorded above any more: too late, or it is full.
+    /// Of these, events that could not be recorded above any more: too late, or the filter there is full.
     pub lost_events: u64,
 }
 

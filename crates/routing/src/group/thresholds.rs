@@ -1,7 +1,8 @@
 //! What may be said of an event of which some positions cannot be asked (Koloniari 2011, section 3.2).
 //!
-//! Of k positions, a lie on live, complete slices. A zero on one of these proves that the event is new, at any a: the
-//! strict rule, by which an event that comes to the end of the pipeline was found at all a. So with x of k required,
+//! Of k positions, a lie on live, complete slices. A zero on one of these proves that the event is new, whatever a is.
+//! That is the strict rule: an event that comes to the end of the pipeline was found at all a positions. So with x of k
+//! required,
 //!
 //! `FP(x) = sum over a >= x of C(k,a) q^a p^(k-a) fill^a`, `FN(x) = sum over a < x of C(k,a) q^a p^(k-a)`
 //!
@@ -12,17 +13,18 @@
 use crate::map::{FilterPolicies, WhenLost};
 use crate::verdict::{Decision, Reason};
 
-/// What events are told for which too few slices are left.
+/// The verdict on events for which too few slices are left.
 pub(crate) const TOO_FEW_LEFT: Decision = Decision::Undecided(Reason::SlicesDown);
 
-/// What becomes of an event, as far as that rests on how many of its positions can be asked.
+/// The course of an event, as far as that rests on how many of its positions can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
-    /// Its slices decide. Where too few are left, a zero does, and what they all know is told as [`lost`] says.
+    /// The event's slices decide. Where too few are left, a zero still proves that the event is new; without one, the
+    /// verdict is that of [`lost`].
     Ask,
-    /// It counts as new: x are required for a duplicate, and fewer can be asked.
+    /// The event counts as new: x positions are required for a duplicate, and fewer can be asked.
     New,
-    /// Nothing is asked, and nothing set.
+    /// The event gets this verdict; nothing is asked, and nothing set.
     Tell(Decision),
 }
 
@@ -51,7 +53,8 @@ pub(super) fn course(policies: &FilterPolicies, live: usize, hashes: usize) -> C
     }
 }
 
-/// What an event is told that no slice denies, where too few of them are live and complete for a verdict.
+/// The verdict on an event of which no zero was found, where too few of its slices are live and complete for a verdict
+/// of theirs.
 pub(super) fn lost(policies: &FilterPolicies, live: usize, hashes: usize) -> Option<Decision> {
     match policies.when_lost {
         _ if live >= min_live(policies, hashes) => None,
@@ -79,7 +82,7 @@ mod tests {
         policies.thresholds = Thresholds { min_live: 9, set_min: 0 };
         policies.when_lost = WhenLost::Undecided;
         assert_eq!(courses(&policies), [vec![Course::Tell(TOO_FEW_LEFT)], vec![Course::Ask; 9]].concat());
-        let told: Vec<_> = (0..=9).map(|a| lost(&policies, a, 9)).collect();
-        assert_eq!(told, [vec![Some(TOO_FEW_LEFT); 9], vec![None]].concat(), "but where a slice denies it");
+        let verdicts: Vec<_> = (0..=9).map(|a| lost(&policies, a, 9)).collect();
+        assert_eq!(verdicts, [vec![Some(TOO_FEW_LEFT); 9], vec![None]].concat(), "but where a slice denies it");
     }
 }

@@ -1,6 +1,6 @@
 //! Which filters a cluster can run.
 //!
-//! Promises: what is refused is refused by name when it is created, with what to do instead. Must not know: nodes.
+//! Promises: a filter is refused by name when it is created, with what to do instead. Must not know: nodes.
 
 use firstseen_filter::{BuildError, CELLS_MAX, CellDefinition, Growth, Kind};
 use thiserror::Error;
@@ -11,13 +11,13 @@ use crate::plan::{DefinitionError, GroupPlan, Prober, SlicedBuildError, SlicedDe
 /// Why a filter cannot run in a cluster.
 #[derive(Debug, Error)]
 pub enum ClusterRefusal {
-    /// It cannot be built in one place either.
+    /// The filter cannot be built in one place either.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
-    /// A definition that no description of a filter gives.
+    /// The definition follows from no description of a filter.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// Nobody could tell the positions of its events.
+    /// The positions of the filter's events cannot be derived.
     #[error(transparent)]
     Positions(#[from] SlicedBuildError),
     /// Timers of one event lie on several nodes, and none of them sees which are equal.
@@ -51,13 +51,13 @@ pub enum ClusterRefusal {
         /// Cells of each.
         cells: u64,
     },
-    /// What it has recorded cannot be told apart from how it came about.
+    /// The kind's cells depend on the order of events, so a journal cannot give them back.
     #[error("kind {kind} keeps no journal: use `--durability memory`, or kind bloom, timing or generations")]
     NoJournal {
         /// The kind that was asked for.
         kind: Kind,
     },
-    /// Nothing can be kept so seldom, or so often.
+    /// A journal cannot be synced so seldom, or so often.
     #[error("a durability interval of {interval_ms} ms is refused: from 10 ms to 1 hour")]
     Interval {
         /// The interval that was asked for.
@@ -79,7 +79,7 @@ pub enum ClusterRefusal {
         /// What was asked for.
         copies: u32,
     },
-    /// Only cells that are set in any order come to the same on all copies.
+    /// Only cells that may be set in any order are the same on all copies.
     #[error("kind {kind} has no copies: use `--copies 0`, or kind bloom, timing or generations")]
     NoCopies {
         /// The kind that was asked for.
@@ -88,12 +88,12 @@ pub enum ClusterRefusal {
     /// Levels of a tree have one copy.
     #[error("slices of a tree have no copies: use `--copies 0`")]
     TreeCopies,
-    /// Levels of a tree keep what they have told alone in memory.
+    /// Levels of a tree keep the events that they have decided alone in memory.
     #[error("filters of a tree keep no journal: use `--durability memory`")]
     TreeJournal,
 }
 
-/// The shortest interval after which a journal is on disk: half of it is for the disk.
+/// The shortest interval after which a journal is synced: half of it is for the disk.
 const INTERVAL_MIN_MS: u32 = 10;
 
 /// The longest.

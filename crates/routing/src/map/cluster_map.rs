@@ -17,23 +17,23 @@ use crate::plan::{PlanError, Prober, SlicedBuildError, SlicedDefinition};
 /// A node as the cluster knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
-    /// What its certificate says; of the living, one has it.
+    /// The name in the node's certificate; one node of the cluster has it.
     pub name: String,
     /// Datacenter or location.
     pub site: String,
-    /// Where others reach it: `host:port`.
+    /// Where others reach the node: `host:port`.
     pub address: String,
     /// The newest start that was committed.
     pub incarnation: Incarnation,
-    /// Bytes of cells that it may be given.
+    /// Bytes of cells that the node may be given.
     pub memory_bytes: u64,
-    /// Whether it votes on the map.
+    /// Whether the node votes on the map.
     pub voter: bool,
-    /// The others go on without it, until it starts anew: its slices are neither asked nor set.
+    /// The others go on without the node, until it starts anew: its slices are neither asked nor set.
     pub is_down: bool,
 }
 
-/// Copies of a slice that there are at most: one that answers, two more, and one that is to replace another.
+/// Upper bound of the copies of a slice: one that answers, two more, and one that is to replace another.
 pub const COPIES_MAX: usize = 4;
 
 /// The material of a filter's hash secret; it never prints itself.
@@ -47,28 +47,28 @@ impl fmt::Debug for SecretMaterial {
     }
 }
 
-/// Who has a slice.
+/// The owner of a copy of a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceOwner {
     /// The node.
     pub node: NodeId,
-    /// The incarnation since which its cells are complete; a younger one has lost what came before it started.
+    /// The incarnation since which the cells are complete; a younger one has lost the cells from before its start.
     pub complete_since: Incarnation,
-    /// Events may have been recorded without it since it was complete last, as its node was down: what it has kept is not
-    /// all.
+    /// Events may have been recorded without this copy since it was complete last, as its node was down: what it has
+    /// persisted is not all.
     pub has_gap: bool,
     /// The start of the node that could not hold the slice: in it, the others go on as if the node was down.
     pub missing_in: Option<Incarnation>,
 }
 
-/// A further copy of a slice: it is set as the first is, and asked where that cannot answer.
+/// A further copy of a slice: it is set as the first copy is, and asked where that cannot answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceCopy {
     /// The slice.
     pub slice: u32,
     /// Who has it.
     pub owner: SliceOwner,
-    /// The slice is on its way here from this node, whose copy is gone once this one is complete.
+    /// The slice moves here from this node, whose copy goes once this one is complete.
     pub replaces: Option<NodeId>,
     /// The epoch by which the node was given the slice.
     pub since_epoch: u64,
@@ -94,17 +94,17 @@ pub struct FilterRecord {
     pub epoch: u64,
     /// All that answers depend on, beside the secret.
     pub definition: SlicedDefinition,
-    /// What it does beside filtering.
+    /// What the filter does beside filtering.
     pub policies: FilterPolicies,
-    /// By number of the slice: who is asked, where it can answer.
+    /// By number of the slice: the copy that is asked, where it can answer.
     pub owners: Vec<SliceOwner>,
     /// Further copies, by rising number of the slice; those of one slice in the order in which they are asked.
     pub copies: Vec<SliceCopy>,
     /// The committed number of the newest generation, by group of slices that share events; empty while all are 0.
     pub generations: Vec<u64>,
-    /// Its place in a tree, where it has one.
+    /// The filter's place in a tree, where it has one.
     pub branch: Option<Branch>,
-    /// The filters before and after it under its name.
+    /// The filters before and after this one under its name.
     pub line: Line,
 }
 
@@ -132,7 +132,7 @@ impl FilterRecord {
         (0..).zip(&self.owners).chain(self.copies.iter().map(|copy| (copy.slice, &copy.owner)))
     }
 
-    /// The same, to be changed.
+    /// All copies of all slices, to be changed.
     pub fn all_copies_mut(&mut self) -> impl Iterator<Item = (u32, &mut SliceOwner)> {
         (0..).zip(&mut self.owners).chain(self.copies.iter_mut().map(|copy| (copy.slice, &mut copy.owner)))
     }
@@ -150,7 +150,7 @@ impl FilterRecord {
         arriving.next().map(|copy| copy.since_epoch)
     }
 
-    /// Whether a node has a copy of one of its slices.
+    /// Whether a node has a copy of one of the filter's slices.
     pub fn is_on(&self, node: NodeId) -> bool {
         self.all_copies().any(|(_, owner)| owner.node == node)
     }
@@ -167,8 +167,8 @@ pub struct ClusterMap {
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     /// Filters, by number.
     pub filters: BTreeMap<FilterId, FilterRecord>,
-    /// The number that the next filter gets. Below it, one that is not here is gone; from it on, this map is too old to
-    /// know.
+    /// The number that the next filter gets. A filter of a lower number that is not here is gone; of filters from this
+    /// number on, this map is too old to know.
     pub next_filter: FilterId,
 }
 
@@ -189,7 +189,7 @@ impl ClusterMap {
     /// From digests to the positions that travel: at a level of a tree, events have the positions of its root.
     ///
     /// # Errors
-    /// As [`Prober::new`], and [`PlanError::Root`] where the root is not here.
+    /// As [`Prober::new`], and [`PlanError::Root`] where the map does not have the root.
     pub fn prober(&self, filter: &FilterRecord) -> Result<Prober, SlicedBuildError> {
         let Some(branch) = filter.branch.as_ref().filter(|branch| !branch.is_root()) else {
             return Prober::new(&filter.definition);
@@ -203,12 +203,13 @@ impl ClusterMap {
         self.nodes.iter().find(|(_, node)| node.name == name).map(|(id, node)| (*id, node))
     }
 
-    /// Whether a copy of slice `slice` of `filter` that is not down has had everything that was ever recorded in it.
+    /// Whether slice `slice` of `filter` has a complete copy that is not down.
     pub fn is_complete(&self, filter: &FilterRecord, slice: u32) -> bool {
         filter.copies_of(slice).any(|copy| self.is_complete_copy(copy))
     }
 
-    /// Whether this copy of a slice has had everything that was ever recorded in it, and can be asked.
+    /// Whether this copy of a slice is complete (it has everything that was ever recorded in the slice), and can be
+    /// asked.
     pub fn is_complete_copy(&self, copy: &SliceOwner) -> bool {
         let is_since = |node: &NodeRecord| node.incarnation == copy.complete_since;
         self.nodes.get(&copy.node).is_some_and(is_since) && !self.is_gone(copy)
@@ -219,14 +220,14 @@ impl ClusterMap {
         self.nodes.get(&copy.node).is_none_or(|node| node.is_down || copy.missing_in == Some(node.incarnation))
     }
 
-    /// Whether the others go on without what `node` has of a group of slices of `filter`.
+    /// Whether the others go on without `node`'s slices of a group of `filter`.
     pub fn is_gone_from(&self, filter: &FilterRecord, group: u32, node: NodeId) -> bool {
         let per_group = filter.definition.slicing.slices_per_group().max(1);
         let is_own = |(slice, copy): &(u32, &SliceOwner)| slice / per_group == group && copy.node == node;
         self.is_down(node) || filter.all_copies().filter(is_own).any(|(_, copy)| self.is_gone(copy))
     }
 
-    /// Whether others have complete copies of all that `node` has of a group of slices of `filter`.
+    /// Whether others have complete copies of all of `node`'s slices of a group of `filter`.
     pub fn can_spare(&self, filter: &FilterRecord, group: u32, node: NodeId) -> bool {
         let per_group = filter.definition.slicing.slices_per_group().max(1);
         let mut own = filter.all_copies().filter(|(slice, copy)| slice / per_group == group && copy.node == node);
@@ -234,8 +235,8 @@ impl ClusterMap {
         own.all(|(slice, _)| is_elsewhere(slice))
     }
 
-    /// Which copy of slice `slice` of `filter` is asked: the first that is complete; where none is, the first that is not
-    /// down; where all are, the first.
+    /// The copy of slice `slice` of `filter` that is asked: the first that is complete; where none is, the first that
+    /// is not down; where all are, the first.
     pub fn asked(&self, filter: &FilterRecord, slice: u32) -> Option<SliceOwner> {
         let copies = || filter.copies_of(slice);
         let complete = copies().find(|copy| self.is_complete_copy(copy));
@@ -249,26 +250,27 @@ impl ClusterMap {
 }
 
 impl FilterRecord {
-    /// Whether nothing is recorded here any more.
+    /// Whether the filter is closed: nothing is recorded in it any more.
     pub fn is_closed(&self) -> bool {
         self.line.closed.is_some()
     }
 
-    /// The unit of its clock by which all that was recorded has expired, once it is closed and nothing is in flight.
+    /// The unit of the filter's clock by which all recorded events have expired, once it is closed and no event is in
+    /// flight.
     pub fn passes_at_unit(&self) -> Option<u64> {
         let closed = self.line.closed.as_ref().filter(|closed| closed.has_ended())?;
         let rule = &self.definition.group.rule;
         Some(rule.expiry(closed.newest_unit).saturating_add(rule.lateness_units))
     }
 
-    /// The nodes that have copies of its slices.
+    /// The nodes that have copies of the filter's slices.
     pub fn nodes(&self) -> BTreeSet<NodeId> {
         self.all_copies().map(|(_, owner)| owner.node).collect()
     }
 }
 
 impl ClusterMap {
-    /// The filter that `filter` has followed, while it is there: events are asked of it first.
+    /// The filter that `filter` has followed, while it is there: it is asked first.
     pub fn former_of(&self, filter: FilterId) -> Option<(FilterId, &FilterRecord)> {
         let former = self.filters.get(&filter)?.line.former?;
         self.filters.get(&former).map(|record| (former, record))

@@ -10,17 +10,17 @@ use super::cluster_map::{ClusterMap, FilterRecord, SliceOwner};
 use crate::ids::NodeId;
 use crate::plan::Prober;
 
-/// The heads of a filter's events: the node that is asked of an event's first slice that somebody serves. Where nobody serves
-/// any, that of its first: there one finds out.
+/// The heads of a filter's events: the node that is asked about the first of an event's slices that any node serves.
+/// Where no node serves any, the node of the first slice: it says so.
 pub struct Heads<'map> {
     /// By slice: the copy that is asked.
     owners: Cow<'map, [SliceOwner]>,
-    /// By slice: whether the others go on without it; empty where they do without none.
+    /// By slice: whether the others go on without its copy; empty where that is so of none.
     gone: Vec<bool>,
 }
 
 impl<'map> Heads<'map> {
-    /// As `map` has them.
+    /// The heads by `map`.
     pub fn new(map: &ClusterMap, filter: &'map FilterRecord) -> Self {
         let asked = || (0..filter.owners.len() as u32).filter_map(|slice| map.asked(filter, slice)).collect();
         let owners = if filter.copies.is_empty() { Cow::Borrowed(&filter.owners[..]) } else { Cow::Owned(asked()) };
@@ -31,7 +31,7 @@ impl<'map> Heads<'map> {
         Self { owners, gone }
     }
 
-    /// Of event `index` of these probes; none where the slice has no owner.
+    /// The head of event `index` of these probes; none where the slice has no owner.
     #[inline]
     pub fn of(&self, prober: &Prober, group: u32, probes: &Probes, index: usize) -> Option<NodeId> {
         let mut slices = prober.slices(group, probes, index);
@@ -41,18 +41,18 @@ impl<'map> Heads<'map> {
         Some(self.owners.get(served as usize)?.node)
     }
 
-    /// Whether nobody serves any of the slices of an event.
+    /// Whether no node serves any of the slices of an event.
     pub fn are_gone(&self, prober: &Prober, group: u32, probes: &Probes, index: usize) -> bool {
         prober.slices(group, probes, index).all(|slice| self.is_gone(slice))
     }
 
-    /// Whether the others go on without whoever would be asked about slice `slice`.
+    /// Whether the others go on without the copy that would be asked about slice `slice`.
     #[inline]
     pub fn is_gone(&self, slice: u32) -> bool {
         self.gone.get(slice as usize).copied().unwrap_or(false)
     }
 
-    /// Who is asked, by slice.
+    /// The copies that are asked, by slice.
     pub fn owners(&self) -> &[SliceOwner] {
         &self.owners
     }

@@ -9,28 +9,28 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{FilterId, NodeId};
 use crate::verdict::Reason;
 
-/// What a filter has to do with those before and after it under its name.
+/// The place of a filter among those before and after it under its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// The first of the line; none where it is that itself.
+    /// The first filter of the line; none where this is the first.
     pub origin: Option<FilterId>,
-    /// The one before it, whether it is still there or not.
+    /// The filter before, whether it is still there or not.
     pub former: Option<FilterId>,
-    /// Nothing is recorded here any more, as another has followed.
+    /// Set where the filter is closed: nothing is recorded in it any more, as another has followed.
     pub closed: Option<Closed>,
 }
 
-/// A filter in which nothing is recorded any more: it is asked before its successor, for as long as what it has matters.
+/// A filter in which nothing is recorded any more: it is asked before its successor, for as long as its events count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closed {
     /// The filter that has followed.
     pub successor: FilterId,
-    /// Nodes that may still have events in flight that began before it was closed. Until there are none, nobody is told
+    /// Nodes that may still have events in flight that began before it was closed. Until there are none, no reply says
     /// that an event is not here.
     pub awaited: BTreeSet<NodeId>,
-    /// The greatest unit in which something was recorded, as far as nodes have said.
+    /// The greatest unit in which an event was recorded, as far as nodes have reported.
     pub newest_unit: u64,
-    /// Nodes by whose clocks all that was recorded has expired, a retry horizon ago.
+    /// Nodes by whose clocks all recorded events have expired, a retry horizon ago.
     pub passed: BTreeSet<NodeId>,
 }
 
@@ -42,27 +42,27 @@ impl Closed {
 }
 
 impl Line {
-    /// What is told of an event that is not here, where nothing is recorded any more: first that it is to be asked again, as
-    /// long as somebody may still be about to record it; then that the filter that has followed is to be asked.
+    /// The reply for an event that is not here, where nothing is recorded any more: to ask again, as long as an event
+    /// in flight may still be recorded here; then, to ask the filter that has followed.
     pub(crate) fn absent(&self) -> Option<Reason> {
         let closed = self.closed.as_ref()?;
         Some(if closed.has_ended() { Reason::Altered } else { Reason::NotReady })
     }
 }
 
-/// How far a group has come that is closed.
+/// How far a closed group has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// Nothing is in flight any more that began before it was closed.
+    /// No event is in flight any more that began before the group was closed.
     pub has_ended: bool,
-    /// Nothing was recorded here in a later unit than this.
+    /// No event was recorded here in a later unit than this.
     pub newest_unit: u64,
-    /// The unit that its clock shows.
+    /// The unit that the group's clock shows.
     pub present_unit: u64,
 }
 
 impl Ending {
-    /// That of both.
+    /// The state of both groups together.
     pub fn and(self, other: Self) -> Self {
         Self {
             has_ended: self.has_ended && other.has_ended,

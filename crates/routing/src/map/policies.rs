@@ -11,7 +11,7 @@ pub enum ClockSource {
     /// Events bring their times.
     #[default]
     Event,
-    /// The node where an event enters.
+    /// The node where an event enters stamps it.
     Wall,
 }
 
@@ -26,7 +26,7 @@ pub enum Lookup {
     Parallel,
 }
 
-/// When first-seen may be told where slices share events.
+/// When the reply first-seen may leave where slices share events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerWhen {
@@ -44,17 +44,17 @@ pub enum Durability {
     /// Nothing: a process that ends loses its slices.
     #[default]
     Memory,
-    /// Everything but what came in the last so many milliseconds before a crash.
+    /// Everything but the events of the last so many milliseconds before a crash.
     Interval {
-        /// How long what was told may be on no disk.
+        /// For how long the records of a reply may be on no disk.
         interval_ms: u32,
     },
-    /// Everything that was told: it is on disk before.
+    /// Everything: the records of a reply are on disk before it leaves.
     Durable,
 }
 
 impl Durability {
-    /// Whether a journal is kept.
+    /// Whether the filter has a journal.
     pub fn keeps_journal(self) -> bool {
         self != Self::Memory
     }
@@ -66,21 +66,21 @@ impl Durability {
 pub struct Thresholds {
     /// Positions on live, complete slices, for any verdict at all.
     pub min_live: u32,
-    /// Positions that are set, for a duplicate: x of k.
+    /// Positions that must be set for a duplicate: x of k.
     pub set_min: u32,
 }
 
-/// What events are told of which fewer than `min_live` positions lie on live, complete slices; where one slice has all
-/// positions of an event, that is one whose slice is down or incomplete.
+/// The reply for an event of which fewer than `min_live` positions lie on live, complete slices; where one slice has
+/// all positions of an event, the reply while that slice is down or incomplete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenLost {
-    /// That slices are down; nothing is set.
+    /// Undecided, as slices are down; nothing is set.
     #[default]
     Undecided,
     /// Duplicate, known or not; nothing is set (Koloniari 2011, section 3.2: what failed counts as a hit).
     Duplicate,
-    /// What is left is asked, and a zero there counts: what was lost is first-seen again.
+    /// The slices that are left are asked, and a zero there counts: events that were lost are first-seen again.
     FirstSeen,
 }
 
@@ -91,13 +91,13 @@ pub struct FilterPolicies {
     pub clock: ClockSource,
     /// How slices that share events are asked.
     pub lookup: Lookup,
-    /// When first-seen may be told.
+    /// When the reply first-seen may leave.
     pub answer: AnswerWhen,
     /// How long a submission may be tried again, in milliseconds.
     pub retry_horizon_ms: u32,
-    /// When slices are down.
+    /// How many positions a verdict needs when slices are down.
     pub thresholds: Thresholds,
-    /// When too few are left.
+    /// The reply when too few slices are left.
     pub when_lost: WhenLost,
     /// What survives a process.
     pub durability: Durability,

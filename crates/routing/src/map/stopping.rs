@@ -1,7 +1,8 @@
 //! What stands against stopping a node: what would be lost with its process, and what the others could not do without it.
 //!
-//! Promises: says so by the map alone, and by who can be reached; whatever keeps a journal, or has another complete copy at a
-//! node that is up, is not lost. Must not know: how the map is agreed on, how a node stops.
+//! Promises: the answer follows from the map and from which nodes can be reached, and from nothing else; a slice whose
+//! filter has a journal, or that has another complete copy at a node that is up, is not lost. Must not know: how the
+//! map is agreed on, how a node stops.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,10 +10,10 @@ use std::fmt::Write as _;
 use super::cluster_map::{ClusterMap, FilterRecord, SliceOwner};
 use crate::ids::{FilterId, NodeId};
 
-/// Something that stands against it.
+/// A reason not to stop a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// What slices of a filter remember would be lost.
+    /// Cells of slices of a filter would be lost.
     Loss {
         /// The filter.
         filter: FilterId,
@@ -21,12 +22,12 @@ pub enum Obstacle {
         /// Why.
         why: Loss,
     },
-    /// A filter was altered, and the node has not said yet that nothing is in flight there that began before.
+    /// A filter was altered, and the node has not reported yet that no event from before is in flight there.
     Alteration {
         /// The filter that was closed.
         filter: FilterId,
     },
-    /// The others are no majority.
+    /// The other voters are no majority.
     Majority {
         /// Nodes that vote.
         voters: usize,
@@ -35,26 +36,26 @@ pub enum Obstacle {
     },
 }
 
-/// Why slices would lose what they remember with the process of a node.
+/// Why slices would lose their cells with the process of a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loss {
     /// No other node has copies of them.
     OnlyCopy,
-    /// These have, and are fetching what they lack.
+    /// These nodes have copies, and are fetching the cells that they lack.
     Fetching(BTreeSet<NodeId>),
-    /// These have, and are down or out of reach.
+    /// These nodes have copies, and are down or out of reach.
     Away(BTreeSet<NodeId>),
-    /// No copy has everything: the windows of what they lack have not passed, and would begin anew.
+    /// No copy is complete: the time until they would be complete again has not passed, and would begin anew.
     Incomplete,
 }
 
 impl Obstacle {
-    /// Whether something would be lost, as opposed to not being possible for a while.
+    /// Whether cells would be lost, and not only a service be missing for a while.
     pub fn is_loss(&self) -> bool {
         matches!(self, Self::Loss { .. })
     }
 
-    /// Whether it may pass if one waits.
+    /// Whether the reason may pass if one waits.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Loss { why, .. } => *why != Loss::OnlyCopy,
@@ -64,9 +65,9 @@ impl Obstacle {
     }
 }
 
-/// What stands against stopping `node`; `is_reached` says who can be reached of those that are not down.
+/// What stands against stopping `node`; `is_reached` says which of the nodes that are not down can be reached.
 pub fn obstacles(map: &ClusterMap, node: NodeId, is_reached: impl Fn(NodeId) -> bool) -> Vec<Obstacle> {
-    // It is stopped already.
+    // The node is stopped already.
     if map.is_down(node) {
         return Vec::new();
     }
@@ -83,7 +84,7 @@ pub fn obstacles(map: &ClusterMap, node: NodeId, is_reached: impl Fn(NodeId) -> 
     found
 }
 
-/// What would be lost with the process of `node`, filter by filter.
+/// The slices that would be lost with the process of `node`, filter by filter.
 pub fn losses(map: &ClusterMap, node: NodeId, is_reached: impl Fn(NodeId) -> bool) -> Vec<Obstacle> {
     let mut found = Vec::new();
     for (filter, record) in map.filters.iter().filter(|(_, record)| may_lose(record)) {
@@ -101,7 +102,8 @@ pub fn losses(map: &ClusterMap, node: NodeId, is_reached: impl Fn(NodeId) -> boo
     found
 }
 
-/// Whether what a slice has goes with its process. Levels of a tree below the root lose nothing that the root does not know.
+/// Whether a slice's cells go with its process. Levels of a tree below the root lose nothing that the root does not
+/// know.
 fn may_lose(record: &FilterRecord) -> bool {
     !record.policies.durability.keeps_journal() && record.branch.as_ref().is_none_or(|branch| branch.is_root())
 }
@@ -121,7 +123,7 @@ fn loss(
     let nodes = |copies: Vec<&&SliceOwner>| copies.into_iter().map(|copy| copy.node).collect::<BTreeSet<_>>();
     let complete_away = nodes(others.iter().filter(|copy| map.is_complete_copy(copy)).collect());
     let is_whole = map.is_complete_copy(own);
-    // What is on its way here is still where it comes from.
+    // A slice on its way here is still where it comes from.
     if !is_whole && record.arriving_since(slice, own.node).is_some() {
         return None;
     }

@@ -1,11 +1,13 @@
-//! Filters above filters (K11 6): every level of a tree is a filter of its own, and this says how they hang together.
+//! Filters above filters (K11 6; elsewhere: a cache hierarchy): every level of a tree is a filter of its own, and this
+//! module says how levels hang together.
 //!
 //! The root has the filter that a user has described. A level below has as many groups, and a *fold* of each: with a
 //! fold of `s`, cell `p` of the root is cell `p >> s` of the level, which has `2^s` times fewer. So the positions that
 //! travel are the root's, and every level knows its own from them.
 //!
-//! Promises: what a level has recorded, every level above it has recorded too, so only what a level does not know
-//! climbs; what cannot be a tree is refused by name. Must not know: who owns a level's slices, how events climb.
+//! Promises: every level above a level has recorded the events that it has recorded, so only an event that a level does
+//! not know climbs; levels that make no tree are refused by name. Must not know: who owns a level's slices, how events
+//! climb.
 
 mod check;
 mod fold;
@@ -27,21 +29,21 @@ pub const TREE_PLACES_MAX: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TreeMode {
-    /// What climbed through them and was new.
+    /// Events that climbed through them and were new.
     Sparse,
-    /// Whatever climbed through them, so that a leaf answers the next time; of what was known above, for as long as it
-    /// is known there.
+    /// All events that climbed through them, so that a leaf answers the next time; an event that was known above, for
+    /// as long as it is known there.
     Dense,
 }
 
-/// What a level tells of events that it does not know while the level above is out of reach.
+/// The reply of a level for events that it does not know while the level above is out of reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CutOff {
-    /// That nothing is known.
+    /// Undecided.
     #[default]
     Undecided,
-    /// That they are first-seen, marked degraded: other sites may be told the same. They are brought up afterwards.
+    /// First-seen, marked degraded: other sites may get the same reply. The events climb afterwards.
     Local,
 }
 
@@ -50,19 +52,19 @@ pub enum CutOff {
 pub struct Branch {
     /// The filter that all events climb to; itself for the root.
     pub root: FilterId,
-    /// The filter that is asked for what is not known here; none above the root.
+    /// The filter that is asked about events that are not known here; none above the root.
     pub parent: Option<FilterId>,
     /// Steps from the root.
     pub level: u8,
     /// Cells of the root that share one here, as a power of two.
     pub fold: u8,
-    /// What producers name, to be answered here: a site, or a group of producers.
+    /// The name by which producers are answered here: a site, or a group of producers.
     pub place: String,
     /// What the levels below the root remember.
     pub mode: TreeMode,
-    /// What a level tells while the level above is out of reach.
+    /// The reply of a level while the level above is out of reach.
     pub cut_off: CutOff,
-    /// What is found at a level above this one is checked in the levels below it, down to this one; 0 checks nothing.
+    /// A find at a level above this one is checked in the levels below that, down to this one; 0 checks nothing.
     pub top_down: u8,
 }
 

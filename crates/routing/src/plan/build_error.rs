@@ -19,10 +19,10 @@ pub enum SlicedBuildError {
     /// A slice cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// Not on the map.
+    /// The map does not have the filter.
     #[error("filter {0} is not on the map: it was dropped, or the map is old")]
     Filter(FilterId),
-    /// The map gives it to others.
+    /// The map gives the group to other nodes.
     #[error("node {node} has no slice of group {group} of filter {filter} on the map: ask one of their owners")]
     Group {
         /// The filter.

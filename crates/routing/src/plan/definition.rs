@@ -1,7 +1,7 @@
 //! The definition of a sliced filter: what a user asks for and a slicing, checked against each other.
 //!
-//! Promises: what cannot be sliced as asked is refused by name, with what to do instead; equal definitions give equal
-//! answers. Must not know: the state of a filter.
+//! Promises: a filter that cannot be sliced as asked is refused by name, with what to do instead; equal definitions
+//! give equal answers. Must not know: the state of a filter.
 
 use firstseen_filter::{
     CellDefinition, FilterDefinition, FilterSpec, FrequencySpec, Geometry, GeometryError, Growth, Kind, Layout,

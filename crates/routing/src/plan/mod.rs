@@ -1,6 +1,6 @@
 //! How a filter is cut into slices, and which of them have the positions of an event.
 //!
-//! Promises: pure; producers and nodes come to the same. Must not know: nodes, what cells hold.
+//! Promises: pure; producers and nodes come to the same slices and positions. Must not know: nodes, what cells hold.
 
 mod build_error;
 mod definition;

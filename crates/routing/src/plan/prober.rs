@@ -16,11 +16,11 @@ use super::fold::Fold;
 use super::slice_plan::{PlanError, Route};
 use super::slicing::Cut;
 
-/// What a producer needs to know of a filter's slices.
+/// The part of a filter's plan that a producer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prober {
     groups: u64,
-    /// Of the digest's positions: a slice, or the uncut group.
+    /// The shape in which positions are derived from a digest: a slice's, or the uncut group's.
     geometry: Geometry,
     shape: ProbeShape,
     /// How positions are spread, where ranges are divided over parts.
@@ -147,15 +147,15 @@ impl Prober {
         }
     }
 
-    /// The slice whose owner is asked first for event `index`, as long as it is not down: the one that has all of its
-    /// positions, or its first.
+    /// The slice whose owner is asked first about event `index`, as long as it is not down: the one that has all of the
+    /// event's positions, or that of the first.
     #[inline]
     pub fn head_slice(&self, group: u32, probes: &Probes, index: usize) -> u32 {
         self.slices(group, probes, index).next().unwrap_or(group)
     }
 
-    /// The slices of event `index`, in the order of its hash functions: the one that has all of its positions, or that of
-    /// each.
+    /// The slices of event `index`, in the order of its hash functions: the one that has all of the event's positions,
+    /// or that of each.
     #[inline]
     pub fn slices<'a>(&self, group: u32, probes: &'a Probes, index: usize) -> impl Iterator<Item = u32> + use<'a> {
         let divided = self.divided;
@@ -171,7 +171,7 @@ impl Prober {
     }
 }
 
-/// What a node needs to know of a group whose cells are divided over slices.
+/// The part of a filter's plan that a node needs for a group whose cells are divided over slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupPlan {
     slices_per_group: u32,

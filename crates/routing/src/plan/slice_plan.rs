@@ -21,7 +21,7 @@ use thiserror::Error;
 
 use super::slicing::{Cut, SLICES_MAX, Slicing};
 
-/// Why there is no such plan.
+/// Why a plan cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// Positions must lie anywhere to be divided over slices.
@@ -30,7 +30,7 @@ pub enum PlanError {
     /// Too few or too many slices.
     #[error("{0} slices: choose 1 to {SLICES_MAX}")]
     Slices(u32),
-    /// A level of a tree whose root is not there.
+    /// A level of a tree whose root the map does not have.
     #[error("filter {0}, the root of the tree, is not in the map: wait for a newer one")]
     Root(u64),
     /// k1 times k2 is not k.
@@ -53,7 +53,7 @@ pub struct SlicePlan {
 /// How positions are divided over slices. Counts are 1 or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Picks {
-    /// One slice has them all.
+    /// One slice has all positions of an event.
     Together { slices: u64 },
     /// Group, then range; parts of a range are picked for each range. Of groups and parts one is 1.
     Apart { groups: u64, ranges: u64, parts: u64 },

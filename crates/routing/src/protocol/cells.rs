@@ -1,4 +1,4 @@
-//! Places and positions of cells, as nodes tell each other and their disks.
+//! Places and positions of cells, as nodes send them to each other and persist them.
 //!
 //! Promises: plain data. Must not know: what is done with it.
 

@@ -1,8 +1,9 @@
-//! What a group must not forget when its process ends, and how it takes it up again.
+//! What a group persists, and how its next process takes that up again.
 //!
-//! Entries are of two sorts: what has happened (cells were set, a batch was told) and parts of a checkpoint, by which
-//! what happened before the checkpoint began need not be kept. A checkpoint is taken while the group goes on: its parts
-//! and what happens meanwhile, put in again in the same order, give a group that knows at least what this one knew.
+//! Entries are of two sorts: events of the log (cells were set, a batch got its reply), and parts of a checkpoint,
+//! after which entries from before the checkpoint need not be kept. A checkpoint is taken while the group goes on: its
+//! parts and the entries between them, put in again in the same order, give a group that knows at least what this one
+//! knew.
 //!
 //! Promises: plain data; an entry that is put in twice changes nothing. Must not know: bytes, disks.
 
@@ -13,7 +14,7 @@ use super::names::{BatchName, NamedEvent};
 use crate::ids::FilterId;
 use crate::verdict::Decision;
 
-/// Something that a group must not forget.
+/// An entry that a group persists.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     /// Events recorded in a group that is one slice.
@@ -25,7 +26,7 @@ pub enum Entry {
         /// One an event.
         stamps: Vec<Stamp>,
     },
-    /// Cells set of events whose cells lie in several slices.
+    /// Cells that were set here, of events whose cells lie in several slices.
     Set {
         /// The number of the generation.
         generation: u64,
@@ -36,8 +37,7 @@ pub enum Entry {
         /// How many of the events count as recorded by this node.
         counted: u64,
     },
-    /// A batch was taken up, and nobody knows yet what it comes to. Where nothing else is told of it, it may have been
-    /// recorded.
+    /// A batch was taken up, and has no verdicts yet. Where no `Told` entry follows, the batch may have been recorded.
     Taken {
         /// Names the batch.
         name: BatchName,
@@ -46,7 +46,7 @@ pub enum Entry {
         /// Its events.
         events: u32,
     },
-    /// What a batch was told.
+    /// The replies to a batch.
     Told {
         /// Names the batch.
         name: BatchName,
@@ -54,14 +54,14 @@ pub enum Entry {
         names: Vec<NamedEvent>,
         /// One an event.
         decisions: Vec<Decision>,
-        /// What the clock shows after it.
+        /// The clock's reading after the batch.
         clock: ClockReading,
     },
     /// A checkpoint begins.
     Checkpoint {
         /// The group has all that was ever recorded in it.
         is_complete: bool,
-        /// What the clock shows.
+        /// The clock's reading.
         clock: ClockReading,
         /// The number of the newest generation.
         newest: u64,
@@ -75,8 +75,8 @@ pub enum Entry {
         /// Of sources of names.
         sources: Vec<(u128, u64)>,
     },
-    /// Since this epoch of the map, by which nobody else has headed events of the group's that may come again, nothing has
-    /// changed.
+    /// By the map of this epoch, no other node has headed events of the group that may come again, and the heads have
+    /// not changed since.
     Headed {
         /// The epoch.
         epoch: u64,
@@ -85,7 +85,7 @@ pub enum Entry {
     Slice {
         /// The number.
         slice: u32,
-        /// What it is beside its cells.
+        /// The slice's state beside its cells.
         outline: SliceOutline,
     },
     /// Cells of the checkpoint.
@@ -99,7 +99,7 @@ pub enum Entry {
     CheckpointEnd,
 }
 
-/// Entries of one group that are kept together or not at all.
+/// Entries of one group that are persisted together or not at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// The filter.
@@ -110,7 +110,7 @@ pub struct Record {
     pub entries: Vec<Entry>,
 }
 
-/// What the clock of a group shows.
+/// The reading of a group's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockReading {
     /// The greatest unit.
@@ -143,8 +143,8 @@ impl CheckpointCursor {
         generation.filter(|_| slice == 0).map(|generation| CellPlace { generation, start_bytes })
     }
 
-    /// The next cells of `slices`, about `bytes_max` bytes of memory; those that are empty are left out. None when all
-    /// have been told.
+    /// The next cells of `slices`, about `bytes_max` bytes of memory; empty cells are left out. None when all have been
+    /// given.
     pub(crate) fn next(&mut self, slices: &[Option<&FilterSlice>], bytes_max: usize) -> Option<Vec<Entry>> {
         let mut entries = Vec::new();
         let mut left_bytes = bytes_max;
@@ -155,7 +155,8 @@ impl CheckpointCursor {
                 continue;
             };
             let oldest = slice.newest_generation() + 1 - slice.generations() as u64;
-            // What has been dropped meanwhile is empty, and what has opened meanwhile was told as it happened.
+            // A generation that was dropped meanwhile is empty, and one that was opened meanwhile has entries of its
+            // own.
             let generation = self.generation.map_or(oldest, |generation| generation.max(oldest));
             if self.generation != Some(generation) {
                 (self.generation, self.start_bytes) = (Some(generation), 0);

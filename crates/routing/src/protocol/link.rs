@@ -2,11 +2,12 @@
 //!
 //! The sender numbers messages from 1 and keeps them until they are acknowledged. When a stream breaks, the next one
 //! begins with what the receiver has handled; the sender forgets up to there and sends the rest again. The receiver
-//! drops what it has had, and a gap is an error: streams deliver in order, so it can only be a mistake.
+//! drops messages that it has handled already, and a gap is an error: streams deliver in order, so a gap can only be a
+//! mistake.
 //!
-//! Promises: every message is delivered once, in the order of [`LinkSender::push`], as long as both processes live; what
-//! is kept is bounded. A process that starts anew is another end, and its links begin at 1. Must not know: streams,
-//! what messages say.
+//! Promises: every message is delivered once, in the order of [`LinkSender::push`], as long as both processes live; the
+//! number of messages kept is bounded. A process that starts anew is another end, and its links begin at 1. Must not
+//! know: streams, what messages say.
 
 use std::collections::VecDeque;
 
@@ -23,7 +24,7 @@ pub struct LinkEnd {
     pub incarnation: Incarnation,
 }
 
-/// Who sends to whom.
+/// The two ends of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkEnds {
     /// The sender of messages.
@@ -32,21 +33,21 @@ pub struct LinkEnds {
     pub to: LinkEnd,
 }
 
-/// What the other end must not do. The stream is to be ended, and the link with it.
+/// A mistake of the other end. The stream is to be ended, and the link with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum LinkError {
     /// Messages are missing.
     #[error("message {number} came where {expected} was next: the sender has lost messages, start its node again")]
     Gap {
-        /// What came.
+        /// The number that came.
         number: u64,
-        /// What was expected.
+        /// The number that was expected.
         expected: u64,
     },
     /// Messages were acknowledged that were not sent.
     #[error("message {number} was acknowledged, but {sent} was the last: the receiver belongs to another link")]
     NotSent {
-        /// What was acknowledged.
+        /// The number that was acknowledged.
         number: u64,
         /// The last that was sent.
         sent: u64,
@@ -57,9 +58,9 @@ pub enum LinkError {
          its old incarnation"
     )]
     Forgotten {
-        /// What it goes on after.
+        /// The message after which it goes on.
         number: u64,
-        /// What it had acknowledged.
+        /// The last message that it had acknowledged.
         acknowledged: u64,
     },
 }
@@ -86,10 +87,10 @@ pub struct LinkFull<M>(pub M);
 #[derive(Clone, Debug)]
 pub struct LinkSender<M> {
     ends: LinkEnds,
-    /// Not acknowledged; the first is number `acknowledged + 1`.
+    /// Messages not acknowledged; the first is number `acknowledged + 1`.
     kept: VecDeque<M>,
     acknowledged: u64,
-    /// The last that the stream at hand was given.
+    /// The last message that the present stream was given.
     sent: u64,
     unacknowledged_frames_max: usize,
 }
@@ -100,12 +101,12 @@ impl<M> LinkSender<M> {
         Self { ends, kept: VecDeque::new(), acknowledged: 0, sent: 0, unacknowledged_frames_max }
     }
 
-    /// Who sends to whom.
+    /// The two ends of the link.
     pub fn ends(&self) -> LinkEnds {
         self.ends
     }
 
-    /// Adds a message and tells its number.
+    /// Adds a message and returns its number.
     ///
     /// # Errors
     /// [`LinkFull`], with the message.
@@ -187,7 +188,7 @@ impl LinkReceiver {
         Self { ends, handled: 0 }
     }
 
-    /// Who sends to whom.
+    /// The two ends of the link.
     pub fn ends(&self) -> LinkEnds {
         self.ends
     }
@@ -205,7 +206,7 @@ impl LinkReceiver {
         Ok(number == expected)
     }
 
-    /// The last message that was handled: what is to be acknowledged, and told at the beginning of a stream.
+    /// The last message that was handled: this is acknowledged, and sent at the beginning of a stream.
     pub fn handled(&self) -> u64 {
         self.handled
     }

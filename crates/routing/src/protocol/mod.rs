@@ -1,6 +1,6 @@
-//! What owners of slices are asked and answer, what they send each other, and what they keep.
+//! What owners of slices are asked and reply, what they send each other, and what they persist.
 //!
-//! Promises: plain data, and links that lose nothing. Must not know: how it travels, what is done with it.
+//! Promises: plain data, and links that lose nothing. Must not know: how messages travel, what is done with them.
 
 mod cells;
 mod entry;
@@ -19,6 +19,6 @@ pub use peer::{
     TestBatch,
 };
 pub use submission::{
-    Climb, Climbed, Command, Found, FromLevel, GroupReply, Moment, Operation, Submission, Tick, Times,
+    Climb, Climbed, Command, EarlyDuplicates, FromLevel, GroupReply, Moment, Operation, Submission, Tick, Times,
 };
 pub use tag::EventTag;

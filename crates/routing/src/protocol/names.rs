@@ -4,7 +4,7 @@
 
 use super::tag::EventTag;
 
-/// Names a batch among all that come.
+/// The name of a batch, among all batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BatchName {
     /// The incarnation of the producer.
@@ -22,11 +22,11 @@ pub struct SubmissionName {
     pub number: u64,
 }
 
-/// A name, and what tells the event that it was given to apart from others.
+/// A name, with the tag of the event that it was given to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamedEvent {
     /// The name.
     pub name: SubmissionName,
-    /// Of the event; [`EventTag::NONE`] where it is not known.
+    /// The event's tag; [`EventTag::NONE`] where it is not known.
     pub tag: EventTag,
 }

@@ -1,7 +1,7 @@
-//! What the nodes of a group tell each other about events in flight.
+//! Messages between the nodes of a group about events in flight.
 //!
-//! Promises: plain data; lists of one message have one entry an event, unless they say otherwise. Must not know: how it
-//! travels.
+//! Promises: plain data; lists of one message have one entry for each event, unless they say otherwise. Must not know:
+//! how messages travel.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub struct PeerMessage {
 }
 
 impl PeerMessage {
-    /// It has waited for so long.
+    /// The message has waited for so long.
     pub fn pass_time(&mut self, waited_ms: u64) {
         if let PeerBody::Test(test) = &mut self.body {
             let waited_ms = u32::try_from(waited_ms).unwrap_or(u32::MAX);
@@ -47,45 +47,45 @@ pub enum PeerBody {
     Set(SetBatch),
     /// To the head.
     SetAcks(SetAcks),
-    /// To every node of the group, by one that may lack what was recorded while it was away: when was that?
+    /// To every node of the group, by one that was away: up to which unit were events recorded without it?
     AskPast,
-    /// The answer, by one that sets its events there from now on.
+    /// The answer to `AskPast`, by a node that sets its events at the asking one from now on.
     Past(Past),
-    /// To a node that has all of a slice, by one whose copy lacks something.
+    /// To a node with a complete copy of a slice, by one whose copy lacks something.
     AskCells(AskCells),
-    /// The answer.
+    /// The answer to `AskCells`.
     Cells(CellParts),
-    /// From the copy of a slice that answers, to the others; acknowledged by this number. Where slices share events, from a
-    /// head to a node that is to head its events, without what was recorded; not acknowledged.
+    /// From the copy of a slice that answers, to the others; acknowledged by this number. Where slices share events:
+    /// replies, from a head to a node that is to head its events; not acknowledged.
     Mirror(MirrorNumber, Arc<Mirrored>),
     /// To a node that has taken over a slice.
     HandedOver(HandedOver),
 }
 
-/// The sender heads nothing any more of what the receiver has taken over.
+/// The sender has ended all events that the receiver has taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandedOver {
     /// The epoch by which, or before which, the receiver has taken over.
     pub epoch: u64,
-    /// For so long the receiver has been told everything that the sender told under a name.
+    /// For so long the receiver has been sent every reply that the sender gave under a name.
     pub told_for_ms: u64,
 }
 
-/// Which of what a copy sends to the others.
+/// The number of a message from a copy to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MirrorNumber {
     /// Acknowledged by this number.
     pub number: u64,
-    /// What has smaller numbers is on all copies.
+    /// Messages of smaller numbers are on all copies.
     pub acknowledged_below: u64,
 }
 
 impl MirrorNumber {
-    /// Of what nobody acknowledges.
+    /// For messages that are not acknowledged.
     pub const NONE: Self = Self { number: u64::MAX, acknowledged_below: 0 };
 }
 
-/// What was recorded in a slice that has all positions of its events, and told.
+/// The records and replies of a slice that has all positions of its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirrored {
     /// Names the batch.
@@ -105,7 +105,7 @@ pub struct Mirrored {
 }
 
 impl Mirrored {
-    /// The same as what is to be kept.
+    /// The same as entries to persist.
     pub fn into_entries(self) -> Vec<Entry> {
         let Self { name, names, decisions, clock, generation, probes, stamps } = self;
         let mut entries = vec![Entry::Told { name, names, decisions, clock }];
@@ -123,7 +123,7 @@ pub struct AskCells {
     pub slice: u32,
     /// The greatest unit that has been seen there.
     pub unit: u64,
-    /// Where they begin; none for the first.
+    /// Where the cells begin; none for the first.
     pub from: Option<CellPlace>,
 }
 
@@ -132,15 +132,15 @@ pub struct AskCells {
 pub struct CellParts {
     /// The number of the slice in the group.
     pub slice: u32,
-    /// What was asked for.
+    /// The place that was asked for.
     pub asked: Option<CellPlace>,
-    /// What the slice is beside its cells: with the first of them.
+    /// The slice's state beside its cells; with the first cells only.
     pub outline: Option<SliceOutline>,
-    /// Cells; what is empty is left out.
+    /// Cells; empty ones are left out.
     pub runs: Vec<CellRun>,
-    /// Where those that follow begin; none where there are no more.
+    /// Where the next cells begin; none where there are no more.
     pub next: Option<CellPlace>,
-    /// What the clock shows there.
+    /// The clock's reading at the sender.
     pub clock: ClockReading,
 }
 
@@ -156,9 +156,9 @@ impl CellParts {
 /// What a node knows of the past of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Past {
-    /// No event that it may have recorded, or knows to be recorded, is of a later unit.
+    /// No event that the node may have recorded, or knows to be recorded, is of a later unit.
     pub newest_unit: u64,
-    /// It has sent everything before this that it has recorded while the other was away.
+    /// Before this message, the node has sent all events that it has recorded while the other was away.
     pub has_handed_over: bool,
 }
 
@@ -175,21 +175,21 @@ pub struct TestBatch {
     pub stamps: Vec<Stamp>,
     /// Generations still possible; empty where all are.
     pub generations: Vec<u16>,
-    /// The node answers the head of what it finds, instead of sending the events on.
+    /// The node sends its result to the head, instead of sending the events on.
     pub parallel: bool,
     /// Slices that have lost something are asked too: too few are left without them.
     pub asks_all: bool,
-    /// Milliseconds left until nobody waits for the answer.
+    /// Milliseconds for which the head still waits for the answer.
     pub deadline_in_ms: u32,
     /// A slice that was asked is incomplete.
     pub degraded: bool,
     /// W3C trace context of the first of these events whose producer traces.
     pub traceparent: Option<Arc<str>>,
-    /// The least expiry that each was found with so far; empty outside of trees.
+    /// The least expiry that each event was found with so far; empty outside of trees.
     pub expiries: Vec<u64>,
 }
 
-/// What became of events.
+/// Results of tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
     /// The head's numbers.
@@ -210,7 +210,7 @@ pub struct Resolved {
     pub expiries: Vec<u64>,
 }
 
-/// Cells to be set, whatever is there.
+/// Cells to be set, also where they are set already.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetBatch {
     /// Acknowledged by this number.
@@ -228,6 +228,6 @@ pub struct SetBatch {
 pub struct SetAcks {
     /// Done.
     pub set_numbers: Vec<u64>,
-    /// Refused: nothing was recorded by them.
+    /// Refused: they have recorded nothing.
     pub refused_numbers: Vec<u64>,
 }

@@ -1,6 +1,6 @@
-//! What an owner is asked, and what it commands.
+//! Submissions, which an owner is asked to record, and commands, which it gives in return.
 //!
-//! Promises: plain data. Must not know: how it travels, who carries commands out.
+//! Promises: plain data. Must not know: how submissions travel, who carries commands out.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use crate::verdict::{Decision, Seen};
 /// What is done with the events of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Test, and record what is not there.
+    /// Test, and record an event that is not there.
     Observe,
     /// Test only.
     Lookup,
-    /// Count, and estimate the frequency: what is not undecided is told to be first-seen, and its estimate says the rest.
+    /// Count, and estimate the frequency: the verdict is first-seen unless undecided, and the estimate says the rest.
     Count,
-    /// Estimate the frequency only, told in the same way.
+    /// Estimate the frequency only, with the same verdicts.
     Estimate,
-    /// Test only, for the level above in a tree: what is in flight here is known here, and nothing climbs.
+    /// Test only, for the level above in a tree: an event in flight here counts as known, and nothing climbs.
     Verify,
-    /// Record what a level of a tree has told by itself, here and above, whatever is known of it; it is told what an
-    /// observation would be.
+    /// Record events that a level of a tree has decided by itself, here and above, whether they are known or not; the
+    /// verdicts are those of an observation.
     Record,
 }
 
@@ -63,14 +63,14 @@ pub struct Times {
 pub struct FromLevel {
     /// Its filter.
     pub filter: FilterId,
-    /// It has had everything that was ever recorded there, so that what it does not know was not.
+    /// The level is complete, so that an event that it does not know was not recorded there.
     pub complete: bool,
 }
 
 /// Events of one group on their way to its owner: a batch, or a run of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submission {
-    /// Names the place where the reply is awaited.
+    /// The number of the place where the reply is awaited.
     pub reply_to: u64,
     /// What is done with the events.
     pub operation: Operation,
@@ -80,7 +80,7 @@ pub struct Submission {
     pub sequence: u64,
     /// One an event where the caller named its submissions; otherwise none, and producer, sequence and index name them.
     pub names: Vec<SubmissionName>,
-    /// The level of the tree that it came from, where it was not a producer.
+    /// The level of the tree that the batch came from; none where it came from a producer.
     pub from: Option<FromLevel>,
     /// The events.
     pub probes: Probes,
@@ -88,9 +88,9 @@ pub struct Submission {
     pub times: Times,
     /// The owner's monotonic time after which nobody waits for the reply.
     pub deadline_ms: u64,
-    /// It was sent before, and may have been recorded.
+    /// The batch was sent before, and may have been recorded.
     pub again: bool,
-    /// W3C trace context, if the producer traces; other nodes are told.
+    /// W3C trace context, if the producer traces; it is sent on to other nodes.
     pub traceparent: Option<Arc<str>>,
 }
 
@@ -119,15 +119,16 @@ pub struct Moment {
     pub wall_ms: u64,
 }
 
-/// What an owner wants done.
+/// A command of an owner to its node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Keep this. Where the filter is durable, nothing that follows may leave before it is on disk.
+    /// Persist this record. Where the filter is durable, no command that follows may leave before the record is on
+    /// disk.
     Record(Record),
-    /// Answer a producer.
+    /// Reply to a producer.
     Reply(GroupReply),
-    /// Tell a producer what is a duplicate for certain, ahead of the reply.
-    Found(Found),
+    /// Send a producer the events that are duplicates for certain, ahead of the reply.
+    EarlyDuplicates(EarlyDuplicates),
     /// Send to another node, behind everything that was sent there before.
     Send {
         /// The node.
@@ -137,7 +138,7 @@ pub enum Command {
     },
     /// Ask the level above.
     Climb(Climb),
-    /// Have the opening of a generation agreed on, unless it is open already.
+    /// Propose to the agreement that a generation opens, unless it is open already.
     OpenGeneration {
         /// The filter.
         filter: FilterId,
@@ -146,7 +147,7 @@ pub enum Command {
         /// The generation: one above the newest that the asker knows.
         number: u64,
     },
-    /// Have it agreed on that slices of this node have all that counts.
+    /// Propose to the agreement that slices of this node are complete.
     SlicesComplete {
         /// The filter.
         filter: FilterId,
@@ -154,9 +155,9 @@ pub enum Command {
         group: u32,
         /// Their numbers in the group.
         slices: Vec<u32>,
-        /// The epoch of the filter that is known there: what has been given to the node since then is not meant.
+        /// The filter's epoch as the node knows it: slices that were given to the node since then are not meant.
         epoch: u64,
-        /// The start of the node that says so.
+        /// The start of the node that proposes.
         incarnation: Incarnation,
     },
 }
@@ -164,7 +165,7 @@ pub enum Command {
 /// Events whose verdict needs another level of the tree. Answered with [`Climbed`], by its deadline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Climb {
-    /// Names it among the climbs of its group.
+    /// The number of the climb among those of its group.
     pub number: u64,
     /// The level that asks.
     pub from: FromLevel,
@@ -186,7 +187,7 @@ pub struct Climb {
     pub traceparent: Option<Arc<str>>,
 }
 
-/// What another level says of the events of a [`Climb`].
+/// The answer of another level to a [`Climb`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Climbed {
     /// The number of the climb.
@@ -201,10 +202,10 @@ pub struct Climbed {
 
 /// Duplicates of a [`Submission`] that need not wait for its reply, which has them too.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
-    /// The place that was named.
+pub struct EarlyDuplicates {
+    /// The place that the submission named.
     pub reply_to: u64,
-    /// Their places among the events, in order.
+    /// The duplicates, by their index among the events, in order.
     pub events: Vec<u32>,
     /// As in the reply.
     pub clock_ms: u64,
@@ -213,7 +214,7 @@ pub struct Found {
 /// The answer to a [`Submission`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupReply {
-    /// The place that was named.
+    /// The place that the submission named.
     pub reply_to: u64,
     /// One an event, in order.
     pub decisions: Vec<Decision>,
@@ -221,10 +222,10 @@ pub struct GroupReply {
     pub estimates: Vec<f32>,
     /// The owner's clock in milliseconds since 1970; 0 where it shows none.
     pub clock_ms: u64,
-    /// Answers rest on fewer positions than usual, or on slices that have lost something.
+    /// Verdicts rest on fewer positions than usual, or on slices that have lost something.
     pub degraded: bool,
-    /// The mean chance that a new event of the batch is called a duplicate, where answers rest on fewer positions; 0 where
-    /// none does.
+    /// The mean chance that a new event of the batch is called a duplicate, where verdicts rest on fewer positions; 0
+    /// where none does.
     pub expected_rate: f32,
     /// One an event where the filter is in a tree; otherwise none.
     pub seen: Vec<Seen>,

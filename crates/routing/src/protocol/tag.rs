@@ -1,22 +1,22 @@
-//! A few bits of an event, by which it is noticed that a name comes again for another event.
+//! A few bits of an event, which show that a name comes again for another event.
 //!
 //! Promises: the same for the same positions, on every machine and in every version, as tags are kept in journals and
 //! travel; two events have the same by one chance in 65,535. Must not know: names, what is remembered.
 
 use firstseen_filter::Probes;
 
-/// Positions that make a tag: those of two events are hardly ever all the same, though they are not all that there are.
+/// Positions that make a tag: not all positions of an event, but two events hardly ever share all of these.
 const POSITIONS_MAX: usize = 4;
 
-/// What tells an event apart from others, as far as 16 bits can.
+/// A fingerprint of an event, in 16 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EventTag(u16);
 
 impl EventTag {
-    /// Of an event that is not known: it may be any.
+    /// The tag of an event that is not known: it may be any.
     pub const NONE: Self = Self(0);
 
-    /// Of the event at `index`, of those that are there.
+    /// The tag of the event at `index`.
     #[inline]
     pub fn of(probes: &Probes, index: usize) -> Self {
         let fold = |sum: u64, word: &u64| (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
@@ -27,7 +27,7 @@ impl EventTag {
         Self(((sum ^ sum >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 48).max(1) as u16)
     }
 
-    /// Of a batch: of its first event and its last, as batches that differ do so there.
+    /// The tag of a batch: that of its first event and its last, as batches that differ do so there.
     pub(crate) fn of_batch(probes: &Probes) -> Self {
         match probes.len().checked_sub(1) {
             Some(last) => Self(Self::of(probes, 0).0.wrapping_mul(2).wrapping_add(Self::of(probes, last).0).max(1)),
@@ -40,7 +40,7 @@ impl EventTag {
         Self(bits)
     }
 
-    /// As it is kept and travels.
+    /// The bits, as they are persisted and travel.
     pub fn bits(self) -> u16 {
         self.0
     }

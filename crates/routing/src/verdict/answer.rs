@@ -14,10 +14,10 @@ pub enum Answer {
     /// The filter is full: nothing was recorded.
     #[default]
     Undecided,
-    /// So old that its own window, and the lateness, are over: nothing was tested or recorded.
+    /// The event is so old that its own window, and the lateness, are over: nothing was tested or recorded.
     Late,
-    /// Further ahead of the clock than allowed, or without the time that the window needs: nothing was tested or
-    /// recorded, and the clock stands.
+    /// The event is further ahead of the clock than allowed, or lacks the time that the window needs: nothing was
+    /// tested or recorded, and the clock stands.
     Refused,
 }
 

@@ -1,6 +1,6 @@
-//! What a producer is told of one event, and why when nothing can be told.
+//! The reply to a producer for one event, with the reason where the event is undecided.
 //!
-//! Promises: three answers, never two. Must not know: how they travel.
+//! Promises: three verdicts, never two. Must not know: how replies travel.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,15 +18,15 @@ pub enum Decision {
     Undecided(Reason),
 }
 
-/// Why an event is undecided. Only [`Reason::may_have_recorded`] ones may have left cells set.
+/// Why an event is undecided. Only an event with a reason of [`Reason::may_have_recorded`] may have left cells set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The filter is full.
     Full,
-    /// So old that its own window, and the lateness, are over.
+    /// The event is so old that its own window, and the lateness, are over.
     Late,
-    /// Further ahead of the clock than allowed, or without the time that the window needs.
+    /// The event is further ahead of the clock than allowed, or lacks the time that the window needs.
     Future,
     /// Refused before anything was set.
     Overloaded,
@@ -44,10 +44,11 @@ pub enum Reason {
     UnknownFilter,
     /// Too few of the event's slices are live and complete.
     SlicesDown,
-    /// The filter was altered, and the one before does not have the event: the one that has followed is to be asked. Callers
-    /// are told so only where they have hashed events themselves, and the secret is another now: hash them anew.
+    /// The filter was altered, and the one before does not have the event: the one that has followed is to be asked.
+    /// Callers get this reason only where they have hashed events themselves, and the secret is another now: hash them
+    /// anew.
     Altered,
-    /// The name of the submission stands for another event, which was told something: that is not this one's verdict.
+    /// The name of the submission stands for another event, which has a verdict: that is not this event's.
     NameReused,
     /// The node has not heard from a majority of the cluster for so long that others may answer in its place; it does not
     /// know the event, and has not recorded it.
@@ -60,7 +61,7 @@ pub enum Reason {
 /// Where an event was found, or is recorded now, by the levels of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// The unit of the window that counts as its occurrence: when it was recorded, or the earliest that its cells tell.
+    /// The unit of the window that counts as its occurrence: when it was recorded, or the earliest that its cells show.
     /// None where that is not remembered.
     pub unit: Option<u64>,
     /// Of a duplicate, the level at which it was found, counted from the root.
@@ -68,7 +69,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The level of an event that is told again what it was told before: where it was found is not remembered.
+    /// The level of an event whose verdict is repeated: where it was found is not remembered.
     pub const LEVEL_FORGOTTEN: u8 = 0x7F;
 }
 

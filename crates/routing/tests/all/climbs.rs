@@ -7,8 +7,8 @@ use crate::forest::{Forest, ROOT, spec};
 use firstseen_filter::{Kind, Probes};
 use firstseen_routing::Climbed;
 use firstseen_routing::{
-    Climb, Command, Decision, FilterId, FilterPolicies, Found, GroupOwner, GroupReply, Moment, Operation, OwnerLimits,
-    Prober, Seen, Submission, Times, TreeMode,
+    Climb, Command, Decision, EarlyDuplicates, FilterId, FilterPolicies, GroupOwner, GroupReply, Moment, Operation,
+    OwnerLimits, Prober, Seen, Submission, Times, TreeMode,
 };
 
 /// What a group has under way at most, and how many events a climb brings.
@@ -24,7 +24,7 @@ struct Leaf {
     under_way: VecDeque<(u64, Climb)>,
     climbs: u64,
     events: u64,
-    found: Vec<Found>,
+    found: Vec<EarlyDuplicates>,
     replies: Vec<GroupReply>,
 }
 
@@ -60,7 +60,7 @@ impl Leaf {
                     self.events += climb.probes.len() as u64;
                     self.under_way.push_back((self.now_us + ROUND_TRIP_US, climb));
                 }
-                Command::Found(found) => self.found.push(found),
+                Command::EarlyDuplicates(early) => self.found.push(early),
                 Command::Reply(reply) => self.replies.push(reply),
                 other => panic!("{other:?}"),
             }

@@ -46,7 +46,7 @@ impl Run {
         if dice.below(2) == 0 {
             network.add_copies((0..slices).map(|slice| (slice as u32, NodeId(1 + (slice + 1) % NODES))));
         }
-        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+        network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         Self { network, dice, asked: Vec::new(), awaits }
     }
 
@@ -98,7 +98,7 @@ impl Run {
                 self.asked.push(key);
                 self.submit(self.asked.len() as u64, key);
             }
-            20..26 => self.network.tell_map(node),
+            20..26 => self.network.deliver_map(node),
             26..34 => self.end(node),
             _ if number > STEPS / 3 && !self.is_closed() => self.close(),
             _ => drop(self.network.deliver()),
@@ -109,12 +109,12 @@ impl Run {
     fn run(mut self) -> BTreeMap<u64, Vec<Decision>> {
         (0..STEPS).for_each(|number| self.step(number));
         for _ in 0..2 {
-            self.network.nodes().into_iter().for_each(|node| self.network.tell_map(node));
+            self.network.nodes().into_iter().for_each(|node| self.network.deliver_map(node));
             self.network.settle();
             self.network.nodes().into_iter().for_each(|node| self.end(node));
         }
         assert!(self.network.record().line.closed.as_ref().unwrap().has_ended(), "{:?}", self.network.record());
-        self.network.nodes().into_iter().for_each(|node| self.network.tell_map(node));
+        self.network.nodes().into_iter().for_each(|node| self.network.deliver_map(node));
         self.network.settle();
         assert_eq!(self.network.inflight(), 0);
         let first: BTreeMap<u64, Decision> =

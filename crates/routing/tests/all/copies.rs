@@ -60,7 +60,7 @@ impl Run {
         let copies = 1 + dice.below(2);
         let copy = |slice: u64, number: u64| (slice as u32, NodeId(1 + (slice + number) % 3));
         network.add_copies((0..slices).flat_map(|slice| (1..=copies).map(move |number| copy(slice, number))));
-        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+        network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         let maps = [network.map.clone(), network.map.clone()];
         Self { network, dice, maps, asked: Vec::new(), losses: 0 }
     }
@@ -125,7 +125,7 @@ impl Run {
             15..18 => self.change(),
             18..30 => {
                 let node = NodeId(1 + self.dice.below(3));
-                self.network.tell_map(node);
+                self.network.deliver_map(node);
             }
             30..33 => {
                 let before = self.network.map.clone();
@@ -145,7 +145,7 @@ impl Run {
             if let Some(down) = self.network.nodes().into_iter().find(|node| self.network.map.is_down(*node)) {
                 self.network.start_anew(down);
             }
-            self.network.nodes().into_iter().for_each(|node| self.network.tell_map(node));
+            self.network.nodes().into_iter().for_each(|node| self.network.deliver_map(node));
             self.network.settle();
             self.network.wait(1_000);
             self.network.agree_on_complete();
@@ -211,8 +211,8 @@ fn a_rule_of_copies_that_is_broken_is_found() {
 fn what_a_copy_has_told_nobody_it_does_not_tell_later() {
     let mut run = Run::new(4, OwnerLimits::default(), &TOGETHER);
     let key = (0..).find(|key| head(&run, *key) == NodeId(1)).unwrap();
-    let tell_all = |run: &mut Run| {
-        run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    let deliver_all = |run: &mut Run| {
+        run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
         run.network.settle();
     };
     let told = |run: &Run| run.network.replies.last().map(|reply| reply.decisions[0]);
@@ -221,17 +221,17 @@ fn what_a_copy_has_told_nobody_it_does_not_tell_later() {
     run.submit(key, &map);
     assert_eq!(told(&run), None);
     run.network.take_down(NodeId(1));
-    [2, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
+    [2, 3].into_iter().for_each(|node| run.network.deliver_map(NodeId(node)));
     let map = run.network.map.clone();
     run.submit(key, &map);
     assert_eq!(told(&run), Some(Decision::FirstSeen), "by the other copy");
     run.network.begin_anew(NodeId(1));
-    tell_all(&mut run);
+    deliver_all(&mut run);
     for _ in 0..4 {
         run.network.wait(1_000);
         run.network.settle();
         run.network.agree_on_complete();
-        tell_all(&mut run);
+        deliver_all(&mut run);
     }
     assert!(run.network.is_all_complete());
     assert_eq!(head(&run, key), NodeId(1), "it answers again");
@@ -260,7 +260,7 @@ fn recorded_by_two_of_three() -> (Run, u64) {
 fn what_a_copy_has_told_some_the_next_one_tells_all() {
     let (mut run, key) = recorded_by_two_of_three();
     run.network.lose(NodeId(1));
-    [2, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
+    [2, 3].into_iter().for_each(|node| run.network.deliver_map(NodeId(node)));
     assert_eq!(head(&run, key), NodeId(2));
     let map = run.network.map.clone();
     run.submit_as(1, key, &map);
@@ -268,7 +268,7 @@ fn what_a_copy_has_told_some_the_next_one_tells_all() {
     run.network.settle();
     // The second goes, too.
     run.network.lose(NodeId(2));
-    run.network.tell_map(NodeId(3));
+    run.network.deliver_map(NodeId(3));
     let map = run.network.map.clone();
     run.submit_as(1, key, &map);
     run.submit(key, &map);
@@ -281,7 +281,7 @@ fn what_a_copy_has_told_under_a_name_the_next_one_tells_no_other_event() {
     let (mut run, key) = recorded_by_two_of_three();
     run.network.settle();
     run.network.lose(NodeId(1));
-    [2, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
+    [2, 3].into_iter().for_each(|node| run.network.deliver_map(NodeId(node)));
     let map = run.network.map.clone();
     let place = |key: u64| run.network.head_by(&map, digest(key));
     let other = (key + 1..).find(|other| place(*other) == place(key)).unwrap();
@@ -299,14 +299,14 @@ fn what_a_copy_has_recorded_for_another_all_record_though_it_has_missed_a_map() 
     let (mut run, key) = recorded_by_two_of_three();
     // The second copy hears of two maps at once, and does not know who has answered by the one that it has missed.
     run.network.lose(NodeId(1));
-    run.network.tell_map(NodeId(3));
+    run.network.deliver_map(NodeId(3));
     run.network.start_anew(NodeId(1));
-    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     run.network.settle();
     assert_eq!(head(&run, key), NodeId(2));
     // The third copy has never heard of it by the first.
     run.network.lose(NodeId(2));
-    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     run.network.settle();
     assert_eq!(head(&run, key), NodeId(3));
     let map = run.network.map.clone();
@@ -368,13 +368,13 @@ fn what_a_copy_holds_is_unknown_where_another_has_answered_by_a_map_that_it_has_
     // The first is away and comes back, so that the second answers; it records something, and nobody else has that.
     run.network.lose(first);
     run.network.start_anew(first);
-    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     let map = run.network.map.clone();
     run.submit(key, &map);
     assert_eq!(told(&run), []);
     // The first has fetched everything before that, and answers; the second does not hear of it.
     run.network.complete(first);
-    [1, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
+    [1, 3].into_iter().for_each(|node| run.network.deliver_map(NodeId(node)));
     assert_eq!(head(&run, key), first);
     let map = run.network.map.clone();
     run.submit(key, &map);
@@ -382,7 +382,7 @@ fn what_a_copy_holds_is_unknown_where_another_has_answered_by_a_map_that_it_has_
     while run.network.deliver_on((second, first)) || run.network.deliver_on((NodeId(3), first)) {}
     assert_eq!(told(&run), [Decision::FirstSeen], "by the first");
     run.network.lose(first);
-    [2, 3].into_iter().for_each(|node| run.network.tell_map(NodeId(node)));
+    [2, 3].into_iter().for_each(|node| run.network.deliver_map(NodeId(node)));
     run.network.settle();
     assert_eq!(told(&run), [Decision::FirstSeen, Decision::Undecided(Reason::Unknown)]);
 }
@@ -394,16 +394,16 @@ fn what_a_copy_has_recorded_in_vain_all_record_when_it_answers_again() {
     let key = (0..).find(|key| head(&run, *key) == first).unwrap();
     run.network.lose(first);
     run.network.start_anew(first);
-    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     let map = run.network.map.clone();
     run.submit(key, &map);
     // Another answers before anybody else has it, and goes; then the second answers again, and goes too.
     run.network.complete(first);
-    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     run.network.settle();
     for node in [first, second] {
         run.network.lose(node);
-        run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+        run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
         run.network.settle();
     }
     assert_eq!(head(&run, key), NodeId(3));

@@ -152,7 +152,7 @@ fn a_set_tells_which_generations_are_committed() {
     let (of_a, of_b) = (event_of(A), event_of(B));
     let record = network.map.filters.get_mut(&network::FILTER).expect("the filter");
     record.generations[0] = 1;
-    network.tell_map(A);
+    network.deliver_map(A);
     network.submit(&[of_a], question(1, true));
     assert!(network.deliver_on((A, B)));
     network.submit(&[of_b], question(2, true));

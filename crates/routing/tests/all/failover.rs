@@ -41,7 +41,7 @@ impl Run {
         // No two events share a cell, but by chance.
         let definition = definition(&spec(Kind::Timing, "1h", 1 << 20, 5), slicing);
         let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
-        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+        network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         let (maps, named) = ([network.map.clone(), network.map.clone()], dice.below(2) == 0);
         Self { network, dice, maps, asked: Vec::new(), named }
     }
@@ -88,7 +88,7 @@ impl Run {
             25..28 => self.change(),
             28..38 => {
                 let node = NodeId(1 + self.dice.below(3));
-                self.network.tell_map(node);
+                self.network.deliver_map(node);
             }
             _ => drop(self.network.deliver()),
         }
@@ -97,7 +97,7 @@ impl Run {
     fn run(mut self) -> (Told, Network) {
         (0..STEPS).for_each(|_| self.step());
         for node in self.network.nodes() {
-            self.network.tell_map(node);
+            self.network.deliver_map(node);
         }
         self.network.settle();
         let mut told = Told::new();
@@ -167,7 +167,7 @@ fn a_node_that_is_down_is_neither_asked_nor_set() {
     let mut run = Run::new(3, OwnerLimits::default());
     run.named = false;
     run.network.take_down(NodeId(2));
-    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     let map = run.network.map.clone();
     (0..40).for_each(|key| run.submit(key, &map));
     run.network.settle();
@@ -197,24 +197,24 @@ fn claims(network: &Network) -> Vec<NodeId> {
 fn who_was_only_away_is_handed_what_it_has_missed() {
     let mut run = Run::new(3, OwnerLimits::default());
     run.named = false;
-    let tell_all = |run: &mut Run| {
-        run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    let deliver_all = |run: &mut Run| {
+        run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
         run.network.settle();
         run.network.map.clone()
     };
     run.network.take_down(NodeId(2));
-    let map = tell_all(&mut run);
+    let map = deliver_all(&mut run);
     (0..40).for_each(|key| run.submit(key, &map));
     run.network.settle();
     run.network.begin_anew(NodeId(2));
-    tell_all(&mut run);
+    deliver_all(&mut run);
     assert_eq!(claims(&run.network).iter().filter(|node| **node != NodeId(2)).count(), 0);
     assert!(claims(&run.network).contains(&NodeId(2)), "all that it lacked was handed over");
     run.network.forgive(NodeId(2));
     // By itself, it knows all of them.
     run.network.take_down(NodeId(1));
     run.network.take_down(NodeId(3));
-    let map = tell_all(&mut run);
+    let map = deliver_all(&mut run);
     run.network.replies.clear();
     (0..40).for_each(|key| run.submit(key, &map));
     run.network.settle();
@@ -228,12 +228,12 @@ fn what_is_too_much_is_not_handed_over() {
     let limits = OwnerLimits { missed_events_max: 10, ..OwnerLimits::default() };
     let mut run = Run::new(3, limits);
     run.network.take_down(NodeId(2));
-    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     let map = run.network.map.clone();
     (0..40).for_each(|key| run.submit(key, &map));
     run.network.settle();
     run.network.begin_anew(NodeId(2));
-    run.network.nodes().into_iter().for_each(|node| run.network.tell_map(node));
+    run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     run.network.settle();
     assert_eq!(claims(&run.network), []);
 }

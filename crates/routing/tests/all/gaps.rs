@@ -125,20 +125,20 @@ fn a_node_does_not_take_the_past_of_others_for_its_own() {
 fn who_comes_back_while_another_is_away_does_not_know_what_that_has_recorded() {
     let (mut network, mut producer) = short_window(true);
     let began_ms = network.now.wall_ms;
-    let tell_all = |network: &mut Network| {
-        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+    let deliver_all = |network: &mut Network| {
+        network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         network.settle();
     };
-    tell_all(&mut network);
+    deliver_all(&mut network);
     assert!((0..30).all(|key| ask(&mut network, &mut producer, key, began_ms) == Decision::FirstSeen));
     network.take_down(NodeId(2));
-    tell_all(&mut network);
+    deliver_all(&mut network);
     // Node 1 records what only node 2 could know, and goes.
     network.wait(900);
     network.take_down(NodeId(1));
-    tell_all(&mut network);
+    deliver_all(&mut network);
     network.begin_anew(NodeId(2));
-    tell_all(&mut network);
+    deliver_all(&mut network);
     let after_ms = over_ms(&network);
     (0..30).for_each(|key| ask_by_map(&mut network, &mut producer, 1000 + key, began_ms + after_ms));
     network.wait(1_100);
@@ -152,30 +152,30 @@ fn who_comes_back_while_another_is_away_does_not_know_what_that_has_recorded() {
 fn who_comes_back_when_another_has_left_does_not_know_what_that_has_recorded() {
     let (mut network, mut producer) = short_window(true);
     let began_ms = network.now.wall_ms;
-    let tell_all = |network: &mut Network| {
-        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+    let deliver_all = |network: &mut Network| {
+        network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         network.settle();
     };
-    tell_all(&mut network);
+    deliver_all(&mut network);
     network.take_down(NodeId(2));
-    tell_all(&mut network);
+    deliver_all(&mut network);
     (0..30).for_each(|key| ask_by_map(&mut network, &mut producer, key, began_ms));
     assert!(network.replies.iter().all(|reply| reply.decisions == [Decision::FirstSeen]));
     // Node 3 has kept what node 2 has missed of the events that it headed, and gives its slices away.
     for slice in [2, 5] {
         assert!(network.begin_move(SliceMove { slice, from: NodeId(3), to: NodeId(1) }));
-        tell_all(&mut network);
+        deliver_all(&mut network);
     }
     let has_left = |network: &Network| !network.record().is_on(NodeId(3));
     while !has_left(&network) {
         network.wait(1_000);
         network.settle();
         network.agree_on_complete();
-        tell_all(&mut network);
+        deliver_all(&mut network);
     }
     let over_ms = network.now.wall_ms - began_ms + over_ms(&network);
     network.begin_anew(NodeId(2));
-    tell_all(&mut network);
+    deliver_all(&mut network);
     network.wait(1_100);
     network.settle();
     assert_eq!(claims(&network), [], "node 3 has not told it what it had missed");
@@ -199,7 +199,7 @@ fn long_window(answer: AnswerWhen, keys: usize) -> (Network, network::Producer, 
     let limits = OwnerLimits { clock_skew_max_ms: 50, ..OwnerLimits::default() };
     let policies = FilterPolicies { answer, retry_horizon_ms: 400, ..FilterPolicies::default() };
     let mut network = Network::new(&definition, policies, &owners, limits, Dice(7));
-    network.nodes().into_iter().for_each(|node| network.tell_map(node));
+    network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     let is_meant = |key: &u64| {
         let probes = network.probes(&[digest(*key)]);
         let has_slice = network.prober.slices(0, &probes, 0).any(|slice| slice == 1);
@@ -213,7 +213,7 @@ fn long_window(answer: AnswerWhen, keys: usize) -> (Network, network::Producer, 
 fn bring_back_node_2(network: &mut Network) {
     network.begin_anew(NodeId(2));
     for _ in 0..4 {
-        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+        network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         network.settle();
         network.wait(1_100);
         network.settle();
@@ -240,7 +240,7 @@ fn leave_before_node_2_is_down(answer: AnswerWhen) -> (Network, network::Produce
     let (mut network, mut producer, keys) = long_window(answer, 20);
     let moved = [2, 5].map(|slice| SliceMove { slice, from: NodeId(3), to: NodeId(1) });
     assert!(moved.into_iter().all(|way| network.begin_move(way)));
-    network.nodes().into_iter().for_each(|node| network.tell_map(node));
+    network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     network.settle();
     while network.complete.iter().all(|(.., slices)| slices.len() < 2) {
         network.wait(1_000);
@@ -255,13 +255,13 @@ fn leave_before_node_2_is_down(answer: AnswerWhen) -> (Network, network::Produce
     assert!(answer == AnswerWhen::Early || network.replies.is_empty(), "node 2 has not acknowledged");
     network.agree_on_complete();
     assert!(!network.record().is_on(NodeId(3)));
-    [1, 3].into_iter().for_each(|node| network.tell_map(NodeId(node)));
+    [1, 3].into_iter().for_each(|node| network.deliver_map(NodeId(node)));
     settle_but_for(&mut network, is_cut);
     network.take_down(NodeId(2));
     // Who has left is the first to know.
-    network.tell_map(NodeId(3));
+    network.deliver_map(NodeId(3));
     settle_but_for(&mut network, is_cut);
-    network.tell_map(NodeId(1));
+    network.deliver_map(NodeId(1));
     settle_but_for(&mut network, is_cut);
     (network, producer, keys)
 }
@@ -300,17 +300,17 @@ fn what_is_kept_for_who_is_down_is_not_there_where_its_slice_has_gone() {
     settle_but_for(&mut network, is_cut);
     assert_eq!(network.replies.len(), 0, "node 2 has not acknowledged");
     assert!(network.begin_move(SliceMove { slice: 1, from: NodeId(2), to: NodeId(1) }));
-    network.nodes().into_iter().for_each(|node| network.tell_map(node));
+    network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     while network.complete.is_empty() {
         settle_but_for(&mut network, is_cut);
         network.wait(1_000);
     }
     network.take_down(NodeId(2));
-    [1, 3].into_iter().for_each(|node| network.tell_map(NodeId(node)));
+    [1, 3].into_iter().for_each(|node| network.deliver_map(NodeId(node)));
     settle_but_for(&mut network, is_cut);
     assert!(network.agree_on_complete());
     assert_eq!(network.record().owners[1].node, NodeId(1), "the slice has gone there");
-    [1, 3].into_iter().for_each(|node| network.tell_map(NodeId(node)));
+    [1, 3].into_iter().for_each(|node| network.deliver_map(NodeId(node)));
     settle_but_for(&mut network, is_cut);
     bring_back_node_2(&mut network);
     assert!(network.is_all_complete(), "{:?}", network.record());
@@ -322,25 +322,25 @@ fn what_is_kept_for_who_is_down_is_not_there_where_its_slice_has_gone() {
 fn who_is_back_catches_up_until_the_map_says_that_it_has_everything() {
     let (mut network, mut producer) = short_window(true);
     let began_ms = network.now.wall_ms;
-    let tell_all = |network: &mut Network| {
-        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+    let deliver_all = |network: &mut Network| {
+        network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         network.settle();
     };
     let is_catching_up = |network: &Network| network.owners[&(0, NodeId(2))].is_catching_up();
-    tell_all(&mut network);
+    deliver_all(&mut network);
     assert!((0..30).all(|key| ask(&mut network, &mut producer, key, began_ms) == Decision::FirstSeen));
     assert!(!is_catching_up(&network), "it has everything");
     network.take_down(NodeId(2));
-    tell_all(&mut network);
+    deliver_all(&mut network);
     (0..30).for_each(|key| ask_by_map(&mut network, &mut producer, 1000 + key, began_ms));
     network.begin_anew(NodeId(2));
     assert!(is_catching_up(&network), "the others have kept what it has missed");
-    tell_all(&mut network);
+    deliver_all(&mut network);
     network.wait(1_100);
     network.settle();
     assert!(claims(&network).contains(&NodeId(2)) && is_catching_up(&network), "the map does not say so yet");
     assert!(network.agree_on_complete());
-    tell_all(&mut network);
+    deliver_all(&mut network);
     assert!(!is_catching_up(&network), "now it does");
     network.restart(NodeId(2));
     network.settle();
@@ -359,7 +359,7 @@ fn below_the_threshold_a_slice_can_still_deny_an_event() {
     let mut network = Network::new(&definition, policies, &owners, OwnerLimits::default(), Dice(9));
     let mut producer = network::Producer::new(1, &definition);
     network.take_down(NodeId(2));
-    network.nodes().into_iter().for_each(|node| network.tell_map(node));
+    network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     let mut told = |key| {
         let question = producer.ask(1_000, true).unwrap();
         network.replies.clear();

@@ -65,7 +65,7 @@ impl Run {
         if dice.below(2) == 0 {
             network.add_copies((0..slices).map(|slice| (slice as u32, NodeId(1 + (slice + 1) % 3))));
         }
-        network.nodes().into_iter().for_each(|node| network.tell_map(node));
+        network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         let maps = [network.map.clone(), network.map.clone()];
         Self {
             network,
@@ -144,7 +144,7 @@ impl Run {
             }
             20..32 => {
                 let node = NodeId(1 + self.dice.below(NODES));
-                self.network.tell_map(node);
+                self.network.deliver_map(node);
             }
             32..36 => drop(self.network.agree_on_complete()),
             36..39 => self.network.wait(100),
@@ -160,7 +160,7 @@ impl Run {
     fn run(mut self) -> (BTreeMap<u64, Vec<Decision>>, u64, [u64; 2]) {
         (0..STEPS).for_each(|_| self.step());
         for _ in 0..40 {
-            self.network.nodes().into_iter().for_each(|node| self.network.tell_map(node));
+            self.network.nodes().into_iter().for_each(|node| self.network.deliver_map(node));
             self.network.settle();
             self.network.wait(1_000);
             self.network.agree_on_complete();

@@ -1,4 +1,4 @@
-//! Messages that do not reach another node, as an owner hears of them.
+//! How an owner hears of messages that do not reach another node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl Running {
         Self { queue, to_peer, sequence: 0 }
     }
 
-    /// An event that begins at the slice here; what it is told at last, which nobody's deadline ends.
+    /// Submits an event that begins at the slice here; returns where its reply comes in, without a deadline.
     fn submit(&mut self) -> mpsc::Receiver<Arc<PendingBatch>> {
         let prober = Prober::new(&map().filters[&FILTER].definition).expect("a prober");
         let here = (0u64..).map(|number| FilterSecret::from_seed(1).digest(&number.to_le_bytes())).find_map(|digest| {
@@ -133,7 +133,7 @@ impl Running {
         finished
     }
 
-    /// What the owner sends next, given back to it as what cannot be sent.
+    /// Takes the owner's next message, and gives it back as one that cannot be sent.
     async fn refuse_next(&mut self) -> PeerMessage {
         let message = timeout(PATIENCE, self.to_peer.recv()).await.expect("a message").expect("the owner runs");
         let refused = Work::Refused { sender: ME, receiver: PEER, message: message.clone() };
@@ -142,8 +142,9 @@ impl Running {
     }
 }
 
-async fn told(mut finished: mpsc::Receiver<Arc<PendingBatch>>) -> Decision {
-    let batch = timeout(PATIENCE, finished.recv()).await.expect("told before its deadline").expect("the owner runs");
+async fn verdict(mut finished: mpsc::Receiver<Arc<PendingBatch>>) -> Decision {
+    let batch =
+        timeout(PATIENCE, finished.recv()).await.expect("answered before its deadline").expect("the owner runs");
     let replies: Vec<_> = batch.replies().collect();
     replies[0].decisions[0]
 }
@@ -154,11 +155,11 @@ async fn what_cannot_be_sent_ends_what_waits_for_it() {
     // New: the set of its other cells never gets there, though some are set here.
     let first = owner.submit();
     assert!(matches!(owner.refuse_next().await.body, PeerBody::Set(_)));
-    assert_eq!(told(first).await, Decision::Undecided(Reason::Unknown));
+    assert_eq!(verdict(first).await, Decision::Undecided(Reason::Unknown));
     // Not new here, so the other node is asked; the question never gets there.
     let second = owner.submit();
     assert!(matches!(owner.refuse_next().await.body, PeerBody::Test(_)));
-    assert_eq!(told(second).await, Decision::Undecided(Reason::Invalid));
+    assert_eq!(verdict(second).await, Decision::Undecided(Reason::Invalid));
     // Nothing is left in flight: the owner can end.
     let (done, drained) = oneshot::channel();
     assert!(owner.queue.hand(Work::Drain { done }).await);

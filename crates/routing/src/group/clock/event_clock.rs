@@ -1,8 +1,8 @@
-//! The clock of a group whose events bring their times: what of them is taken, and what bears it out.
+//! The clock of a group whose events bring their times: which of these times it accepts, and what bears them out.
 //!
-//! Promises: no producer moves it more than a step, and the skew of clocks, beyond the owner's time of day, to the millisecond,
-//! however long a unit is; within that, only what is borne out moves it far (`lately.rs`); what is only looked up moves nothing.
-//! Must not know: cells, other groups.
+//! Promises: no producer moves the clock further beyond the owner's time of day than a step and the skew of clocks, to
+//! the millisecond, however long a unit is; within that, only a time that is borne out moves it far (`lately.rs`); a
+//! query, which records nothing, does not move it. Must not know: cells, other groups.
 
 use firstseen_filter::{FilterDefinition, Jump, Placed, UnitClock, WindowClock};
 
@@ -37,16 +37,16 @@ pub(crate) struct EventClock {
     clock: UnitClock,
     /// The greatest time that producers have shown, of those in units that were accepted.
     shown: WindowClock,
-    /// The time of day, by the clock of a node that is ahead as far as may be.
+    /// The time of day as a node shows it whose clock is ahead by as much as clocks may differ.
     present: WindowClock,
-    /// The same by the clock of one that is as far behind.
+    /// The time of day as a node shows it whose clock is behind by as much.
     earliest: WindowClock,
-    /// The greatest time that is taken now.
+    /// The greatest time that is accepted now.
     latest: WindowClock,
     clock_skew_max_ms: u64,
     future_max_ms: u64,
     lately: Lately,
-    /// What is far ahead must be borne out.
+    /// A time that is far ahead must be borne out.
     minds_others: bool,
 }
 
@@ -54,7 +54,7 @@ impl EventClock {
     /// A clock that has seen nothing, for slices of `definition`.
     pub(super) fn new(definition: &FilterDefinition, limits: &OwnerLimits) -> Self {
         let FilterDefinition { unit, rule, future_max_ms, .. } = definition;
-        // What was accepted by its unit is never too far ahead, and neither is the owner's own time.
+        // A time whose unit was accepted is never too far ahead, and neither is the owner's own time.
         let own = || WindowClock::new(unit.clone(), *rule, u64::MAX);
         let minds_others = limits.rules.keep(Rule::BearsOutTimes);
         let clock = UnitClock::new(*rule, unit.future_units(*future_max_ms));
@@ -115,7 +115,7 @@ impl EventClock {
         } else {
             self.lately.note(heading.sender, times, heading.events)
         }
-        // A unit may be long, so that what is in it may be far ahead all the same.
+        // A unit may be long, so that a time within an accepted one may be far ahead all the same.
         let clock_ms = times.clock_ms.min(self.latest.now_ms().unwrap_or(u64::MAX));
         if self.shown.now_ms().is_none_or(|shown_ms| shown_ms < clock_ms) {
             let mut next = self.shown.clone();
@@ -141,14 +141,14 @@ impl EventClock {
         self.clock.now_unit()
     }
 
-    /// The unit that it is at this time of day, which no earlier one that was shown to be the present is after.
+    /// The unit of this time of day; a unit that was the present before is never after it.
     pub(super) fn unit_at(&self, wall_ms: u64) -> u64 {
         let mut present = self.present.clone();
         present.catch_up_ms(wall_ms);
         present.now_unit()
     }
 
-    /// Shows at least what a clock of this group has shown before.
+    /// From now on the clock shows at least what a clock of this group has shown before.
     pub(super) fn restore(&mut self, reading: ClockReading) {
         self.clock.restore(reading.unit);
         self.shown.catch_up_ms(reading.time_ms);

@@ -1,11 +1,13 @@
-//! What was sent lately, and by whom: what bears out a jump of the clock that the time of day does not.
+//! Which units were sent lately, and by which producers: these bear out a jump of the clock that the time of day does
+//! not.
 //!
-//! Where old events are replayed, a step ahead of days is as good as any if whoever sends is alone: then nobody else's window
-//! ends by it, and its own clock has looked at what comes next. Where others send too, more than half of what was sent last,
-//! the events of the batch in hand among it, must be of that time, also where that is the present.
+//! Where old events are replayed by one producer alone, a step ahead of days is as good as any: no other producer's
+//! window ends by it, and this producer's own clock has looked at the events that come next. Where other producers send
+//! too, more than half of the events sent last, those of the present batch among them, must be of that time, also where
+//! that time is the present.
 //!
-//! Who has ended, or has been silent for [`SILENT_MS`], does not send: a log that was replayed withholds nothing from who
-//! comes after it.
+//! A producer that has ended, or has been silent for [`SILENT_MS`], no longer counts: a log that was replayed does not
+//! hold back the producers that come after it.
 //!
 //! Promises: bounded; a run of equal units of one producer is one entry, and nothing is allocated for an event. Must not
 //! know: clocks, what a unit is, what time it is (moments are passed in).
@@ -16,7 +18,7 @@ use firstseen_filter::{AHEAD_EVENTS_MAX, Jump};
 
 use crate::protocol::{Tick, Times};
 
-/// Who sends the batch in hand, and how far it is believed.
+/// The sender of the batch in hand, which decides how far the batch is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
     /// A producer, by its incarnation.
@@ -32,7 +34,7 @@ struct Run {
     unit: u64,
     events: usize,
     noted_ms: u64,
-    /// When the producer has sent last, whatever it was.
+    /// When the producer has sent last, of whatever unit.
     heard_ms: u64,
 }
 
@@ -41,37 +43,38 @@ struct Run {
 pub(crate) struct Lately {
     runs: VecDeque<Run>,
     events: usize,
-    /// What was borne out.
+    /// The greatest unit that was borne out.
     anchor: Option<u64>,
     now_ms: u64,
 }
 
-/// What was sent longer ago tells nothing of where the stream is.
+/// Events that were sent longer ago do not show where the stream is.
 const LATELY_MS: u64 = 60_000;
 
-/// Who has sent nothing for longer than this does not send any more.
+/// A producer that has sent nothing for longer than this counts as ended.
 const SILENT_MS: u64 = 3_000;
 
-/// So many events are looked at least; of what is missing, what was borne out before stands for each.
+/// At least so many events are looked at; the anchor stands for each that is missing.
 const LOOKED_AT_MIN: usize = 16;
 
-/// So many events of others, far from the present, outweigh it.
+/// So many events of other producers, far from the present, outweigh the present.
 const OUTWEIGHING_EVENTS: usize = 64;
 
 impl Lately {
-    /// Before a batch, at `now_ms` by the clock of whoever looks, where what was borne out is `anchor`.
+    /// Before a batch, at `now_ms` by the caller's clock; `anchor` is the greatest unit that was borne out.
     pub(crate) fn open(&mut self, anchor: Option<u64>, now_ms: u64) {
         (self.anchor, self.now_ms) = (anchor, now_ms);
         // A clock that was set back says nothing of how long ago that was.
         self.keep(|run| run.noted_ms >= now_ms.saturating_sub(LATELY_MS) && now_ms.abs_diff(run.heard_ms) <= SILENT_MS);
     }
 
-    /// A producer has ended, so that nothing that it has sent says where the stream is now.
+    /// A producer has ended, so that its events do not show where the stream is now.
     pub(crate) fn end(&mut self, producer: u128) {
         self.keep(|run| run.producer != producer);
     }
 
-    /// Whether so much that is far from the present came from others that the present does not bear out what `sender` sends.
+    /// Whether other producers have sent so many events far from the present that the present does not bear out the
+    /// events of `sender`.
     pub(crate) fn outweighs_present(&self, sender: Sender) -> bool {
         let Sender::Producer(producer) = sender else { return false };
         let others = self.runs.iter().filter(|run| run.producer != producer);
@@ -114,7 +117,7 @@ impl Lately {
         (near + near / 2).clamp(LOOKED_AT_MIN, AHEAD_EVENTS_MAX)
     }
 
-    /// Takes note of a batch; what is behind all that was borne out tells nothing of where the stream is.
+    /// Takes note of a batch; events behind the anchor do not show where the stream is.
     pub(crate) fn note(&mut self, sender: Sender, times: &Times, events: usize) {
         let Sender::Producer(producer) = sender else { return };
         let of_producer = self.runs.iter_mut().filter(|run| run.producer == producer);
@@ -134,7 +137,7 @@ impl Lately {
         }
     }
 
-    /// Nothing of it matters any more.
+    /// Forgets all events.
     pub(crate) fn forget(&mut self) {
         self.keep(|_| false);
     }
@@ -203,7 +206,7 @@ mod tests {
         assert!(!lately.bears_out(A, &many(100, 400), 500, jump(900)));
         let still = Times { base_unit: 900, ..Times::default() };
         assert!(lately.bears_out(A, &still, 129, jump(900)) && !lately.bears_out(A, &still, 128, jump(900)));
-        // What was refused before counts: a stream that has gone on takes its clock along.
+        // Events that were refused before count: a stream that has gone on takes its clock along.
         let lately = noted(&[(A, 5, 256), (B, 900, 60), (A, 900, 60)]);
         assert!(!lately.bears_out(B, &many(8, 0), 8, jump(900)) && lately.bears_out(B, &many(9, 0), 9, jump(900)));
     }
@@ -216,7 +219,7 @@ mod tests {
             !lately.outweighs_present(B) && lately.outweighs_present(A) && !lately.outweighs_present(Sender::Level)
         );
         assert!(noted(&[(A, 5, 64), (B, 5, 10)]).outweighs_present(B));
-        // B sends on, and what it sends is behind all that was borne out.
+        // B sends on, and its events are behind all that was borne out.
         for now_ms in (0..=LATELY_MS).step_by(1_000) {
             lately.open(Some(6), now_ms);
             lately.note(B, &times(&[5]), 1);
@@ -239,7 +242,7 @@ mod tests {
         assert_eq!(lately.events, 101);
         lately.end(1);
         assert!(!lately.outweighs_present(B) && lately.bears_out(B, &new, 1, far) && lately.events == 0);
-        // Where the owner's clock was set back by more than that, nobody is waited for.
+        // Where the owner's clock was set back by more than that, no producer holds others back.
         let mut lately = Lately::default();
         lately.open(None, 1_000_000);
         lately.note(A, &times(&[5; 100]), 100);
@@ -257,7 +260,7 @@ mod tests {
         let jump = |from| Jump { from, anchor: Some(289), now: Some(299), tolerance: 10 };
         let next = |unit| lately.bears_out(A, &times(&[unit]), 1, jump(unit - 10));
         assert!(next(301) && next(302) && !next(303) && !next(400));
-        // What was borne out stands for what is not known.
+        // The anchor stands for events that are not known.
         let mut few = Lately::default();
         few.open(Some(5), 0);
         few.note(B, &times(&[4, 4, 4]), 3);

@@ -1,9 +1,11 @@
-//! Events whose verdict needs other levels of the tree: what is not known here climbs to the level above (K11 6,
-//! first-test-then-set at every level), and what is found here may be checked in the levels below (top-down testing).
+//! Events whose verdict needs other levels of the tree: an event that this level does not know climbs to the level
+//! above (K11 6, first-test-then-set at every level), and an event that this level finds may be checked in the levels
+//! below (top-down testing).
 //!
-//! Promises: nothing is set here before the level above has told its verdict; what it has told first-seen is set here, in a
-//! dense tree also what it has found, until it expires there. What is found here counts for false only where all other
-//! levels below are complete and do not know it. Must not know: how questions travel, who owns other levels.
+//! Promises: nothing is set here before the level above has replied; an event that the level above calls first-seen is
+//! set here, in a dense tree also one that the level above has found, until it expires there. A find at this level
+//! counts as a false positive only where all other levels below are complete and do not know the event. Must not know:
+//! how questions travel, who owns other levels.
 
 use super::DividedGroup;
 use super::flights::Phase;
@@ -12,7 +14,7 @@ use crate::protocol::{Climbed, Command, Moment, Operation};
 use crate::verdict::{Decision, Reason, Seen};
 
 impl DividedGroup {
-    /// Sends an event that is not known here to the level above, which there is.
+    /// Sends an event that is not known here to the level above; the caller knows that there is one.
     pub(super) fn climb(&mut self, ticket: u64, operation: Operation) {
         if self.tree.climb(ticket, operation) {
             self.in_flight.enter(ticket, Phase::Climbing);
@@ -41,7 +43,7 @@ impl DividedGroup {
         );
     }
 
-    /// Brings up what this level has told by itself, if it is time.
+    /// Has the events climb that this level has decided by itself, if it is time.
     pub(super) fn replay_owed(&mut self) {
         if let Some(climb) = self.tree.replay(self.present.clock().clock_ms(), self.present.now_ms()) {
             self.outbox.push(Command::Climb(climb));
@@ -59,15 +61,15 @@ impl DividedGroup {
             let decision = climbed.decisions.get(index).copied().unwrap_or(Decision::Undecided(Reason::Unknown));
             let seen = climbed.seen.get(index).copied().unwrap_or_default();
             match operation {
-                Operation::Verify => self.told_below(ticket, decision, climbed.degraded),
-                _ => self.told_above(ticket, decision, seen, climbed.degraded),
+                Operation::Verify => self.answered_from_below(ticket, decision, climbed.degraded),
+                _ => self.answered_from_above(ticket, decision, seen, climbed.degraded),
             }
             self.run_ready();
         }
         self.finish(commands);
     }
 
-    fn told_above(&mut self, ticket: u64, decision: Decision, seen: Seen, degraded: bool) {
+    fn answered_from_above(&mut self, ticket: u64, decision: Decision, seen: Seen, degraded: bool) {
         let is_young = self.is_young() || self.was_headed_elsewhere(ticket);
         let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
         let may_be_again = batch.head.may_be_again();
@@ -77,9 +79,9 @@ impl DividedGroup {
         }
         batch.degraded |= degraded;
         match decision {
-            Decision::Undecided(reason) if self.tell_alone(ticket, reason) => {}
+            Decision::Undecided(reason) if self.decide_alone(ticket, reason) => {}
             Decision::Undecided(_) => self.settle(ticket, decision),
-            // A process of this node before may have brought it up, and its guard is lost.
+            // An earlier process of this node may have brought the event up, and that process's guard is lost.
             Decision::Duplicate if may_be_again && is_young => {
                 self.settle(ticket, Decision::Undecided(Reason::TooOld));
             }
@@ -87,13 +89,14 @@ impl DividedGroup {
         }
     }
 
-    /// Tells an event that cannot climb by what is known here, if that is allowed and can be written down.
-    pub(super) fn tell_alone(&mut self, ticket: u64, reason: Reason) -> bool {
+    /// Decides an event that cannot climb by what is known here, if the policy allows that and the event can be written
+    /// down.
+    pub(super) fn decide_alone(&mut self, ticket: u64, reason: Reason) -> bool {
         let cannot_climb = matches!(reason, Reason::Unknown | Reason::NotReady | Reason::SlicesDown);
-        if !cannot_climb || !self.tree.may_tell_alone(self.present.limits().journal_events_max) {
+        if !cannot_climb || !self.tree.may_decide_alone(self.present.limits().journal_events_max) {
             return false;
         }
-        // What is told alone is known here the next time, or is not told.
+        // An event that is decided alone is known here the next time, or is not decided.
         let unit = self.in_flight.flight_mut(ticket).map_or(0, |flight| flight.stamp.unit);
         if self.room(unit).is_err() {
             return false;
@@ -110,7 +113,7 @@ impl DividedGroup {
         true
     }
 
-    /// An event is decided, and remembered here where the tree wants it to be.
+    /// Another level has decided an event; it is recorded here where the tree wants it to be.
     pub(super) fn take_over(&mut self, ticket: u64, decision: Decision, seen: Seen) {
         let rule = *self.own.rule();
         let dense = self.tree.is_dense();
@@ -122,7 +125,7 @@ impl DividedGroup {
         if decision == Decision::Duplicate {
             flight.level = seen.level;
         }
-        // What was told below counts from its own time on, whatever else is known.
+        // An event that a level below has decided counts from its own time on, whatever else is known.
         let seen_unit = if is_brought_up { Some(flight.stamp.unit) } else { seen.unit };
         flight.stamp.unit = seen_unit.unwrap_or(flight.stamp.unit);
         flight.expiry = if seen_unit.is_some() { rule.expiry(flight.stamp.unit) } else { u64::MAX };
@@ -132,15 +135,15 @@ impl DividedGroup {
         if remembers && self.room(unit).is_ok() {
             return self.record(ticket, self.fill.newest(), decision);
         }
-        // Where it finds no room it is not remembered here, and climbs again.
+        // An event that finds no room here is not recorded, and climbs again the next time.
         if records && must_remember {
             self.tree.forget(&rule, unit);
         }
         self.settle(ticket, decision);
     }
 
-    /// One of the levels below knows an event that was found here, or does not.
-    fn told_below(&mut self, ticket: u64, decision: Decision, degraded: bool) {
+    /// One of the levels below has answered whether it knows an event that was found here.
+    fn answered_from_below(&mut self, ticket: u64, decision: Decision, degraded: bool) {
         // It may have been given up since.
         let event = self.in_flight.event_unless_over(ticket).map(|(batch, event)| &mut batch.flights[event]);
         let Some(flight) = event.filter(|flight| flight.phase() == Phase::Checking) else { return };

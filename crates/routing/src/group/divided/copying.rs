@@ -1,4 +1,5 @@
-//! What a group whose slices share events tells copies of others and backups, and what it puts in of them.
+//! Cells that a group whose slices share events sends to other copies and to backups, and cells of theirs that it puts
+//! in.
 //!
 //! Promises: see [`crate::copying`]. Must not know: how far a copy has come.
 
@@ -11,20 +12,20 @@ use crate::ids::NodeId;
 use crate::protocol::{AskCells, CellParts, ClockReading, Command, Moment, PeerBody};
 
 impl DividedGroup {
-    /// Another node asks for cells of a slice. Only who has everything, and takes nothing by an older map than the other's
-    /// any more, can say.
-    pub(super) fn tell_cells(&mut self, to: NodeId, ask: &AskCells, epoch: u64) {
+    /// Another node asks for cells of a slice. Only a complete copy that accepts nothing by an older map than the
+    /// other's can answer.
+    pub(super) fn send_cells(&mut self, to: NodeId, ask: &AskCells, epoch: u64) {
         let index = ask.slice as usize;
         let (placement, incarnation) = (self.membership.placement(), self.membership.site().incarnation);
         if epoch > placement.epoch() || !placement.is_source(index, incarnation) {
             return;
         }
-        // Cells of a time that is long over could not be told apart there.
+        // The other node could not tell cells of a time long past from newer ones.
         if let Some(newest_unit) = self.membership.newest_unknown_unit(&self.present) {
             self.own.advance(ask.unit.min(newest_unit));
         }
         if let Some(parts) = self.parts(ask) {
-            self.outbox.send(to, PeerBody::Cells(parts));
+            self.outbox.send_ahead(to, PeerBody::Cells(parts));
         }
     }
 
@@ -35,9 +36,10 @@ impl DividedGroup {
         Some(told(slice, ask, self.present.limits().copied_at_once_bytes, clock))
     }
 
-    /// Cells of a slice for a backup, and whether it has all that was ever recorded in it; none where it is not here.
+    /// Cells of a slice for a backup, and whether the slice has all that was ever recorded in it; none where it is not
+    /// here.
     pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<(CellParts, bool)> {
-        // So that the slices of a backup are of about one time.
+        // This way the slices of a backup are of about one time.
         self.own.advance(self.present.clock().now_unit());
         let is_complete = self.membership.holding().is_whole()
             || self.membership.placement().is_slice_complete_here(ask.slice as usize);
@@ -63,8 +65,8 @@ impl DividedGroup {
         put
     }
 
-    /// The room that is left is judged by what a slice tells of its newest generation. Events that are set again with each
-    /// repeat are told as often.
+    /// The room that is left is estimated from the slice's counts of its newest generation. Events that are set again
+    /// with each repeat are counted as often.
     fn count_events_of(&mut self, slice: u32) {
         let Some(Some(slice)) = self.own.slices().get(slice as usize) else { return };
         let is_newest = slice.newest_generation() == self.fill.newest() && self.refresh == Refresh::Fixed;
@@ -78,7 +80,7 @@ impl DividedGroup {
         if self.membership.placement().is_slice_complete_here(parts.slice as usize) {
             return self.membership.compare_cells(parts, &self.present, &mut self.own);
         }
-        // What is late there is late here.
+        // An event that is late at the other copy is late here.
         self.present.clock_mut().restore(parts.clock);
         self.own.advance(self.present.clock().now_unit());
         self.membership.hear_fetched(parts, epoch, &self.present, &mut self.own, &mut self.kept);

@@ -1,4 +1,4 @@
-//! What an event comes to: from what is known of it to the one step that follows.
+//! The verdict on an event: from what is known of the event to the one step that follows.
 //!
 //! Promises: pure; every combination of facts has one step, and the tables of the tests have a row for it. Must not know: how a
 //! fact was found out, how a step is carried out.
@@ -11,17 +11,17 @@ use crate::verdict::{Decision, Reason};
 /// What is known of an event before any of its cells is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
-    /// Where it begins by the map that counts.
+    /// The node at which the event begins by the present map.
     pub(super) head: Head,
-    /// The one that headed it before has not ended yet.
+    /// The node that headed the event before has not ended yet.
     pub(super) awaits_former_head: bool,
-    /// A slice here that it needs could not be built.
+    /// A slice here that the event needs could not be built.
     pub(super) lacks_slice: bool,
-    /// A node that it needs has been out of reach for long.
+    /// A node that the event needs has been out of reach for long.
     pub(super) needs_unreachable: bool,
     /// There is a level above, to which goes what is not known here.
     pub(super) has_parent: bool,
-    /// Its positions, and those of them on live, complete slices.
+    /// The event's positions, and those of them on live, complete slices.
     pub(super) hashes: usize,
     pub(super) live: usize,
 }
@@ -31,25 +31,25 @@ pub(super) struct Asked {
 pub(super) enum Head {
     Here,
     Elsewhere,
-    /// All of its nodes are down.
+    /// All nodes of the event are down.
     Nowhere,
 }
 
-/// What is known of an event once all that had to be asked at this level has answered.
+/// What is known of an event once all slices that were to be asked at this level have answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tested {
     /// All positions that were asked were set.
     pub(super) is_found: bool,
     pub(super) operation: Operation,
-    /// It may be found because of an attempt of its own before this one.
+    /// The event may be found because an earlier attempt of the same submission has set it.
     pub(super) may_be_its_own: bool,
-    /// What it is told where it was found, and too few of its slices were asked for a verdict.
+    /// The reply where all positions asked were set, and too few slices were asked for a verdict.
     pub(super) too_few_left: Option<Decision>,
-    /// Levels below are asked whether they know it, too.
+    /// Levels below are asked whether they know the event, too.
     pub(super) is_checked_below: bool,
     /// There is a level above, to which goes what is not known here.
     pub(super) has_parent: bool,
-    /// What was recorded before is recorded anew when it comes again.
+    /// A duplicate is recorded anew (refresh).
     pub(super) refreshes: bool,
     /// Another filter has followed, and nothing is recorded here any more.
     pub(super) closed: Option<Reason>,
@@ -57,22 +57,22 @@ pub(super) struct Tested {
     pub(super) cut_off: Option<Reason>,
 }
 
-/// What happens to it next.
+/// What happens to the event next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// The level above is asked.
     Climb(Operation),
     /// Levels below are asked.
     CheckBelow,
-    /// It is decided, and nothing is set for it.
+    /// The event is decided, and nothing is set for it.
     Decide(Decision),
-    /// It is new: it is recorded if there is room, and then told first-seen.
+    /// The event is new: it is recorded if there is room, and the reply is first-seen.
     Record,
-    /// It was recorded, and is again: it is told to be a duplicate.
+    /// The event was recorded before, and is recorded again: the reply is duplicate.
     RecordAgain,
 }
 
-/// Whether an event is asked about, and of whom.
+/// Whether slices are asked about an event, and which.
 pub(super) fn before_test(policies: &FilterPolicies, asked: &Asked) -> Course {
     let undecided = |reason| Course::Tell(Decision::Undecided(reason));
     match asked.head {
@@ -80,7 +80,7 @@ pub(super) fn before_test(policies: &FilterPolicies, asked: &Asked) -> Course {
         Head::Elsewhere => undecided(Reason::StaleMap),
         Head::Here if asked.awaits_former_head || asked.lacks_slice => undecided(Reason::NotReady),
         Head::Here if asked.needs_unreachable => Course::Tell(TOO_FEW_LEFT),
-        // What this level does not know climbs: whatever can be asked may say so.
+        // An event that this level does not know climbs: any slice that can be asked may say that it does not know it.
         Head::Here if asked.has_parent => Course::Ask,
         Head::Here => course(policies, asked.live, asked.hashes),
     }
@@ -94,7 +94,7 @@ pub(super) fn after_test(tested: &Tested) -> Next {
 fn found(tested: &Tested) -> Next {
     let Tested { operation, too_few_left, cut_off, .. } = *tested;
     if operation == Operation::Record {
-        // A level below has told it already: it counts from now on, here and above.
+        // A level below has replied already: the event counts from now on, here and above.
         return if tested.has_parent { Next::Climb(Operation::Record) } else { Next::RecordAgain };
     }
     if tested.may_be_its_own {
@@ -137,14 +137,14 @@ impl Next {
 mod tests {
     use super::*;
 
-    /// Some of all combinations of facts, and the step that follows there.
+    /// A row of the table: some of all combinations of facts, and the step that follows there.
     struct Row<Facts, Step> {
         what: &'static str,
         holds: fn(&Facts) -> bool,
         step: fn(&Facts) -> Step,
     }
 
-    /// Every combination of facts is in one row, every row has some, and what is decided is what the row says.
+    /// Every combination of facts is in one row, every row has some, and each decision is that of its row.
     fn check<Facts: std::fmt::Debug, Step: PartialEq + std::fmt::Debug>(
         rows: &[Row<Facts, Step>],
         all: impl Iterator<Item = Facts>,
@@ -167,9 +167,9 @@ mod tests {
 
     #[rustfmt::skip]
     const AFTER_TEST: [Row<Tested, Next>; 13] = [
-        Row { what: "found, told below already, a level above", holds: |it| it.is_found && it.is_brought_up() && it.has_parent,
+        Row { what: "found, decided below already, a level above", holds: |it| it.is_found && it.is_brought_up() && it.has_parent,
               step: |_| Next::Climb(Operation::Record) },
-        Row { what: "found, told below already, at the root", holds: |it| it.is_found && it.is_brought_up() && !it.has_parent,
+        Row { what: "found, decided below already, at the root", holds: |it| it.is_found && it.is_brought_up() && !it.has_parent,
               step: |_| Next::RecordAgain },
         Row { what: "found, perhaps because of its own attempt", holds: |it| it.is_asked_and_found() && it.may_be_its_own,
               step: |_| Next::undecided(Reason::TooOld) },
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn every_event_is_asked_about_or_told_at_once() {
+    fn every_event_is_asked_about_or_decided_at_once() {
         let heads = [Head::Here, Head::Elsewhere, Head::Nowhere];
         let counts = (0..=7).map(|live| (7, live));
         let all = heads.into_iter().flat_map(|head| counts.clone().map(move |count| (head, count))).flat_map(|of| {

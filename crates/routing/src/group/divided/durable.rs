@@ -1,7 +1,8 @@
-//! What a group does not forget when its process ends.
+//! What a group persists, so that it outlives the process.
 //!
-//! Promises: a batch is kept as unknown before any cell is set for it, so that a retry is never taken for a duplicate of
-//! itself; what is to be kept is told ahead of all that follows from it. Must not know: bytes, disks.
+//! Promises: a batch is persisted as unknown before any cell is set for it, so that a retry is never taken for a
+//! duplicate of itself; an entry leaves ahead of all replies and messages that follow from it. Must not know: bytes,
+//! disks.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +17,15 @@ use crate::map::Durability;
 use crate::protocol::{BatchName, ClockReading, Command, Entry, Mirrored, Moment, NamedEvent, PositionLists, SetBatch};
 use crate::verdict::{Decision, Reason};
 
-/// What is to be kept of the input that is worked on.
+/// Entries to persist from the present input.
 pub(crate) struct Kept {
     keeps_journal: bool,
     entries: Vec<Entry>,
-    /// Parts of copies, which are kept by themselves: they are long.
+    /// Parts of copies, in entries of their own, as they are long.
     copied: Vec<Entry>,
-    /// While it is restored: batches that were taken up, and of which nothing else was read yet.
+    /// During a restore: batches that were taken up, and of which no reply was read yet.
     taken: BTreeMap<BatchName, (Vec<NamedEvent>, u32)>,
-    /// By which map this node headed events when all that others had headed could come no more.
+    /// The epoch by which this node headed events when no submission could come again that another node had headed.
     headed_epoch: Option<u64>,
 }
 
@@ -34,7 +35,7 @@ impl Kept {
         Self { keeps_journal: durability.keeps_journal(), entries, copied, taken: BTreeMap::new(), headed_epoch: None }
     }
 
-    /// A batch was taken up, and nobody knows yet what it comes to.
+    /// A batch was taken up, and has no verdicts yet.
     pub(super) fn taken(&mut self, name: BatchName, names: &[NamedEvent], events: usize) {
         if self.keeps_journal {
             self.entries.push(Entry::Taken { name, names: names.to_vec(), events: events as u32 });
@@ -42,7 +43,13 @@ impl Kept {
     }
 
     /// What the guard has learnt of a batch.
-    pub(super) fn told(&mut self, name: BatchName, names: &[NamedEvent], decisions: &[Decision], clock: ClockReading) {
+    pub(super) fn replied(
+        &mut self,
+        name: BatchName,
+        names: &[NamedEvent],
+        decisions: &[Decision],
+        clock: ClockReading,
+    ) {
         if self.keeps_journal {
             self.entries.push(Entry::Told { name, names: names.to_vec(), decisions: decisions.to_vec(), clock });
         }
@@ -92,7 +99,7 @@ impl Kept {
         }
     }
 
-    /// All of the input.
+    /// Gives all entries of the present input.
     pub(super) fn take(&mut self, site: &Site, commands: &mut Vec<Command>) {
         commands.extend(self.copied.drain(..).map(|part| site.record(vec![part])));
         if !self.entries.is_empty() {
@@ -102,7 +109,7 @@ impl Kept {
 }
 
 impl DividedGroup {
-    /// Takes up what a process of this node before has kept.
+    /// Takes up an entry that an earlier process of this node has persisted.
     pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
         self.present.begin(now);
         if let Entry::Told { name, .. } = &entry {
@@ -110,7 +117,7 @@ impl DividedGroup {
         }
         let Some(entry) = restore_names(entry, &mut self.guard, &mut self.present) else { return Ok(()) };
         match entry {
-            // The map, which is newer than any entry, knows of every generation that was opened.
+            // The map, which is newer than any entry, names every generation that was opened.
             Entry::Set { generation, .. } | Entry::Checkpoint { newest: generation, .. }
                 if generation > self.fill.newest() =>
             {
@@ -175,20 +182,20 @@ impl DividedGroup {
         entries
     }
 
-    /// Keeps by which map this node heads events, once all that others have headed is over.
+    /// Persists the map by which this node heads events, once no submission may come again that others have headed.
     pub(super) fn keep_head(&mut self) {
         if self.membership.heads_all_that_may_come(self.present.now_ms()) {
             self.kept.headed(self.membership.placement().epoch());
         }
     }
 
-    /// What another head has told.
-    pub(super) fn hear_told(&mut self, mirrored: &Mirrored) {
-        let told = (mirrored.name, mirrored.names.clone(), mirrored.decisions.clone());
+    /// Another head has given these replies.
+    pub(super) fn hear_replies(&mut self, mirrored: &Mirrored) {
+        let replies = (mirrored.name, mirrored.names.clone(), mirrored.decisions.clone());
         if self.present.keeps(Rule::RestoresNames) {
-            self.guard.restore(&told, self.present.now_ms());
+            self.guard.restore(&replies, self.present.now_ms());
         }
-        self.kept.told(mirrored.name, &mirrored.names, &mirrored.decisions, mirrored.clock);
+        self.kept.replied(mirrored.name, &mirrored.names, &mirrored.decisions, mirrored.clock);
     }
 
     pub(crate) fn is_complete(&self) -> bool {

@@ -8,9 +8,9 @@
 //! here are set already, so those in use do not count it twice. Words of generations are not counted: there a key that
 //! comes again after such a loss takes the room of two until its window is over.
 //!
-//! The embedded engine opens a generation when the newest is full, at that event. A cluster has to agree on it first, so
-//! it is asked for a little earlier, and each node judges by its own estimate: generations open at other events, and where
-//! events are refused is as uncertain as the root of the events counted.
+//! The embedded engine opens a generation when the newest is full, at that event. A cluster has to agree on it first,
+//! so it is proposed a little earlier, and each node judges by its own estimate: generations open at other events, and
+//! the event at which a full filter begins to refuse is as uncertain as the root of the events counted.
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{
@@ -19,9 +19,9 @@ use firstseen_filter::{
 
 use crate::map::check::growth_of;
 
-/// A generation is asked for when the newest has room for less than one part in this many of its capacity.
+/// The next generation is proposed when the newest has room for less than one part in this many of its capacity.
 const ROOM_PARTS: u64 = 8;
-/// One that has not come is asked for again after so long.
+/// A generation that was not committed is proposed again after so long.
 const ASK_AGAIN_MS: u64 = 1000;
 
 /// The newest generation of a group.
@@ -35,12 +35,12 @@ pub(crate) struct Fill {
     /// All slices of the group together.
     whole: Geometry,
     slices: u64,
-    /// Slices over which heads are spread, those that are not down, and how many of them are asked here.
+    /// Slices over which heads are spread, that is those that are not down.
     live_slices: u64,
     asked_slices: u64,
     /// The committed number of the newest generation.
     newest: u64,
-    /// The generation asked for last, and when.
+    /// The generation proposed last, and when.
     asked: Option<(u64, u64)>,
     live: LiveEvents,
     /// Slices of events recorded here, beyond whole shares of all slices.
@@ -60,7 +60,7 @@ pub(crate) enum Room {
 }
 
 impl Fill {
-    /// Of a group of this definition, whose `slices` slices are `whole` together.
+    /// For a group of this definition, whose `slices` slices are `whole` together.
     pub(crate) fn new(group: &FilterDefinition, whole: Geometry, slices: u64) -> Self {
         let counts_cells = matches!(group.cells, CellDefinition::Bloom { .. } | CellDefinition::Timing { .. });
         Self {
@@ -100,7 +100,7 @@ impl Fill {
         }
     }
 
-    /// The next generation, where it is to be asked for; not again for a while.
+    /// The next generation, where it is to be proposed; not again for a while.
     pub(crate) fn ask_for_next(&mut self, now_ms: u64) -> Option<u64> {
         let number = self.newest.saturating_add(1);
         let asked_lately = |(asked, at_ms): (u64, u64)| asked == number && now_ms.saturating_sub(at_ms) < ASK_AGAIN_MS;
@@ -132,13 +132,14 @@ impl Fill {
         &self.live
     }
 
-    /// Counts what another process of this node has counted.
+    /// Takes up the count of an earlier process of this node.
     pub(crate) fn restore(&mut self, counted: LiveEvents) {
         self.now = self.now.max(counted.newest_unit().unwrap_or(0));
         self.live = counted;
     }
 
-    /// Counts the events of which so many, `of_slice`, had cells in one of the slices, where that is more than is known.
+    /// Takes up an estimate from the events that had cells in one of the slices, `of_slice`, where that is more than is
+    /// counted.
     pub(crate) fn adopt(&mut self, of_slice: &LiveEvents) {
         let misses_slice = (1.0 - 1.0 / self.slices.max(1) as f64).powf(f64::from(self.whole.hashes()));
         let all = of_slice.times(1.0 / (1.0 - misses_slice));

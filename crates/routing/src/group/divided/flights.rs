@@ -1,11 +1,11 @@
 //! Events in flight: those that are tested, whose cells are being set, or that wait for another of the same positions.
 //!
 //! Promises: of the events of the same positions one is in flight and the others wait for it, in order; nothing is
-//! allocated for an event. Must not know: cells, nodes, what is told to whom.
+//! allocated for an event. Must not know: cells, nodes, replies.
 //!
-//! A ticket names an event: the number of its batch, and its index there. Numbers are not used again, so what comes back
-//! late for an event that is over finds nothing ([`Flights::unless_over`]). All other tickets are of events that are there:
-//! where one is not, the program is wrong. Tests end there, and whoever runs it counts that.
+//! A ticket names an event: the number of its batch, and its index there. Numbers are not used again, so a late answer
+//! for an event that is over finds no flight ([`Flights::unless_over`]). All other tickets are of events that are there:
+//! where one is not, the program is wrong. Tests end there, and a node counts that.
 
 mod phase;
 
@@ -34,18 +34,18 @@ pub(crate) struct Flight {
     pub(crate) stamp: Stamp,
     /// Generations still possible.
     pub(crate) generations: u16,
-    /// The least expiry that it was found with, or that its cells get; in trees only.
+    /// The least expiry that the event was found with, or that its cells get; in trees only.
     pub(crate) expiry: u64,
-    /// The level of the tree at which it was found.
+    /// The level of the tree at which the event was found.
     pub(crate) level: u8,
-    /// A level below knows it too, or cannot tell.
+    /// A level below knows the event too, or cannot say.
     pub(crate) is_confirmed: bool,
     /// Answers or acknowledgements that are missing.
     pub(crate) waiting: u16,
-    /// What it comes to; not yet told while `told` is false.
+    /// The verdict, which counts once `is_decided` is true.
     pub(crate) outcome: Decision,
-    pub(crate) told: bool,
-    /// It was told before, to a submission of the same name.
+    pub(crate) is_decided: bool,
+    /// An earlier submission of the same name has got this verdict.
     pub(crate) is_repeat: bool,
     /// Events that wait for this one, oldest first.
     pub(crate) joiners: Queue,
@@ -73,13 +73,13 @@ impl Flight {
         self.phase
     }
 
-    /// It does something else from now on.
+    /// Begins another phase.
     pub(crate) fn enter(&mut self, next: Phase) {
         debug_assert!(self.phase.leads_to(next), "{:?} does not lead to {next:?}", self.phase);
         self.phase = next;
     }
 
-    /// Where it was found, in a window of so many units.
+    /// Where the event was found, in a window of so many units.
     pub(crate) fn seen(&self, span_units: u64) -> Seen {
         let unit = (self.expiry != u64::MAX).then(|| self.expiry.saturating_sub(span_units));
         Seen { unit, level: self.level }
@@ -108,7 +108,7 @@ impl Flight {
         is_confirmed: false,
         waiting: 0,
         outcome: Decision::Undecided(Reason::Unknown),
-        told: false,
+        is_decided: false,
         is_repeat: false,
         joiners: Queue::EMPTY,
         echoes: Queue::EMPTY,
@@ -121,13 +121,13 @@ impl Flight {
 pub(crate) struct BatchHead {
     pub(crate) reply_to: u64,
     pub(crate) operation: Operation,
-    /// The level that it came from, in trees.
+    /// The level that the batch came from, in trees.
     pub(crate) from: Option<FromLevel>,
     pub(crate) producer: u128,
     pub(crate) sequence: u64,
     pub(crate) names: Vec<NamedEvent>,
     pub(crate) deadline_ms: u64,
-    /// It was sent before, and may have been recorded.
+    /// The batch was sent before, and may have been recorded.
     pub(crate) again: bool,
     pub(crate) traceparent: Option<Arc<str>>,
 }
@@ -138,12 +138,12 @@ impl BatchHead {
         self.operation.records()
     }
 
-    /// A level below has told its events already.
+    /// A level below has replied to its events already.
     pub(crate) fn is_brought_up(&self) -> bool {
         self.operation == Operation::Record
     }
 
-    /// Its events may have been recorded under its name before.
+    /// The events may have been recorded under the batch's name before.
     pub(crate) fn may_be_again(&self) -> bool {
         self.operation == Operation::Observe && (self.again || !self.names.is_empty())
     }
@@ -156,19 +156,19 @@ pub(crate) struct Batch {
     /// Positions of the tree's root, where they are others.
     above: Option<Probes>,
     pub(crate) flights: Vec<Flight>,
-    /// Given away with the reply.
+    /// The verdicts, which leave with the reply.
     pub(crate) decisions: Vec<Decision>,
-    /// The same, in trees.
+    /// Where events were found, in trees; these leave with the reply too.
     pub(crate) seen: Vec<Seen>,
-    /// Events that are not told.
-    pub(crate) untold: usize,
+    /// Events without a verdict so far.
+    pub(crate) pending: usize,
     /// Events that are not over.
     pub(crate) open: usize,
     pub(crate) replied: bool,
-    /// Some of its events were told before.
+    /// Some of its events had a reply before.
     pub(crate) has_repeats: bool,
-    /// What was found is told ahead of the reply.
-    pub(crate) is_found_told: bool,
+    /// Early duplicates were sent, ahead of the reply.
+    pub(crate) has_sent_early: bool,
     /// The guard has learnt all decisions.
     pub(crate) is_settled: bool,
     pub(crate) degraded: bool,
@@ -178,22 +178,22 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Not all positions of an event are asked; a new one is called a duplicate by this chance.
+    /// Not all positions of an event are asked; a new event is called a duplicate by this chance.
     pub(crate) fn degrade(&mut self, rate: f64) {
         self.degraded = true;
         self.partial_events += 1;
         self.partial_rates += rate;
     }
 
-    /// The mean chance that a new event of the batch is called a duplicate, where that is `rate` for those of which all
-    /// positions were asked; none where that is all of them.
+    /// The mean chance that a new event of the batch is called a duplicate, where the chance is `rate` for events of
+    /// which all positions were asked; none where that is all events.
     pub(crate) fn expected_rate(&self, rate: impl FnOnce() -> f64) -> Option<f64> {
         let events = self.flights.len() as f64;
         let partial_events = f64::from(self.partial_events);
         (self.partial_events > 0).then(|| (self.partial_rates + (events - partial_events).max(0.0) * rate()) / events)
     }
 
-    /// Whether something of it is in flight.
+    /// Whether an event of the batch is in flight.
     pub(crate) fn is_open(&self) -> bool {
         self.flights.iter().any(|flight| !matches!(flight.phase, Phase::Over | Phase::Abandoned))
     }
@@ -201,7 +201,7 @@ impl Batch {
     /// An event is decided.
     pub(crate) fn decide(&mut self, index: usize, outcome: Decision, seen: Option<Seen>) {
         self.decisions[index] = outcome;
-        self.untold = self.untold.saturating_sub(1);
+        self.pending = self.pending.saturating_sub(1);
         if let Some(seen) = seen {
             self.seen.resize(self.decisions.len(), Seen::default());
             self.seen[index] = seen;
@@ -259,12 +259,12 @@ impl Flights {
         !self.slots.is_empty()
     }
 
-    /// Numbers start here, apart from those that an owner of this group has given in another process.
+    /// Numbers start here, apart from those that this group's owner has given in another process.
     pub(crate) fn number_from(&mut self, first_number: u64) {
         self.next_number = first_number;
     }
 
-    /// Nobody waits for any of it.
+    /// No caller waits for any of the batches.
     pub(crate) fn clear(&mut self) {
         *self = Self { astray: self.astray.take().into(), ..Self::default() };
     }
@@ -295,11 +295,11 @@ impl Flights {
             flights,
             decisions,
             seen: Vec::new(),
-            untold: events,
+            pending: events,
             open: events,
             replied: false,
             has_repeats: false,
-            is_found_told: false,
+            has_sent_early: false,
             is_settled: false,
             degraded,
             partial_events: 0,
@@ -384,7 +384,7 @@ impl Flights {
         self.leaders = leaders;
     }
 
-    /// Lets nobody wait for this event any more.
+    /// From now on no event waits for this one.
     pub(crate) fn unlead(&mut self, ticket: u64) {
         let hash = hash(self.identity(ticket));
         if let Ok(leader) = self.leaders.find_entry(hash, |leader| *leader == ticket) {
@@ -451,7 +451,7 @@ impl Flights {
         self.spares.pop().map(|(probes, _)| probes)
     }
 
-    /// The ticket from which on those of the next batches are.
+    /// The first ticket that is not given yet.
     pub(crate) fn first_free(&self) -> u64 {
         ticket(self.next_number, 0)
     }

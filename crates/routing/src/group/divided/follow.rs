@@ -1,11 +1,12 @@
 //! What a new map means for a group: nodes come and go, and heads of events with them.
 //!
-//! A node that is down is neither asked nor set, and the events whose head it was have another: the node of their next
-//! position. So that no two heads find an event new, what one asks or sets by a map that is over is refused (see
-//! `DividedGroup::receive`), and what it has not told by then is unknown, unless it heads the event by the next map too.
+//! A node that is down is neither asked nor set, and the events whose head it was have another head: the node of their
+//! next position. So that no two heads find an event new, tests and sets that a head sends by an older map are refused
+//! (see `DividedGroup::receive`), and its events without a reply by then are unknown, unless it heads them by the next
+//! map too.
 //!
-//! Promises: of two heads of an event, one before and one after a change of the map, one is told that it is new at most,
-//! if nothing is told before all have acknowledged. Must not know: how the map is agreed on.
+//! Promises: of two heads of an event, one before and one after a change of the map, at most one replies first-seen, if
+//! no reply leaves before all nodes have acknowledged. Must not know: how the map is agreed on.
 
 use super::DividedGroup;
 use super::flights::Phase;
@@ -42,7 +43,7 @@ impl DividedGroup {
             let placement = self.membership.placement();
             let is_down = |set: &SetFlight| placement.down_peers().any(|peer| peer == set.to());
             self.end_sets(self.in_flight.sets().numbers(is_down), SetEnd::Down);
-            // What a node was to set that has no slices any more is for whoever has them now.
+            // A set that was for a node without slices now is for the nodes that have them now.
             let placement = self.membership.placement();
             let is_stale = |set: &SetFlight| set.awaits_map() || placement.index_of(set.to()).is_none();
             self.end_sets(self.in_flight.sets().numbers(is_stale), SetEnd::Stale);
@@ -52,8 +53,8 @@ impl DividedGroup {
         let Self { membership, present, own, outbox, .. } = self;
         let epoch = membership.placement().epoch();
         membership.follow_gap(present, own);
-        // They would ask.
-        returned.into_iter().for_each(|node| membership.tell_past(node, epoch, present, own, outbox));
+        // The nodes that are back would ask for what they missed; this answers ahead of their question.
+        returned.into_iter().for_each(|node| membership.send_past(node, epoch, present, own, outbox));
         self.finish(commands);
     }
 
@@ -64,13 +65,13 @@ impl DividedGroup {
         self.answer_all();
         self.in_flight.clear();
         self.tree.clear();
-        // Batches are settled above; what was gathered for other nodes was told by a process that is over for them.
+        // Batches are settled above; messages gathered for other nodes are of a start that is over for them.
         self.kept.take(&self.membership.site(), commands);
         self.outbox.begin_anew(commands);
         self.membership.begin_anew(incarnation, now.monotonic_ms);
     }
 
-    /// Nothing of what is in flight can come to an end here: whoever waits for an answer gets one, and asks elsewhere.
+    /// No event in flight can come to an end here: every caller that waits gets a reply, and asks elsewhere.
     pub(crate) fn give_up_flights(&mut self, now: Moment, commands: &mut Vec<Command>) {
         self.present.begin(now);
         self.answer_all();
@@ -84,16 +85,16 @@ impl DividedGroup {
         }
     }
 
-    /// Tells all events of a batch that are not told what is known of them.
+    /// Decides all undecided events of a batch by what is known of them.
     fn give_up(&mut self, first: u64) {
         let Some(batch) = self.in_flight.batch_mut(first) else { return };
         for event in 0..batch.flights.len() {
             let reason = match batch.flights[event].phase() {
-                _ if batch.flights[event].told => continue,
+                _ if batch.flights[event].is_decided => continue,
                 Phase::Testing | Phase::Joined => Reason::NotReady,
                 _ => Reason::Unknown,
             };
-            batch.flights[event].told = true;
+            batch.flights[event].is_decided = true;
             batch.decide(event, Decision::Undecided(reason), None);
         }
     }

@@ -1,9 +1,11 @@
-//! What a head has in flight: events, the sets that they wait for, and what of them is to be done before an input ends.
+//! What a head has in flight: events, the sets that they wait for, and the work on them that is due before an input
+//! ends.
 //!
 //! What an event does next is drawn at [`Phase`].
 //!
-//! Promises: an event is decided once, and those that wait for it are told or run, oldest first; a batch that may be answered
-//! or dropped is looked at before the input ends. Must not know: cells, nodes, why an event is decided.
+//! Promises: an event is decided once, and the events that wait for it get their verdicts or run, oldest first; a batch
+//! that may be answered or dropped is looked at before the input ends. Must not know: cells, nodes, why an event is
+//! decided.
 
 use hashbrown::HashMap;
 
@@ -30,7 +32,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Nobody waits for any of it.
+    /// Forgets all events; no caller waits for any of them.
     pub(super) fn clear(&mut self) {
         self.flights.clear();
         let flights = std::mem::take(&mut self.flights);
@@ -92,12 +94,12 @@ impl InFlight {
         self.flights.positions(ticket)
     }
 
-    /// Another filter has followed: nothing is recorded for what comes from now on.
+    /// Another filter has followed: nothing is recorded for events that come from now on.
     pub(super) fn close_line(&mut self) {
         self.absent_from = self.flights.first_free();
     }
 
-    /// Whether all is over that came before.
+    /// Whether all events that came before are over.
     pub(super) fn has_ended_before_close(&self) -> bool {
         let mut before = self.flights.batches().into_iter().take_while(|first| *first < self.absent_from);
         !before.any(|first| self.batch(first).is_some_and(Batch::is_open))
@@ -113,7 +115,7 @@ impl InFlight {
         self.named.get(name).copied()
     }
 
-    /// The guard remembers the names of a batch from now on, if it did not before.
+    /// From now on the guard answers for the names of a batch.
     pub(super) fn forget_names(&mut self, ticket: u64) {
         let Some(batch) = self.flights.batch(ticket).filter(|batch| batch.head.records() && !batch.is_settled) else {
             return;
@@ -137,7 +139,7 @@ impl InFlight {
         self.closing.pop()
     }
 
-    /// Some of a batch is told, or climbs: the rest may be told apart.
+    /// Some events of a batch are decided, or climb: early duplicates may be due.
     pub(super) fn part(&mut self, ticket: u64) {
         if self.parting.last().is_none_or(|last| !same_batch(*last, ticket)) {
             self.parting.push(ticket);
@@ -148,24 +150,24 @@ impl InFlight {
         self.parting.pop()
     }
 
-    /// Drops the batch of an event, if all of it is over and answered.
+    /// Drops the batch of an event, if all of its events are over and it has been answered.
     pub(super) fn retire(&mut self, ticket: u64) {
         self.flights.retire(ticket);
     }
 
-    /// An event is decided, and with it its retries; in a tree it is told where it was found, in a window of `span_units`. False
-    /// where it was told before, or is not there.
+    /// Decides an event, and with it its retries; in a tree the verdict says where the event was found, in a window of
+    /// `span_units`. False where the event was decided before, or is not there.
     pub(super) fn decide(&mut self, ticket: u64, outcome: Decision, span_units: Option<u64>) -> bool {
         let Some((batch, index)) = self.flights.event_mut(ticket) else { return false };
         let flight = &mut batch.flights[index];
-        if flight.told {
+        if flight.is_decided {
             return false;
         }
-        (flight.told, flight.outcome) = (true, outcome);
+        (flight.is_decided, flight.outcome) = (true, outcome);
         let mut echoes = std::mem::replace(&mut flight.echoes, Queue::EMPTY);
         let seen = span_units.map(|span_units| flight.seen(span_units));
         batch.decide(index, outcome, seen);
-        match batch.untold {
+        match batch.pending {
             0 => self.closing.push(ticket),
             _ if seen.is_some() => self.part(ticket),
             _ => {}
@@ -176,18 +178,18 @@ impl InFlight {
         true
     }
 
-    /// An event is over that nobody waits for.
+    /// An event is over for which no other waits.
     pub(super) fn end(&mut self, ticket: u64) {
         self.flights.end(ticket);
         self.closing.push(ticket);
     }
 
-    /// Ends an event that waited for another, and tells it what it waited for unless nobody waits for that any more.
+    /// Ends an event that waited for another, and gives it the verdict unless its caller does not wait any more.
     fn end_waiting(&mut self, ticket: u64, outcome: Option<(Decision, Option<Seen>)>) {
         let Some((batch, index)) = self.event_mut(ticket) else { return };
         let flight = &mut batch.flights[index];
-        if let Some((outcome, seen)) = outcome.filter(|_| !flight.told) {
-            (flight.told, flight.outcome) = (true, outcome);
+        if let Some((outcome, seen)) = outcome.filter(|_| !flight.is_decided) {
+            (flight.is_decided, flight.outcome) = (true, outcome);
             batch.decide(index, outcome, seen);
         }
         self.end(ticket);
@@ -217,7 +219,7 @@ impl InFlight {
         self.end(ticket);
     }
 
-    /// An event will be told what another of the same name is told.
+    /// An event will get the verdict of another one of the same name.
     pub(super) fn echo(&mut self, original: u64, ticket: u64) {
         self.flights.enqueue(original, ticket, |original| &mut original.echoes);
         self.enter(ticket, Phase::Echo);
@@ -229,7 +231,7 @@ impl InFlight {
         self.enter(ticket, Phase::Joined);
     }
 
-    /// An event does something else from now on.
+    /// An event begins another phase.
     pub(super) fn enter(&mut self, ticket: u64, phase: Phase) {
         if let Some(flight) = self.flight_mut(ticket) {
             flight.enter(phase);

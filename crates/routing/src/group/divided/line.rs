@@ -1,6 +1,8 @@
-//! A group that is closed, as another filter has followed: what began before goes on to its end, and nothing new is recorded.
+//! A group that is closed, as another filter has followed: events in flight go on to their end, and nothing new is
+//! recorded.
 //!
-//! Promises: what has ended has told nobody first-seen since, and never will again. Must not know: who follows.
+//! Promises: a group that has ended has replied first-seen to nobody since it closed, and never will again. Must not
+//! know: who follows.
 
 use super::DividedGroup;
 use crate::map::{Ending, FilterRecord};
@@ -19,7 +21,7 @@ impl DividedGroup {
         Ending {
             has_ended: self.present.absent().is_some() && self.in_flight.has_ended_before_close(),
             newest_unit: self.present.clock().now_unit().max(self.own.now_unit()),
-            // Nobody shows its clock to who heads nothing.
+            // A node that heads no events is shown no producer's clock.
             present_unit: match self.membership.placement().asked_here() {
                 0 => u64::MAX,
                 _ => self.present.unit_at(now),

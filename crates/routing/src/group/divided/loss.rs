@@ -1,7 +1,7 @@
 //! What time and the loss of nodes do to events in flight.
 //!
-//! Promises: every batch is answered by its deadline. A test sets nothing, so it can be given up at any time, and a retry
-//! runs anew; an event whose cells are being set goes on after its deadline, and a retry is told what it came to. Must
+//! Promises: every batch is answered by its deadline. A test sets nothing, so it can be given up at any time, and a
+//! retry runs anew; an event whose cells are being set goes on after its deadline, and a retry gets its verdict. Must
 //! not know: how a loss is noticed.
 
 use std::collections::BTreeSet;
@@ -13,11 +13,11 @@ use crate::ids::NodeId;
 use crate::protocol::{Command, Moment};
 use crate::verdict::{Decision, Reason};
 
-/// What a submission that was given up before anything was set is remembered as: not at all.
+/// The verdict on a submission that is given up before anything is set: the guard does not remember it.
 const GIVEN_UP: Decision = Decision::Undecided(Reason::NotReady);
 
 impl DividedGroup {
-    /// Answers what nobody waits for any longer, and forgets what need not be remembered.
+    /// Answers batches whose deadline has come, and forgets names and events that need not be remembered.
     pub(crate) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
         self.present.begin(now);
         self.guard.expire(now.monotonic_ms);
@@ -48,19 +48,19 @@ impl DividedGroup {
         let Some(batch) = self.in_flight.batch(first) else { return };
         let events = batch.flights.len();
         for ticket in (first..).take(events) {
-            let Some(flight) = self.in_flight.flight_mut(ticket).filter(|flight| !flight.told) else { continue };
+            let Some(flight) = self.in_flight.flight_mut(ticket).filter(|flight| !flight.is_decided) else { continue };
             match flight.phase() {
                 Phase::Testing | Phase::Checking => self.settle(ticket, GIVEN_UP),
                 Phase::Joined => {
                     flight.enter(Phase::Abandoned);
-                    self.tell(ticket, GIVEN_UP);
+                    self.decide(ticket, GIVEN_UP);
                 }
-                // The submission of the same name may still come to something.
+                // The submission of the same name may still get a verdict.
                 Phase::Echo => {
                     flight.enter(Phase::Abandoned);
-                    self.tell(ticket, Decision::Undecided(Reason::Unknown));
+                    self.decide(ticket, Decision::Undecided(Reason::Unknown));
                 }
-                // It may be recorded above already.
+                // The level above may have recorded the event already.
                 Phase::Climbing => {}
                 Phase::Setting | Phase::Abandoned | Phase::Over => {}
             }
@@ -68,7 +68,7 @@ impl DividedGroup {
         self.answer(first);
     }
 
-    /// A node's process is gone: what was asked of it will not be answered, and what was set there is lost.
+    /// A node's process is gone: it will not answer tests, and the cells that it has set may be lost.
     pub(crate) fn peer_lost(&mut self, peer: NodeId, now: Moment, commands: &mut Vec<Command>) {
         self.present.begin(now);
         self.end_sets_of(peer);
@@ -104,7 +104,7 @@ impl DividedGroup {
         membership.count_stuck_events(in_flight.sets().all().map(|set| (set.to(), set.tickets())));
     }
 
-    /// The slices have moved: what was asked of their nodes means nothing.
+    /// The slices have moved: tests by the former map mean nothing.
     pub(super) fn abandon_tests(&mut self) {
         self.give_up_tests(|_, _| true, Decision::Undecided(Reason::StaleMap));
     }
@@ -115,7 +115,7 @@ impl DividedGroup {
         lost.into_iter().for_each(|ticket| self.settle(ticket, outcome));
     }
 
-    /// The node is about to stop: what is in flight goes on, nothing new is taken up.
+    /// The node is about to stop: events in flight go on, nothing new is taken up.
     pub(crate) fn drain(&mut self, now: Moment, commands: &mut Vec<Command>) {
         self.present.begin(now);
         self.is_draining = true;

@@ -1,9 +1,9 @@
-//! What a node is to a group: which slices are where, whether those here have everything, and what comes and goes with a new
-//! map.
+//! A node's place in a group: which slices are where, whether the slices here are complete, and what comes and goes
+//! with a new map.
 //!
-//! Promises: whom an event asks and sets is what the map says; nothing is called complete that may lack an event of the
-//! window; what others need to know of this node's past they are sent. Must not know: what an event comes to, levels of trees,
-//! who is in flight (what it needs of that is lent to it).
+//! Promises: the map alone says which nodes an event asks and sets; no slice is called complete that may lack an event
+//! of the window; other nodes are sent what they need to know of this node's past. Must not know: verdicts, levels of
+//! trees, which events are in flight (callers lend what it needs of these).
 
 mod former_heads;
 mod gap;
@@ -37,19 +37,19 @@ pub(super) use missed::Missed;
 
 pub(super) use reach::Unreachable;
 
-/// What a node is to a group.
+/// A node's place in a group.
 pub(super) struct Membership {
     site: Site,
     placement: Placement,
     /// When the first input came, in monotonic milliseconds.
     first_ms: Option<u64>,
-    /// How long a submission may come again.
+    /// The retry horizon: for how long a submission may come again.
     horizon_ms: u64,
     former_heads: FormerHeads,
     handing: Handing,
     missed: Missed,
     holding: Holding,
-    /// What the slices here may lack; nothing where they are complete, or nobody has looked yet.
+    /// What the slices here may lack; none where they are complete, or where this was not looked at yet.
     gaps: Option<Gaps>,
     claims: Claims,
     copying: Copying,
@@ -66,7 +66,7 @@ pub(super) struct Followed {
 }
 
 impl Membership {
-    /// As `placement` says, before any input.
+    /// By this `placement`, before any input.
     pub(super) fn new(
         site: Site,
         placement: Placement,
@@ -92,7 +92,7 @@ impl Membership {
         }
     }
 
-    /// The first map that counts.
+    /// Begins by the first map.
     pub(super) fn begin_by(&mut self, map: &ClusterMap, record: &FilterRecord, outbox: &mut Outbox) {
         if !self.holding.is_complete() && (self.placement.has_gap_here() || !record.copies.is_empty()) {
             self.former_heads.forget();
@@ -104,13 +104,14 @@ impl Membership {
         }
     }
 
-    /// The first input has come: what was before is remembered for the retry horizon.
+    /// The first input has come: whether there were earlier heads matters for the retry horizon.
     pub(super) fn begin(&mut self, now_ms: u64) {
         self.first_ms.get_or_insert(now_ms);
         self.former_heads.begin(now_ms.saturating_add(self.horizon_ms));
     }
 
-    /// What a process before has kept is read back; `knows_heads` says whether it had headed all that may come again.
+    /// All that an earlier process has persisted is read back; `knows_heads` says whether that process had headed all
+    /// events that may come again.
     pub(super) fn end_restore(&mut self, is_whole: bool, knows_heads: bool) {
         self.holding.restore(is_whole);
         let has_others = self.placement.nodes().len() > 1;
@@ -127,7 +128,7 @@ impl Membership {
         &self.placement
     }
 
-    /// What nodes that are down miss is added to where events are set.
+    /// Gives the placement, which says where events are set, and the list of what nodes that are down miss.
     pub(super) fn placement_and_missed(&mut self) -> (&Placement, &mut Missed) {
         (&self.placement, &mut self.missed)
     }
@@ -158,7 +159,7 @@ impl Membership {
         self.rescan.mended_runs()
     }
 
-    /// Whether submissions may come again whose first attempt a process of this node before has taken up.
+    /// Whether submissions may come again whose first attempt an earlier process of this node has taken up.
     pub(super) fn is_young(&self, durability: Durability, now_ms: u64) -> bool {
         let is_over = now_ms.saturating_sub(self.first_ms.unwrap_or(now_ms)) >= self.horizon_ms;
         self.holding.has_lost(durability) && !is_over
@@ -174,8 +175,8 @@ impl Membership {
         self.first_ms.is_some() && self.former_heads.are_over(now_ms)
     }
 
-    /// Follows the map: slices come and go, and heads of events with them. `is_safe` says whether nothing is told before all
-    /// have acknowledged, `first_free` is the ticket of the next event.
+    /// Follows the map: slices come and go, and heads of events with them. `is_safe` says whether no reply leaves
+    /// before all have acknowledged, `first_free` is the ticket of the next event.
     pub(super) fn follow(
         &mut self,
         (map, record): (&ClusterMap, &FilterRecord),
@@ -195,7 +196,7 @@ impl Membership {
             self.holding.leave();
         }
         let former = std::mem::replace(&mut self.placement, placement);
-        // Those that could not be built before, too.
+        // This also tries slices again that could not be built before.
         let come = own.follow(&self.placement);
         if !come.is_empty() {
             self.begin_arrivals_anew();
@@ -220,9 +221,9 @@ impl Membership {
         Followed { former, returned }
     }
 
-    /// The node is about to count as started anew: what it has is what it had.
+    /// The node is about to count as started anew: from now on events may be recorded without it.
     pub(super) fn interrupt(&mut self) {
-        // The map that says so may have come together with the next.
+        // The map by which this node was down may have come together with the next one.
         if !self.placement.is_down_here() {
             self.holding.interrupt();
         }
@@ -241,7 +242,7 @@ impl Membership {
         self.fetch_anew();
     }
 
-    /// What was fetched is not all any more: events were recorded without this node.
+    /// Fetching begins anew: events were recorded without this node.
     fn fetch_anew(&mut self) {
         self.copying = Copying::default();
     }
@@ -253,7 +254,7 @@ impl Membership {
         }
         let Self { copying, placement, .. } = self;
         if let Some((source, ask)) = copying.ask(placement.sources(), (own.now_unit(), placement.epoch()), now_ms) {
-            outbox.send(source, PeerBody::AskCells(ask));
+            outbox.send_ahead(source, PeerBody::AskCells(ask));
         }
     }
 
@@ -263,7 +264,7 @@ impl Membership {
         fetches.then(|| self.copying.next_ms(self.placement.sources())).flatten()
     }
 
-    /// Reads other copies of slices that have everything here, if it is time, and puts in what is missing here.
+    /// Compares complete slices here with their other copies, if it is time, and puts in cells that are missing here.
     pub(super) fn rescan(&mut self, own: &mut OwnSlices, kept: &mut Kept, now_ms: u64, outbox: &mut Outbox) {
         let Self { rescan, placement, .. } = self;
         if !self.has_copies || placement.is_down_here() {
@@ -271,7 +272,7 @@ impl Membership {
         }
         rescan.mend(now_ms, |slice, run, is_put| own.mend(slice, run, is_put, |part| kept.copied(part)));
         if let Some((source, ask)) = rescan.ask(placement.equals(), own.now_unit(), now_ms) {
-            outbox.send(source, PeerBody::AskCells(ask));
+            outbox.send_ahead(source, PeerBody::AskCells(ask));
         }
     }
 
@@ -293,7 +294,7 @@ impl Membership {
         self.copying.hear(parts, (epoch, present.now_ms()), present.limits(), put);
     }
 
-    /// What another copy has that has everything, as the one here.
+    /// Cells of another complete copy have come, to be compared with those here.
     pub(super) fn compare_cells(&mut self, parts: CellParts, present: &Present, own: &mut OwnSlices) {
         let bytes_per_s_max = present.limits().compared_bytes_per_s_max;
         self.rescan.hear(parts, present.now_ms(), bytes_per_s_max, |slice, run| own.lacks(slice, run));

@@ -1,7 +1,7 @@
 //! Messages to the nodes of a group, gathered while one input is worked on.
 //!
-//! Promises: what is added for a node leaves in the order of adding, in as few messages as limits allow. Must not know:
-//! why it is sent.
+//! Promises: entries for a node leave in the order in which they were added, in as few messages as limits allow. Must
+//! not know: why they are sent.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) struct Question<'a> {
     pub(crate) stamp: Stamp,
     /// What the slices that were asked leave possible.
     pub(crate) found: Sighting,
-    /// Whether its head is to learn the expiry.
+    /// Whether the event's head is to learn the expiry.
     pub(crate) in_tree: bool,
     pub(crate) parallel: bool,
     /// Slices that have lost something are asked too.
@@ -34,13 +34,13 @@ pub(crate) struct Question<'a> {
     pub(crate) traceparent: Option<&'a Arc<str>>,
 }
 
-/// What became of an event.
+/// The result of an event's test.
 #[derive(Clone, Copy)]
 pub(crate) enum Finding {
     /// The generations that hold it, none where a position is a zero, and the least expiry, and whether the head is to
     /// learn that.
     Found(Sighting, bool),
-    /// It could not be tested.
+    /// The event could not be tested.
     Undecided(Reason),
 }
 
@@ -48,7 +48,7 @@ pub(crate) enum Finding {
 pub(crate) struct Outbox {
     sender: Sender,
     letters: Vec<(NodeId, Letters)>,
-    /// Messages that have as many events as one may have, and whatever else is to be done.
+    /// Messages that have as many events as one may have, and other commands.
     full: Vec<Command>,
     next_set_number: u64,
 }
@@ -115,7 +115,7 @@ impl Outbox {
         }
     }
 
-    /// Tells `head` what was found, and whether it rests on an incomplete slice.
+    /// Sends `head` the result of a test, and whether it rests on an incomplete slice.
     pub(crate) fn resolve(&mut self, head: NodeId, ticket: u64, finding: Finding, slice_visits: u64, degraded: bool) {
         let resolved = &mut self.letters(head).resolved;
         resolved.degraded |= degraded;
@@ -159,7 +159,7 @@ impl Outbox {
         set_number
     }
 
-    /// Tells `head` that a set is done, or was refused.
+    /// Sends `head` word that a set is done, or was refused.
     pub(crate) fn acknowledge(&mut self, head: NodeId, set_number: u64, done: bool) {
         let acks = &mut self.letters(head).acks;
         let numbers = if done { &mut acks.set_numbers } else { &mut acks.refused_numbers };
@@ -167,21 +167,21 @@ impl Outbox {
     }
 
     /// Sends `body` to `to`, ahead of what is gathered.
-    pub(crate) fn send(&mut self, to: NodeId, body: PeerBody) {
+    pub(crate) fn send_ahead(&mut self, to: NodeId, body: PeerBody) {
         self.full.push(self.sender.send(to, body));
     }
 
-    /// The same, behind what is gathered.
-    pub(crate) fn tell(&mut self, to: NodeId, body: PeerBody) {
+    /// Sends `body` to `to`, behind the sets that are gathered for it.
+    pub(crate) fn send_behind(&mut self, to: NodeId, body: PeerBody) {
         let set = &mut self.letters(to).set;
         if !set.stamps.is_empty() {
             let set = PeerBody::Set(std::mem::take(set));
-            self.send(to, set);
+            self.send_ahead(to, set);
         }
-        self.send(to, body);
+        self.send_ahead(to, body);
     }
 
-    /// Forgets what was gathered for other nodes; what else is to be done is done.
+    /// Forgets messages gathered for other nodes; other commands are given.
     pub(crate) fn begin_anew(&mut self, commands: &mut Vec<Command>) {
         self.letters.clear();
         commands.extend(self.full.drain(..).filter(|command| !matches!(command, Command::Send { .. })));
@@ -192,7 +192,7 @@ impl Outbox {
         !self.full.is_empty()
     }
 
-    /// Something else is to be done.
+    /// Adds another command.
     pub(crate) fn push(&mut self, command: Command) {
         self.full.push(command);
     }

@@ -12,11 +12,11 @@ use crate::group::parts::TakesParts;
 use crate::group::state::share_of_sample;
 use crate::plan::{Load, SlicedBuildError};
 
-/// Cells that are read to tell how dense they are, and for how long that is believed.
+/// Cells that are read to estimate how dense they are, and for how long the estimate is believed.
 const DENSITY_SAMPLE_BYTES: usize = 64 << 10;
 const DENSITY_HOLDS_MS: u64 = 10;
 
-/// What a slice says that does not know the positions.
+/// The answer of a slice that does not know the positions.
 const NOTHING: Sighting = Sighting { generations: 0, expiry: u64::MAX };
 
 /// Own slices with what they have done.
@@ -50,8 +50,8 @@ impl OwnSlices {
         Ok(Self { definition, slices, loads, now: 0, density: None, test_node_visits: 0, set_node_visits: 0 })
     }
 
-    /// Takes empty slices that came to this node, and drops those that went; which have come. One that cannot be built is
-    /// not there, what is asked of it is undecided, and it is tried again.
+    /// Takes empty slices that came to this node, and drops those that went; returns which have come. A slice that
+    /// cannot be built is not there: events that ask it are undecided, and building it is tried again.
     pub(crate) fn follow(&mut self, placement: &Placement) -> Vec<u32> {
         let mut come = Vec::new();
         for (index, slice) in self.slices.iter_mut().enumerate() {
@@ -86,8 +86,8 @@ impl OwnSlices {
         &self.definition.rule
     }
 
-    /// Whether every position that the placement has tested here can be. A slice on its way here that cannot be built holds
-    /// nothing up: it is not complete before all of it has come again.
+    /// Whether every position that the placement has tested here can be tested. A slice on its way here that cannot be
+    /// built delays no event: it is not complete before all of it has come again.
     pub(crate) fn has_all(&self, placement: &Placement, positions: &[u64]) -> bool {
         positions.iter().all(|position| {
             let slice = placement.locate(*position).0;
@@ -96,7 +96,8 @@ impl OwnSlices {
     }
 
     /// The stamp as it is judged here: not before the edge of lateness, beyond which cells may have been cleared.
-    /// `None` where the event's own window is over then; what is only looked up may be judged after it.
+    /// `None` where the event's own window is over then; an event that is only looked up may be judged after its
+    /// window.
     pub(crate) fn rejudge(&mut self, stamp: Stamp) -> Option<Stamp> {
         self.now = self.now.max(stamp.unit);
         let edge = self.now.saturating_sub(self.definition.rule.lateness_units);
@@ -115,7 +116,7 @@ impl OwnSlices {
     }
 
     /// Narrows `found` to the generations that hold all of the event's positions that are tested here, and to the least
-    /// expiry there; tells how many slices were visited.
+    /// expiry there; returns how many slices were visited.
     pub(crate) fn test(&mut self, placement: &Placement, positions: &[u64], stamp: Stamp, found: &mut Sighting) -> u64 {
         let mut visits = 0;
         for (first, position) in positions.iter().enumerate() {
@@ -135,7 +136,7 @@ impl OwnSlices {
         visits
     }
 
-    /// Whether all positions that lie here are set; no visit that counts.
+    /// Whether all positions that lie here are set; this counts as no visit.
     pub(crate) fn has_set(&self, placement: &Placement, positions: &[u64], stamp: Stamp) -> bool {
         let mut found = Sighting::ALL;
         for (first, position) in positions.iter().enumerate() {
@@ -157,10 +158,10 @@ impl OwnSlices {
         })
     }
 
-    /// Sets all positions that lie here in generation `number`, which [`Self::open`] has found, whatever is there; tells
-    /// how many that were.
+    /// Sets all positions that lie here in generation `number`, which [`Self::open`] has found, whatever is there;
+    /// returns how many slices that were.
     pub(crate) fn set(&mut self, placement: &Placement, positions: &[u64], stamp: Stamp, number: u64) -> u64 {
-        // What has expired here already would read as alive when the wheel of timers comes round.
+        // An event that has expired here already would read as alive when the wheel of timers comes round.
         let Some(stamp) = self.rejudge(stamp) else { return 0 };
         let mut cells = 0;
         for (first, position) in positions.iter().enumerate() {
@@ -216,8 +217,8 @@ impl OwnSlices {
         })
     }
 
-    /// How densely the cells of each generation are set, as if all were alike: by the rate of the own slices, of whose cells
-    /// some are read, now and then.
+    /// How densely the cells of each generation are set, as if all were alike: estimated from a sample of the own
+    /// slices' cells, now and then.
     pub(crate) fn density(&mut self, now_ms: u64) -> (f64, usize) {
         match self.density {
             Some((until_ms, density)) if now_ms < until_ms => density,
@@ -242,7 +243,7 @@ impl OwnSlices {
         self.slices.iter().flatten().count()
     }
 
-    /// Brings all slices to unit `unit`, if that is later: what has expired goes.
+    /// Brings all slices to unit `unit`, if that is later: expired cells go.
     pub(crate) fn advance(&mut self, unit: u64) {
         self.now = self.now.max(unit);
         let now = self.now;
@@ -311,6 +312,7 @@ fn open_up_to(slice: &mut FilterSlice, number: u64, now: u64) -> bool {
             return false;
         }
     }
-    // One that has emptied is gone: cells set in another would not be judged together with those elsewhere.
+    // A generation that has emptied is gone: cells set in another one would not be judged together with those
+    // elsewhere.
     slice.generation_geometry(number).is_some()
 }

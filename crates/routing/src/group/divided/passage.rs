@@ -1,8 +1,8 @@
 //! What a node does for events that another node has in flight.
 //!
-//! Promises: tests at own slices, then passes an event on to the node of its first untested position, or tells its head
-//! what became of it; sets what it is told to set and acknowledges. What names cells that are not here sets nothing.
-//! Must not know: producers, why an event is tested.
+//! Promises: a test visits the node's own slices, then goes on to the node of the event's first untested position, or
+//! its result goes back to the event's head; a set is carried out and acknowledged. A message that names cells that are
+//! not here sets nothing. Must not know: producers, why an event is tested.
 
 use firstseen_filter::Sighting;
 
@@ -14,7 +14,7 @@ use crate::ids::NodeId;
 use crate::protocol::{Command, HandedOver, PeerBody, PeerMessage, Resolved, SetAcks, SetBatch, TestBatch};
 use crate::verdict::Reason;
 
-/// Tests the events of a batch and sends on what is not decided here.
+/// Tests the events of a batch, and sends on those that are not decided here.
 pub(super) fn test(
     batch: &TestBatch,
     own: &mut OwnSlices,
@@ -23,7 +23,7 @@ pub(super) fn test(
     outbox: &mut Outbox,
     in_tree: bool,
 ) {
-    // Nobody waits for these any more: their head has given them up by its own clock.
+    // No one waits for these any more: their head has given them up by its own clock.
     if batch.deadline_in_ms == 0 {
         return;
     }
@@ -42,7 +42,7 @@ pub(super) fn test(
             refuse(outbox, Reason::Invalid);
             continue;
         }
-        // Whose map is older than the loss takes what is missing here for a zero.
+        // A head whose map is older than the loss would take a missing cell here for a zero.
         let is_taken_for_complete = !batch.asks_all && !placement.has_lost_nothing_of(left);
         if !placement.is_tested_here(left[0]) || !own.has_all(placement, left) || is_taken_for_complete {
             refuse(outbox, Reason::StaleMap);
@@ -105,8 +105,8 @@ pub(crate) fn set(
     cells
 }
 
-/// What a node answers that has none of the slices a message is about: nothing was tested or set, because of `reason`.
-/// Nothing to what is an answer itself.
+/// The answer of a node that has none of the slices a message is about: nothing was tested or set, because of `reason`.
+/// A message that is an answer itself gets none.
 pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Option<Command> {
     let (to, body) = match message.body {
         PeerBody::Test(TestBatch { head, tickets, .. }) => {
@@ -118,7 +118,7 @@ pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Option<Comm
             let refused_numbers = vec![set.set_number];
             (from, PeerBody::SetAcks(SetAcks { refused_numbers, ..SetAcks::default() }))
         }
-        // What a node has nothing of, it does not head, by its map or those before.
+        // A node heads no event of a group of which it has nothing, by its map or those before.
         PeerBody::AskPast => (from, PeerBody::HandedOver(HandedOver { epoch: message.epoch, told_for_ms: 0 })),
         PeerBody::Resolved(_)
         | PeerBody::SetAcks(_)

@@ -1,4 +1,4 @@
-//! Where the slices of one group live, and which of them may deny that an event was recorded.
+//! Where the slices of one group live, and which of them vote: a zero there proves that an event was not recorded.
 //!
 //! Promises: every position below the group's cells has a slice, and every slice a node; who heads an event and who votes
 //! on it is what the map says. Must not know: cells, events.
@@ -16,11 +16,11 @@ pub(crate) struct Placement {
     epoch: u64,
     /// Every node once.
     nodes: Vec<NodeId>,
-    /// By node: its start, and whether the others go on without what it has of the group.
+    /// By node: its start, and whether the others go on without its slices.
     starts: Vec<(Incarnation, bool)>,
-    /// By slice of the group: index into `nodes` of who is asked.
+    /// By slice of the group: index into `nodes` of the node that is asked.
     node_of_slice: Vec<usize>,
-    /// By slice of the group: who is set.
+    /// By slice of the group: the nodes that set.
     holders: Vec<Holders>,
     /// Where `nodes` has this node; one beyond the end where it has none of the slices.
     me: usize,
@@ -54,14 +54,14 @@ struct Holders {
     arriving: u8,
 }
 
-/// What a slice may be asked, as the map says.
+/// Whether a slice votes, as the map says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SliceStanding {
-    /// It has had everything that was ever recorded in it.
+    /// The slice has everything that was ever recorded in it.
     Complete,
-    /// It has lost something: it is set, but does not vote.
+    /// The slice has lost something: it is set, but does not vote.
     Incomplete,
-    /// Its node is down: it is neither set nor asked.
+    /// The slice's node is down: the slice is neither set nor asked.
     Down,
 }
 
@@ -80,7 +80,7 @@ impl Voters {
 }
 
 impl Placement {
-    /// As `map` says of `group`; slices beyond its owners belong to no node.
+    /// The placement of `group` by `map`; slices beyond its owners belong to no node.
     pub(crate) fn new(map: &ClusterMap, record: &FilterRecord, group: u32, me: NodeId, plan: GroupPlan) -> Self {
         let slices = plan.slices_per_group();
         let first = group.saturating_mul(slices);
@@ -196,7 +196,7 @@ impl Placement {
         (0..).zip(&self.holders).filter(move |(_, holders)| is_lacking(holders)).map(|(slice, _)| slice)
     }
 
-    /// Slices that are on their way here, each with the epoch since which it is.
+    /// Slices that are on their way here, each with the epoch since which it is so.
     pub(crate) fn arriving_here(&self) -> &[(u32, u64)] {
         &self.arriving_here
     }
@@ -212,8 +212,8 @@ impl Placement {
         origins.any(|(_, from)| self.live_peers().any(|(peer, _)| peer == *from))
     }
 
-    /// Where slices came from that were on their way here by `former`, and have arrived since, whether they are here now or
-    /// have gone on.
+    /// Where slices came from that were on their way here by `former`, and have arrived since, whether the slices are
+    /// here now or have gone on.
     pub(crate) fn arrived_since(&self, former: &Self) -> Vec<NodeId> {
         let has_arrived = |(slice, from): &&(u32, NodeId)| {
             let was_asked = former.asked(*slice) == Some(*from);
@@ -222,8 +222,8 @@ impl Placement {
         distinct(former.origins.iter().filter(has_arrived).map(|(_, from)| *from))
     }
 
-    /// Nodes that are asked by `next` about slices that are asked here now, or are on their way here, and that are not here
-    /// any more then.
+    /// Nodes that are asked by `next` about slices that leave this node by `next`, and that are asked here now or are
+    /// on their way here.
     pub(crate) fn taken_from_here(&self, next: &Self) -> Vec<NodeId> {
         let is_here = |slice: &u32| self.node_of_slice[*slice as usize] == self.me || self.is_arriving_here(*slice);
         let goes = |slice: &u32| is_here(slice) && !next.holders[*slice as usize].has(next.me);
@@ -330,8 +330,8 @@ impl Placement {
         self.any_down && self.starts[node].1
     }
 
-    /// The positions of an event that are asked: those on live, complete slices, which alone may deny that it was
-    /// recorded. Where fewer than `min_live` are left, those on incomplete ones too.
+    /// The positions of an event that are asked: those on live, complete slices, as only a zero there proves that the
+    /// event was not recorded. Where fewer than `min_live` are left, those on incomplete slices too.
     pub(crate) fn voters(&self, positions: &[u64], min_live: usize) -> Voters {
         let standing = |position: &u64| self.standings[self.locate(*position).0];
         let live = if self.all_complete {
@@ -426,7 +426,7 @@ impl Placement {
         self.tests_slice(self.locate(position).0)
     }
 
-    /// The same of a slice.
+    /// Whether a slice is tested here when an event comes by.
     #[inline]
     pub(crate) fn tests_slice(&self, slice: usize) -> bool {
         self.node_of_slice[slice] == self.me || !self.is_single && self.holders[slice].is_complete_at(self.me)
@@ -437,7 +437,7 @@ impl Placement {
         self.holders[slice].has(self.me)
     }
 
-    /// Whether a list that came from outside can be one of an event of this group.
+    /// Whether a list that came from outside can be the positions of an event of this group.
     pub(crate) fn admits(&self, positions: &[u64]) -> bool {
         let cells = self.plan.group_cells();
         (1..=self.plan.shape().hashes() as usize).contains(&positions.len())

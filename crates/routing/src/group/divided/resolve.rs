@@ -1,7 +1,7 @@
-//! What becomes of events: from what was found to what is told.
+//! The way of an event from the result of its test to its reply.
 //!
-//! Promises: an event is told once; those that wait for it are told what follows from it, or run, oldest first. Must not
-//! know: limits, how events were found.
+//! Promises: an event gets one reply; the events that wait for it get the verdict that follows from it, or run, oldest
+//! first. Must not know: limits, how events were found.
 
 use super::DividedGroup;
 use super::decide::{Next, Tested, after_test, not_found};
@@ -13,7 +13,7 @@ use crate::verdict::{Decision, Reason};
 use firstseen_filter::{Probes, Refresh};
 
 impl DividedGroup {
-    /// What another node has found.
+    /// Another node has sent the results of tests.
     pub(super) fn resolved(&mut self, resolved: &Resolved) {
         let mut generations = resolved.generations.iter();
         let mut expiries = resolved.expiries.iter();
@@ -43,7 +43,7 @@ impl DividedGroup {
         }
     }
 
-    /// All that had to be asked at this level has answered.
+    /// All nodes that were asked at this level have answered.
     pub(super) fn tested(&mut self, ticket: u64) {
         let Some(facts) = self.facts(ticket) else { return };
         if !facts.is_found {
@@ -114,10 +114,11 @@ impl DividedGroup {
         self.record(ticket, number, Decision::Duplicate);
     }
 
-    /// Whether a submission that is found may be found because of itself. A process of this node before may have told it
-    /// first-seen: the guard that knew is lost, the cells on other nodes are not. Somebody else may have recorded it since,
-    /// here too, but for what is set here by chance; below the root of a tree, whoever asked meanwhile. Only who names
-    /// submissions makes them again without knowing what they were told, and no longer than for the retry horizon.
+    /// Whether a submission that is found may be found because of its own first attempt. An earlier process of this
+    /// node may have replied first-seen: that process's guard is lost, the cells on other nodes are not. If the cells
+    /// here are set too, another submission has recorded the event since, unless they are set by chance; below the root
+    /// of a tree, one that asked meanwhile may have. Only a producer that names its submissions sends them again
+    /// without knowing the reply, and no longer than for the retry horizon.
     fn may_be_its_own(&self, ticket: u64) -> bool {
         if self.was_headed_elsewhere(ticket) {
             return true;
@@ -139,12 +140,12 @@ impl DividedGroup {
         self.membership.was_headed_elsewhere(self.in_flight.positions(ticket), self.present.now_ms())
     }
 
-    /// Whether submissions may come again whose first attempt a process of this node before has taken up.
+    /// Whether submissions may come again whose first attempt an earlier process of this node has taken up.
     pub(super) fn is_young(&self) -> bool {
         self.membership.is_young(self.policies.durability, self.present.now_ms())
     }
 
-    /// Whether the newest generation has room; asks for the next in time.
+    /// Whether the newest generation has room; proposes the next one in time.
     pub(super) fn room(&mut self, unit: u64) -> Result<(), Reason> {
         let Self { own, fill, .. } = self;
         let room = fill.room(own.len() as u64, || {
@@ -162,7 +163,7 @@ impl DividedGroup {
         }
     }
 
-    /// Asks for another generation where one may open; tells whether one may.
+    /// Proposes another generation where one may open; returns whether one may.
     fn ask_for_generation(&mut self, unit: u64) -> bool {
         self.own.advance(unit);
         let (newest, opened) = (self.fill.newest(), self.own.newest_generation());
@@ -182,12 +183,12 @@ impl DividedGroup {
         if let Some(flight) = self.in_flight.flight_mut(ticket) {
             flight.outcome = outcome;
         }
-        self.tell(ticket, outcome);
+        self.decide(ticket, outcome);
         self.in_flight.release(ticket);
     }
 
-    /// Tells the decision on an event, and those that wait for it what follows.
-    pub(super) fn tell(&mut self, ticket: u64, outcome: Decision) {
+    /// Decides an event, and the events that wait for it by what follows.
+    pub(super) fn decide(&mut self, ticket: u64, outcome: Decision) {
         let span_units = self.tree.is_any().then_some(self.own.rule().span_units);
         if !self.in_flight.decide(ticket, outcome, span_units) {
             return;
@@ -197,19 +198,19 @@ impl DividedGroup {
         }
     }
 
-    /// Whether `ticket` needs nothing more once `leader`, of the same positions, is decided.
+    /// Whether `ticket` needs no test of its own once `leader`, of the same positions, is decided.
     pub(super) fn covers(&self, leader: &Flight, ticket: u64) -> bool {
         let flights = self.in_flight.flights();
         let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { return false };
         if batch.head.is_brought_up() {
-            // It was told, so it is recorded, unless the other is for as long.
+            // Its verdict is given, so the event is recorded, unless the leader is recorded for as long.
             leader.outcome == Decision::FirstSeen && flight.stamp.unit <= leader.stamp.unit
         } else {
             leader.covers(flight.stamp, self.own.rule(), self.refresh)
         }
     }
 
-    /// Tells those that wait for an event that they are duplicates, but for those that are not for certain.
+    /// Decides the events that wait for another: they are duplicates, but for those of which that is not certain.
     fn settle_joiners(&mut self, ticket: u64) {
         let Some(leader) = self.in_flight.flight_mut(ticket) else { return };
         let mut joiners = std::mem::replace(&mut leader.joiners, Queue::EMPTY);
@@ -230,7 +231,7 @@ impl DividedGroup {
         let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
         batch.flights[event].expiry = leader.expiry;
         let may_be_again = batch.head.may_be_again();
-        // The other may have been found because of it.
+        // The leader may have been found because of this event.
         let outcome = match leader.outcome {
             Decision::Duplicate if may_be_again && self.may_be_its_own(ticket) => Decision::Undecided(Reason::TooOld),
             _ => Decision::Duplicate,
@@ -238,30 +239,31 @@ impl DividedGroup {
         self.conclude(ticket, outcome);
     }
 
-    /// Ends an event that nobody waits for.
+    /// Ends an event for which no other waits.
     pub(super) fn conclude(&mut self, ticket: u64, outcome: Decision) {
-        self.tell(ticket, outcome);
+        self.decide(ticket, outcome);
         self.in_flight.end(ticket);
     }
 
     /// Brings what an input has set off to its end. The order of the steps is the order of commands, and has its reasons:
     ///
-    /// 1. what became ready runs first, as everything after it looks at what is in flight;
+    /// 1. events that became ready run first, as all later steps look at what is in flight;
     /// 2. gaps before fetching, as a gap that is over needs no cells, and fetching before comparing, which is of slices that
     ///    lack nothing;
     /// 3. early duplicates and questions to other levels before batches are answered and dropped, as both look into batches;
-    /// 4. batches before handing over: who has taken over is sent what was told under names ahead of the end of it;
+    /// 4. batches before handing over: a node that has taken over is sent the replies under names before the word that
+    ///    there are no more;
     /// 5. records last but for the outbox, whose messages and replies rest on them.
     pub(super) fn finish(&mut self, commands: &mut Vec<Command>) {
         self.membership.begin(self.present.now_ms());
         self.run_ready();
         self.mind_slices();
-        self.tell_found();
+        self.send_early_duplicates();
         self.begin_climbs();
         while let Some(ticket) = self.in_flight.next_closing() {
             // It may be there several times.
             let Some(batch) = self.in_flight.unless_over(ticket) else { continue };
-            if batch.untold == 0 {
+            if batch.pending == 0 {
                 self.answer(ticket);
             }
             self.in_flight.retire(ticket);
@@ -272,7 +274,7 @@ impl DividedGroup {
         outbox.flush(commands);
     }
 
-    /// What slices here lack, and whether copies agree.
+    /// Minds what slices here lack, and whether copies agree.
     fn mind_slices(&mut self) {
         let Self { membership, own, kept, outbox, present, .. } = self;
         membership.mind_gap(present, own, outbox);
@@ -280,7 +282,8 @@ impl DividedGroup {
         membership.rescan(own, kept, present.now_ms(), outbox);
     }
 
-    /// The chance that a new event is called a duplicate of which all positions are asked; told only where the batch has others.
+    /// The chance that a new event of which all positions are asked is called a duplicate; computed only where the
+    /// batch has other events.
     fn rate_if_partial(&mut self, ticket: u64) -> f64 {
         let batch = self.in_flight.batch(ticket);
         if batch.is_some_and(|batch| batch.degraded) {
@@ -298,7 +301,7 @@ impl DividedGroup {
         let no_probes = self
             .membership
             .handing()
-            .is_told()
+            .sends_replies()
             .then(|| Probes::new(self.tree.shape(self.membership.placement().plan())));
         let flights = self.in_flight.flights_mut();
         let Some(batch) = flights.batch_mut(ticket) else { return };
@@ -306,15 +309,20 @@ impl DividedGroup {
         if batch.head.records() && !batch.is_settled {
             let name = BatchName { producer: batch.head.producer, sequence: batch.head.sequence };
             self.guard.learn(name, batch.head.names.iter().map(|event| event.name), &batch.decisions);
-            // Once it is answered, what is in flight under its name is a retry.
+            // Once the batch is answered, a batch in flight under its name is a retry.
             if !batch.replied {
                 reply_to = self.guard.arrive(name).unwrap_or(reply_to);
             }
-            batch.is_settled = batch.untold == 0;
-            self.kept.told(name, &batch.head.names, &batch.decisions, self.present.clock().reading());
+            batch.is_settled = batch.pending == 0;
+            self.kept.replied(name, &batch.head.names, &batch.decisions, self.present.clock().reading());
             if let Some(probes) = no_probes {
-                let told = (name, &batch.head.names[..], &batch.decisions[..]);
-                self.membership.handing().tell(&mut self.outbox, told, self.present.clock().reading(), probes);
+                let replies = (name, &batch.head.names[..], &batch.decisions[..]);
+                self.membership.handing().send_replies(
+                    &mut self.outbox,
+                    replies,
+                    self.present.clock().reading(),
+                    probes,
+                );
             }
         }
         let degraded = batch.degraded || batch.head.operation == Operation::Verify && cannot_deny;

@@ -1,9 +1,9 @@
 //! Cells of new events on all nodes: sent by the head, acknowledged by the others.
 //!
 //! Promises: all positions of an event are set, also those that its test has passed, as these may expire sooner; the
-//! event stays in flight until every node has acknowledged, where a process is gone the next one of its node; what a node
-//! has not set that goes down is told as set only where it will ask this one for it, and nobody has its slices from it
-//! meanwhile. Must not know: why an event is new.
+//! event stays in flight until every node has acknowledged, after a restart the node's next process. Where a node goes
+//! down before it has set an event, the event counts as set there only if that node will ask this one for what it has
+//! missed, and no other node gets its slices from it meanwhile. Must not know: why an event is new.
 
 use std::cmp::Ordering;
 
@@ -17,19 +17,19 @@ use crate::ids::NodeId;
 use crate::protocol::SetAcks;
 use crate::verdict::{Decision, Reason};
 
-/// A slice that leaves a node and comes to it again does so by two epochs, and who gave it goes down by a third: by fewer,
-/// whoever has come is seen.
+/// A slice leaves a node by one epoch and comes back by another, and the node that gave it goes down by a third: within
+/// fewer epochs, every node that has come is seen.
 const EPOCHS_SEEN_MAX: u64 = 2;
 
 /// A set on its way to a node.
 pub(super) struct SetFlight {
     to: NodeId,
     generation: u64,
-    /// The epoch by which it was sent.
+    /// The epoch by which the set was sent.
     epoch: u64,
-    /// It was refused by a newer one.
+    /// The other node refused the set by a newer map, which has not come here yet.
     awaits_map: bool,
-    /// Other nodes may have got what its node has since then, without what it has not set yet.
+    /// Other nodes may have copied the slices of the set's node since then, without this set.
     is_outrun: bool,
     tickets: Vec<u64>,
 }
@@ -43,11 +43,11 @@ pub(super) enum SetEnd {
     Refused,
     /// The process that was to set them is gone.
     Lost,
-    /// The node is down: what it misses is kept for it.
+    /// The node is down: the set is kept for it.
     Down,
-    /// The map by which it was sent is over.
+    /// The map by which the set was sent is over.
     Stale,
-    /// The map by which it was sent is not known there yet.
+    /// The map by which the set was sent is not known there yet.
     Early,
 }
 
@@ -83,7 +83,7 @@ impl Sets {
         self.0.get(&number).filter(|set| set.to == from)
     }
 
-    /// The numbers of some, in the order in which they were sent.
+    /// The numbers of the sets that match, in the order in which they were sent.
     pub(super) fn numbers(&self, is_one: impl Fn(&SetFlight) -> bool) -> Vec<u64> {
         let mut numbers: Vec<u64> = self.0.iter().filter(|(_, set)| is_one(set)).map(|(number, _)| *number).collect();
         numbers.sort_unstable();
@@ -96,7 +96,7 @@ impl DividedGroup {
     pub(super) fn record(&mut self, ticket: u64, number: u64, outcome: Decision) {
         let has_parent = self.tree.has_parent();
         let Some(waiting) = self.set(ticket, number) else {
-            // What is known above needs no cells here.
+            // An event that the level above knows needs no cells here.
             if let Some(unit) = self.in_flight.flight_mut(ticket).map(|flight| flight.stamp.unit).filter(|_| has_parent)
             {
                 self.tree.forget(self.own.rule(), unit);
@@ -116,12 +116,12 @@ impl DividedGroup {
         if waiting == 0 || !self.present.keeps(Rule::AwaitsSets) {
             self.settle(ticket, outcome);
         } else if !self.is_safe() || !self.present.keeps(Rule::AwaitsAcknowledgements) {
-            self.tell(ticket, outcome);
+            self.decide(ticket, outcome);
         }
     }
 
-    /// Sets the cells of an event here and sends for the others; how many nodes are to acknowledge. `None` where the
-    /// generation is not here, and nothing is set.
+    /// Sets the cells of an event here and sends sets to the other nodes; returns how many nodes are to acknowledge.
+    /// `None` where the generation is not here, and nothing is set.
     fn set(&mut self, ticket: u64, number: u64) -> Option<u16> {
         let Self { in_flight, own, membership, outbox, kept, present, .. } = self;
         let (flights, sets) = in_flight.flights_and_sets();
@@ -173,7 +173,7 @@ impl DividedGroup {
         }
     }
 
-    /// Keeps what is on its way to nodes that have just gone down.
+    /// Keeps the sets on their way to nodes that have just gone down.
     pub(super) fn keep_unacknowledged(&mut self) {
         let Self { in_flight, membership, present, .. } = self;
         let (flights, sets) = in_flight.flights_and_sets();
@@ -189,8 +189,8 @@ impl DividedGroup {
         }
     }
 
-    /// By a new map, other nodes may have slices of those that are to set something: what these have not set when they go down
-    /// they do not pass on.
+    /// By a new map, other nodes may copy slices of nodes that have sets to carry out: a node that goes down has not
+    /// passed on the sets that it had not carried out.
     pub(super) fn follow_sets(&mut self, former: &Placement) {
         let Self { in_flight, membership, .. } = self;
         let placement = membership.placement();
@@ -200,7 +200,8 @@ impl DividedGroup {
         outrun.for_each(|set| set.is_outrun = true);
     }
 
-    /// The process of a node is gone, and with it what it was to set: the next one is to set it.
+    /// The process of a node is gone, and with it the sets that it was to carry out: the next process is to carry them
+    /// out.
     pub(super) fn end_sets_of(&mut self, node: NodeId) {
         self.end_sets(self.in_flight.sets().numbers(|set| set.to == node), SetEnd::Lost);
     }
@@ -216,7 +217,7 @@ impl DividedGroup {
         debug_assert!(ended.is_some(), "set {number:#x} is over already");
         let Some(set) = ended else { return };
         let (newest, epoch) = (self.fill.newest(), self.membership.placement().epoch());
-        // Who is back asks those for what it has missed that have slices of the group.
+        // A node that is back asks the nodes with slices of the group for what it has missed.
         let is_asked = self.membership.placement().has_any_here();
         let is_kept = end == SetEnd::Down && is_asked && !set.is_outrun;
         let end = if is_kept { SetEnd::Done } else { end };
@@ -227,19 +228,21 @@ impl DividedGroup {
         for ticket in set.tickets {
             let event = self.in_flight.event_unless_over(ticket).map(|(batch, event)| &batch.flights[event]);
             let Some(flight) = event.filter(|flight| flight.phase() == Phase::Setting) else { continue };
-            let told = flight.told;
+            let is_decided = flight.is_decided;
             let goes_again = match end {
                 SetEnd::Done => false,
                 SetEnd::Refused => newest > set.generation,
                 SetEnd::Lost => true,
                 SetEnd::Early if epoch == set.epoch => true,
-                // By maps between, another node may have headed it.
-                SetEnd::Stale | SetEnd::Early | SetEnd::Down => told || epoch == set.epoch + 1 && self.heads(ticket),
+                // By maps between, another node may have headed the event.
+                SetEnd::Stale | SetEnd::Early | SetEnd::Down => {
+                    is_decided || epoch == set.epoch + 1 && self.heads(ticket)
+                }
             };
             let again = if goes_again { self.set(ticket, newest) } else { None };
             let is_again = again.is_some() && (is_asked || !self.is_missed(ticket));
             let Some(flight) = self.in_flight.flight_mut(ticket) else { continue };
-            if end != SetEnd::Done && !is_again && !flight.told {
+            if end != SetEnd::Done && !is_again && !flight.is_decided {
                 flight.outcome = Decision::Undecided(Reason::Unknown);
             }
             flight.waiting = flight.waiting.saturating_sub(1) + again.unwrap_or(0);

@@ -1,7 +1,7 @@
 //! Submissions: limits, the replay guard, the clock, single-flight; then an event is tested.
 //!
-//! Promises: what is refused is refused before anything is set; a submission that comes again is not run again. Must not
-//! know: what nodes answer.
+//! Promises: a submission is refused before anything is set, or not at all; a retry is not run again. Must not know:
+//! what nodes answer.
 
 use firstseen_filter::{Placed, Refresh, Sighting};
 
@@ -21,7 +21,7 @@ use crate::verdict::{Decision, Reason, Seen};
 /// Events between the prefetch of cells and their use.
 const AHEAD: u64 = 8;
 
-/// What an event is told whose name stands for another.
+/// The verdict on an event whose name stands for another event.
 const NAME_REUSED: Decision = Decision::Undecided(Reason::NameReused);
 
 impl DividedGroup {
@@ -100,12 +100,12 @@ impl DividedGroup {
             submission;
         let events = probes.len();
         if operation.records() {
-            // Whatever becomes of it: its cells may be found by who asks again.
+            // This is persisted whatever the verdict will be: a retry may find the cells.
             self.kept.taken(BatchName { producer, sequence }, &names, events);
         }
         let head = BatchHead { reply_to, operation, from, producer, sequence, names, deadline_ms, again, traceparent };
         let (probes, above) = self.tree.split(probes, self.membership.placement().plan());
-        let is_degraded = is_known && self.may_have_told_degraded();
+        let is_degraded = is_known && self.may_have_been_degraded();
         if !self.in_flight.flights().has_begun() {
             let first_number = self.membership.site().first_number();
             self.outbox.number_sets_from(first_number);
@@ -121,7 +121,7 @@ impl DividedGroup {
             }
             match standings.get(index).filter(|_| is_known) {
                 None | Some(Standing::New) => self.place(ticket, (heading, &times), index, operation),
-                // Nobody was told this before.
+                // This verdict was no reply before.
                 Some(Standing::Answered(refused @ NAME_REUSED)) => self.conclude(ticket, *refused),
                 Some(Standing::Answered(decision)) => self.repeat(ticket, *decision),
                 Some(Standing::InFlight) => self.echo(ticket, index),
@@ -135,7 +135,7 @@ impl DividedGroup {
         }
     }
 
-    /// Tells an event what it was told before.
+    /// Gives an event the verdict of its earlier submission.
     fn repeat(&mut self, ticket: u64, decision: Decision) {
         if let Some((batch, event)) = self.in_flight.event_mut(ticket) {
             batch.has_repeats = true;
@@ -144,10 +144,10 @@ impl DividedGroup {
         self.conclude(ticket, decision);
     }
 
-    /// Whether what is told again now may have been told degraded the first time: the guard does not remember that.
-    fn may_have_told_degraded(&self) -> bool {
+    /// Whether a verdict that is repeated now may have been degraded the first time: the guard does not remember that.
+    fn may_have_been_degraded(&self) -> bool {
         let horizon_ms = u64::from(self.policies.retry_horizon_ms);
-        self.degraded_ms.is_some_and(|told_ms| self.present.now_ms().saturating_sub(told_ms) <= horizon_ms)
+        self.degraded_ms.is_some_and(|last_ms| self.present.now_ms().saturating_sub(last_ms) <= horizon_ms)
     }
 
     fn prefetch(&self, ticket: u64) {
@@ -185,10 +185,10 @@ impl DividedGroup {
             match flights.leader_of(ticket) {
                 None if records => flights.lead(ticket),
                 Some(leader) if records => return self.join(leader, ticket),
-                // Its cells may be about to be set here, as they are above already.
+                // The event's cells may be about to be set here, as they are above already.
                 Some(leader) if operation == Operation::Verify => return self.conclude_as(leader, ticket),
-                Some(leader) if self.has_told(leader, ticket) => return self.conclude_as(leader, ticket),
-                // What is only looked up waits for nobody, and nobody waits for it.
+                Some(leader) if self.is_duplicate_in_flight(leader, ticket) => return self.conclude_as(leader, ticket),
+                // An event that is only looked up waits for no other, and no other waits for it.
                 Some(_) | None => {}
             }
         }
@@ -197,16 +197,16 @@ impl DividedGroup {
     }
 
     /// Whether an event that is only looked up is a duplicate of one whose cells may not all be set yet.
-    fn has_told(&self, leader: u64, ticket: u64) -> bool {
+    fn is_duplicate_in_flight(&self, leader: u64, ticket: u64) -> bool {
         let flight = |ticket| self.in_flight.flight(ticket);
         let (Some(leading), Some(asking)) = (flight(leader), flight(ticket)) else { return false };
-        // It leaves nothing to be set, so whether cells would be refreshed does not matter.
-        leading.told && leading.covers(asking.stamp, self.own.rule(), Refresh::Fixed)
+        // A query sets nothing, so whether cells would be refreshed does not matter.
+        leading.is_decided && leading.covers(asking.stamp, self.own.rule(), Refresh::Fixed)
     }
 
     fn join(&mut self, leader: u64, ticket: u64) {
         let Some(leading) = self.in_flight.flight_mut(leader).copied() else { return };
-        if leading.told && self.covers(&leading, ticket) {
+        if leading.is_decided && self.covers(&leading, ticket) {
             return self.conclude_as(leader, ticket);
         }
         if leading.joiners.len as usize >= self.present.limits().joiners_max {
@@ -216,18 +216,18 @@ impl DividedGroup {
         }
     }
 
-    /// Has an event told what the one of the same name is told.
+    /// Gives an event the verdict of the one of the same name, now or later.
     fn echo(&mut self, ticket: u64, index: usize) {
         let event = self.in_flight.batch(ticket).and_then(|batch| batch.head.names.get(index));
         let original = event.and_then(|event| self.in_flight.named(&event.name));
         match original.and_then(|ticket| Some((ticket, self.in_flight.flight(ticket)?))) {
-            Some((original, flight)) if !flight.told => self.in_flight.echo(original, ticket),
+            Some((original, flight)) if !flight.is_decided => self.in_flight.echo(original, ticket),
             Some((_, flight)) => self.conclude(ticket, flight.outcome),
             None => self.conclude(ticket, Decision::Undecided(Reason::Overloaded)),
         }
     }
 
-    /// Runs what has waited for an event that is over.
+    /// Runs the events that have waited for one that is over.
     pub(super) fn run_ready(&mut self) {
         while let Some(ticket) = self.in_flight.next_ready() {
             self.test(ticket);
@@ -241,12 +241,12 @@ impl DividedGroup {
         let flights = in_flight.flights_mut();
         let (placement, handing, unreachable) =
             (membership.placement(), membership.handing(), membership.unreachable());
-        // One that became ready may have been given up since.
+        // An event that became ready may have been given up since.
         let Some(flight) = flights.flight(ticket).filter(|flight| flight.phase() == Phase::Testing).copied() else {
             return;
         };
         let positions = flights.positions(ticket);
-        // What a level does not know climbs, so all of its slices may say so.
+        // An event that a level does not know climbs, so all of its slices may say that they do not know it.
         let asks_all_below = match policies.when_lost {
             _ if has_parent => usize::MAX,
             WhenLost::FirstSeen => min_live(policies, positions.len()),
@@ -306,7 +306,8 @@ impl DividedGroup {
         rate_of_positions(density, positions, generations)
     }
 
-    /// What an event is told that no slice denies, where too few of its slices are left for a verdict.
+    /// The verdict on an event of which no zero was found, where too few of its slices are left for a verdict of
+    /// theirs.
     pub(super) fn too_few_left(&self, ticket: u64) -> Option<Decision> {
         let placement = self.membership.placement();
         if placement.is_all_complete() || self.tree.has_parent() {
@@ -323,7 +324,7 @@ impl DividedGroup {
         }
     }
 
-    /// Asks own slices about the positions of an event that are to be asked, and other nodes if no zero is found there.
+    /// Asks the own slices about an event's voting positions, and other nodes if no zero is found here.
     fn ask(&mut self, ticket: u64, voters: &Voters, asks_all: bool) {
         let Self { in_flight, own, membership, outbox, .. } = self;
         let flights = in_flight.flights_mut();

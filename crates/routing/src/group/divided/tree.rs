@@ -1,8 +1,9 @@
-//! The place of a group in a tree of filters: what it asks other levels, and what it owes the one above.
+//! The place of a group in a tree of filters: the questions it asks other levels, and the events it still owes the
+//! level above.
 //!
-//! Promises: few questions to one level are under way at once; everything that this level has told by itself climbs in the
-//! end; what other levels may not rely on is known (`has_forgotten`). Must not know: what an event comes to, cells, how
-//! questions travel.
+//! Promises: few questions to one level are under way at once; every event that this level has decided by itself climbs
+//! in the end; it is known whether other levels may rely on this one (`has_forgotten`). Must not know: verdicts, cells,
+//! how questions travel.
 
 mod climbs;
 mod level;
@@ -33,11 +34,11 @@ pub(super) struct Tree {
     level: Option<Level>,
     climbs: Climbs,
     owed: OwedToParent,
-    /// When the last event expires that was told first-seen and found no room here; 0 where all have found room.
+    /// When the last first-seen event expires that found no room here; 0 where all have found room.
     forgotten_expiry: u64,
 }
 
-/// What a question is made of.
+/// What a question to another level is made of.
 pub(super) struct Asking<'a> {
     pub(super) flights: &'a Flights,
     pub(super) clock: &'a HeadClock,
@@ -68,12 +69,12 @@ impl Tree {
         self.level.as_ref().map_or(0, |level| level.number)
     }
 
-    /// Whether what the level above has found is set here, too.
+    /// Whether an event that the level above has found is set here, too.
     pub(super) fn is_dense(&self) -> bool {
         self.level.as_ref().is_some_and(|level| level.mode == TreeMode::Dense)
     }
 
-    /// The shape of what producers send.
+    /// The shape of the positions that producers send.
     pub(super) fn shape(&self, plan: &GroupPlan) -> ProbeShape {
         self.level.as_ref().map_or_else(|| plan.shape(), Level::root_shape)
     }
@@ -86,29 +87,29 @@ impl Tree {
         }
     }
 
-    /// An event of `unit` that was told first-seen is not recorded here.
+    /// A first-seen event of `unit` is not recorded here.
     pub(super) fn forget(&mut self, rule: &WindowRule, unit: u64) {
         self.forgotten_expiry = self.forgotten_expiry.max(rule.expiry(unit));
     }
 
-    /// Whether such an event would still count, so that not to know one says nothing.
+    /// Whether such an event may still count; then it proves nothing that this level does not know an event.
     pub(super) fn has_forgotten(&self, own: &OwnSlices) -> bool {
         self.forgotten_expiry.saturating_add(own.rule().lateness_units) > own.now_unit()
     }
 
-    /// Nobody waits for what is asked any more.
+    /// Forgets all questions; no event waits for an answer any more.
     pub(super) fn clear(&mut self) {
         self.climbs.clear();
     }
 
-    /// An event waits for the next question to the level above; false where there is none.
+    /// Adds an event to the next question to the level above; false where there is no such level.
     pub(super) fn climb(&mut self, ticket: u64, operation: Operation) -> bool {
         let Some(parent) = self.level.as_ref().and_then(|level| level.parent) else { return false };
         self.climbs.push((parent, operation), ticket);
         true
     }
 
-    /// Whether what is found here of an event that came from this level is checked in the levels below: there are others.
+    /// Whether a find here, for an event that came from this level, is checked in the levels below: there are others.
     pub(super) fn is_checked_below(&self, from: Option<FromLevel>) -> bool {
         self.checkers(from).next().is_some()
     }
@@ -118,18 +119,18 @@ impl Tree {
         let checks = |level: &&Level| level.number < level.top_down && from.is_none_or(|from| from.complete);
         let level = self.level.as_ref().filter(checks);
         let children = level.into_iter().flat_map(|level| level.children.iter().copied());
-        // It would know its own, had it lost nothing.
+        // That level would know the event, had it lost nothing.
         children.filter(move |child| from.is_none_or(|from| from.filter != *child))
     }
 
-    /// An event waits for the next questions to the levels below; how many these are.
+    /// Adds an event to the next questions to the levels below; returns how many these are.
     pub(super) fn check_below(&mut self, ticket: u64, from: Option<FromLevel>) -> u16 {
         let others: Vec<FilterId> = self.checkers(from).collect();
         others.iter().for_each(|child| self.climbs.push((*child, Operation::Verify), ticket));
         others.len() as u16
     }
 
-    /// Whether a level below would not know an event that is told first-seen here: it has come from nobody there.
+    /// Whether an event that is first-seen here would be unknown to a level below: it has come from no such level.
     pub(super) fn must_come_from_below(&self, from: Option<FromLevel>) -> bool {
         let checks = |level: &Level| level.number < level.top_down && !level.children.is_empty();
         from.is_none() && self.level.as_ref().is_some_and(checks)
@@ -159,8 +160,8 @@ impl Tree {
             if !asks || probes.push_positions(flights.identity(ticket)).is_err() {
                 continue;
             }
-            // Other levels judge an event as it was judged here; their clocks never step back either, and what is only looked
-            // up, after all that was recorded perhaps, moves none.
+            // Other levels judge an event as it was judged here; their clocks never step back either, and a query,
+            // perhaps later than all that was recorded, moves none.
             let Stamp { unit, judged } = flight.stamp;
             let (shown_unit, unit) =
                 if target.1.records() { (judged, unit) } else { (judged.min(clock.now_unit()), judged) };
@@ -168,7 +169,7 @@ impl Tree {
             ticks.push(Tick { clock_unit, unit });
             deadline_ms = batch.head.deadline_ms.max(deadline_ms);
             again |= batch.head.again;
-            // So has every node of the level that was asked.
+            // Every node of this level that was asked must be complete too.
             complete &= !batch.degraded;
             traceparent = traceparent.or_else(|| batch.head.traceparent.clone());
             taken.push(ticket);
@@ -176,7 +177,7 @@ impl Tree {
         if taken.is_empty() {
             return None;
         }
-        // Time is left to tell it here.
+        // Some time is left for the reply from here.
         let left_ms = deadline_ms.saturating_sub(asking.now_ms);
         let deadline_ms = if level.cut_off == CutOff::Local { deadline_ms - left_ms / 4 } else { deadline_ms };
         let base_unit = ticks.first().map_or(0, |tick| tick.clock_unit);
@@ -194,18 +195,18 @@ impl Tree {
         })
     }
 
-    /// Another level has answered a question: what it was asked, and about which events.
+    /// Another level has answered a question: returns what it was asked, and about which events.
     pub(super) fn end(&mut self, number: u64) -> Option<(Operation, Vec<u64>)> {
         self.climbs.end(number).map(|((_, operation), tickets)| (operation, tickets))
     }
 
-    /// Whether this level may tell an event first-seen by itself, with `events_max` of them not brought up.
-    pub(super) fn may_tell_alone(&self, events_max: usize) -> bool {
+    /// Whether this level may call an event first-seen by itself, where at most `events_max` of these wait to climb.
+    pub(super) fn may_decide_alone(&self, events_max: usize) -> bool {
         let is_allowed = self.level.as_ref().is_some_and(|level| level.cut_off == CutOff::Local);
         is_allowed && self.owed.events() < events_max
     }
 
-    /// It has.
+    /// This level has called an event first-seen by itself.
     pub(super) fn owe(&mut self, positions: Box<[u64]>, stamp: Stamp, may_be_above: bool) {
         self.owed.push(positions, stamp, may_be_above);
     }
@@ -215,7 +216,7 @@ impl Tree {
         self.owed.next_ms()
     }
 
-    /// Brings up what this level has told by itself, oldest first, if it is time.
+    /// Has the events climb that this level has decided by itself, oldest first, if it is time.
     pub(super) fn replay(&mut self, clock_ms: u64, now_ms: u64) -> Option<Climb> {
         self.owed.next_ms().filter(|next_ms| *next_ms <= now_ms)?;
         let level = self.level.as_ref()?;
@@ -241,7 +242,7 @@ impl Tree {
         self.owed.end(climbed, now_ms)
     }
 
-    /// What has become of events that were told here alone.
+    /// Counts of the events that this level has decided alone.
     pub(super) fn owed_counts(&self) -> JournalCounts {
         self.owed.counts()
     }

@@ -1,4 +1,4 @@
-//! Batches that were taken up: what their events were told.
+//! Batches that were taken up, and the replies to their events.
 //!
 //! Promises: in order of arrival, so that the oldest is forgotten first. Must not know: marks, memory limits.
 
@@ -53,12 +53,12 @@ impl Batches {
         }
     }
 
-    /// Remembers a batch that is not there yet.
+    /// Remembers a batch that is not remembered yet.
     pub(super) fn take(&mut self, name: BatchName, (events, tag): (u32, EventTag), now_ms: u64) {
         self.batches.push_back(Batch { name, events, tag, taken_ms: now_ms, verdicts: Verdicts::None });
     }
 
-    /// Adds what was told; `false` where the batch is not remembered.
+    /// Adds replies; `false` where the batch is not remembered.
     pub(super) fn learn(&mut self, name: BatchName, decisions: &[Decision]) -> bool {
         let Some(batch) = self.batches.find_mut(name) else { return false };
         if batch.events as usize == decisions.len() {
@@ -69,7 +69,7 @@ impl Batches {
         true
     }
 
-    /// All that are remembered, oldest first, with what is known of each event.
+    /// All batches that are remembered, oldest first, with what is known of each event.
     pub(super) fn iter(&self) -> impl Iterator<Item = (BatchName, impl Iterator<Item = Standing>)> {
         let standings = |batch: &'_ Batch| {
             let of = |event: u32| batch.verdicts.word(event as usize / 64).standing(event % 64);
@@ -78,12 +78,12 @@ impl Batches {
         self.batches.iter().map(move |batch| (batch.name, standings(batch)))
     }
 
-    /// When the oldest was taken up.
+    /// When the oldest batch was taken up.
     pub(super) fn oldest_ms(&self) -> Option<u64> {
         self.batches.front().map(|batch| batch.taken_ms)
     }
 
-    /// Forgets the oldest.
+    /// Forgets the oldest batch.
     pub(super) fn forget(&mut self) -> Option<BatchName> {
         let batch = self.batches.pop_front()?;
         self.verdict_bytes -= batch.verdicts.bytes();

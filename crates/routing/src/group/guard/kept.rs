@@ -1,7 +1,7 @@
-//! What a guard knows, to be kept on disk and taken up again by another process.
+//! What a guard knows, as it is persisted and taken up again by another process.
 //!
-//! Promises: what is taken up is remembered for a whole horizon from then on, so a restart never shortens it. Must not
-//! know: disks.
+//! Promises: a name that is taken up is remembered for a whole horizon from then on, so a restart never shortens its
+//! memory. Must not know: disks.
 
 use super::{ReplayGuard, Standing};
 use crate::protocol::{BatchName, Entry, EventTag, NamedEvent};
@@ -10,10 +10,11 @@ use crate::verdict::{Decision, Reason};
 /// Marks of one entry.
 const MARKS_MAX: usize = 1 << 14;
 
-/// A batch in a guard: its name, those of its submissions, and what they were told.
+/// A batch in a guard: its name, those of its submissions, and their replies.
 pub(crate) type KeptBatch = (BatchName, Vec<NamedEvent>, Vec<Decision>);
 
-/// What is remembered of a submission. One of which nothing is may be run again; who has one in flight keeps that apart.
+/// The persisted form of a standing. A submission of which nothing is known may be run again; the caller persists those
+/// in flight by themselves.
 fn known(standing: Standing) -> Decision {
     match standing {
         Standing::Answered(decision) => decision,
@@ -22,7 +23,7 @@ fn known(standing: Standing) -> Decision {
 }
 
 impl ReplayGuard {
-    /// All that it remembers.
+    /// All batches that the guard remembers.
     pub(crate) fn kept(&self) -> impl Iterator<Item = KeptBatch> {
         let batches = self.batches.iter().map(|(name, standings)| (name, Vec::new(), standings.map(known).collect()));
         let names = self.names.iter().map(|block| {
@@ -52,8 +53,9 @@ impl ReplayGuard {
                 self.batches.learn(*name, decisions);
             }
             _ => {
-                let told_more = |decision: Decision| decision != Decision::Undecided(Reason::NameReused);
-                for (event, decision) in names.iter().zip(decisions).filter(|(_, decision)| told_more(**decision)) {
+                let says_something = |decision: Decision| decision != Decision::Undecided(Reason::NameReused);
+                for (event, decision) in names.iter().zip(decisions).filter(|(_, decision)| says_something(**decision))
+                {
                     let is_known = self.sources.touch(event.name.source, now_ms).is_some();
                     if !is_known || self.names.take(*event, 0, now_ms) != Standing::NAME_REUSED {
                         self.learn_named(event.name, *decision);

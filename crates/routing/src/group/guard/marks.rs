@@ -1,7 +1,8 @@
-//! Low-water marks: below them a name says nothing any more, because what it stood for may have been forgotten.
+//! Low-water marks: a name below one says nothing any more, because its reply may have been forgotten.
 //!
-//! Promises: a mark outlives its owner's last use by [`MARK_HORIZONS`] retry horizons, and by one where memory is short;
-//! where not even that is possible, those who have no mark yet are turned away. Must not know: what was forgotten.
+//! Promises: a mark outlives its owner's last use by [`MARK_HORIZONS`] retry horizons, and by one where memory is
+//! short; where not even that is possible, owners without a mark yet are turned away. Must not know: what was
+//! forgotten.
 
 use super::queue::{Keyed, KeyedQueue, mix};
 
@@ -11,7 +12,7 @@ const MARK_HORIZONS: u64 = 1000;
 /// Marks looked at to make room for another.
 const PASSES_MAX: usize = 8;
 
-/// Who names submissions (a producer, a source), and from which number on the names are good.
+/// The mark of an owner of names (a producer, a source): the number from which on its names are good.
 struct Mark {
     owner: u128,
     low_water: u64,
@@ -84,7 +85,7 @@ impl Marks {
         self.marks.len() < self.marks_max
     }
 
-    /// Removes the front, or puts it at the back if it was used within `keep_ms`.
+    /// Removes the mark at the front, or puts it at the back if it was used within `keep_ms`.
     fn pass(&mut self, now_ms: u64, keep_ms: u64) {
         if let Some(mark) = self.marks.pop_front()
             && now_ms.saturating_sub(mark.used_ms) < keep_ms

@@ -1,7 +1,7 @@
 //! Submissions that callers have named: blocks of 64 numbers of one source.
 //!
-//! Promises: numbers that follow each other share a block; what is known of a name is told only to the event that has it.
-//! Must not know: marks, memory limits.
+//! Promises: numbers that follow each other share a block; what is known of a name is the reply only to the event that
+//! has it. Must not know: marks, memory limits.
 
 use super::Standing;
 use super::queue::{Keyed, KeyedQueue, mix};
@@ -13,11 +13,11 @@ struct Block {
     source: u128,
     /// `number / 64` of the submissions.
     block: u64,
-    told: Word,
+    replies: Word,
     in_flight: u64,
-    /// Of the events that were taken up under these names.
+    /// The tags of the events that were taken up under these names.
     tags: [EventTag; 64],
-    /// When one of them was last taken up.
+    /// When a submission of these was last taken up.
     used_ms: u64,
     queued_ms: u64,
 }
@@ -31,7 +31,7 @@ impl Block {
 
     fn standing(&self, bit: u32) -> Standing {
         match self.in_flight >> bit & 1 {
-            0 => self.told.standing(bit),
+            0 => self.replies.standing(bit),
             _ => Standing::InFlight,
         }
     }
@@ -63,8 +63,9 @@ impl Names {
         Self { blocks: KeyedQueue::new() }
     }
 
-    /// What is known of a submission. A new one is in flight from now on; one of which nothing is known and whose number
-    /// is below `low_water` is too old. One of another event than the name stands for is told so.
+    /// What is known of a submission. A new one is in flight from now on; one of which nothing is known and whose
+    /// number is below `low_water` is too old. For another event than the one that the name stands for, the standing
+    /// says so.
     pub(super) fn take(&mut self, NamedEvent { name, tag }: NamedEvent, low_water: u64, now_ms: u64) -> Standing {
         let (key, bit) = place(name);
         let is_new = name.number >= low_water;
@@ -77,7 +78,8 @@ impl Names {
         };
         block.used_ms = now_ms;
         match block.standing(bit) {
-            // Nothing was recorded for whoever had the name, or he was told nothing: it may stand for another event.
+            // Nothing was recorded for the event that had the name, or it got no reply: the name may stand for another
+            // event.
             Standing::New if is_new => {
                 block.begin(bit, tag);
                 Standing::New
@@ -89,8 +91,8 @@ impl Names {
     }
 
     fn open(&mut self, (source, block): (u128, u64), now_ms: u64) -> &mut Block {
-        let (told, tags) = (Word::default(), [EventTag::NONE; 64]);
-        self.blocks.push_back(Block { source, block, told, in_flight: 0, tags, used_ms: now_ms, queued_ms: now_ms })
+        let (replies, tags) = (Word::default(), [EventTag::NONE; 64]);
+        self.blocks.push_back(Block { source, block, replies, in_flight: 0, tags, used_ms: now_ms, queued_ms: now_ms })
     }
 
     /// What is known of a submission; nothing changes.
@@ -99,12 +101,12 @@ impl Names {
         self.blocks.find_mut(key).map_or(Standing::TOO_OLD, |block| block.standing(bit))
     }
 
-    /// Adds what was told; `false` where the block is not remembered.
+    /// Adds a reply; `false` where the block is not remembered.
     pub(super) fn learn(&mut self, name: SubmissionName, decision: Decision) -> bool {
         let (key, bit) = place(name);
         let Some(block) = self.blocks.find_mut(key) else { return false };
-        let told = Word::of(&[decision]);
-        block.told = block.told.with(Word { decided: told.decided << bit, verdicts: told.verdicts << bit });
+        let replies = Word::of(&[decision]);
+        block.replies = block.replies.with(Word { decided: replies.decided << bit, verdicts: replies.verdicts << bit });
         block.in_flight &= !(1 << bit);
         true
     }
@@ -112,7 +114,7 @@ impl Names {
     /// All submissions that are remembered, with what is known of each, block by block.
     pub(super) fn iter(&self) -> impl Iterator<Item = Vec<(NamedEvent, Standing)>> {
         self.blocks.iter().map(|block| {
-            let taken = block.told.decided | block.told.verdicts | block.in_flight;
+            let taken = block.replies.decided | block.replies.verdicts | block.in_flight;
             let bits = (0..64).filter(|bit| taken >> bit & 1 == 1);
             let name = |bit: u32| SubmissionName { source: block.source, number: block.block * 64 + u64::from(bit) };
             let event = |bit: u32| NamedEvent { name: name(bit), tag: block.tags[bit as usize] };
@@ -133,7 +135,7 @@ impl Names {
             self.blocks.push_back(Block { queued_ms: now_ms, ..block });
             return None;
         }
-        let taken = block.told.decided | block.told.verdicts | block.in_flight;
+        let taken = block.replies.decided | block.replies.verdicts | block.in_flight;
         let greatest = taken.checked_ilog2()?;
         Some(SubmissionName { source: block.source, number: block.block * 64 + u64::from(greatest) })
     }

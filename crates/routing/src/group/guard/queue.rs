@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 
 use hashbrown::HashTable;
 
-/// What a queue finds entries by.
+/// The key by which a queue finds an entry.
 pub(crate) trait Keyed {
-    /// Two words that tell entries apart.
+    /// Two words, different for any two entries.
     type Key: Copy + PartialEq;
 
     /// The key of this entry.
@@ -29,7 +29,7 @@ pub(crate) struct KeyedQueue<E> {
 }
 
 impl<E: Keyed> KeyedQueue<E> {
-    /// What an entry takes at most: queue and table are at least half full when they grow.
+    /// Bytes of an entry, at most: queue and table are at least half full when they grow.
     pub(crate) const ENTRY_BYTES: u64 = 2 * size_of::<E>() as u64 + 2 * 8 + 2 * 8;
 
     pub(crate) fn new() -> Self {

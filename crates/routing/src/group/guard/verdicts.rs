@@ -1,4 +1,4 @@
-//! Two bits an event: what a producer was told of it.
+//! Two bits for each event: the reply that its producer got.
 //!
 //! Promises: a definite decision never changes; 1,024 decided events take 128 bytes. Must not know: whose events.
 
@@ -14,7 +14,7 @@ pub(super) struct Word {
 }
 
 impl Word {
-    /// What `decisions`, at most 64, leave behind.
+    /// The word of `decisions`, at most 64.
     #[inline]
     pub(super) fn of(decisions: &[Decision]) -> Self {
         let mut word = Self::default();
@@ -28,7 +28,7 @@ impl Word {
         word
     }
 
-    /// What was known, and what `later` adds.
+    /// This word, with what `later` adds.
     #[inline]
     pub(super) fn with(self, later: Self) -> Self {
         let decided = self.decided | later.decided;
@@ -64,7 +64,7 @@ pub(super) enum Verdicts {
 }
 
 impl Verdicts {
-    /// Adds what `decisions` tell. `scratch` is there to be used again.
+    /// Adds `decisions`. `scratch` is a buffer to be used again.
     pub(super) fn learn(&mut self, decisions: &[Decision], scratch: &mut Vec<u64>) {
         if decisions.len() <= 64 {
             *self = Self::Few(self.word(0).with(Word::of(decisions)));

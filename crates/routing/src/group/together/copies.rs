@@ -160,7 +160,7 @@ impl TogetherGroup {
                 }
             }
             PeerBody::AskCells(ask) if message.epoch <= self.mirrors.epoch() && self.holding.is_complete() => {
-                // Cells of a time that is long over could not be told apart there.
+                // The other node could not tell cells of a time long past from newer ones.
                 self.slice.advance(ask.unit.min(self.present.clock().unit_at(self.present.latest_ms())));
                 let parts = self.parts(&ask);
                 commands.push(self.mirrors.send(from, PeerBody::Cells(parts)));
@@ -203,7 +203,7 @@ impl TogetherGroup {
     }
 
     fn hear_cells(&mut self, parts: CellParts, epoch: u64, commands: &mut Vec<Command>) {
-        // What is late there is late here.
+        // An event that is late at the other copy is late here.
         self.present.clock_mut().restore(parts.clock);
         let Self { copying, rescan, slice, site, keeps_journal, present, .. } = self;
         let (limits, now_ms) = (present.limits(), present.now_ms());

@@ -8,7 +8,7 @@ use crate::protocol::Submission;
 
 /// Since when a copy knows what is told under which name.
 pub(super) struct Joining {
-    /// How long a submission may come again.
+    /// The retry horizon: for how long a submission may come again.
     horizon_ms: u64,
     /// In monotonic milliseconds; none where it has known all along.
     since_ms: Option<u64>,

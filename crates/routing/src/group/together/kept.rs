@@ -11,7 +11,7 @@ use crate::group::persisting::{checkpoint, restore_names};
 use crate::protocol::{Entry, Moment};
 
 impl TogetherGroup {
-    /// Takes up what a process of this node before has kept.
+    /// Takes up an entry that an earlier process of this node has persisted.
     pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
         self.present.begin(now);
         self.put(entry)

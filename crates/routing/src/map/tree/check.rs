@@ -1,7 +1,7 @@
 //! From the places that somebody names to the levels of a tree.
 //!
-//! Promises: what is not one tree over all sites is refused with a sentence that names the fault. Must not know: nodes,
-//! cells.
+//! Promises: places that are not one tree over all sites are refused with a sentence that names the fault. Must not
+//! know: nodes, cells.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,9 +32,9 @@ pub struct PlaceSpec {
 pub struct TreeSpec {
     /// What the levels below the root remember.
     pub mode: TreeMode,
-    /// What a level tells while the level above is out of reach.
+    /// The reply of a level while the level above is out of reach.
     pub cut_off: CutOff,
-    /// What is found at a level above this one is checked in the levels below it, down to this one; 0 checks nothing.
+    /// A find at a level above this one is checked in the levels below that, down to this one; 0 checks nothing.
     pub top_down: u8,
     /// All places, in any order.
     pub places: Vec<PlaceSpec>,
@@ -163,7 +163,7 @@ impl TreeSpec {
         while let Some(above) = at.parent.as_deref().and_then(|parent| names.get(parent)) {
             (level, at) = (level + 1, above);
             if level > self.places.len() {
-                // By now it goes round.
+                // More steps than places: the walk goes round.
                 return Err(TreeRefusal::Cycle { place: at.name.clone() });
             }
         }
@@ -175,7 +175,7 @@ impl TreeSpec {
     }
 }
 
-/// Whether a place may be called so: its level is named after the root, an `@`, and this.
+/// Whether a place may have this name: the filter of its level is named after the root, an `@`, and this.
 fn is_name(name: &str) -> bool {
     let is_odd = |letter: char| letter == '@' || letter == ',' || letter.is_whitespace() || letter.is_control();
     !name.is_empty() && name.len() <= PLACE_NAME_BYTES_MAX && !name.chars().any(is_odd)

@@ -10,7 +10,8 @@ use crate::plan::{Cut, FOLD_MAX, Fold, SlicedDefinition, Slicing};
 
 /// The filter of a level: as the root's, with a fold of its cells, cut as `slicing` says.
 ///
-/// It never opens a second generation of cells: what finds no room there is not remembered there, and climbs again.
+/// It never opens a second generation of cells: an event that finds no room there is not recorded there, and climbs
+/// again.
 ///
 /// # Errors
 /// [`TreeRefusal`]: a root that can have no levels, a slicing with other groups.

@@ -1,4 +1,4 @@
-//! Why there is no such tree as somebody asks for.
+//! Why the tree that somebody asks for cannot be.
 //!
 //! Promises: a sentence that names the fault and what to do. Must not know: how faults are found.
 
@@ -8,13 +8,13 @@ use thiserror::Error;
 use super::{TREE_LEVELS_MAX, TREE_PLACES_MAX};
 use crate::plan::{FOLD_MAX, Slicing};
 
-/// What the name of a place may take.
+/// Upper bound of the name of a place.
 pub(super) const PLACE_NAME_BYTES_MAX: usize = 64;
 
-/// Why there is no such tree.
+/// Why the tree cannot be.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum TreeRefusal {
-    /// The kind knows no positions that could be folded.
+    /// The kind has no positions that could be folded.
     #[error("kind {kind} cannot be in a tree: use kind bloom, timing or generations")]
     Kind {
         /// The kind asked for.
@@ -81,7 +81,7 @@ pub enum TreeRefusal {
         /// The name.
         place: String,
     },
-    /// Nobody would know which is meant.
+    /// Two places have one name.
     #[error("two places are called `{place}`: choose another name for one of them")]
     Twice {
         /// The name.
@@ -123,7 +123,7 @@ pub enum TreeRefusal {
         /// The deepest level there is.
         deepest: usize,
     },
-    /// It could not know what its parent knows.
+    /// A place with more cells than its parent would need positions that the parent does not have.
     #[error(
         "place `{place}` with fold {fold} would be larger than its parent `{parent}` with fold {parent_fold}: fold it \
          at least as much"
@@ -138,7 +138,7 @@ pub enum TreeRefusal {
         /// The fold there.
         parent_fold: u8,
     },
-    /// Nobody could own its slices.
+    /// No node could own the place's slices.
     #[error("place `{place}` is at site `{site}`, which has no nodes that have started")]
     NoNodes {
         /// The place.
@@ -146,13 +146,13 @@ pub enum TreeRefusal {
         /// The site.
         site: String,
     },
-    /// It names no sites.
+    /// The place names no sites.
     #[error("place `{place}` is at no site: name the sites whose nodes own its slices")]
     Nowhere {
         /// The place.
         place: String,
     },
-    /// Producers there have nobody to ask.
+    /// Producers of a site have no leaf to ask.
     #[error("site `{site}` has no leaf: give it a place without places below")]
     NoLeaf {
         /// The site.

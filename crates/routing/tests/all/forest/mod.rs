@@ -256,7 +256,7 @@ impl Forest {
                     assert!(found.iter().all(is_told), "{found:?} were told ahead of {:?}", reply.decisions);
                     self.replies.push(reply);
                 }
-                Command::Found(found) => {
+                Command::EarlyDuplicates(found) => {
                     assert!(!self.parts.contains_key(&found.reply_to), "a level is told ahead of its answer");
                     let before = self.found.insert(found.reply_to, found.events);
                     assert_eq!(before, None, "told twice ahead of the reply");

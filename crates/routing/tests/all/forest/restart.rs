@@ -30,7 +30,7 @@ impl Forest {
         self.open.retain(|(origin, _), _| !nodes.contains(&origin.2));
         self.parts.retain(|_, part| !nodes.contains(&part.origin.2));
         self.end_parts(nodes);
-        self.tell_of_loss(filter, nodes);
+        self.notify_loss(filter, nodes);
     }
 
     /// What was asked of these nodes is asked again, or told to be unknown.
@@ -46,7 +46,7 @@ impl Forest {
     }
 
     /// The other nodes of the level hear of it.
-    fn tell_of_loss(&mut self, filter: FilterId, nodes: &BTreeSet<NodeId>) {
+    fn notify_loss(&mut self, filter: FilterId, nodes: &BTreeSet<NodeId>) {
         let (map, now) = (self.map.clone(), self.now);
         let is_other = |(of, _, node): &Key| *of == filter && !nodes.contains(node);
         let others: Vec<Key> = self.owners.keys().copied().filter(is_other).collect();

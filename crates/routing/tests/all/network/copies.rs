@@ -42,7 +42,7 @@ impl Network {
         (record.is_down, record.incarnation.0) = (false, record.incarnation.0 + 1);
         self.map.filters.get_mut(&FILTER).unwrap().epoch += 1;
         self.start(node);
-        self.tell_map(node);
+        self.deliver_map(node);
     }
 
     /// The map says that a node has everything; nobody has heard of it yet.

@@ -152,7 +152,7 @@ impl Network {
                 Command::SlicesComplete { group, slices, incarnation, .. } => {
                     self.complete.push((group, key.1, incarnation, slices));
                 }
-                Command::Climb(_) | Command::Found(_) => panic!("no tree: {command:?}"),
+                Command::Climb(_) | Command::EarlyDuplicates(_) => panic!("no tree: {command:?}"),
                 Command::Record(record) => panic!("no journal: {record:?}"),
             }
         }
@@ -310,7 +310,7 @@ impl Network {
         for group in 0..self.prober.groups() {
             self.command((group, node), |owner, commands| owner.begin_anew(incarnation, now, commands));
         }
-        self.tell_map(node);
+        self.deliver_map(node);
     }
 
     /// What a node has lost counts as complete; nobody has heard of it yet.
@@ -358,7 +358,7 @@ impl Network {
     }
 
     /// Tells one node what the map is now.
-    pub(crate) fn tell_map(&mut self, node: NodeId) {
+    pub(crate) fn deliver_map(&mut self, node: NodeId) {
         let (map, now) = (self.map.clone(), self.now);
         let before = self.views.insert(node, map.clone());
         let is_lost = |other: &NodeId| {
@@ -385,7 +385,7 @@ impl Network {
                 self.map.version += 1;
             }
         }
-        self.nodes().into_iter().for_each(|node| self.tell_map(node));
+        self.nodes().into_iter().for_each(|node| self.deliver_map(node));
     }
 
     /// What all nodes have done together.

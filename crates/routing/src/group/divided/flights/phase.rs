@@ -16,21 +16,21 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Nothing: it is decided, or was never taken up.
+    /// Nothing: the event is decided, or was never taken up.
     Over,
     /// Nodes are asked.
     Testing,
     /// The level above is asked.
     Climbing,
-    /// It is found here, and levels below are asked whether that is so.
+    /// The event is found here, and levels below are asked whether they know it.
     Checking,
-    /// It is decided, and nodes set its cells.
+    /// The event is decided, and nodes set its cells.
     Setting,
-    /// It waits for another event of the same positions.
+    /// The event waits for another one of the same positions.
     Joined,
-    /// It is a retry of another event, which is in flight, and will be told the same.
+    /// The event is a retry of another one in flight, and will get the same verdict.
     Echo,
-    /// As joined or echo, but nobody waits for it any more.
+    /// As joined or echo, but no caller waits for the event any more.
     Abandoned,
 }
 

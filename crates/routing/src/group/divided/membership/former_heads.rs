@@ -1,26 +1,28 @@
 //! Who headed events before, for as long as submissions may come again.
 //!
-//! Promises: what is remembered is bounded, and what is forgotten counts for all events. Must not know: what was told.
+//! Promises: memory is bounded; a former head that is forgotten is taken for the former head of all events. Must not
+//! know: replies.
 
 use crate::group::divided::placement::Placement;
 use crate::ids::NodeId;
 
-/// Changes of heads that are told apart; older ones count for all events.
+/// So many changes of heads are kept one by one; older ones count for all events.
 const CHANGES_MAX: usize = 64;
 
-/// Who has handed over is remembered for so long after that has ceased to matter: longer than any retry horizon.
+/// A hand-over is remembered for so long after it has ceased to matter: longer than any retry horizon.
 const HANDED_OVER_KEPT_MS: u64 = 24 * 3_600_000;
 
 /// Who headed events before, for as long as submissions may come again.
 #[derive(Default)]
 pub(super) struct FormerHeads {
-    /// With the monotonic time until which it matters.
+    /// Former placements, each with the monotonic time until which it matters.
     placements: Vec<(u64, Placement)>,
-    /// Until then any event may have had another head.
+    /// Until this monotonic time any event may have had another head.
     any_until_ms: u64,
-    /// What was before this process began, nobody knows.
+    /// The heads before this process began are not known.
     is_unknown: bool,
-    /// Who has told all that it told under names before an epoch: what of that is not known here is over at this time.
+    /// Nodes that have sent all replies that they gave before an epoch: those that are not known here stop mattering at
+    /// this time.
     handed_over: Vec<(NodeId, u64, u64)>,
     /// When this node became the head of events that others have headed, last.
     gained_ms: u64,
@@ -41,7 +43,7 @@ impl FormerHeads {
         self.is_unknown = true;
     }
 
-    /// The process begins; that matters no more at `until_ms`.
+    /// The process begins; earlier heads matter until `until_ms`.
     pub(super) fn begin(&mut self, until_ms: u64) {
         if std::mem::take(&mut self.is_unknown) {
             self.any_until_ms = until_ms;
@@ -54,7 +56,8 @@ impl FormerHeads {
         !self.is_unknown && self.any_until_ms <= now_ms && self.placements.iter().all(is_over)
     }
 
-    /// A node has told all that it told under names by maps before `epoch`, but for what is over at `until_ms`.
+    /// A node has sent all replies that it gave by maps before `epoch`, but for those that stop mattering at
+    /// `until_ms`.
     pub(super) fn handed_over(&mut self, node: NodeId, epoch: u64, until_ms: u64) {
         self.handed_over.push((node, epoch, until_ms));
     }
@@ -64,7 +67,7 @@ impl FormerHeads {
         self.gained_ms = now_ms;
     }
 
-    /// When that was last.
+    /// When this node has last become the head of events that others have headed.
     pub(super) fn gained_ms(&self) -> u64 {
         self.gained_ms
     }

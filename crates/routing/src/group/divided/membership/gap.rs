@@ -1,14 +1,15 @@
-//! What the slices of a node may lack, and until when that matters: a slice whose node was away has missed what was
-//! recorded meanwhile, or has lost its cells; when all of that has expired, it is complete again without any data having
-//! been moved.
+//! What the slices of a node may lack, and until when that matters: a slice whose node was away has missed the events
+//! that were recorded meanwhile, or has lost its cells. When all of these events have expired, the slice is complete
+//! again, and no data was moved.
 //!
-//! What it lacks is of no unit after `newest` (`group/gap.rs`): where it was only away, the greatest that the other nodes of
-//! the group know of when they begin to set events here too. Where it has lost its cells, nobody knows of events that had all
-//! of theirs here, and where another node is down or gone without having said, of those that this one has recorded. It is
-//! complete before what is missing has expired where all of that has been handed over (`missed.rs`).
+//! What a slice lacks is of no unit after `newest` (`group/gap.rs`). Where its node was only away, that is the greatest
+//! unit that the other nodes of the group know of when they begin to set events here too. Where the slice has lost its
+//! cells, no other node knows of events that had all of their positions here; and where another node is down, or gone
+//! without having said so, none knows of events that this node has recorded. The slice is complete before missing
+//! events have expired where all of them have been handed over (`missed.rs`).
 //!
-//! Promises: nothing is called complete that may lack an event of the window, unless its time was further in the future
-//! than clocks may differ. Must not know: how the map learns of it, messages.
+//! Promises: no slice is called complete that may lack an event of the window, unless the event's time was further in
+//! the future than clocks may differ. Must not know: how the map learns of it, messages.
 
 use super::Membership;
 use crate::group::divided::outbox::Outbox;
@@ -27,29 +28,29 @@ const AGAIN_MS: u64 = 1_000;
 /// What the slices here may lack.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gaps {
-    /// Of slices that were here.
+    /// The gap of slices that were here.
     settled: Option<Gap>,
-    /// Of slices that are on their way here: all that was recorded before they were given to this node.
+    /// The gap of slices that are on their way here: all that was recorded before they were given to this node.
     arriving: Option<Gap>,
-    /// Which these are, and since which epoch.
+    /// The slices on their way here, each with the epoch since which it is.
     arrivals: Vec<(u32, u64)>,
 }
 
 /// What some slices may lack.
 #[derive(Clone, Debug)]
 struct Gap {
-    /// Who has not said yet what it may have recorded.
+    /// Nodes that have not said yet what they may have recorded.
     awaited: Vec<(NodeId, Incarnation)>,
-    /// By which map it is known.
+    /// The epoch of the map by which the gap is known.
     since_epoch: u64,
     missing: Missing,
-    /// All that is missing is handed over: the slices had everything before.
+    /// All missing events are handed over: the slices were complete before.
     is_handed_over: bool,
     next_ask_ms: u64,
 }
 
 impl Gap {
-    /// Where the slices had everything before, `known_unit` is the greatest unit of that.
+    /// Where the slices were complete before, `known_unit` is their greatest unit.
     fn of(placement: &Placement, unknown: Missing, known_unit: Option<u64>) -> Self {
         let awaited: Vec<_> = placement.live_peers().collect();
         let others_know = !awaited.is_empty() && placement.down_peers().next().is_none();
@@ -63,7 +64,7 @@ impl Gap {
         }
     }
 
-    /// Who has gone before it has said what it may have recorded takes that with it.
+    /// A node that has gone before it has said what it may have recorded takes that knowledge with it.
     fn follow(&mut self, placement: &Placement, unknown: Missing) {
         let live: Vec<_> = placement.live_peers().collect();
         let before = self.awaited.len();
@@ -78,12 +79,12 @@ impl Gap {
         self.awaited.iter().any(|(awaited, _)| *awaited == peer)
     }
 
-    /// Whether all that is missing was handed over.
+    /// Whether all missing events were handed over.
     fn has_got_all(&self) -> bool {
         self.awaited.is_empty() && self.is_handed_over
     }
 
-    /// What is missing, once all have said that.
+    /// The missing events, once all nodes have said what they may have recorded.
     fn known(&self) -> Option<&Missing> {
         Some(&self.missing).filter(|_| self.awaited.is_empty())
     }
@@ -98,7 +99,7 @@ impl Gaps {
         self.settled.iter_mut().chain(&mut self.arriving)
     }
 
-    /// The slices that have begun to arrive since are not what is known of those before.
+    /// What is known of slices that arrived before says nothing of slices that have begun to arrive since.
     fn follow_arrivals(&mut self, placement: &Placement, unknown: Missing) {
         if placement.arriving_here().iter().any(|arrival| !self.arrivals.contains(arrival)) {
             self.arriving = None;
@@ -119,7 +120,7 @@ impl Membership {
             self.gaps = None;
             return;
         }
-        // Nobody hands anything over to a node that is down.
+        // No node hands anything over to a node that is down.
         if self.placement.is_down_here() {
             self.gaps = None;
             self.fetch_anew();
@@ -139,14 +140,14 @@ impl Membership {
         gaps.all_mut().for_each(|gap| gap.follow(placement, unknown));
     }
 
-    /// Slices have come only now: what was recorded before, whatever is known of that, is not here.
+    /// Slices have come only now: whatever is known of earlier events, they are not here.
     pub(super) fn begin_arrivals_anew(&mut self) {
         if let Some(gaps) = &mut self.gaps {
             gaps.arrivals.clear();
         }
     }
 
-    /// Something that a node has set was refused: what it hands over is not all here.
+    /// A set of a node was refused: what that node hands over is not all here.
     pub(in crate::group::divided) fn has_refused(&mut self, from: NodeId, present: &Present, own: &OwnSlices) {
         // It may be the first input.
         if self.has_unknown_gap() {
@@ -156,12 +157,12 @@ impl Membership {
         gaps.filter(|gap| gap.awaits(from)).for_each(|gap| gap.is_handed_over = false);
     }
 
-    /// Asks who has not answered; has the map say which slices are complete, once they are.
+    /// Asks nodes that have not answered; proposes that slices are complete, once they are.
     pub(in crate::group::divided) fn mind_gap(&mut self, present: &Present, own: &OwnSlices, outbox: &mut Outbox) {
         if !self.placement.lacks_here() {
             return;
         }
-        // At the first input, when it is known what time it is.
+        // At the first input the time of day is known.
         if self.has_unknown_gap() {
             self.follow_gap(present, own);
         }
@@ -178,10 +179,10 @@ impl Membership {
         }
         asked.sort_unstable();
         asked.dedup();
-        asked.into_iter().for_each(|peer| outbox.send(peer, PeerBody::AskPast));
+        asked.into_iter().for_each(|peer| outbox.send_ahead(peer, PeerBody::AskPast));
     }
 
-    /// What nobody is left who knows of is of no later unit than the time of day, once that is known.
+    /// Events of which no node is left that knows are of no later unit than the time of day, once that is known.
     fn learn_the_time(&mut self, present: &Present) {
         if !self.awaits_time() {
             return;
@@ -195,7 +196,7 @@ impl Membership {
         self.gaps.iter().flat_map(Gaps::all).any(|gap| gap.missing.awaits_time())
     }
 
-    /// Slices here that have all that counts, and of which the map does not say so.
+    /// Slices here that are complete, and of which the map does not say so.
     fn complete_again(&self, present: &Present, own: &OwnSlices) -> Vec<u32> {
         if self.placement.is_down_here() {
             return Vec::new();
@@ -224,13 +225,13 @@ impl Membership {
         }
         let may_be_handed_over = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
             Some(gap) => gap.is_handed_over,
-            // Nobody has looked yet.
+            // The gap was not looked at yet.
             None => self.holding.now() == Completeness::Interrupted,
         };
         self.holding.is_whole() || may_be_handed_over
     }
 
-    /// Nobody has looked yet what the slices here may lack.
+    /// Whether it was not looked at yet what the slices here may lack.
     fn has_unknown_gap(&self) -> bool {
         self.placement.lacks_here() && self.gaps.is_none() && !self.placement.is_down_here()
     }
@@ -256,9 +257,9 @@ impl Membership {
         units?.into_iter().max()
     }
 
-    /// Another node asks what was recorded without it. Only who sets its events there from now on can say; else it asks
-    /// again.
-    pub(in crate::group::divided) fn tell_past(
+    /// Another node asks what was recorded without it. Only a node that sets its events there from now on can say;
+    /// otherwise the other asks again.
+    pub(in crate::group::divided) fn send_past(
         &self,
         from: NodeId,
         epoch: u64,
@@ -276,15 +277,15 @@ impl Membership {
             None if self.holding.is_whole() => Some(0),
             Some(_) | None => self.newest_unknown_unit(present),
         };
-        // Whoever is not told asks again.
+        // A node that gets no answer asks again.
         let Some(known_unit) = known_unit else { return };
         let newest_unit = known_unit.max(own.now_unit()).max(present.clock().now_unit());
         let has_handed_over = handed_over.is_all;
-        outbox.tell(from, PeerBody::Past(Past { newest_unit, has_handed_over }));
+        outbox.send_behind(from, PeerBody::Past(Past { newest_unit, has_handed_over }));
     }
 
-    /// Another node says what it may have recorded, by the map of `epoch`. What was said by an older one than that of the gap comes
-    /// late: it is about another.
+    /// Another node says what it may have recorded, by the map of `epoch`. An answer by an older map than the gap's is
+    /// late: it is about another gap.
     pub(in crate::group::divided) fn hear_past(&mut self, from: NodeId, past: Past, epoch: u64) {
         let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
         for gap in gaps.filter(|gap| gap.awaits(from) && gap.since_epoch <= epoch) {
@@ -294,7 +295,7 @@ impl Membership {
         }
     }
 
-    /// Nobody is left who knows of an event of a later unit; none where it is not known what time it is.
+    /// The greatest unit of events of which no node is left that knows; none where the time of day is not known.
     pub(in crate::group::divided) fn newest_unknown_unit(&self, present: &Present) -> Option<u64> {
         self.unknown(present).newest_unit()
     }

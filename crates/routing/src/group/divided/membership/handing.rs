@@ -1,9 +1,10 @@
-//! Heads that move: a node that gives a slice to another tells it all that is told meanwhile under which name, and says when
-//! nothing is in flight any more of what it headed; until then the other heads none of these events.
+//! Heads that move: a node that gives a slice to another sends it every reply that it gives meanwhile, with its name,
+//! and says when none of the events that it headed is in flight any more; until then the other node heads none of these
+//! events.
 //!
-//! Promises: of the two heads of an event, one before and one after its slice has moved, the second begins when the first has
-//! ended or is gone; a submission that comes again is told the same by either, as long as it may come again. Must not know:
-//! how cells move.
+//! Promises: of the two heads of an event, one before and one after its slice has moved, the second begins when the
+//! first has ended or is gone; a retry gets the same reply from either, as long as it may come. Must not know: how
+//! cells move.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,57 +22,57 @@ use crate::map::ClusterMap;
 use crate::protocol::{BatchName, ClockReading, HandedOver, MirrorNumber, Mirrored, NamedEvent, PeerBody};
 use crate::verdict::Decision;
 
-/// Who has headed events before is not waited for any longer than this: it has had time to end everything, or to be called
-/// down.
+/// A former head is not waited for any longer than this: it has had time to end all events, or to be called down.
 const AWAITED_MS_MAX: u64 = 30_000;
 
-/// After so long it is asked: where it has started anew in between, it may have nothing of the group, and need not know that
-/// anybody waits.
+/// After so long a former head is asked: where it has started anew in between, it may have nothing of the group, and
+/// need not know that another node waits.
 const ASK_AFTER_MS: u64 = 1_000;
 
-/// What this node hands over, and is handed.
+/// What this node hands over to others, and gets from them.
 #[derive(Default)]
 pub(crate) struct Handing {
-    /// Nodes that slices here are on their way to, with the monotonic time since when they are told everything.
+    /// Nodes that slices here are on their way to, with the monotonic time since when they are sent every reply.
     targets: Vec<(NodeId, u64)>,
     due: Vec<Due>,
-    /// Who was told lately, with the time since when it was told everything, and until when it may wait: by a map that follows,
-    /// it may not know which of the two has given it its slices.
-    told: Vec<(NodeId, u64, u64)>,
+    /// Nodes that were handed everything lately, with the time since when each was sent every reply, and until when it
+    /// may wait: by a map that follows, it may not know which of two nodes has given it its slices.
+    handed: Vec<(NodeId, u64, u64)>,
     awaited: Vec<Awaited>,
-    /// Who has ended already, by a map that has not been heard of here: until when not all names are known.
+    /// Nodes that have ended already, by an epoch that has not come here yet, with the time until which not all names
+    /// are known.
     early: BTreeMap<NodeId, (u64, u64)>,
     /// The starts of nodes by the map that was followed last.
     starts: BTreeMap<NodeId, Incarnation>,
-    /// When this node was given slices that are on their way here.
+    /// Slices that are on their way here, with the time when this node was given them.
     arrivals: Vec<((u32, u64), u64)>,
 }
 
 /// A node that has taken over.
 struct Due {
     node: NodeId,
-    /// Since when it is told everything, in monotonic milliseconds.
+    /// Since when it is sent every reply, in monotonic milliseconds.
     since_ms: u64,
-    /// The ticket from which on this node has headed nothing for it.
+    /// The ticket from which on this node has headed none of the other's events.
     first_free: u64,
-    /// The map by which it has.
+    /// The epoch by which it has taken over.
     epoch: u64,
 }
 
-/// Who headed events before, and has not ended yet.
+/// A node that headed events before, and has not ended yet.
 struct Awaited {
     node: NodeId,
     start: Incarnation,
-    /// By which it did.
+    /// The placement by which it headed events.
     former: Placement,
-    /// The map by which it does no more.
+    /// The epoch from which on it heads them no more.
     epoch: u64,
     until_ms: u64,
     next_ask_ms: u64,
 }
 
 impl Handing {
-    /// Follows the map: `former` is what counted before, `first_free` the ticket of the next event.
+    /// Follows the map: `former` is the placement before, `first_free` the ticket of the next event.
     pub(super) fn follow(
         &mut self,
         map: &ClusterMap,
@@ -81,15 +82,14 @@ impl Handing {
     ) {
         let epoch = placement.epoch();
         let gone: Vec<_> = self.targets.extract_if(.., |(node, _)| !placement.targets().contains(node)).collect();
-        // The map in which they were on their way may have gone by unseen.
-        let told_since =
-            |node: NodeId| self.targets.iter().find(|(target, _)| *target == node).map(|(_, since)| *since);
+        // The map by which the slices were on their way may have gone by unseen.
+        let since = |node: NodeId| self.targets.iter().find(|(target, _)| *target == node).map(|(_, since)| *since);
         let others = former.taken_from_here(placement).into_iter();
-        let others: Vec<_> = others.map(|node| (node, told_since(node).unwrap_or(now_ms))).collect();
-        self.told.retain(|(_, _, until_ms)| *until_ms > now_ms);
+        let others: Vec<_> = others.map(|node| (node, since(node).unwrap_or(now_ms))).collect();
+        self.handed.retain(|(_, _, until_ms)| *until_ms > now_ms);
         let is_next = epoch != former.epoch();
         let again: Vec<_> =
-            self.told.iter().filter(|_| is_next).map(|(node, since_ms, _)| (*node, *since_ms)).collect();
+            self.handed.iter().filter(|_| is_next).map(|(node, since_ms, _)| (*node, *since_ms)).collect();
         for (node, since_ms) in gone.into_iter().chain(others).chain(again) {
             if !self.due.iter().any(|due| due.node == node && due.epoch == epoch) {
                 self.due.push(Due { node, since_ms, first_free, epoch });
@@ -103,7 +103,7 @@ impl Handing {
         self.starts =
             placement.nodes().iter().chain(former.nodes()).filter_map(|node| Some((*node, start(*node)?))).collect();
         for node in placement.arrived_since(former) {
-            // Another start of the node has headed nothing by the map before.
+            // A new start of the node has headed nothing by the map before.
             if let Some(start) = start(node).filter(|start| before.get(&node) == Some(start)) {
                 let (former, until_ms, next_ask_ms) = (former.clone(), now_ms + AWAITED_MS_MAX, now_ms + ASK_AFTER_MS);
                 self.awaited.push(Awaited { node, start, former, epoch, until_ms, next_ask_ms });
@@ -118,12 +118,13 @@ impl Handing {
         self.arrivals.extend(new.into_iter().map(|arrival| (arrival, now_ms)));
     }
 
-    /// The node counts as started anew: the others have gone on without it, and whom it awaited need not tell it any more.
+    /// The node counts as started anew: the others have gone on without it, and the nodes that it awaited owe it
+    /// nothing any more.
     pub(super) fn begin_anew(&mut self) {
         self.awaited.clear();
     }
 
-    /// Whom to ask whether it has ended, and when next.
+    /// The nodes to ask now whether they have ended.
     fn ask(&mut self, now_ms: u64) -> Vec<NodeId> {
         let due = self.awaited.iter_mut().filter(|awaited| awaited.next_ask_ms <= now_ms);
         let asked = due.map(|awaited| {
@@ -138,23 +139,24 @@ impl Handing {
         self.awaited.iter().map(|awaited| awaited.next_ask_ms.min(awaited.until_ms)).min()
     }
 
-    /// Whether the head of an event before this one has not ended yet.
+    /// Whether a former head of an event has not ended yet.
     pub(crate) fn awaits_head_of(&self, positions: &[u64]) -> bool {
         self.awaited.iter().any(|awaited| awaited.former.head(positions) == Some(awaited.node))
     }
 
-    /// Whether somebody waits for this node to end what it has headed.
+    /// Whether another node waits for this one to end the events that it has headed.
     pub(crate) fn is_awaited(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// Whether others are told what is told here under a name.
-    pub(crate) fn is_told(&self) -> bool {
+    /// Whether replies of this node are sent to other nodes.
+    pub(crate) fn sends_replies(&self) -> bool {
         !self.targets.is_empty() || !self.due.is_empty()
     }
 
-    /// What was told under a name, who may have to tell it again is told too; of the events there is nothing but their number.
-    pub(crate) fn tell(
+    /// Sends the replies under a name to the nodes that may have to repeat them; of the events, only the number is
+    /// sent.
+    pub(crate) fn send_replies(
         &self,
         outbox: &mut Outbox,
         (name, names, decisions): (BatchName, &[NamedEvent], &[Decision]),
@@ -162,11 +164,11 @@ impl Handing {
         probes: Probes,
     ) {
         let (names, decisions) = (names.to_vec(), decisions.to_vec());
-        let told = Mirrored { name, names, decisions, clock, generation: 0, probes, stamps: Vec::new() };
-        let told = Arc::new(told);
+        let replies = Mirrored { name, names, decisions, clock, generation: 0, probes, stamps: Vec::new() };
+        let replies = Arc::new(replies);
         let targets = self.targets.iter().map(|(node, _)| node);
         for node in targets.chain(self.due.iter().map(|due| &due.node)) {
-            outbox.tell(*node, PeerBody::Mirror(MirrorNumber::NONE, told.clone()));
+            outbox.send_behind(*node, PeerBody::Mirror(MirrorNumber::NONE, replies.clone()));
         }
     }
 }
@@ -180,7 +182,8 @@ impl Membership {
         known.into_iter().for_each(|(from, (epoch, until_ms))| self.end_awaited(from, epoch, until_ms));
     }
 
-    /// When the names that may come again of a slice's events are known here, where the node that it comes from tells them.
+    /// When all names of a slice's events that may come again are known here, where the node that the slice comes from
+    /// sends them.
     fn known_ms(&self, slice: u32, now_ms: u64) -> u64 {
         let wait_ms = self.horizon_ms.min(NAMES_AWAITED_MS_MAX);
         let since = self.handing.arrivals.iter().filter(|((arriving, _), _)| *arriving == slice);
@@ -189,18 +192,19 @@ impl Membership {
         since_ms.map_or(0, |since_ms| since_ms.max(begun_ms) + wait_ms)
     }
 
-    /// Whether they are.
+    /// Whether all names of a slice's events that may come again are known here.
     pub(super) fn knows_names_of(&self, slice: u32, now_ms: u64) -> bool {
         self.known_ms(slice, now_ms) <= now_ms
     }
 
-    /// When they will be of the next slice.
+    /// When that will be so of the next slice.
     pub(super) fn next_known_ms(&self, now_ms: u64) -> Option<u64> {
         let arrivals = self.handing.arrivals.iter().map(|((slice, _), _)| self.known_ms(*slice, now_ms));
         arrivals.filter(|known_ms| *known_ms > now_ms).min()
     }
 
-    /// Tells who has taken over that this node has ended what it headed, once it has, and who has headed that before it.
+    /// Sends the nodes that have taken over word that this node has ended the events that it headed, once it has, and
+    /// once former heads have.
     pub(in crate::group::divided) fn hand_over(
         &mut self,
         flights: &Flights,
@@ -210,56 +214,56 @@ impl Membership {
     ) {
         self.handing.awaited.retain(|awaited| awaited.until_ms > now_ms);
         for node in self.handing.ask(now_ms) {
-            // Who has nothing of the group says that there is nothing to end.
-            outbox.tell(node, PeerBody::AskPast);
+            // A node that has nothing of the group answers that there is nothing to end.
+            outbox.send_behind(node, PeerBody::AskPast);
         }
         if self.handing.due.is_empty() {
             return;
         }
         let Self { handing, former_heads, first_ms, .. } = self;
-        // What others headed before, this one knows no names of.
+        // This node does not know the names of events that others headed before.
         let known_since_ms = guard.whole_since_ms().max(former_heads.gained_ms()).max(first_ms.unwrap_or(0));
-        let Handing { due, awaited, told, .. } = handing;
+        let Handing { due, awaited, handed, .. } = handing;
         let has_ended = |due: &mut Due| {
             let open = |first: u64| flights.batch(first).is_some_and(Batch::is_open);
             let is_first = awaited.iter().all(|awaited| awaited.epoch >= due.epoch);
             is_first && !flights.batches().into_iter().any(|first| first < due.first_free && open(first))
         };
         for Due { node, since_ms, epoch, .. } in due.extract_if(.., has_ended) {
-            told.retain(|(known, ..)| *known != node);
-            told.push((node, since_ms, now_ms + AWAITED_MS_MAX));
+            handed.retain(|(known, ..)| *known != node);
+            handed.push((node, since_ms, now_ms + AWAITED_MS_MAX));
             let told_for_ms = now_ms.saturating_sub(since_ms.max(known_since_ms));
-            outbox.tell(node, PeerBody::HandedOver(HandedOver { epoch, told_for_ms }));
+            outbox.send_behind(node, PeerBody::HandedOver(HandedOver { epoch, told_for_ms }));
         }
     }
 
-    /// Another node asks, which may wait for what it was told and has not got, or for what this one has never known of, as it
-    /// has seen several maps as one: it is told once all that is in flight has ended.
+    /// Another node asks. It may wait for an answer that it has not got, or for one that this node does not know it
+    /// owes, as it has seen several maps as one: it gets the answer once all events in flight have ended.
     pub(in crate::group::divided) fn hand_over_again(&mut self, to: NodeId, first_free: u64, now_ms: u64) {
         let Self { handing, placement, .. } = self;
         if handing.due.iter().all(|due| due.node != to) {
-            // No more than what nobody else has to end first.
+            // The answer is for epochs before the first of those that this node itself still awaits.
             let awaited = handing.awaited.iter().map(|awaited| awaited.epoch).min();
             let epoch = awaited.map_or(placement.epoch(), |awaited| awaited.min(placement.epoch()));
             handing.due.push(Due { node: to, since_ms: now_ms, first_free, epoch });
         }
     }
 
-    /// This process has headed nothing by the maps before its first: who has taken over by one of these may know of its start
-    /// and wait for it.
+    /// This process has headed nothing by the maps before its first: a node that has taken over by one of these may
+    /// know of its start and wait for it.
     pub(super) fn hand_over_the_past(&self, outbox: &mut Outbox) {
         let handed = HandedOver { epoch: self.placement.epoch(), told_for_ms: 0 };
-        self.placement.live_peers().for_each(|(peer, _)| outbox.tell(peer, PeerBody::HandedOver(handed)));
+        self.placement.live_peers().for_each(|(peer, _)| outbox.send_behind(peer, PeerBody::HandedOver(handed)));
     }
 
-    /// Whether another node may have told events as recorded before all have set them that it headed when it had slices: what
-    /// who goes down now misses of these, nobody knows who has slices. It does not end them before they are set here by the map
-    /// that says so.
+    /// Whether another node that had slices may have given the reply first-seen for events that not all nodes have set
+    /// yet. If a node goes down now, no node with slices knows which of these events it misses. The other does not end
+    /// such events before they are set here by the map that says so.
     pub(super) fn is_owed_by_others(&self, is_safe: bool) -> bool {
         !is_safe && !self.handing.awaited.is_empty()
     }
 
-    /// Another node heads nothing any more of what this one has taken over by a map up to that epoch.
+    /// Another node has ended all events that this one has taken over by maps up to that epoch.
     pub(in crate::group::divided) fn hear_handed_over(&mut self, from: NodeId, handed: HandedOver, now_ms: u64) {
         let epoch = handed.epoch;
         let until_ms = now_ms + self.horizon_ms.saturating_sub(handed.told_for_ms);

@@ -1,9 +1,10 @@
-//! What a node that is down misses: events that this node records meanwhile are handed over when it is back, as long as
-//! they are not too many. Then it is complete again at once, instead of when all that it has missed has expired.
+//! Hinted handoff: what a node that is down misses. This node hands the events that it records meanwhile over when the
+//! other is back, as long as they are not too many. Then the other is complete again at once, instead of when all that
+//! it has missed has expired.
 //!
-//! Promises: a node says that it has handed everything over only where it has seen the other go down and come back, has kept
-//! everything in between, and nobody else has gone for good with what only he has kept. What is kept is bounded. Must not know:
-//! how long a node is away, what it still has.
+//! Promises: a node says that it has handed everything over only where it has seen the other go down and come back, has
+//! kept everything in between, and no third node has gone for good with events that it alone has kept. What is kept is
+//! bounded. Must not know: how long the other is away, what the other still has.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +15,17 @@ use crate::group::divided::placement::Placement;
 use crate::ids::NodeId;
 use crate::map::FilterRecord;
 
-/// Whoever came to the group after one map, headed events and left again is not seen by who knows the map and the next but so
-/// many: it comes by one, takes over by another, and goes by two more.
+/// A node that came to the group after one map, headed events and left again is not seen by a node that knows that map
+/// and then only the one so many epochs later: the first comes by one map, takes over by another, and goes by two more.
 const EPOCHS_MISSED_MAX: u64 = 3;
 
 /// What other nodes miss.
 #[derive(Default)]
 pub(crate) struct Missed {
-    /// Whether this process was there from the beginning, and nobody who was has left.
+    /// Whether this process was there from the beginning, and no node of the beginning has left.
     is_fresh: bool,
     down: BTreeMap<NodeId, Missing>,
-    /// Of nodes that have come back.
+    /// What was handed over to nodes that have come back.
     handed_over: BTreeMap<NodeId, HandedOver>,
 }
 
@@ -33,16 +34,16 @@ struct Missing {
     sets: Vec<MissingSet>,
     /// Nothing was forgotten.
     is_all: bool,
-    /// Nobody has gone who may have recorded something without it.
+    /// No node has gone that may have recorded something without this one.
     are_all_here: bool,
 }
 
-/// What a node that has come back was told.
+/// What a node that has come back was handed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HandedOver {
-    /// Whatever it had missed.
+    /// All that it had missed was handed over.
     pub(super) is_all: bool,
-    /// Whoever has recorded something without it can say so.
+    /// Every node that has recorded something without it is still there to say so.
     pub(super) are_all_here: bool,
 }
 
@@ -54,7 +55,7 @@ struct MissingSet {
 }
 
 impl Missed {
-    /// An event was recorded without a node that is down; of `events_max` it is remembered.
+    /// An event was recorded without a node that is down; up to `events_max` of these are remembered.
     pub(crate) fn push(
         &mut self,
         node: NodeId,
@@ -71,24 +72,24 @@ impl Missed {
         }
     }
 
-    /// What a node that has come back was told of what was recorded while it was away.
+    /// What a node that has come back was handed of the events recorded while it was away.
     pub(super) fn handed_over(&self, node: NodeId) -> HandedOver {
         self.handed_over.get(&node).copied().unwrap_or(HandedOver { is_all: false, are_all_here: self.is_fresh })
     }
 
-    /// Nodes that are down already when this one begins: what an earlier process of it has recorded without them, and who has
-    /// left since, nobody knows.
+    /// Nodes may be down already when this process begins: it does not know what its predecessor has recorded without
+    /// them, and which nodes have left since.
     pub(super) fn begin(placement: &Placement) -> Self {
         let is_all = placement.is_fresh_here();
-        // Nobody has gone since the filter was made, either.
+        // No node has gone since the filter was made, either.
         let is_fresh = is_all || placement.epoch() == FilterRecord::FIRST_EPOCH;
         let missing = || Missing { sets: Vec::new(), is_all, are_all_here: is_fresh };
         let down = placement.down_peers().map(|node| (node, missing()));
         Self { is_fresh, down: down.collect(), handed_over: BTreeMap::new() }
     }
 
-    /// Nodes go down and come back: what these have missed is sent to them. Tells who has come back. Of who goes down now,
-    /// whoever has recorded something without it has slices, where all `are_known`.
+    /// Nodes go down and come back: the latter are sent what they have missed, and returned. Where all `are_known`,
+    /// every node that records something without a node that goes down now has slices.
     pub(super) fn follow(
         &mut self,
         former: &Placement,
@@ -98,7 +99,7 @@ impl Missed {
     ) -> Vec<NodeId> {
         for node in placement.down_peers().filter(|node| !former.down_peers().any(|other| other == *node)) {
             self.handed_over.remove(&node);
-            // What it lacked before, nobody here has.
+            // No node here has what it lacked before.
             let is_all = former.is_complete_at(node);
             self.down.entry(node).or_insert(Missing { sets: Vec::new(), is_all, are_all_here: are_known });
         }
@@ -108,7 +109,7 @@ impl Missed {
         if !are_all_here {
             self.is_fresh = false;
             self.down.values_mut().for_each(|missing| missing.are_all_here = false);
-            // Who has come back may not have got what it was sent.
+            // A node that has come back may not have got all that it was sent.
             let is_incomplete = |node: &NodeId| !placement.is_complete_at(*node);
             let unsure = HandedOver { is_all: false, are_all_here: false };
             let returned = self.handed_over.iter_mut().filter(|(node, _)| is_incomplete(node));
@@ -117,20 +118,21 @@ impl Missed {
         let mut returned = Vec::new();
         for (node, start) in placement.live_peers() {
             if let Some(Missing { sets, is_all, are_all_here }) = self.down.remove(&node) {
-                // Slices may have left it meanwhile; what it does not have, it would refuse, and what comes along with that.
+                // Slices may have left the node meanwhile; it would refuse a set with a slice that it does not have as
+                // a whole.
                 let index = placement.index_of(node).unwrap_or(usize::MAX);
                 let is_there = |position: &u64| placement.is_held(index, *position);
                 for MissingSet { generation, cells, stamp } in sets {
                     let cells: Vec<u64> = cells.into_iter().filter(is_there).collect();
                     if !cells.is_empty() {
-                        // Nobody waits for the acknowledgement: the other node knows what it has refused.
+                        // This node does not wait for the acknowledgement: the other knows what it has refused.
                         outbox.set(node, generation, cells, stamp);
                     }
                 }
                 self.handed_over.insert(node, HandedOver { is_all: is_all && are_all_here, are_all_here });
                 returned.push(node);
             } else if former.live_peers().any(|(other, before)| other == node && before != start) {
-                // What was on its way to its last process is sent again, and nothing was recorded without it.
+                // Sets on their way to its last process are sent again, and nothing was recorded without it.
                 let is_all = are_all_here && former.is_complete_at(node);
                 self.handed_over.insert(node, HandedOver { is_all, are_all_here });
             }

@@ -1,14 +1,15 @@
 //! Nodes that have been out of reach for so long that nobody waits for them any more.
 //!
-//! Promises: an event that needs a slice of such a node is told so at once, and nothing is set for it; what is being set
-//! there stays in flight, and takes no room from other events. Must not know: how it is noticed.
+//! Promises: an event that needs a slice of such a node is undecided at once, and nothing is set for it; an event that
+//! is being set there stays in flight, and takes no room from other events. Must not know: how it is noticed that a
+//! node is out of reach.
 
 use std::collections::BTreeSet;
 
 use crate::group::divided::placement::Placement;
 use crate::ids::NodeId;
 
-/// The nodes, and the events that are being set there.
+/// Nodes out of reach, and the events that are being set there.
 #[derive(Default)]
 pub(crate) struct Unreachable {
     nodes: BTreeSet<NodeId>,

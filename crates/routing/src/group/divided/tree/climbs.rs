@@ -1,19 +1,19 @@
 //! Questions of a group to other levels of its tree.
 //!
-//! Promises: few questions to one level are under way at once, and meanwhile events of all producers gather for the next
-//! one; numbers are not used again. Must not know: what is asked, who owns other levels.
+//! Promises: few questions to one level are under way at once, and meanwhile events of all producers gather for the
+//! next one; numbers of questions are not used again. Must not know: what is asked, who owns other levels.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::ids::FilterId;
 use crate::protocol::Operation;
 
-/// Questions of one group to one level that are under way at once, but for full ones.
+/// So many questions of one group to one level are under way at once, full ones not counted.
 const CLIMBS_MAX: usize = 32;
 /// Events of one question.
 const CLIMB_EVENTS_MAX: usize = 1 << 12;
 
-/// Whom to ask, and what for.
+/// The level to ask, and for which operation.
 pub(super) type Target = (FilterId, Operation);
 
 /// Events on their way to other levels.
@@ -27,13 +27,13 @@ pub(super) struct Climbs {
 
 #[derive(Default)]
 struct Lane {
-    /// In order.
+    /// Tickets, in the order in which they came.
     waiting: VecDeque<u64>,
     under_way: usize,
 }
 
 impl Climbs {
-    /// Nobody waits for any of them. Numbers go on.
+    /// Forgets all events; no caller waits for any of them. Numbers go on.
     pub(super) fn clear(&mut self) {
         *self = Self { last_number: self.last_number, ..Self::default() };
     }
@@ -53,7 +53,7 @@ impl Climbs {
         self.lane(target).waiting.push_back(ticket);
     }
 
-    /// The events of the next question that may be asked; one that is full need not wait for others to come back.
+    /// The events of the next question that may be asked; a full question need not wait for others to be answered.
     pub(super) fn next(&mut self) -> Option<(Target, Vec<u64>)> {
         let may_ask = |lane: &Lane| {
             let is_full = lane.waiting.len() >= CLIMB_EVENTS_MAX;

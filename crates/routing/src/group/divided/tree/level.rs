@@ -1,7 +1,8 @@
-//! The level of a tree that a group belongs to: its positions from the root's, and what becomes of what it does not know.
+//! The level of a tree that a group belongs to: its positions from the root's, and the steps of an event that it does
+//! not know.
 //!
-//! Promises: what is told by the levels above is recorded here for as long as it counts there, and no longer. Must not
-//! know: how events climb.
+//! Promises: an event that the levels above have decided is recorded here for as long as it counts there, and no
+//! longer. Must not know: how events climb.
 
 use firstseen_filter::{ProbeShape, Probes};
 
@@ -14,16 +15,16 @@ use crate::plan::{Fold, GroupPlan, SlicedBuildError};
 pub(crate) struct Level {
     /// Steps from the root.
     pub(super) number: u8,
-    /// Who is asked for what is not known here.
+    /// The level above, which is asked about events that are not known here.
     pub(super) parent: Option<FilterId>,
     pub(super) mode: TreeMode,
     pub(super) cut_off: CutOff,
-    /// Whose place above is this, in the order of their numbers.
+    /// The levels directly below this one, in the order of their numbers.
     pub(super) children: Vec<FilterId>,
-    /// What is found above this level is checked below.
+    /// A find above the level of this number is checked below.
     pub(super) top_down: u8,
     fold: Fold,
-    /// Of the positions that travel.
+    /// The shape of the positions that travel.
     root_shape: ProbeShape,
 }
 
@@ -46,7 +47,7 @@ impl Level {
         Ok(Some(Self { number, parent, mode, cut_off, children, top_down, fold, root_shape }))
     }
 
-    /// The shape of what producers send.
+    /// The shape of the positions that producers send.
     pub(super) fn root_shape(&self) -> ProbeShape {
         self.root_shape
     }

@@ -1,9 +1,10 @@
-//! What a level of a tree has told by itself while the level above was out of reach, to be brought up when it is back.
+//! Events that a level of a tree has decided by itself while the level above was out of reach, to climb when that is
+//! back.
 //!
-//! Promises: where the tree's policy allows it, an event that cannot climb is told first-seen by what is known here, marked
-//! degraded, and written down; what is written down is bounded, and beyond it events are undecided again. Everything
-//! written down climbs in the end; what turns out to have been told first-seen elsewhere too is counted. Must not know:
-//! how it is noticed that the level above is out of reach.
+//! Promises: where the tree's policy allows it, an event that cannot climb is first-seen by what is known here; the
+//! reply is marked degraded, and the event is written down. The list is bounded, and beyond it events are undecided
+//! again. Everything on it climbs in the end; events that turn out to be first-seen elsewhere too are counted. Must not
+//! know: how it is noticed that the level above is out of reach.
 
 use std::collections::VecDeque;
 
@@ -13,12 +14,12 @@ use crate::group::state::JournalCounts;
 use crate::protocol::{Climbed, Tick};
 use crate::verdict::{Decision, Reason};
 
-/// Events that are brought up together.
+/// Events that climb together.
 const REPLAY_EVENTS_MAX: usize = 1 << 12;
 /// The pause after a replay that has brought up nothing.
 const REPLAY_PAUSE_MS: u64 = 1_000;
 
-/// Events that were told first-seen by this level alone.
+/// First-seen events that this level has decided alone.
 #[derive(Default)]
 pub(super) struct OwedToParent {
     /// Oldest first.
@@ -33,7 +34,7 @@ struct OwedEvent {
     /// Positions of the root.
     positions: Box<[u64]>,
     stamp: Stamp,
-    /// An attempt of which nothing is known may have recorded it above.
+    /// An earlier attempt, of which nothing is known, may have recorded the event above.
     may_be_above: bool,
 }
 
@@ -42,7 +43,8 @@ impl OwedToParent {
         self.entries.len()
     }
 
-    /// An event was told first-seen by this level alone; an attempt of which nothing is known `may_be_above`.
+    /// This level alone has called an event first-seen; an earlier attempt, of which nothing is known, may have
+    /// recorded it above (`may_be_above`).
     pub(super) fn push(&mut self, positions: Box<[u64]>, stamp: Stamp, may_be_above: bool) {
         self.entries.push_back(OwedEvent { positions, stamp, may_be_above });
         self.counts.local_events += 1;
@@ -53,7 +55,7 @@ impl OwedToParent {
         (!self.entries.is_empty() && self.under_way.is_none()).then_some(self.next_ms)
     }
 
-    /// What was written down first is brought up by question `number`: positions of `shape`, and times.
+    /// The oldest events climb with question `number`: returns their positions, of `shape`, and times.
     pub(super) fn begin(&mut self, number: u64, shape: ProbeShape) -> (Probes, Vec<Tick>) {
         let oldest = self.entries.iter().take(REPLAY_EVENTS_MAX);
         let (mut probes, mut ticks, mut clock_unit) = (Probes::new(shape), Vec::new(), 0);
@@ -94,7 +96,7 @@ impl OwedToParent {
         true
     }
 
-    /// What has become of events that were told here alone.
+    /// Counts of the events that this level has decided alone.
     pub(super) fn counts(&self) -> JournalCounts {
         JournalCounts { waiting_events: self.entries.len() as u64, ..self.counts }
     }
