@@ -194,19 +194,30 @@ fn settle_but_for(network: &mut Network, is_cut: impl Fn((NodeId, NodeId)) -> bo
 
 /// Three nodes of a filter whose window outlasts the test, and `keys` that node 3 heads and node 2 has to set too.
 fn long_window(answer: AnswerWhen, keys: usize) -> (Network, network::Producer, Vec<u64>) {
+    let (mut network, producer) = vertical(answer, OwnerLimits::default());
+    network.nodes().into_iter().for_each(|node| network.deliver_map(node));
+    let meant = keys_of_node_3_and_slice_1(&network, keys);
+    (network, producer, meant)
+}
+
+/// Three nodes of a filter whose window outlasts the test, and a producer of it.
+fn vertical(answer: AnswerWhen, limits: OwnerLimits) -> (Network, network::Producer) {
     let definition = definition(&spec(Kind::Timing, "1h", 1 << 20, 5), "vertical:6");
     let owners: Vec<NodeId> = (0..6).map(|slice| NodeId(1 + slice % 3)).collect();
-    let limits = OwnerLimits { clock_skew_max_ms: 50, ..OwnerLimits::default() };
+    let limits = OwnerLimits { clock_skew_max_ms: 50, ..limits };
     let policies = FilterPolicies { answer, retry_horizon_ms: 400, ..FilterPolicies::default() };
-    let mut network = Network::new(&definition, policies, &owners, limits, Dice(7));
-    network.nodes().into_iter().for_each(|node| network.deliver_map(node));
+    let network = Network::new(&definition, policies, &owners, limits, Dice(7));
+    (network, network::Producer::new(1, &definition))
+}
+
+/// So many keys that node 3 heads by the map, with positions in slice 1.
+fn keys_of_node_3_and_slice_1(network: &Network, keys: usize) -> Vec<u64> {
     let is_meant = |key: &u64| {
         let probes = network.probes(&[digest(*key)]);
         let has_slice = network.prober.slices(0, &probes, 0).any(|slice| slice == 1);
-        has_slice && network.head_of(digest(*key)).1 == NodeId(3)
+        has_slice && network.head_by(&network.map.clone(), digest(*key)).1 == NodeId(3)
     };
-    let meant = (0..).filter(is_meant).take(keys).collect();
-    (network, network::Producer::new(1, &definition), meant)
+    (0..).filter(is_meant).take(keys).collect()
 }
 
 /// Node 2 is back, and all is agreed on that there is to agree on.
@@ -314,6 +325,39 @@ fn what_is_kept_for_who_is_down_is_not_there_where_its_slice_has_gone() {
     settle_but_for(&mut network, is_cut);
     bring_back_node_2(&mut network);
     assert!(network.is_all_complete(), "{:?}", network.record());
+    find_again(&mut network, &mut producer, &keys, began_ms);
+}
+
+/// A copy that comes back fetches everything from another one that has not been told yet to set an event. Who records the event
+/// keeps nothing for either, and must not count on the other when that goes down.
+#[test]
+fn what_has_come_back_has_not_what_was_on_its_way_to_who_goes_down() {
+    let limits = OwnerLimits { missed_events_max: 0, ..OwnerLimits::default() };
+    let (mut network, mut producer) = vertical(AnswerWhen::Safe, limits);
+    network.add_copies([(0, NodeId(3)), (1, NodeId(1)), (3, NodeId(3))]);
+    let began_ms = network.now.wall_ms;
+    network.take_down(NodeId(1));
+    network.nodes().into_iter().for_each(|node| network.deliver_map(node));
+    let keys = keys_of_node_3_and_slice_1(&network, 20);
+    for key in &keys {
+        let question = producer.ask(began_ms, true).unwrap();
+        network.submit_at((0, NodeId(3)), &[digest(*key)], question);
+    }
+    let is_cut = |ends: (NodeId, NodeId)| ends == (NodeId(3), NodeId(2));
+    settle_but_for(&mut network, is_cut);
+    assert_eq!(network.replies.len(), 0, "node 2 has not acknowledged");
+    network.begin_anew(NodeId(1));
+    for _ in 0..4 {
+        network.nodes().into_iter().for_each(|node| network.deliver_map(node));
+        settle_but_for(&mut network, is_cut);
+        network.wait(1_100);
+        settle_but_for(&mut network, is_cut);
+        network.agree_on_complete();
+    }
+    assert!(network.is_all_complete(), "node 1 has fetched all that node 2 has: {:?}", network.record());
+    network.take_down(NodeId(2));
+    [1, 3].into_iter().for_each(|node| network.deliver_map(NodeId(node)));
+    settle_but_for(&mut network, is_cut);
     find_again(&mut network, &mut producer, &keys, began_ms);
 }
 

@@ -3,11 +3,14 @@
 //! Promises: every position below the group's cells has a slice, and every slice a node; who heads an event and who votes
 //! on it is what the map says. Must not know: cells, events.
 
+mod holders;
+
 use firstseen_filter::HASHES_MAX;
 
 use crate::ids::{Incarnation, NodeId};
 use crate::map::{COPIES_MAX, ClusterMap, FilterRecord, SliceOwner};
 use crate::plan::GroupPlan;
+use holders::Holders;
 
 /// The nodes of a group's slices, and which positions each slice has.
 #[derive(Clone, Debug)]
@@ -40,18 +43,6 @@ pub(crate) struct Placement {
     origins: Vec<(u32, NodeId)>,
     /// Nodes that slices of this one are on their way to.
     targets: Vec<NodeId>,
-}
-
-/// The copies of a slice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Holders {
-    /// Indices into the nodes.
-    nodes: [u16; COPIES_MAX],
-    len: u8,
-    /// By bit: which of them are live and complete.
-    complete: u8,
-    /// By bit: which of them are on their way there.
-    arriving: u8,
 }
 
 /// Whether a slice votes, as the map says.
@@ -126,7 +117,7 @@ impl Placement {
             arriving_here: (0..slices).filter_map(arriving).collect(),
             origins: moves().filter(|way| way.to == me).map(|way| (way.slice % per_group, way.from)).collect(),
             targets: distinct(moves().filter(|way| way.from == me).map(|way| way.to)),
-            is_single: holders.iter().all(|holders| holders.len <= 1),
+            is_single: holders.iter().all(|holders| holders.nodes().len() <= 1),
             holders,
             all_complete: standings.iter().all(|standing| *standing == SliceStanding::Complete),
             any_down: nodes.iter().any(|node| start(node).1),
@@ -406,11 +397,15 @@ impl Placement {
         if self.is_single { self.node_of_slice[slice] == node } else { self.holders[slice].has(node) }
     }
 
-    /// Whether other nodes have a slice by `next` that `node` has by this placement.
+    /// Whether other nodes get a slice by `next` that `node` has by this placement: they have come to it, or start anew.
     pub(crate) fn is_joined_at(&self, node: NodeId, next: &Self) -> bool {
-        let had = |holders: &Holders, node| self.index_of(node).is_some_and(|node| holders.has(node));
-        let mut slices = self.holders.iter().zip(&next.holders).filter(|(before, _)| had(before, node));
-        slices.any(|(before, after)| after.nodes().iter().any(|at| !had(before, next.nodes[usize::from(*at)])))
+        let had = |before: &Holders, at: usize| {
+            let same = self.index_of(next.nodes[at]).filter(|index| self.starts[*index].0 == next.starts[at].0);
+            next.nodes[at] == node || same.is_some_and(|at| before.has(at))
+        };
+        let has_it = |before: &Holders| self.index_of(node).is_some_and(|at| before.has(at));
+        let mut slices = self.holders.iter().zip(&next.holders).filter(|(before, _)| has_it(before));
+        slices.any(|(before, after)| after.nodes().iter().any(|at| !had(before, usize::from(*at))))
     }
 
     /// Whether this node has a copy of the slice of this position.
@@ -450,49 +445,4 @@ pub(crate) fn distinct(nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
     nodes.sort_unstable();
     nodes.dedup();
     nodes
-}
-
-impl Holders {
-    fn new<'map>(
-        copies: impl Iterator<Item = &'map SliceOwner>,
-        index_of: impl Fn(&NodeId) -> usize,
-        is_complete: impl Fn(&SliceOwner) -> bool,
-        is_arriving: impl Fn(&SliceOwner) -> bool,
-    ) -> Self {
-        let mut holders = Self::default();
-        for copy in copies {
-            let place = usize::from(holders.len);
-            holders.nodes[place] = index_of(&copy.node) as u16;
-            holders.complete |= u8::from(is_complete(copy)) << place;
-            holders.arriving |= u8::from(is_arriving(copy)) << place;
-            holders.len += 1;
-        }
-        holders
-    }
-
-    #[inline]
-    fn nodes(&self) -> &[u16] {
-        &self.nodes[..usize::from(self.len)]
-    }
-
-    #[inline]
-    fn has(&self, node: usize) -> bool {
-        self.nodes().iter().any(|holder| usize::from(*holder) == node)
-    }
-
-    fn is_arriving_at(&self, node: usize) -> bool {
-        let mut nodes = self.nodes().iter().enumerate();
-        nodes.any(|(place, holder)| usize::from(*holder) == node && self.arriving >> place & 1 == 1)
-    }
-
-    #[inline]
-    fn is_complete_at(&self, node: usize) -> bool {
-        self.complete_nodes().any(|holder| holder == node)
-    }
-
-    #[inline]
-    fn complete_nodes(&self) -> impl Iterator<Item = usize> {
-        let nodes = self.nodes().iter().enumerate();
-        nodes.filter(|(place, _)| self.complete >> place & 1 == 1).map(|(_, node)| usize::from(*node))
-    }
 }

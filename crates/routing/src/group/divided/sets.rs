@@ -189,8 +189,8 @@ impl DividedGroup {
         }
     }
 
-    /// By a new map, other nodes may copy slices of nodes that have sets to carry out: a node that goes down has not
-    /// passed on the sets that it had not carried out.
+    /// By a new map, other nodes may copy slices of nodes that have sets to carry out, as they have come to them or come
+    /// back: a node that goes down has not passed on the sets that it had not carried out.
     pub(super) fn follow_sets(&mut self, former: &Placement) {
         let Self { in_flight, membership, .. } = self;
         let placement = membership.placement();
