@@ -123,6 +123,78 @@ fn a_lookup_sees_what_was_told_early() {
     }
 }
 
+/// A head that has a copy of every slice, and other nodes that have another of each; an event of that head.
+fn copied() -> (Network, Digest) {
+    let mut network = network(&roomy(), AnswerWhen::Safe);
+    network.add_copies([(0, B), (1, A), (2, A)]);
+    network.nodes().into_iter().for_each(|node| network.deliver_map(node));
+    let event = (0..).map(digest).find(|event| network.head_of(*event).1 == A).expect("an event");
+    (network, event)
+}
+
+/// What was told, by what was asked.
+fn told(network: &Network) -> Vec<(u64, Decision)> {
+    let told = network.replies.iter().map(|reply| (reply.reply_to, reply.decisions[0]));
+    let mut told: Vec<(u64, Decision)> = told.collect();
+    told.sort_unstable_by_key(|(reply_to, _)| *reply_to);
+    told
+}
+
+#[test]
+fn a_lookup_that_finds_what_is_being_recorded_waits_for_it() {
+    let (mut network, event) = copied();
+    network.submit(&[event], question(1, true));
+    network.submit(&[event], question(2, false));
+    assert_eq!(told(&network), [], "nobody else has it");
+    let deadline_ms = network.now.monotonic_ms + 5;
+    network.submit(&[event], Question { deadline_ms, ..question(3, false) });
+    network.wait(5);
+    let not_ready = (3, Decision::Undecided(Reason::NotReady));
+    assert_eq!(told(&network), [not_ready]);
+    network.settle();
+    assert_eq!(told(&network), [(1, Decision::FirstSeen), (2, Decision::Duplicate), not_ready]);
+    assert_eq!(network.inflight(), 0);
+    assert_eq!(ask(&mut network, event, question(4, false)).decisions, [Decision::Duplicate]);
+}
+
+#[test]
+fn no_lookup_is_told_of_what_comes_to_nothing() {
+    let (mut network, event) = copied();
+    network.submit(&[event], question(1, true));
+    network.submit(&[event], question(2, false));
+    network.submit(&[event], question(3, true));
+    // The head is cut off, and the others go on without it.
+    network.take_down(A);
+    [B, C, A].into_iter().for_each(|node| network.deliver_map(node));
+    network.settle();
+    let undecided = [(1, Reason::Unknown), (2, Reason::StaleMap), (3, Reason::StaleMap)];
+    assert_eq!(told(&network), undecided.map(|(asked, reason)| (asked, Decision::Undecided(reason))));
+    assert_eq!(network.inflight(), 0);
+    network.replies.clear();
+    let head = network.head_by(&network.map, event);
+    network.submit_at(head, &[event], question(4, true));
+    network.settle();
+    assert_eq!(told(&network), [(4, Decision::FirstSeen)]);
+}
+
+#[test]
+fn submissions_that_wait_behind_a_lookup_are_run_when_what_they_wait_for_is_refused() {
+    let (mut network, event) = copied();
+    network.submit(&[event], question(1, true));
+    [(2, false), (3, true), (4, false)].into_iter().for_each(|(asked, records)| {
+        network.submit(&[event], question(asked, records));
+    });
+    let set = network.take((A, B)).expect("a set");
+    let PeerBody::Set(batch) = &set.body else { panic!("{set:?}") };
+    let refused = SetAcks { refused_numbers: vec![batch.set_number], ..SetAcks::default() };
+    network.put((B, A), PeerMessage { body: PeerBody::SetAcks(refused), ..set });
+    network.settle();
+    let asked: Vec<u64> = told(&network).into_iter().map(|(asked, _)| asked).collect();
+    assert_eq!(asked, [1, 2, 3, 4]);
+    assert_eq!(told(&network)[0].1, Decision::Undecided(Reason::Unknown));
+    assert_eq!(network.inflight(), 0);
+}
+
 #[test]
 fn a_refused_set_is_done_again_in_a_newer_generation() {
     for answer in [AnswerWhen::Early, AnswerWhen::Safe] {

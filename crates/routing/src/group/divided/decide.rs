@@ -45,6 +45,9 @@ pub(super) struct Tested {
     pub(super) may_be_its_own: bool,
     /// The reply where all positions asked were set, and too few slices were asked for a verdict.
     pub(super) too_few_left: Option<Decision>,
+    /// Where the event is only looked up: a leader of the same positions in flight, whose cells are being set and to which
+    /// nobody has replied yet.
+    pub(super) recorded_by: Option<u64>,
     /// Levels below are asked whether they know the event, too.
     pub(super) is_checked_below: bool,
     /// There is a level above, to which goes what is not known here.
@@ -64,6 +67,8 @@ pub(super) enum Next {
     Climb(Operation),
     /// Levels below are asked.
     CheckBelow,
+    /// The event waits for this leader of the same positions.
+    Await(u64),
     /// The event is decided, and nothing is set for it.
     Decide(Decision),
     /// The event is new: it is recorded if there is room, and the reply is first-seen.
@@ -102,6 +107,10 @@ fn found(tested: &Tested) -> Next {
     }
     if let Some(decision) = too_few_left {
         return Next::Decide(decision);
+    }
+    // What was found may be what that one has set, which may come to nothing.
+    if let Some(leader) = tested.recorded_by {
+        return Next::Await(leader);
     }
     if tested.is_checked_below {
         return Next::CheckBelow;
@@ -166,7 +175,7 @@ mod tests {
     const OPERATIONS: [Operation; 4] = [Operation::Observe, Operation::Lookup, Operation::Verify, Operation::Record];
 
     #[rustfmt::skip]
-    const AFTER_TEST: [Row<Tested, Next>; 13] = [
+    const AFTER_TEST: [Row<Tested, Next>; 14] = [
         Row { what: "found, decided below already, a level above", holds: |it| it.is_found && it.is_brought_up() && it.has_parent,
               step: |_| Next::Climb(Operation::Record) },
         Row { what: "found, decided below already, at the root", holds: |it| it.is_found && it.is_brought_up() && !it.has_parent,
@@ -175,7 +184,9 @@ mod tests {
               step: |_| Next::undecided(Reason::TooOld) },
         Row { what: "found, of too few slices", holds: |it| it.is_found_by_others() && it.too_few_left.is_some(),
               step: |it| Next::Decide(it.too_few_left.unwrap()) },
-        Row { what: "found, levels below may deny it", holds: |it| it.is_certain() && it.is_checked_below,
+        Row { what: "found, but it is being recorded", holds: |it| it.is_certain() && it.recorded_by.is_some(),
+              step: |_| Next::Await(1) },
+        Row { what: "found, levels below may deny it", holds: |it| it.is_settled() && it.is_checked_below,
               step: |_| Next::CheckBelow },
         Row { what: "found, looked up, or kept as it was", holds: |it| it.is_known() && !it.records_again(),
               step: |_| Next::Decide(Decision::Duplicate) },
@@ -209,8 +220,11 @@ mod tests {
         fn is_certain(&self) -> bool {
             self.is_found_by_others() && self.too_few_left.is_none()
         }
+        fn is_settled(&self) -> bool {
+            self.is_certain() && self.recorded_by.is_none()
+        }
         fn is_known(&self) -> bool {
-            self.is_certain() && !self.is_checked_below
+            self.is_settled() && !self.is_checked_below
         }
         fn records_again(&self) -> bool {
             self.operation.records() && self.refreshes
@@ -229,7 +243,7 @@ mod tests {
     fn all_tested() -> impl Iterator<Item = Tested> {
         let too_few = [None, Some(TOO_FEW_LEFT), Some(Decision::Duplicate)];
         let flags = move |operation| {
-            too_few.into_iter().flat_map(move |too_few| (0..128_u32).map(move |bits| (operation, too_few, bits)))
+            too_few.into_iter().flat_map(move |too_few| (0..256_u32).map(move |bits| (operation, too_few, bits)))
         };
         OPERATIONS.into_iter().flat_map(flags).map(|(operation, too_few_left, bits)| {
             let is = |bit: u32| bits >> bit & 1 == 1;
@@ -243,6 +257,7 @@ mod tests {
                 refreshes: is(4),
                 closed: is(5).then_some(Reason::NotReady),
                 cut_off: is(6).then_some(Reason::CutOff),
+                recorded_by: is(7).then_some(1),
             }
         })
     }

@@ -195,7 +195,8 @@ impl InFlight {
         self.end(ticket);
     }
 
-    /// An event is over: the oldest of those that still wait for it takes its place.
+    /// An event is over: the oldest submission that still waits for it takes its place, and what was only looked up before that
+    /// is looked up again.
     pub(super) fn release(&mut self, ticket: u64) {
         if self.flights.leader_of(ticket) == Some(ticket) {
             self.flights.unlead(ticket);
@@ -208,13 +209,15 @@ impl InFlight {
                 self.end_waiting(joiner, None);
                 continue;
             }
-            self.flights.lead(joiner);
-            if let Some(flight) = self.flights.flight_mut(joiner) {
-                flight.enter(Phase::Testing);
-                flight.joiners = joiners;
-            }
+            self.enter(joiner, Phase::Testing);
             self.ready.push(joiner);
-            break;
+            if self.flights.batch(joiner).is_some_and(|batch| batch.head.records()) {
+                self.flights.lead(joiner);
+                if let Some(flight) = self.flights.flight_mut(joiner) {
+                    flight.joiners = joiners;
+                }
+                break;
+            }
         }
         self.end(ticket);
     }

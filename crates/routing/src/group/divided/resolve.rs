@@ -68,12 +68,22 @@ impl DividedGroup {
             operation: head.operation,
             may_be_its_own: is_found && head.may_be_again() && self.may_be_its_own(ticket),
             too_few_left: if is_found { self.too_few_left(ticket) } else { None },
+            recorded_by: if head.operation == Operation::Lookup { self.recorded_by(ticket) } else { None },
             is_checked_below: is_found && self.tree.is_checked_below(head.from),
             has_parent: self.tree.has_parent(),
             refreshes: self.refresh != Refresh::Fixed,
             closed: self.present.absent(),
             cut_off: self.present.cut_off(),
         })
+    }
+
+    /// The event of the same positions whose cells are being set, and of which nobody was told: it may come to nothing.
+    fn recorded_by(&self, ticket: u64) -> Option<u64> {
+        let flights = self.in_flight.flights();
+        let is_set = |leader: &u64| {
+            flights.flight(*leader).is_some_and(|leader| leader.phase() == Phase::Setting && !leader.is_decided)
+        };
+        flights.leader_of(ticket).filter(is_set)
     }
 
     /// Cells that are set for an event that is new live as long as its window.
@@ -88,6 +98,7 @@ impl DividedGroup {
         match next {
             Next::Climb(operation) => self.climb(ticket, operation),
             Next::CheckBelow => self.check_below(ticket),
+            Next::Await(leader) => self.join(leader, ticket),
             Next::Decide(decision) => self.settle(ticket, decision),
             Next::Record => self.record_if_room(ticket),
             Next::RecordAgain => self.record_again(ticket),
@@ -206,7 +217,9 @@ impl DividedGroup {
             // Its verdict is given, so the event is recorded, unless the leader is recorded for as long.
             leader.outcome == Decision::FirstSeen && flight.stamp.unit <= leader.stamp.unit
         } else {
-            leader.covers(flight.stamp, self.own.rule(), self.refresh)
+            // What is only looked up leaves nothing to be set, so whether cells would be refreshed does not matter.
+            let refresh = if batch.head.records() { self.refresh } else { Refresh::Fixed };
+            leader.covers(flight.stamp, self.own.rule(), refresh)
         }
     }
 

@@ -3,7 +3,7 @@
 //! Promises: a submission is refused before anything is set, or not at all; a retry is not run again. Must not know:
 //! what nodes answer.
 
-use firstseen_filter::{Placed, Refresh, Sighting};
+use firstseen_filter::{Placed, Sighting};
 
 use super::DividedGroup;
 use super::decide::{Asked, Head, before_test};
@@ -187,8 +187,8 @@ impl DividedGroup {
                 Some(leader) if records => return self.join(leader, ticket),
                 // The event's cells may be about to be set here, as they are above already.
                 Some(leader) if operation == Operation::Verify => return self.conclude_as(leader, ticket),
-                Some(leader) if self.is_duplicate_in_flight(leader, ticket) => return self.conclude_as(leader, ticket),
-                // An event that is only looked up waits for no other, and no other waits for it.
+                Some(leader) if self.is_decided_by(leader, ticket) => return self.conclude_as(leader, ticket),
+                // A lookup waits for no other event before it has found what is being set, and no other waits for it.
                 Some(_) | None => {}
             }
         }
@@ -196,19 +196,17 @@ impl DividedGroup {
         self.test(ticket);
     }
 
-    /// Whether an event that is only looked up is a duplicate of one whose cells may not all be set yet.
-    fn is_duplicate_in_flight(&self, leader: u64, ticket: u64) -> bool {
-        let flight = |ticket| self.in_flight.flight(ticket);
-        let (Some(leading), Some(asking)) = (flight(leader), flight(ticket)) else { return false };
-        // A query sets nothing, so whether cells would be refreshed does not matter.
-        leading.is_decided && leading.covers(asking.stamp, self.own.rule(), Refresh::Fixed)
+    /// Whether an event is a duplicate of a leader that is decided, and whose cells may not all be set yet.
+    fn is_decided_by(&self, leader: u64, ticket: u64) -> bool {
+        self.in_flight.flight(leader).is_some_and(|leading| leading.is_decided && self.covers(leading, ticket))
     }
 
-    fn join(&mut self, leader: u64, ticket: u64) {
-        let Some(leading) = self.in_flight.flight_mut(leader).copied() else { return };
-        if leading.is_decided && self.covers(&leading, ticket) {
+    /// Lets an event wait for another of the same positions, unless that is decided already.
+    pub(super) fn join(&mut self, leader: u64, ticket: u64) {
+        if self.is_decided_by(leader, ticket) {
             return self.conclude_as(leader, ticket);
         }
+        let Some(leading) = self.in_flight.flight_mut(leader).copied() else { return };
         if leading.joiners.len as usize >= self.present.limits().joiners_max {
             self.conclude(ticket, Decision::Undecided(Reason::Overloaded));
         } else {

@@ -6,7 +6,7 @@
 ///
 /// ```text
 /// Over ------> Testing | Joined | Echo
-/// Testing ---> Climbing | Checking | Setting | Over
+/// Testing ---> Climbing | Checking | Setting | Joined | Over
 /// Checking --> Climbing | Setting | Over
 /// Climbing --> Setting | Over
 /// Setting ---> Over
@@ -38,7 +38,7 @@ impl Phase {
     pub(super) fn leads_to(self, next: Self) -> bool {
         match self {
             Self::Over => matches!(next, Self::Testing | Self::Joined | Self::Echo),
-            Self::Testing => matches!(next, Self::Climbing | Self::Checking | Self::Setting),
+            Self::Testing => matches!(next, Self::Climbing | Self::Checking | Self::Setting | Self::Joined),
             Self::Checking => matches!(next, Self::Climbing | Self::Setting),
             Self::Climbing => next == Self::Setting,
             Self::Joined => matches!(next, Self::Testing | Self::Abandoned),
