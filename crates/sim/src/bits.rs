@@ -6,6 +6,7 @@
 //! producers were given beyond first-seen.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use firstseen_checker::history::{Call, CellsRead, History, Stamped};
 use firstseen_filter::{FilterSecret, FilterSlice, Probes, Stamp, Unit};
@@ -25,6 +26,9 @@ const CLOCKS_DIFFER_MS: u64 = 1_500;
 /// An event may have been stamped so long after its call was answered for want of an answer, and by a clock that is ahead.
 const STAMPED_LATE_MS: u64 = 5_000;
 
+/// All nodes have heard of a new map by then.
+const HEARD_MAX: Duration = Duration::from_secs(1);
+
 /// What a slice must have, and may have.
 #[derive(Default)]
 struct Expected {
@@ -43,12 +47,24 @@ pub(crate) async fn look(
 ) -> turmoil::Result {
     let calls = lock(history).clone();
     let mut found = CellsRead::default();
-    for of in line(map) {
-        match look_at(of, (scenario, map, altered), connector, &calls).await {
-            Ok(read) => found.add(&read),
-            // A filter that was altered goes when all that it has has expired.
-            Err(_) if !map_now(connector, scenario.nodes).await?.filters.contains_key(&of.0) => {}
-            Err(error) => return Err(error),
+    for (filter, _) in line(map) {
+        let mut map = map.clone();
+        // A filter that was altered goes when all that it has has expired.
+        while let Some(record) = map.filters.get(&filter) {
+            let error = match look_at((filter, record), (scenario, &map, altered), connector, &calls).await {
+                Ok(read) => {
+                    found.add(&read);
+                    break;
+                }
+                Err(error) => error,
+            };
+            // Slices move while they are read: with a new map they are looked for again, as a backup does.
+            tokio::time::sleep(HEARD_MAX).await;
+            let now = map_now(connector, scenario.nodes).await?;
+            if now.filters.get(&filter).is_some_and(|now| now.epoch == record.epoch) {
+                return Err(error);
+            }
+            map = now;
         }
     }
     lock(history).cells = found;

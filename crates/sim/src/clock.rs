@@ -48,6 +48,11 @@ impl NodeClock {
         self.0.stopped_us.store(0, Ordering::Relaxed);
     }
 
+    /// Whether it stands still.
+    pub fn is_stopped(&self) -> bool {
+        self.0.stopped_us.load(Ordering::Relaxed) != 0
+    }
+
     fn shown_us(&self) -> u64 {
         match self.0.stopped_us.load(Ordering::Relaxed) {
             0 => now_us(),

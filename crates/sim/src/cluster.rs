@@ -213,7 +213,8 @@ pub async fn run_node(
         seed: scenario.seed ^ index as u64 ^ start << 32,
     };
     let node = match Node::start(config, edges).await {
-        Err(_) if machine.refuse() => return std::future::pending().await,
+        // Who carries out orders ends it as soon as its power has failed, also in the middle of its start.
+        Err(_) if machine.agreement.has_lost_power() || machine.refuse() => return std::future::pending().await,
         started => started?,
     };
     // A panic of an owner would otherwise end in its task.

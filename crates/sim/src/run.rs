@@ -26,8 +26,8 @@ use crate::trace::{Recorder, Trace};
 use crate::views::Views;
 use firstseen_checker::history::{History, Stamped};
 
-/// A run that takes longer has hung.
-const DURATION_MAX: Duration = Duration::from_secs(300);
+/// A run that takes longer has hung. Copies that are many take minutes to heal where links are slow, and minutes more to be read.
+const DURATION_MAX: Duration = Duration::from_secs(600);
 const TICK: Duration = Duration::from_millis(1);
 /// The same where little happens for long.
 const COARSE_TICK: Duration = Duration::from_millis(5);

@@ -12,7 +12,7 @@ use firstseen_checker::history::{Loss, Outage};
 use firstseen_routing::Durability;
 
 use crate::clock::now_us;
-use crate::cluster::{self, FILTER, node_name};
+use crate::cluster::{self, FILTER, Machine, node_name};
 use crate::faults::{Fault, Fired};
 use crate::moves;
 use crate::net::SimConnector;
@@ -222,7 +222,7 @@ impl Storm<'_> {
         others.iter().for_each(|other| turmoil::release(node_name(node), other.as_str()));
         self.fired.note(Fault::Pause, Some(node));
         self.note_outage(node, from_us);
-        // What gets through to its timers meanwhile, where another fault of the link ends, is heard by a clock that stands still.
+        // What was on its way to it is heard by a clock that stands still.
         lock(self.history).wrong_clocks.push((from_us, now_us()));
     }
 
@@ -249,19 +249,19 @@ impl Storm<'_> {
                         self.cut(&name, &others);
                     }
                     pause(100, 4_000, &mut dice).await;
-                    links().for_each(|(here, there)| turmoil::release(here, there));
+                    release(&self.torment.machines, node);
                 }
                 Fault::OneWayPartition => {
                     links().for_each(|(here, there)| turmoil::partition_oneway(here, there));
                     pause(100, 3_000, &mut dice).await;
-                    links().for_each(|(here, there)| turmoil::release(here, there));
+                    release(&self.torment.machines, node);
                     // What was lost in mid-stream is never sent again here, so connections have ended by then.
                     self.cut(&name, &others);
                 }
                 Fault::Loss => {
                     links().for_each(|(here, there)| turmoil::partition(here, there));
                     pause(20, 300, &mut dice).await;
-                    links().for_each(|(here, there)| turmoil::release(here, there));
+                    release(&self.torment.machines, node);
                     self.cut(&name, &others);
                 }
                 Fault::Delay | Fault::Reorder => {
@@ -332,6 +332,66 @@ fn ahead_ms(dice: &mut Dice) -> i64 {
     dice.below(2 * CLOCK_AHEAD_MS_MAX + 1) as i64 - CLOCK_AHEAD_MS_MAX as i64
 }
 
+/// A fault of the links between a node and the others is over. Nothing reaches or leaves a node that stands still all the same: it
+/// would stamp what comes by the moment at which it was stopped.
+fn release(machines: &[Machine], node: usize) {
+    for other in (0..machines.len()).filter(|other| *other != node) {
+        if machines[node].clock.is_stopped() || machines[other].clock.is_stopped() {
+            turmoil::hold(node_name(node), node_name(other));
+        } else {
+            turmoil::release(node_name(node), node_name(other));
+        }
+    }
+}
+
 async fn pause(least_ms: u64, below_ms: u64, dice: &mut Dice) {
     tokio::time::sleep(Duration::from_millis(least_ms + dice.below(below_ms))).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use turmoil::net::UdpSocket;
+
+    use super::*;
+
+    const ANY: &str = "0.0.0.0:7400";
+
+    #[test]
+    fn nothing_reaches_a_node_that_stands_still_though_another_fault_of_its_links_ends() {
+        let mut sim = turmoil::Builder::new().build();
+        let heard = Arc::new(AtomicBool::new(false));
+        let (machines, hears) = ([Machine::default(), Machine::default()], heard.clone());
+        sim.host(node_name(1), move || {
+            let hears = hears.clone();
+            async move {
+                UdpSocket::bind(ANY).await?.recv_from(&mut [0; 8]).await?;
+                hears.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+        });
+        sim.client(node_name(0), async move {
+            let is_heard = async || {
+                tokio::time::sleep(LOOK).await;
+                heard.load(Ordering::Relaxed)
+            };
+            let socket = UdpSocket::bind(ANY).await?;
+            assert!(!is_heard().await);
+            turmoil::partition_oneway(node_name(1), node_name(0));
+            machines[1].clock.stop();
+            turmoil::hold(node_name(0), node_name(1));
+            socket.send_to(b"an event", (node_name(1), 7400)).await?;
+            release(&machines, 0);
+            assert!(!is_heard().await, "the other stands still");
+            release(&machines, 1);
+            assert!(!is_heard().await, "it stands still itself");
+            machines[1].clock.go_on();
+            release(&machines, 1);
+            assert!(is_heard().await, "it goes on");
+            Ok(())
+        });
+        sim.run().expect("it ends");
+    }
 }

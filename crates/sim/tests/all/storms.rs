@@ -15,8 +15,10 @@ use firstseen_sim::scenario::Scenario;
 /// Of twenty seconds and more each, over which each kind of fault must have happened.
 const SEEDS: Range<u64> = 0..32;
 /// Others in which a law was broken once.
-const FOUND: [u64; 19] =
-    [52, 57, 82, 129, 160, 283, 410, 536, 606, 947, 1140, 1212, 1456, 1558, 2503, 3025, 3028, 3770, 3889];
+const FOUND: [u64; 25] = [
+    52, 57, 82, 129, 160, 281, 283, 410, 536, 606, 947, 949, 1140, 1149, 1212, 1356, 1400, 1412, 1456, 1558, 2503,
+    3025, 3028, 3770, 3889,
+];
 /// What is carried out always, of the seeds and of the rules.
 const SAMPLE: Range<u64> = 0..2;
 const SAMPLE_RULES: [Rule; 2] = [Rule::SingleFlight, Rule::MindsGaps];
@@ -69,7 +71,8 @@ fn every_law_is_kept_and_every_fault_happens() {
     assert!(never.is_empty(), "never happened: {never:?}");
     assert!(all.calls > 20_000, "{} calls", all.calls);
     assert!(all.cells.cells_set > 50_000 && all.cells.events_due > 1, "{:?}", all.cells);
-    assert!(all.cells.incomplete_copies * 20 < all.cells.copies, "{:?}", all.cells);
+    // Of windows that outlast a storm, copies that have missed something for want of room lack it in the end.
+    assert!(all.cells.incomplete_copies * 10 < all.cells.copies, "{:?}", all.cells);
 }
 
 /// Breaks one rule after the other, and wants that to be found, and to be what is found.
@@ -102,7 +105,7 @@ fn every_rule_that_is_broken_is_found() {
 fn found_at(rule: Rule) -> Option<u64> {
     Some(match rule {
         Rule::SingleFlight | Rule::SetsAllCells | Rule::MindsGaps | Rule::ExpiresOnTime | Rule::AwaitsSets => 0,
-        Rule::FencesEpochs => 52,
+        Rule::FencesEpochs => 23,
         Rule::AwaitsAcknowledgements | Rule::RemembersNames | Rule::FetchesAll | Rule::KeepsFormers => 2,
         Rule::KeepsPeerSets => 34,
         Rule::AwaitsDisk => 12,
