@@ -92,7 +92,7 @@ impl Looks {
 
     /// Looks for which it must answer, to be trusted again.
     fn well_looks(&self) -> u32 {
-        2 * LOOKS << self.relapses.unwrap_or(0).min(DOUBLINGS_MAX)
+        (2 * LOOKS) << self.relapses.unwrap_or(0).min(DOUBLINGS_MAX)
     }
 
     /// Whether it has answered for so long that it counts as one that has never hung.

