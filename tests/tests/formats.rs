@@ -1,4 +1,4 @@
-//! Formats: which records there are, and that they pass through unchanged.
+//! Formats: their records, which pass through unchanged.
 
 use crate::run::{Folder, number};
 

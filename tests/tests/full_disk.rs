@@ -1,12 +1,12 @@
 //! A node on a disk of its own that is full to the last byte.
 //!
-//! The sequence that ended it before: a disk of 32 MiB with `data_dir` in it; a durable filter; somebody fills the disk; fifteen
-//! changes of the map. The agreement found no room for one of them and stopped, and the node ended with exit code 1; started
-//! again, it ended again. Now it changes the map, refuses what can wait, starts on the full disk, and goes on by itself when there is
-//! room.
+//! The sequence that ended the node before: a disk of 32 MiB with `data_dir` in it; a durable filter; another program
+//! fills the disk; fifteen changes of the map. The agreement found no room for one of them and stopped, and the node
+//! ended with exit code 1; started again, it ended again. Now the node changes the map, refuses what can wait, starts
+//! on the full disk, and goes on by itself when the disk has room.
 //!
-//! The disk is a tmpfs, which only root can mount: without that, the test says so and shows nothing. `full_disk.rs` among the
-//! tests of `firstseen-node` shows the same on a disk in memory.
+//! The disk is a tmpfs, which only root can mount: without root, the test prints that and checks nothing.
+//! `full_disk.rs` among the tests of `firstseen-node` checks the same on a disk in memory.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -22,7 +22,7 @@ const CHANGES: usize = 30;
 const FILLERS: [&str; 2] = ["filler", "another"];
 const RESERVE_BYTES: u64 = 4 << 20;
 
-/// A file system that goes with the test.
+/// A file system that is unmounted at the end of the test.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -57,7 +57,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Lazily: the node may not have ended yet.
+        // Lazily, as the node may not have ended yet.
         Command::new("umount").arg("-l").arg(&self.0).status().ok();
     }
 }
@@ -93,7 +93,7 @@ fn a_node_lives_on_a_full_disk_starts_there_and_goes_on_when_there_is_room() {
     assert!(node.log().contains("is full") && node.log().contains("make room"), "{}", node.log());
     let refused = runs(&node, &create("views"));
     refused.fails(1, &["disk of node `a` is nearly full", "make room"]);
-    // What was given up is taken by somebody else.
+    // Another program takes the reserve that the node has given up.
     disk.fill(FILLERS[1]);
     node.crash();
     eventually("it has started on a full disk", || {

@@ -1,4 +1,4 @@
-//! What makes two records the same event.
+//! Which records are the same event.
 
 use crate::run::Folder;
 
@@ -14,7 +14,7 @@ fn the_whole_record_is_the_key_by_default() {
     assert_eq!(Folder::with("k,v\na,1\na,2\na,1\n").dedup("--format csv input").ok().out, "k,v\na,1\na,2\n");
 }
 
-/// Names of members lead into objects; a number and its text are one key; what is null is not there.
+/// Dotted names lead into objects; a number and its text are one key; a null counts as missing.
 #[test]
 fn keys_lie_in_objects() {
     let folder =
@@ -72,7 +72,8 @@ fn the_seed_decides_which_events_collide() {
     assert_ne!(run(1), run(2));
 }
 
-/// Half of a surrogate pair is no text, but a key all the same: one however it is written, and none that text can be.
+/// Half of a surrogate pair is no text, but a key all the same: one and the same in every spelling, and equal to no
+/// text.
 #[test]
 fn half_a_surrogate_pair_is_one_key() {
     let folder = Folder::with(

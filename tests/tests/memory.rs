@@ -1,4 +1,4 @@
-//! Peak memory of a run: the filter and at most 64 MiB; of a filter that is hardly used, what is used of it.
+//! Peak memory of a run: that of the filter and at most 64 MiB; of a filter that is hardly used, only the used part.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +16,7 @@ fn peak_bytes(id: u32) -> u64 {
     kibibytes * 1024
 }
 
-/// The run is measured while it waits for more input, after it has answered all there was.
+/// The run is measured while it waits for more input, after it has answered all records so far.
 #[test]
 fn a_run_takes_its_filter_and_at_most_64_mebibytes() {
     let folder = Folder::new();
@@ -47,7 +47,7 @@ fn a_run_takes_its_filter_and_at_most_64_mebibytes() {
     let peak = peak_bytes(child.id());
     drop(writing.join().expect("a thread that writes"));
     let err = child.wait_with_output().expect("an end").stderr;
-    // Lines before it say how full the filter is.
+    // The lines before it say how full the filter is.
     let line = err.split(|byte| *byte == b'\n').find(|line| line.starts_with(b"{")).expect("a report");
     let report = serde_json::from_slice(line).expect("the report");
     assert_eq!(number(&report, "events"), EVENTS + 1);
@@ -56,8 +56,8 @@ fn a_run_takes_its_filter_and_at_most_64_mebibytes() {
     assert!(peak <= filter_bytes + ALLOWANCE_BYTES, "{peak} bytes with a filter of {filter_bytes}");
 }
 
-/// One record in a gigabyte took eight seconds, as each tick of the clock went through all cells. What is not gone through is no
-/// memory of the process, whatever the machine's speed.
+/// One record in a filter of a gigabyte took eight seconds, as each tick of the clock went through all cells. Cells
+/// that are not touched are no memory of the process, however fast the machine is.
 #[test]
 fn a_record_goes_through_no_more_of_a_large_filter_than_it_needs() {
     for kind in ["generations", "timing"] {

@@ -1,4 +1,4 @@
-//! Starts the binary in a folder of its own and collects what came out.
+//! Starts the binary in a folder of its own and collects its output.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -93,7 +93,7 @@ impl Folder {
         Ran::of(command.output().expect("the binary"))
     }
 
-    /// What a shell makes of `script` in this folder, where `firstseen` is the binary.
+    /// Runs `script` by a shell in this folder, where `firstseen` is the binary.
     pub(crate) fn shell(&self, script: &str) -> Ran {
         let mut shell = Command::new("sh");
         shell.arg("-euc").arg(format!("firstseen() {{ \"$FIRSTSEEN_UNDER_TEST\" \"$@\"; }}\n{script}"));
@@ -112,13 +112,13 @@ impl Folder {
         Ran::of(output)
     }
 
-    /// Starts it, to be fed by the test.
+    /// Starts `firstseen dedup`; the test writes its input.
     pub(crate) fn start(&self, flags: &str) -> Child {
         dedup(flags).current_dir(self.0.path()).stdin(Stdio::piped()).spawn().expect("the binary")
     }
 }
 
-/// Ends a run that answers nothing, so that a test which waits for it fails instead of waiting for ever.
+/// Ends a run that gives no output, so that a test which waits for it fails instead of waiting for ever.
 pub(crate) struct Watchdog {
     _done: Sender<()>,
 }
@@ -158,13 +158,13 @@ impl Ran {
         ran
     }
 
-    /// Ended well.
+    /// Checks that it ended well.
     pub(crate) fn ok(self) -> Self {
         assert_eq!(self.code, Some(0), "{}", self.err);
         self
     }
 
-    /// Ended with `code`, and said each of `words`.
+    /// Checks that it ended with `code`, and printed each of `words`.
     pub(crate) fn fails(self, code: i32, words: &[&str]) -> Self {
         assert_eq!(self.code, Some(code), "{words:?}: {}", self.err);
         for word in words {

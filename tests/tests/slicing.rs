@@ -1,4 +1,4 @@
-//! `--slicing`: slices answer like one filter, or plausibly so.
+//! `--slicing`: slices give the verdicts of one filter, or plausible ones.
 
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ fn sliced_filters_keep_the_bound_and_miss_nothing() {
     }
 }
 
-/// A slice that counts its own events would forget what the window still holds: X came nine records ago.
+/// A slice that counts its own events would forget an event that the window still holds: X came nine records ago.
 #[test]
 fn windows_of_events_are_those_of_all_events() {
     let between: String = (1000..1008).map(|number| format!("{number}\n")).collect();

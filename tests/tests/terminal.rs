@@ -9,7 +9,7 @@ use nix::pty::openpty;
 
 use crate::run::{Folder, dedup, example};
 
-/// What a terminal shows while a run reads `log`, with records going to `out`.
+/// The output on a terminal while a run reads `log`, with records going to `out`.
 fn shown(flags: &str) -> String {
     let folder = Folder::new();
     let terminal = openpty(None, None).expect("a pseudo terminal");
@@ -22,7 +22,7 @@ fn shown(flags: &str) -> String {
         .stderr(stderr)
         .spawn()
         .expect("the binary");
-    // Our copies of the terminal's other end: while one is open, reading would never end.
+    // Our copies of the terminal's other end: while one is open, a read would never end.
     drop(command);
     let reading = std::thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -13,12 +13,12 @@ use crate::plan::PlanArgs;
 #[derive(Debug, Parser)]
 #[command(name = "firstseen", version, max_term_width = 100, after_help = left_out::HELP)]
 pub struct Cli {
-    /// What to do.
+    /// The command that was asked for.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// A command a line, which is never broken, so that it can be pasted.
+/// Each command is one line, which help never breaks, so that it can be pasted.
 const DEDUP_EXAMPLES: &str = "\
 firstseen dedup access.log > once.log                                            # each line once
 tail -F app.log | firstseen dedup --window 24h                                   # once a day
@@ -33,7 +33,7 @@ firstseen plan --capacity 100M --fpr 0.001 --window 24h                # what to
 firstseen plan --capacity 100M --window 24h --kind generations         # more of one kind
 firstseen plan --capacity 100M --window 24h --nodes 8 --failures 1     # one node may fail";
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Pass on each record whose key was not seen within the window
@@ -50,8 +50,8 @@ pub enum Command {
     Full(FullCommand),
 }
 
-/// The commands, where both spellings of help print fifty flags of `dedup` beside what they do, and not below each other: `-h` those
-/// that many need, `--help` all.
+/// The commands with their help. `-h` and `--help` both print the fifty flags of `dedup` with each flag's text beside
+/// it and not below; `-h` prints only the flags that many users need, `--help` prints all.
 fn described(shows_rare: bool) -> clap::Command {
     Cli::command().mut_subcommand("dedup", |dedup| {
         let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort);
@@ -61,7 +61,7 @@ fn described(shows_rare: bool) -> clap::Command {
 }
 
 impl Cli {
-    /// What the process was asked for; ends it where that cannot be understood.
+    /// The command line of this process; where it cannot be parsed, the process ends with the message of the parser.
     pub fn of_process() -> Self {
         let shows_rare = std::env::args_os().any(|word| word == "--help");
         let matches = described(shows_rare).try_get_matches();

@@ -2,7 +2,7 @@
 //!
 //! Promises: a seed decides all of them. Must not know: what they decide.
 
-/// Where they have come to.
+/// The state of the sequence.
 pub(crate) struct Draws(pub(crate) u64);
 
 impl Draws {

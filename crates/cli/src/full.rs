@@ -1,6 +1,6 @@
-//! Commands that a lean build leaves out, with all that clusters and pictures need: the feature `full`.
+//! Commands that a lean build leaves out, with everything that clusters and pictures need: the feature `full`.
 //!
-//! Promises: each is found here under its name. Must not know: how a filter is made.
+//! Promises: each command is found here under its name. Must not know: how a filter is made.
 
 use std::io::stdout;
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use crate::generate::{self, GenerateArgs};
 use crate::node::{self, NodeArgs};
 use crate::up::{self, UpArgs};
 
-/// What to do with clusters, and with the papers' figures.
+/// Commands for clusters, and for the papers' figures.
 #[derive(Debug, Subcommand)]
 pub enum FullCommand {
     /// Start a cluster of nodes on this machine, to try things on
@@ -36,14 +36,14 @@ pub enum FullCommand {
     Eval(EvalArgs),
     /// Make a synthetic stream of events, to try filters with
     Generate(GenerateArgs),
-    /// Watch nodes fail, and check everything that producers were told
+    /// Watch nodes fail, and check every reply that producers got
     Chaos(ChaosArgs),
 }
 
 /// Runs the command that was asked for.
 ///
 /// # Errors
-/// What a person must be told.
+/// Those that end the command.
 pub fn run(command: FullCommand) -> anyhow::Result<ExitCode> {
     let done = match command {
         FullCommand::Up(args) => return up::run(&args),

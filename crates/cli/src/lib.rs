@@ -1,20 +1,20 @@
 //! The commands of `firstseen`.
 //!
-//! The path of a record through `firstseen dedup`: [`input`] reads, cuts and parses on a thread of its own, and hands
-//! on a batch at a time; [`dedup`] asks the filter and writes each record to the [`output`] where its answer sends it;
-//! [`state`] saves the filter; [`report`] counts. [`estimate`] takes the same path to a filter that counts. Beside the
-//! commands stand what they share: [`flags`], [`text`], [`terminal`], [`exit`].
+//! The path of a record through `firstseen dedup`: [`input`] reads, cuts and parses on a thread of its own, and passes
+//! on a batch at a time; [`dedup`] asks the filter and writes each record to the [`output`] that its answer names;
+//! [`state`] saves the filter; [`report`] counts. [`estimate`] takes the same path to a filter that counts. The
+//! commands share [`flags`], [`text`], [`terminal`] and [`exit`].
 //!
 //! Clusters: `node` runs a node, `up` several of them on one machine; `cluster` and `filter` administer through
-//! `cluster/connect`; `certs` makes certificates for all of them. These and what measures (`full`) are left out of a build without the
-//! feature `full`, which is quick to make.
+//! `cluster/connect`; `certs` makes certificates for all of them. A build without the feature `full`, which is quick to
+//! make, leaves these and the commands that measure out.
 //!
-//! Promises: stdout carries records and nothing else; messages, progress and reports go to stderr or where a flag says.
-//! Must not know: how a filter works, how a format is cut.
+//! Promises: stdout carries records and nothing else; messages, progress and reports go to stderr or to the file of a
+//! flag. Must not know: how a filter works, how a format is cut.
 
 #![deny(clippy::print_stderr)]
 
-// First, as the others use its macro.
+// The first module, as the others use its macro.
 #[macro_use]
 pub mod terminal;
 
@@ -60,7 +60,7 @@ use args::{Cli, Command};
 /// Runs the command that was asked for.
 ///
 /// # Errors
-/// What a person must be told; [`exit::failure`] prints it.
+/// Those that end the command; [`exit::failure`] prints them.
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Dedup(args) => dedup::run(&args),

@@ -1,4 +1,4 @@
-//! The binary `firstseen`: parses, runs one command, turns what went wrong into an exit code.
+//! The binary `firstseen`: parses the command line, runs one command, and turns an error into an exit code.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Runs one experiment and tells which of its points are out: `judge NAME SEED RUNS tiny|quick|full`.
+//! Runs one experiment and prints which of its points are out: `judge NAME SEED RUNS tiny|quick|full`.
 //!
 //! Promises: one line a point that is out; fails if there is one. Must not know: what is measured.
 

@@ -1,13 +1,13 @@
-//! What one experiment has found: the JSON document of `firstseen eval`.
+//! The results of one experiment: the JSON document of `firstseen eval`.
 //!
-//! Promises: every number of the picture is in the document, and every point that has an expected value is judged, as one
-//! of all judged points of the document. Must not know: how it was measured, pictures.
+//! Promises: every number of the picture is in the document, and every point that has an expected value is judged; the
+//! more points a document has, the wider their bands are. Must not know: how points were measured, pictures.
 
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Estimate, SHOWN, Verdict};
 
-/// Where a paper shows what is reproduced.
+/// The place in a paper of the figure that is reproduced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// Authors, title, venue and year.
@@ -19,7 +19,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// What there is of it, in one line.
+    /// The reference in one line.
     pub fn words(&self) -> String {
         let parts = [&self.paper, &self.section, &self.figure].map(String::as_str);
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
@@ -29,7 +29,7 @@ impl Source {
 /// A number that an experiment was run with.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
-    /// What it is, with its unit where it has one.
+    /// Its name, with its unit where it has one.
     pub name: String,
     /// Its value.
     pub value: serde_json::Value,
@@ -38,7 +38,7 @@ pub struct Parameter {
 /// An axis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What is shown, with its unit.
+    /// The quantity on the axis, with its unit.
     pub label: String,
     /// Whether it is logarithmic.
     pub is_log: bool,
@@ -67,11 +67,11 @@ pub struct Point {
     pub low: f64,
     /// Upper end, likewise.
     pub high: f64,
-    /// Events, or whatever was counted, of all seeds together.
+    /// Events, or other things that were counted, over all seeds together.
     pub samples: u64,
-    /// What the series' formula gives.
+    /// The value by the formula of the series.
     pub expected: Option<f64>,
-    /// What the paper prints.
+    /// The value in the paper.
     pub printed: Option<f64>,
     /// Whether the measured agrees with the expected.
     pub verdict: Verdict,
@@ -88,7 +88,7 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// A line that nothing was measured for: another formula, a bound.
+/// A line without measurements: another formula, a bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// What it shows: the legend.
@@ -108,26 +108,26 @@ pub struct Panel {
     pub y: Axis,
     /// What was measured.
     pub series: Vec<Series>,
-    /// What stands beside.
+    /// Lines without measurements.
     pub lines: Vec<Line>,
 }
 
 /// One experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document {
-    /// The name it is asked for by.
+    /// The name by which the command line asks for it.
     pub name: String,
-    /// In a few words.
+    /// Its title, in a few words.
     pub title: String,
     /// What it shows, in one paragraph.
     pub paragraph: String,
-    /// What it reproduces.
+    /// The figure that it reproduces.
     pub source: Source,
-    /// What it was run with.
+    /// The parameters of its runs.
     pub parameters: Vec<Parameter>,
-    /// Seeds of the runs, each of which every point has seen.
+    /// Seeds of the runs; every point is measured with each of them.
     pub seeds: Vec<u64>,
-    /// What was found.
+    /// The results.
     pub panels: Vec<Panel>,
     /// Where and why the paper differs.
     pub notes: Vec<String>,
@@ -148,7 +148,7 @@ impl Document {
         points.filter(|(_, _, point)| point.verdict == Verdict::Out)
     }
 
-    /// Points that were judged so.
+    /// How many points have this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.points().filter(|point| point.verdict == verdict).count()
     }
@@ -159,11 +159,11 @@ impl Document {
 pub struct Reading {
     /// Place on the axis.
     pub x: f64,
-    /// What was measured.
+    /// The measured value.
     pub estimate: Estimate,
-    /// What the formula gives.
+    /// The value by the formula.
     pub expected: Option<f64>,
-    /// What the paper prints.
+    /// The value in the paper.
     pub printed: Option<f64>,
 }
 
@@ -193,7 +193,7 @@ pub struct Sheet {
     pub lines: Vec<Line>,
 }
 
-/// Judges every reading that has an expected value, as one of all of them.
+/// Judges every reading that has an expected value; the bands are those of so many points.
 pub fn judged(sheets: Vec<Sheet>) -> Vec<Panel> {
     let readings = sheets.iter().flat_map(|sheet| &sheet.series).flat_map(|series| &series.points);
     let judged = readings.filter(|reading| reading.expected.is_some()).count();

@@ -1,8 +1,8 @@
-//! Lookups while slices are down, in one place (K11 3.2): for measuring what a policy gets wrong beside its formula
+//! Lookups while slices are down, in one place (K11 3.2), to measure the errors of a policy beside its formula
 //! (`firstseen_filter::rates::failures`).
 //!
-//! Promises: of an event none of whose slices is down, the answer is that of the filter. Must not know: why slices are
-//! down, nodes.
+//! Promises: for an event none of whose slices is down, the verdict is that of the filter. Must not know: why slices
+//! are down, nodes.
 
 #[cfg(test)]
 mod tests;
@@ -11,19 +11,19 @@ use firstseen_filter::rates::failures::Rule;
 use firstseen_filter::{Digest, Stamp};
 use firstseen_routing::{Route, SlicedFilter};
 
-/// When an event is a duplicate of which some slices may be down: at least `set_min` (x) of its k cells are alive and set,
-/// and by the strict rule none that is alive is not. With 0 a slice that is down counts as if it had the event, with k as
-/// if it had not.
+/// When an event counts as a duplicate some of whose slices may be down: at least `set_min` (x) of its k cells are live
+/// and set; by the strict rule also none that is live may be empty. With x = 0 a slice that is down counts as if it had
+/// the event, with x = k as if it had not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Belief {
     /// x of k.
     pub(crate) set_min: u32,
-    /// Whether a cell that is alive and not set proves the event distinct.
+    /// Whether a cell that is live and not set proves the event distinct.
     pub(crate) rule: Rule,
 }
 
-/// Whether an event that occurs now is a duplicate, while `is_down` says of slices that they cannot be asked. `None`
-/// where the kind or the layout has no cells that can be asked one by one. For filters that do not grow.
+/// Whether an event that occurs now is a duplicate, where slices that `is_down` cannot be asked. `None` where the kind
+/// or the layout has no cells that can be tested one by one. For filters that do not grow.
 pub(crate) fn is_duplicate_while_down(
     filter: &SlicedFilter,
     event: Digest,

@@ -1,7 +1,7 @@
 //! The experiments of the papers, run with the production filters, beside their formulas.
 //!
-//! Promises: the same seed gives the same numbers, but for what is timed with the clock that is handed in; every point
-//! that has a formula is judged. Text comes out: JSON, SVG, HTML. Must not know: files, flags, servers.
+//! Promises: the same seed gives the same numbers, but for times by the clock of the run; every point that has a
+//! formula is judged. The results are text: JSON, SVG, HTML. Must not know: files, flags, servers.
 #![warn(missing_docs)]
 
 pub mod document;

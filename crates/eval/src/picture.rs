@@ -1,8 +1,9 @@
 //! A document as a picture: SVG, one panel under the other, or two beside each other where there are many.
 //!
 //! Promises: every measured point with its 95 % bar, every expected value, every printed one and every line of the
-//! document is drawn; series are told apart by shape and dashes, so that grey suffices, and where they share a place they
-//! stand side by side; the legend stands right of the plot and covers nothing. Needs no fonts: the viewer's are used. Must not know: how anything was measured, files.
+//! document is drawn; series differ in shape and dashes, so that grey suffices, and where they share a place they stand
+//! side by side; the legend stands right of the plot and covers nothing. The picture needs no fonts: the viewer's are
+//! used. Must not know: how anything was measured, files.
 
 mod legend;
 mod marks;
@@ -31,7 +32,7 @@ const FONT: &str = "sans-serif";
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Plane = Cartesian2d<Places, Places>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Plane>;
-/// What drawing says; into a text nothing can fail but formatting itself.
+/// The result of drawing; into a text, formatting is all that can fail.
 type Drawn = Result<(), String>;
 
 /// How panels stand, in pixels.
@@ -39,7 +40,7 @@ type Drawn = Result<(), String>;
 struct Layout {
     columns: usize,
     panel_width: u32,
-    /// Of the panel's width, what its legend has.
+    /// The legend's part of the panel's width.
     legend_width: u32,
 }
 
@@ -79,7 +80,7 @@ pub fn width(document: &Document) -> u32 {
 /// The picture of a document.
 ///
 /// # Errors
-/// What the drawing library says.
+/// Those of the drawing library.
 pub fn svg(document: &Document) -> Result<String, String> {
     let mut text = String::new();
     let layout = Layout::of(document.panels.len());
@@ -147,7 +148,7 @@ fn curves(chart: &mut Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Dra
     let pixel = x.length() / f64::from((pixels.end - pixels.start).max(1));
     let shifts = shifts(chart, panel, x);
     for (index, (series, shift)) in panel.series.iter().zip(shifts).enumerate() {
-        // A curve goes where its points stand.
+        // A curve goes through the places at which its points stand.
         let place = |at: f64| x.place(at) + f64::from(shift) * pixel;
         let expected = series.points.iter().filter_map(|point| Some((place(point.x), y.place(point.expected?))));
         marks::line(chart, expected.collect(), Style::of_series(index))?;
@@ -155,7 +156,7 @@ fn curves(chart: &mut Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Dra
     Ok(())
 }
 
-/// All that was measured or printed.
+/// Draws the values that were measured or printed.
 fn points(chart: &Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Drawn {
     let shifts = shifts(chart, panel, x);
     for (index, (series, shift)) in panel.series.iter().zip(shifts).enumerate() {
@@ -163,7 +164,7 @@ fn points(chart: &Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Drawn {
         for point in &series.points {
             let at = x.place(point.x);
             let [low, mean, high] = [point.low, point.mean, point.high].map(|value| y.place(value));
-            // Of nothing found a logarithmic axis shows the bar alone.
+            // A logarithmic axis has no place for a mean of zero, so only its bar is drawn.
             marks::measured(chart, at, (low, y.has(point.mean).then_some(mean), high), shift, style)?;
             if point.verdict == Verdict::Out {
                 marks::out(chart, (at, mean), shift)?;
@@ -208,7 +209,7 @@ fn horizontal(panel: &Panel) -> Vec<f64> {
 fn vertical(panel: &Panel) -> Vec<f64> {
     let points = panel.series.iter().flat_map(|series| &series.points);
     let values = points.flat_map(|point| {
-        // On a logarithmic axis an interval that goes down to nothing must not decide how far the axis goes.
+        // On a logarithmic axis the lower end of an interval near zero must not decide how far the axis goes.
         let low = if panel.y.is_log && point.low < point.mean / 100.0 { point.mean } else { point.low };
         [Some(low), Some(point.mean), Some(point.high), point.expected, point.printed].into_iter().flatten()
     });

@@ -1,7 +1,7 @@
 //! All numbers as one text in Markdown, for a repository that keeps them.
 //!
-//! Promises: every point and line of every document, in order, with what was expected and why; no text ends a cell or a row
-//! early. Must not know: files.
+//! Promises: every point and line of every document, in order, with the expected value and its formula; no text ends a
+//! cell or a row early. Must not know: files.
 
 use std::fmt::Write;
 

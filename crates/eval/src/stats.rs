@@ -1,13 +1,13 @@
-//! From what several seeds have measured to a mean, its 95 % interval, and a verdict on an expected value.
+//! The mean of the measurements of several seeds, its 95 % interval, and a verdict on an expected value.
 //!
-//! **Which statistics.** A point is measured by R independent runs, one a seed. The events of one run share a filter: what
-//! one of them sets another one meets, so they are no independent trials, and a binomial interval over all of them may be
-//! too narrow. Runs are independent. So successes are pooled (a ratio of sums, which weights runs by their trials and has
-//! no bias where few succeed), and the error of the ratio is taken from how runs differ, with Student's t for R - 1 degrees
-//! of freedom. R runs know their own variance only roughly, and of rare successes next to nothing; so no band is taken
-//! narrower than the exact binomial one of as many independent trials. Where every run has an expected value of its own, as
-//! where it depends on the stream that was drawn, what is judged is how far each run is from its own: what both have in
-//! common is no error.
+//! **Which statistics.** A point is measured by R independent runs, one a seed. The events of one run share a filter:
+//! cells that one of them sets are met by others, so they are no independent trials, and a binomial interval over all
+//! of them may be too narrow. Runs are independent. So successes are pooled (a ratio of sums, which weights runs by
+//! their trials and has no bias where few succeed), and the error of the ratio follows from how much runs differ, with
+//! Student's t for R - 1 degrees of freedom. R runs know their own variance only roughly, and of rare successes next to
+//! nothing; so no band is narrower than the exact binomial one of as many independent trials. A run may have an
+//! expected value of its own, where that depends on the stream that was drawn. Then each run is compared with its own
+//! expected value, and the distance is judged, so that the variation that both share is no error.
 //!
 //! Promises: formulas beside the functions; the same numbers give the same verdict. Must not know: what was measured.
 
@@ -17,10 +17,10 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// The confidence of intervals that are shown.
 pub const SHOWN: f64 = 0.95;
-/// The chance that the bands of a document leave a point out although all of its formulas hold; [`OFF_MAX`] adds to it where runs
-/// are few.
+/// The chance that the bands of a document leave a point out although all of its formulas hold; where runs are few,
+/// [`OFF_MAX`] adds to that chance.
 pub const FALSE_ALARM: f64 = 1e-3;
-/// Relative difference beyond which a point is out where it was measured well enough to tell.
+/// Relative difference beyond which a point is out where it was measured exactly enough to know.
 pub const OFF_MAX: f64 = 0.1;
 /// Confidence of the interval that must be narrower than [`OFF_MAX`] for "well enough": 4 standard errors, were they known.
 const OFF_CONFIDENCE: f64 = 1.0 - 6.3e-5;
@@ -36,7 +36,7 @@ pub struct Counts {
     pub trials: u64,
 }
 
-/// What was found at one point.
+/// The verdict on one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -44,18 +44,19 @@ pub enum Verdict {
     In,
     /// Not as expected.
     Out,
-    /// Nothing was expected.
+    /// There is no expected value.
     NotJudged,
 }
 
-/// A mean over runs, with what is known of its error.
+/// A mean over runs, with its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Mean over runs, weighted by their trials where there are such.
     pub mean: f64,
     /// Standard error of the mean, from the differences between runs.
     pub standard_error: f64,
-    /// That of the mean less the expected: from the differences between runs of how far each is from what it expects.
+    /// Standard error of the mean's distance from the expected value: from the differences between runs in that
+    /// distance.
     pub distance_error: f64,
     /// Runs (R).
     pub runs: u32,
@@ -86,8 +87,8 @@ impl Estimate {
         Self { mean, standard_error, distance_error: standard_error, runs, samples: trials, successes: Some(successes) }
     }
 
-    /// The pooled rate of runs each of which expects a rate `e_r` of its own, and what all of them expect,
-    /// `e = sum e_r n_r / sum n_r`. The distance `p - e` is the pooled rate of `d_r = s_r - e_r n_r`, with the error of a ratio.
+    /// The pooled rate of runs each of which expects a rate `e_r` of its own, and the expected rate of all, `e = sum
+    /// e_r n_r / sum n_r`. The distance `p - e` is the pooled rate of `d_r = s_r - e_r n_r`, with the error of a ratio.
     pub fn of_counts_beside(runs: &[Counts], expected: &[f64]) -> (Self, f64) {
         let pooled = Self::of_counts(runs);
         let distances = || runs.iter().zip(expected).map(|(run, rate)| run.successes as f64 - rate * run.trials as f64);
@@ -116,7 +117,7 @@ impl Estimate {
         Self { mean, standard_error, distance_error: standard_error, runs, samples, successes: None }
     }
 
-    /// The mean of one value a run, each of which expects a value of its own; and what they expect on average.
+    /// The mean of one value a run, where each run expects a value of its own; and the mean of these expected values.
     ///
     /// ```
     /// use firstseen_eval::stats::Estimate;
@@ -132,14 +133,14 @@ impl Estimate {
         (Self { distance_error: distance.standard_error, ..values }, values.mean - distance.mean)
     }
 
-    /// The same of values that count what is rare: a run may have one more or less, though none of these runs has, so the error
-    /// of the mean is at least `1 / sqrt(R)`.
+    /// The same for values that count rare events: another run may have one more or fewer, though none of these runs
+    /// has, so the error of the mean is at least `1 / sqrt(R)`.
     pub fn of_rare(self) -> Self {
         self.with_error_of(f64::from(self.runs).sqrt().recip())
     }
 
-    /// The same where it is known from elsewhere that the error of its distance is at least `error`: runs that have not met
-    /// what is rare know too little of it.
+    /// The same where the error of the distance is known to be at least `error` from elsewhere: runs that have not met
+    /// a rare event do not show it.
     pub fn with_error_of(self, error: f64) -> Self {
         Self { distance_error: self.distance_error.max(error), ..self }
     }
@@ -168,7 +169,7 @@ impl Estimate {
         }
     }
 
-    /// Judges the mean against what was expected, as one of `points` points that are judged together.
+    /// Judges the mean against the expected value, as one of `points` points that are judged together.
     ///
     /// A point is out if it lies outside the band that holds the mean with chance `1 - 10^-3 / points` (Bonferroni), so
     /// that a document of any length is out by chance once in a thousand runs; or if it is more than 10 % off, where that is
@@ -235,7 +236,7 @@ mod tests {
         assert!((value - known).abs() < allowed, "{value}, known {known}");
     }
 
-    /// With an error of 1.
+    /// An estimate with an error of 1.
     fn unit(mean: f64) -> Estimate {
         Estimate { mean, standard_error: 1.0, distance_error: 1.0, runs: 2, samples: 1, successes: None }
     }
@@ -284,7 +285,8 @@ mod tests {
             let run = |run: u64| Counts { successes: 10_000 + spread * run - 9 * spread / 2, trials: 1_000_000 };
             Estimate::of_counts(&(0..10).map(run).collect::<Vec<_>>())
         };
-        // Ten runs whose mean has an error of 1.4 %: of a million points the band is beyond 40 %, and 10 % are known.
+        // Ten runs whose mean has an error of 1.4 %: for a million points the band is wider than 40 %, and 10 % off are
+        // certain.
         assert_eq!(runs(150).judge(0.0112, 1_000_000), Verdict::Out);
         assert_eq!(runs(150).judge(0.0108, 1_000_000), Verdict::In);
         assert_eq!(runs(400).judge(0.0112, 1_000_000), Verdict::In, "10 % are not known");
@@ -300,7 +302,7 @@ mod tests {
         near(estimate.standard_error, 1.02 * 0.1291 / 2.0, 1e-4);
         near(estimate.distance_error, 0.02 * 0.1291 / 2.0, 1e-5);
         assert_eq!(Estimate::of_counts(&runs).judge(0.25, 1), Verdict::In);
-        // Each is 2 % above its own.
+        // Each value is 2 % above its own expected one.
         let (estimate, expected) =
             Estimate::of_counts_beside(&[runs, runs, runs].concat(), &[rates, rates, rates].concat());
         assert_eq!(estimate.judge(expected, 1), Verdict::Out);

@@ -1,6 +1,6 @@
 //! Formulas that only experiments need; all others are those of `firstseen_filter::rates`.
 //!
-//! Promises: each with its derivation. Must not know: filters, streams.
+//! Promises: each formula with its derivation. Must not know: filters, streams.
 
 pub mod jumping;
 pub mod popularity;
@@ -8,7 +8,7 @@ pub mod popularity;
 use firstseen_filter::rates::plain;
 use statrs::distribution::{Binomial, Discrete};
 
-/// A jumping window by counters that has just been opened, and is fed distinct events.
+/// A jumping window of counters that has just been opened, and gets distinct events.
 #[derive(Clone, Copy, Debug)]
 pub struct JumpingCounters {
     /// Cells (m).

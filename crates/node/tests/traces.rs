@@ -1,5 +1,5 @@
-//! A producer's trace goes on: the spans of all nodes that a batch touches show its context. A process of its
-//! own: what records spans is there once for all of a process.
+//! A producer's trace goes on: the spans of all nodes that a batch reaches have its context. This is a process of its
+//! own, as there is one recorder of spans for a whole process.
 
 #[path = "all/common/mod.rs"]
 mod common;
@@ -18,12 +18,12 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// A span of a node that shows a trace context.
+/// A span of a node that has a trace context.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Shown {
     span: &'static str,
     traceparent: String,
-    /// The node that asked, where another one did.
+    /// The node that sent the message, where another node did.
     from: String,
 }
 
@@ -68,13 +68,13 @@ impl Subscriber for Recorder {
     fn exit(&self, _: &Id) {}
 }
 
-/// The spans that show `traceparent`.
+/// The spans with the context `traceparent`.
 fn shown(traceparent: &str) -> Vec<Shown> {
     let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner);
     shown.iter().filter(|shown| shown.traceparent == traceparent).cloned().collect()
 }
 
-/// The nodes that asked others within a trace.
+/// The nodes that sent messages to others within a trace.
 fn asking(traceparent: &str) -> BTreeSet<String> {
     shown(traceparent).into_iter().filter(|shown| shown.span == "peer_test").map(|shown| shown.from).collect()
 }
@@ -86,13 +86,13 @@ fn definition() -> SlicedDefinition {
 }
 
 thread_local! {
-    /// What a tracing library would keep for the calling task.
+    /// The context that a tracing library would keep for the calling task.
     static CURRENT: Cell<Option<TraceParent>> = const { Cell::new(None) };
 }
 
-/// Calls within `trace`.
+/// Makes calls within `trace`.
 async fn observe(filter: &Filter, trace: Option<TraceParent>, events: &[String]) -> Vec<Verdict> {
-    // The client asks when the call is made: before it waits for anything.
+    // The client reads the context when the call is made: before it waits for anything.
     CURRENT.set(trace);
     filter.observe_batch(events, &[]).await.expect("verdicts")
 }
@@ -112,8 +112,8 @@ async fn one_trace_goes_through_all_nodes() {
     let [many, one] = [0xabc, 0xdef].map(|trace_id| TraceParent::new(trace_id, 7, true).expect("numbers above 0"));
 
     assert_eq!(observe(&filter, Some(many), &events()).await, [Verdict::FirstSeen; 200]);
-    // New events end at their heads, at a zero, and so do duplicates of those in flight there; other duplicates go
-    // through all of their slices. Each node heads some of the events, and asks others about them.
+    // New events end at their heads, at a zero, and so do duplicates of events in flight there; other duplicates go
+    // through all of their slices. Each node heads some of the events, and sends others messages about them.
     let traceparent = "00-00000000000000000000000000000abc-0000000000000007-01";
     let all_nodes_pass_it_on = async {
         while asking(traceparent).len() < 3 {

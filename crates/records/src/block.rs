@@ -1,18 +1,18 @@
-//! A stretch of a file that holds whole records, and the bounds that it keeps.
-//! Must not know: fields, keys, where its bytes come from.
+//! A part of a file that holds whole records, and its bounds. Must not know: fields, keys, where its bytes come from.
 
 use crate::RecordFormat;
 
-/// As much of a line is kept for the rejected output whose end was not found in so many bytes as a block may have.
+/// Of a line without an end within the bounds of a block, so many bytes are kept for the rejected output.
 pub const TRUNCATED_BYTES: usize = 64 << 10;
 
 /// The bounds of a [`BlockReader`](crate::BlockReader).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockOptions {
-    /// Bytes that a block should have; blocks of short records are smaller, down to 64 KiB, so that they hold about
-    /// 32,768 records at most, and blocks with a long record larger.
+    /// Bytes that a block should have. Blocks of short records are smaller, down to 64 KiB, as they hold about 32,768
+    /// records at most; blocks with a long record are larger.
     pub block_bytes_target: usize,
-    /// A longer record is rejected; at most 1 GiB. Where newlines may be quoted, four times as many bytes are looked at for its end.
+    /// A longer record is rejected; at most 1 GiB. Where newlines may be quoted, four times as many bytes are searched
+    /// for its end.
     pub record_bytes_max: usize,
     /// Whether a newline between quotes belongs to the record.
     pub quoted_newlines: bool,
@@ -25,11 +25,11 @@ impl BlockOptions {
     }
 }
 
-/// Why a block is one rejected range and not records.
+/// Why a block is one rejected range instead of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockDefect {
-    /// A record that is too long: whole, where its end was found, or its beginning (at most [`TRUNCATED_BYTES`]), where the rest
-    /// was skipped.
+    /// A record that is too long: all of it, where its end was found, or its beginning (at most [`TRUNCATED_BYTES`]),
+    /// where the rest was skipped.
     TooLong {
         /// Bytes of the whole record.
         record_bytes: u64,
@@ -38,11 +38,11 @@ pub enum BlockDefect {
         /// Lines of the whole record.
         lines: u64,
     },
-    /// A line on which a quote opens with which the record would not end before four times the limit or the end of the input, or
-    /// would only end where another quote seems to open. The lines after it follow in blocks in which a newline always ends the
-    /// record, as far as the reader had looked.
+    /// The first line of a quote that does not close: the record would not end before four times the limit or the end
+    /// of the input, or only where another quote seems to open. The lines after it follow in blocks in which a newline
+    /// always ends the record, as far as the reader had searched.
     UnclosedQuote,
-    /// What the input still gave before it failed, in mid-record; the next call returns the error.
+    /// The bytes of a record that the input gave before it failed; the next call returns the error.
     InputFailed,
 }
 
@@ -90,7 +90,7 @@ impl Block {
         self.defect
     }
 
-    /// Where the next read goes: up to `read_bytes`, or twice what there is of a long record.
+    /// The memory for the next read: up to `read_bytes`, or twice the bytes that there are of a long record.
     pub(crate) fn room(&mut self, read_bytes: usize, bytes_max: usize) -> &mut [u8] {
         let end = if self.filled < read_bytes { read_bytes } else { bytes_max.min(self.filled * 2) };
         if self.buffer.len() < end {

@@ -1,4 +1,5 @@
-//! Finds the fields of web server log lines and of Common Crawl index lines. Must not know: what they are wanted for.
+//! Finds the fields of web server log lines and of Common Crawl index lines. Must not know: what the fields are used
+//! for.
 
 use crate::field::FieldSpan;
 use crate::json::JsonFields;
@@ -13,8 +14,8 @@ const LOG_NAMES: [&str; 12] =
 const LOG_ALIASES: [(&str, &str); 5] =
     [("ip", "host"), ("url", "path"), ("size", "bytes"), ("referrer", "referer"), ("user_agent", "agent")];
 
-/// Lines of the common log format, `host ident user [time] "request" status bytes`, and of the combined one, which
-/// adds `"referer" "agent"`. What follows is left alone.
+/// Lines of the common log format, `host ident user [time] "request" status bytes`, and of the combined one, which adds
+/// `"referer" "agent"`. Further fields are ignored.
 #[derive(Debug)]
 pub(crate) struct ClfFields {
     /// The field of each slot.
@@ -51,8 +52,8 @@ fn split_log_line(line: &[u8]) -> Option<[Option<Place>; LOG_NAMES.len()]> {
     let mut reader = LineReader { line, at: 0 };
     let host = reader.until(b" ")?;
     let ident = reader.until(b" ")?;
-    // A user name may contain blanks. One that begins with the sign for no name is none: the line has a field more in
-    // front (Apache's `vhost_combined`), and its fields would be taken for one another.
+    // A user name may contain blanks. One that begins with `-`, the sign for no name, means that the line has a further
+    // field in front (Apache's `vhost_combined`), so that its fields would be mistaken for one another.
     let user = reader.until(b" [")?;
     if line[user.0..user.1].starts_with(b"- ") {
         return None;
@@ -89,7 +90,7 @@ struct LineReader<'a> {
 }
 
 impl LineReader<'_> {
-    /// Up to the next `mark`, which is passed.
+    /// The text up to the next `mark`, which is skipped.
     fn until(&mut self, mark: &[u8]) -> Option<Place> {
         let start = self.at;
         let rest = &self.line[start..];
@@ -98,7 +99,7 @@ impl LineReader<'_> {
         Some((start, start + length))
     }
 
-    /// Up to the next blank or the end.
+    /// The text up to the next blank or the end.
     fn word(&mut self) -> Place {
         let start = self.at;
         let length = memchr(b' ', &self.line[start..]).unwrap_or(self.line.len() - start);
@@ -106,7 +107,7 @@ impl LineReader<'_> {
         (start, start + length)
     }
 
-    /// Up to the closing quote: the first one behind which the field ends and that no backslash escapes.
+    /// The text up to the closing quote: the first quote behind which the field ends and that no backslash escapes.
     fn quoted(&mut self) -> Option<Place> {
         let start = self.at;
         let mut at = start;
@@ -147,7 +148,7 @@ impl IndexFields {
         Ok(Self { places, members })
     }
 
-    /// The object is read only if something in it is wanted.
+    /// The object is parsed only where a wanted field is in it.
     pub(crate) fn locate(&self, line: &[u8], base: usize, slots: &mut [FieldSpan]) -> Result<(), RejectReason> {
         let mut reader = LineReader { line, at: 0 };
         let (Some(urlkey), Some(timestamp)) = (reader.until(b" "), reader.until(b" ")) else {

@@ -1,18 +1,18 @@
-//! An input below a decompressor, which is looked at before it is read. Must not know: compressions.
+//! The input of a decompressor, which can be looked at before it is read. Must not know: compressions.
 
 use std::io::{BufRead, ErrorKind, Read, Result};
 use std::mem;
 
 const INPUT_BYTES: usize = 64 << 10;
 
-/// What follows an archive does not belong to it: everything before was whole.
+/// Bytes that follow an archive do not belong to it: the archive itself was whole.
 #[derive(Debug, thiserror::Error)]
 #[error("trailing bytes after the archive")]
 pub(crate) struct TrailingBytes;
 
-/// A buffered input that knows how much of it was used.
+/// A buffered input that counts the bytes that were used.
 pub(crate) struct CountedInput<R> {
-    /// None once it was taken.
+    /// None once [`Self::take_over`] was called.
     input: Option<R>,
     buffer: Vec<u8>,
     start: usize,
@@ -36,7 +36,7 @@ impl<R: Read> CountedInput<R> {
         self.has_failed
     }
 
-    /// All that is left of it; what stays is at its end.
+    /// Moves all that is left of the input into a new value; this one is then at its end.
     pub(crate) fn take_over(&mut self) -> Self {
         let nothing = Self { input: None, buffer: Vec::new(), start: 0, end: 0, used: 0, has_failed: false };
         mem::replace(self, nothing)
@@ -57,7 +57,7 @@ impl<R: Read> CountedInput<R> {
         Ok(&buffered[..buffered.len().min(bytes)])
     }
 
-    /// Reads behind what is buffered; the buffer is far larger than what is looked for there.
+    /// Reads more bytes behind the buffered ones; the buffer is far larger than any peek.
     pub(crate) fn read_more(&mut self) -> Result<usize> {
         loop {
             let Some(input) = &mut self.input else { return Ok(0) };

@@ -11,11 +11,11 @@ enum QuoteState {
     #[default]
     Outside,
     Inside,
-    /// A quote was seen inside quotes: it closes, or begins a doubled quote.
+    /// There was a quote inside quotes: it closes, or begins a doubled quote.
     AfterQuote,
 }
 
-/// Reads the bytes of a buffer once, in as many steps as they come in.
+/// Scans the bytes of a buffer once, in as many steps as they arrive.
 ///
 /// With quotes, the rule is that of RFC 4180 as readers in the field apply it: a quote opens only at the beginning of
 /// a field; inside, two quotes are one; after the closing quote anything up to the separator still belongs to the
@@ -25,16 +25,16 @@ pub(crate) struct Cut {
     quotes: bool,
     may_have_mark: bool,
     state: QuoteState,
-    /// Behind the quote that put us in [`QuoteState::AfterQuote`].
+    /// The place behind the quote that led to [`QuoteState::AfterQuote`].
     closed_at: usize,
     scanned: usize,
     newlines: u64,
-    /// Bytes up to and including the end of the first whole record, and of the last one; 0 where there is none.
+    /// The end of the first whole record, and of the last one, in bytes; 0 where there is none.
     pub(crate) first_end: usize,
     pub(crate) end: usize,
     /// Whole records.
     pub(crate) records: u64,
-    /// Lines that they take up.
+    /// The lines of these records.
     pub(crate) lines: u64,
 }
 
@@ -49,7 +49,7 @@ impl Cut {
         self.state == QuoteState::Inside
     }
 
-    /// Takes note of what `bytes` (the same as before, and more) has beyond what it had.
+    /// Scans the part of `bytes` that is new since the last call.
     pub(crate) fn advance(&mut self, bytes: &[u8]) {
         let fresh = &bytes[self.scanned..];
         if fresh.is_empty() {
@@ -83,7 +83,7 @@ impl Cut {
         self.lines = self.newlines;
     }
 
-    /// A quote or a newline.
+    /// Handles a quote or a newline.
     fn take(&mut self, bytes: &[u8], place: usize) {
         let is_quote = bytes[place] == b'"';
         self.newlines += u64::from(!is_quote);
@@ -118,8 +118,8 @@ pub(crate) fn count_newlines(bytes: &[u8]) -> u64 {
     memchr_iter(b'\n', bytes).count() as u64
 }
 
-/// Whether every quote that closes in `record` is followed by the end of its field. Readers accept other text there; but where
-/// a quote that opened by mistake meets the next one that opens, there is such text.
+/// Whether every quote that closes in `record` is followed by the end of its field. Readers accept other text there;
+/// but where a quote that opened by mistake meets the next one that opens, there is such text.
 pub(crate) fn has_sound_quotes(record: &[u8]) -> bool {
     let mut rest = record.strip_prefix(BYTE_ORDER_MARK).unwrap_or(record);
     loop {

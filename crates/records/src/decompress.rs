@@ -1,4 +1,4 @@
-//! Opens an input whether it is compressed or not, going by its first bytes. Must not know: files, names, records.
+//! Opens an input whether it is compressed or not, by its first bytes. Must not know: files, names, records.
 
 use crate::counted_input::{CountedInput, TrailingBytes};
 use crate::gzip::GzipReader;
@@ -6,14 +6,14 @@ use crate::zstd::ZstdReader;
 use std::error::Error as StdError;
 use std::io::{Error, ErrorKind, Read, Result};
 
-/// What an input turned out to be.
+/// The compression of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// Not compressed, or in a way that is not known here.
+    /// Not compressed, or by a method that this crate does not know.
     Plain,
-    /// RFC 1952, of one or more members.
+    /// RFC 1952, with one or more members.
     Gzip,
-    /// RFC 8878, of one or more frames.
+    /// RFC 8878, with one or more frames.
     Zstd,
 }
 
@@ -38,9 +38,9 @@ impl std::fmt::Display for Compression {
 /// ```
 ///
 /// Reading returns an error of kind [`ErrorKind::UnexpectedEof`] if compressed input breaks off and
-/// [`ErrorKind::InvalidData`] if it is damaged; both name the compression and the byte of the compressed input. What follows an
-/// archive that is whole is an error of kind [`ErrorKind::Other`], but for zeros behind gzip, which are padding. Plain input is
-/// handed through read by read, so that what is there is never held back.
+/// [`ErrorKind::InvalidData`] if it is damaged; both name the compression and the byte of the compressed input. Bytes
+/// behind a whole archive are an error of kind [`ErrorKind::Other`], but for zeros behind gzip, which are padding.
+/// Plain input is passed on read by read, so that no byte is held back.
 pub struct Decompressed<R: Read>(Source<R>);
 
 enum Source<R: Read> {
@@ -50,7 +50,7 @@ enum Source<R: Read> {
 }
 
 impl<R: Read> Decompressed<R> {
-    /// Waits for the first bytes of `input` and looks at them: for no more than it takes to rule out a compression.
+    /// Reads the first bytes of `input`: no more than it takes to rule out a compression.
     ///
     /// # Errors
     /// What reading `input` returns.
@@ -71,7 +71,7 @@ impl<R: Read> Decompressed<R> {
         }))
     }
 
-    /// What the first bytes said.
+    /// The compression by the first bytes.
     pub fn compression(&self) -> Compression {
         match &self.0 {
             Source::Plain(_) => Compression::Plain,
@@ -80,7 +80,7 @@ impl<R: Read> Decompressed<R> {
         }
     }
 
-    /// Bytes of the input used so far: with the size of a file, how far reading has come.
+    /// Bytes of the input that were used so far: with the size of a file, the progress.
     pub fn input_bytes_used(&self) -> u64 {
         self.input().used()
     }
@@ -132,7 +132,7 @@ impl<R: Read> std::fmt::Debug for Decompressed<R> {
     }
 }
 
-/// `None`: more bytes are needed to tell.
+/// `None`: it takes more bytes to decide.
 fn compression_of(head: &[u8]) -> Option<Compression> {
     if crate::gzip::is_member(head) {
         return Some(Compression::Gzip);

@@ -1,15 +1,15 @@
-//! What can be wrong with the configuration ([`ConfigError`], ends the run) and with one record ([`RejectReason`],
-//! the run goes on). Must not know: where the record is; its place stands beside the reason.
+//! Errors of the configuration ([`ConfigError`], which end the run) and of one record ([`RejectReason`], the run goes
+//! on). Must not know: where the record is; its place stands beside the reason.
 
 use std::sync::Arc;
 
 /// Why a text is no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TimeError {
-    /// None of the forms.
+    /// No known form.
     #[error("is no time in any known form")]
     Unrecognised,
-    /// One of the forms, with a month 13 or a minute 60.
+    /// A known form, with a month 13 or a minute 60.
     #[error("names a date or a time of day that does not exist")]
     NoSuchTime,
     /// Before 1970 or after 9999.
@@ -24,13 +24,13 @@ pub enum ConfigError {
     /// No such format.
     #[error("there is no format `{format}`: choose lines, csv, tsv, jsonl, clf or cdxj")]
     UnknownFormat {
-        /// What was asked for.
+        /// The name that was given.
         format: String,
     },
     /// A field that the records of this input do not have.
     #[error("there is no field `{field}`{}; the fields are {available}", did_you_mean(.suggestion))]
     UnknownField {
-        /// What was asked for.
+        /// The field that was asked for.
         field: String,
         /// The names that exist, separated by commas.
         available: String,
@@ -40,7 +40,7 @@ pub enum ConfigError {
     /// A field that was in no record of the whole input.
     #[error("no record has the field `{field}`{}{}", did_you_mean(.suggestion), fields(.available))]
     NoRecordHas {
-        /// What was asked for.
+        /// The field that was asked for.
         field: String,
         /// The names in the first record, separated by commas, where records name their fields.
         available: Option<String>,
@@ -50,7 +50,7 @@ pub enum ConfigError {
     /// A field was named although there is no header.
     #[error("there is no field `{field}`: without a header, fields are numbers from 1 to {index_max}")]
     NotAnIndex {
-        /// What was asked for.
+        /// The field that was asked for.
         field: String,
         /// The greatest number.
         index_max: usize,
@@ -58,13 +58,13 @@ pub enum ConfigError {
     /// A field name that cannot be read: empty, or an empty step in a dotted path.
     #[error("`{field}` is no field name: it has an empty part (a dot that belongs to a name is written `\\.`)")]
     EmptyName {
-        /// What was asked for.
+        /// The field that was asked for.
         field: String,
     },
     /// No such time zone.
     #[error("there is no time zone `{zone}`{}: use an IANA name such as Europe/Berlin", did_you_mean(.suggestion))]
     UnknownTimeZone {
-        /// What was asked for.
+        /// The zone that was asked for.
         zone: String,
         /// The nearest name, if one is near.
         suggestion: Option<String>,
@@ -80,7 +80,7 @@ pub enum ConfigError {
         /// This file's names.
         other: String,
     },
-    /// The header is no record.
+    /// The header cannot be read as a record.
     #[error("the header on line 1 cannot be read: {reason}")]
     BadHeader {
         /// What is wrong with it.
@@ -100,10 +100,10 @@ fn fields(available: &Option<String>) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RejectReason {
-    /// Nothing on the line.
+    /// The line is blank.
     #[error("the line is blank")]
     Blank,
-    /// The key or the time is not there, or is null.
+    /// The key or the time is missing, or is null.
     #[error("it has no field `{field}`")]
     MissingField {
         /// The field as the user named it.
@@ -117,28 +117,29 @@ pub enum RejectReason {
         /// What is wrong with it.
         error: TimeError,
     },
-    /// JSON and index lines are UTF-8.
+    /// The record is not UTF-8, as JSON and index lines must be.
     #[error("it is not UTF-8 at byte {column}")]
     InvalidUtf8 {
         /// 1-based byte in the record.
         column: usize,
     },
-    /// No JSON.
+    /// The record is not JSON.
     #[error("it is not valid JSON at byte {column}")]
     InvalidJson {
         /// 1-based byte in the JSON text.
         column: usize,
     },
-    /// JSON, but not an object.
+    /// The record is JSON, but not an object.
     #[error("it is JSON but no object")]
     NotAnObject,
-    /// Not `host ident user [time] "request" status bytes`.
+    /// The line is not `host ident user [time] "request" status bytes`.
     #[error("it is no line of the common log format")]
     NotALogLine,
-    /// Not `urlkey timestamp {json}`.
+    /// The line is not `urlkey timestamp {json}`.
     #[error("it is no index line: `urlkey timestamp {{json}}`")]
     NotAnIndexLine,
-    /// Longer than the limit. Where the rejection has fewer bytes, they are the beginning of the record; the rest was skipped.
+    /// The record is longer than the limit. Where the rejection has fewer bytes, they are its beginning; the rest was
+    /// skipped.
     #[error(
         "it is longer than {record_bytes_max} bytes (it has {record_bytes}){}{}",
         quoted_lines(.lines), cut_off(.record_bytes, .kept_bytes)
@@ -153,8 +154,8 @@ pub enum RejectReason {
         /// Bytes of the rejection.
         kept_bytes: usize,
     },
-    /// A quote with which the record would not end before four times the limit or the end of the input, or would only end where
-    /// another quote seems to open. Only its line is rejected; the lines after it are read one by one.
+    /// A quote does not close: the record would not end before four times the limit or the end of the input, or only
+    /// where another quote seems to open. Only its line is rejected; the lines after it are read one by one.
     #[error("a quote opens on this line and the record does not end")]
     UnclosedQuote,
     /// The input broke off; the error of the input follows.
@@ -162,7 +163,7 @@ pub enum RejectReason {
     CutOff,
 }
 
-/// Lines may be sound that were joined by a mistaken quote: where they are is said.
+/// Says where the lines are that a mistaken quote may have joined: they may be sound.
 fn quoted_lines(lines: &u64) -> String {
     match lines.saturating_sub(1) {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! Where a field's value stands in a block and how it is written there. Must not know: which format it came from.
+//! Where a field's value stands in a block, and how it is written there. Must not know: which format it came from.
 
 use memchr::memchr;
 use serde::de::{Deserializer, Error, Visitor};
@@ -12,11 +12,11 @@ pub(crate) enum Encoding {
     /// There is no value.
     #[default]
     Absent,
-    /// As it is.
+    /// As its bytes are.
     Raw,
-    /// From its opening quote on, with doubled quotes inside.
+    /// With quotes: from the opening one on, with doubled quotes inside.
     CsvQuoted,
-    /// The inside of a JSON string with escapes.
+    /// The inside of a JSON string, with escapes.
     JsonText,
 }
 
@@ -72,7 +72,7 @@ impl FieldSpan {
     }
 }
 
-/// `"a""b"c` is `a"bc`: quotes are doubled inside, and what follows the closing quote belongs to the field.
+/// `"a""b"c` is `a"bc`: quotes are doubled inside, and text behind the closing quote belongs to the field.
 fn unquote(quoted: &[u8], values: &mut Vec<u8>) {
     let mut rest = quoted.strip_prefix(b"\"").unwrap_or(quoted);
     while let Some(quote) = memchr(b'"', rest) {
@@ -86,18 +86,18 @@ fn unquote(quoted: &[u8], values: &mut Vec<u8>) {
     values.extend_from_slice(rest);
 }
 
-/// Half of a surrogate pair, which stands for no text, becomes the three bytes that UTF-8 would give it if it could (WTF-8): the
-/// same for every spelling, and equal to no text.
+/// Half of a surrogate pair stands for no character; it becomes the three bytes that UTF-8 would give it if it could
+/// (WTF-8): the same for every spelling, and equal to no text.
 fn unescape(escaped: &[u8], values: &mut Vec<u8>) {
     let quoted = [b"\"", escaped, b"\""].concat();
     let mut read = serde_json::Deserializer::from_slice(&quoted);
     if read.deserialize_bytes(Contents(values)).is_err() {
-        // Whoever found the string has parsed it, so that it is one.
+        // The caller has parsed the string, so it is one.
         values.extend_from_slice(escaped);
     }
 }
 
-/// Appends the contents of a string.
+/// Receives the contents of a string, and appends them.
 struct Contents<'a>(&'a mut Vec<u8>);
 
 impl Visitor<'_> for Contents<'_> {

@@ -1,4 +1,4 @@
-//! The formats of a record and what each takes for granted. Must not know: how any of them is parsed.
+//! The formats of records, and the defaults of each. Must not know: how any of them is parsed.
 
 use crate::ConfigError;
 
@@ -39,8 +39,8 @@ impl RecordFormat {
 
     /// The key fields where the user names none; empty: the whole record without its line end.
     ///
-    /// A log line or an index line bears its time, so that whole lines would never repeat: there the key is who asked
-    /// for what (`clf`), or the canonical URL (`cdxj`).
+    /// A log line or an index line contains its time, so whole lines would never repeat: there the key is the client
+    /// with its request (`clf`), or the canonical URL (`cdxj`).
     ///
     /// ```
     /// use firstseen_records::RecordFormat;

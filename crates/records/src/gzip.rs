@@ -1,4 +1,5 @@
-//! Reads gzip member after member, and zeros behind the last as padding. Must not know: what the bytes mean.
+//! Reads the members of a gzip file one after the other, and skips zeros behind the last one. Must not know: what the
+//! bytes mean.
 
 use crate::counted_input::{CountedInput, TrailingBytes};
 use flate2::bufread::GzDecoder;
@@ -6,18 +7,18 @@ use std::io::{BufRead, Error, Read, Result};
 
 const MAGIC: [u8; 2] = [0x1F, 0x8B];
 
-/// Whether an input that begins like this is gzip.
+/// Whether an input with this beginning is gzip.
 pub(crate) fn is_member(head: &[u8]) -> bool {
     head.starts_with(&MAGIC)
 }
 
-/// Whether it would be with more bytes.
+/// Whether further bytes could make it gzip.
 pub(crate) fn may_become_member(head: &[u8]) -> bool {
     MAGIC.starts_with(head)
 }
 
 pub(crate) struct GzipReader<R: Read> {
-    /// The member under way, or the last one.
+    /// The current member, or the last one.
     member: GzDecoder<CountedInput<R>>,
     is_at_end: bool,
 }
@@ -34,14 +35,14 @@ impl<R: Read> GzipReader<R> {
     fn next_bytes(&mut self, buffer: &mut [u8]) -> Result<usize> {
         loop {
             let bytes = self.member.read(buffer)?;
-            // Its checksum was right where it has ended.
+            // A member that has ended had the right checksum.
             if bytes > 0 || !self.open_member()? {
                 return Ok(bytes);
             }
         }
     }
 
-    /// Goes on with the next member; `false` at the end of the input.
+    /// Opens the next member; `false` at the end of the input.
     fn open_member(&mut self) -> Result<bool> {
         let input = self.member.get_mut();
         let head = input.peek(MAGIC.len())?;

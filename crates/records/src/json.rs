@@ -1,4 +1,4 @@
-//! Finds the wanted members of a JSON object without building it. Must not know: what they are wanted for.
+//! Finds the wanted members of a JSON object without building it. Must not know: what they are used for.
 
 use crate::field::{Encoding, FieldSpan};
 use crate::layout::Wanted;
@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Vis
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// The wanted members, one a slot; a slot without a path belongs to someone else.
+/// The wanted members, one a slot; a slot without a path is filled by another part of the format.
 #[derive(Debug)]
 pub(crate) struct JsonFields {
     wanted: Vec<WantedMember>,
@@ -25,7 +25,7 @@ impl JsonFields {
         Ok(Self { wanted: named.collect::<Result<_, _>>()? })
     }
 
-    /// The same for those slots only that `is_ours` leaves to the object.
+    /// The same for those slots only for which `is_ours` holds.
     pub(crate) fn with(wanted: &[Wanted], is_ours: impl Fn(usize) -> bool) -> Result<Self, ConfigError> {
         let mut fields = Self::new(wanted)?;
         fields.wanted.retain(|(slot, _)| is_ours(*slot));
@@ -67,7 +67,7 @@ fn path_of(name: &str) -> Result<Vec<String>, ConfigError> {
     Ok(path)
 }
 
-/// An object within the record: its text, where that begins in the block, and how many steps of a path lead to it.
+/// An object within the record: its text, its place in the block, and the number of steps of a path that lead to it.
 struct ObjectPart<'a> {
     text: &'a str,
     base: usize,
@@ -87,10 +87,10 @@ struct MembersVisitor<'w> {
 }
 
 impl MembersVisitor<'_> {
-    /// Of members of the same name the last one counts.
+    /// Of several members with one name the last one counts.
     fn take(&mut self, first: &WantedMember, value: &str) {
         let depth = self.part.depth;
-        // The value is a part of the text, so that the distance of their addresses is its place.
+        // The value is a part of the text, so the distance of their addresses is its place.
         let base = self.part.base + (value.as_ptr().addr() - self.part.text.as_ptr().addr());
         for member in self.wanted.iter().filter(|member| member.1.get(depth) == first.1.get(depth)) {
             self.slots[member.0] = FieldSpan::default();
@@ -98,7 +98,7 @@ impl MembersVisitor<'_> {
                 self.slots[member.0] = span_of(value, base);
             } else if value.starts_with('{') {
                 let part = ObjectPart { text: value, base, depth: depth + 1 };
-                // The text is known to be valid JSON and an object: what is not found stays absent.
+                // The text is known to be valid JSON and an object: a member that is not found stays absent.
                 let _ = locate_members(&part, std::slice::from_ref(member), self.slots);
             }
         }
@@ -125,7 +125,7 @@ impl<'de> Visitor<'de> for MembersVisitor<'_> {
     }
 }
 
-/// Reads a member's name: is it wanted?
+/// Reads a member's name, and looks whether it is wanted.
 struct NameSeed<'w> {
     depth: usize,
     wanted: &'w [WantedMember],
@@ -151,7 +151,7 @@ impl<'w> Visitor<'_> for NameSeed<'w> {
     }
 }
 
-/// Strings stand for their contents, null for nothing, all else for its text.
+/// The value of a string is its contents, null is no value, and anything else is its text.
 fn span_of(value: &str, base: usize) -> FieldSpan {
     match value.as_bytes() {
         [b'n', ..] => FieldSpan::default(),

@@ -1,6 +1,6 @@
-//! A field that no record has: a mistake in what was asked for, which shows at the end of the input only.
+//! A field that no record has: a mistake in the command line, which shows only at the end of the input.
 //!
-//! Promises: nothing is said once a record was an event. Must not know: what the field is for.
+//! Promises: there is no error once a record was an event. Must not know: what the field is for.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use serde_json::{Map, Value};
 use crate::names::{listed, nearest};
 use crate::{ConfigError, ParsedBlock, RecordFormat, RejectReason, printable};
 
-/// What is known so far.
+/// The finding so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Lacking {
-    /// No record has told anything.
+    /// No record yet.
     #[default]
     Unknown,
-    /// All records that could be read lack this field; the first of them has these.
+    /// All records that could be read lack this field; the first of them has the fields of `names`.
     All { field: Arc<str>, names: Vec<String> },
-    /// Records are not alike.
+    /// A record has the field, or records lack different fields: there is nothing to report.
     Nothing,
 }
 
 impl Lacking {
-    /// Takes note of a block of records in `format`.
+    /// Looks at a block of records in `format`.
     pub(crate) fn note(&mut self, format: RecordFormat, bytes: &[u8], parsed: &ParsedBlock) {
         if !parsed.is_empty() {
             *self = Self::Nothing;
@@ -43,7 +43,7 @@ impl Lacking {
         }
     }
 
-    /// What is wrong where the input has ended.
+    /// The error at the end of the input.
     pub(crate) fn error(&self) -> Option<ConfigError> {
         let Self::All { field, names } = self else { return None };
         let last_step = |name: &&String| name.rsplit('.').next() == Some(field);
@@ -57,7 +57,7 @@ impl Lacking {
     }
 }
 
-/// The fields of a record where that names them, as somebody would ask for them; a null is none.
+/// The fields of a record where it names them, as a user would write them; a null is no field.
 fn names(format: RecordFormat, record: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
     if let (RecordFormat::Jsonl | RecordFormat::Cdxj, Some(start)) = (format, memchr::memchr(b'{', record))

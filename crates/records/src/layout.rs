@@ -1,5 +1,5 @@
-//! Which fields are wanted and where the format keeps them; walks over the records of a block.
-//! Must not know: digests, what becomes of a record.
+//! Which fields are wanted and where the format keeps them; walks over the records of a block. Must not know: digests,
+//! how records are used.
 
 use crate::clf::{ClfFields, IndexFields};
 use crate::cut::BYTE_ORDER_MARK;
@@ -55,9 +55,9 @@ pub(crate) struct RawRecord {
     pub(crate) content: FieldSpan,
 }
 
-/// Takes the records of a walk, in the order of the input.
+/// Receives the records of a walk, in the order of the input.
 pub(crate) trait RecordSink {
-    /// A record whose wanted fields are in `slots`, as far as it has them.
+    /// A record whose wanted fields are in `slots`; a field that it lacks is absent there.
     fn record(&mut self, layout: &Layout, record: RawRecord, slots: &[FieldSpan]);
     /// A record that cannot be read.
     fn reject(&mut self, record: RawRecord, reason: RejectReason);
@@ -84,7 +84,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Memory that a walk needs and that outlives it only to be reused.
+/// Memory of a walk, which is kept to be used again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) slots: Vec<FieldSpan>,
@@ -144,7 +144,7 @@ impl Layout {
         }
     }
 
-    /// Records that are lines: `locate` finds the wanted fields of one, given where it begins in the block.
+    /// Walks over records that are lines: `locate` finds the wanted fields of a line, given its place in the block.
     fn walk_lines(
         &self,
         walk: &Walk,

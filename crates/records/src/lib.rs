@@ -1,4 +1,4 @@
-//! From input bytes to records that a filter can be asked about.
+//! From input bytes to records with the digests that a filter needs.
 //!
 //! The path of a file: [`Decompressed`] opens it (gzip and zstd by content), [`BlockReader`] cuts it into [`Block`]s
 //! of whole records, [`RecordParser`] turns each block into a [`ParsedBlock`]: for every record its bytes, its line,

@@ -20,7 +20,7 @@ impl<'a, const N: usize> Marks<'a, N> {
         marks
     }
 
-    /// Goes on at `start`, forwards or backwards.
+    /// Continues at `start`, forwards or backwards.
     #[inline]
     pub(crate) fn seek(&mut self, start: usize) {
         self.chunk_start = start;

@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use url::Url;
 
-/// What is done to key fields before they are hashed.
+/// The normal form of key fields, in which they are hashed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyNormalization {
-    /// Nothing.
+    /// The bytes as they are.
     #[default]
     None,
     /// [`normalize_url`].

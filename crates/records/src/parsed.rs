@@ -1,4 +1,4 @@
-//! What a parser says of a block. Must not know: how it found out.
+//! The result of parsing a block. Must not know: how it was parsed.
 
 use crate::field::FieldSpan;
 use crate::key::KeyHasher;
@@ -8,19 +8,19 @@ use firstseen_filter::{Digest, FilterSecret};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where a record stands.
+/// The place of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordSpan {
-    /// First byte, in the block.
+    /// Its first byte, in the block.
     pub start: u32,
-    /// Behind its line end, in the block; the last record of a file may have no line end.
+    /// The byte behind its line end, in the block; the last record of a file may have no line end.
     pub end: u32,
-    /// 1-based line of the file on which it begins.
+    /// The 1-based line of the file on which it begins.
     pub line: u64,
 }
 
 impl RecordSpan {
-    /// Its bytes in the block, line end included.
+    /// Its range in the block, line end included.
     #[inline]
     pub fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize
@@ -32,7 +32,7 @@ impl RecordSpan {
 pub struct Rejection {
     /// Its place. For [`RejectReason::TooLong`] the bytes are the record's beginning.
     pub span: RecordSpan,
-    /// What is wrong with it.
+    /// Why it is rejected.
     pub reason: RejectReason,
 }
 
@@ -86,7 +86,7 @@ impl ParsedBlock {
         &self.times_ms
     }
 
-    /// The value of the source field of event `index`; `None` if it has none or none was asked for.
+    /// The value of the source field of event `index`; `None` if it has none, or no source field was asked for.
     pub fn source(&self, index: usize) -> Option<&[u8]> {
         let range = self.sources.get(index)?.as_ref()?;
         self.source_bytes.get(range.start as usize..range.end as usize)
@@ -102,8 +102,8 @@ impl ParsedBlock {
         self.header
     }
 
-    /// The values of the key fields of event `index`, as they were hashed, for people to read; bytes that are no
-    /// UTF-8 are replaced. It reads the record again, so that nothing has to be kept for events that nobody asks about.
+    /// The values of the key fields of event `index`, as they were hashed, for people to read; bytes that are no UTF-8
+    /// are replaced. It reads the record again, so that nothing is kept for events whose keys are never shown.
     ///
     /// ```
     /// # use firstseen_filter::FilterSecret;
@@ -126,7 +126,8 @@ impl ParsedBlock {
         parts
     }
 
-    /// The digest of each event's key under another secret, in the order of [`Self::digests`]. It reads the records again.
+    /// The digest of each event's key under another secret, in the order of [`Self::digests`]. It reads the records
+    /// again.
     ///
     /// ```
     /// # use firstseen_filter::FilterSecret;

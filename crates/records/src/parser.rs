@@ -32,7 +32,7 @@ pub struct ParserConfig {
     pub no_header: bool,
     /// The IANA zone of times that do not name their own.
     pub zone: String,
-    /// What is done to the values of the key before they are hashed.
+    /// The normal form in which the values of the key are hashed.
     pub normalization: KeyNormalization,
 }
 
@@ -95,7 +95,7 @@ impl RecordParser {
         })
     }
 
-    /// Replaces what `parsed` says by what it is to say of `block`. Blocks come in the order of the input, a file's
+    /// Replaces the content of `parsed` by the records of `block`. Blocks come in the order of the input, a file's
     /// [first block](Block::is_first) first.
     ///
     /// # Errors
@@ -128,7 +128,7 @@ impl RecordParser {
         Ok(())
     }
 
-    /// Looks, at the end of the input, whether it could be what was asked for.
+    /// Checks, at the end of the input, that its records have the fields that were asked for.
     ///
     /// # Errors
     /// [`ConfigError::NoRecordHas`] where all records that could be read lack one field of the key, or the time.

@@ -1,11 +1,11 @@
-//! Texts from outside for a terminal.
+//! Makes text from outside safe for a terminal.
 //!
-//! Promises: nothing in them moves the cursor, and they end. Must not know: what they mean.
+//! Promises: the text cannot move the cursor, and is not long. Must not know: what it means.
 
-/// As many letters as are shown of one text.
+/// Letters of a text that are shown.
 const LETTERS_MAX: usize = 90;
 
-/// A text that is safe to print: control characters are shown, not sent, and what is long is cut.
+/// A text that is safe to print: control characters are written as escapes, and a long text is cut.
 ///
 /// ```
 /// use firstseen_records::printable;

@@ -8,11 +8,11 @@ use std::io::{ErrorKind, Read};
 const READ_BYTES_MIN: usize = 64 << 10;
 const RECORDS_PER_BLOCK: u64 = 32 << 10;
 const RECORD_BYTES_LIMIT: usize = 1 << 30;
-/// Where newlines may stand between quotes, the end of a record that is too long is waited for over so many times the limit: where
-/// it comes, the record is rejected as one, and whole; where it does not, or the next quote looks like one that opens, the first
-/// quote is taken for the mistake.
+/// Where newlines may stand between quotes, the end of a record that is too long is searched for over so many times the
+/// limit. Where it is found, the record is rejected as one, and whole; where it is not, or the next quote looks like
+/// one that opens, the first quote counts as the mistake.
 const QUOTE_WAIT_RECORDS: usize = 4;
-/// No longer than this, so that places in a block have 32 bits.
+/// The search is no longer than this, so that places in a block have 32 bits.
 const QUOTE_WAIT_BYTES_MAX: usize = 2 << 30;
 
 /// Reads one input (a file, a pipe) to its end, block by block.
@@ -20,10 +20,11 @@ const QUOTE_WAIT_BYTES_MAX: usize = 2 << 30;
 pub struct BlockReader<R> {
     input: R,
     options: BlockOptions,
-    /// Bytes read but not given out, beginning with a record; those before `pending_start` are gone.
+    /// Bytes that were read and are in no block yet, beginning with a record; those before `pending_start` are done
+    /// with.
     pending: Vec<u8>,
     pending_start: usize,
-    /// So many pending bytes follow an unclosed quote: there a newline always ends the record.
+    /// So many pending bytes follow a quote that does not close: in them a newline always ends the record.
     distrusted: usize,
     read_bytes: usize,
     next_line: u64,
@@ -34,7 +35,7 @@ pub struct BlockReader<R> {
 
 impl<R: Read> BlockReader<R> {
     /// Starts at the first line of `input`. Do not wrap it in a [`std::io::BufReader`]: a read that returns few bytes
-    /// makes a small block, because it means that no more bytes are there now.
+    /// makes a small block, as it means that there are no more bytes now.
     pub fn new(input: R, options: BlockOptions) -> Self {
         let record_bytes_max = options.record_bytes_max.clamp(1, RECORD_BYTES_LIMIT);
         let block_bytes_target = options.block_bytes_target.clamp(1, record_bytes_max);
@@ -52,7 +53,7 @@ impl<R: Read> BlockReader<R> {
         }
     }
 
-    /// The input, for what it knows beside its bytes.
+    /// The input itself, for its other methods.
     pub fn get_ref(&self) -> &R {
         &self.input
     }
@@ -62,7 +63,7 @@ impl<R: Read> BlockReader<R> {
     /// Returns after the first read that completes a record, so that an input that pauses holds nothing back.
     ///
     /// # Errors
-    /// What the input's `read` returns, after everything that it gave before; the reader is at its end then.
+    /// The error of the input's `read`, after all bytes that came before it; the reader is at its end then.
     pub fn read_block(&mut self, block: &mut Block) -> std::io::Result<bool> {
         self.open(block);
         if self.distrusted > 0 && self.take_distrusted(block) {
@@ -126,7 +127,7 @@ impl<R: Read> BlockReader<R> {
         self.read_bytes = read_bytes.clamp(target.min(READ_BYTES_MIN), target);
     }
 
-    /// `bytes` become what is pending.
+    /// Keeps `bytes` as the pending ones.
     fn keep(&mut self, bytes: &[u8]) {
         self.pending.clear();
         self.pending.shrink_to(self.options.block_bytes_target);
@@ -134,7 +135,8 @@ impl<R: Read> BlockReader<R> {
         self.pending_start = 0;
     }
 
-    /// One read behind what the block has; 0 at the end of the input and ever after, but for a failure that is still to be told.
+    /// One read behind the bytes of the block; 0 at the end of the input and ever after, but for an error that is still
+    /// to be returned.
     fn read_once(&mut self, block: &mut Block, bytes_max: usize) -> std::io::Result<usize> {
         if self.is_at_end {
             return self.failure.take().map_or(Ok(0), Err);
@@ -160,7 +162,7 @@ impl<R: Read> BlockReader<R> {
         }
     }
 
-    /// The input is at its end and the block holds a record without a newline, or nothing.
+    /// The input is at its end, and the block holds a record without a newline, or no record.
     fn finish(&mut self, block: &mut Block, cut: &Cut) -> bool {
         if block.filled == 0 {
             return false;
@@ -176,7 +178,7 @@ impl<R: Read> BlockReader<R> {
         true
     }
 
-    /// The input has failed in a record. Lines that only a quote would join to it are read by themselves.
+    /// The input has failed within a record. Lines that only a quote would join to it are read by themselves.
     fn break_off(&mut self, block: &mut Block, cut: &Cut) {
         if cut.is_inside_quotes() && memchr::memchr(b'\n', block.bytes()).is_some() {
             return self.reject_unclosed(block);
@@ -186,7 +188,7 @@ impl<R: Read> BlockReader<R> {
         self.close(block, lines, 1);
     }
 
-    /// A record that is too long, and ends at `end`.
+    /// Rejects a record that is too long, and ends at `end`.
     fn reject_ended(&mut self, block: &mut Block, end: usize) {
         let record = &block.bytes()[..end];
         if !has_sound_quotes(record) {
@@ -201,7 +203,7 @@ impl<R: Read> BlockReader<R> {
         self.close(block, newlines, 1);
     }
 
-    /// A record of many lines owes them to a quote, one of a single line is long itself.
+    /// A record of many lines is long because of a quote, one of a single line by itself.
     fn reject_long(&mut self, block: &mut Block) {
         if memchr::memchr(b'\n', block.bytes()).is_some() {
             return self.reject_unclosed(block);
@@ -232,7 +234,7 @@ impl<R: Read> BlockReader<R> {
         self.close(block, u64::from(is_whole), 1);
     }
 
-    /// Rejects the first line only: the quote is probably the mistake, not all that follows it.
+    /// Rejects the first line only: probably its quote is the mistake, and not everything after it.
     fn reject_unclosed(&mut self, block: &mut Block) {
         let line_bytes = memchr::memchr(b'\n', block.bytes()).map_or(block.filled, |newline| newline + 1);
         self.keep(&block.buffer[line_bytes..block.filled]);
@@ -242,7 +244,7 @@ impl<R: Read> BlockReader<R> {
         self.close(block, 1, 1);
     }
 
-    /// Fills the block with lines from the distrusted range, or ends the range with its last, unfinished line.
+    /// Fills the block with lines of the distrusted range, or ends the range with its last, unfinished line.
     fn take_distrusted(&mut self, block: &mut Block) -> bool {
         let range = &self.pending[self.pending_start..][..self.distrusted];
         let window = &range[..range.len().min(self.read_bytes)];

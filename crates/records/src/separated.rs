@@ -1,5 +1,5 @@
-//! Lines, comma-separated and tab-separated records: where their fields begin and end.
-//! Must not know: what the fields are wanted for.
+//! Lines, comma-separated and tab-separated records: where their fields begin and end. Must not know: what the fields
+//! are used for.
 
 use crate::cut::count_newlines;
 use crate::field::{Encoding, FieldSpan};
@@ -9,7 +9,7 @@ use crate::names::{FIELDS_MAX, place_of, place_of_index};
 use crate::{ConfigError, RecordSpan, RejectReason};
 use memchr::memchr;
 
-/// What separates fields.
+/// The byte that separates fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Separator {
     None,
@@ -130,8 +130,8 @@ struct Found {
     is_unclosed: bool,
 }
 
-/// Reads record after record. Of the needles the first is the newline, the second the separator and the third the
-/// quote, as far as there are so many.
+/// Reads record after record. The first needle is the newline, the second the separator and the third the quote, where
+/// there are so many.
 struct Records<'a, const N: usize> {
     marks: Marks<'a, N>,
     bytes: &'a [u8],
@@ -198,7 +198,8 @@ impl<'a, const N: usize> Records<'a, N> {
         Some(Found { record, fields: count + 1, is_unclosed })
     }
 
-    /// Behind the closing quote of the field whose inside begins at `start`, or where the record must end without one.
+    /// The place behind the closing quote of the field whose inside begins at `start`, or the place where the record
+    /// must end without one.
     fn pass_quoted(&self, start: usize) -> (usize, bool) {
         let rest = &self.bytes[start..];
         let limit = if self.quoted_newlines { None } else { memchr(b'\n', rest) };

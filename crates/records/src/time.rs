@@ -1,5 +1,5 @@
-//! From the text of a time field to milliseconds since 1970-01-01 00:00 UTC.
-//! Must not know: the clock, windows, where the text came from.
+//! From the text of a time field to milliseconds since 1970-01-01 00:00 UTC. Must not know: the clock, windows, where
+//! the text came from.
 
 use crate::error::{ConfigError, TimeError};
 use jiff::civil;
@@ -68,7 +68,7 @@ impl TimeParser {
     /// ```
     ///
     /// # Errors
-    /// [`TimeError`] says which kind of wrong it is.
+    /// [`TimeError`] says why the text is no time.
     pub fn parse(&self, text: &[u8]) -> Result<i64, TimeError> {
         let text = text.trim_ascii();
         let time_ms = match text {
@@ -224,7 +224,7 @@ struct LocalTime {
 }
 
 impl LocalTime {
-    /// Read as if in UTC.
+    /// The time as if its fields were in UTC.
     fn to_utc_ms(&self) -> Result<i64, TimeError> {
         let is_leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
         let month_days = match self.month {

@@ -1,4 +1,4 @@
-//! Reads zstd frame after frame, skippable ones included. Must not know: what the bytes mean.
+//! Reads the frames of a zstd file one after the other, skippable ones included. Must not know: what the bytes mean.
 
 use crate::counted_input::{CountedInput, TrailingBytes};
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
@@ -9,15 +9,15 @@ const FRAME_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 /// The first byte of a skippable frame's magic may be any of `50` to `5F`.
 const SKIPPABLE_MAGIC_END: [u8; 3] = [0x2A, 0x4D, 0x18];
 
-/// A frame that wants a larger window is refused: up to level 19 zstd asks for 8 MiB, `-20` for 32 MiB.
+/// A frame that needs a larger window is refused: up to level 19 zstd uses 8 MiB, `-20` 32 MiB.
 const WINDOW_BYTES_MAX: u64 = 32 << 20;
 
-/// Whether an input that begins like this is zstd.
+/// Whether an input with this beginning is zstd.
 pub(crate) fn is_frame(head: &[u8]) -> bool {
     head.first_chunk::<4>().is_some_and(|magic| *magic == FRAME_MAGIC || is_skippable(magic))
 }
 
-/// Whether it would be with more bytes.
+/// Whether further bytes could make it zstd.
 pub(crate) fn may_become_frame(head: &[u8]) -> bool {
     let begins_skippable = || match head {
         [] => true,
@@ -32,7 +32,7 @@ fn is_skippable([first, rest @ ..]: &[u8; 4]) -> bool {
 
 pub(crate) struct ZstdReader<R> {
     input: CountedInput<R>,
-    /// The frame under way.
+    /// The current frame.
     frame: Option<Box<FrameDecoder>>,
     is_at_end: bool,
 }

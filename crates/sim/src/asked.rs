@@ -1,6 +1,6 @@
-//! What is asked of a run of the simulation.
+//! The command line of the simulation.
 //!
-//! Promises: what is not understood is refused. Must not know: how runs are carried out.
+//! Promises: arguments that are not understood are refused. Must not know: how runs are carried out.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -9,21 +9,21 @@ use firstseen_routing::rules::{Rule, Rules};
 
 use crate::scenario::Scenario;
 
-/// How it is asked.
+/// The text about the arguments.
 pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--cut-offs|--hung-disks|\
                          --wrong-clocks|--broken-times|--storms FIRST..END [--trace] [--without RULE] [--results FILE]";
 
-/// Scenarios, each drawn from a seed.
+/// A family: scenarios, each drawn from a seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// As it is asked for.
+    /// The flag by which it is asked for.
     pub flag: &'static str,
     /// The scenario of a seed.
     pub scenario: fn(u64) -> Scenario,
 }
 
 impl Family {
-    /// All of them.
+    /// All families.
     pub const ALL: [Self; 10] = [
         Self { flag: "--seeds", scenario: Scenario::new },
         Self { flag: "--trees", scenario: Scenario::of_tree },
@@ -37,7 +37,7 @@ impl Family {
         Self { flag: "--broken-times", scenario: Scenario::of_broken_times },
     ];
 
-    /// The one that is asked for like this.
+    /// The family of a flag.
     pub fn named(flag: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|family| family.flag == flag)
     }
@@ -50,23 +50,23 @@ impl Family {
     }
 }
 
-/// What is asked.
+/// The arguments.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Whose seeds.
+    /// The family.
     pub family: Family,
-    /// Which.
+    /// The seeds.
     pub seeds: Range<u64>,
-    /// Whether everything that was delivered is printed.
+    /// Whether every delivery is printed.
     pub shows_trace: bool,
     /// A rule that nodes break.
     pub without: Option<Rule>,
-    /// Where a line is added for each seed; those that have one are left out.
+    /// The file that gets a line for each seed; seeds with a line are not run again.
     pub results: Option<PathBuf>,
 }
 
 impl Asked {
-    /// Understands arguments.
+    /// Parses arguments.
     pub fn parse(mut args: impl Iterator<Item = String>) -> Option<Self> {
         let family = Family::named(&args.next()?)?;
         let seeds = args.next()?;

@@ -1,7 +1,7 @@
 //! The clocks of simulated nodes.
 //!
-//! Promises: what a node's clock shows follows from the simulated time, from how far it was set, and from when it stood still.
-//! Must not know: who reads it.
+//! Promises: the time on a node's clock follows from the simulated time, from how far the clock was set, and from when
+//! it stood still. Must not know: who reads it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -23,32 +23,32 @@ pub struct NodeClock(Arc<State>);
 #[derive(Default)]
 struct State {
     ahead_ms: AtomicI64,
-    /// When it was stopped, in simulated microseconds; 0 where it goes.
+    /// When the clock was stopped, in simulated microseconds; 0 while it goes.
     stopped_us: AtomicU64,
 }
 
 impl NodeClock {
-    /// How many milliseconds it shows more than it is.
+    /// How many milliseconds the clock is ahead of the true time.
     pub fn ahead_ms(&self) -> i64 {
         self.0.ahead_ms.load(Ordering::Relaxed)
     }
 
-    /// Sets it.
+    /// Sets the clock.
     pub fn set_ahead_ms(&self, ahead_ms: i64) {
         self.0.ahead_ms.store(ahead_ms, Ordering::Relaxed);
     }
 
-    /// It stands still.
+    /// Stops the clock.
     pub fn stop(&self) {
         self.0.stopped_us.store(now_us(), Ordering::Relaxed);
     }
 
-    /// It shows the time again.
+    /// Lets the clock go on, at the true time.
     pub fn go_on(&self) {
         self.0.stopped_us.store(0, Ordering::Relaxed);
     }
 
-    /// Whether it stands still.
+    /// Whether the clock stands still.
     pub fn is_stopped(&self) -> bool {
         self.0.stopped_us.load(Ordering::Relaxed) != 0
     }

@@ -1,6 +1,6 @@
 //! The nodes of a simulated cluster, and the operator who sets it up.
 //!
-//! Promises: nodes are the real ones; only their edges are simulated. Must not know: what producers do.
+//! Promises: nodes are the real ones; only disk, network and clock are simulated. Must not know: what producers do.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,27 +28,27 @@ use crate::scenario::Scenario;
 use crate::tree::site_name;
 use crate::views::Views;
 
-/// What the filter of every run is called.
+/// The name of the filter in every run.
 pub const FILTER: &str = "clicks";
 /// How far the clocks of two nodes may differ.
 pub(crate) const CLOCK_SKEW_MS_MAX: u64 = 1_000;
-/// Copies that lack something have got it by then.
+/// After so long copies that lack something have fetched it.
 const CATCH_UP_MAX: Duration = Duration::from_secs(20);
 /// Events that the filter is sized for, at a rate at which no false positive is to be expected.
 pub(crate) const CAPACITY_EVENTS: u64 = 10_000;
 const RATE: f64 = 1e-9;
 const PORT: u16 = 7400;
-/// Bytes of a file of the journal: as few as hold a record, so that there are several.
+/// Bytes of a file of the journal: as few as hold a record, so that there are several files.
 const SEGMENT_BYTES: u32 = 256 << 10;
-/// Between two tries of the operator.
+/// The pause between two tries of the operator.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long one node may take to say what it knows of the cluster.
+/// How long one node may take to answer a request for its status.
 const STATUS_MAX: Duration = Duration::from_secs(1);
-/// How long it may take to forgive a filter: leases are waited for.
+/// How long forgiving a filter may take: the nodes wait for leases.
 const FORGIVE_MAX: Duration = Duration::from_secs(10);
-/// All nodes are asked so often.
+/// So often all nodes are asked in turn.
 const STATUS_TRIES: usize = 20;
-/// Owners of a node, however many cores this machine has.
+/// Owners of a node, whatever the number of this machine's cores.
 const OWNERS: usize = 2;
 
 /// The name of node `index`.
@@ -56,12 +56,12 @@ pub fn node_name(index: usize) -> String {
     format!("node-{index}")
 }
 
-/// Where node `index` is reached.
+/// The address of node `index`.
 pub fn node_address(index: usize) -> String {
     format!("{}:{PORT}", node_name(index))
 }
 
-/// What a node finds when it starts again.
+/// The state of a node's machine, which outlives its processes.
 #[derive(Clone)]
 pub struct Machine {
     /// The folder of the cluster's agreement.
@@ -75,7 +75,7 @@ pub struct Machine {
     ready: Arc<AtomicU64>,
 }
 
-/// How often a node is asked whether it is ready, and what it believes.
+/// How often a node is asked whether it is ready, and for its view.
 const READY_LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Default)]
@@ -99,16 +99,16 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// One whose node's views are written down there.
+    /// A machine whose node notes its views there.
     pub fn seen_by(views: &Views) -> Self {
         Self { views: views.clone(), ..Self::default() }
     }
 
-    /// From now on files of both folders may only grow by so many bytes in all; and somebody else has taken the room that was
-    /// kept back for the agreement.
+    /// From now on, files of both folders may only grow by so many bytes in all; with `takes_reserve`, another program
+    /// has also taken the room that was reserved for the agreement.
     pub fn fill(&self, room_bytes: u64, takes_reserve: bool) {
         if takes_reserve {
-            // There is none where it was given up.
+            // The file is missing where the node has given the reserve up.
             self.agreement.remove(RESERVE_FILE).ok();
         }
         self.journal.set_room_bytes(Some(room_bytes));
@@ -119,13 +119,13 @@ impl Machine {
         self.journal.has_limited_room()
     }
 
-    /// There is room again.
+    /// The disk has room again.
     pub fn make_room(&self) {
         self.journal.set_room_bytes(None);
     }
 
-    /// The power fails: of each sector that was not synced, `survives` says whether it is on the medium all the same. Of the
-    /// journal, and of the agreement, whether some sectors are and others are not.
+    /// The power fails: of each sector that was not synced, `survives` says whether it is on the medium all the same.
+    /// Returns, for the journal and for the agreement, whether some sectors are and others are not.
     pub fn cut_power(&self, mut survives: impl FnMut() -> bool) -> (bool, bool) {
         let mut is_torn = |disk: &MemoryDisk| {
             let (mut kept, mut lost) = (0, 0);
@@ -150,12 +150,12 @@ impl Machine {
         self.damage.is_refused.load(Ordering::Relaxed)
     }
 
-    /// The version of the map by which its node said last that it is ready, in this start.
+    /// The version of the map by which the node of this start last said that it is ready.
     pub fn ready_by(&self) -> Option<u64> {
         Some(self.ready.load(Ordering::Relaxed)).filter(|version| *version > 0)
     }
 
-    /// Writes down whether node `index` is ready, and what it believes, again and again.
+    /// Notes whether node `index` is ready, and its view, again and again.
     async fn watch(&self, index: usize, node: &Node) {
         let (mut version_noted, mut noted_us) = (0, now_us());
         loop {
@@ -180,7 +180,7 @@ impl Machine {
     }
 }
 
-/// Runs a node of `scenario` until the simulation ends it: its start number `start`.
+/// Runs start number `start` of a node of `scenario`, until the simulation ends it.
 pub async fn run_node(
     (index, start): (usize, u64),
     scenario: Scenario,
@@ -213,11 +213,11 @@ pub async fn run_node(
         seed: scenario.seed ^ index as u64 ^ start << 32,
     };
     let node = match Node::start(config, edges).await {
-        // Who carries out orders ends it as soon as its power has failed, also in the middle of its start.
+        // The simulation ends the host as soon as its power has failed, also in the middle of a start.
         Err(_) if machine.agreement.has_lost_power() || machine.refuse() => return std::future::pending().await,
         started => started?,
     };
-    // A panic of an owner would otherwise end in its task.
+    // Without this, a panic of an owner would end only its task.
     tokio::select! {
         biased;
         failure = node.failure() => if machine.agreement.has_lost_power() { std::future::pending().await } else { Err(failure.into()) },
@@ -225,7 +225,7 @@ pub async fn run_node(
     }
 }
 
-/// Forms the cluster and creates the filter; the map then.
+/// Forms the cluster and creates the filter; returns the map.
 pub async fn set_up(scenario: &Scenario, connector: &SimConnector) -> turmoil::Result<ClusterMap> {
     let mut first = admin_client(connector.channel(&node_address(0), None)?);
     retry(&mut first, |mut client| async move { client.init(admin::InitRequest {}).await }).await?;
@@ -250,10 +250,10 @@ pub async fn set_up(scenario: &Scenario, connector: &SimConnector) -> turmoil::R
     map(&mut first).await
 }
 
-/// What the first node that answers says of the cluster.
+/// The status of the cluster, from the first node that answers.
 ///
 /// # Errors
-/// None of `nodes` nodes answers for long.
+/// No node answers for long.
 pub async fn status(connector: &SimConnector, nodes: usize) -> turmoil::Result<(ClusterMap, Option<NodeId>)> {
     for attempt in 0..STATUS_TRIES * nodes {
         let mut client = admin_client(connector.channel(&node_address(attempt % nodes), None)?);
@@ -268,10 +268,10 @@ pub async fn status(connector: &SimConnector, nodes: usize) -> turmoil::Result<(
     Err("no node says what the map is".into())
 }
 
-/// The map now.
+/// The map, from the first node that answers.
 ///
 /// # Errors
-/// None of `nodes` nodes answers for long.
+/// No node answers for long.
 pub async fn map_now(connector: &SimConnector, nodes: usize) -> turmoil::Result<ClusterMap> {
     Ok(status(connector, nodes).await?.0)
 }
@@ -281,7 +281,7 @@ async fn map(first: &mut Admin) -> turmoil::Result<ClusterMap> {
     Ok(ClusterMap::try_from(status.into_inner().map.ok_or("no map")?)?)
 }
 
-/// Has a copy of a slice move; whether it does.
+/// Asks the cluster to move a copy of a slice, and returns whether it moves.
 pub(crate) async fn begin_move(connector: &SimConnector, asked: usize, filter: FilterId, way: SliceMove) -> bool {
     let Ok(channel) = connector.channel(&node_address(asked), None) else { return false };
     let way = admin::SliceMove { slice: way.slice, from_node: way.from.0, to_node: way.to.0 };
@@ -290,7 +290,7 @@ pub(crate) async fn begin_move(connector: &SimConnector, asked: usize, filter: F
     begun.is_ok_and(|begun| begun.is_ok())
 }
 
-/// Has what the filter has lost forgiven; whether it was.
+/// Asks the cluster to forgive the filter what it has lost, and returns whether it has.
 pub(crate) async fn forgive(connector: &SimConnector, asked: usize) -> bool {
     let Ok(channel) = connector.channel(&node_address(asked), None) else { return false };
     let request = admin::ForgiveFilterRequest { name: FILTER.to_owned(), ..Default::default() };
@@ -302,7 +302,7 @@ pub(crate) async fn forgive(connector: &SimConnector, asked: usize) -> bool {
     tokio::time::timeout(FORGIVE_MAX, forgiven).await.is_ok()
 }
 
-/// Waits until every copy has what another has; the slices of those that do not get it in time.
+/// Waits until every copy has the cells that another has; returns the slices whose copies do not in time.
 pub async fn lagging(connector: &SimConnector, nodes: usize) -> turmoil::Result<Vec<u32>> {
     let end = tokio::time::Instant::now() + CATCH_UP_MAX;
     loop {
@@ -317,22 +317,22 @@ pub async fn lagging(connector: &SimConnector, nodes: usize) -> turmoil::Result<
     }
 }
 
-/// Whether all nodes have told that they run: a site whose node has not is no place for a level of a tree, or for a copy.
+/// Whether the map has a start of every node: a site without one can hold no level of a tree, and no copy.
 fn have_started(map: &ClusterMap, nodes: usize) -> bool {
     let started = map.nodes.values().filter(|node| node.incarnation != Incarnation::default());
     started.count() == nodes
 }
 
-/// What goes with a node.
+/// The events that are lost with a node.
 #[derive(Clone, Debug, Default)]
 pub struct NodeEvents {
-    /// Events that have cells there.
+    /// Events that have cells on the node.
     pub any: BTreeSet<u64>,
-    /// Events more than half of whose cells are there.
+    /// Events that have more than half of their cells on the node.
     pub most: BTreeSet<u64>,
 }
 
-/// The events of each node of `map`.
+/// The events that have cells on each node of `map`.
 pub fn events_by_node(scenario: &Scenario, map: &ClusterMap) -> turmoil::Result<Vec<NodeEvents>> {
     let (_, record) = map.filter_named(FILTER).ok_or("no filter")?;
     let (prober, plan) = (Prober::new(&record.definition)?, GroupPlan::new(&record.definition)?);
@@ -345,7 +345,7 @@ pub fn events_by_node(scenario: &Scenario, map: &ClusterMap) -> turmoil::Result<
         let first = prober.group(digest) * record.definition.slicing.slices_per_group();
         let mut cells = vec![0; scenario.nodes];
         for position in probes.positions(0) {
-            // A group that is one slice has all of its events' cells.
+            // A group that is one slice has all cells of its events.
             let slice = plan.as_ref().map_or(0, |plan| plan.place(*position).0);
             for copy in record.copies_of(first + slice) {
                 let node = map.nodes.get(&copy.node).ok_or("no owner")?;
@@ -370,7 +370,7 @@ pub(crate) fn secret(scenario: &Scenario) -> Vec<u8> {
     scenario.seed.to_le_bytes().repeat(4)
 }
 
-/// The filter that events are asked of, and the one before it while that is there.
+/// The filter that events are sent to, and the former one while that is there.
 pub(crate) fn line(map: &ClusterMap) -> impl Iterator<Item = (FilterId, &FilterRecord)> {
     let last = map.filter_named(FILTER);
     last.into_iter().chain(last.and_then(|(filter, _)| map.former_of(filter)))
@@ -381,7 +381,7 @@ pub fn definition(scenario: &Scenario) -> Result<SlicedDefinition, Box<dyn std::
     define(scenario, scenario.slicing, CAPACITY_EVENTS)
 }
 
-/// The definition of the scenario's filter, cut like this and for so many events.
+/// The definition of the scenario's filter, with this slicing and for so many events.
 pub(crate) fn define(
     scenario: &Scenario,
     slicing: &str,
@@ -431,7 +431,7 @@ fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, Box<dyn std
 
 type Admin = admin::admin_client::AdminClient<Channel>;
 
-/// Tries until it works: nodes take a moment to start.
+/// Tries until a request succeeds: nodes take a moment to start.
 async fn retry<T, F, A>(client: &mut Admin, mut attempt: A) -> turmoil::Result<T>
 where
     F: Future<Output = Result<T, tonic::Status>>,

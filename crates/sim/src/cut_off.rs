@@ -1,7 +1,7 @@
-//! A node that answers alone is cut off, with a producer beside it, for so long that the others go on without it and what they
-//! lack is over.
+//! A node that answers alone is cut off, with a producer beside it, until the others have gone on without it and the
+//! events that they lack have expired.
 //!
-//! Promises: what is done follows from the seed and from what the map says then. Must not know: what producers are told.
+//! Promises: the cut-offs follow from the seed and from the map at that time. Must not know: the verdicts of producers.
 
 use std::time::Duration;
 
@@ -15,16 +15,16 @@ use crate::producers::{SharedHistory, lock};
 use crate::scenario::{Dice, Scenario};
 use crate::torment::{Order, Torment, loss, producer_name};
 
-/// Dice of cut-offs fall apart from the others of a seed.
+/// The dice of cut-offs fall independently of the other dice of a seed.
 const OF_SECLUSIONS: u64 = 0x5EC1;
 /// Nodes that are cut off, one after the other.
 const ROUNDS: u64 = 3;
-/// After so long the others go on without a node.
+/// After so long without a node, the others go on without it.
 const GIVEN_UP: Duration = Duration::from_millis(2_500);
-/// A node that is back has what it lacks by then, or says so.
+/// After so long a node that is back has fetched what it lacks, or says that it has not.
 const REJOINED: Duration = Duration::from_secs(4);
 
-/// Who brings it about.
+/// The nemesis that cuts nodes off.
 pub(crate) struct Seclusion<'a> {
     pub(crate) torment: &'a Torment,
     pub(crate) connector: &'a SimConnector,
@@ -33,7 +33,7 @@ pub(crate) struct Seclusion<'a> {
 }
 
 impl Seclusion<'_> {
-    /// Goes on for some rounds.
+    /// Cuts nodes off for some rounds.
     pub(crate) async fn rage(&self) -> turmoil::Result {
         let mut dice = Dice::new(self.scenario().seed ^ OF_SECLUSIONS);
         for _ in 0..ROUNDS {
@@ -48,7 +48,8 @@ impl Seclusion<'_> {
         &self.torment.scenario
     }
 
-    /// One of the nodes that have a slice ends, so that another answers alone; that is cut off, and the first starts again.
+    /// Ends one of two nodes that have a slice, so that the other answers alone; cuts that one off, and starts the
+    /// first one again.
     async fn seclude(&self, dice: &mut Dice) -> turmoil::Result {
         let scenario = self.scenario();
         let map = cluster::map_now(self.connector, scenario.nodes).await?;
@@ -79,7 +80,7 @@ impl Seclusion<'_> {
         Ok(())
     }
 
-    /// Two nodes that have the same slice, or slices of one filter where each has one copy.
+    /// Two nodes that have the same slice, or slices of one filter where each slice has one copy.
     fn pair(&self, map: &ClusterMap, dice: &mut Dice) -> Option<(usize, usize)> {
         let (_, record) = map.filter_named(FILTER)?;
         let slice = dice.below(record.owners.len() as u64) as u32;
@@ -98,7 +99,7 @@ impl Seclusion<'_> {
         (0..self.scenario().nodes).find(|index| node_name(*index) == *name)
     }
 
-    /// An operator takes slices off the node that is cut off, or forgives what the filter has lost.
+    /// An operator moves slices off the node that is cut off, or forgives what the filter has lost.
     async fn meddle(&self, (alone, away): (usize, usize), until_us: u64, dice: &mut Dice) -> turmoil::Result {
         let choice = dice.below(3);
         let after_ms = 2_500 + dice.below(2_000);
@@ -131,7 +132,7 @@ impl Seclusion<'_> {
         Ok(())
     }
 
-    /// Everybody who sends anything.
+    /// The hosts that send messages.
     fn hosts(&self) -> impl Iterator<Item = String> {
         let producers = (0..self.scenario().producers).map(producer_name);
         (0..self.scenario().nodes).map(node_name).chain(producers).chain(["operator".to_owned()])

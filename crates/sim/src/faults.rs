@@ -1,7 +1,7 @@
-//! What can go wrong in a storm, one name each.
+//! The faults of a storm, one name each.
 //!
-//! Promises: every fault that a storm brings is counted when it has happened, not when it was tried. Must not know: how it is
-//! brought about, what comes of it.
+//! Promises: a fault is counted when it has happened, not when it was tried. Must not know: how it is brought about,
+//! what follows from it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,48 +14,48 @@ use crate::clock::now_us;
 pub enum Fault {
     /// A process ends without notice.
     Kill,
-    /// A node loses its power: what its disk has not synced is gone, or a part of it.
+    /// A node loses its power: data that its disk has not synced is lost, or a part of it.
     PowerCut,
-    /// Of one power cut some sectors that were not synced are on the disk, and others are not.
+    /// In a power cut, some sectors that were not synced are on the disk, and others are not.
     TornWrite,
     /// All nodes lose their power at once.
     Blackout,
     /// All nodes are restarted, one after the other.
     RollingRestart,
-    /// The same, and the next one ends as soon as the one before says that it is ready.
+    /// The same, and each node ends as soon as the one before says that it is ready.
     RestartWhenReady,
     /// The node that leads the agreement ends while slices move.
     LeaderLoss,
-    /// The disk of a node is full for a while: of its journal, and of what the cluster agrees on.
+    /// The disk of a node is full for a while, for its journal and for the agreement.
     DiskFull,
-    /// The same, and somebody else has taken the room that was kept back for the agreement.
+    /// The same, and another program has taken the room that was reserved for the agreement.
     ReserveTaken,
     /// The disk of a node stays full for longer than the node waits for room.
     DiskStaysFull,
     /// The same, after a sync has hung.
     HangEndsFull,
-    /// So many nodes end that the others agree on nothing, while the disk of a node is full.
+    /// So many nodes end that no quorum is left, while the disk of a node is full.
     QuorumLoss,
     /// A sync of a node's journal hangs, for a second or a minute.
     DiskHang,
-    /// A node loses its power in the middle of what it writes of the agreement: some sectors of that are on the disk, and others
-    /// are not.
+    /// A node loses its power in the middle of a write of the agreement: some sectors of the write are on the disk, and
+    /// others are not.
     AgreementTorn,
-    /// Bits of what a node has agreed on with others have changed while it was down.
+    /// Bits of a node's files of the agreement have changed while it was down.
     AgreementRot,
     /// Bits of a node's journal have changed while it was down.
     BitRot,
     /// A node stops, with its clock, and goes on later.
     Pause,
-    /// A node and the others do not hear each other, and what was sent arrives in the end, or connections break.
+    /// A node and the others cannot reach each other; messages arrive in the end, or connections break.
     Partition,
-    /// What one node sends to the others is lost, and what they send to it is not.
+    /// Messages from one node to the others are lost, and those from them to it are not.
     OneWayPartition,
-    /// What a node and the others send each other is lost for a moment, and the connections with it.
+    /// Messages between a node and the others are lost for a moment, and their connections with them.
     Loss,
-    /// What a node and the others send each other takes long.
+    /// Messages between a node and the others take long.
     Delay,
-    /// What is sent over one connection arrives long before what was sent over another.
+    /// Messages of one connection arrive long before those of another.
     Reorder,
     /// The connections of a node, or of a producer, are reset.
     Reset,
@@ -63,12 +63,12 @@ pub enum Fault {
     ClockForward,
     /// The clock of a node is set back.
     ClockBack,
-    /// Another filter follows under the name, cut in another way, for more events, or under another secret.
+    /// Another filter follows under the name, with another slicing, for more events, or with another secret.
     Alteration,
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 26] = [
         Self::Kill,
         Self::PowerCut,
@@ -104,18 +104,18 @@ impl Fault {
 pub struct Happened {
     /// When, in simulated microseconds.
     pub time_us: u64,
-    /// What.
+    /// The fault.
     pub fault: Fault,
     /// The node that it happened to; none where it was all of them, or a connection.
     pub node: Option<usize>,
 }
 
-/// What has happened so far, in order. Clones write into the same.
+/// The faults that have happened so far, in order. Clones share one list.
 #[derive(Clone, Debug, Default)]
 pub struct Fired(Arc<Mutex<Vec<Happened>>>);
 
 impl Fired {
-    /// It has happened to a node, or to all.
+    /// Notes that a fault has happened to a node, or to all.
     pub fn note(&self, fault: Fault, node: Option<usize>) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Happened { time_us: now_us(), fault, node });
     }

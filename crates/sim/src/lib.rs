@@ -1,7 +1,7 @@
 //! The real node and client in a simulated network, where one seed decides everything.
 //!
-//! Promises: the same seed gives the same trace: the same bytes over the same
-//! connections at the same times, and the same history. Must not know: anything of production depends on nothing here.
+//! Promises: the same seed gives the same trace: the same bytes over the same connections at the same times, and the
+//! same history. Must not know: nothing of production depends on this crate.
 #![warn(missing_docs)]
 
 pub mod alterations;

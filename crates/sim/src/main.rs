@@ -3,9 +3,9 @@
 //! `--moves 0..100` for filters whose slices move from node to node, `--cut-offs 0..100` for nodes that are cut off with producers
 //! beside them, or `--storms 0..100` for everything at once.
 //!
-//! Prints a hash of everything that happened, which is the same whenever a seed is run. With `--trace`, everything that
-//! was delivered comes before it, for comparing two runs line by line; with `--results FILE`, a run that was broken off goes on
-//! where it was; with `--without RULE`, nodes break a rule, and a law should be broken.
+//! Prints a hash of everything that happened, which is the same whenever a seed is run. With `--trace`, every delivery
+//! is printed before it, to compare two runs line by line; with `--results FILE`, a run that was broken off continues;
+//! with `--without RULE`, nodes break a rule, and a law should be broken.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs seeds until a law is broken; whether none was.
+/// Runs seeds until a law is broken; returns whether none was.
 fn carry_out(asked: &Asked) -> std::io::Result<bool> {
     let mut results = Results::open(asked.results.as_deref(), asked.family)?;
     for seed in asked.seeds.clone() {
@@ -62,7 +62,7 @@ fn carry_out(asked: &Asked) -> std::io::Result<bool> {
     Ok(true)
 }
 
-/// Prints what came of a run; how many times a law was broken.
+/// Prints the result of a run, and returns how often laws were broken.
 fn report(scenario: &Scenario, run: &Run, shows_trace: bool) -> usize {
     if shows_trace {
         run.trace.deliveries.iter().for_each(|delivery| println!("{delivery}"));

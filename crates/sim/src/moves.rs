@@ -1,6 +1,7 @@
 //! An operator who moves slices from node to node while producers go on.
 //!
-//! Promises: what is moved is drawn from the seed and from what the map says then. Must not know: what goes wrong meanwhile.
+//! Promises: the moves follow from the seed and from the map at that time. Must not know: which faults there are
+//! meanwhile.
 
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use crate::cluster;
 use crate::net::SimConnector;
 use crate::scenario::{Dice, Scenario};
 
-/// Dice of moves fall apart from the others of a seed.
+/// The dice of moves fall independently of the other dice of a seed.
 const OF_MOVES: u64 = 0x40_7E5;
 
-/// Moves slices for as long as `goes_on` says.
+/// Moves slices while `goes_on` is true.
 pub(crate) async fn move_slices(
     scenario: &Scenario,
     connector: &SimConnector,
@@ -28,10 +29,10 @@ pub(crate) async fn move_slices(
     Ok(begun)
 }
 
-/// Has up to three copies of slices move; how many do. What cannot be is refused, and that is all.
+/// Begins to move up to three copies of slices, and returns how many move. A move that is refused is skipped.
 pub(crate) async fn begin_some(scenario: &Scenario, connector: &SimConnector, dice: &mut Dice) -> turmoil::Result<u64> {
     let map = cluster::map_now(connector, scenario.nodes).await?;
-    // What is closed moves as well.
+    // Slices of a former filter move as well.
     let line: Vec<_> = cluster::line(&map).collect();
     let Some((filter, record)) = (!line.is_empty()).then(|| line[dice.below(line.len() as u64) as usize]) else {
         return Ok(0);

@@ -1,8 +1,9 @@
 //! tonic over turmoil: connections of the simulated network, which can be broken at will.
 //!
-//! Promises: everything between hosts goes through turmoil, so that a seed decides when it arrives, and is written down
-//! when it does; [`Breaker::reset`] resets every connection that is open, with whatever was on its way;
-//! [`Streams::end_of`] is the end of a process, of which the other ends hear. Must not know: what is sent.
+//! Promises: every message between hosts goes through turmoil, so that a seed decides when it arrives, and the trace
+//! notes that; [`Breaker::reset`] resets every connection that is open, and loses what is in flight;
+//! [`Streams::end_of`] ends a process, and the other ends of its connections see that. Must not know: what messages
+//! say.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -45,7 +46,7 @@ impl Breaker {
     }
 }
 
-/// All ends of connections that there are, in the order of their making.
+/// The ends of all connections, in the order in which they were made.
 #[derive(Clone, Default)]
 pub struct Streams {
     ends: Arc<Mutex<Vec<End>>>,
@@ -55,20 +56,20 @@ pub struct Streams {
 struct End {
     local: IpAddr,
     remote: IpAddr,
-    /// Cancelled when either process has ended.
+    /// Cancelled when the process of either end has ended.
     ended: CancellationToken,
 }
 
 impl Streams {
-    /// The process at `host` ends: its connections are reset, and dropped in silence afterwards. What a runtime drops, it
-    /// drops in an order that no seed decides.
+    /// Ends the process at `host`: its connections are reset now, so that dropping them later sends nothing. A runtime
+    /// drops them in an order that no seed decides.
     pub fn end_of(&self, host: IpAddr) {
         let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let is_its = |end: &mut End| end.local == host || end.remote == host;
         ends.extract_if(.., is_its).for_each(|end| end.ended.cancel());
     }
 
-    /// Connections between two sets of hosts break, and neither end hears of it from the other.
+    /// Breaks connections between two sets of hosts; neither end gets a message about that from the other.
     pub fn cut(&self, here: &[IpAddr], there: &[IpAddr]) {
         let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let between =
@@ -84,11 +85,11 @@ impl Streams {
 
 /// A connection that a [`Breaker`] can reset.
 pub struct SimStream {
-    /// There until it is dropped.
+    /// The connection, until it is dropped.
     stream: Option<TcpStream>,
     local: SocketAddr,
     remote: SocketAddr,
-    /// Of the breaker.
+    /// The signal of the breaker.
     reset: CancellationToken,
     /// Cancelled by the breaker, and at the end of either process.
     ended: CancellationToken,
@@ -114,7 +115,7 @@ impl SimStream {
         Ok(Self { stream: Some(stream), local, remote, reset, ended, broken, recorder })
     }
 
-    /// The connection, where it is not broken.
+    /// The connection, or an error where it is broken.
     fn open(&mut self, context: &mut Context<'_>) -> io::Result<Pin<&mut TcpStream>> {
         let is_broken = self.broken.as_mut().poll(context).is_ready();
         let stream = self.stream.as_mut().filter(|_| !is_broken);
@@ -174,11 +175,11 @@ pub fn incoming(listener: TcpListener, through: SimConnector) -> Incoming {
 /// Connects through the simulated network.
 #[derive(Clone, Default)]
 pub struct SimConnector {
-    /// Breaks what was connected.
+    /// Breaks the connections that this connector makes.
     pub breaker: Breaker,
-    /// Has what was connected, and accepted, by anybody.
+    /// All connections, made or accepted by any host.
     pub streams: Streams,
-    /// Writes down what comes in.
+    /// Notes everything that arrives.
     pub recorder: Recorder,
 }
 

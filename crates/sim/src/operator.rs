@@ -1,6 +1,6 @@
-//! The operator of a run: sets the cluster up, has slices move, makes things go wrong, and looks in the end at what is left.
+//! The operator of a run: sets the cluster up, moves slices, brings faults about, and checks the state in the end.
 //!
-//! Promises: producers begin when the filter is there. Must not know: what producers are told.
+//! Promises: producers begin when the filter is there. Must not know: the verdicts of producers.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use crate::scenario::{Nemesis, Scenario};
 use crate::storm::Storm;
 use crate::torment::Torment;
 
-/// How long producers go on when all is well again.
+/// How long producers go on after the last fault.
 const CALM: Duration = Duration::from_secs(3);
 
-/// Nothing is in flight for longer, once all links work and nobody asks any more.
+/// Once all links work and no producer sends events, nothing is in flight for longer.
 const SETTLED: Duration = Duration::from_millis(500);
 
-/// Who operates the cluster.
+/// The operator of the cluster.
 pub(crate) struct Operator {
     pub(crate) torment: Torment,
     pub(crate) connector: SimConnector,
@@ -35,7 +35,7 @@ pub(crate) struct Operator {
     pub(crate) fired: Fired,
     /// Whether there is a filter.
     pub(crate) ready: watch::Sender<bool>,
-    /// Whether producers have ended and nothing goes wrong any more.
+    /// Whether producers have ended and there are no more faults.
     pub(crate) quiet: watch::Sender<bool>,
 }
 
@@ -79,13 +79,14 @@ impl Operator {
         storm.heal().await?;
         tokio::time::sleep(CALM).await;
         self.end_stage().await;
-        // What was told before it was set is set by then.
+        // Events with replies before their cells were set have them set by then.
         tokio::time::sleep(SETTLED).await;
         let map = cluster::map_now(&self.connector, scenario.nodes).await?;
         bits::look(scenario, &map, altered.as_ref(), &self.connector, &self.history).await
     }
 
-    /// Has the filter altered, where it is to be, and slices move after that: those that move keep it from being altered.
+    /// Alters the filter, where the scenario says so, and then moves slices: a filter with moving slices cannot be
+    /// altered.
     async fn rearrange(&self, scenario: &Scenario, until_us: u64) -> turmoil::Result<Option<Altered>> {
         let mut altered = alterations::begin(scenario, &self.connector, &self.fired, until_us).await?;
         let ends = async {
@@ -99,7 +100,7 @@ impl Operator {
         Ok(altered)
     }
 
-    /// Nodes are cut off one after the other, and then all is well.
+    /// Cuts nodes off one after the other, and then lets the cluster heal.
     async fn seclude(&self, events: &[NodeEvents]) -> turmoil::Result {
         let (torment, connector, history) = (&self.torment, &self.connector, &self.history);
         Seclusion { torment, connector, history, events }.rage().await?;

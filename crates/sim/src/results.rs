@@ -1,6 +1,6 @@
-//! Results of seeds, one line each, to which later runs add theirs.
+//! Results of seeds, one line each; later runs add theirs.
 //!
-//! Promises: a seed whose line is whole is not run again. Must not know: how seeds are run.
+//! Promises: a seed whose line is complete is not run again. Must not know: how seeds are run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -21,7 +21,7 @@ pub struct Results {
     total: Total,
 }
 
-/// What came of all seeds of this run of the program.
+/// The sums over all seeds of this run of the program.
 #[derive(Clone, Debug, Default)]
 struct Total {
     seeds: u64,
@@ -33,7 +33,7 @@ struct Total {
 }
 
 impl Results {
-    /// Goes on with what `path` has of `family`; keeps nothing where there is no path.
+    /// Continues with the lines that `path` has of `family`; keeps none where there is no path.
     ///
     /// # Errors
     /// The file cannot be read, or written to.
@@ -79,7 +79,7 @@ impl Results {
         writeln!(file, "{} {seed} {faults} faults, {calls} calls, {simulated_ms} ms", family.flag)
     }
 
-    /// What came of all seeds, in two lines; a third where cells were read.
+    /// The sums in two lines; a third one where cells were read.
     pub fn total(&self) -> String {
         let Total { seeds, calls, simulated, elapsed, fired, cells } = &self.total;
         let (simulated_s, elapsed_s) = (simulated.as_secs_f64(), elapsed.as_secs_f64());

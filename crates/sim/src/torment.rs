@@ -1,6 +1,7 @@
-//! What goes wrong while producers submit: one kind of fault again and again, as the scenario says.
+//! The faults while producers submit: one kind of fault again and again, as the scenario says.
 //!
-//! Promises: what is done follows from the seed; what it costs is in the history. Must not know: what producers are told.
+//! Promises: the faults follow from the seed; their losses are in the history. Must not know: the verdicts of
+//! producers.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,47 +19,47 @@ use crate::scenario::{Dice, Nemesis, Scenario};
 /// How long a site is cut off.
 const PARTITION: Duration = Duration::from_secs(10);
 
-/// After so long the others go on without a node.
+/// After so long without a node, the others go on without it.
 const OUTAGE_MIN_MS: u64 = 2_500;
 
-/// A node whose disk has hung is as the others again after this.
+/// After so long a node whose disk has hung takes part as before.
 const WELL_AGAIN: Duration = Duration::from_secs(40);
-/// Dice of what becomes of the agreement's disk fall apart from the others.
+/// The dice for the agreement's disk fall independently of the others.
 const OF_RESERVES: u64 = 0x2E_5E2E << 32;
 
-/// Between two moments at which what it lacks counts as lost.
+/// The step between two moments at which what a node lacks is noted as lost.
 const LOSS_STEP_US: usize = 250_000;
 
-/// What is done to a node's process or links between two steps of the simulation.
+/// An order to the simulation, about a node's process or its links, for between two of its steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Order {
-    /// It ends without notice.
+    /// End the process without notice.
     Kill(usize),
-    /// The same, with what its disk had not synced, or a part of that, as dice of this seed fall.
+    /// The same; data that its disk has not synced is lost, or a part of it, by dice of this seed.
     CutPower(usize, u64),
-    /// Another one starts.
+    /// Start the process.
     Start(usize),
-    /// What it and others send each other takes from so many to so many milliseconds.
+    /// Messages between the node and others take from so many to so many milliseconds.
     Latency(usize, u64, u64),
 }
 
-/// Whether a storm and the calm after it are over. Clones tell the same.
+/// Whether a storm and the calm after it are over. Clones share one state.
 #[derive(Clone, Default)]
 pub(crate) struct Stage(Arc<AtomicBool>);
 
 impl Stage {
-    /// They are.
+    /// Sets that they are over.
     pub(crate) fn end(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether they are.
+    /// Whether they are over.
     pub(crate) fn is_over(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What the operator has ordered and is not done yet.
+/// The orders of the operator that are not carried out yet.
 pub(crate) type Orders = Arc<Mutex<Vec<Order>>>;
 
 /// The name of producer `number`.
@@ -72,21 +73,21 @@ pub(crate) fn hosts_at(scenario: &Scenario, site: usize) -> Vec<String> {
     std::iter::once(node_name(site)).chain(producers.map(producer_name)).collect()
 }
 
-/// Dice that fall at this moment, beside those that a run draws everything else from.
+/// Dice for this moment, beside the dice by which a run draws everything else.
 pub(crate) fn dice_of_reserves(scenario: &Scenario) -> Dice {
     Dice::new(scenario.seed ^ OF_RESERVES ^ now_us())
 }
 
-/// What goes with a node.
+/// The loss of a node's memory.
 pub(crate) fn loss(node: usize, time_us: u64, events: &[NodeEvents]) -> Loss {
     let NodeEvents { any, most, .. } = &events[node];
     Loss { node, time_us, since_us: 0, events: any.clone(), most_of: most.clone() }
 }
 
-/// Makes things go wrong.
+/// The nemesis of all scenarios but storms and cut-offs.
 pub(crate) struct Torment {
     pub(crate) scenario: Scenario,
-    /// Of the nodes, then of the producers.
+    /// The breakers of the nodes, then of the producers.
     pub(crate) breakers: Vec<Breaker>,
     pub(crate) machines: Vec<Machine>,
     pub(crate) streams: Streams,
@@ -97,7 +98,7 @@ pub(crate) struct Torment {
 }
 
 impl Torment {
-    /// Goes on until the producers have ended. `events` are those that have cells on each node.
+    /// Brings faults about until the producers have ended. `events` are those that have cells on each node.
     pub(crate) async fn run(&self, events: &[NodeEvents], history: &SharedHistory) {
         let mut dice = Dice::new(self.scenario.seed ^ 0x5EED);
         if self.scenario.nemesis == Nemesis::Partition {
@@ -164,7 +165,7 @@ impl Torment {
         tokio::time::sleep(Duration::from_millis(1_500 + dice.below(2_000))).await;
     }
 
-    /// Has a sync of a node's disk hang, and waits until the node is as the others again.
+    /// Lets a sync of a node's disk hang, and waits until the node takes part as before.
     async fn hang(&self, node: usize, dice: &mut Dice, history: &SharedHistory) {
         let most_ms = dice.pick(&[9_000, 59_000]);
         let hang_ms = 1_000 + dice.below(most_ms);
@@ -182,8 +183,8 @@ impl Torment {
         tokio::time::sleep(WELL_AGAIN).await;
     }
 
-    /// Cuts a site off once. Connections outlive it, and what was sent comes through in the end; or they break, and new
-    /// ones find no way.
+    /// Cuts a site off once. Connections stay open, and messages arrive in the end; or they break, and new ones cannot
+    /// be made.
     async fn partition(&self, dice: &mut Dice, events: &[NodeEvents], history: &SharedHistory) {
         let site = dice.below(self.scenario.nodes as u64) as usize;
         tokio::time::sleep(Duration::from_millis(1_000 + dice.below(1_000))).await;
@@ -205,12 +206,12 @@ impl Torment {
         let outage = Outage { site, from_us, until_us, is_silent };
         let mut history = lock(history);
         history.outages.push(outage);
-        // The others go on without its node until it is back, and it lacks what they record.
+        // The others go on without the site's node until it is back, and it lacks the events that they record.
         let away = (from_us..=until_us + REJOINED_US).step_by(LOSS_STEP_US);
         history.losses.extend(away.map(|time_us| Loss { since_us: from_us, ..loss(site, time_us, events) }));
     }
 
-    /// Ends processes of nodes, starts others, and leaves them alone for a while.
+    /// Ends processes of nodes, starts others, and then pauses for a while.
     async fn restart(&self, ends: &[Order], dice: &mut Dice) {
         ends.iter().for_each(|end| self.order(*end));
         let away_min_ms = if self.scenario.nemesis == Nemesis::Outage { OUTAGE_MIN_MS } else { 50 };

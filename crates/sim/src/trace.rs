@@ -1,4 +1,4 @@
-//! Everything that was delivered in a run.
+//! The trace: every delivery of a run.
 //!
 //! Promises: runs with equal traces have delivered the same bytes over the same connections at the same times, in the
 //! same order. Must not know: what bytes mean.
@@ -11,34 +11,34 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::clock::now_us;
 
-/// Something that has reached its receiver.
+/// A delivery: something has reached its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// When, in simulated microseconds.
     pub time_us: u64,
-    /// Whose it is.
+    /// The sender.
     pub from: SocketAddr,
-    /// Whom it reached.
+    /// The receiver.
     pub to: SocketAddr,
-    /// What it is.
+    /// What was delivered.
     pub what: Delivered,
 }
 
-/// What reached somebody.
+/// The content of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivered {
-    /// A connection.
+    /// A new connection.
     Connection,
-    /// Bytes of one.
+    /// Bytes of a connection.
     Bytes {
-        /// How many.
+        /// Their number.
         length: usize,
-        /// XXH3-64 of them.
+        /// Their XXH3-64.
         hash: u64,
     },
-    /// Its end.
+    /// The end of a connection.
     End,
-    /// Its end, without notice.
+    /// The reset of a connection.
     Reset,
 }
 
@@ -55,15 +55,15 @@ impl fmt::Display for Delivery {
     }
 }
 
-/// All that was delivered, in order.
+/// All deliveries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// In the order in which it came.
+    /// The deliveries in their order.
     pub deliveries: Vec<Delivery>,
 }
 
 impl Trace {
-    /// The first place at which `other` differs, and what stands there in both.
+    /// The first place at which `other` differs, with the deliveries of both.
     pub fn first_difference(&self, other: &Self) -> Option<String> {
         let (ours, theirs) = (&self.deliveries, &other.deliveries);
         let longest = ours.len().max(theirs.len());
@@ -72,7 +72,7 @@ impl Trace {
         Some(format!("delivery {place}: {}; the other run: {}", show(ours.get(place)), show(theirs.get(place))))
     }
 
-    /// Puts the trace into `hasher`.
+    /// Feeds the trace to `hasher`.
     pub fn hash_into(&self, hasher: &mut Xxh3) {
         let mut line = String::new();
         for delivery in &self.deliveries {
@@ -83,23 +83,23 @@ impl Trace {
     }
 }
 
-/// Writes a trace. Clones write into the same.
+/// Records a trace. Clones record the same one.
 #[derive(Clone, Default)]
 pub struct Recorder(Arc<Mutex<Trace>>);
 
 impl Recorder {
-    /// Writes down bytes that have come in.
+    /// Records bytes that have arrived.
     pub fn bytes(&self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         self.record(from, to, Delivered::Bytes { length: bytes.len(), hash: xxh3_64(bytes) });
     }
 
-    /// Writes down what has come in now.
+    /// Records a delivery that happens now.
     pub fn record(&self, from: SocketAddr, to: SocketAddr, what: Delivered) {
         let mut trace = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         trace.deliveries.push(Delivery { time_us: now_us(), from, to, what });
     }
 
-    /// What has been written.
+    /// The trace so far.
     pub fn trace(&self) -> Trace {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,6 +1,6 @@
 //! A tree over the nodes of a simulated cluster, each of which is a site: a leaf at each, a root over all or at one.
 //!
-//! Promises: the same dice give the same tree. Must not know: what producers ask, what goes wrong.
+//! Promises: the same dice give the same tree. Must not know: what producers ask, which faults there are.
 
 use std::fmt;
 
@@ -15,20 +15,20 @@ const AT_ONE_SITE: [&str; 2] = ["none", "horizontal:2"];
 const ROOT: &str = "root";
 const MIDDLE: &str = "middle";
 
-/// What the filter of a run hangs in.
+/// The tree of a run's filter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tree {
-    /// What leaves remember.
+    /// Which events leaves remember.
     pub mode: TreeMode,
-    /// Of the leaf at each site.
+    /// The fold of the leaf at each site.
     pub folds: Vec<u8>,
     /// The site that has the root alone; none where all sites have slices of it.
     pub root_at: Option<usize>,
     /// The leaves of the first two sites climb to a level at the second one, which climbs to the root.
     pub has_middle: bool,
-    /// Above this level, what is found is checked below.
+    /// An event that is found above this level is checked below.
     pub top_down: u8,
-    /// What leaves tell while the level above is out of reach.
+    /// The verdicts of leaves while they cannot reach the level above.
     pub cut_off: CutOff,
 }
 
@@ -38,7 +38,7 @@ pub fn site_name(index: usize) -> String {
 }
 
 impl Tree {
-    /// A tree over `sites` sites as the dice fall, and the slicing of its root.
+    /// A tree over `sites` sites, drawn from the dice, and the slicing of its root.
     pub fn draw(dice: &mut Dice, sites: usize) -> (Self, &'static str) {
         let root_at = (dice.below(3) == 0).then(|| dice.below(sites as u64) as usize);
         let tree = Self {
@@ -56,7 +56,7 @@ impl Tree {
         (Self { cut_off, top_down, ..tree }, slicing)
     }
 
-    /// The tree as an operator asks for it.
+    /// The specification that an operator sends.
     pub fn spec(&self) -> TreeSpec {
         let sites: Vec<String> = (0..self.folds.len()).map(site_name).collect();
         let place = |name: &str, parent: Option<&str>, fold: u8, sites: Vec<String>| PlaceSpec {

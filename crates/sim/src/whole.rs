@@ -1,7 +1,7 @@
-//! What of a map is not as it should be when nothing goes wrong.
+//! What is not as it should be in a map, when there are no faults.
 //!
-//! Promises: the same map gives the same answer; of a filter that was altered the former one counts as well, while it is there.
-//! Must not know: what went wrong.
+//! Promises: the same map gives the same answer; where a filter was altered, the former one counts as well, while it is
+//! there. Must not know: which faults there were.
 
 use firstseen_routing::{ClusterMap, Incarnation, NodeId, SliceOwner};
 
@@ -33,7 +33,7 @@ pub(crate) fn incomplete(map: &ClusterMap) -> Option<String> {
     })
 }
 
-/// A slice of which this node has lacked something from one map to the other, and another copy has not.
+/// A slice of which this node has lacked something from one map to the other, while another copy has not.
 pub(crate) fn lacking_all_the_while(before: &ClusterMap, after: &ClusterMap, node: usize) -> Option<u32> {
     let (number, _) = after.node_named(&node_name(node))?;
     let is_same = |node: NodeId| {
@@ -54,7 +54,7 @@ pub(crate) fn lacking_all_the_while(before: &ClusterMap, after: &ClusterMap, nod
     let has = |slice: u32, copy: &SliceOwner| {
         is_same(copy.node) && is_complete(before, slice, copy.node) && is_complete(after, slice, copy.node)
     };
-    // Where another filter has followed meanwhile, their slices are not the same.
+    // Where another filter has followed meanwhile, the slices are other ones.
     let (filter, record) = after.filter_named(FILTER)?;
     before.filter_named(FILTER).filter(|(former, _)| *former == filter)?;
     let slices = 0..record.owners.len() as u32;
@@ -62,7 +62,7 @@ pub(crate) fn lacking_all_the_while(before: &ClusterMap, after: &ClusterMap, nod
     lacking.find(|slice| copies(after, *slice).iter().any(|copy| has(*slice, copy)))
 }
 
-/// In which start of a node the map knows it.
+/// The start in which the map knows a node.
 pub(crate) fn start_of(map: &ClusterMap, node: usize) -> Option<Incarnation> {
     map.node_named(&node_name(node)).map(|(_, record)| record.incarnation)
 }

@@ -1,19 +1,20 @@
-//! What producers ask in a storm: many about the same event at once, about one whose window ends just now, about one that
-//! everybody asks for all the time, and about one that nobody has seen.
+//! The events of producers in a storm: one that many ask about at the same moment, one whose window ends just then, one
+//! that all ask about all the time, and one that is new.
 //!
-//! Promises: which event is asked about follows from the time and the dice, so that producers meet. Must not know: who asks.
+//! Promises: an event follows from the time and the dice, so that producers ask about the same ones. Must not know:
+//! which producer asks.
 
 use crate::scenario::Dice;
 
-/// For so long one event is the one of the day.
+/// For so long, many ask about one and the same event.
 const SLOT_MS: u64 = 60;
-/// That everybody asks about all the time.
+/// The event that all producers ask about all the time.
 const HOT: u64 = 0;
-/// Events that nobody else asks about.
+/// The numbers of events that only one producer asks about.
 const OWN: u64 = 1 << 40;
 /// How far from the end of its window an event is asked about again.
 const EDGE_MS: u64 = 400;
-/// Windows that are longer than a storm have no end in it; what was lately seen is asked about.
+/// A longer window has no end in a storm; events of so long ago are asked about instead.
 const WINDOW_MS_MAX: u64 = 6_000;
 /// Most milliseconds that an event is late.
 const LATE_MS_MAX: u64 = 1_000;

@@ -1,6 +1,7 @@
 //! Clocks of nodes that are set by far more than clocks may differ, under filters whose events nodes stamp.
 //!
-//! Promises: what goes wrong follows from the seed, and no clock is wrong in the end. Must not know: what producers are told.
+//! Promises: the faults follow from the seed, and no clock is wrong in the end. Must not know: the verdicts of
+//! producers.
 
 use std::time::Duration;
 
@@ -12,9 +13,9 @@ use crate::producers::{SharedHistory, lock};
 use crate::scenario::{Dice, Nemesis, Scenario};
 use crate::torment::{Order, Torment};
 
-/// Dice of clocks fall apart from all others of a seed.
+/// The dice of clocks fall independently of the other dice of a seed.
 const OF_CLOCKS: u64 = 0xC1_0C5 << 32;
-/// Calls of a producer, most milliseconds between two of them, and how long one waits.
+/// Calls of a producer, most milliseconds between two of them, and how long one call waits.
 const CALLS: u32 = 80;
 const PAUSE_MAX_MS: u64 = 600;
 const DEADLINE_MS: u64 = 1_000;
@@ -23,8 +24,8 @@ const DEADLINE_MS: u64 = 1_000;
 const MISSET_MS: [i64; 6] = [7_200_000, 90_000_000, -7_200_000, 5_000, -5_000, 3_000_000];
 
 impl Scenario {
-    /// The scenario of `seed` in which the clocks of nodes that stamp events are set by hours: as without, but for how it is cut.
-    /// Copies and disks keep what a process forgets.
+    /// The scenario of `seed` in which the clocks of nodes that stamp events are set by hours; the slicing differs.
+    /// What a process forgets is on copies or on disk.
     pub fn wrong_clocks(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_CLOCKS);
         Self {
@@ -49,8 +50,8 @@ impl Scenario {
 }
 
 impl Torment {
-    /// Sets a node's clock wrong, and right again. Of a node that keeps what it records on disk, another process may start
-    /// meanwhile, or when it is right again.
+    /// Sets a node's clock wrong, and right again. The process of a node with a durable filter may be started again
+    /// meanwhile, or when the clock is right again.
     pub(crate) async fn misset(&self, node: usize, dice: &mut Dice, history: &SharedHistory) {
         let restarts = self.scenario.durability != Durability::Memory && dice.below(3) == 0;
         let (clock, from_us) = (&self.machines[node].clock, now_us());

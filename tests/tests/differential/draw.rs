@@ -1,4 +1,4 @@
-//! A run drawn from a seed: flags, the window that they mean, and the records of each input.
+//! A run drawn from a seed: flags, the window that they stand for, and the records of each input.
 
 use super::formats::Format;
 use super::model::{ATHENS_FALLS_BACK_MS, Landmark, Late, Model, Period, Window, Zone};
@@ -7,17 +7,17 @@ use crate::run::Random;
 const START_MS: u64 = 1_700_000_000_000;
 const HOUR_MS: u64 = 3_600_000;
 const YEAR_MS: u64 = 365 * 24 * HOUR_MS;
-/// Records at the edges of an input, which have few others to bear their times out: all of these are right.
+/// Records at the edges of an input, where few others confirm their times: all of these have right ones.
 const QUIET_RECORDS: usize = 40;
 
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) text: String,
-    /// Key and time; none where it cannot be read.
+    /// Key and time; none where the record cannot be read.
     pub(super) event: Option<(u64, u64)>,
 }
 
-/// What one start of the binary reads: records, input by input.
+/// The input of one start of the binary: records, file by file.
 pub(super) type Inputs = Vec<Vec<Record>>;
 
 #[derive(Debug)]
@@ -26,17 +26,17 @@ pub(super) struct Plan {
     pub(super) format: Format,
     pub(super) window: Window,
     pub(super) late: Late,
-    /// More than one start keeps a state between them.
+    /// The starts; several of them keep a state between them.
     pub(super) starts: Vec<Inputs>,
-    /// The first start is killed on the way, and everything is fed again.
+    /// Whether the first start is killed, and everything is read again.
     pub(super) is_killed: bool,
 }
 
-/// Kind and window as flags, and what they mean.
+/// Kind and window as flags, and their meaning.
 struct Filter {
     flags: String,
     window: Window,
-    /// Mean time from one event to the next, and where they begin.
+    /// Mean time from one event to the next, and the time of the first.
     step_ms: u64,
     start_ms: u64,
     is_wall: bool,
@@ -69,7 +69,8 @@ impl Plan {
 
 impl Filter {
     fn draw(random: &mut Random, format: Format) -> Self {
-        // Where records of a key are all the same, nothing tells them apart but what must be told of them.
+        // Where all records of a key are equal, the output cannot show which of them was passed on; so their verdicts
+        // must not differ.
         let names: &[&str] = match format.time_flags() {
             None => &["unbounded", "wall", "landmark by count", "counting by count"],
             Some(_) => &[
@@ -115,7 +116,7 @@ impl Filter {
     fn sliding(random: &mut Random, kind: &str, by_time: bool, length: u64) -> Self {
         let mut flags = format!("--kind {kind} --window {length}{}", if by_time { "ms" } else { "events" });
         let (mut lateness_ms, mut refresh) = (0, false);
-        // Ticks are a 128th of the window or less, jumps a Qth of it; what is kept too long is two of them at most.
+        // Ticks are a 128th of the window or less, jumps a Qth of it; events are kept for two of them longer at most.
         let parts = match kind {
             "timing" => {
                 flags += pick(random, &["", " --cell-bits 16"]);
@@ -167,7 +168,7 @@ impl Filter {
             ("Asia/Kolkata", Zone::Fixed { ahead_ms: 19_800_000 }),
             ("Pacific/Honolulu", Zone::Fixed { ahead_ms: -36_000_000 }),
         ];
-        // Where an hour comes twice, it is not said whether it is one.
+        // Where an hour comes twice, the promise leaves open whether it is one.
         if !matches!(period, Period::Hour) {
             zones.push(("Europe/Athens", Zone::Athens));
         }
@@ -178,7 +179,7 @@ impl Filter {
         Self { step_ms: period_ms / 120, start_ms, ..Self::steady(flags, window) }
     }
 
-    /// The same in slices, and with cells elsewhere, as far as its kind allows that.
+    /// The same filter in slices, and with another layout, where its kind allows that.
     fn cut(self, random: &mut Random, kind: &str, by_time: bool) -> Self {
         let slicings: &[&str] = match kind {
             _ if !by_time => &["none"],
@@ -197,7 +198,7 @@ impl Filter {
     }
 }
 
-/// Events as they come: forward in time, some a little late, some far behind or ahead, some that cannot be read.
+/// Events in the order of the input: forward in time, some a little late, some far behind or ahead, some unreadable.
 struct Stream {
     format: Format,
     window: Window,

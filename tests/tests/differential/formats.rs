@@ -1,4 +1,4 @@
-//! How an event is written: every format, with keys that are spelled in several ways, and records that cannot be read.
+//! The records of each format, with keys that are spelled in several ways, and records that cannot be read.
 
 use std::io::Write;
 
@@ -63,7 +63,7 @@ impl Format {
         }
     }
 
-    /// Milliseconds that its times are told in.
+    /// The resolution of its times, in milliseconds.
     pub(super) fn time_step_ms(self) -> u64 {
         if matches!(self, Self::Clf | Self::Cdxj) { 1000 } else { 1 }
     }
@@ -72,7 +72,7 @@ impl Format {
         if self == Self::CsvWithHeader { "k,t,n\n" } else { "" }
     }
 
-    /// One event; no two are the same but in `Lines`, whose key is all of the record.
+    /// One event as a record; no two records are equal but in `Lines`, where the key is the whole record.
     pub(super) fn record(self, number: usize, key: u64, time_ms: u64) -> String {
         let is_third = number.is_multiple_of(3);
         match self {
@@ -102,7 +102,8 @@ impl Format {
         }
     }
 
-    /// A record that cannot be read, where `timed` says that its time is wanted; none where everything can be.
+    /// A record that cannot be read, where `timed` says whether its time is wanted; none where every record can be
+    /// read.
     pub(super) fn unreadable(self, number: usize, timed: bool) -> Option<String> {
         match self {
             Self::Lines => None,
@@ -132,7 +133,7 @@ fn date_and_clock(time_ms: u64) -> ((u64, u64, u64), String) {
     (date, format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60))
 }
 
-/// `bytes` as a file may have them: plain, gzip of one or two members, zstd.
+/// The content of a file with `bytes`: plain, gzip of one or two members, or zstd.
 pub(super) fn packed(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     match random.below(4) {
         0 => gzip(bytes),

@@ -1,37 +1,38 @@
-//! The fenced blocks of a page, and what its invisible comments say of them.
+//! The fenced blocks of a page, and the invisible comments about them.
 //!
 //! Promises: text in, blocks out. Must not know: how a block is run.
 
-/// A block of commands, or of a file that commands read, or of what they show.
+/// A block: commands, a file that commands read, or their output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     /// The line of its fence, from 1.
     pub(crate) line: usize,
-    /// What follows the fence: `sh`, `toml`, `text`.
+    /// The word behind the fence: `sh`, `toml`, `text`.
     pub(crate) language: String,
     pub(crate) text: String,
     pub(crate) marks: Vec<Mark>,
-    /// How many headings came before it.
+    /// The number of headings before it.
     pub(crate) section: usize,
 }
 
-/// What a comment before a block says of it.
+/// A comment before a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// `<!-- not run: REASON -->`
     NotRun { reason: String },
     /// ``<!-- not run `WORDS`: REASON -->``: its commands that begin with these words.
     NotRunLine { begins: String, reason: String },
-    /// `<!-- long: REASON -->`: only in the long run.
+    /// `<!-- long: REASON -->`: it is run only in the long run.
     Long { reason: String },
-    /// `<!-- before: COMMANDS -->`: what a reader has done before; variables set there stand for words of the block.
+    /// `<!-- before: COMMANDS -->`: what a reader has typed before; variables that are set there replace words of the
+    /// block.
     Before { commands: String },
     /// `<!-- as FILE: COMMANDS -->`: the block is a file, which these commands read.
     As { file: String, commands: String },
 }
 
 impl Mark {
-    /// What the comment says; none where it is not about a block.
+    /// The meaning of a comment; none where it is not about a block.
     fn parse(comment: &str) -> Option<Self> {
         let (kind, rest) = comment.split_once(':')?;
         let rest = rest.trim().to_owned();
@@ -70,7 +71,7 @@ impl Block {
         self.marks.iter().any(|mark| matches!(mark, Mark::Long { .. }))
     }
 
-    /// How many comments keep something of it from being run.
+    /// How many of its comments keep a part of it from being run.
     pub(crate) fn left_out(&self) -> usize {
         let leaves_out = |mark: &&Mark| matches!(mark, Mark::NotRun { .. } | Mark::NotRunLine { .. });
         self.marks.iter().filter(leaves_out).count()

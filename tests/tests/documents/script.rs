@@ -1,11 +1,11 @@
 //! From a block of a page to a script for a stage.
 //!
-//! Promises: the commands stay as they are written, but for what a reader puts in: ports, hosts, and words in capitals; what
-//! runs for ever runs in the background. Must not know: processes.
+//! Promises: commands stay as they are written, but for the parts that a reader fills in: ports, hosts, and words in
+//! capitals; commands that run for ever run in the background. Must not know: processes.
 
 use super::blocks::{Block, Mark};
 
-/// What scripts begin with: how to wait for what runs in the background.
+/// The beginning of every script: functions that wait for commands in the background.
 const PRELUDE: &str = r#"
 await() {
     until grep -q "$2" "$1"; do
@@ -15,13 +15,13 @@ await() {
 }
 "#;
 
-/// What a page says in folders that only root may make, and what the stage says.
+/// Folders on the pages that only root may make, and those of the stage in their place.
 const FOLDERS: [(&str, &str); 2] = [("/var/lib/firstseen", "data"), ("/backups/", "backups/")];
 
-/// Hosts of the pages; each has ten of the stage's ports.
+/// Hosts of the pages; each has ten ports of the stage.
 const HOSTS: [&str; 3] = ["a.example", "b.example", "c.example"];
 
-/// What to run for a block on a stage with a hundred ports from `base` on.
+/// The script for a block on a stage with a hundred ports from `base` on.
 pub(crate) fn script(block: &Block, base: u16) -> String {
     let mut before = Vec::new();
     let (mut text, mut left_out) = (block.text.clone(), Vec::new());
@@ -72,7 +72,7 @@ fn filled_in(text: &str, word: &str) -> String {
     filled + rest
 }
 
-/// Ports 7400 to 7449 and 7500 to 7549, and hosts, in the stage's own ports.
+/// Replaces ports 7400 to 7449 and 7500 to 7549, and hosts, by ports of the stage.
 fn at_ports(text: &str, base: u16) -> String {
     let mut text = FOLDERS.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to));
     for (index, host) in (0..).zip(HOSTS) {
@@ -85,7 +85,7 @@ fn at_ports(text: &str, base: u16) -> String {
     parts.map(|part| at_port(part, base)).collect()
 }
 
-/// Digits and what ends them, with a port of the stage instead of one of the page.
+/// Digits and the text behind them, with a port of the stage instead of one of the page.
 fn at_port(part: &str, base: u16) -> String {
     let digits = part.trim_end_matches(|letter: char| !letter.is_ascii_digit());
     let port = match digits.parse() {
@@ -112,14 +112,14 @@ fn commands_of(text: &str) -> Vec<String> {
     commands
 }
 
-/// What a reader types in a terminal of its own.
+/// Whether a command runs until it is ended, so that a reader types it in a terminal of its own.
 fn is_endless(command: &str) -> bool {
     let command = command.trim_start();
     let is_node = command.starts_with("firstseen node --config") && !command.contains("--check-config");
     is_node || command.starts_with("firstseen up") && !["--detach", "--end"].iter().any(|flag| command.contains(flag))
 }
 
-/// The command with its output in files, and what waits until it serves.
+/// The command in the background, with its output in files, and a wait until it serves.
 fn in_background(command: &str, number: usize) -> String {
     let start = |command: &str, name: &str| format!("{{\n{command}\n}} >{name}.out 2>{name}.err &\n");
     let name = format!("background{number}");

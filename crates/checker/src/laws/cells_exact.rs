@@ -1,4 +1,5 @@
-//! Every complete copy has the cells of what was told first-seen and has not expired, and none but those of what was submitted.
+//! Every complete copy has the cells of the events that were called first-seen and have not expired, and no others than
+//! those of events that were submitted.
 
 use super::Violation;
 use crate::history::History;

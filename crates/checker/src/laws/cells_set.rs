@@ -1,5 +1,5 @@
-//! In the end the cells of whatever was delivered are set at every level, from the leaf of its site to the root, but for
-//! those that went with a node.
+//! In the end the cells of every event that was called first-seen are set at every level, from the leaf of its site to
+//! the root, but for those that were lost with a node.
 
 use super::Violation;
 use crate::history::History;

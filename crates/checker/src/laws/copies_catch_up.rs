@@ -1,4 +1,4 @@
-//! Once nothing goes wrong any more, every copy of a slice gets what another has.
+//! Once there are no more failures, every copy of a slice gets the cells that another copy has.
 
 use super::Violation;
 use crate::history::History;

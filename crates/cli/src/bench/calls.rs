@@ -1,7 +1,7 @@
 //! Calls of one event each: how many a second with 64 in flight, and how long they take at half that load.
 //!
-//! Promises: latency is counted from when a call was due, so a stall is seen by all calls that it delays. Must not
-//! know: who answers.
+//! Promises: latency is counted from when a call was due, so a stall counts for every call that it delays. Must not
+//! know: which system answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -67,7 +67,7 @@ pub(super) async fn latency(filter: &Filter, stream: u64, rate: f64) -> anyhow::
     latency_until(filter, stream, rate, move || started.elapsed() > MEASURED).await
 }
 
-/// The same, until it is over.
+/// The same as [`latency`], until `is_over`.
 pub(super) async fn latency_until(
     filter: &Filter,
     stream: u64,
@@ -77,7 +77,7 @@ pub(super) async fn latency_until(
     let (keys, started, time_ms) = (Keys::new(stream, u64::MAX), Instant::now(), now_ms());
     let next = Arc::new(AtomicU64::new(0));
     let due = move |call: u64| Duration::from_secs_f64(call as f64 / rate);
-    // Enough callers that a call is late only because answers are.
+    // Enough callers that a call begins late only because answers are late.
     let callers: Vec<_> = (0..16 * IN_FLIGHT)
         .map(|_| {
             let (filter, next, is_over) = (filter.clone(), next.clone(), is_over.clone());
@@ -89,7 +89,7 @@ pub(super) async fn latency_until(
                         return anyhow::Ok(latencies_us);
                     }
                     if let Some(early) = due(number).checked_sub(started.elapsed()).filter(|early| !early.is_zero()) {
-                        // Timers fire by the millisecond; what is due within it is sent at once.
+                        // Timers fire by the millisecond, so a call that is due within the next one is sent at once.
                         tokio::time::sleep(early.saturating_sub(Duration::from_millis(1))).await;
                     }
                     let sent = started.elapsed().min(due(number));

@@ -1,6 +1,6 @@
-//! What was measured, and how it is told.
+//! The figures that were measured, and how they are printed.
 //!
-//! Promises: ratios are of medians of one run. Must not know: how it was measured.
+//! Promises: ratios are of medians of one run. Must not know: how figures were measured.
 
 use std::io::{self, Write};
 
@@ -44,7 +44,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// For people.
+    /// Prints the figures for people.
     pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let millions = |per_s: f64| per_s / 1e6;
         let one = self.clusters.first().map_or(f64::NAN, |cluster| cluster.events_per_s.median);

@@ -1,11 +1,11 @@
 //! The events of a benchmark: keys of 16 bytes, of which every fifth repeats an earlier one.
 //!
-//! Promises: the same keys for every system that is measured; the number of distinct ones is known. Must not know: who
-//! is asked.
+//! Promises: every system that is measured gets the same keys; the number of distinct keys is known. Must not know:
+//! which system answers.
 
-/// Of so many events one repeats.
+/// One of so many events repeats an earlier one.
 const REPEAT_EVERY: u64 = 5;
-/// A repeat names an event so far back.
+/// A repeat has the key of the event so many places earlier.
 const REPEAT_BACK: u64 = 2;
 
 /// A stream of events, or the share of it that one connection sends.
@@ -13,7 +13,7 @@ const REPEAT_BACK: u64 = 2;
 pub(crate) struct Keys {
     /// Keeps the keys of runs and shares apart.
     stream: u64,
-    /// How its keys begin.
+    /// The letters that its keys begin with.
     prefix: [u8; 8],
     events: u64,
 }

@@ -1,7 +1,7 @@
 //! PEM files in one folder.
 //!
-//! Promises: a file that exists is never touched; keys are made with mode 0600, before anything is in them. Must not
-//! know: what is in them.
+//! Promises: a file that exists is never touched; key files are made with mode 0600, before any byte is written to
+//! them. Must not know: what the files hold.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -21,7 +21,7 @@ impl Folder {
         Ok(Self(path.to_owned()))
     }
 
-    /// Looks before anything is written whether a certificate or its key is there.
+    /// Checks, before anything is written, that neither a certificate nor its key is there.
     pub(super) fn check_absent(&self, name: &str) -> Result<(), UsageError> {
         let files = ["pem", "key"].map(|ending| self.path(name, ending));
         match files.iter().find(|path| path.symlink_metadata().is_ok()) {

@@ -11,7 +11,7 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
-/// Whom a certificate is for.
+/// The holder of a certificate.
 pub(super) struct Role {
     common_name: String,
     names: Vec<String>,
@@ -30,7 +30,7 @@ impl Role {
         Self { common_name: format!("node {name}"), names: unique, serves: true }
     }
 
-    /// Somebody who connects to nodes; `role` says what it may do there.
+    /// A client of the nodes; `role` says what it may do there.
     pub(super) fn client(name: &str, role: &str) -> Self {
         Self { common_name: format!("client {name}"), names: vec![role.to_owned()], serves: false }
     }
@@ -41,16 +41,16 @@ impl Role {
     }
 }
 
-/// Who signs.
+/// The authority that signs.
 pub(super) struct Authority(Issuer<'static, KeyPair>);
 
 impl Authority {
-    /// A new one.
+    /// A new authority.
     pub(super) fn new() -> anyhow::Result<Self> {
         Ok(Self(Issuer::new(authority_params()?, KeyPair::generate()?)))
     }
 
-    /// The one that has this key, as PEM.
+    /// The authority that has this key, as PEM.
     pub(super) fn with_key(pem: &str) -> anyhow::Result<Self> {
         let key = KeyPair::from_pem(pem).context("ca.key holds no private key that can sign")?;
         Ok(Self(Issuer::new(authority_params()?, key)))
@@ -63,7 +63,7 @@ impl Authority {
         Ok(params.self_signed(self.0.key())?.pem())
     }
 
-    /// Its key, as PEM.
+    /// The authority's key, as PEM.
     pub(super) fn key(&self) -> String {
         self.0.key().serialize_pem()
     }
@@ -84,7 +84,8 @@ impl Authority {
     }
 }
 
-/// The same for every authority that this command makes, so that its key is all that must be kept to sign more.
+/// The parameters are the same for every authority that this command makes, so the key is all that a user must keep to
+/// sign more.
 fn authority_params() -> anyhow::Result<CertificateParams> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = named("firstseen test authority");
@@ -99,7 +100,7 @@ fn named(common_name: &str) -> DistinguishedName {
     name
 }
 
-/// From yesterday, so that clocks may differ, until `days` from now.
+/// The certificate is valid from yesterday, as clocks may differ, until `days` from now.
 fn limit(params: &mut CertificateParams, days: u32) -> anyhow::Result<()> {
     let today = Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC).date();
     let at = |date: Date| date_time_ymd(date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs());

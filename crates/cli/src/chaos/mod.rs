@@ -1,6 +1,6 @@
-//! `firstseen chaos`: real nodes, real producers, and what goes wrong; then everything that was told is checked.
+//! `firstseen chaos`: real nodes, real producers, and failures; then every reply is checked.
 //!
-//! Promises: what is checked are the laws that the simulation checks; the exit code says whether they hold. Must not know: how
+//! Promises: the laws are those that the simulation checks; the exit code says whether they hold. Must not know: how
 //! nodes keep them.
 
 mod containers;
@@ -23,12 +23,12 @@ use crate::text::size::ByteSize;
 /// Flags of `firstseen chaos`.
 #[derive(Debug, Args)]
 pub struct ChaosArgs {
-    /// What to do.
+    /// The command that was asked for.
     #[command(subcommand)]
     pub command: ChaosCommand,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum ChaosCommand {
     /// Run a scenario: a cluster of its own, producers, what goes wrong, and what must hold nevertheless
@@ -71,7 +71,7 @@ pub struct ListArgs {
 /// Flags of `firstseen chaos produce`.
 #[derive(Debug, Args)]
 pub struct ProduceArgs {
-    /// The filter.
+    /// The filter that is asked.
     #[arg(value_name = "NAME")]
     pub name: String,
     /// The cluster.
@@ -102,7 +102,7 @@ pub struct BallastArgs {
 /// Runs `firstseen chaos`.
 ///
 /// # Errors
-/// What a person must be told; a broken promise is an exit code.
+/// Those that end the command; a broken promise is no error but an exit code.
 pub fn run(args: &ChaosArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         ChaosCommand::Run(args) => run::run(args),

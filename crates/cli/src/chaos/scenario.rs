@@ -1,6 +1,6 @@
-//! Scenarios as files: a filter, what goes wrong when, and what must hold.
+//! Scenarios as files: a filter, failures with their times, and what must hold.
 //!
-//! Promises: what is not known in a file is refused. Must not know: how anything is carried out.
+//! Promises: a key that is not known in a file is refused. Must not know: how a step is carried out.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,28 +14,28 @@ use crate::exit::UsageError;
 use crate::flags::filter::parse_duration_ms;
 use crate::text::lines::folded;
 
-/// What happens in a run.
+/// One scenario.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Scenario {
-    /// In a sentence.
+    /// What it is about, in a sentence.
     pub(super) about: String,
     /// Flags of `firstseen filter create`.
     pub(super) filter: String,
-    /// How long producers ask.
+    /// How long producers send events.
     pub(super) seconds: u64,
-    /// It needs the network or the disk of a container.
+    /// Whether it needs the network or the disk of a container.
     #[serde(default)]
     pub(super) needs_containers: bool,
     /// A further compose file.
     #[serde(default)]
     pub(super) compose: Option<String>,
-    /// Callers whose clocks are so much off, beside the others: `+1h`, `-3d`. Events are stamped by callers then.
+    /// Callers whose clocks are off by so much, beside the others: `+1h`, `-3d`. Callers then stamp events.
     #[serde(default)]
     pub(super) broken_clocks: Vec<ClockOffset>,
     /// What must hold beside the laws.
     pub(super) promises: Promises,
-    /// In the order of their times.
+    /// The steps, in the order of their times.
     pub(super) steps: Vec<Step>,
 }
 
@@ -43,11 +43,11 @@ pub(super) struct Scenario {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Promises {
-    /// In so many seconds at most an event is undecided.
+    /// Events are undecided in so many seconds at most.
     pub(super) undecided_seconds_max: u64,
     /// So long after the end all slices are complete.
     pub(super) complete_within_s: u64,
-    /// What slices have lost may be first-seen again; otherwise nothing is ever forgotten.
+    /// Whether events that lost slices knew may be first-seen again; otherwise none may.
     #[serde(default)]
     pub(super) may_forget: bool,
 }
@@ -89,50 +89,50 @@ impl From<ClockOffset> for String {
     }
 }
 
-/// Something that goes wrong, or right again.
+/// A failure, or its end.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Step {
     /// Seconds after the start.
     pub(super) at_s: u64,
-    /// What is done.
+    /// The action.
     #[serde(rename = "do")]
     pub(super) action: Action,
-    /// To these nodes, from 1.
+    /// The numbers of the nodes, from 1.
     pub(super) nodes: Vec<usize>,
 }
 
-/// What is done to a node.
+/// An action on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Action {
     /// Its process ends without notice.
     Kill,
-    /// It is started again.
+    /// Its process is started again.
     Start,
-    /// It ends in order, and is started again.
+    /// Its process is ended by SIGTERM, and is started again.
     Restart,
-    /// The same, and then it is waited for until it says that it is ready.
+    /// The same as `Restart`, and then the run waits until the node says that it is ready.
     RestartWhenReady,
-    /// It stands still.
+    /// Its process stands still (SIGSTOP).
     Pause,
-    /// It goes on.
+    /// Its process goes on (SIGCONT).
     Resume,
-    /// Its slices go to the others, and it leaves the cluster.
+    /// Its slices move to the other nodes, and it leaves the cluster.
     Drain,
-    /// The network takes nothing to it, nor from it.
+    /// The network carries nothing to it, nor from it.
     Disconnect,
-    /// It does again.
+    /// The network carries its messages again.
     Connect,
     /// Its disk is full.
     Fill,
-    /// There is room again.
+    /// Its disk has room again.
     Free,
-    /// What comes from the others takes long.
+    /// Messages of the others reach it late.
     Slow,
 }
 
-/// The files of `cluster/scenarios`, so that they are wherever the binary is.
+/// The files of `cluster/scenarios`, built into the binary.
 const BUILT_IN: [(&str, &str); 10] = [
     ("broken-clock", include_str!("../../../../cluster/scenarios/broken-clock.toml")),
     ("disconnect", include_str!("../../../../cluster/scenarios/disconnect.toml")),
@@ -147,7 +147,7 @@ const BUILT_IN: [(&str, &str); 10] = [
 ];
 
 impl Scenario {
-    /// The clocks that are off, as a flag has them.
+    /// The wrong clocks as a flag has them.
     pub(super) fn broken_clocks(&self) -> String {
         let clocks = self.broken_clocks.iter().map(|clock| String::from(*clock));
         clocks.collect::<Vec<_>>().join(",")
@@ -156,7 +156,7 @@ impl Scenario {
     /// The scenario of this name, in `folder` or among those of the binary.
     ///
     /// # Errors
-    /// That there is none; what is wrong with it.
+    /// Where there is none, or the file is wrong.
     pub(super) fn read(folder: Option<&Path>, name: &str) -> anyhow::Result<Self> {
         let found = match folder {
             Some(folder) => read_file(&folder.join(format!("{name}.toml")))?,
@@ -175,7 +175,7 @@ impl Scenario {
     }
 }
 
-/// What is in a file; none where it is not there.
+/// The text of a file; none where there is no such file.
 fn read_file(path: &Path) -> anyhow::Result<Option<String>> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -198,7 +198,7 @@ pub(super) fn names(folder: Option<&Path>) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Prints what there is.
+/// Prints the list of scenarios.
 pub(super) fn list(folder: Option<&Path>, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     for name in names(folder)? {
         let scenario = Scenario::read(folder, &name)?;

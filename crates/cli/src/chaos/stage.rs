@@ -1,6 +1,6 @@
-//! Where a scenario plays: processes of this machine, or containers.
+//! Where the nodes of a scenario run: as processes of this machine, or in containers.
 //!
-//! Promises: whoever carries a scenario out need not know which. Must not know: scenarios.
+//! Promises: the code that runs a scenario need not know which of the two it is. Must not know: scenarios.
 
 use std::process::Command;
 
@@ -8,15 +8,15 @@ use super::scenario::Action;
 
 /// Where nodes run.
 pub(super) trait Stage {
-    /// `firstseen` with these arguments, on the cluster, by other nodes than this one.
+    /// The command `firstseen` with these arguments on the cluster, to be run at other nodes than `besides`.
     fn command(&self, args: &[&str], besides: Option<usize>) -> Command;
 
-    /// Does something to a node, from 1.
+    /// Carries out an action on a node, numbered from 1.
     fn act(&mut self, action: Action, node: usize) -> anyhow::Result<()>;
 
     /// Whether a node says that it is ready.
     fn is_ready(&self, node: usize) -> bool;
 
-    /// What the cluster calls a node.
+    /// The name of the node in the cluster.
     fn name_of(&self, node: usize) -> String;
 }

@@ -1,6 +1,6 @@
-//! Nodes become a cluster, or are one already.
+//! Makes a cluster of nodes, or finds that they are one already.
 //!
-//! Promises: may be broken off anywhere and begun anew. Must not know: where nodes run.
+//! Promises: this may be broken off anywhere and begun anew. Must not know: where nodes run.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep};
 use super::{ClusterStatus, hex, init, join, status};
 use crate::cluster::connect::Operator;
 
-/// How often is asked whether the nodes agree.
+/// How often the nodes are asked whether they agree.
 const ASK: Duration = Duration::from_millis(50);
 
 /// Waits for the nodes at `addresses`, lets those that belong to no cluster join, and waits until all of them know each
-/// other; the cluster's id.
+/// other. Returns the cluster's id.
 pub(crate) async fn form(any: &Operator, addresses: &[String], patience: Duration) -> anyhow::Result<String> {
     let deadline = Instant::now() + patience;
     let any = any.within(patience);
@@ -40,7 +40,7 @@ pub(crate) async fn form(any: &Operator, addresses: &[String], patience: Duratio
     agreed(&any, addresses, deadline).await
 }
 
-/// Waits until every node has the same map with a leader, and in it a start of each.
+/// Waits until every node has the same map, with a leader, and with a start of each node.
 async fn agreed(any: &Operator, addresses: &[String], deadline: Instant) -> anyhow::Result<String> {
     let mut clusters = Vec::new();
     for address in addresses {
@@ -57,7 +57,7 @@ async fn agreed(any: &Operator, addresses: &[String], deadline: Instant) -> anyh
                 Ok(_) if Instant::now() > deadline => {
                     bail!("the node at {address} does not agree with the others in time: its log says more")
                 }
-                // A node that has only just joined does not know what it belongs to.
+                // A node that has only just joined does not know its cluster yet.
                 _ => sleep(ASK).await,
             }
         }

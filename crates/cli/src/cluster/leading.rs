@@ -1,6 +1,7 @@
-//! What whoever leads the cluster says, by the word of a majority.
+//! The status of the node that leads the agreement, confirmed by a majority (a linearizable read).
 //!
-//! Promises: a leader that is gone, or whom no majority answers, is never taken for one. Must not know: what is asked for.
+//! Promises: a node that has failed, or that no majority confirms, is never taken for the leader. Must not know: what
+//! the status is for.
 
 use firstseen_routing::NodeId;
 use firstseen_wire::proto::admin::StatusRequest;
@@ -9,15 +10,15 @@ use tokio::time::{Duration, Instant, sleep};
 use super::{ClusterStatus, status};
 use crate::cluster::connect::Operator;
 
-/// How often is looked again.
+/// The pause before the next look.
 const ASK: Duration = Duration::from_millis(300);
-/// How long a leader that is asked may take.
+/// How long the leader may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// The status that the leader tells, by the map as it is agreed on now; one that is just being elected is waited for.
+/// The status as the leader sends it, by the map that is agreed on now; waits while an election goes on.
 ///
 /// # Errors
-/// That nobody leads within `patience`, and no majority of the nodes can be asked.
+/// That no node leads within `patience`, and no majority of the nodes can be asked.
 pub(super) async fn committed(member: &Operator, patience: Duration) -> anyhow::Result<ClusterStatus> {
     let end = Instant::now() + patience;
     loop {
@@ -33,16 +34,16 @@ pub(super) async fn committed(member: &Operator, patience: Duration) -> anyhow::
         match asked.and_then(TryInto::try_into) {
             Ok(status) => return Ok(status),
             Err(error) if Instant::now() > end => return Err(error),
-            // Perhaps another one leads by now.
+            // Another node may lead by now.
             Err(_) => sleep(ASK).await,
         }
     }
 }
 
-/// The status as the node that is asked tells it, and who leads by the word of a majority: none where there is none.
+/// The status as the asked node sends it, with the leader that a majority confirms: none where there is none.
 ///
 /// # Errors
-/// What the node says.
+/// Those of the node.
 pub(super) async fn looked_at(member: &Operator, patience: Duration) -> anyhow::Result<ClusterStatus> {
     let leader: Option<NodeId> = committed(member, patience).await.ok().and_then(|agreed| agreed.leader);
     Ok(ClusterStatus { leader, ..status(member).await? })

@@ -1,7 +1,7 @@
-//! `firstseen cluster rebalance` and `drain`: which copies of slices move where, and how far they have come.
+//! `firstseen cluster rebalance` and `drain`: which copies of slices move where, and how many have arrived.
 //!
-//! Promises: what is to move is printed before it moves; what has begun goes on whether this waits for it or not. Must not
-//! know: how a plan is made, how cells move.
+//! Promises: the plan is printed before a slice moves; moves that have begun go on whether this command waits for them
+//! or not. Must not know: how a plan is made, how cells move.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -18,16 +18,17 @@ use crate::terminal::steps::{Pace, Steps};
 use crate::text::size::ByteSize;
 use crate::text::table::Table;
 
-/// How often is asked how far slices have come.
+/// How often the cluster is asked how many slices have arrived.
 const ASK: Duration = Duration::from_millis(200);
 
-/// One copy of a slice moves at a time, so that a plan may take several rounds; each makes nodes more alike.
+/// Only one copy of a slice moves at a time, so a plan may take several rounds; each makes the nodes' shares more
+/// equal.
 const ROUNDS_MAX: usize = 8;
 
 /// Moves of a filter that begin at once.
 const BEGIN_MAX: usize = 1024;
 
-/// A slice waits no longer than this for the retry horizon of its filter.
+/// A slice that moves waits for the retry horizon of its filter, but no longer than this.
 const HORIZON_MAX_MS: u32 = 60_000;
 
 /// Flags of `firstseen cluster rebalance`.
@@ -36,7 +37,7 @@ pub struct RebalanceArgs {
     /// Any node of the cluster.
     #[command(flatten)]
     pub member: NodeArgs,
-    /// How it is done.
+    /// How slices are moved.
     #[command(flatten)]
     pub how: HowArgs,
     /// Give up all moves that are under way instead; slices stay where they are
@@ -53,7 +54,7 @@ pub struct DrainArgs {
     /// Names or numbers of nodes that are to be empty; all at once, as none of them is given what leaves another
     #[arg(value_name = "NODE", required = true)]
     pub nodes: Vec<String>,
-    /// How it is done.
+    /// How slices are moved.
     #[command(flatten)]
     pub how: HowArgs,
 }
@@ -93,16 +94,16 @@ struct MoveDocument {
 /// Spreads slices evenly.
 ///
 /// # Errors
-/// What the cluster says.
+/// Those of the cluster.
 pub(super) async fn rebalance(args: &RebalanceArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let member = args.member.operator()?;
     if args.cancel { cancel(&member, out).await } else { carry_out(&member, &[], &args.how, out).await }
 }
 
-/// Moves everything off a node.
+/// Moves all slices off nodes.
 ///
 /// # Errors
-/// What the cluster says; that there is no such node.
+/// Those of the cluster; that there is no such node.
 pub(super) async fn drain(args: &DrainArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let member = args.member.operator()?;
     let map = status(&member).await?.map;
@@ -133,7 +134,7 @@ async fn carry_out(member: &Operator, drained: &[NodeId], how: &HowArgs, out: &m
             break;
         }
         wait(member).await?;
-        // It may have been given up, and is not begun again.
+        // A move that has ended elsewhere was given up, perhaps, and is not begun again.
         let map = status(member).await?.map;
         let stays = plan.iter().map(|planned| left_behind(&map, planned)).sum::<usize>();
         anyhow::ensure!(stays == 0, "{stays} slices have stayed where they were: their moves were given up");
@@ -151,7 +152,7 @@ async fn carry_out(member: &Operator, drained: &[NodeId], how: &HowArgs, out: &m
     Ok(())
 }
 
-/// Slices of a filter that have not moved, though the node is there where they were.
+/// Slices of a filter that have not moved, though their target node is there.
 fn left_behind(map: &ClusterMap, planned: &PlannedMoves) -> usize {
     let Some(record) = map.filters.get(&FilterId(planned.filter_id)) else { return 0 };
     let stays = |way: &&SliceMove| record.copies_of(way.slice).any(|copy| copy.node == NodeId(way.from_node));
@@ -169,7 +170,7 @@ async fn begin(member: &Operator, plan: &[PlannedMoves]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until nothing is on its way any more.
+/// Waits until no slice is moving any more.
 async fn wait(member: &Operator) -> anyhow::Result<()> {
     let mut progress: Option<Steps> = None;
     let (begun, mut pace, mut most) = (Instant::now(), Pace::new(), 0);
@@ -208,7 +209,7 @@ async fn wait(member: &Operator) -> anyhow::Result<()> {
     }
 }
 
-/// What a wait has come to, and what it is for.
+/// The progress of a wait, and which slices it is for.
 fn under_way(map: &ClusterMap, arrived: u64, all: u64, elapsed: Duration) -> String {
     let moving = map.filters.values().filter(|record| record.moves().next().is_some());
     let horizon_ms = moving.map(|record| record.policies.retry_horizon_ms.min(HORIZON_MAX_MS)).max().unwrap_or(0);

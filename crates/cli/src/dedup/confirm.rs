@@ -1,7 +1,8 @@
-//! A bounded exact memory of what was passed on, to tell certain duplicates from those the filter alone vouches for
-//! (M05: "events called duplicate may go to a separate exact cache").
+//! A bounded exact cache of the events that were passed on. It separates certain duplicates from those that only the
+//! filter calls so (M05: "events called duplicate may go to a separate exact cache").
 //!
-//! Promises: what is called certain was passed on within the window (up to a collision of 128-bit digests). Must not
+//! Promises: an event that is called certain was passed on within the window (up to a collision of 128-bit digests).
+//! Must not know: how the filter works.
 //! know: how the filter works.
 
 use std::num::NonZeroUsize;
@@ -32,7 +33,7 @@ impl FromStr for ConfirmArg {
 /// Bytes that a remembered key takes, with the map around it.
 const ENTRY_BYTES: u64 = 96;
 
-/// The cache. It forgets what it was asked about longest ago.
+/// The cache. Full, it drops the key that was asked about longest ago.
 pub(super) struct Confirm {
     expiries: LruCache<Digest, u64>,
     counts: Confirmed,
@@ -43,7 +44,7 @@ impl Confirm {
     pub(super) fn new(arg: ConfirmArg) -> Self {
         let entries = usize::try_from(arg.memory_bytes / ENTRY_BYTES).unwrap_or(usize::MAX);
         let entries = NonZeroUsize::new(entries).unwrap_or(NonZeroUsize::MIN);
-        // It grows as keys come: room for all of them at once may be more than there is.
+        // It grows as keys come: memory for all of them at once may be more than the machine has.
         let mut expiries = LruCache::unbounded();
         expiries.resize(entries);
         Self { expiries, counts: Confirmed::default() }
@@ -54,14 +55,14 @@ impl Confirm {
         self.expiries.put(digest, expiry);
     }
 
-    /// Whether a called duplicate is certain, for an event judged at `judged`.
+    /// Whether an event that is judged at `judged`, and that the filter called a duplicate, is certain.
     pub(super) fn is_certain(&mut self, digest: Digest, judged: u64) -> bool {
         let certain = self.expiries.get(&digest).is_some_and(|expiry| *expiry > judged);
         *(if certain { &mut self.counts.certain } else { &mut self.counts.uncertain }) += 1;
         certain
     }
 
-    /// What was found.
+    /// The counts of duplicates that were looked up.
     pub(super) fn counts(&self) -> Confirmed {
         self.counts
     }

@@ -1,7 +1,7 @@
-//! In place of `remote.rs` in a build without clusters.
+//! Stands in for `remote.rs` in a build without clusters.
 //!
-//! Promises: whoever asks for a cluster is told how to get it; nothing else can be asked, as there is never one. Must not know:
-//! clusters.
+//! Promises: a user who asks for a cluster reads how to get a build that has them; the other functions are never
+//! called, as no value of the type exists. Must not know: clusters.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use crate::input::Batch;
 use crate::left_out::FULL_BUILD;
 use crate::report::filter::ClusterReport;
 
-/// A filter of a cluster, of which there is none.
+/// A filter of a cluster; in this build there is none.
 pub(super) enum Remote {}
 
 impl Remote {

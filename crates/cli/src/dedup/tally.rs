@@ -1,4 +1,4 @@
-//! What a run counts: records by answer, keys and sources that stand out.
+//! The counts of a run: records by answer, and the keys and sources that stand out.
 //!
 //! Promises: bounded memory. Must not know: where records go.
 
@@ -8,7 +8,7 @@ use firstseen_records::{Block, ParsedBlock};
 use crate::report::Counts;
 use crate::report::heavy::{Counted, HeavyHitters};
 
-/// Keys, or sources, that are followed at once.
+/// Keys, or sources, that are counted one by one at once.
 const TRACKED_MAX: usize = 4096;
 /// How many a report shows.
 const SHOWN: usize = 10;
@@ -30,16 +30,16 @@ struct Sources {
 /// One event of a batch.
 #[derive(Clone, Copy)]
 pub(super) struct Event<'a> {
-    /// Where it stands.
+    /// Its block.
     pub(super) block: &'a Block,
-    /// What its batch says.
+    /// The parsed records of its batch.
     pub(super) parsed: &'a ParsedBlock,
-    /// Which one it is.
+    /// Its index in the batch.
     pub(super) index: usize,
 }
 
 impl Tally {
-    /// Nothing counted yet; sources are followed if the input has them.
+    /// Counts of zero; sources are counted if the input has them.
     pub(super) fn new(has_source: bool, secret: &FilterSecret) -> Self {
         let sources = || Sources {
             secret: secret.clone(),
@@ -49,7 +49,7 @@ impl Tally {
         Self { counts: Counts::default(), repeated: HeavyHitters::new(TRACKED_MAX), sources: has_source.then(sources) }
     }
 
-    /// Counts an event told first-seen.
+    /// Counts an event that is first-seen.
     #[inline]
     pub(super) fn first_seen(&mut self, event: Event<'_>) {
         self.counts.first_seen += 1;
@@ -58,7 +58,7 @@ impl Tally {
         }
     }
 
-    /// Counts an event told duplicate.
+    /// Counts an event that is a duplicate.
     #[inline]
     pub(super) fn duplicate(&mut self, event: Event<'_>) {
         self.counts.duplicates += 1;
@@ -81,7 +81,7 @@ impl Tally {
     }
 }
 
-/// The most counted, of which at least half of the count is certain: the rest are noise of a sketch that is full.
+/// The greatest counts of which at least half is certain: the others are noise of a sketch that is full.
 fn standing_out(hitters: &HeavyHitters) -> Vec<Counted> {
     let mut top = hitters.top(SHOWN);
     top.retain(|counted| counted.error <= counted.count / 2);

@@ -57,7 +57,7 @@ pub struct EstimateArgs {
     pub run: RunArgs,
 }
 
-/// How occurrences count, and in what.
+/// How occurrences count: decay, epochs, counters.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Decay")]
 pub struct DecayArgs {
@@ -95,7 +95,7 @@ pub struct DecayArgs {
     /// time out. By default a sixteenth of an epoch, but 1s at least and 5m at most
     #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
     pub future_max: Option<u64>,
-    /// Seed of the hash; by default drawn at random, and told in the report
+    /// Seed of the hash; by default drawn at random, and named in the report
     #[arg(long)]
     pub seed: Option<u64>,
 }

@@ -1,6 +1,6 @@
 //! `firstseen estimate`: how often does each key occur lately, where an occurrence of d epochs ago counts `lambda^d`?
 //!
-//! Promises: no estimate is below the truth by more than the epsilon that the report names, unless it says that
+//! Promises: no estimate is below the truth by more than the epsilon that the report names, unless the report says that
 //! counters were full; memory follows the capacity, not the number of keys. Must not know: how a counter decays.
 
 mod args;

@@ -1,7 +1,7 @@
-//! What `estimate` writes: chosen records, estimates, rejected records.
+//! The outputs of `estimate`: chosen records, estimates, rejected records.
 //!
 //! Promises: chosen and rejected records are unchanged, and every estimate is a line of its own, all in the order of
-//! the input. Must not know: how estimates come about.
+//! the input. Must not know: how estimates are computed.
 
 use std::io::Write;
 
@@ -64,7 +64,7 @@ impl Outputs {
         })
     }
 
-    /// Looks whether `batch` has the header that files which are kept begin with, before any of its records is counted.
+    /// Checks, before any record of `batch` is counted, that output files of earlier runs begin with its header.
     pub(super) fn check_header(&mut self, batch: &Batch) -> anyhow::Result<()> {
         let Some(header) = batch.new_header() else { return Ok(()) };
         [&mut self.chosen, &mut self.rejected].into_iter().try_for_each(|output| output.check_header(header))
@@ -78,7 +78,7 @@ impl Outputs {
         self.rejected.header(bytes, header.span.range())
     }
 
-    /// Writes event `index` of `batch` where it belongs; whether it was chosen.
+    /// Writes event `index` of `batch` to its outputs, and returns whether it was chosen.
     #[inline]
     pub(super) fn estimated(&mut self, batch: &Batch, index: usize, estimate: f64) -> anyhow::Result<bool> {
         if self.events.is_kept() {
@@ -108,13 +108,13 @@ impl Outputs {
         self.events.write(&self.line)
     }
 
-    /// Writes what is left of `block`.
+    /// Writes the rest of `block`.
     pub(super) fn end_block(&mut self, block: &[u8]) -> anyhow::Result<()> {
         self.chosen.end_block(block)?;
         self.rejected.end_block(block)
     }
 
-    /// Older outputs go, or are continued.
+    /// Replaces older outputs, or continues them.
     pub(super) fn begin(&mut self) -> anyhow::Result<()> {
         [&mut self.chosen, &mut self.events, &mut self.rejected].into_iter().try_for_each(Output::begin)
     }
@@ -124,7 +124,7 @@ impl Outputs {
         [&mut self.chosen, &mut self.events, &mut self.rejected].into_iter().try_for_each(Output::flush)
     }
 
-    /// The same, and what goes to files outlives a power cut.
+    /// The same as [`Self::flush`], and output that goes to files outlives a power cut.
     pub(super) fn sync(&mut self) -> anyhow::Result<()> {
         [&mut self.chosen, &mut self.events, &mut self.rejected].into_iter().try_for_each(Output::sync)
     }

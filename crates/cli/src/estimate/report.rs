@@ -1,6 +1,7 @@
-//! What an `estimate` run found, for people and for scripts.
+//! The report of an `estimate` run, for people and for scripts.
 //!
-//! Promises: the JSON form is one object on one line with the names below. Must not know: how the figures came about.
+//! Promises: the JSON form is one object on one line with the names below. Must not know: how the figures were
+//! computed.
 
 use std::fmt::Write as _;
 
@@ -25,7 +26,7 @@ pub struct Estimated {
 pub struct EstimateCounts {
     /// Records that could be read: all but `rejected`.
     pub events: u64,
-    /// Of an earlier epoch than a record before: counted for what is left of them now.
+    /// Of an earlier epoch than a record before: counted with what they are worth now.
     pub late: u64,
     /// Written for `--min-estimate`.
     pub chosen: u64,

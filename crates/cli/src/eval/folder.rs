@@ -1,7 +1,7 @@
-//! The folder that a run of experiments leaves: one JSON document and one picture an experiment, a page, a table.
+//! The output folder of a run of experiments: one JSON document and one picture an experiment, a page, a table.
 //!
-//! Promises: each file is there as a whole or not at all, and all are of one run; a folder that holds something else is
-//! not written into; from one that an earlier run has left, only what a run leaves is taken away. Must not know: what the
+//! Promises: each file is there as a whole or not at all, and all files are of one run; a folder that holds other files
+//! is not written into; in a folder of an earlier run only files that a run writes are removed. Must not know: what the
 //! files say.
 
 use std::fs::{self, File, TryLockError};
@@ -17,23 +17,23 @@ use super::summary::Report;
 use crate::exit::UsageError;
 
 const PAGE: &str = "index.html";
-/// What the page of a run has in its head, and no other: it may be replaced.
+/// The mark in the head of the page of a run, which no other page has: a page with it may be replaced.
 const MARK: &str = page::GENERATOR;
 const TABLE: &str = "results.md";
-/// What says in the page that the run has not ended.
+/// The text of the page while the run has not ended.
 const UNENDED: &str = "<title>firstseen</title><p>The experiments have not ended.</p>\n";
 
-/// A folder that may be written into, where it can be locked by this process alone for as long as this lives.
+/// A folder that may be written into. While this lives, no other run may use it, where the system can lock folders.
 pub(super) struct Folder {
     path: PathBuf,
     _locked: File,
 }
 
 impl Folder {
-    /// Makes the folder where it is missing, and takes away what an earlier run has left there.
+    /// Makes the folder where it is missing, and removes the files of an earlier run.
     ///
     /// # Errors
-    /// It cannot be made or written into, or holds what no run has left there.
+    /// The folder cannot be made or written into, or holds files that no run has written.
     pub(super) fn open(path: &Path) -> Result<Self, UsageError> {
         let shown = path.display();
         let refused = |what: &str, error: io::Error| {
@@ -41,7 +41,7 @@ impl Folder {
         };
         fs::create_dir_all(path).map_err(|error| refused("make the folder", error))?;
         let locked = File::open(path).map_err(|error| refused("open the folder", error))?;
-        // Where folders cannot be locked, as on some networks' file systems, nobody is kept away.
+        // Where folders cannot be locked, as on some network file systems, two runs are not kept apart.
         if let Err(TryLockError::WouldBlock) = locked.try_lock() {
             let way_out = "wait for its end, or choose another folder with --out";
             return Err(UsageError(format!("another run writes into {shown}: {way_out}")));
@@ -52,18 +52,18 @@ impl Folder {
             return Err(UsageError(format!("{shown} holds something else: choose another folder with --out")));
         }
         let folder = Self { path: path.to_owned(), _locked: locked };
-        // What follows may be broken off: the folder is known by its page.
+        // The next steps may be broken off: then the folder is known by its page.
         let cleared = folder.write(PAGE, &format!("<!DOCTYPE html>{MARK}{UNENDED}")).and_then(|()| folder.clear());
         cleared.map_err(|error| refused("write into", error))?;
         Ok(folder)
     }
 
-    /// Takes away what an earlier run has left, but for the page.
+    /// Removes the files of an earlier run, but for the page.
     fn clear(&self) -> io::Result<()> {
         let names = EXPERIMENTS.iter().map(|experiment| experiment.name);
         let numbers = names.clone().map(page::document_name);
         let all = names.map(page::picture_name).chain(numbers).chain([TABLE.to_owned()]);
-        // Drafts are left where a run was killed.
+        // A run that was killed has left drafts.
         for name in all.flat_map(|name| [draft_of(&name), name]) {
             match fs::remove_file(self.path.join(name)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -84,7 +84,7 @@ impl Folder {
         self.put(&page::picture_name(&document.name), &svg)
     }
 
-    /// Writes what shows all of them, and says where it is.
+    /// Writes the page and the table of all experiments, and returns the page's path.
     ///
     /// # Errors
     /// A file that cannot be written.
@@ -103,7 +103,7 @@ impl Folder {
         let draft = self.path.join(draft_of(name));
         let written = fs::write(&draft, text).and_then(|()| fs::rename(&draft, self.path.join(name)));
         if written.is_err() {
-            // Why it could not be written is told; a draft that stays is taken away by the next run.
+            // The caller gets the error; a draft that stays is removed by the next run.
             let _ = fs::remove_file(&draft);
         }
         written

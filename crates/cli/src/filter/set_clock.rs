@@ -1,9 +1,9 @@
-//! `firstseen filter set-clock`: the filter begins anew, with the clock that the next event shows.
+//! `firstseen filter set-clock`: the filter begins anew, with a clock that the next event sets.
 //!
-//! A clock cannot go back by itself: what was recorded since it went wrong lies in units that are yet to come. So another
-//! filter of the same definition follows under the name, and the former one goes at once.
+//! A clock cannot go back by itself: the events that were recorded since it went wrong lie in units that are yet to
+//! come. So another filter of the same definition follows under the name, and the former one is dropped at once.
 //!
-//! Promises: what it costs is said before anything is done. Must not know: how producers find the filter that follows.
+//! Promises: the command prints the cost before it changes anything. Must not know: how producers find the new filter.
 
 use std::io::Write;
 
@@ -22,7 +22,7 @@ pub(super) async fn run(args: &SetClockArgs, operator: &Operator, out: &mut dyn 
     let SetClockArgs { name, yes, .. } = args;
     let map = cluster::status(operator).await?.map;
     let (former, filter) = find(&map, name)?;
-    // What stands against it is told before anybody is asked to agree.
+    // Where the cluster refuses the change, the error comes before the operator is asked to agree.
     ask(operator, former, filter, true).await?;
     agreed(*yes, &cost(filter))?;
     let number = ask(operator, former, filter, false).await?;

@@ -1,7 +1,7 @@
 //! Trees of filters: from flags or a file to the places of a tree.
 //!
-//! Promises: what a file says that is not understood is refused with its place. Must not know: what can be a tree (the
-//! cluster checks).
+//! Promises: a mistake in a file is an error with its place. Must not know: which trees there can be (the cluster
+//! checks that).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::exit::UsageError;
 /// What the root is called where no file says otherwise.
 const ROOT: &str = "root";
 
-/// What the levels below the root remember.
+/// Which events the levels below the root remember.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TreeArg {
@@ -35,7 +35,7 @@ impl From<TreeArg> for TreeMode {
     }
 }
 
-/// What a level tells while the level above is out of reach.
+/// The verdict on an event that a level does not know while it cannot reach the level above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CutOffArg {
@@ -69,8 +69,8 @@ pub struct TreeArgs {
     /// for more questions; 0 checks nothing
     #[arg(long, value_name = "D", default_value_t = 0, requires = "tree")]
     pub tree_top_down: u8,
-    /// What a site tells of events that it does not know while it is cut off from the level above: that they are undecided,
-    /// or first-seen as far as it knows (other sites may be told the same)
+    /// The verdict of a site on events that it does not know while it is cut off from the level above: that they are undecided,
+    /// or first-seen as far as it knows (other sites may reply the same)
     #[arg(long, value_enum, value_name = "POLICY", default_value_t, requires = "tree")]
     pub tree_cut_off: CutOffArg,
     /// Take the places of the tree from a TOML file: mode, top_down, cut_off, and [[place]] with name, parent, fold, slicing, sites
@@ -127,7 +127,7 @@ impl TreeArgs {
 
 fn leaf_at_every_site(map: &ClusterMap, mode: TreeMode, (fold, top_down): (u8, u8), cut_off: CutOff) -> TreeSpec {
     let sites: BTreeSet<&String> = map.nodes.values().map(|node| &node.site).collect();
-    // A site may be called as the root would be.
+    // A site may have the name that the root would have.
     let root: String = std::iter::successors(Some(ROOT.to_owned()), |name| Some(format!("{name}-{ROOT}")))
         .find(|name| !sites.contains(name))
         .unwrap_or_default();

@@ -9,7 +9,7 @@ use firstseen_routing::Slicing;
 use crate::exit::UsageError;
 use crate::text::size::{ByteSize, Count, rate};
 
-/// The kinds that tell duplicates.
+/// The kinds of filter that find duplicates.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum KindArg {
     /// Bits; unbounded and landmark windows
@@ -45,7 +45,7 @@ pub enum RuleArg {
     Refresh,
 }
 
-/// What tells that a filter is full.
+/// By what a filter is full.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum LimitArg {
     /// Events recorded
@@ -69,7 +69,7 @@ pub enum LayoutArg {
     Blocked4,
 }
 
-/// The heading of what only few need.
+/// The heading of flags that only few users need.
 const RARE: &str = "Filter, rarely needed";
 
 /// Which filter to build.
@@ -107,7 +107,7 @@ pub struct FilterArgs {
     /// time out. By default a sixteenth of the window, but 1s at least and 5m at most
     #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
     pub future_max: Option<u64>,
-    /// Seed of the hash; by default drawn at random, and told in the report
+    /// Seed of the hash; by default drawn at random, and named in the report
     #[arg(long, help_heading = RARE, hide_short_help = true)]
     pub seed: Option<u64>,
     /// Cells (m) instead of a capacity; the filter then never refuses, its rate rises
@@ -132,7 +132,7 @@ pub struct FilterArgs {
     /// How the filter grows beyond its capacity: none, equal:N (N generations at most), geometric:R (ratio R)
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "RULE")]
     pub growth: Option<GrowthArg>,
-    /// What tells that a generation is full
+    /// By what a generation is full
     #[arg(
         long,
         help_heading = RARE,
@@ -218,7 +218,7 @@ impl FilterArgs {
         }
     }
 
-    /// What to build for `window`.
+    /// The filter for `window` that the flags ask for.
     pub fn spec(&self, window: Window, seed: u64) -> FilterSpec {
         let kind = self.kind.map_or_else(|| default_kind(&window), Kind::from);
         let limit = match self.grow_by {
@@ -257,7 +257,7 @@ impl FilterArgs {
     }
 }
 
-/// The kind for a window where nobody says otherwise.
+/// The kind for a window where no flag gives one.
 pub(crate) fn default_kind(window: &Window) -> Kind {
     match window {
         Window::Duration(_) | Window::Events(_) => Kind::Timing,

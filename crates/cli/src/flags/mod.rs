@@ -1,6 +1,6 @@
 //! Flags that several commands share.
 //!
-//! Promises: what a flag says is checked before anything is read or written. Must not know: what a command does.
+//! Promises: values of flags are checked before anything is read or written. Must not know: what a command does.
 
 pub mod filter;
 pub mod input;

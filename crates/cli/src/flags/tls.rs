@@ -1,6 +1,6 @@
 //! Flags that name certificates.
 //!
-//! Promises: all three files or none. Must not know: what is in them, who connects.
+//! Promises: all three files are given or none. Must not know: what they hold, which command connects.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use firstseen_wire::tls::TlsFiles;
 #[cfg(feature = "full")]
 use crate::exit::UsageError;
 
-/// Their heading. One of the whole group would also stand above what a command names after it.
+/// The heading of these flags. One for the whole group would also stand above flags that a command lists after it.
 const TLS: &str = "TLS";
 
 /// Certificates for connecting to a cluster that asks for them.
@@ -46,7 +46,7 @@ impl TlsArgs {
         Some(TlsFiles { ca, cert, key })
     }
 
-    /// What opens connections.
+    /// The connector that opens connections with these certificates.
     ///
     /// # Errors
     /// [`UsageError`] where a file cannot be used.
@@ -57,7 +57,7 @@ impl TlsArgs {
 }
 
 impl fmt::Display for TlsArgs {
-    /// As they are written on a command line, each after a blank.
+    /// The flags as they are written on a command line, each after a blank.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flags = [("--tls-ca", &self.tls_ca), ("--tls-cert", &self.tls_cert), ("--tls-key", &self.tls_key)];
         let given = flags.iter().filter_map(|(flag, file)| Some((flag, file.as_ref()?)));

@@ -1,7 +1,7 @@
 //! The dates of a node's certificates.
 //!
-//! Promises: a node whose own certificate nobody would accept is not started; what ends before long is told. Must not know:
-//! how dates are found.
+//! Promises: a node is not started whose own certificate its peers would refuse; there is a warning before a
+//! certificate expires. Must not know: how dates are found.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -13,10 +13,10 @@ use jiff::Timestamp;
 use super::config_file::NodeFile;
 use crate::exit::UsageError;
 
-/// How long before its end a certificate is warned of.
+/// How long before its end there is a warning about a certificate.
 const SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What is to be warned of.
+/// The warnings.
 ///
 /// # Errors
 /// [`UsageError`]: which file has expired or is not valid yet, since or from when, and what to do.
@@ -55,7 +55,7 @@ fn text(Doubt { path, is_authority, validity }: &Doubt, now: Duration) -> String
     format!("{what} {} {how}{accepted}", path.display())
 }
 
-/// As people write it.
+/// The date as people write it.
 fn date(time_s: u64) -> String {
     let time = i64::try_from(time_s).ok().and_then(|time_s| Timestamp::from_second(time_s).ok());
     time.map_or_else(|| format!("second {time_s} since 1970"), |time| time.strftime("%Y-%m-%d %H:%M UTC").to_string())

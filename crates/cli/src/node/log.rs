@@ -1,4 +1,4 @@
-//! What a node tells while it runs: to stderr, for people or as JSON.
+//! The log of a running node: to stderr, for people or as JSON.
 
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
@@ -20,9 +20,10 @@ pub enum LogFormat {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
-    /// How it is written.
+    /// The format of the log.
     pub format: LogFormat,
-    /// What is written: `error`, `warn`, `info`, `debug`, `trace`, or directives as in `RUST_LOG`, which comes first.
+    /// Which lines are written: `error`, `warn`, `info`, `debug`, `trace`, or directives as in `RUST_LOG`, which comes
+    /// first.
     pub level: String,
 }
 
@@ -32,15 +33,15 @@ impl Default for LogConfig {
     }
 }
 
-/// What libraries say on the way to an answer that the node tells itself.
+/// Directives that silence libraries where the node reports the same error itself.
 const QUIET: &str = "openraft=error,openraft::replication=off,h2=warn,hyper=warn,tower=warn";
 
-/// What `level` lets through.
+/// The filter for `level`.
 ///
 /// # Errors
-/// A level or directive that is none.
+/// A word that is no level or directive.
 pub(super) fn filter(level: &str) -> anyhow::Result<EnvFilter> {
-    // The library takes a word that is no level for the name of a target, and is silent then.
+    // The library takes a word that is no level for the name of a target, and would write nothing then.
     for word in level.split(',').filter(|word| !word.contains('=')) {
         word.trim().parse::<LevelFilter>().map_err(|_| anyhow::anyhow!("`{word}` is no level"))?;
     }
@@ -50,7 +51,7 @@ pub(super) fn filter(level: &str) -> anyhow::Result<EnvFilter> {
 /// Starts the log; `RUST_LOG` comes before the configuration.
 ///
 /// # Errors
-/// A level or directive that is none.
+/// A word that is no level or directive.
 pub(super) fn start(config: &LogConfig) -> anyhow::Result<()> {
     let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
         Ok(directives) if !directives.is_empty() => EnvFilter::builder().parse(directives)?,

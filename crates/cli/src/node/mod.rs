@@ -1,7 +1,7 @@
-//! `firstseen node`: one node of a cluster, and how it fares.
+//! `firstseen node`: runs one node of a cluster, checks it, repairs it.
 //!
-//! Promises: what is wrong with a configuration is told with its file, line and key before anything is opened; nothing
-//! is created silently. Must not know: what a node does.
+//! Promises: a mistake in a configuration is an error with file, line and key, before anything is opened; no folder is
+//! created unless a flag asks for it. Must not know: what a node does.
 
 pub mod config_file;
 mod dates;
@@ -21,7 +21,7 @@ use crate::exit::UsageError;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct NodeArgs {
-    /// What to do instead of running.
+    /// The command to carry out instead of running the node.
     #[command(subcommand)]
     pub command: Option<NodeCommand>,
     /// Configuration of the node (TOML, docs/operations.md)
@@ -38,7 +38,7 @@ pub struct NodeArgs {
     pub end_with: Option<u32>,
 }
 
-/// What to do instead of running a node.
+/// The commands besides running a node.
 #[derive(Debug, Subcommand)]
 pub enum NodeCommand {
     /// Ask a running node whether it is ready; the exit code is 0 if it is, 1 if not
@@ -72,7 +72,7 @@ pub struct HealthArgs {
 /// Runs `firstseen node`: until a signal ends it, or until it is checked.
 ///
 /// # Errors
-/// What a person must be told.
+/// Those that end the command.
 pub fn run(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     match (&args.command, &args.config) {
         (Some(NodeCommand::Health(args)), _) => health::run(args),

@@ -1,4 +1,4 @@
-//! `firstseen node repair`: a damaged journal.
+//! `firstseen node repair`: repairs a damaged journal.
 
 use std::process::ExitCode;
 

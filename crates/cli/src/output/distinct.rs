@@ -1,6 +1,6 @@
 //! No file is written that is also read, or written twice: `--out x x` would empty `x` before reading it.
 //!
-//! Promises: finds files that are one under several names, streams included. Must not know: what is in them.
+//! Promises: two names of one file are found, also those of streams. Must not know: what the files hold.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -19,13 +19,14 @@ struct Named {
     is: Identity,
 }
 
-/// What tells one file from another.
+/// What identifies a file.
 #[derive(PartialEq)]
 enum Identity {
     File(Handle),
-    /// A file that is still to be made, by its folder's only name and its own.
+    /// A file that is still to be made: the canonical name of its folder, and its own.
     Missing(PathBuf),
-    /// Pipes, terminals and devices may be read and written at once. To open and close a pipe would end who is at its other end.
+    /// Pipes, terminals and devices may be read and written at once. They are not opened to compare them: to open and
+    /// close a pipe would end the program at its other end.
     Stream,
 }
 
@@ -52,8 +53,8 @@ impl Identity {
     }
 }
 
-/// Where `path` leads, though nothing may be there yet: links are followed, also those to missing files, and what leads to the
-/// folder is as short as can be. Of what leads nowhere, `path` itself.
+/// The file that `path` leads to, which need not exist: links are followed, also those to missing files, and the path
+/// of the folder is canonical. For a path that leads nowhere, `path` itself.
 pub(crate) fn place(path: &Path) -> PathBuf {
     let mut place = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -73,7 +74,7 @@ pub(crate) fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Looks whether all `outputs`, and standard output if it is used, differ from each other and from the inputs.
+/// Checks that all `outputs`, and standard output if it is used, differ from each other and from the inputs.
 ///
 /// # Errors
 /// Where one does not.

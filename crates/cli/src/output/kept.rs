@@ -1,15 +1,16 @@
-//! What a file has from earlier runs, and how it is continued. Must not know: what is added.
+//! The records that a file has from earlier runs, and how it is continued. Must not know: what is added.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use firstseen_records::{ends_inside_quotes, printable};
 
-/// So much of a first line is looked at, beyond the length of the header that it should be.
+/// So many bytes of a first line are read, beyond the length of the header that is expected.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// What ends the last record of `file`, where a run was killed within it. Between quotes it would take what comes next into itself,
-/// also where it ends with a line break: `has_quotes` says whether to read all of the file for that.
+/// The bytes that complete the last record of `file`, where a run was killed within it. A record that broke off between
+/// quotes would take the next one into itself, even where it ends with a line break: `has_quotes` says whether to read
+/// the whole file for that.
 ///
 /// # Errors
 /// Where it cannot be read.
@@ -34,13 +35,13 @@ pub(crate) fn end_of(file: &mut File, has_quotes: bool) -> io::Result<&'static s
 pub(crate) enum Beginning {
     /// With the header.
     Header,
-    /// With this whole line, which is another one.
+    /// With this whole line, which is no such header.
     Other(String),
-    /// With nothing, or a part of a line, where a run was killed within it.
+    /// With no byte, or with a part of a line, where a run was killed within it.
     Nothing,
 }
 
-/// How `file` begins, where it should begin with `header`; what ends a line is no part of it, nor a byte order mark.
+/// How `file` begins, where `header` is expected; line ends and a byte order mark do not count.
 ///
 /// # Errors
 /// Where it cannot be read.
@@ -67,7 +68,7 @@ pub(crate) fn shown(header: &[u8]) -> String {
     printable(&String::from_utf8_lossy(line_of(header)))
 }
 
-/// `bytes` without what ends the last line, and without a byte order mark.
+/// `bytes` without the end of the last line, and without a byte order mark.
 fn line_of(bytes: &[u8]) -> &[u8] {
     let bytes = unmarked(bytes);
     let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);

@@ -1,6 +1,7 @@
-//! Bytes on their way to a file, a pipe or a device.
+//! Writes bytes to a file, a pipe or a device.
 //!
-//! Promises: pieces leave in their order; a file that takes no more ends with a whole one. Must not know: what is in them.
+//! Promises: pieces are written in their order; a file that has no more room ends with a whole piece. Must not know:
+//! what pieces hold.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -8,20 +9,21 @@ use std::mem;
 
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Where pieces go.
+/// Writes pieces.
 pub(crate) struct Sink {
     to: Box<dyn Write>,
-    /// The same, where that is a file and no pipe, terminal or device.
+    /// The regular file that it writes to; none for a pipe, a terminal or a device.
     file: Option<File>,
-    /// Whole pieces that wait for more. What could not be written is never tried again: some of it may have left.
+    /// Whole pieces that wait for more. Bytes that could not be written are never tried again: some of them may have
+    /// been written.
     waiting: Vec<u8>,
 }
 
 impl Sink {
-    /// What leads to `file`, which need not be a regular one.
+    /// A sink that writes to `file`, which need not be a regular one.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub(crate) fn new(file: File) -> io::Result<Self> {
         let regular = if file.metadata()?.is_file() { Some(file.try_clone()?) } else { None };
         Ok(Self { to: Box::new(file), file: regular, waiting: Vec::with_capacity(BUFFER_BYTES) })
@@ -32,10 +34,10 @@ impl Sink {
         self.file.as_ref()
     }
 
-    /// Takes a piece, which is in the file as a whole or not at all.
+    /// Takes a piece, which is written as a whole or not at all.
     ///
     /// # Errors
-    /// Where what waited, or the piece, cannot be written.
+    /// Where the pieces that waited, or this one, cannot be written.
     pub(crate) fn write(&mut self, piece: &[u8]) -> io::Result<()> {
         if self.waiting.len() + piece.len() > BUFFER_BYTES {
             self.flush()?;
@@ -75,11 +77,12 @@ impl Sink {
         Some(self.file.as_ref()?.metadata().ok()?.len())
     }
 
-    /// Takes a part of a piece away again. Whoever writes behind us to the same open file goes on at its end.
+    /// Removes the first part of a piece from the file. Another process that writes to the same open file continues at
+    /// its end.
     fn cut_back(&mut self, bytes: Option<u64>) {
         let has_grown = bytes < self.file_bytes();
         if let (Some(bytes), Some(file), true) = (bytes, &mut self.file, has_grown) {
-            // Why nothing more can be written is told.
+            // The caller gets the error for which no more can be written.
             let _ = file.set_len(bytes).and_then(|()| file.seek(SeekFrom::End(0)));
         }
     }
@@ -87,7 +90,7 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // A run that ends in an error of another output leaves what it has answered.
+        // A run that ends with an error of another output still writes the records that it has answered.
         let _ = self.flush();
     }
 }

@@ -1,4 +1,4 @@
-//! What one filter costs and how often it lies.
+//! The costs of one filter, and its rate of errors.
 //!
 //! Promises: the formulas of [`firstseen_filter::rates`], at the load that the definition is sized for. Must not know:
 //! nodes, how it is printed.
@@ -33,12 +33,12 @@ pub(super) struct Costs {
     /// New events called duplicates, so lost, if all events of a window are new.
     pub(super) false_positives_per_window: f64,
     pub(super) retention: Retention,
-    /// At once and more times the load; none where the window itself bounds it.
+    /// The same at once and more times the load; none where the window itself bounds the load.
     pub(super) loads: Vec<Load>,
 }
 
 impl Costs {
-    /// Of the filter that `spec` gives; its capacity must be known.
+    /// The costs of the filter that `spec` gives; its capacity must be known.
     pub(super) fn of(spec: &FilterSpec) -> Result<Self, SpecError> {
         let definition = spec.resolve()?;
         let events_per_window = spec.capacity_events.ok_or(SpecError::CapacityNeeded(spec.kind))?;

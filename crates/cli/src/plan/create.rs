@@ -1,7 +1,7 @@
-//! The command that makes what was planned.
+//! The command that makes the filter which was planned.
 //!
 //! Promises: `firstseen filter create` with these words makes a filter of the planned definition, a horizontal slice a
-//! node; the address of the cluster is all that a reader may have to change. Must not know: how a filter is made.
+//! node; a reader has to change the address of the cluster at most. Must not know: how a filter is made.
 
 use std::fmt::Write as _;
 use std::num::NonZeroU32;
@@ -14,14 +14,14 @@ const NAME: &str = "planned";
 /// The first node of `firstseen up --port 7400`.
 const ADDRESS: &str = "127.0.0.1:7400";
 
-/// What is told of slices that are down.
+/// How the filter survives that slices are down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Survives {
-    /// What a filter tells that is planned without failures.
+    /// By the defaults: the plan has no failures.
     AsUsual,
-    /// All that they have is a duplicate, as the rates under failures assume.
+    /// Every position on them counts as set, so that their events are duplicates, as the rates under failures assume.
     AsDuplicate,
-    /// The same as ever, by so many further copies.
+    /// By so many further copies, so that verdicts do not change.
     ByCopies(u32),
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Survives {
 pub(super) fn command(spec: &FilterSpec, nodes: NonZeroU32, survives: Survives) -> Result<String, SlicingError> {
     let slicing = match nodes.get() {
         1 => Slicing::NONE,
-        // One visit an event, whatever its kind and window; as `filter create` itself proposes.
+        // An event visits one node, whatever its kind and window; `filter create` proposes the same.
         _ => Slicing::new(Cut::Horizontal(nodes))?,
     };
     let mut command = format!(

@@ -1,7 +1,7 @@
 //! What happens at more than the planned load.
 //!
-//! Promises: the rate if nothing were refused, what is refused, and what growing would take. Must not know: nodes, how
-//! it is printed.
+//! Promises: the rate if no event were refused, the share that is refused, and the memory of a filter that grows. Must
+//! not know: nodes, how it is printed.
 
 use firstseen_filter::rates::growth;
 use firstseen_filter::{CellDefinition, FilterDefinition, FilterSpec, GENERATIONS_MAX, GrowthSpec, Kind, Limit};
@@ -23,7 +23,7 @@ pub(super) struct Load {
     pub(super) rate_if_all_recorded: f64,
     /// Share of the new events that the filter refuses (`Undecided`, because it is full) instead of lying more often.
     pub(super) refused_share: f64,
-    /// What a filter would take that may grow, where that helps and the kind can.
+    /// The memory of a filter that may grow, where growth helps and the kind can grow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) grown: Option<Grown>,
 }
@@ -31,15 +31,15 @@ pub(super) struct Load {
 /// A filter that grows by generations and keeps its rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Grown {
-    /// The option of `dedup` that lets it.
+    /// The option of `dedup` that lets it grow.
     pub(super) option: String,
     /// Generations at once.
     pub(super) generations: u32,
-    /// Of all of them.
+    /// Memory of all of them.
     pub(super) memory_bytes: u64,
 }
 
-/// The loads that may come. A window counted in events brings no more of them, whatever the load.
+/// The loads that may come. A window that counts events brings the same number of them, whatever the load.
 pub(super) fn loads(spec: &FilterSpec, definition: &FilterDefinition, events: f64) -> Result<Vec<Load>, SpecError> {
     if matches!(spec.window, Window::Events(_) | Window::LandmarkEvents(_)) {
         return Ok(Vec::new());
@@ -75,8 +75,8 @@ fn refuses(cells: &CellDefinition) -> bool {
     }
 }
 
-/// Equal generations (K11 5), each of which is kept until all that it holds has expired beyond the lateness: those that
-/// a lifetime fills, and where the window slides the one that is being emptied.
+/// Equal generations (K11 5), each of which is kept until all its events have expired beyond the lateness. There are as
+/// many as a lifetime fills, and where the window slides also the one that is being emptied.
 fn grown(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Result<Option<Grown>, SpecError> {
     let rule = definition.rule;
     let generations = match spec.kind {

@@ -1,4 +1,4 @@
-//! Memory of a definition, and of what would be used instead.
+//! Memory of a definition, and of the alternatives to a filter.
 //!
 //! Promises: the bytes that a filter built from the definition takes, but for rounding to cache lines. Must not know:
 //! what the cells mean.
@@ -6,7 +6,7 @@
 use firstseen_filter::{CellDefinition, FilterDefinition};
 use serde::Serialize;
 
-/// What one cell takes, and what one event of the window takes beside the cells, in bits.
+/// The bits that one cell takes, and those that one event of the window takes beside the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Widths {
     pub(super) cell_bits: u64,
@@ -55,10 +55,10 @@ pub(super) fn bytes(definition: &FilterDefinition) -> u64 {
     u64::try_from(bits.div_ceil(8)).unwrap_or(u64::MAX)
 }
 
-/// Another way to keep the events of a window.
+/// Another way to keep the events of a window, without a filter.
 #[derive(Debug, Serialize)]
 pub(super) struct Reference {
-    /// What it is.
+    /// Its name.
     pub(super) name: &'static str,
     /// About how much an event takes, in bytes.
     pub(super) bytes_per_event: u64,
@@ -68,7 +68,7 @@ pub(super) struct Reference {
 
 /// A digest of 16 bytes, a time of 8 and a control byte, in a table that is on average two thirds full.
 const EXACT_MAP_BYTES: u64 = 38;
-/// A short key of its own with a time to live: both tables' entries, key, value, allocations.
+/// A key of its own with a time to live: both tables' entries, a short key, the value, allocations.
 const REDIS_SET_BYTES: u64 = 130;
 
 /// The usual ones, for `events`.

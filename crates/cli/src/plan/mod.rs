@@ -64,34 +64,34 @@ pub struct PlanArgs {
     pub json: bool,
 }
 
-/// Everything that is printed.
+/// The printed plan.
 #[derive(Debug, Serialize)]
 struct Plan {
-    /// What was asked for.
+    /// The load that was asked for.
     events_per_window: u64,
     fpr: f64,
     window: Window,
-    /// What to buy; the first is the answer, and others are what else would do.
+    /// Machines to buy; the first is the answer, the others are alternatives.
     buy: Vec<Machines>,
-    /// What they are planned for.
+    /// The kind that the machines are planned for.
     buy_kind: Kind,
-    /// One, or those that are compared.
+    /// The filter, or those that are compared.
     filters: Vec<Costs>,
-    /// Kinds that cannot be had at this size.
+    /// Kinds that are impossible at this size.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused: Vec<Refused>,
-    /// What would be used instead of a filter.
+    /// The alternatives to a filter.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     references: Vec<Reference>,
-    /// Over nodes.
+    /// The plan over several nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     spread: Option<Spread>,
-    /// The command that makes it on so many nodes.
+    /// The command that makes the filter on so many nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     create: Option<String>,
 }
 
-/// A kind that cannot be had.
+/// A kind that is impossible.
 #[derive(Debug, Serialize)]
 struct Refused {
     kind: Kind,
@@ -101,7 +101,7 @@ struct Refused {
 /// Plans, and prints the plan to `out`.
 ///
 /// # Errors
-/// [`UsageError`]: what was asked for and cannot be had; what `out` says.
+/// [`UsageError`]: a plan that is impossible; errors of `out`.
 pub fn run(args: &PlanArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let plan = match args.kind {
         Some(kind) => one_kind(args, kind.into())?,
@@ -158,7 +158,7 @@ fn all_kinds(args: &PlanArgs) -> anyhow::Result<Plan> {
         _ => {
             let references = memory::references(events_per_window);
             let (fpr, refused, spread, create) = (args.fpr, cannot, None, None);
-            // As `dedup` would choose, where that can be had.
+            // The kind that `dedup` would choose, where that is possible.
             let usual = default_kind(&window);
             let chosen = filters.iter().find(|costs| costs.kind == usual).or(filters.first());
             let (buy_kind, of_kind) = chosen.map_or((usual, window.clone()), |it| (it.kind, it.window.clone()));

@@ -17,18 +17,18 @@ use super::rates::{layout, rates};
 /// A filter over nodes, cut both ways.
 #[derive(Debug, Serialize)]
 pub(super) struct Spread {
-    /// One slice a node.
+    /// One slice a node: the figures for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) nodes: Option<u32>,
     /// Nodes that fail at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failures: Option<u32>,
-    /// Highest acceptable rate while they fail.
+    /// Highest acceptable rate while so many fail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failures_fpr: Option<f64>,
     /// Events are divided.
     pub(super) horizontal: Sliced,
-    /// Cells are divided; not every kind and window can.
+    /// Cells are divided; this is not possible for every kind and window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) vertical: Option<Sliced>,
     /// Why there is no vertical cut.
@@ -53,17 +53,17 @@ pub(super) struct Sliced {
 #[derive(Debug, Serialize)]
 pub(super) struct OnNodes {
     pub(super) memory_bytes_per_node: u64,
-    /// Worst rate while all live.
+    /// Worst rate while all nodes are up.
     pub(super) rate_worst: f64,
-    /// Bits of one event's positions (and its slice), each position apart.
+    /// Bits on the wire for one event's positions (and its slice), each position by itself.
     pub(super) wire_bits_per_event: f64,
-    /// The same where all positions lie in one block, which is sent once.
+    /// The same where all positions lie in one block, whose number is sent once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) wire_bits_per_event_blocked: Option<f64>,
     /// Slices that a new event visits in a full filter until it meets an unset cell; at most so many where a cell is a
     /// word of generations.
     pub(super) visits_new: f64,
-    /// Slices that a duplicate visits, and that setting an event visits.
+    /// Slices that a duplicate visits; as many are visited to set an event.
     pub(super) visits_duplicate: f64,
 }
 
@@ -122,18 +122,18 @@ impl Spread {
 }
 
 impl Spread {
-    /// Further copies with which the rate is kept while nodes fail, where slices alone do not keep it.
+    /// Further copies that keep the rate while nodes fail, where slices alone do not keep it.
     pub(super) fn copies(&self) -> Option<u32> {
         let (copies, rate_max) = (self.failures?, self.failures_fpr?);
         let is_kept = self.horizontal.rate_under_failures.is_none_or(|rate| rate <= rate_max);
         let has_nodes = self.nodes.is_some_and(|nodes| nodes > copies);
-        // What can be cut vertically can be copied.
+        // A filter that can be cut vertically can have copies.
         (!is_kept && has_nodes && (1..COPIES_MAX as u32 - 1).contains(&copies) && self.vertical.is_some())
             .then_some(copies)
     }
 }
 
-/// A cut filter with what the formulas need of it.
+/// A filter that is cut, with the figures that the formulas need.
 struct Slices {
     is_vertical: bool,
     /// S.
@@ -143,7 +143,7 @@ struct Slices {
     /// Cells of one slice (m/S) and positions (k).
     slice_cells: u64,
     hashes: u32,
-    /// Worst rate of the whole.
+    /// Worst rate of the whole filter.
     rate: f64,
     /// Generations that an event may be found in.
     generations: f64,
@@ -184,7 +184,7 @@ impl Slices {
         let (slice_bits, position_bits) = (slices.log2(), (self.slice_cells as f64).log2());
         let (new, duplicate) = if self.is_vertical {
             (
-                // A word goes on to be possible while any generation does.
+                // The test goes on as long as some generation has all its bits set in the words so far.
                 slicing::visits(self.slices, self.hashes, growth::live_rate(self.fill(), self.generations)),
                 slicing::slices_touched(self.slices, self.hashes),
             )
@@ -220,7 +220,7 @@ impl Slices {
         }
     }
 
-    /// The rate of one generation whose whole is `rate`.
+    /// The rate of one generation, where the whole filter has `rate`.
     fn generation_rate(&self, rate: f64) -> f64 {
         growth::generation_rate(rate, self.generations)
     }
@@ -247,7 +247,7 @@ impl Slices {
             let generation = failures::vertical_as_duplicate(down, self.fill(), self.hashes);
             growth::live_rate(generation, self.generations)
         } else {
-            // A whole rate is that of one position.
+            // `rate` is that of the whole, so it counts as that of a single position.
             failures::horizontal_as_duplicate(down, self.rate, 1)
         }
     }

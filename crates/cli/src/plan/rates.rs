@@ -1,4 +1,4 @@
-//! How often a filter errs that so many events come to.
+//! The rate of errors at a load of so many events.
 //!
 //! Promises: the formulas of [`firstseen_filter::rates`]. Must not know: nodes, memory, how it is printed.
 
@@ -6,7 +6,7 @@ use firstseen_filter::rates::generations::{self, JumpingLoad};
 use firstseen_filter::rates::{blocked::BlockRates, plain};
 use firstseen_filter::{CellDefinition, FilterDefinition, Geometry, Growth, Layout};
 
-/// The layout; counting and stable filters are classic.
+/// The layout of the cells; counting and stable filters are classic.
 pub(super) fn layout(cells: &CellDefinition) -> Layout {
     match cells {
         CellDefinition::Bloom { geometry, .. }
@@ -21,7 +21,7 @@ pub(super) fn layout(cells: &CellDefinition) -> Layout {
 pub(super) struct Rates {
     /// At the worst moment of a window: a full filter, just before a jump or a landmark.
     pub(super) worst: f64,
-    /// Over a window.
+    /// The mean over a window.
     pub(super) mean: f64,
 }
 
@@ -66,7 +66,8 @@ pub(super) fn rates(definition: &FilterDefinition, events: f64) -> Rates {
     }
 }
 
-/// Events alive at once for each event of a window: the filter is sized for those that wait for the end of a tick too.
+/// Events alive at once, as a multiple of a window's events: the filter is sized also for those that wait for the end
+/// of a tick.
 fn live_share(growth: Option<&Growth>, capacity_events: Option<u64>) -> f64 {
     match (growth, capacity_events) {
         (Some(growth), Some(capacity_events)) => growth.capacity_events as f64 / capacity_events as f64,

@@ -21,7 +21,7 @@ pub(super) enum Retention {
     Jumping(Slack),
 }
 
-/// What a window is rounded up by.
+/// How much longer than the window events are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Slack {
     /// What the numbers count.
@@ -30,7 +30,7 @@ pub(super) struct Slack {
     pub(super) step: u64,
     /// An event is kept at least so long beyond the window.
     pub(super) beyond_least: u64,
-    /// And for less than so long beyond it.
+    /// And it is kept for less than so long beyond the window.
     pub(super) beyond_most: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Heavy hitters: the keys that occur most often, in bounded memory.
 //!
-//! Promises: a count is never below the truth and at most its stated error above it; the error is 0 while no more
+//! Promises: a count is never below the truth, and above it by at most its stated error; the error is 0 while no more
 //! different ids were counted than the sketch holds. A key's text is asked for only once its id may belong to the
 //! report. Must not know: records, filters, what is counted.
 
@@ -109,7 +109,7 @@ impl HeavyHitters {
     }
 
     /// The `n` (at most [`TOP_MAX`]) keys that occurred most often, in the order of their names where counts are equal.
-    /// Fewer where fewer stand out: once the sketch is full, what was counted once does not.
+    /// Fewer where fewer stand out: once the sketch is full, an id that was counted once does not.
     pub fn top(&self, n: usize) -> Vec<Counted> {
         let counted = |(id, name): (&u64, &String)| {
             let count = self.sketch.lower_bound(id) + self.error;

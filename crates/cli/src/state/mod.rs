@@ -1,7 +1,7 @@
-//! `--state`: a filter that goes on where the last run ended.
+//! `--state`: a filter that continues where the last run ended.
 //!
 //! Promises: the file is replaced at once and whole, or not at all; a file of another definition is refused. Must not
-//! know: what is in the filter.
+//! know: how a filter works.
 
 mod checkpoint;
 pub(crate) mod lock;
@@ -21,21 +21,21 @@ use tempfile::NamedTempFile;
 use crate::exit::UsageError;
 use crate::output::distinct::{folder, place};
 
-/// What a filter was built from.
+/// The definition of a filter.
 pub trait Definition: PartialEq + Serialize + DeserializeOwned {
     /// The definition in one line for people.
     fn describe(&self) -> String;
 
-    /// What was asked for, as flags that a user would write, each with its name: in a fixed order, and the same names for every
-    /// definition.
+    /// The definition as flags that a user would write, each with its name: in a fixed order, and with the same names
+    /// for every definition.
     fn flags(&self) -> Vec<(&'static str, String)>;
 }
 
-/// What a saved filter depends on.
+/// Everything that a saved filter depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StateHeader<D> {
-    /// What the keys were made of.
+    /// The fields and rules that make the key.
     pub key: String,
     /// Seed of the hash.
     pub seed: u64,
@@ -50,8 +50,8 @@ impl<D: Definition> SavedState<D> {
     /// Opens `path`; `None` if there is no such file yet, and the run is to make it.
     ///
     /// # Errors
-    /// Where the file cannot be read or is damaged, or none can be made beside it, which a run must not learn at its
-    /// end. A run that only looks up makes none: for it a missing file is an error, not an empty filter.
+    /// Where the file cannot be read or is damaged, or none can be made beside it, which a run must find out before its
+    /// end. A run that only looks up makes no file: for it a missing one is an error, not an empty filter.
     pub fn open(path: &Path, is_lookup: bool) -> anyhow::Result<Option<Self>> {
         if !is_lookup {
             temporary(path)?;
@@ -73,7 +73,7 @@ impl<D: Definition> SavedState<D> {
         self.0.header().seed
     }
 
-    /// Lets `read_body` fill the filter, if `expected` is what the file holds.
+    /// Fills the filter by `read_body`, if the file is of `expected`.
     ///
     /// # Errors
     /// Where the file is damaged, or holds a filter of another definition.
@@ -96,7 +96,7 @@ impl<D: Definition> SavedState<D> {
     }
 }
 
-/// What is said, and what to do, of a state that is damaged, or that another version has written.
+/// The message about a state that is damaged, or of another version, and the remedy.
 fn unusable(path: &Path) -> String {
     let path = path.display();
     format!(
@@ -125,12 +125,12 @@ fn difference<D: Definition>(expected: &StateHeader<D>, found: &StateHeader<D>) 
     }
 }
 
-/// The seed asked for, else the saved one, else one that nobody who sends events can know.
+/// The seed that was asked for, else the saved one, else a random one, which producers cannot know.
 pub fn seed<D: Definition>(asked: Option<u64>, saved: Option<&SavedState<D>>) -> u64 {
     asked.or(saved.map(SavedState::seed)).unwrap_or_else(drawn_seed)
 }
 
-/// A seed that nobody has asked for.
+/// A random seed.
 pub(crate) fn drawn_seed() -> u64 {
     // The standard library keys its hash maps from the system's randomness.
     RandomState::new().build_hasher().finish()
@@ -146,7 +146,7 @@ pub fn save<D: Definition>(
     write_body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> anyhow::Result<()> {
     let context = || format!("cannot save the state {}", path.display());
-    // A symbolic link stays, and what it leads to is replaced.
+    // A symbolic link stays, and the file that it leads to is replaced.
     let path = &place(path);
     let mut file = temporary(path)?;
     snapshot::write(&mut file, header, write_body).with_context(context)?;

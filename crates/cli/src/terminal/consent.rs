@@ -1,13 +1,13 @@
-//! Asking before something is done that cannot be undone.
+//! Asks the user before a change that cannot be undone.
 
 use std::io::{self, IsTerminal, Write};
 
 use crate::exit::UsageError;
 
-/// Asks at the terminal; without one, `--yes` must be given.
+/// Asks at the terminal; without a terminal, `--yes` must be given.
 ///
 /// # Errors
-/// [`UsageError`] where there is nobody to ask.
+/// [`UsageError`] where there is no terminal.
 pub(crate) fn confirms(what: &str) -> anyhow::Result<bool> {
     if !io::stdin().is_terminal() {
         return Err(UsageError(format!("{what}: say --yes")).into());

@@ -1,12 +1,12 @@
-//! Ctrl-C and SIGTERM: a wish to stop, told to whoever waits.
+//! Ctrl-C and SIGTERM: the wish to stop, which a run looks at.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The one that listens: signals come to the process, and are listened for once.
+/// The handler of signals: they come to the process, which handles them in one place.
 static LISTENS: OnceLock<Stop> = OnceLock::new();
 
-/// Set once a person or the system wants the run to end.
+/// Set once a user or the system wants the run to end.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -28,7 +28,7 @@ impl Stop {
         Ok(LISTENS.get_or_init(|| stop).clone())
     }
 
-    /// Whether the process is to stop, for whoever waits where nobody has handed on what listens.
+    /// Whether the process is to stop, for code that was not given the handler.
     #[cfg(feature = "full")]
     pub(crate) fn is_wished() -> bool {
         LISTENS.get().is_some_and(Self::is_set)

@@ -1,6 +1,6 @@
 //! Numbers, sizes, long lines and tables as people read and write them.
 //!
-//! Promises: the same value gives the same text. Must not know: what a value is of.
+//! Promises: the same value gives the same text. Must not know: what a value means.
 
 pub(crate) mod lines;
 pub(crate) mod numbers;

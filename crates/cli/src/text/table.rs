@@ -1,6 +1,6 @@
 //! Tables for people.
 //!
-//! Promises: columns line up; what came from elsewhere cannot move a terminal's cursor. Must not know: what they show.
+//! Promises: columns line up; text of others cannot move a terminal's cursor. Must not know: what the tables show.
 
 use firstseen_records::printable;
 

@@ -1,7 +1,7 @@
 //! The processes of a local cluster.
 //!
-//! Promises: they are told to end when this is dropped, and when this process ends, however it does. Must not know:
-//! what runs in them.
+//! Promises: the processes get a signal to end when this is dropped, and when this process ends, for whatever reason.
+//! Must not know: what runs in them.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
@@ -15,9 +15,9 @@ use nix::unistd::Pid;
 
 use super::folder::{Folder, LocalNode};
 
-/// How long nodes may take to answer what is in flight and end: a little more than they allow themselves.
+/// How long nodes may take to answer events in flight and end: a little more than they allow themselves.
 const END: Duration = Duration::from_secs(12);
-/// Lines of a log that are shown when its node has ended.
+/// Lines of a node's log that are shown when it has ended.
 const LINES: usize = 5;
 
 /// One process a node.
@@ -43,7 +43,7 @@ impl Processes {
         Ok(processes)
     }
 
-    /// Starts one again that has ended.
+    /// Starts a process again that has ended.
     ///
     /// # Errors
     /// Where it cannot be started.
@@ -53,10 +53,10 @@ impl Processes {
         Ok(())
     }
 
-    /// Ends one without notice.
+    /// Kills a process (SIGKILL).
     ///
     /// # Errors
-    /// Where there is none.
+    /// Where there is no such process.
     pub(crate) fn kill_one(&mut self, index: usize) -> anyhow::Result<()> {
         self.signal_one(index, Signal::SIGKILL)?;
         let process = self.0.get_mut(index).context("no such node")?;
@@ -64,10 +64,10 @@ impl Processes {
         Ok(())
     }
 
-    /// Tells one to end, and waits.
+    /// Sends a process SIGTERM, and waits until it has ended.
     ///
     /// # Errors
-    /// Where it does not in time.
+    /// Where it does not end in time.
     pub(crate) fn end_one(&mut self, index: usize, patience: Duration) -> anyhow::Result<()> {
         self.signal_one(index, Signal::SIGTERM)?;
         let (begun, process) = (std::time::Instant::now(), self.0.get_mut(index).context("no such node")?);
@@ -78,32 +78,32 @@ impl Processes {
         Ok(())
     }
 
-    /// Sends one a signal.
+    /// Sends a process a signal.
     ///
     /// # Errors
-    /// Where there is none.
+    /// Where there is no such process.
     pub(crate) fn signal_one(&self, index: usize, signal: Signal) -> anyhow::Result<()> {
         let process = self.0.get(index).context("no such node")?;
         kill(Pid::from_raw(i32::try_from(process.child.id())?), signal)?;
         Ok(())
     }
 
-    /// Their numbers.
+    /// The ids of the processes.
     pub(crate) fn ids(&self) -> impl Iterator<Item = u32> {
         self.0.iter().map(|process| process.child.id())
     }
 
-    /// How many have not ended.
+    /// How many processes have not ended.
     pub(crate) fn living(&self) -> usize {
         self.0.iter().filter(|process| !process.has_ended).count()
     }
 
-    /// How a node ended that had not before, in words.
+    /// How a node has ended since the last look, in words.
     pub(crate) fn ended(&mut self) -> Option<String> {
         self.0.iter_mut().find_map(|process| process.look().map(|status| process.last_words(status)))
     }
 
-    /// Tells all to end and waits; those that do not are killed.
+    /// Sends all processes SIGTERM and waits; those that do not end are killed.
     pub(crate) async fn end(&mut self) {
         self.signal(Signal::SIGTERM);
         let deadline = tokio::time::Instant::now() + END;
@@ -114,7 +114,7 @@ impl Processes {
         self.kill();
     }
 
-    /// Kills all that live.
+    /// Kills all processes that live.
     pub(crate) fn kill(&mut self) {
         self.signal(Signal::SIGKILL);
         for process in self.0.iter_mut().filter(|process| !process.has_ended) {
@@ -125,7 +125,7 @@ impl Processes {
     fn signal(&self, signal: Signal) {
         for process in self.0.iter().filter(|process| !process.has_ended) {
             if let Ok(id) = i32::try_from(process.child.id()) {
-                // It may have ended just now.
+                // The process may have ended just now.
                 let _ = kill(Pid::from_raw(id), signal);
             }
         }
@@ -148,13 +148,14 @@ impl Process {
         let mut command = Command::new(&program);
         command.arg("node").arg("--config").arg(folder.config(node)).arg("--create");
         command.arg("--end-with").arg(std::process::id().to_string());
-        // A group of its own: Ctrl-C in the terminal reaches this process, which then ends the nodes in order.
+        // The node is in a process group of its own: Ctrl-C in the terminal reaches only this process, which then ends
+        // the nodes in order.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(written);
         let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
         Ok(Self { name: node.name.clone(), log, child, has_ended: false })
     }
 
-    /// How it ended, if it has and that was not known.
+    /// How the process has ended, if it has and this was not known.
     fn look(&mut self) -> Option<ExitStatus> {
         if self.has_ended {
             return None;

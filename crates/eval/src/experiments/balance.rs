@@ -1,7 +1,7 @@
-//! How evenly slices are loaded, where the positions of every key lie anywhere (K11 3.1, Figures 5 and 8).
+//! How evenly slices are loaded, where each position of a key may lie anywhere (K11 3.1, Figures 5 and 8).
 //!
-//! Promises: places are drawn, because keys that come often meet in one slice rarely, and weigh much then; nothing of them is
-//! a filter's. Must not know: filters, streams.
+//! Promises: places are drawn, because two frequent keys meet in one slice rarely, and weigh much where they do; no
+//! place is computed by a filter. Must not know: filters, streams.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -9,28 +9,28 @@ use rand_chacha::ChaCha8Rng;
 use super::cuts::Way;
 use crate::drawn::Drawn;
 
-/// Times that all places are drawn.
+/// Draws of all places.
 const DRAWS: u32 = 8;
 
 /// How a stream uses one key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyUse {
-    /// Times that it came.
+    /// How often the key came.
     pub(super) occurrences: f64,
-    /// Share of the filter's cells that were set when it came first.
+    /// The share of the filter's cells that were set when it first came.
     pub(super) fill: f64,
 }
 
-/// Of the positions tested of all slices.
+/// The balance of the positions that slices have tested.
 #[derive(Clone, Copy)]
 pub(super) struct Balance {
     /// Jain's fairness, `(sum of loads)^2 / (S sum of loads^2)`.
     pub(super) fairness: Drawn,
-    /// The share that the slice with most of them has.
+    /// The share of the slice with most tested positions.
     pub(super) greatest: Drawn,
 }
 
-/// The balance of a filter that is cut so, over a stream that uses keys so.
+/// The balance of a filter with this cut, over a stream with these keys.
 pub(super) fn balance(way: Way, slices: u32, hashes: u32, keys: &[KeyUse], seed: u64) -> Balance {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut one = || {
@@ -42,12 +42,12 @@ pub(super) fn balance(way: Way, slices: u32, hashes: u32, keys: &[KeyUse], seed:
     Balance { fairness: Drawn::of(&fairness), greatest: Drawn::of(&greatest) }
 }
 
-/// Positions tested by slice. Of a key that is known all are tested; when it is new, a pipelined lookup goes from slice to
-/// slice in the order of its positions, until one has a cell of it that is not set.
+/// Positions tested by slice. Of a known key all are tested; for a new one a pipelined lookup goes from slice to slice
+/// in the order of its positions, until a slice has a cell of it that is not set.
 fn loads(way: Way, slices: u32, hashes: u32, keys: &[KeyUse], random: &mut ChaCha8Rng) -> Vec<f64> {
     let (parts, ranges) = way.divides(slices);
     let mut loads = vec![0.0; slices as usize];
-    // Of the key at hand: the slices that its positions lie in, with the range of each, and how many of them.
+    // Of the key at hand: the slices of its positions, with the range of each, and the number of positions in it.
     let mut visits: Vec<(u32, usize, i32)> = Vec::new();
     for KeyUse { occurrences, fill } in keys {
         visits.clear();
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn diced_filters_are_balanced_between_horizontal_and_vertical_ones() {
-        // All cells are set: everything is tested always, as the paper's formulas have it.
+        // All cells are set, so every position is always tested, as the paper's formulas assume.
         let keys = Vec::from_iter((1..1000).map(|rank| KeyUse { occurrences: f64::from(500 / rank + 20), fill: 1.0 }));
         let fairness = Way::ALL.map(|way| balance(way, 40, 4, &keys, 5).fairness.mean);
         let [vertical, horizontal, ..] = fairness;

@@ -13,7 +13,7 @@ pub(super) struct Burst {
     pub(super) hashes: u32,
     /// Events at which a generation is full.
     pub(super) capacity_events: f64,
-    /// What tells that it is.
+    /// By what it is full.
     pub(super) limit: Limit,
     /// Events that arrive in a tick.
     pub(super) tick_events: f64,
@@ -23,7 +23,7 @@ pub(super) struct Burst {
     pub(super) kept_ticks: f64,
 }
 
-/// What is found in the long run.
+/// The state in the long run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steady {
     /// Live generations, mean over time.
@@ -34,7 +34,7 @@ pub(super) struct Steady {
 
 /// Steps of all integrals.
 const STEPS: u32 = 256;
-/// Rounds after which the rate no longer changes: each leaves less than a third of the error.
+/// Rounds after which the rate no longer changes: each leaves less than a third of the error before it.
 const ROUNDS: u32 = 40;
 
 impl Burst {
@@ -62,7 +62,8 @@ impl Burst {
         Steady { generations: 1.0 + (self.kept_ticks - 1.0 / self.tick_events) / period_ticks, rate }
     }
 
-    /// The rate when the newest generation is filled to a share `progress` and what came in the last `alive` periods lives.
+    /// The rate when the newest generation is filled to a share `progress` and the events of the last `alive` periods
+    /// are alive.
     fn rate_at(&self, progress: f64, alive: f64, tested: f64) -> f64 {
         let mut none = 1.0 - self.fill(progress * tested).powi(self.hashes as i32);
         let mut ended = progress;
@@ -74,20 +75,21 @@ impl Burst {
         1.0 - none
     }
 
-    /// Set cells after so many events that no other generation knew.
+    /// The share of cells that are set after so many tested events that no other generation knew.
     fn fill(&self, tested: f64) -> f64 {
         firstseen_filter::rates::plain::fill(self.cells, self.hashes, tested)
     }
 
-    /// Events recorded of so many: those that are not taken for duplicates, `integral of 1 - p^k`.
+    /// Events that are recorded of so many that are tested: those that are not called duplicates, `integral of 1 -
+    /// p^k`.
     fn delivered(&self, tested: f64) -> f64 {
         let at = |step: u32| self.fill((f64::from(step) + 0.5) / f64::from(STEPS) * tested).powi(self.hashes as i32);
         tested * (1.0 - (0..STEPS).map(at).sum::<f64>() / f64::from(STEPS))
     }
 
-    /// Events that a generation has tested when it is full. By cardinality as many as leave its capacity recorded. By density
-    /// as many as fill it beyond its limit: it is passed by `(1 + p + k (1 - p)) / 2` cells on average, as an event sets
-    /// binomial(k, 1 - p) of them (the mean excess of a renewal process in whole steps).
+    /// Events that a generation has tested when it is full. By cardinality: as many as it takes to record its capacity.
+    /// By density: as many as fill it beyond its limit, which the last one exceeds by `(1 + p + k (1 - p)) / 2` cells
+    /// on average, as an event sets binomial(k, 1 - p) of them (the mean excess of a renewal process in whole steps).
     ///
     /// An event has the same cells in all generations, and one that covers a cell refuses `d = p^(k-1)` of what hits it. So
     /// with G other generations alive hits are uneven by a variance of `v = G p (1 - p) d^2`, which leaves

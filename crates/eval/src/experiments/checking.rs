@@ -1,7 +1,8 @@
-//! What top-down testing leaves of a tree's false positives (K11 6), over cells that are drawn.
+//! The false positives that top-down testing leaves in a tree (K11 6), over cells that are drawn.
 //!
-//! Nodes of a level of a dense tree have keys in common, so they err together, and a product over nodes says nothing. So the
-//! law is followed: every key has cells of its own, drawn for this; nodes are sets of cells.
+//! Nodes of one level of a dense tree have keys in common, so their errors are not independent, and a product over
+//! nodes is wrong. So this follows the law event by event: every key has its own cells, which are drawn; nodes are sets
+//! of cells.
 //!
 //! Promises: the rules of the paper, one event after the other, and the mean over several draws. Must not know: hashes,
 //! production filters, what was measured.
@@ -16,9 +17,9 @@ use super::climbing::Shape;
 use crate::stats::Counts;
 use crate::stream::Event;
 
-/// Draws, over which the mean is taken: what they add to the error of what is measured is a twentieth of it.
+/// Draws for the mean: they add a twentieth of the measurement's error.
 const DRAWS: u64 = 10;
-/// Cells are drawn from a seed that differs in this from that of the stream.
+/// The seed of cells differs in this from the seed of the stream.
 const CELLS: u64 = 0x00CE_1150_0000_0000;
 
 /// A tree of equal filters whose events are checked down to a level.
@@ -51,7 +52,7 @@ impl Cells {
 }
 
 impl Checking {
-    /// The share of new events of a stream that are told duplicate.
+    /// The share of a stream's new events that are called duplicates.
     pub(super) fn rate(self, stream: &[Event], seed: u64) -> f64 {
         let mut errors = Counts::default();
         for draw in 0..DRAWS {
@@ -77,9 +78,9 @@ impl Checking {
         errors
     }
 
-    /// Whether an event is told to be a duplicate: if a node finds it, and, above level d, a node of level d below that one
-    /// has it too; otherwise it climbs. What is new is set on its whole path, and in a dense tree what is found is set
-    /// wherever it has climbed.
+    /// Whether an event is called a duplicate: where a node finds it, and, for a node above level d, a node of level d
+    /// below that one has it too; otherwise the event climbs. A new event is set on its whole path; in a dense tree one
+    /// that is found is set wherever it has climbed.
     fn observe(self, cells: &mut Cells, leaf: u32, places: &[usize]) -> bool {
         let found = (0..self.shape.levels).rev().find(|level| {
             let node = self.shape.above(leaf, *level);

@@ -1,4 +1,4 @@
-//! What a tree of equal filters finds at each level, in expectation (K11 6).
+//! The events that each level of a tree of equal filters finds, in expectation (K11 6).
 //!
 //! Promises: exact sets of keys, and the rate of each node as it fills. Must not know: cells, verdicts.
 
@@ -27,7 +27,7 @@ impl Shape {
     }
 }
 
-/// Follows a stream, and adds up what it should find.
+/// Follows a stream, and adds up the expected finds.
 ///
 /// The cells of a node contain those of its children, so a false positive below is one above: an unseen key that a child
 /// of rate `r` has missed is found by its parent of rate `R` with chance `(R - r) / (1 - r)`.
@@ -38,15 +38,15 @@ pub(super) struct Climb {
     hashes: u32,
     /// Expected events set, by level and node.
     set: Vec<Vec<f64>>,
-    /// Dense: the chance that a key is found at a node, by level.
+    /// Dense trees: the chance that a key is found at a node, by level.
     known: Vec<HashMap<(u32, u64), f64>>,
-    /// Sparse: the leaf by which a key came first, and the chance that it was delivered.
+    /// Sparse trees: the leaf by which a key first came, and the chance that it was delivered.
     first: HashMap<u64, (u32, f64)>,
-    /// Sparse: expected false positives so far, by level, of a key at a node.
+    /// Sparse trees: expected false positives so far, by level, of a key at a node.
     stays: Vec<HashMap<(u32, u64), f64>>,
     /// Expected hits by level.
     pub(super) hits: Vec<f64>,
-    /// Sparse: the variance of the false positives that are found at a level or below it.
+    /// Sparse trees: the variance of the false positives that are found at a level or below it.
     pub(super) variances: Vec<f64>,
 }
 
@@ -79,7 +79,8 @@ impl Climb {
         plain::rate(self.cells, self.hashes, set)
     }
 
-    /// Once an event has come to a node, the node finds it the next time: it was set there, or a false positive stays one.
+    /// Once an event has come to a node, the node finds it the next time: it was set there, or was a false positive,
+    /// which stays one.
     fn climb_dense(&mut self, leaf: u32, key: u64) {
         let (mut coming, mut below) = (1.0, 0.0);
         for level in (0..self.shape.levels).rev() {
@@ -95,16 +96,17 @@ impl Climb {
         }
     }
 
-    /// A false positive stays one, so of a key that comes often many events are found wrongly, or none. With the chances
-    /// `r_i` that rise from event to event it is `variance = sum over i of r_i (1 - r_i) + 2 sum over i < j of r_i (1 - r_j)`.
+    /// A false positive stays one, so of a frequent key many events are found wrongly, or none. With the chances `r_i`,
+    /// which rise from event to event, its `variance = sum over i of r_i (1 - r_i) + 2 sum over i < j of r_i (1 -
+    /// r_j)`.
     fn stay(&mut self, level: u32, node_and_key: (u32, u64), rate: f64) {
         let before = self.stays[level as usize].entry(node_and_key).or_insert(0.0);
         self.variances[level as usize] += (1.0 - rate) * (rate + 2.0 * *before);
         *before += rate;
     }
 
-    /// A key is where it was delivered, on the path from its first leaf. One that was dropped was in the root's cells, and
-    /// stays there: at level j with chance `r_j / r_0`.
+    /// A key that was delivered is on the path from its first leaf. One that was dropped had its cells set at the root
+    /// by others, where they stay; at level j they are set with chance `r_j / r_0`.
     fn climb_sparse(&mut self, leaf: u32, key: u64) {
         let rates: Vec<f64> = (0..self.shape.levels).map(|level| self.rate(level, leaf)).collect();
         let below = |level: u32| rates.get(level as usize + 1).copied().unwrap_or(0.0);
@@ -149,7 +151,8 @@ mod tests {
         let shape = Shape { levels: 2, fan: 2 };
         for (mode, hits) in [(TreeMode::Dense, [1.0, 2.0]), (TreeMode::Sparse, [2.0, 1.0])] {
             let mut climb = Climb::new(shape, mode, 1e12, 4);
-            // New at leaf 0, again there; then at leaf 1 twice, which only a dense leaf remembers.
+            // A new key at leaf 0, and its repeat there; then two repeats at leaf 1, the second of which only a dense
+            // leaf finds.
             [0, 0, 1, 1].into_iter().for_each(|leaf| climb.observe(leaf, 7));
             assert!(climb.hits.iter().zip(hits).all(|(found, exact)| (found - exact).abs() < 1e-9), "{:?}", climb.hits);
         }

@@ -1,4 +1,4 @@
-//! What each way of cutting a filter does to its rate (K11 3), over a stream that fills it.
+//! The effect of each way of cutting a filter on its rate (K11 3), over a stream that fills it.
 //!
 //! Promises: formulas for events that fall uniformly. Must not know: filters, streams.
 
@@ -16,7 +16,7 @@ pub(super) enum Way {
 /// Slices of the second cut, where there are two.
 pub(super) const INNER: u32 = 5;
 
-/// Points of the filling at which a mean is taken.
+/// Points of the filling over which a mean is taken.
 const STEPS: u32 = 64;
 
 impl Way {
@@ -42,7 +42,7 @@ impl Way {
         }
     }
 
-    /// Slices that events are divided over (H), and ranges that cells are (V).
+    /// The number of slices that events are divided over (H), and of ranges that cells are divided into (V).
     pub(super) fn divides(self, slices: u32) -> (u32, u32) {
         match self {
             Self::Horizontal => (slices, 1),

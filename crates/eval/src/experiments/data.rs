@@ -1,7 +1,7 @@
 //! K11 7, Figures 4 and 6: how popular events are, and how many come to each leaf.
 //!
-//! Promises: the streams that other experiments draw, by their own laws, and every log that was handed in. Must not
-//! know: filters.
+//! Promises: the streams that other experiments draw, by their own laws, and every log that the run has. Must not know:
+//! filters.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 struct Drawn {
     name: String,
     spec: StreamSpec,
-    /// Ranks that are looked at: all below are in any run.
+    /// The ranks that are shown: every one below the number of keys in any run.
     ranks: Vec<u64>,
 }
 
@@ -45,13 +45,13 @@ impl Drawn {
         let most = match spec.keys {
             Keys::Distinct => spec.events,
             Keys::Uniform { keys } | Keys::Zipf { keys, .. } => keys,
-            // Chance moves the number of new keys by far less than a tenth.
+            // The number of new keys varies by far less than a tenth.
             Keys::Repeats { distinct_share, .. } => (0.9 * distinct_share * spec.events as f64) as u64,
         };
         Self { name: name.to_owned(), spec, ranks: ranks_to(most) }
     }
 
-    /// How often the key of each rank came, and what share its law gives it.
+    /// How often the key of each rank came, and its share by the law.
     fn popularity(&self, seed: u64) -> Result<Vec<(Counts, f64)>, EvalError> {
         let stream = self.spec.events(seed)?;
         let keys: Vec<u64> = self.ranks.iter().map(|rank| stream.ranked(*rank)).collect();
@@ -87,7 +87,7 @@ fn counted(keys: impl Iterator<Item = u64>) -> HashMap<u64, u64> {
     counts
 }
 
-/// K11's synthetic sets and the tree's, and streams of repeats.
+/// K11's synthetic sets and the tree's stream, and streams of repeats.
 fn drawn(run: &Run<'_>) -> [Vec<Drawn>; 2] {
     let events: u64 = run.scale.pick(100_000, 60_000, 20_000);
     let of_keys = |name: &str, keys: Keys| Drawn::new(name, StreamSpec::new(events, keys));
@@ -105,8 +105,8 @@ fn drawn(run: &Run<'_>) -> [Vec<Drawn>; 2] {
     [laws, repeats.into_iter().chain([clicks]).collect()]
 }
 
-/// Events of each leaf of the tree's stream and the share that is expected, given where each key has its home:
-/// `h w + (1 - h)(1 - w)/(L - 1)`, w the share of the keys at home there. The greatest expected share first.
+/// Events of each leaf in the tree's stream, and the expected share, given where each key has its home: `h w + (1 -
+/// h)(1 - w)/(L - 1)`, where w is the share of the keys that have their home there. The greatest expected share first.
 fn leaves(spec: &StreamSpec, seed: u64) -> Result<Vec<(Counts, f64)>, EvalError> {
     let stream = spec.events(seed)?;
     let at_home = weights_at_home(spec, &stream);
@@ -123,7 +123,7 @@ fn leaves(spec: &StreamSpec, seed: u64) -> Result<Vec<(Counts, f64)>, EvalError>
     Ok(leaves)
 }
 
-/// By site, how popular the keys are that are at home there; but for a common factor.
+/// By site, the popularity of the keys that have their home there; up to a common factor.
 fn weights_at_home(spec: &StreamSpec, stream: &Events) -> Vec<f64> {
     let mut weights = vec![0.0; spec.sites as usize];
     if let Keys::Zipf { keys, exponent } = spec.keys {
@@ -194,7 +194,7 @@ fn popularity_sheet(title: String, series: Vec<Readings>, lines: Vec<Line>) -> S
     Sheet { title, x: Axis::log("rank of the key"), y: Axis::log("share of events"), series, lines }
 }
 
-/// What is the same in every run, as a log is.
+/// A reading that is the same in every run, as a log's is.
 fn fixed(x: u64, count: u64, all: u64, runs: u32) -> Reading {
     let estimate = Estimate::of_values(&vec![count as f64 / all as f64; runs as usize], all);
     let estimate = Estimate { samples: all, ..estimate };
@@ -220,12 +220,12 @@ fn log_sheet(log: &Log, runs: u32) -> Sheet {
     popularity_sheet(format!("Figures 4(a), 6: popularity in {}", log.name), series, lines)
 }
 
-/// Figure 4(b): of the tree's stream, and of each log with its clients' hashes as leaves.
+/// Figure 4(b): the tree's stream, and each log with the hashes of its clients as leaves.
 fn leaves_sheet(run: &Run<'_>, spec: &StreamSpec, drawn: Vec<Reading>) -> Sheet {
     let formula = "h w + (1 - h)(1 - w)/(L - 1), w the share of the keys at home there, h what comes from home";
     let mut series =
         vec![Readings { name: "stream of the tree".to_owned(), formula: Some(formula.to_owned()), points: drawn }];
-    // One mapping for all runs: what is shown is the log.
+    // One hash for all runs: the log is the same in all.
     let secret = FilterSecret::from_seed(0);
     for log in run.logs.iter().filter(|log| !log.clients.is_empty()) {
         let mut events = vec![0; spec.sites as usize];
@@ -284,7 +284,7 @@ mod tests {
         assert!(shown.title.contains("harmonic") && shown.lines[0].name.ends_with("s = 1.00"), "{:?}", shown.lines);
         let shares: Vec<f64> = shown.series[0].points.iter().map(|point| point.mean * 7381.0).collect();
         assert!(shares.iter().zip([2520.0, 1260.0, 504.0, 252.0]).all(|(one, other)| (one - other).abs() < 1e-9));
-        // Each of many clients once: the leaves are nearly alike, and those of the tree are not.
+        // Each of many clients sends one event: the leaves of the log are nearly alike, and those of the tree are not.
         let [tree, log] = [0, 1].map(|series| &document.panels[3].series[series].points);
         assert!((log.iter().map(|point| point.mean).sum::<f64>() - 1.0).abs() < 1e-9);
         assert!(log[0].mean < 1.2 / 24.0 && tree[0].mean > tree[23].mean, "{tree:?} {log:?}");

@@ -1,4 +1,5 @@
-//! K11 7, Figure 9(c) and 9(d): false positives and false negatives of the equal-timers heuristic, by how many must be equal.
+//! K11 7, Figure 9(c) and 9(d): false positives and false negatives of the equal-timers heuristic, by how many timers
+//! must be equal.
 //!
 //! Promises: production filters with k' = 0..=k, full windows of distinct events. Must not know: what timers hold.
 
@@ -24,9 +25,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     measure,
 };
 
-/// The cut of the filter, in the order of [`CUTS`]: vertical slices are told what the uncut filter would be.
+/// The cut of the filter, in the order of [`CUTS`]: a filter with vertical slices gives the same verdicts as the uncut
+/// one.
 const SLICINGS: [&str; 2] = ["vertical:10", "horizontal:10"];
-/// Beyond so many equal timers no false positive can be found in any run that ends: the chance falls a thousandfold each.
+/// With more equal timers no false positive shows up in any run that ends: the chance falls a thousandfold with each.
 const EQUAL_SHOWN: u32 = 3;
 const NAMES: [&str; 2] = ["false positives", "false negatives"];
 
@@ -109,7 +111,8 @@ fn expected(size: Size, slices: u32, equal: u32) -> [f64; 2] {
     }
 }
 
-/// One run: two windows of distinct events; then unseen keys that are told duplicate, and delivered keys that are not.
+/// One run: two windows of distinct events; then unseen keys that are called duplicates, and delivered keys that are
+/// not.
 fn counted(size: Size, probes: u64, slicing: &str, equal_timers: u32, seed: u64) -> Result<[Counts; 2], EvalError> {
     let mut subject = Subject::new("equal-timers", &size.spec(equal_timers), slicing, seed)?;
     let mut delivered = VecDeque::new();

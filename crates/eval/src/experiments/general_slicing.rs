@@ -72,7 +72,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     })
 }
 
-/// One run: a filter is filled, then asked for events that it does not hold.
+/// One run: a filter is filled, then asked about events that it does not hold.
 fn counted(choices: u32, slice_cells: u64, events: u64, probes: u64, seed: u64) -> Result<Counts, EvalError> {
     let definition = shaped(Kind::Bloom, Window::Unbounded, slice_cells, HASHES).resolve()?;
     let geometry = Geometry::new(slice_cells, HASHES, 1, Layout::Classic)?;

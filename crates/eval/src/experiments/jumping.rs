@@ -112,9 +112,10 @@ fn cells_of(hashes: u32, sub_window: u64) -> u64 {
     (f64::from(hashes) * CELLS_PER_EVENT * f64::from(SUB_WINDOWS) * sub_window as f64) as u64
 }
 
-/// One run: distinct events that were called duplicates, of the first window, which starts from empty, and of all later ones.
+/// One run: distinct events that were called duplicates, of the first window, which starts from an empty filter, and of
+/// all later ones.
 fn counted(kind: Kind, hashes: u32, sub_window: u64, seed: u64) -> Result<[Counts; 2], EvalError> {
-    // Jumps of a window are its full sub-windows; the current one comes on top.
+    // The jumps of a window are its full sub-windows; the current one is added to them.
     let window = Window::Events(u64::from(SUB_WINDOWS - 1) * sub_window);
     let spec = shaped(kind, window, cells_of(hashes, sub_window), hashes);
     let spec = FilterSpec { jumps: Some(SUB_WINDOWS - 1), ..spec };

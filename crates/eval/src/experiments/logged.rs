@@ -1,4 +1,4 @@
-//! Events of logs that were handed in, for the experiments that want real ones.
+//! Events of the logs of a run, for the experiments that want real ones.
 //!
 //! Promises: events in the order of their log. Must not know: cells, windows, files.
 
@@ -24,7 +24,7 @@ pub(super) struct Clicks<'a> {
 }
 
 impl<'a> Clicks<'a> {
-    /// Of each log the part that the experiment takes.
+    /// For each log, the part that the experiment uses.
     pub(super) fn new(run: &Run<'a>, part: &'a LogUse) -> Self {
         Self { logs: run.logs, scale: run.scale, part }
     }
@@ -37,7 +37,7 @@ impl<'a> Clicks<'a> {
         }
     }
 
-    /// What the experiments of logs were run with.
+    /// The parameters of experiments over logs.
     pub(super) fn parameters(&self) -> [Parameter; 3] {
         [
             parameter("clicks at most: the first of a log, or of the stream", (self.part.events_max)(self.scale)),
@@ -46,7 +46,7 @@ impl<'a> Clicks<'a> {
         ]
     }
 
-    /// What is to be said where nothing here is of a log.
+    /// The note where the run has no log.
     pub(super) fn note(&self) -> Option<String> {
         let note =
             "No log was given: these are not real clicks, but a synthetic stream with the repeats of the paper's log.";
@@ -63,20 +63,20 @@ impl<'a> Clicks<'a> {
     }
 }
 
-/// Events that the filters of one run and one number of hash functions see together: of a log with fewer, more filters are
-/// tried, each with a hash of its own, because a small log has few errors.
+/// Events that the filters of one run and one number of hash functions see in all. Of a small log, which has few
+/// errors, more filters are measured, each with a hash of its own.
 const TRIED_EVENTS: fn(Scale) -> u64 = |scale| scale.pick(600_000, 100_000, 20_000);
 const FILTERS_MAX: u64 = 100;
 
-/// The seeds of the filters that one run tries.
+/// The seeds of the filters of one run.
 pub(super) fn filter_seeds(scale: Scale, events: usize, seed: u64) -> impl Iterator<Item = u64> {
     let filters = (TRIED_EVENTS(scale) / events.max(1) as u64).clamp(1, FILTERS_MAX);
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     (0..filters).map(move |_| random.next_u64())
 }
 
-/// Distinct events of a log that experiments need. Formulas are for many cells: of 50 distinct clicks those of jumping
-/// windows were found 3 to 5 % off, of 500 within 1 %; slices divide the cells further.
+/// Distinct events that a log must have. Formulas assume many cells: with 50 distinct clicks those of jumping windows
+/// were 3 to 5 % off, with 500 within 1 %; slices divide the cells further.
 pub(super) const DISTINCT_MIN: u64 = 1_000;
 
 /// How many events are distinct.

@@ -1,7 +1,7 @@
 //! Bits for an event of the window against the rate of false positives: every windowed kind, an exact map, and the bound of
 //! information theory.
 //!
-//! Promises: sizes as the production planner gives them, each with the rate that the filter then has. Must not know: how
+//! Promises: sizes are those of the production planner, each with the rate that the filter then has. Must not know: how
 //! sizes are found.
 
 use firstseen_filter::rates::blocked::BlockRates;
@@ -66,12 +66,12 @@ impl Way {
         FilterSpec { rate, capacity_events: Some(events), ..FilterSpec::new(kind, window) }
     }
 
-    /// The rate of a filter so defined in a steady stream of `events` a window.
+    /// The expected rate of this filter in a steady stream of `events` a window.
     fn expected(self, definition: &FilterDefinition, events: f64) -> f64 {
         let units = definition.rule.span_units - 1;
         match &definition.cells {
             CellDefinition::Timing { geometry, .. } => {
-                // Whole ticks, and on average a half of the current one.
+                // Whole ticks, and half of the current one on average.
                 let live = timing::live_events(events, units as f64, 0.5);
                 match geometry.layout() {
                     Layout::Blocked { .. } => {
@@ -107,7 +107,7 @@ fn rates_of(geometry: &Geometry) -> BlockRates {
     BlockRates::new(geometry.block_cells(), geometry.hashes())
 }
 
-/// One run of one filter: its bytes, and of steady windows the events that it took for duplicates.
+/// One run of one filter: its bytes, and the events of steady windows that it called duplicates.
 fn counted(way: Way, events: u64, rate: f64, seed: u64) -> Result<(f64, Counts), EvalError> {
     let mut subject = Subject::new("memory", &way.spec(events, rate), "none", seed)?;
     let mut stream = distinct((WINDOWS.0 + WINDOWS.1) * events, seed)?;
@@ -116,7 +116,8 @@ fn counted(way: Way, events: u64, rate: f64, seed: u64) -> Result<(f64, Counts),
     Ok((subject.filter.bytes() as f64, counts))
 }
 
-/// Bits an event of a map of digests that forgets what has left the window, as it is after two windows.
+/// Bits an event of a map of digests that forgets those that have left the window; its size is measured after two
+/// windows.
 fn exact_bits(events: u64, seed: u64) -> Result<f64, EvalError> {
     let mut exact = ExactWindow::new(WindowRule { span_units: events, lateness_units: 0 }, Refresh::Fixed);
     let secret = FilterSecret::from_seed(seed);
@@ -130,7 +131,7 @@ fn line(name: &str, y: impl Fn(f64) -> f64) -> Line {
     Line { name: name.to_owned(), points: RATES.iter().rev().map(|rate| (*rate, y(*rate))).collect() }
 }
 
-/// What stands beside the kinds, in bits an event.
+/// Lines for the alternatives to a filter, in bits an event.
 fn lines_of_bits(exact_bits: f64, redis_key_bytes: Option<f64>) -> Vec<Line> {
     let mut lines = vec![
         line("an exact map of digests", |_| exact_bits),
@@ -210,7 +211,7 @@ const NOTES: [&str; 2] = [
     "Counters sliding by count keep the digests of the whole window in a queue: 128 bits each beside their counters.",
 ];
 
-/// What is said of a Redis server, whether there was one or not.
+/// The note about Redis, with or without a server.
 fn redis_note(key_bytes: Option<f64>) -> &'static str {
     match key_bytes {
         Some(_) => {

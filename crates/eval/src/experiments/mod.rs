@@ -1,6 +1,6 @@
 //! The table of experiments.
 //!
-//! Promises: names are unique. Must not know: how runs are shared out, pictures.
+//! Promises: names are unique. Must not know: how runs are divided over threads, pictures.
 
 mod balance;
 mod burst;
@@ -97,7 +97,7 @@ mod tests {
         experiment.run(&Run::alone(seed, 4, Scale::Tiny)).unwrap()
     }
 
-    /// What the experiment of this name finds, which is measured once for all tests that look at it.
+    /// The results of the experiment of this name, which is measured once for all tests that look at it.
     pub(super) fn found(name: &str) -> &'static Document {
         static FOUND: [OnceLock<Document>; EXPERIMENTS.len()] = [const { OnceLock::new() }; EXPERIMENTS.len()];
         let place = EXPERIMENTS.iter().position(|experiment| experiment.name == name).unwrap();
@@ -123,7 +123,7 @@ mod tests {
         assert!(tables.all(|table| table.starts_with("\n| ")), "a table without a row");
     }
 
-    /// Every experiment is in band and has a picture; in two parts, which run at the same time.
+    /// Checks that every experiment is in band and has a picture.
     fn are_in_band(experiments: &[Experiment]) {
         for experiment in experiments {
             let document = found(experiment.name);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_formula_that_is_wrong_is_flagged() {
-        // As M05 has it: the full filter's rate as the expectation of a stream.
+        // The mistake of M05: the full filter's rate as the expectation of a stream.
         let mut findings = (landmark::EXPERIMENT.measure)(&Run::alone(1, 4, Scale::Tiny)).unwrap();
         for reading in
             findings.sheets.iter_mut().flat_map(|sheet| &mut sheet.series).flat_map(|series| &mut series.points)

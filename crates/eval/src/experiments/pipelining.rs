@@ -67,7 +67,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         };
         DISTINCT_SHARES.into_iter().enumerate().map(of_share).collect::<Vec<_>>()
     };
-    // Asked all at once, an event visits all of its slices to be tested, and again to be set.
+    // A lookup that asks all slices at once visits all of them to test, and again to set.
     let parallel = |visits: f64| {
         SLICES.map(|slices| (f64::from(slices), visits * slicing::slices_touched(slices, HASHES))).to_vec()
     };

@@ -1,7 +1,7 @@
 //! M05 6.3.2: the rate over jumping windows of real clicks, against the number of hash functions.
 //!
-//! Promises: production counters and words over logs that were handed in, or over a stream with the paper's share of
-//! repeats where none was. Must not know: files.
+//! Promises: production counters and words over the logs of the run, or over a stream with the paper's share of repeats
+//! where it has none. Must not know: files.
 
 use std::collections::{HashMap, HashSet};
 
@@ -41,7 +41,7 @@ const CELLS_PER_EVENT: f64 = std::f64::consts::LOG2_E;
 /// Figure 9, "practical", k = 4..10.
 const PRINTED: [f64; 7] = [5.66e-2, 3.51e-2, 2.25e-2, 1.48e-2, 9.84e-3, 6.74e-3, 4.64e-3];
 
-/// The way of [`WAYS`] that the paper's numbers stand beside.
+/// The index in [`WAYS`] of the way that the paper's numbers belong to.
 const PAPERS_WAY: usize = 1;
 const WAYS: [(&str, &str); 3] = [
     ("measured, windows from empty", "mean of F^k over new clicks, F as clicks fill the first window by their chances"),
@@ -64,7 +64,7 @@ struct Clicked<'a> {
     window_distinct: f64,
 }
 
-/// What one way has found: errors, and how many were expected.
+/// The results of one way: errors, and their expected number.
 #[derive(Clone, Copy, Default)]
 struct Found {
     errors: Counts,
@@ -100,14 +100,14 @@ impl<'a> Clicked<'a> {
         (f64::from(hashes) * CELLS_PER_EVENT * self.window_distinct) as u64
     }
 
-    /// What was found of the first window, which starts from empty, and of all later clicks.
+    /// The results for the first window, which starts from an empty filter, and for all later clicks.
     fn found(&self, kind: JumpingKind, hashes: u32, seed: u64) -> Result<[Found; 2], EvalError> {
         let production = match kind {
             JumpingKind::Counters => Kind::Counting,
             JumpingKind::Words => Kind::Generations,
         };
         let jumps = SUB_WINDOWS as u64 - 1;
-        // Jumps of a window are its full sub-windows; the current one comes on top.
+        // The jumps of a window are its full sub-windows; the current one is added to them.
         let window = Window::Events(jumps * self.sub_window as u64);
         let spec = shaped(production, window, self.cells(hashes), hashes);
         let spec = FilterSpec { jumps: Some(jumps as u32), ..spec };
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_click_is_new_again_when_its_window_has_passed() {
-        // Every sub-window is one click of its own, or of the one four before it.
+        // Each sub-window has one click: a key of its own, or that of the sub-window four before it.
         let keys = [1, 2, 3, 1, 4, 2, 1];
         let clicked = Clicked::of(&keys);
         assert_eq!(clicked.is_new, [true, true, true, false, true, true, false]);
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_log_errs_as_the_clicks_that_were_recorded_say() {
-        // Of the clicks of a sub-window all are new, or one in four, and some come again in later ones.
+        // In each sub-window all clicks are new, or one in four, and some repeat in later ones.
         let sub_window = 3_000;
         let key = |click: u64| match (click / sub_window) % 2 {
             0 => click,

@@ -57,7 +57,7 @@ enum Events<'a> {
     Logged(&'a [u64]),
 }
 
-/// What one run has found of one cut.
+/// The results of one cut in one run.
 #[derive(Clone, Copy)]
 struct Found {
     errors: Counts,
@@ -67,7 +67,7 @@ struct Found {
     expected: Balance,
 }
 
-/// All cases, and what was left out.
+/// All cases, and notes on those that were left out.
 fn cases<'a>(scale: Scale, logs: &'a [Log]) -> (Vec<Case<'a>>, Vec<String>) {
     let events = (LOGS.events_max)(scale);
     let part = events as f64 / EVENTS_OF_SET;
@@ -84,7 +84,7 @@ fn cases<'a>(scale: Scale, logs: &'a [Log]) -> (Vec<Case<'a>>, Vec<String>) {
     let mut left_out = Vec::new();
     for log in logs {
         cases.extend(logged_cases(LOGS.part(&log.keys, scale), format!("keys of {}", log.name)));
-        // K11 takes a log twice: what was asked for is the event, and who asked.
+        // K11 uses a log twice: once the event is the page, and once it is the client.
         let by_client = logged_cases(LOGS.part(&log.clients, scale), format!("clients of {}", log.name));
         if by_client[0].distinct >= DISTINCT_MIN as f64 {
             cases.extend(by_client);
@@ -108,7 +108,7 @@ pub(super) fn drawn_keys(events: u64) -> [Keys; 2] {
     [zipf, Keys::Uniform { keys: (DISTINCT * part) as u64 }]
 }
 
-/// A stream, which of its events are new, the number of those, how its keys are used, and how skewed that is.
+/// A stream, which of its events are new, their number, how its keys are used, and how skewed that is.
 struct Stream {
     events: Vec<Event>,
     is_new: Vec<bool>,
@@ -117,7 +117,7 @@ struct Stream {
     skew: Skew,
 }
 
-/// Of the shares of all keys.
+/// Figures of the shares of all keys.
 #[derive(Clone, Copy)]
 struct Skew {
     greatest: f64,
@@ -161,7 +161,7 @@ impl Stream {
 
 fn found(stream: &Stream, cells: u64, way: Way, slices: u32, seed: u64) -> Result<Found, EvalError> {
     let spec = shaped(Kind::Bloom, Window::Unbounded, cells, HASHES);
-    // Of its own for every number of slices: of vertical filters it would be one measurement otherwise.
+    // A seed for every number of slices: with one seed, all vertical filters would be one measurement.
     let mut subject = Subject::new("slicing", &spec, &way.slicing(slices), seed ^ u64::from(slices))?;
     let (mut errors, mut is_new) = (Counts::default(), stream.is_new.iter());
     subject.observe_each(stream.events.iter().copied(), |_, is_duplicate| {
@@ -189,14 +189,14 @@ fn all_found(case: &Case<'_>, events: u64, seed: u64) -> Result<(Vec<Found>, Ske
 
 fn cells_of(case: &Case<'_>) -> u64 {
     let cells = plain::cells(case.distinct, case.rate, HASHES) as u64;
-    // Whole cells for any number of slices, so that vertical filters are the same one.
+    // A number of cells that any number of slices divides, so that vertical filters are the same one.
     cells.next_multiple_of(u64::from(SLICES[SLICES.len() - 1]))
 }
 
-/// Found by run, by case, by cut.
+/// Results by run, by case, by cut.
 type Runs = Vec<Vec<(Vec<Found>, Skew)>>;
 
-/// What runs of `cases` find; those of one stream follow each other.
+/// The results of `cases`; those of one stream follow each other.
 fn sheets(run: &Run<'_>, cases: &[Case<'_>]) -> Result<Vec<Sheet>, EvalError> {
     let events = (LOGS.events_max)(run.scale);
     let runs: Runs = run.trials(|seed| cases.iter().map(|case| all_found(case, events, seed)).collect())?;
@@ -204,7 +204,7 @@ fn sheets(run: &Run<'_>, cases: &[Case<'_>]) -> Result<Vec<Sheet>, EvalError> {
     for (index, case) in cases.iter().enumerate() {
         sheets.push(rate_sheet(&runs, index, case));
     }
-    // Which keys come often does not depend on how many cells there are.
+    // How often keys come does not depend on how many cells there are.
     for index in (0..cases.len()).step_by(RATES.len()) {
         sheets.push(fairness_sheet(&runs, index, &cases[index], events));
         sheets.push(greatest_sheet(&runs, index, &cases[index], events));
@@ -264,7 +264,7 @@ fn series(
     Way::ALL.into_iter().enumerate().map(of_way).collect()
 }
 
-/// Of every run, one number of one cut.
+/// One number of one cut, from every run.
 fn values(runs: &Runs, case: usize, number: impl Fn(&Found) -> f64) -> Vec<Vec<f64>> {
     runs.iter().map(|run| run[case].0.iter().map(&number).collect()).collect()
 }
@@ -339,7 +339,8 @@ fn greatest_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sh
     }
 }
 
-/// A number of one cut beside the same of drawn places. What is rare may be in no run and show in the draws.
+/// A number of one cut beside the same number for drawn places. A rare event may be in no run and still be in the
+/// draws.
 fn beside_drawn(
     runs: &Runs,
     case: usize,

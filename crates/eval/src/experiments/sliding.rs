@@ -1,7 +1,7 @@
-//! K11 7, Figure 9(a) and 9(b): of the events that a sliding window calls duplicates, how many are, by how many of their
-//! timers are equal.
+//! K11 7, Figure 9(a) and 9(b): the share of true duplicates among the events that a sliding window calls duplicates,
+//! by how many of their timers are equal.
 //!
-//! Promises: production timers, looked at after two windows of distinct events. Must not know: the heuristic's verdict.
+//! Promises: production timers, read after two windows of distinct events. Must not know: the heuristic's verdict.
 
 use firstseen_filter::rates::{plain, timing};
 use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, Verdict, Window, positions_of};
@@ -50,8 +50,8 @@ impl Size {
         FilterSpec { cell_bits: Some(16), equal_timers, lateness_ms: Some(0), ..timers }
     }
 
-    /// The timers of a slice when `live` events have come to it within a window. False positives set none, at k' of 0 and
-    /// 1; with more, hardly anything is taken for a duplicate.
+    /// The timers of a slice when `live` events have come to it within a window. False positives set none, at k' of 0
+    /// and 1; with more, hardly any event is called a duplicate.
     pub(super) fn groups(&self, slices: u32, live: f64, equal_timers: u32) -> TimerGroups {
         let cells = self.cells() as f64 / f64::from(slices);
         let hits = f64::from(HASHES) * live / cells;
@@ -123,7 +123,7 @@ fn expected(size: Size, slices: u32, equal: u32) -> f64 {
     let (is_true, is_false) = match slices {
         1 => (true_share(groups(mean_load), equal), false_share(groups(mean_load), equal)),
         _ => (
-            // What was delivered lies in a slice as often as that has events.
+            // A slice with more events has more of the delivered keys in proportion.
             over_loads(mean_load, |load| load / mean_load * true_share(groups(load), equal)),
             over_loads(mean_load, |load| false_share(groups(load), equal)),
         ),
@@ -131,19 +131,19 @@ fn expected(size: Size, slices: u32, equal: u32) -> f64 {
     is_true / (is_true + is_false)
 }
 
-/// Of all keys that came within a window, those delivered that show exactly so many equal timers.
+/// The share of keys of a window that were delivered and show exactly so many equal timers.
 fn true_share(groups: TimerGroups, equal: u32) -> f64 {
     let at_least = |least| if least > HASHES { 0.0 } else { groups.delivered(least) };
     (1.0 - groups.unseen(1)) * (at_least(equal) - at_least(equal + 1))
 }
 
-/// Of all unseen keys, those that meet timers that run, exactly so many of them equal.
+/// The share of unseen keys that meet only running timers, exactly so many of them equal.
 fn false_share(groups: TimerGroups, equal: u32) -> f64 {
     let at_least = |least| if least > HASHES { 0.0 } else { groups.unseen(least) };
     (at_least(equal) - at_least(equal + 1)).max(0.0)
 }
 
-/// Slices whose timers can be looked at.
+/// Slices whose timers can be read.
 struct Watched {
     slices: Vec<FilterSlice>,
     prober: Prober,
@@ -170,7 +170,7 @@ impl Watched {
         verdict[0] == Verdict::FirstSeen
     }
 
-    /// Of an event whose timers all run at its time, the most that are equal.
+    /// The most timers that are equal, of an event whose timers all run at its time.
     fn equal_timers(&mut self, event: Event) -> Option<u32> {
         let digest = self.secret.digest(&event.key.to_le_bytes());
         let slice = &mut self.slices[self.prober.group(digest) as usize];

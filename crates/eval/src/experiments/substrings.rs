@@ -1,7 +1,7 @@
 //! M05 4: overlapping bit-substrings of an id, against hash functions in the same memory.
 //!
-//! Promises: the substrings are the paper's and stand here alone, as a peer; the hash functions are the production filter.
-//! Must not know: windows.
+//! Promises: the substrings are the paper's and stand here alone, for comparison; the hash functions are those of the
+//! production filter. Must not know: windows.
 
 use std::collections::HashSet;
 
@@ -103,11 +103,11 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     })
 }
 
-/// One run: for every load, new ids that the substrings hold, then that the filter holds.
+/// One run: for every load, new ids that the substrings call known, then those that the filter does.
 fn counted(probes: u64, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let most = LOADS.iter().max().copied().unwrap_or(0);
     let mut taken = HashSet::new();
-    // Ids are drawn with 32 bits; those that were drawn before are left out, so that all others are new.
+    // Ids are drawn with 32 bits; those that were drawn before are left out, so that the others are all new.
     let mut ids = distinct(2 * most + 2 * probes, seed)?
         .map(|event| Event { key: event.key & u64::from(u32::MAX), ..event })
         .filter(|event| taken.insert(event.key));

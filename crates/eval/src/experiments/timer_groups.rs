@@ -1,4 +1,4 @@
-//! How many of an event's timers are equal: what the equal-timers heuristic (K11 4) decides by, in expectation.
+//! How many of an event's timers are equal, in expectation: the equal-timers heuristic (K11 4) decides by that.
 //!
 //! Promises: formulas for one event a tick, in a classic layout. Must not know: filters, streams.
 
@@ -78,7 +78,7 @@ fn choose(n: u32, count: u32) -> f64 {
     (0..count).map(|i| f64::from(n - i) / f64::from(i + 1)).product()
 }
 
-/// Ways to put `things` into `boxes` that are not empty and not told apart.
+/// Ways to put `things` into `boxes` that are not empty and all alike.
 fn stirling(things: u32, boxes: u32) -> f64 {
     match (things, boxes) {
         (0, 0) => 1.0,

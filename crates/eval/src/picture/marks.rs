@@ -1,7 +1,7 @@
 //! How points, bars and curves look.
 //!
-//! Promises: the same style on the plot and in the legend; shapes and dashes alone tell series apart. Must not know: what they
-//! stand for.
+//! Promises: the same style on the plot and in the legend; series can be distinguished by shapes and dashes alone. Must
+//! not know: what they stand for.
 
 use plotters::prelude::*;
 
@@ -11,7 +11,7 @@ use super::{Area, Chart, Drawn};
 const CAP: i32 = 4;
 /// Half the width of the cross in what is printed, in pixels.
 const CROSS: i32 = 4;
-/// Of the ring around what is out, in pixels.
+/// Half the width of the ring around a point that is out, in pixels.
 const RING: i32 = 12;
 /// Dash and gap, in pixels.
 const DASHES: [(i32, i32); 5] = [(8, 4), (3, 3), (12, 3), (5, 7), (2, 5)];
@@ -19,7 +19,7 @@ const DASHES: [(i32, i32); 5] = [(8, 4), (3, 3), (12, 3), (5, 7), (2, 5)];
 const SOLID: (i32, i32) = (i32::MAX, 0);
 /// Different outlines.
 const SHAPES: usize = 6;
-/// Dark enough on white; shapes and dashes tell series apart in grey.
+/// Dark enough on white; in grey, series differ by shapes and dashes.
 const COLORS: [RGBColor; 6] = [
     RGBColor(0, 70, 140),
     RGBColor(200, 80, 0),
@@ -46,12 +46,12 @@ pub(super) struct Style {
 /// Points of a series from which on their shapes are smaller.
 const MANY: usize = 20;
 
-/// What a shape stands for.
+/// The meaning of a shape.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// Something measured.
+    /// A measured value.
     Measured,
-    /// What a paper prints: hollow and crossed out.
+    /// A value printed in a paper: hollow and crossed out.
     Printed,
 }
 
@@ -68,18 +68,18 @@ impl Style {
         }
     }
 
-    /// The same for so many points of a series: many stand close to each other.
+    /// The same style for so many points of a series: where there are many, shapes are smaller.
     pub(super) fn of_points(self, points: usize) -> Self {
         if points < MANY { self } else { Self { hollow: 4, ..self } }
     }
 
-    /// Lines for which nothing is measured: thin, the first solid, the second dotted, then dashed.
+    /// The style of lines without measurements: thin, the first solid, the second dotted, then dashed.
     pub(super) fn of_line(index: usize) -> Self {
         let dash = if index == 0 { SOLID } else { (4 * index as i32 - 3, 3) };
         Self { color: RGBColor(100, 100, 100), shape: 0, is_filled: true, dash, width: 1, hollow: 6 }
     }
 
-    /// What stands for all series.
+    /// The style that stands for all series.
     pub(super) fn of_any() -> Self {
         Self { color: RGBColor(60, 60, 60), ..Self::of_series(0) }
     }
@@ -122,7 +122,7 @@ pub(super) fn measured(
     mean.map_or(Ok(()), |mean| shape(&area, at(mean), style, Mark::Measured))
 }
 
-/// What is out is seen at once.
+/// Draws a ring around a point that is out.
 pub(super) fn out(chart: &Chart<'_, '_>, place: (f64, f64), shift: i32) -> Drawn {
     ring(&chart.plotting_area().strip_coord_spec(), inside(chart, place, shift))
 }
@@ -132,7 +132,7 @@ pub(super) fn ring(area: &Area<'_>, at: (i32, i32)) -> Drawn {
     area.draw(&Circle::new(at, RING, BLACK.stroke_width(2))).map_err(|error| error.to_string())
 }
 
-/// What a paper prints beside a measured point.
+/// Draws the value that a paper prints beside a measured point.
 pub(super) fn printed(chart: &Chart<'_, '_>, place: (f64, f64), shift: i32, style: Style) -> Drawn {
     shape(&chart.plotting_area().strip_coord_spec(), inside(chart, place, shift), style, Mark::Printed)
 }

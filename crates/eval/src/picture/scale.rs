@@ -1,7 +1,7 @@
 //! An axis: from values to places, and the values that get a label.
 //!
-//! Promises: every finite value has a place. Labels are 1, 2 or 5 times a power of ten, and whole where all values are; a
-//! logarithmic axis of few measured values has them for labels. Must not know: pixels.
+//! Promises: every finite value has a place. Labels are 1, 2 or 5 times a power of ten, and whole numbers where all
+//! values are; a logarithmic axis with few measured values has these as labels. Must not know: pixels.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use plotters::coord::types::RangedCoordf64;
 
 /// Labels that an axis has at most, about.
 const LABELS: f64 = 9.0;
-/// Measured values that a logarithmic axis has for labels, at most.
+/// Measured values that a logarithmic axis may have as labels, at most.
 const MEASURED_MAX: usize = 8;
-/// Of the length of an axis, what two such labels are apart at least, for neither to cover the other.
+/// Two such labels are at least so large a part of the axis apart, so that neither covers the other.
 const APART_MIN: f64 = 0.06;
 
-/// Places of an axis as the drawing library wants them, with labels where we want them.
+/// The places of an axis in the form of the drawing library, with our labels.
 pub(super) struct Places {
     places: RangedCoordf64,
     labels: Vec<f64>,
@@ -50,7 +50,7 @@ impl Scale {
     /// An axis that has room for all of `values`, and a margin. `from_zero` lets a linear axis begin at 0 where that is near.
     pub(super) fn of(is_log: bool, values: Vec<f64>, from_zero: bool) -> Self {
         let has_place = |value: &f64| value.is_finite() && (!is_log || *value > 0.0);
-        // Between two counts there is nothing to label.
+        // Counts have no values between them that could have a label.
         let step_min = if values.iter().all(|value| value.fract() == 0.0) { 1.0 } else { 0.0 };
         let places = values.into_iter().filter(has_place).map(|value| if is_log { value.log10() } else { value });
         let (least, most) =
@@ -75,12 +75,12 @@ impl Scale {
         self
     }
 
-    /// Whether a value is on the axis at all: on a logarithmic one nothing that is not above 0 is.
+    /// Whether a value is on the axis: a logarithmic one has only values above 0.
     pub(super) fn has(&self, value: f64) -> bool {
         value.is_finite() && (!self.is_log || value > 0.0)
     }
 
-    /// The place of a value; what a logarithmic axis has no place for stands at its lower end.
+    /// The place of a value; a value that a logarithmic axis lacks stands at its lower end.
     pub(super) fn place(&self, value: f64) -> f64 {
         let place = if self.is_log { value.log10() } else { value };
         if place.is_nan() { self.from } else { place.clamp(self.from, self.to) }
@@ -101,7 +101,7 @@ impl Scale {
         self.labels.len()
     }
 
-    /// What stands at a place.
+    /// The label at a place.
     pub(super) fn label(&self, place: f64) -> String {
         let value = if self.is_log { 10f64.powf(place) } else { place };
         number(value)

@@ -1,6 +1,6 @@
-//! Which key comes next.
+//! The choice of the next key.
 //!
-//! Promises: keys are 64 bits without a pattern; those of one stream are told apart, and two seeds share none but by chance.
+//! Promises: keys are 64 bits without a pattern; those of one stream differ, and two seeds share none but by chance.
 //! Must not know: time, sites.
 
 use rand::Rng;

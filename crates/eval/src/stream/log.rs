@@ -1,14 +1,14 @@
-//! A log that somebody has read.
+//! A log that the caller has read.
 //!
-//! Promises: nothing but what it was given. Must not know: files, formats.
+//! Promises: it holds only what the caller has put in. Must not know: files, formats.
 
 /// Events that really occurred, in the order of their arrival.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// What it is called in pictures.
+    /// Its name in pictures.
     pub name: String,
-    /// What each event is: equal keys are repeats of one event.
+    /// The key of each event: equal keys are repeats of one event.
     pub keys: Vec<u64>,
-    /// Who sent each event; as many as keys, or none where that is not known.
+    /// The client that sent each event; as many as keys, or none where that is not known.
     pub clients: Vec<u64>,
 }

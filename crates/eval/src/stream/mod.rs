@@ -20,7 +20,7 @@ pub use text::TextFormat;
 pub struct Event {
     /// When it occurred, in milliseconds since 1970. Events come in the order of their arrival, not of this.
     pub time_ms: u64,
-    /// What it is: equal keys are repeats of one event.
+    /// Its key: equal keys are repeats of one event.
     pub key: u64,
     /// The site that it comes from, counted from 0.
     pub site: u32,
@@ -48,7 +48,7 @@ pub enum Keys {
     Repeats {
         /// Chance that an event is new. The first one always is.
         distinct_share: f64,
-        /// A repeat is one of so many keys that were new last, all equally likely.
+        /// A repeat has one of so many keys that were new last, all equally likely.
         recent_keys: u64,
     },
 }
@@ -58,9 +58,9 @@ pub enum Keys {
 pub struct Burst {
     /// Its start, in milliseconds after that of the stream.
     pub from_ms: u64,
-    /// Its end, likewise; not in it.
+    /// Its end, likewise; the end itself is outside.
     pub to_ms: u64,
-    /// What the rate is multiplied by. Bursts that overlap multiply.
+    /// The factor of the rate. The factors of bursts that overlap are multiplied.
     pub factor: f64,
 }
 
@@ -88,7 +88,7 @@ pub struct StreamSpec {
     pub late_ms_max: u64,
 }
 
-/// A stream that cannot be.
+/// A stream that cannot be made.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("`{field}` of the stream is {value}: {rule}")]
 pub struct StreamError {
@@ -100,10 +100,11 @@ pub struct StreamError {
     pub rule: &'static str,
 }
 
-/// Most keys of a domain, beyond which ranks are no longer told apart by the generator's 53 bits.
+/// Most keys of a domain: the generator's 53 bits do not distinguish more ranks.
 const KEYS_MAX: u64 = 1 << 53;
 
-/// No event is later: in the year 2286 milliseconds have more than 13 digits, which are no longer read as such.
+/// The latest time of an event: from the year 2286 on milliseconds have more than 13 digits, and readers take them for
+/// another unit.
 const TIME_MS_MAX: u64 = 9_999_999_999_999;
 
 impl StreamSpec {

@@ -58,7 +58,7 @@ mod tests {
         text
     }
 
-    /// Events of a stream, and the greatest that can be.
+    /// Events of a stream, and one with the greatest possible values.
     fn events() -> Vec<Event> {
         let spec = StreamSpec { sites: 5, home_share: 0.5, ..StreamSpec::new(100, Keys::Uniform { keys: 30 }) };
         let greatest = Event { time_ms: u64::MAX, key: u64::MAX, site: u32::MAX };

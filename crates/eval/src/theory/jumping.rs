@@ -1,10 +1,10 @@
-//! A jumping window while any stream goes through it: how full it is, and what it has recorded of each key, by chances.
+//! A jumping window while any stream goes through it: the chances of its fill, and of what it has recorded of each key.
 //!
-//! Promises: nothing is known but which key comes when. Must not know: filters, streams, logs.
+//! Promises: only the order of the keys is known. Must not know: filters, streams, logs.
 
 use std::collections::HashMap;
 
-/// What is told by the cells of a jumping window.
+/// How the cells of a jumping window decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JumpingKind {
     /// The sum of all live sub-windows: an event is known if each of its cells is marked in any of them.
@@ -65,8 +65,8 @@ impl Fill {
         Self { kind, hashes: hashes as i32, hits: f64::from(hashes) / cells, cells: empty, recorded: vec![first] }
     }
 
-    /// The chance that an event which was never recorded is told to be a duplicate now: `F^k` of counters, and
-    /// `1 - product over sub-windows of (1 - p_a^k)` of words.
+    /// The chance that an event which was never recorded is called a duplicate now: `F^k` with counters, and `1 -
+    /// product over sub-windows of (1 - p_a^k)` with words.
     fn rate(&self) -> f64 {
         match self.kind {
             JumpingKind::Counters => self.cells.all().powi(self.hashes),
@@ -74,11 +74,11 @@ impl Fill {
         }
     }
 
-    /// The same for one that was recorded in a sub-window which is over.
+    /// The same for an event that was recorded in a sub-window which is over.
     ///
-    /// While a cell of it was marked by itself, others that met it were refused with chance `F^(k-1)`, where one that
-    /// meets an empty cell never is; so when that mark goes the cell is marked by others less often than any cell is. (Of
-    /// words a mark of one sub-window refuses hardly anything in another.)
+    /// While a cell of the event was marked by it, another event that met the cell was refused with chance `F^(k-1)`,
+    /// whereas one that meets an empty cell never is. So when that mark is gone, the cell is marked by others less
+    /// often than a cell is on average. (With words, a mark of one sub-window refuses hardly any event in another.)
     fn rate_after(&self, sub_window: usize) -> f64 {
         match (self.kind, self.recorded.get(sub_window)) {
             (JumpingKind::Counters, Some(recorded)) => recorded.cells.all().powi(self.hashes),
@@ -86,11 +86,12 @@ impl Fill {
         }
     }
 
-    /// Records an event that is told distinct with this chance.
+    /// Records an event that is called distinct with this chance.
     ///
-    /// Given that, it marks cells of counters as in [`super::JumpingCounters`], whose slopes are those of an event that is
-    /// told distinct with chance `1 - F^k`: they are divided by it. Of words it marks an empty cell of the current
-    /// sub-window with chance `h / (1 - p_0^k)`, as what older ones tell does not depend on that cell.
+    /// Given that, it marks cells of counters as in [`super::JumpingCounters`], whose slopes are those of an event that
+    /// is called distinct with chance `1 - F^k`: so they are divided by it. With words it marks an empty cell of the
+    /// current sub-window with chance `h / (1 - p_0^k)`, as the verdict of older sub-windows does not depend on that
+    /// cell.
     fn record(&mut self, chance: f64) {
         let hits = self.hits * chance;
         match self.kind {
@@ -130,7 +131,7 @@ impl Fill {
     }
 }
 
-/// A jumping window that any keys go through: the chance that each click is told to be a duplicate.
+/// A jumping window that any keys go through: the chance that each click is called a duplicate.
 ///
 /// ```
 /// use firstseen_eval::theory::JumpingCounters;
@@ -168,7 +169,7 @@ impl JumpingChances {
         self.fill.jump();
     }
 
-    /// A key comes: the chance that it is told to be a duplicate. It is recorded with the chance that it is not.
+    /// A key comes. Returns the chance that it is called a duplicate; it is recorded with the chance that it is not.
     pub fn click(&mut self, key: u64) -> f64 {
         let current = self.fill.recorded.len() - 1;
         let alive = (current + 1).saturating_sub(self.fill.cells.0.len());

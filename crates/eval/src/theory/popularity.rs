@@ -14,19 +14,19 @@ pub fn zipf_share(rank: u64, keys: u64, exponent: f64) -> f64 {
     weight(rank) / (1..=keys).map(weight).sum::<f64>()
 }
 
-/// A stream of new keys, and of repeats that are each one of the keys that were new last, all equally likely.
+/// A stream of new keys, and of repeats, each of which has one of the keys that were new last, all equally likely.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeats {
     /// Events of the stream (N).
     pub events: u64,
     /// New keys among them (D), as they were drawn.
     pub distinct: u64,
-    /// Keys that a repeat is one of (R).
+    /// The number of these last keys (R).
     pub recent_keys: u64,
 }
 
 impl Repeats {
-    /// The share that the r-th new key can be expected to have.
+    /// The expected share of the r-th new key.
     ///
     /// Given D, any order of new events and repeats after the first event is as likely as any other, so between two new
     /// keys, and after the last, there are `(N - D)/D` repeats on average. Each of them while there are j keys is the

@@ -1,4 +1,4 @@
-//! One node: a cluster, a filter, a stream spoken by hand.
+//! One node: a cluster, a filter, a stream whose messages the test writes.
 
 use crate::common::{Hashing, RawStream, TestNode};
 use firstseen_node::Limits;

@@ -1,4 +1,4 @@
-//! Three nodes: the pipeline between them, and one door for all.
+//! Three nodes: the pipeline between them, and any of them as the door.
 
 use crate::common::{Hashing, RawStream};
 use firstseen_routing::Decision;

@@ -1,5 +1,5 @@
-//! What a node's memory grows by under what it must refuse. A process of its own: its memory is looked at, so nothing else may
-//! run in it, and one test at a time.
+//! How much a node's memory grows while it refuses events or messages. This is a process of its own: its memory is
+//! measured, so no other test may run in it, and these one at a time.
 
 #[path = "../all/common/mod.rs"]
 mod common;
@@ -10,7 +10,7 @@ use std::fs;
 
 use tokio::sync::Mutex;
 
-/// Held by the test that looks at the memory of the process.
+/// Held by the test that measures the memory of the process.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// Memory of this process that is in use.

@@ -1,4 +1,4 @@
-//! Blocks of whole records: nothing held back, nothing lost, bounded memory.
+//! Blocks of whole records: no record is held back or lost, and memory is bounded.
 
 use crate::common::{Outcome, Pieces, config, read_into, read_text, secret};
 use firstseen_records::{
@@ -123,7 +123,7 @@ fn a_quoted_record_over_the_limit_is_rejected_as_one() {
     for block_bytes_target in [64, 100, 256] {
         let options =
             BlockOptions { block_bytes_target, record_bytes_max: 256, ..BlockOptions::for_format(RecordFormat::Csv) };
-        // From one just over the limit to one that is not waited for.
+        // From one just over the limit to one whose end is not searched for.
         for lines in [36, 40, 70, 110] {
             let long = format!("1,\"x,\"\"y\"\"\n{}\",z\n", "2,yyyy\n".repeat(lines));
             let text = format!("0,a\n{long}3,\"b\nc\"\n4,d\n");
@@ -154,7 +154,7 @@ fn read_csv(input: impl Read, block_bytes_target: usize) -> (Outcome, Option<std
     (outcome, failure)
 }
 
-/// What is said of a record over the limit of `read_csv` that is kept whole.
+/// The reason for a record over the limit of `read_csv` that is kept whole.
 fn too_long(record: &str, lines: u64) -> RejectReason {
     RejectReason::TooLong { record_bytes: record.len() as u64, record_bytes_max: 256, lines, kept_bytes: record.len() }
 }
@@ -184,7 +184,8 @@ fn the_last_record_keeps_to_the_limit() {
     }
 }
 
-/// Two mistaken quotes far from each other look like one long record: all lines between them are kept, and told.
+/// Two mistaken quotes far from each other look like one long record: all lines between them are kept, and the
+/// rejection names them.
 #[test]
 fn lines_between_two_mistaken_quotes_are_kept() {
     let between: String = (0..80).map(|line| format!("{line},fine\n")).collect();

@@ -1,4 +1,4 @@
-//! Replays the fuzz corpus: what a fuzz target has found once is checked by every test run.
+//! Replays the fuzz corpus: every test run checks the inputs that a fuzz target has found.
 
 #[path = "../../../../fuzz/checks.rs"]
 mod checks;

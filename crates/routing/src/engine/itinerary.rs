@@ -112,7 +112,7 @@ impl Itinerary {
 /// The answer of a slice that cannot be asked.
 const NOTHING: Sighting = Sighting { generations: 0, expiry: u64::MAX };
 
-/// How many of the event's timers show the same expiry, at best (K11 4).
+/// How many of the event's timers show the same expiry, at best (Koloniari 2011, section 4).
 fn largest_group(slices: &[FilterSlice], route: &Route, number: u64, stamp: Stamp, expiries: &mut Vec<u64>) -> usize {
     expiries.clear();
     for step in route.steps() {

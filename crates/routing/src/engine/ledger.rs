@@ -1,7 +1,8 @@
 //! What the slices of one group have recorded together, and when they open a generation.
 //!
 //! An event's cells are judged within one generation, so the slices that share events open generations together, when
-//! all of them together are full (slices that grew alone would give `(1 - (1-p)^L)^k` instead of `1 - (1-P)^L`, K11 5).
+//! all of them together are full (slices that grew alone would give `(1 - (1-p)^L)^k` instead of `1 - (1-P)^L`,
+//! Koloniari 2011, section 5).
 //!
 //! Promises: generations open at the same events as in a filter that is not cut. Must not know: cells, digests.
 

@@ -1,4 +1,5 @@
-//! Slices that share events: the positions of one event lie in several of them (K11 3.1, pipelined).
+//! Slices that share events: the positions of one event lie in several of them (Koloniari 2011, section 3.1,
+//! pipelined).
 //!
 //! An event that its test does not find sets its cells in *all* its slices, also those that the test has passed: a cell
 //! that was found alive may expire sooner than the event.

@@ -65,7 +65,7 @@ impl Holding {
         matches!(self.now(), Completeness::Complete | Completeness::Whole)
     }
 
-    /// Whether something is lost that may have been told under a name: an interval loses what came last.
+    /// Whether replies to names may be lost: a filter with an interval loses its last records in a crash.
     pub(crate) fn has_lost(&self, durability: Durability) -> bool {
         !self.is_whole() || self.is_kept && durability != Durability::Durable
     }

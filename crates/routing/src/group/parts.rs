@@ -1,6 +1,6 @@
-//! Parts of copies, as slices take them; once for all groups.
+//! Parts of copies, which slices take in; the same for all groups.
 //!
-//! Promises: what is put in is kept. Must not know: where parts come from, which slices there are.
+//! Promises: a part that is put in is persisted. Must not know: where parts come from, which slices there are.
 
 use firstseen_filter::{CellRun, FilterSlice, PartError};
 
@@ -9,15 +9,15 @@ use crate::protocol::Entry;
 
 const NOT_HERE: PartError = PartError::Misfit("a slice that is not here");
 
-/// Slices of a group, by number.
+/// The slices of a group, by number.
 pub(crate) trait TakesParts {
     /// The slice, where it is here.
     fn part_owner(&mut self, slice: u32) -> Option<&mut FilterSlice>;
 
-    /// It is this unit at least.
+    /// Moves the slices on to this unit at least.
     fn catch_up(&mut self, _unit: u64) {}
 
-    /// Puts in what another copy has of a slice.
+    /// Puts in a part of another copy of a slice.
     fn put_part(&mut self, part: &Entry) -> Result<(), PartError> {
         match part {
             Entry::Slice { slice, outline } => self.part_owner(*slice).ok_or(NOT_HERE)?.put_outline(outline),
@@ -26,21 +26,21 @@ pub(crate) trait TakesParts {
         }
     }
 
-    /// The same, and has it kept.
+    /// The same as [`Self::put_part`], and persists the part by `keep`.
     fn take_part(&mut self, part: Entry, keep: impl FnOnce(Entry)) -> Result<(), PartError> {
         self.put_part(&part)?;
         keep(part);
         Ok(())
     }
 
-    /// Whether a slice lacks anything of a run of cells.
+    /// Whether a slice lacks any of a run of cells.
     fn lacks(&mut self, slice: u32, run: &CellRun) -> Result<bool, PartError> {
-        // A slice is never ahead of the others here: an event that is late is late in all.
+        // No slice here is ahead of the others: an event that is late in one is late in all.
         self.catch_up(run.unit);
         self.part_owner(slice).ok_or(NOT_HERE)?.lacks_cells(run)
     }
 
-    /// The same; what is missing is put in, where it is to be, and kept.
+    /// The same as [`Self::lacks`]; cells that are missing are put in, where `is_put` wants that, and persisted.
     fn mend(&mut self, slice: u32, run: &CellRun, is_put: IsPut, keep: impl FnOnce(Entry)) -> Result<bool, PartError> {
         if is_put == IsPut::Not {
             return self.lacks(slice, run);

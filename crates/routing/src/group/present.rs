@@ -1,5 +1,8 @@
 //! The present of a group: what time it is, whether that is to be relied on, and what may be done in it; once for all groups.
 //!
+//! Where another filter has followed, nothing is recorded any more, and no reply says first-seen: an event that is not
+//! found here is *absent*, and its reply is a reason to ask again, or to ask the other filter.
+//!
 //! Promises: nothing is recorded without a lease, nor where another filter has followed. Must not know: events, cells.
 
 use firstseen_filter::FilterDefinition;

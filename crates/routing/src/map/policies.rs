@@ -30,7 +30,8 @@ pub enum Lookup {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerWhen {
-    /// At the first zero; sets are resent until they are acknowledged.
+    /// At the first zero; sets are resent until they are acknowledged. Only filters in memory or with an interval, and
+    /// without copies, reply so early: all others are safe, whatever is chosen here.
     #[default]
     Early,
     /// When every slice has acknowledged the event.

@@ -1,4 +1,4 @@
-//! How the work of a filter is spread over its slices (K11 3.1).
+//! How the work of a filter is spread over its slices (Koloniari 2011, section 3.1).
 
 use firstseen_filter::rates::slicing;
 

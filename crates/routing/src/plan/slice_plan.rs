@@ -1,4 +1,4 @@
-//! From a digest to slices and the positions in each (K11 3.1, 3.3).
+//! From a digest to slices and the positions in each (Koloniari 2011, sections 3.1 and 3.3).
 //!
 //! Promises: a plan is a pure function of digest, slicing and the geometry of a slice; routing allocates nothing once
 //! its buffer has grown. Must not know: what the cells hold, where a slice lives.
@@ -57,7 +57,7 @@ enum Picks {
     Together { slices: u64 },
     /// Group, then range; parts of a range are picked for each range. Of groups and parts one is 1.
     Apart { groups: u64, ranges: u64, parts: u64 },
-    /// Slices are chosen first (K11 3.3).
+    /// Slices are chosen first (Koloniari 2011, section 3.3).
     Chosen { slices: u64, each: usize },
 }
 
@@ -94,8 +94,9 @@ impl SlicePlan {
         Ok(Self { picks, slice })
     }
 
-    /// General slicing (K11 3.3, Proposition 2): `choices` (k1) hash functions choose slices, and k/k1 positions lie in
-    /// each. One choice is horizontal; k choices of one position each load slices like vertical. For experiments.
+    /// General slicing (Koloniari 2011, section 3.3, Proposition 2): `choices` (k1) hash functions choose slices, and
+    /// k/k1 positions lie in each. One choice is horizontal; k choices of one position each load slices like vertical.
+    /// For experiments.
     ///
     /// # Errors
     /// [`PlanError`]: a layout that is not classic, no or too many slices, choices that do not divide k.

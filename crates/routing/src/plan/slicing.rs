@@ -1,4 +1,4 @@
-//! How a filter is cut into slices: the words users say, and their limits (K11 3).
+//! How a filter is cut into slices: the words users say, and their limits (Koloniari 2011, section 3).
 //!
 //! Promises: a [`Slicing`] that exists has from 1 to [`SLICES_MAX`] slices. Must not know: cells, kinds.
 

@@ -18,7 +18,7 @@ pub enum Decision {
     Undecided(Reason),
 }
 
-/// Why an event is undecided. Only an event with a reason of [`Reason::may_have_recorded`] may have left cells set.
+/// Why an event is undecided. Only a submission with a reason of [`Reason::may_have_recorded`] may have set cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {

@@ -138,7 +138,7 @@ fn general_slicing_chooses_slices_first() {
         let mean = steps as f64 / 5000.0;
         assert!((mean / expected - 1.0).abs() < 0.01, "{choices} choices: {mean}, expected {expected}");
     }
-    // One choice picks as horizontal does.
+    // With one choice the general slicing picks as the horizontal one does.
     let (general, horizontal) = (SlicePlan::general(50, 1, slice).unwrap(), plan("horizontal:50", slice));
     let mut other = Route::default();
     general.route(digest(1), &mut route);

@@ -1,4 +1,5 @@
-//! Slices and nodes that events visit: exactly those of a plain replay, and on average those of the formulas (K11 3.1).
+//! The slices and nodes that events visit: exactly those of a plain replay, and on average those of the formulas (K11
+//! 3.1).
 
 use crate::common::{Dice, definition, digest, spec, stream};
 use crate::network::{Network, Producer, random_owners};
@@ -9,7 +10,7 @@ use firstseen_routing::{
     Decision, FilterPolicies, Lookup, NodeId, OwnerLimits, Route, SlicePlan, SlicedDefinition, Step,
 };
 
-/// Follows a stream on nodes and in a replay over slices of its own.
+/// Follows a stream on nodes, and in a replay over slices of its own.
 fn follows_the_replay(definition: &SlicedDefinition, nodes: u64, lookup: Lookup, seed: u64) {
     let mut dice = Dice(seed);
     let stream = stream(&mut dice, 1200, 500, 5, 0);

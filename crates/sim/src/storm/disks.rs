@@ -1,6 +1,6 @@
-//! What a storm does to the disks of machines.
+//! The faults of disks in a storm.
 //!
-//! Promises: as for storms. Must not know: what it does to anything else.
+//! Promises: those of the storm. Must not know: its other faults.
 
 use std::time::Duration;
 
@@ -15,15 +15,16 @@ use crate::scenario::Dice;
 use crate::torment::{Order, dice_of_reserves};
 use crate::whole::{index_of, start_of};
 
-/// A node that finds its journal damaged says so within this.
+/// A node that reads damage in its journal reports it within this.
 const FINDS_DAMAGE: Duration = Duration::from_secs(3);
-/// A write or a sync that a fault waits for comes within this, or the fault does not happen.
+/// A fault may wait so long for a write or a sync; after that it does not happen.
 const WRITTEN_MAX: Duration = Duration::from_secs(2);
-/// A disk hangs for a second at least, and so much longer at most: most often for so short that nobody minds, or just does.
+/// A disk hangs for a second at least, and so much longer at most: mostly so short that no node gives slices up, or
+/// just does.
 const HANGS_MS_BELOW: [u64; 4] = [3_000, 6_000, 6_000, 59_000];
-/// While a disk hangs for longer than this, something else goes wrong as well.
+/// While a disk hangs for longer than this, there is another fault as well.
 const HANGS_ALONE_MS_MAX: u64 = 4_000;
-/// A commit is so many writes, about.
+/// A commit of the agreement takes about so many writes.
 const WRITES_BELOW: u64 = 24;
 
 impl Storm<'_> {
@@ -42,8 +43,8 @@ impl Storm<'_> {
         disk.make_room();
     }
 
-    /// Has a sync of a node's journal hang; until when it does, or did, in simulated microseconds. For a while nothing else goes
-    /// wrong with machines.
+    /// Lets a sync of a node's journal hang. Returns until when it does, or did, in simulated microseconds. For a while
+    /// there is no other fault of machines.
     pub(super) async fn hang_disk(&self, node: usize, dice: &mut Dice) -> u64 {
         let most_ms = dice.pick(&HANGS_MS_BELOW);
         let hang_ms = 1_000 + dice.below(most_ms);
@@ -54,7 +55,7 @@ impl Storm<'_> {
         }
         disk.hang_next(Some(Duration::from_millis(hang_ms)));
         if !comes_true(|| !disk.is_to_hang()).await {
-            // Nobody has anything to write.
+            // There was no write to hang.
             disk.hang_next(None);
             return 0;
         }
@@ -64,11 +65,11 @@ impl Storm<'_> {
         until_us
     }
 
-    /// Cuts a node's power in the middle of what it writes of the agreement.
+    /// Cuts a node's power in the middle of a write of the agreement.
     pub(super) async fn tear_agreement(&self, node: usize, dice: &mut Dice) {
         let disk = &self.torment.machines[node].agreement;
         disk.lose_power_after(Some(dice.below(WRITES_BELOW)));
-        // Whoever carries out orders cuts it as soon as it has failed.
+        // The simulation ends the host as soon as its power has failed.
         if !comes_true(|| !disk.is_to_lose_power()).await {
             disk.lose_power_after(None);
             return;
@@ -78,7 +79,7 @@ impl Storm<'_> {
         self.torment.order(Order::Start(node));
     }
 
-    /// Changes bits while the node is down, and repairs the journal where the node finds out.
+    /// Changes bits while the node is down, and repairs the journal where the node finds damage.
     pub(super) async fn rot(&self, node: usize, dice: &mut Dice) -> turmoil::Result {
         let machine = &self.torment.machines[node];
         if machine.is_full() {
@@ -99,7 +100,7 @@ impl Storm<'_> {
             self.fired.note(Fault::BitRot, Some(node));
         }
         self.torment.order(Order::Start(node));
-        // Bits that nobody reads change nothing.
+        // Bits that are never read change nothing.
         let is_well = self.is_well(node, before).await?;
         if !is_well || machine.has_refused() {
             self.torment.order(Order::Kill(node));
@@ -108,7 +109,7 @@ impl Storm<'_> {
             firstseen_node::salvage_journal(&machine.journal, std::sync::Arc::new(repaired.clone()))?;
             machine.journal.become_like(&repaired);
             if machine.has_refused() {
-                // Nobody but the disk itself can mend that: it has a mirror. A node that has started has written since.
+                // Only the disk can mend that, as if from a mirror. A node that has started has written since.
                 machine.agreement.become_like(&agreed_on);
             }
             self.lose(node);
@@ -118,7 +119,7 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// Whether a node that has started since has all that it had, or says before long that it cannot read it.
+    /// Whether a node that has started since has everything that it had; it says soon if it cannot read its journal.
     async fn is_well(&self, node: usize, before: Option<Incarnation>) -> turmoil::Result<bool> {
         let end = tokio::time::Instant::now() + FINDS_DAMAGE;
         while tokio::time::Instant::now() < end {
@@ -130,7 +131,7 @@ impl Storm<'_> {
             if own.iter().any(|copy| copy.missing_in.is_some()) {
                 return Ok(false);
             }
-            // A journal that nobody has read may be damaged all the same.
+            // A journal that was not read may be damaged all the same.
             if start_of(&map, node) != before && !own.is_empty() && own.iter().all(|copy| map.is_complete_copy(copy)) {
                 return Ok(true);
             }
@@ -139,7 +140,7 @@ impl Storm<'_> {
     }
 }
 
-/// Changes a bit somewhere in what has been written; whether there is anything.
+/// Changes a bit somewhere in the written bytes; returns whether there are any.
 fn flip(disk: &MemoryDisk, dice: &mut Dice) -> bool {
     let Ok(names) = disk.names() else { return false };
     if names.is_empty() {
@@ -159,7 +160,7 @@ fn flip(disk: &MemoryDisk, dice: &mut Dice) -> bool {
     false
 }
 
-/// Whether it becomes so before long.
+/// Waits shortly until `is_so`; returns whether it was.
 pub(super) async fn comes_true(is_so: impl Fn() -> bool) -> bool {
     let end_us = now_us() + WRITTEN_MAX.as_micros() as u64;
     while now_us() < end_us && !is_so() {

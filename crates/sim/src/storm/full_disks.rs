@@ -1,6 +1,7 @@
-//! Disks that stay full for longer than nodes wait for room, while all else goes wrong.
+//! Disks that stay full for longer than nodes wait for room, beside all other faults.
 //!
-//! Promises: as for storms; every disk has room again when it is over. Must not know: what it does to machines and links.
+//! Promises: those of the storm; every disk has room again when it is over. Must not know: faults of machines and
+//! links.
 
 use std::time::Duration;
 
@@ -12,17 +13,17 @@ use crate::faults::Fault;
 use crate::scenario::Dice;
 use crate::torment::Order;
 
-/// Dice of these fall apart from those of machines, so that storms without them are as they were.
+/// These dice fall independently of those of machines, so that storms without such disks are as they were.
 const DICE_OF_FULL_DISKS: u64 = 0xF_0115 << 32;
 const DICE_OF_QUORUMS: u64 = 0x40_04 << 32;
-/// Of storms of durable filters, one of so many has such disks.
+/// One in so many storms of durable filters has such disks.
 const STORMS_WITH: u64 = 2;
-/// A disk stays full for so long at least, which is about what a node waits, and for so much longer at most.
+/// A disk stays full for so long at least, about as long as a node waits, and for so much longer at most.
 const FULL_MS_MIN: u64 = 3_000;
 const FULL_MS_BELOW: [u64; 4] = [4_000, 8_000, 15_000, 57_000];
-/// A sync that is to hang before that does for a second at least, and so much longer at most.
+/// A sync that hangs before that hangs for a second at least, and so much longer at most.
 const HANGS_MS_BELOW: u64 = 8_000;
-/// Of the moments between two faults of machines at which a disk is full, the quorum is lost at one of so many.
+/// While a disk is full, the quorum is lost at one in so many pauses between two faults of machines.
 const QUORUMS_LOST: u64 = 6;
 
 impl Storm<'_> {
@@ -42,7 +43,7 @@ impl Storm<'_> {
             };
             let machine = &self.torment.machines[node];
             if machine.is_full() {
-                // Somebody else has filled it for a moment, and makes room then.
+                // Another fault has filled the disk for a moment, and makes room then.
                 continue;
             }
             machine.fill(room_bytes, takes_reserve);
@@ -57,7 +58,7 @@ impl Storm<'_> {
         scenario.allows(Fault::DiskStaysFull) && Dice::new(!scenario.seed ^ DICE_OF_FULL_DISKS).below(STORMS_WITH) == 0
     }
 
-    /// Whether a sync of the node hangs from now on.
+    /// Lets the next sync of the node hang, and returns whether one does.
     async fn hangs(&self, node: usize, hang_ms: u64) -> bool {
         let disk = &self.torment.machines[node].journal;
         if disk.is_to_hang() {
@@ -71,7 +72,7 @@ impl Storm<'_> {
         has_begun
     }
 
-    /// Ends so many nodes now and then that the others agree on nothing, where the disk of another one is full.
+    /// While the disk of a node is full, ends so many others now and then that no quorum is left.
     pub(super) async fn lose_quorum_beside_full_disk(&self) {
         let Some(full) = self.torment.machines.iter().position(Machine::is_full) else { return };
         let mut dice = Dice::new(self.scenario().seed ^ DICE_OF_QUORUMS ^ now_us());

@@ -23,7 +23,7 @@ fn every_law_is_kept() {
         if let Some(fault) = fault {
             panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --copies {seed}..{}", seed + 1);
         }
-        // A head that is new does not know what names were told by the one before.
+        // A new head does not know which replies the one before has sent to names.
         let loses = matches!(scenario.nemesis, Nemesis::Outage | Nemesis::Restart) && !scenario.named;
         let (calls, open) = decided.entry((loses, scenario.copies > 0)).or_default();
         (*calls, *open) =

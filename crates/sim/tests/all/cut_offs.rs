@@ -1,8 +1,8 @@
-//! Two winners: a node that answers alone is cut off with a producer beside it, and goes on by the map that it has; the others
-//! go on without it, and when all that they lack has expired, their copy of the slice answers too. The sequence: the copies of
-//! a slice are on a and b; b ends, and a answers alone; a is cut off, with producer X; b starts again, a counts as down, and
-//! b's copy is complete a window later; producer Y at b and X at a ask about the same events. An operator takes slices off a
-//! meanwhile, or forgives what the filter has lost.
+//! Two winners: a node that answers alone is cut off with a producer beside it, and goes on by the map that it has. The
+//! others go on without it, and when everything that they lack has expired, their copy of the slice answers too. The
+//! sequence: the copies of a slice are on nodes a and b; b ends, and a answers alone; a is cut off, with producer X; b
+//! starts again, a counts as down, and b's copy is complete a window later; producer Y at b and X at a ask about the
+//! same events. Meanwhile an operator moves slices off a, or forgives what the filter has lost.
 
 use std::ops::Range;
 

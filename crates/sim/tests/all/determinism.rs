@@ -1,5 +1,4 @@
-//! Whether a seed decides everything, within a process and beyond: a failure can be reproduced for sure only where that
-//! holds.
+//! Whether a seed decides everything, within a process and across processes: only then can a failure be reproduced.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -11,7 +10,7 @@ use firstseen_sim::scenario::Scenario;
 
 use crate::common;
 
-/// Seeds of a family, which is asked for by its flag.
+/// Seeds of a family, which is named by its flag.
 type Seeds = (&'static str, Range<u64>);
 
 /// Delays, resets and held links, with all slicings and kinds; every nemesis of trees, so that climbs are tried again, and of
@@ -24,7 +23,7 @@ const ALL: [Seeds; 6] = [
     ("--moves", 0..4),
     ("--storms", 0..4),
 ];
-/// A little of each, which other tests carry out too.
+/// A few of each, which other tests carry out too.
 const SAMPLE: [Seeds; 6] = [
     ("--seeds", 0..1),
     ("--trees", 0..1),
@@ -71,7 +70,8 @@ fn come_out_the_same(seeds: &[Seeds]) {
 /// Every scenario here and in others.
 fn come_out_the_same_in(processes: &[&str], seeds: &[Seeds]) {
     let hash = |scenario: &Scenario| format!("trace {:016x}", carried_out(scenario).hash());
-    // The others first: until they are done, another test may have carried out what is carried out here.
+    // The other processes first: until they are done, another test may have carried out the scenarios that are carried
+    // out here.
     let there = processes.iter().map(|process| (process, seeds.iter().flat_map(traces).collect::<Vec<_>>()));
     let there: Vec<_> = there.collect();
     let here: Vec<String> = scenarios(seeds).iter().map(hash).collect();
@@ -89,7 +89,7 @@ fn traces((family, seeds): &Seeds) -> Vec<String> {
     of_seeds.filter_map(|line| line.split(", ").last()).map(str::to_owned).collect()
 }
 
-/// Which of two branches that are both ready is taken, over and over.
+/// Which of two branches is taken that are both ready, over and over.
 fn branches_taken(seed: u64) -> Vec<bool> {
     let (sender, receiver) = std::sync::mpsc::channel();
     let mut sim = turmoil::Builder::new().rng_seed(seed).build();

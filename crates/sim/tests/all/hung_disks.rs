@@ -1,5 +1,5 @@
-//! Disks that neither fail nor answer: syncs of one node's journal hang for one to sixty seconds, one node after the other, while
-//! every slice has a complete copy elsewhere.
+//! Disks that neither fail nor answer: syncs of one node's journal hang for one to sixty seconds, one node after the
+//! other, while every slice has a complete copy on another node.
 
 use std::ops::Range;
 

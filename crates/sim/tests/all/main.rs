@@ -1,4 +1,4 @@
-//! Whether a seed decides everything, and whether what is simulated keeps the laws, or breaks them where a rule is broken.
+//! Whether a seed decides everything, and whether simulated runs keep the laws, or break them where a rule is broken.
 
 mod broken_times;
 mod common;

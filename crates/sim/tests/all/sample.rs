@@ -1,4 +1,4 @@
-//! A few seeds of every kind of scenario, always: what their own tests do at length.
+//! A few seeds of every kind of scenario, in every quick run: the tests of each kind run many.
 
 use std::ops::Range;
 

@@ -49,7 +49,7 @@ fn seeds_keep_the_laws() {
         "{calls} calls; definite {by_nemesis:?}, undecided {undecided_runs}; {named_again} again, {degraded} degraded"
     );
     assert!(calls > 5000, "only {calls} calls were made");
-    // Both kinds of runs must be there: those where exactly one call wins, and those where one may have.
+    // There must be runs of both kinds: those where exactly one call wins, and those where one may have won.
     assert!(definite_runs.len() >= 35, "only {} runs had definite answers throughout", definite_runs.len());
     assert!(by_nemesis.iter().all(|(_, runs)| *runs >= 3), "definite throughout: {by_nemesis:?}");
     assert!(undecided_runs >= 5, "only {undecided_runs} runs had undecided answers");

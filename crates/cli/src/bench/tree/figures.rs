@@ -1,6 +1,6 @@
-//! What was measured over sites, and how it is told.
+//! The figures of the benchmark of trees, and how they are printed.
 //!
-//! Promises: ratios are of medians of one run. Must not know: how it was measured.
+//! Promises: ratios are of medians of one run. Must not know: how figures were measured.
 
 use std::io::{self, Write};
 
@@ -18,7 +18,7 @@ pub(super) enum Design {
     Flat,
     /// A leaf at each site, which remembers what was new.
     Sparse,
-    /// A leaf at each site, which remembers whatever it has asked about.
+    /// A leaf at each site, which remembers every event that it has asked the root about.
     Dense,
 }
 
@@ -36,18 +36,18 @@ pub(super) enum Found {
     Leaf,
 }
 
-/// How long calls took that were found at one place.
+/// How long calls took whose events one place found.
 #[derive(Debug, Serialize)]
 pub(super) struct FoundFigures {
     pub(super) found: Found,
-    /// Of the repeats, for repeats.
+    /// The share of the repeats that this place found; for repeats only.
     pub(super) share: Option<f64>,
     pub(super) p50_ms: f64,
     pub(super) p99_ms: f64,
 }
 
 impl Found {
-    /// The latencies of the calls that were found here, of so many `repeats`.
+    /// The latencies of the calls whose events were found here, as a share of so many `repeats`.
     pub(super) fn latency(self, latencies_us: &Histogram<u64>, repeats: u64) -> FoundFigures {
         let ms = |quantile| latencies_us.value_at_quantile(quantile) as f64 / 1e3;
         let share = (self != Self::New).then(|| latencies_us.len() as f64 / repeats as f64);
@@ -64,11 +64,11 @@ impl Found {
     }
 }
 
-/// What goes between two sites, both ways, with all that a cluster says beside.
+/// The traffic between two sites, both ways, with everything else that a cluster sends.
 #[derive(Debug, Serialize)]
 pub(super) struct LinkFigures {
     pub(super) between: [&'static str; 2],
-    /// Of all events, wherever they came in.
+    /// Per event of all sites, wherever it came in.
     pub(super) bytes_per_event: f64,
     pub(super) messages_per_1000_events: f64,
 }
@@ -104,7 +104,7 @@ impl Design {
 }
 
 impl TreeFigures {
-    /// For people.
+    /// Prints the figures for people.
     pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { delay_ms, events, runs, local_share, designs } = self;
         writeln!(

@@ -1,7 +1,8 @@
 //! `firstseen bench tree`: one filter over three sites that are far from each other, flat and as a tree.
 //!
-//! Promises: what is compared takes turns, each time with a filter of its own; every event got a definite answer, and a
-//! repeat of what was answered was told to be one. Must not know: what is printed.
+//! Promises: designs that are compared are measured in turns, each time with a filter of its own; every event got a
+//! definite verdict, and a repeat of an event with a verdict was called a duplicate. Must not know: how figures are
+//! printed.
 
 mod figures;
 mod sites;
@@ -19,13 +20,14 @@ use sites::Sites;
 use stream::Latencies;
 use wan::Traffic;
 
-/// What is compared, and what `firstseen filter create` is told for it.
+/// The designs that are compared, and the flags of `firstseen filter create` for each.
 const DESIGNS: [(Design, [&str; 2]); 3] = [
     (Design::Flat, ["--slicing", "horizontal:3"]),
     (Design::Sparse, ["--tree", "sparse"]),
     (Design::Dense, ["--tree", "dense"]),
 ];
-/// Where events of the latency measurement may be found: at no level that is told, at the root, at the leaf.
+/// Where an event of the latency measurement may be found: nowhere, in a filter without levels, at the root, at the
+/// leaf.
 const FOUND: [Found; 4] = [Found::New, Found::Flat, Found::Root, Found::Leaf];
 
 /// All runs of one design.
@@ -80,7 +82,7 @@ async fn measure(sites: &Sites, args: &TreeBenchArgs) -> anyhow::Result<TreeFigu
 
 impl Bench {
     async fn run(&mut self, sites: &Sites, args: &TreeBenchArgs, number: u64) -> anyhow::Result<()> {
-        // Calls that are measured one by one take a part of the room too.
+        // Calls that are measured one by one need room too.
         let capacity = (args.events + stream::LATENCY_EVENTS).to_string();
         let definition = ["--window", "1h", "--clock", "wall", "--capacity", &capacity];
         sites.filter(&[&["create", "bench"], &definition[..], &self.flags].concat()).await?;

@@ -1,6 +1,6 @@
 //! Three nodes in this process, each at a site of its own, and producers beside them.
 //!
-//! Promises: whoever is at one site reaches another only over the [`Wan`]. Must not know: what is measured.
+//! Promises: a client or node at one site reaches another site only over the [`Wan`]. Must not know: what is measured.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
@@ -65,7 +65,7 @@ impl Sites {
         }
     }
 
-    /// What has gone between the sites so far.
+    /// The traffic between the sites so far.
     pub(super) fn traffic(&self) -> Traffic {
         self.wan.traffic()
     }

@@ -1,7 +1,8 @@
-//! The way between sites: every connection goes through a relay that holds bytes back for a one-way time, and counts.
+//! The network between sites: every connection goes through a relay that holds bytes back for a one-way time, and
+//! counts them.
 //!
-//! Promises: bytes arrive in order, none before its time, however many are on their way up to a bound; within a site
-//! nothing is held back. Must not know: what is sent, beyond where a frame of HTTP/2 ends.
+//! Promises: bytes arrive in order, no byte before its time, however many are in flight up to a bound; within a site no
+//! byte is held back. Must not know: what the bytes say, beyond where a frame of HTTP/2 ends.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,15 +35,15 @@ const DATA: u8 = 0;
 /// The network between the sites.
 pub(super) struct Wan {
     delay: Duration,
-    /// The sites of addresses.
+    /// The site of each address.
     sites: Mutex<BTreeMap<String, usize>>,
-    /// Where a relay from a site to an address listens.
+    /// The address of the relay from a site to an address.
     relays: Mutex<BTreeMap<(usize, String), String>>,
     /// By the lower site of a pair, then the higher.
     counts: [[Arc<Count>; NAMES.len()]; NAMES.len()],
 }
 
-/// What goes over one link, both ways.
+/// The traffic over one link, both ways.
 #[derive(Default)]
 struct Count {
     bytes: AtomicU64,
@@ -59,13 +60,13 @@ impl Traffic {
         self.0[one.min(other)][one.max(other)]
     }
 
-    /// What came after `before`.
+    /// The traffic after `before`.
     pub(super) fn since(mut self, before: &Self) -> Self {
         self.each(before, |now, before| *now -= before);
         self
     }
 
-    /// Adds that of another run.
+    /// Adds the traffic of another run.
     pub(super) fn add(&mut self, more: &Self) {
         self.each(more, |sum, more| *sum += more);
     }
@@ -83,7 +84,7 @@ impl Wan {
         Self { delay, sites: Mutex::default(), relays: Mutex::default(), counts: Default::default() }
     }
 
-    /// Says at which site an address is.
+    /// Notes at which site an address is.
     pub(super) fn place(&self, address: &str, site: usize) {
         self.sites.lock().unwrap_or_else(PoisonError::into_inner).insert(address.to_owned(), site);
     }
@@ -93,7 +94,7 @@ impl Wan {
         FromSite { wan: self.clone(), site, direct: TcpConnector::default() }
     }
 
-    /// What has gone between the sites so far.
+    /// The traffic between the sites so far.
     pub(super) fn traffic(&self) -> Traffic {
         Traffic(
             self.counts
@@ -102,7 +103,7 @@ impl Wan {
         )
     }
 
-    /// Where somebody at `from` reaches `address`.
+    /// The address at which a client or node at `from` reaches `address`.
     fn way(&self, from: usize, address: &str) -> io::Result<String> {
         let to = self.sites.lock().unwrap_or_else(PoisonError::into_inner).get(address).copied();
         let Some(to) = to.filter(|to| *to != from) else { return Ok(address.to_owned()) };
@@ -156,7 +157,7 @@ async fn relay(near: TcpStream, address: &str, delay: Duration, count: &Count) -
     Ok(())
 }
 
-/// Carries what comes on `from` to `to`, each byte `delay` after it came.
+/// Carries the bytes of `from` to `to`, each of them `delay` after it came.
 async fn carry(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -192,7 +193,7 @@ async fn carry(
 struct Frames {
     /// Bytes before the next header.
     skip: usize,
-    /// What is there of the header.
+    /// The bytes of the next header that are there.
     header: Vec<u8>,
 }
 

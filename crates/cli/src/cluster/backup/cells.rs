@@ -1,7 +1,7 @@
-//! The cells of one slice in a file: a snapshot (`docs/snapshot-format.md`) whose body is what nodes tell each other of cells,
-//! message after message.
+//! The cells of one slice in a file: a snapshot (`docs/snapshot-format.md`) whose body is the messages by which nodes
+//! send each other cells, one after the other.
 //!
-//! Promises: nothing is handed on before its checksum was found right. Must not know: nodes.
+//! Promises: no byte is passed on before its checksum was found right. Must not know: nodes.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -19,12 +19,12 @@ use tokio::task::JoinHandle;
 /// Pieces between the network and the disk.
 const PIECES_WAITING_MAX: usize = 4;
 
-/// Whose cells a file holds.
+/// The slice whose cells a file holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Header {
     /// The number of the filter.
     pub(super) filter: u64,
-    /// What it is called.
+    /// The name of the filter.
     pub(super) name: String,
     /// The slice.
     pub(super) slice: u32,
@@ -48,10 +48,10 @@ pub(super) fn queue() -> (mpsc::Sender<Cells>, mpsc::Receiver<Cells>) {
     mpsc::channel(PIECES_WAITING_MAX)
 }
 
-/// Hands all pieces to `take`; whose they are.
+/// Passes all pieces to `take`, and returns whose cells they are.
 ///
 /// # Errors
-/// What is wrong with the bytes, or what `take` says.
+/// Bytes that are wrong, or an error of `take`.
 pub(super) fn read(source: impl Read, mut take: impl FnMut(Cells) -> io::Result<()>) -> anyhow::Result<Header> {
     let snapshot = UnverifiedSnapshot::<_, Header>::open(source)?;
     let header = snapshot.header().clone();
@@ -85,7 +85,7 @@ fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// The pieces of the file at `path`, read ahead by a thread, and how that ends.
+/// The pieces of the file at `path`, which a thread reads ahead, and the result of that thread.
 pub(crate) fn pieces(path: PathBuf) -> (mpsc::Receiver<Cells>, JoinHandle<anyhow::Result<()>>) {
     let (sender, pieces) = queue();
     let reading = tokio::task::spawn_blocking(move || {

@@ -1,6 +1,6 @@
-//! What to buy, in words: one line that answers, and what each machine has.
+//! The machines to buy, in words: one line that answers, and the parts of each machine.
 //!
-//! Promises: says nothing that the plan does not hold. Must not know: where its numbers come from.
+//! Promises: every sentence is of the plan. Must not know: where its numbers come from.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::plan::costs::Costs;
 use crate::plan::retention::Retention;
 use crate::text::size::ByteSize;
 
-/// Ahead of everything else.
+/// Writes the machines, which are the first lines of a plan.
 pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let Some((first, others)) = plan.buy.split_first() else { return Ok(()) };
     let mut answer = if first.can_be_had() {
@@ -56,12 +56,12 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// The costs of the kind that the machines are for.
+/// The costs of the kind that the machines are planned for.
 fn of_kind(plan: &Plan) -> Option<&Costs> {
     plan.filters.iter().find(|costs| costs.kind == plan.buy_kind)
 }
 
-/// A kind that forgets like the one that is planned for, but for its slack, in half of the memory.
+/// A kind that forgets like the planned one, up to its slack, in half of the memory or less.
 fn smaller(plan: &Plan) -> Option<&Costs> {
     let planned = of_kind(plan)?;
     plan.filters.iter().find(|costs| {

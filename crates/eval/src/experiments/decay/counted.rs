@@ -1,7 +1,7 @@
-//! How much decayed counters err, by their rules over places that are drawn (C05 3, and our remedy).
+//! The errors of decayed counters, by their rules, over places that are drawn (C05 3, and our remedy).
 //!
-//! Promises: every occurrence and every epoch counts for itself, and nothing here is a filter's. Must not know: how
-//! counters are stored.
+//! Promises: every occurrence and every epoch is followed by itself; no filter is used. Must not know: how counters are
+//! stored.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use super::EPOCHS;
 use crate::drawn::Drawn;
 
-/// Times that all places are drawn.
+/// Draws of all places.
 const DRAWS: u32 = 4;
 
 /// Counters (m) in whole parts of an occurrence.
@@ -22,8 +22,8 @@ struct Counters {
 }
 
 impl Counters {
-    /// What one part is worth in an epoch: counters with fractional bits (f) stand still within a run of epochs, in whose
-    /// d-th a part is worth `lambda^d / 2^f`.
+    /// The worth of one part in an epoch: counters with fractional bits (f) do not change within a run of epochs, in
+    /// whose d-th epoch a part is worth `lambda^d / 2^f`.
     fn worth(&self, epoch: u64) -> f64 {
         match self.rule {
             DecayRule::Literal { .. } => 1.0,
@@ -37,7 +37,7 @@ impl Counters {
         places.iter().map(|place| self.parts[*place]).fold(f64::INFINITY, f64::min)
     }
 
-    /// The paper adds to all k; with fractional bits cells are raised to the new estimate only.
+    /// The paper adds to all k counters; with fractional bits counters are raised to the new estimate only.
     fn count(&mut self, places: &[usize], epoch: u64) {
         match self.rule {
             DecayRule::Literal { .. } => places.iter().for_each(|place| self.parts[*place] += 1.0),
@@ -48,7 +48,7 @@ impl Counters {
         }
     }
 
-    /// An epoch begins: counters are rounded up after each, or down after a run of them.
+    /// An epoch begins: counters are rounded up after each epoch, or down after a run of them.
     fn pass(&mut self, epoch: u64) {
         match self.rule {
             DecayRule::Literal { lambda } => {
@@ -68,13 +68,14 @@ fn run_epochs(lambda: f64) -> u64 {
     ((0.5f64.ln() / lambda.ln()) as u64).max(1)
 }
 
-/// A number that is whole but for rounding is whole.
+/// Rounds a value that is whole up to rounding errors.
 fn whole(value: f64) -> f64 {
     if (value - value.round()).abs() < 1e-9 { value.round() } else { value }
 }
 
-/// How much a counter can have lost, in occurrences: rounded down to a part at the end of every run of g epochs, it loses less
-/// than one then, so in all less than `2^-f (1 + lambda^g + lambda^2g + ...) = 2^-f / (1 - lambda^g)`. Rounded up, nothing.
+/// How much a counter can have lost, in occurrences. Rounded down to a part at the end of every run of g epochs, it
+/// loses less than one part each time, so in all less than `2^-f (1 + lambda^g + lambda^2g + ...) = 2^-f / (1 -
+/// lambda^g)`. Rounded up, it loses nothing.
 pub(super) fn loss_max(rule: DecayRule) -> f64 {
     match rule {
         DecayRule::Literal { .. } => 0.0,
@@ -84,7 +85,7 @@ pub(super) fn loss_max(rule: DecayRule) -> f64 {
     }
 }
 
-/// What is expected of a stream.
+/// The expected values for a stream.
 #[derive(Clone, Copy)]
 pub(super) struct Expected {
     /// The mean over keys of the estimate less the truth, in occurrences.
@@ -93,7 +94,7 @@ pub(super) struct Expected {
     pub(super) ghosts: Drawn,
 }
 
-/// Over a stream whose `keys` come in order through all epochs.
+/// The expected values for a stream whose `keys` come in order through all epochs.
 pub(super) fn expected(
     rule: DecayRule,
     (counters, hashes): (u64, u32),

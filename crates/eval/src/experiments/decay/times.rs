@@ -1,7 +1,7 @@
-//! C05 5: how long it takes to build and to ask extended counters, of what it takes with basic ones.
+//! C05 5: the time to build and to ask extended counters, as a multiple of that with basic ones.
 //!
-//! Promises: both storages are timed in turns over the same stream, so that what else the machine does falls on both;
-//! where the clock stands still there is nothing to show. Must not know: what the counters hold.
+//! Promises: both storages are timed in turns over the same stream, so that other load of the machine falls on both;
+//! where the clock stands still no time is shown. Must not know: what the counters hold.
 
 use firstseen_filter::{DecayRule, DecayingFilter};
 
@@ -12,13 +12,13 @@ use crate::measure::{Clock, averaged, timed};
 
 /// Turns of either storage.
 const TURNS: usize = 6;
-/// What is timed has so many times fewer events and keys.
+/// The timed filters have so many times fewer events and keys.
 const FEWER: u64 = 4;
 const TASKS: [&str; 2] = ["to build", "to ask"];
 /// "The creation time of basic TBF is 10% faster than optimized TBF, but the query time seems to be the same level."
 const PRINTED: [(&str, f64); 2] = [("the paper, to build: 10 % slower", 1.1), ("the paper, to ask: alike", 1.0)];
 
-/// One run: for every exponent and rule how many times as long extended counters take to build, and to ask; none where
+/// One run: for every exponent and rule, how many times as long extended counters take to build, and to ask; none where
 /// the clock does not move.
 pub(super) fn ratios(size: Size, seed: u64, clock_ns: Clock<'_>) -> Result<Option<Vec<f64>>, EvalError> {
     let size = Size { events: size.events / FEWER, keys: size.keys / FEWER, ..size };
@@ -34,10 +34,10 @@ pub(super) fn ratios(size: Size, seed: u64, clock_ns: Clock<'_>) -> Result<Optio
 }
 
 fn ratios_of(size: Size, stream: &Stream, rule: DecayRule, clock_ns: Clock<'_>) -> Result<Option<[f64; 2]>, EvalError> {
-    // By storage and task: what else the machine does only adds to the time, so the least of all turns is kept.
+    // By storage and task. Other load of the machine only adds to a time, so the least of all turns is kept.
     let mut least_ns = [[u64::MAX; TASKS.len()]; 2];
     for turn in 0..TURNS {
-        // Who comes second may find the caches warm: they take turns at that as well.
+        // The second storage may find the caches warm, so the storages take turns at that as well.
         let is_basic_first = turn % 2 == 0;
         for is_basic in [is_basic_first, !is_basic_first] {
             let took_ns = took_ns(size, stream, (rule, is_basic), clock_ns)?;
@@ -94,7 +94,7 @@ pub(super) fn sheet(runs: &[Option<Vec<f64>>], size: Size) -> Option<Sheet> {
     })
 }
 
-/// What is said of times, where there are any.
+/// The note about times, where there are any.
 pub(super) fn note() -> String {
     format!(
         "Times are not judged: they depend on the machine. A ratio is that of the least times of {TURNS} turns of one run, in \

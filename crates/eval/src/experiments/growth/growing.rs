@@ -1,14 +1,14 @@
-//! Generations of timers that open and go by their law, over places that are drawn (K11 5).
+//! Generations of timers that open and are dropped by their law, over places that are drawn (K11 5).
 //!
-//! Promises: every event and every tick counts for itself, and nothing here is a filter's; so it says what a filter that
-//! grows should show. Must not know: streams, bins, pictures.
+//! Promises: every event and every tick is followed by itself, and no filter is used; so the result is what a filter
+//! that grows should show. Must not know: streams, bins, pictures.
 
 use std::collections::VecDeque;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// What tells that a generation is full.
+/// By what a generation is full.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Full {
     /// So many events that live (cardinality).
@@ -24,13 +24,14 @@ pub(super) struct Law {
     pub(super) timers: u32,
     /// Positions an event (k).
     pub(super) hashes: u32,
-    /// What opens the next one.
+    /// The limit at which the next one opens.
     pub(super) full: Full,
     /// Ticks in which an event is known, its own included.
     pub(super) alive_ticks: u64,
-    /// Ticks that batches may go on for without upkeep: for so long expired timers, and generations without any other, stay.
+    /// Ticks that batches may go on for without upkeep: for so long expired timers, and generations with no others,
+    /// stay.
     pub(super) upkeep_ticks: u64,
-    /// Ticks in which all timers are looked at once, some in each, and emptied if they have expired.
+    /// Ticks of a sweep: each looks at some of the timers, and empties those that have expired.
     pub(super) sweep_ticks: u64,
 }
 
@@ -82,7 +83,7 @@ impl Generation {
         self.newest = now;
     }
 
-    /// What has expired by tick `next` goes; of timers those that the sweep looks at.
+    /// Removes what has expired by tick `next`; of timers only those that the sweep looks at.
     fn go_on(&mut self, law: &Law, next: u64) {
         while let Some((_, events)) = self.live.front().filter(|(tick, _)| tick + law.alive_ticks <= next) {
             self.live_events -= events;
@@ -107,7 +108,7 @@ impl Growing {
         Self { law, generations, now: 0, random, places: Vec::new() }
     }
 
-    /// The next tick, in which so many new events come: how many of them are told to be duplicates.
+    /// The next tick, in which so many new events come. Returns how many of them are called duplicates.
     pub(super) fn tick(&mut self, events: u64) -> u64 {
         self.now += 1;
         let (law, now) = (self.law, self.now);
@@ -159,11 +160,12 @@ mod tests {
 
     #[test]
     fn a_generation_opens_with_the_event_that_has_no_room_and_goes_when_all_has_expired() {
-        // At tick 11 the first has room for ten of eleven, as ten have expired; it goes 14 ticks later.
+        // At tick 11 the first generation has room for ten of eleven events, as ten have expired; it is dropped 14
+        // ticks later.
         let events = [[10; 10].as_slice(), &[11], &[1; 20]].concat();
         let expected = [[1; 10].as_slice(), &[2; 14], &[1; 7]].concat();
         assert_eq!(course(LAW, &events), expected);
-        // What has expired makes room: ten events a tick for ten ticks are all that live.
+        // Expired events make room: ten events a tick for ten ticks are all that are alive at once.
         assert_eq!(course(LAW, &[10; 60]), [1; 60]);
     }
 

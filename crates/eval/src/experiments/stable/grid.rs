@@ -16,14 +16,14 @@ const SLIDES_CELLS: [u64; 5] = [500_000, 1_000_000, 5_000_000, 10_000_000, 40_00
 const HASHES: [(u32, Option<f64>, Option<f64>); 4] =
     [(2, None, None), (4, Some(0.666), Some(103.1)), (6, Some(0.730), Some(123.5)), (8, Some(0.748), Some(136.5))];
 const DECREMENTS_TRIED: [f64; 6] = [1.0, 2.0, 3.0, 4.0, 8.0, 16.0];
-/// Of m, the one at which P is varied: there both errors show.
+/// The index of the m at which P is varied: there both errors show.
 const CELLS_FOR_DECREMENTS: usize = 3;
-/// New URLs of the stream (share); the slides do not tell theirs.
+/// New URLs of the stream (share); the slides do not give theirs.
 pub(super) const NEW_SHARE: f64 = 0.956;
-/// A repeat is of one so many parts of the stream ago, at most.
+/// A repeat repeats one of the last URLs, so large a part of the stream.
 const RECENT_PART: u64 = 200;
 
-/// How many times smaller than the slides' everything is.
+/// How many times smaller everything is than on the slides.
 #[derive(Clone, Copy)]
 pub(super) struct Scaled(pub(super) u64);
 
@@ -43,7 +43,7 @@ struct Sweep {
     kinds: [Vec<Place>; 2],
 }
 
-/// What one run found, at all places of all sweeps in their order.
+/// The results of one run, at all places of all sweeps in their order.
 pub(super) struct Found {
     outcomes: Vec<Outcome>,
     expected: Vec<Scores>,
@@ -59,7 +59,7 @@ impl Scaled {
         self.cells()[4]
     }
 
-    /// What is said of the grid.
+    /// The note about the grid.
     pub(super) fn note(self) -> String {
         format!(
             "The grid has the m of the slides divided by {}, and a stream of as many URLs as the largest m. The slides do not \

@@ -45,7 +45,7 @@ impl Authority {
     }
 }
 
-/// What a node's configuration says of its certificate.
+/// The settings in a node's configuration for its certificate.
 pub fn settings(files: &TlsFiles) -> TlsSettings {
     TlsSettings { ca: files.ca.clone(), cert: files.cert.clone(), key: files.key.clone() }
 }

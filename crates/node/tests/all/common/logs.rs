@@ -7,7 +7,7 @@ use firstseen_filter::{Digest, FilterSecret};
 use firstseen_records::RecordParser;
 use firstseen_records::{Block, BlockOptions, BlockReader, Decompressed, ParsedBlock, ParserConfig, RecordFormat};
 
-/// What a log brings.
+/// The events of a log.
 pub struct Log {
     pub digests: Vec<Digest>,
     pub times_ms: Vec<u64>,
@@ -18,19 +18,19 @@ pub fn all(secret: &FilterSecret) -> [(&'static str, Log); 3] {
     [("apache", apache(secret)), ("nasa", nasa(secret)), ("outlinks", outlinks(secret))]
 }
 
-/// The clicks of a web server over four days, told apart by host and request.
+/// The clicks of a web server over four days, with the key host and request.
 pub fn apache(secret: &FilterSecret) -> Log {
     let config = ParserConfig { time: Some("time".to_owned()), ..ParserConfig::new(RecordFormat::Clf) };
     read("apache_logs.gz", config, secret)
 }
 
-/// The requests of a day, told apart by host and address.
+/// The requests of a day, with the key host and address.
 pub fn nasa(secret: &FilterSecret) -> Log {
     let (key, time) = (["host", "url"].map(str::to_owned).to_vec(), Some("time".to_owned()));
     read("nasa_19950801.tsv.gz", ParserConfig { key, time, ..ParserConfig::new(RecordFormat::Tsv) }, secret)
 }
 
-/// The links of a crawl, told apart by address.
+/// The links of a crawl, with the key address.
 pub fn outlinks(secret: &FilterSecret) -> Log {
     let (key, time) = (vec!["2".to_owned()], Some("1".to_owned()));
     let config = ParserConfig { key, time, no_header: true, ..ParserConfig::new(RecordFormat::Tsv) };

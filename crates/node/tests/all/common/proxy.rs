@@ -1,6 +1,6 @@
-//! Proxies between a client and its nodes: they keep what passes, and may lose replies.
+//! Proxies between a client and its nodes: they keep what they forward, and may lose replies.
 //!
-//! Promises: what a client sends arrives; of what a node sends back, only what comes after a fuse has blown is lost.
+//! Promises: every byte of a client arrives; of the bytes of a node, only those after a fuse has blown are lost.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tonic::transport::Channel;
 
-/// Pieces of what a node sends that are lost before the connection is cut: the first may be a mere acknowledgement.
+/// Pieces of a node's bytes that are lost before the connection is cut: the first may be a mere acknowledgement.
 const PIECES_LOST: usize = 2;
 
-/// What passed over one connection.
+/// The bytes of one connection, both ways.
 #[derive(Default)]
 pub struct Passed {
     pub to_node: Vec<u8>,
@@ -26,13 +26,13 @@ pub struct Passed {
 /// When connections lose replies.
 #[derive(Clone, Copy)]
 struct Fuse {
-    /// Bytes from the client after which nothing comes back.
+    /// Bytes from the client after which no byte of the node is forwarded.
     bytes: usize,
     /// Connections that may be cut.
     cuts_max: usize,
 }
 
-/// What all proxies of a client share.
+/// The state that all proxies of a client share.
 struct Taps {
     connections: Mutex<Vec<Arc<Mutex<Passed>>>>,
     fuse: Option<Fuse>,
@@ -47,13 +47,13 @@ pub struct ProxyConnector {
 }
 
 impl ProxyConnector {
-    /// Proxies that only keep what passes.
+    /// Proxies that only keep what they forward.
     pub fn that_listens() -> Self {
         Self::new(None)
     }
 
-    /// Proxies that forward whatever a client sends, but after `bytes` of it on a connection lose what the node
-    /// answers, and cut the connection; `cuts_max` times in all.
+    /// Proxies that forward every byte of a client, but after `bytes` of them on a connection lose the node's answers,
+    /// and cut the connection; `cuts_max` times in all.
     pub fn that_loses_replies(bytes: usize, cuts_max: usize) -> Self {
         Self::new(Some(Fuse { bytes, cuts_max }))
     }
@@ -68,7 +68,7 @@ impl ProxyConnector {
         self.taps.cuts.load(Ordering::Relaxed)
     }
 
-    /// Looks at every connection that there was.
+    /// Calls `look` for every connection so far.
     pub fn for_each(&self, mut look: impl FnMut(&Passed)) {
         let connections = self.taps.connections.lock().expect("no test has panicked with it").clone();
         connections.iter().for_each(|passed| look(&passed.lock().expect("no test has panicked with it")));

@@ -13,14 +13,14 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tower::ServiceExt;
 
-/// Of which messages are made; the memory of all of them.
+/// The bytes of all messages, in one place.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// The beginning of a message, and then nothing.
+/// The beginning of a message, after which nothing comes.
 struct Unfinished {
     head: Option<Bytes>,
     left: usize,
-    /// Set when all of it was handed over.
+    /// Set when all of it was passed on.
     is_sent: Arc<AtomicBool>,
 }
 
@@ -43,8 +43,8 @@ impl HttpBody for Unfinished {
     }
 }
 
-/// What a call of `path` is answered that brings `bytes` of a message of `message_bytes`, and nothing more; `is_sent` is set
-/// when they have gone.
+/// The answer to a call of `path` that sends `bytes` of a message of `message_bytes`, and nothing more; `is_sent` is
+/// set when they have been sent.
 pub async fn call(
     channel: Channel,
     path: &str,

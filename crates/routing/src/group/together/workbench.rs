@@ -1,4 +1,4 @@
-//! What is worked on while a batch is answered: which of its events are asked, and what came of it.
+//! The buffers of a batch while it is answered: which of its events the slice is asked about, and their verdicts.
 //!
 //! Promises: buffers are used again, so that nothing is allocated for an event. Must not know: the slice, the guard.
 
@@ -11,18 +11,18 @@ use crate::group::guard::{Admission, Standing};
 use crate::protocol::{Operation, Submission};
 use crate::verdict::{Decision, Reason};
 
-/// Buffers of a batch, kept to be used again; one entry an event unless they say otherwise.
+/// Buffers of a batch, kept to be used again; with one entry for each event where nothing else is said.
 #[derive(Default)]
 pub(super) struct Workbench {
     pub(super) standings: Vec<Standing>,
     pub(super) stamps: Vec<Stamp>,
     pub(super) verdicts: Vec<Verdict>,
     pub(super) estimates: Vec<f64>,
-    /// Events in a row that the slice is asked about.
+    /// Runs of consecutive events that the slice is asked about.
     pub(super) runs: Vec<Range<usize>>,
 }
 
-/// Whether names came twice in a batch.
+/// Whether a name came twice in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standings {
     AllOnce,
@@ -30,7 +30,7 @@ pub(super) enum Standings {
 }
 
 impl Workbench {
-    /// Stamps the events that are to be run and gathers them in `runs`; decides all others.
+    /// Stamps the events that the slice is to be asked about and gathers them in `runs`; decides all others.
     pub(super) fn place(
         &mut self,
         clock: &mut HeadClock,
@@ -41,7 +41,7 @@ impl Workbench {
         let (events, heading) = (decisions.len(), Heading::of(submission));
         self.stamps.clear();
         self.runs.clear();
-        // What is counted has no verdicts: first-seen is what it is told.
+        // Counts have no verdicts: their decisions are first-seen.
         self.verdicts.clear();
         self.verdicts.resize(events, Verdict::FirstSeen);
         self.estimates.clear();
@@ -81,8 +81,9 @@ impl Workbench {
         standings
     }
 
-    /// What is looked up after all that was recorded, by `now_unit`, is judged there where the slice can: a frequency is what is
-    /// left then.
+    /// The stamps of lookups later than all recorded events, whose time is `now_unit`: they are judged by their own
+    /// time where the slice can do that, otherwise by `now_unit`. A frequency is what occurrences are still worth at
+    /// the lookup's time.
     pub(super) fn judge_ahead(&mut self, operation: Operation, now_unit: u64, judges_ahead: bool) {
         for stamp in self.stamps.iter_mut().filter(|stamp| stamp.judged > now_unit) {
             match operation {
@@ -99,7 +100,7 @@ impl Workbench {
         }
     }
 
-    /// The slice could not be asked.
+    /// The slice could not be asked: all events in `runs` are undecided.
     pub(super) fn refuse(&self, reason: Reason, decisions: &mut [Decision]) {
         for run in &self.runs {
             decisions[run.clone()].fill(Decision::Undecided(reason));

@@ -12,7 +12,7 @@ struct Place {
     cells: BTreeSet<u64>,
 }
 
-/// What each level was asked, and found, from the root on.
+/// Events that each level was asked about, and found, from the root down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) accesses: Vec<u64>,
@@ -27,7 +27,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Of places with (parent, fold), the first of which is the root.
+    /// A tree of places with (parent, fold), the first of which is the root.
     pub(crate) fn new(mode: TreeMode, shape: &[(usize, u8)]) -> Self {
         let mut places: Vec<Place> = Vec::new();
         for (place, (parent, fold)) in shape.iter().enumerate() {
@@ -40,7 +40,7 @@ impl Model {
         Self { mode, places, counts }
     }
 
-    /// Whether the event of these positions of the root, at this place, is found.
+    /// Whether this place or one above finds the event with these positions of the root.
     pub(crate) fn observe(&mut self, place: usize, positions: &[u64]) -> bool {
         let mut passed = Vec::new();
         let mut next = Some(place);

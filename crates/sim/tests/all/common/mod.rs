@@ -1,4 +1,4 @@
-//! What tests of scenarios share.
+//! Helpers that tests of scenarios share.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -7,12 +7,12 @@ use firstseen_checker::laws::check;
 use firstseen_sim::run::{Run, run};
 use firstseen_sim::scenario::Scenario;
 
-/// Of which several tests look at the same scenario.
+/// The seed of scenarios that several tests use.
 const SHARED_SEED: u64 = 0;
 
 /// A run, and the first law that it breaks.
 type Outcome = (Run, Option<String>);
-/// Who comes second waits for the first.
+/// The second test that asks for an outcome waits for the first.
 type Once = Arc<OnceLock<Outcome>>;
 
 /// A run, and the first law that it breaks. A scenario of the shared seed is carried out once in this process.
@@ -41,7 +41,8 @@ fn once(scenario: &Scenario) -> Once {
     once
 }
 
-/// The seed at which `find` finds something: `known`, which was the first when somebody looked last, or one of `seeds`.
+/// The seed at which `find` finds something: `known`, the first such seed when this was last looked for, or one of
+/// `seeds`.
 pub(crate) fn first_found<T>(known: u64, seeds: Range<u64>, find: impl Fn(u64) -> Option<T>) -> Option<(u64, T)> {
     std::iter::once(known).chain(seeds).find_map(|seed| Some((seed, find(seed)?)))
 }

@@ -16,7 +16,7 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Nothing: the event is decided, or was never taken up.
+    /// Nothing: the event has come to its end, or was never taken up.
     Over,
     /// Nodes are asked.
     Testing,
@@ -24,13 +24,13 @@ pub(crate) enum Phase {
     Climbing,
     /// The event is found here, and levels below are asked whether they know it.
     Checking,
-    /// The event is decided, and nodes set its cells.
+    /// The verdict is chosen (`Flight::outcome`), and counts once the event `is_decided`. Nodes set the cells.
     Setting,
     /// The event waits for another one of the same positions.
     Joined,
     /// The event is a retry of another one in flight, and will get the same verdict.
     Echo,
-    /// As joined or echo, but no caller waits for the event any more.
+    /// As joined or echo, but no caller waits for the event any more, and it is decided.
     Abandoned,
 }
 
